@@ -1,0 +1,86 @@
+"""The checkpoint: all that capture needs to go on, as it's written into each sealed segment.
+
+It travels with the data that it completes, so the two can't come apart: what a segment doesn't hold never happened.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from pipeline import schema as schemas
+from pipeline import snapshot as snapshots
+from pipeline.gtid import GtidSet
+from pipeline.schema import TableId, TableSchema
+from pipeline.snapshot import Snapshot
+
+
+class Mirror(StrEnum):
+    """How the mirror of a table in the lake is fed.
+
+    FILLING: its first snapshot is under way; chunks are appended to it, so that changes must not be merged yet.
+    READY: its first snapshot has ended; from now on everything reaches it by merging changes.
+    A table without an entry has had no snapshot, and has no mirror yet.
+    """
+
+    FILLING = "filling"
+    READY = "ready"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What's true after the last row of a segment.
+
+    `position`: the GTIDs of all transactions that have wholly passed. `scn`: the number given to the last thing put
+    into the stream (a transaction or a chunk), rising by one each. `schemas`: the version of each captured table
+    that holds at the position. `snapshots`: those that haven't ended, and the last ones that have. `signals`: ids of
+    signals that took effect, so that the same one twice is taken once. `paused`: no chunk is read until a resume.
+    `stopped`: tables that can't be captured any more, each with its reason.
+    """
+
+    position: GtidSet
+    scn: int = 0
+    schemas: dict[TableId, TableSchema] = field(default_factory=dict)
+    mirrors: dict[TableId, Mirror] = field(default_factory=dict)
+    snapshots: tuple[Snapshot, ...] = ()
+    signals: tuple[str, ...] = ()
+    paused: bool = False
+    stopped: dict[TableId, str] = field(default_factory=dict)
+
+    def same_but_position(self, other: "Checkpoint") -> bool:
+        """Whether nothing but the position has moved between the two."""
+        return (
+            self.schemas == other.schemas
+            and self.mirrors == other.mirrors
+            and self.snapshots == other.snapshots
+            and self.signals == other.signals
+            and self.paused == other.paused
+            and self.stopped == other.stopped
+        )
+
+
+def to_json(checkpoint: Checkpoint) -> dict[str, Any]:
+    """A checkpoint as plain JSON values, schemas by their version only; `from_json` is its inverse."""
+    return {
+        "position": str(checkpoint.position),
+        "scn": checkpoint.scn,
+        "schemas": [[t.database, t.name, s.version] for t, s in checkpoint.schemas.items()],
+        "mirrors": [[t.database, t.name, state.value] for t, state in checkpoint.mirrors.items()],
+        "snapshots": [snapshots.to_json(s) for s in checkpoint.snapshots],
+        "signals": list(checkpoint.signals),
+        "paused": checkpoint.paused,
+        "stopped": [[t.database, t.name, reason] for t, reason in checkpoint.stopped.items()],
+    }
+
+
+def from_json(value: dict[str, Any], versions: dict[str, dict[str, Any]]) -> Checkpoint:
+    """The checkpoint that `to_json` wrote; `versions` maps each schema version to the schema's JSON."""
+    return Checkpoint(
+        position=GtidSet.parse(value["position"]),
+        scn=value["scn"],
+        schemas={TableId(d, t): schemas.from_json(versions[v]) for d, t, v in value["schemas"]},
+        mirrors={TableId(d, t): Mirror(state) for d, t, state in value["mirrors"]},
+        snapshots=tuple(snapshots.from_json(s) for s in value["snapshots"]),
+        signals=tuple(value["signals"]),
+        paused=value["paused"],
+        stopped={TableId(d, t): reason for d, t, reason in value["stopped"]},
+    )

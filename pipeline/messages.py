@@ -1,0 +1,330 @@
+"""Everything that crosses from one actor to another, in the order a row meets it.
+
+Facts are in the past tense, orders in the imperative. All are frozen; the big ones carry Arrow columns, never rows.
+
+The log crosses in *slices*: runs of whole transactions, in commit order, as many as were there to be read, up to a
+bound. A slice is what makes the flow columnar; all that the window rules ask for happens between two slices, which
+is between two transactions.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import pyarrow as pa
+
+from pipeline.checkpoint import Checkpoint
+from pipeline.gtid import Gtid, GtidSet
+from pipeline.keys import Key
+from pipeline.schema import TableId, TableSchema
+from pipeline.signals import Signal
+from pipeline.tablemap import TableMap
+from pipeline.transactions import Transactions
+from pipeline.watermark import Coordinates
+
+
+class Kind(IntEnum):
+    """What a row image is. An update gives two images, its before directly followed by its after."""
+
+    INSERT = 0
+    UPDATE_BEFORE = 1
+    UPDATE_AFTER = 2
+    DELETE = 3
+
+
+# Of each row image: its kind, the index of its transaction in the slice, and its ordinal in that transaction
+# (counted over all captured tables, from 0, one for each image).
+IMAGE_FIELDS = pa.schema(
+    [
+        pa.field("kind", pa.int8(), nullable=False),
+        pa.field("transaction", pa.int32(), nullable=False),
+        pa.field("ordinal", pa.int32(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableImages:
+    """Row images of one table under one table map: `images` (IMAGE_FIELDS) beside `rows`, equally long.
+
+    `rows` has one column for each column of the table, in the table's order, named "0", "1", … and of the canonical
+    type, except that ENUM is its index (int32) and SET its bits (int64, by two's complement), since the log may not
+    give their labels.
+    """
+
+    map: TableMap
+    images: pa.RecordBatch
+    rows: pa.RecordBatch
+
+
+# BinlogReader -> SchemaVerifier
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """A slice of the log: its transactions, the images of captured tables, and where the last transaction ends.
+
+    `tables` holds at most one entry for each table map, in order of first appearance.
+    """
+
+    transactions: Transactions
+    tables: tuple[TableImages, ...]
+    end: Coordinates
+
+
+@dataclass(frozen=True, slots=True)
+class StatementRead:
+    """A transaction that is a statement and not rows (DDL and its like); `commit_time` in µs since the epoch."""
+
+    gtid: Gtid
+    commit_time: int
+    database: str
+    statement: str
+    end: Coordinates
+
+
+@dataclass(frozen=True, slots=True)
+class LogAdvanced:
+    """The stream is at `end` with no transaction open: a heartbeat, a rotation, or nothing but filtered events."""
+
+    end: Coordinates
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingPaused:
+    """No slice will follow until the reader is told to resume."""
+
+
+# SchemaVerifier -> WatermarkCoordinator (which also gets LogAdvanced and ReadingPaused, passed on in order)
+
+
+@dataclass(frozen=True, slots=True)
+class TableChanges:
+    """Row images of one table under a proven schema: `images` (IMAGE_FIELDS) beside `rows` (`schema.arrow`)."""
+
+    schema: TableSchema
+    images: pa.RecordBatch
+    rows: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesVerified:
+    """A slice of the log whose columns have proven names and types."""
+
+    transactions: Transactions
+    tables: tuple[TableChanges, ...]
+    end: Coordinates
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaVerified:
+    """From this place in the stream on, the table has this schema."""
+
+    schema: TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChanged:
+    """A statement passed that may have changed `tables` (captured ones; empty when it touches none)."""
+
+    gtid: Gtid
+    tables: frozenset[TableId]
+    statement: str
+    end: Coordinates
+
+
+@dataclass(frozen=True, slots=True)
+class TableStopped:
+    """From this place in the stream on, changes of the table can't be given rightly, for this reason."""
+
+    table: TableId
+    reason: str
+
+
+# WatermarkCoordinator <-> ChunkSelector
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkId:
+    """A chunk: the snapshot that it belongs to, its table, and a number that is never used twice in a run."""
+
+    snapshot: str
+    table: TableId
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.snapshot}/{self.table}/{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTable:
+    """Find the table's present schema, its last key and an estimate of its rows."""
+
+    table: TableId
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlanned:
+    """The plan: `end` is the last key at that moment, None for an empty table; `expected` rows by estimate."""
+
+    schema: TableSchema
+    end: Key | None
+    expected: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFailed:
+    """The table can't be snapshotted, and why, after retries where these could help."""
+
+    table: TableId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadChunk:
+    """Read the next `limit` rows with `after` < key <= `end`, bracketed by watermarks.
+
+    The low watermark must contain `asked_at`, the stream's position when this order was given.
+    """
+
+    chunk: ChunkId
+    schema: TableSchema
+    after: Key | None
+    end: Key
+    limit: int
+    asked_at: GtidSet
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRead:
+    """The chunk's rows (`schema.arrow` of the order), between `low` and `high`.
+
+    `upto`: the key of the last row if the limit was reached, or None: the range through the frozen end is done.
+    """
+
+    chunk: ChunkId
+    low: GtidSet
+    rows: pa.RecordBatch
+    upto: Key | None
+    high: Coordinates
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkFailed:
+    """The chunk couldn't be read, and why, after retries where these could help."""
+
+    chunk: ChunkId
+    reason: str
+
+
+# SignalListener <-> WatermarkCoordinator (the answer goes by way of the JournalWriter, once it's durable)
+
+
+@dataclass(frozen=True, slots=True)
+class SignalReceived:
+    """A well-formed signal has come."""
+
+    signal: Signal
+
+
+@dataclass(frozen=True, slots=True)
+class SignalAccepted:
+    """The signal has taken effect, durably; `detail` says what it did."""
+
+    id: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignalRejected:
+    """The signal has no effect, and why."""
+
+    id: str
+    reason: str
+
+
+SignalAnswer = SignalAccepted | SignalRejected
+
+
+# WatermarkCoordinator -> BinlogReader
+
+
+@dataclass(frozen=True, slots=True)
+class PauseReading:
+    """Read no further slice, and say so with ReadingPaused, in order behind what was read before."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeReading:
+    """Go on reading."""
+
+
+# WatermarkCoordinator -> JournalWriter
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePart:
+    """Changes for the journal. The transaction with index i in the slice has the SCN `first_scn` + i."""
+
+    changes: TableChanges
+    transactions: Transactions
+    first_scn: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPart:
+    """The rows of a chunk that didn't give way to changes, at their place in the stream.
+
+    `first`: they go straight to the mirror; otherwise they are changes of their own (`op` = r) with this `scn`.
+    """
+
+    chunk: ChunkId
+    schema: TableSchema
+    rows: pa.RecordBatch
+    low: GtidSet
+    high: Coordinates
+    scn: int
+    first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Put the parts into the journal, in this order, together with the checkpoint that they complete.
+
+    `answers` are given to the SignalListener when the checkpoint is durable.
+    """
+
+    parts: tuple[ChangePart | ChunkPart, ...]
+    checkpoint: Checkpoint
+    answers: tuple[SignalAnswer, ...] = ()
+
+
+# JournalWriter -> SparkSink
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSealed:
+    """The journal holds all segments through this number, durably."""
+
+    segment: int
+
+
+# Who may get what.
+ToSchemaVerifier = LogRead | StatementRead | LogAdvanced | ReadingPaused
+ToChunkSelector = PlanTable | ReadChunk
+ToBinlogReader = PauseReading | ResumeReading
+ToWatermarkCoordinator = (
+    ChangesVerified
+    | SchemaVerified
+    | SchemaChanged
+    | TableStopped
+    | LogAdvanced
+    | ReadingPaused
+    | TablePlanned
+    | PlanFailed
+    | ChunkRead
+    | ChunkFailed
+    | SignalReceived
+)
+ToJournalWriter = Append
+ToSignalListener = SignalAccepted | SignalRejected
+ToSparkSink = SegmentSealed

@@ -1,0 +1,97 @@
+"""Tables, their columns and their versions.
+
+A schema says of each column exactly what both the log (a TABLE_MAP event with full metadata) and the server's
+information_schema can say, no more. So the two can be held equal, and `version` (a digest of all of it) names the
+same schema whichever way it came.
+"""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+
+from pipeline import types
+from pipeline.types import ColumnType, arrow_type
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TableId:
+    """A table by its database and name, as the server spells them."""
+
+    database: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its name, its type, and whether it may be NULL."""
+
+    name: str
+    type: ColumnType
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """A table's columns in their order.
+
+    `key` holds the indices of the primary key's columns in the key's own order; it's empty where there is none.
+    """
+
+    table: TableId
+    columns: tuple[Column, ...]
+    key: tuple[int, ...]
+
+    @property
+    def version(self) -> str:
+        """16 hex digits that are the same for equal schemas, on any machine and in any run."""
+        return hashlib.sha256(json.dumps(to_json(self), sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The schema of this table's rows: the columns' names, canonical types and nullability."""
+        return pa.schema([pa.field(c.name, arrow_type(c.type), nullable=True) for c in self.columns])
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The primary key's column names, in the key's order."""
+        return tuple(self.columns[i].name for i in self.key)
+
+
+def to_json(schema: TableSchema) -> dict[str, object]:
+    """A schema as plain JSON values; `from_json` is its inverse."""
+    return {
+        "database": schema.table.database,
+        "table": schema.table.name,
+        "columns": [
+            {
+                "name": c.name,
+                "type": {"kind": type(c.type).__name__, **asdict(c.type)},
+                "nullable": c.nullable,
+            }
+            for c in schema.columns
+        ],
+        "key": list(schema.key),
+    }
+
+
+def from_json(value: dict[str, object]) -> TableSchema:
+    """The schema that `to_json` wrote. Raises KeyError or TypeError where it's not one."""
+    columns = value["columns"]
+    key = value["key"]
+    assert isinstance(columns, list) and isinstance(key, list)
+    return TableSchema(
+        table=TableId(str(value["database"]), str(value["table"])),
+        columns=tuple(Column(c["name"], _type_from_json(c["type"]), bool(c["nullable"])) for c in columns),
+        key=tuple(int(i) for i in key),
+    )
+
+
+def _type_from_json(value: dict[str, object]) -> ColumnType:
+    arguments = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items() if k != "kind"}
+    kind: type[ColumnType] = getattr(types, str(value["kind"]))
+    return kind(**arguments)  # type: ignore[arg-type]

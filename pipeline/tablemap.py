@@ -1,0 +1,35 @@
+"""What a TABLE_MAP event says of a table's columns.
+
+Source: MySQL 9.7 source documentation, class mysql::binlog::event::Table_map_event; WL#4618 (optional metadata).
+"""
+
+from dataclasses import dataclass
+
+from pipeline.schema import TableId
+from pipeline.types import ColumnType
+
+
+@dataclass(frozen=True, slots=True)
+class FullMetadata:
+    """What's in the log with binlog_row_metadata=FULL only: names (ENUM and SET labels are in the types then).
+
+    `key`: indices of the primary key's columns, in the key's order; empty without one.
+    """
+
+    names: tuple[str, ...]
+    key: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MinimalMetadata:
+    """binlog_row_metadata=MINIMAL: neither names nor keys nor labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableMap:
+    """A table as the log describes it: equal maps describe the columns equally (the log's table id isn't in it)."""
+
+    table: TableId
+    types: tuple[ColumnType, ...]
+    nullable: tuple[bool, ...]
+    metadata: FullMetadata | MinimalMetadata

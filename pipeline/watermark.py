@@ -1,0 +1,49 @@
+"""Watermarks: between what the log was when a chunk was asked for, and what the chunk's SELECT can have seen.
+
+Two orders meet here, and mixing them up is the classic mistake.
+
+*GTID sets* are ordered by containment only, so there's no "latest" among them. The low watermark is one: the
+server's executed set, read before the SELECT. It's usable only if the position of the stream, as it was when the
+chunk was asked for, is contained in it. MySQL can show a transaction to a log reader before a SELECT sees it
+(a commit group is flushed to the log first and committed afterwards, WL#6355); without that condition a chunk could
+lack a transaction that the stream had already passed.
+
+*Coordinates* (file and offset in the log of one server) are ordered totally. The high watermark is one: the end of
+the log, read after the SELECT. The executed set wouldn't do: a commit group's GTIDs are added to it after the last
+commit of the group, so a SELECT can see a transaction that the set still lacks. The end of the log can't be behind
+what a SELECT saw, since a transaction is in the log before it commits.
+"""
+
+from dataclasses import dataclass
+
+from pipeline.errors import InvariantBroken
+from pipeline.gtid import GtidSet
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinates:
+    """A place in one server's binary log: `file` as `binlog.000042`, `offset` in bytes, the end of an event."""
+
+    file: str
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.offset}"
+
+    def reaches(self, other: "Coordinates") -> bool:
+        """Whether this place is at or after the other. InvariantBroken if the two are of different logs."""
+        base, number = _split(self.file)
+        other_base, other_number = _split(other.file)
+        if base != other_base:
+            raise InvariantBroken(f"{self} and {other} are places in different logs and can't be compared")
+        return (number, self.offset) >= (other_number, other.offset)
+
+
+def usable(low: GtidSet, asked_at: GtidSet) -> bool:
+    """Whether `low` may open a window whose chunk was asked for when the stream's position was `asked_at`."""
+    return asked_at <= low
+
+
+def _split(file: str) -> tuple[str, int]:
+    base, _, number = file.rpartition(".")
+    return base, int(number)
