@@ -1,0 +1,25 @@
+"""The three kinds of errors, decided where they arise and acted on by the supervisor.
+
+    TidemarkError
+    ├── Transient         about the world (a lost connection, a killed JVM): back off and start again
+    ├── Definite          about the data or the set-up (purged binlog, missing grant): trying again can't help
+    └── InvariantBroken   about us: a promise of this code doesn't hold, so stop and tell the story
+
+Transient messages say what failed, in the past tense. Definite messages say what is wrong and what to do about it.
+"""
+
+
+class TidemarkError(Exception):
+    """The root of everything that Tidemark raises on purpose."""
+
+
+class Transient(TidemarkError):
+    """The world failed us for now; the supervisor restarts the part from the last sealed segment."""
+
+
+class Definite(TidemarkError):
+    """No retry can help; the pipeline stops with this text, which names what is wrong and what to do."""
+
+
+class InvariantBroken(TidemarkError):
+    """Something that this code promises doesn't hold; the process ends rather than emit a doubtful row."""

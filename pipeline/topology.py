@@ -1,0 +1,123 @@
+"""The flow as data: who sends what to whom, how much may wait, and what happens when the mailbox is full.
+
+A cycle of full mailboxes in which every edge waits is a deadlock. So every cycle here has an edge that can't wait: by
+protocol no more messages can be under way on it than fit (BOUNDED), or only the newest counts (NEWEST). A test walks
+all cycles.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import get_args
+
+from pipeline import messages
+
+
+class Actor(StrEnum):
+    """The actors, in the order in which a row meets them."""
+
+    SIGNAL_LISTENER = "SignalListener"
+    BINLOG_READER = "BinlogReader"
+    SCHEMA_VERIFIER = "SchemaVerifier"
+    WATERMARK_COORDINATOR = "WatermarkCoordinator"
+    CHUNK_SELECTOR = "ChunkSelector"
+    JOURNAL_WRITER = "JournalWriter"
+    SPARK_SINK = "SparkSink"
+
+
+class WhenFull(StrEnum):
+    """What a sender meets when the receiver's mailbox has no room."""
+
+    WAIT = "wait"  # it waits: back-pressure
+    BOUNDED = "bounded"  # can't happen: the protocol bounds what's under way; if it does, an invariant is broken
+    NEWEST = "newest"  # the waiting message is replaced, since the newest says it all
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """An edge of the flow; `bound` is in messages. `why` argues for BOUNDED and NEWEST."""
+
+    sender: Actor
+    receiver: Actor
+    messages: tuple[type, ...]
+    bound: int
+    when_full: WhenFull
+    why: str = ""
+
+
+# How many chunks may be asked for or waiting to close at once, at most (the configuration may ask for fewer).
+MOST_WINDOWS = 64
+
+# How many signals may be unanswered at once; the SignalListener takes no further one before.
+MOST_SIGNALS = 64
+
+EDGES = (
+    Edge(
+        Actor.SIGNAL_LISTENER,
+        Actor.WATERMARK_COORDINATOR,
+        (messages.SignalReceived,),
+        MOST_SIGNALS,
+        WhenFull.WAIT,
+    ),
+    Edge(
+        Actor.BINLOG_READER, Actor.SCHEMA_VERIFIER, get_args(messages.ToSchemaVerifier), 8, WhenFull.WAIT
+    ),
+    Edge(
+        Actor.SCHEMA_VERIFIER,
+        Actor.WATERMARK_COORDINATOR,
+        (
+            messages.ChangesVerified,
+            messages.SchemaVerified,
+            messages.SchemaChanged,
+            messages.TableStopped,
+            messages.LogAdvanced,
+            messages.ReadingPaused,
+        ),
+        8,
+        WhenFull.WAIT,
+    ),
+    Edge(
+        Actor.WATERMARK_COORDINATOR,
+        Actor.CHUNK_SELECTOR,
+        get_args(messages.ToChunkSelector),
+        2 * MOST_WINDOWS,
+        WhenFull.BOUNDED,
+        "one order for each window or planned table, and no more of these than MOST_WINDOWS each",
+    ),
+    Edge(
+        Actor.CHUNK_SELECTOR,
+        Actor.WATERMARK_COORDINATOR,
+        (messages.TablePlanned, messages.PlanFailed, messages.ChunkRead, messages.ChunkFailed),
+        2 * MOST_WINDOWS,
+        WhenFull.WAIT,
+    ),
+    Edge(
+        Actor.WATERMARK_COORDINATOR,
+        Actor.BINLOG_READER,
+        get_args(messages.ToBinlogReader),
+        4,
+        WhenFull.BOUNDED,
+        "a pause is ordered only while reading, a resume only while paused, and ReadingPaused lies between",
+    ),
+    Edge(Actor.WATERMARK_COORDINATOR, Actor.JOURNAL_WRITER, (messages.Append,), 8, WhenFull.WAIT),
+    Edge(
+        Actor.JOURNAL_WRITER,
+        Actor.SIGNAL_LISTENER,
+        get_args(messages.ToSignalListener),
+        2 * MOST_SIGNALS,
+        WhenFull.BOUNDED,
+        "one answer for each signal, and no more than MOST_SIGNALS unanswered",
+    ),
+    Edge(
+        Actor.JOURNAL_WRITER,
+        Actor.SPARK_SINK,
+        (messages.SegmentSealed,),
+        1,
+        WhenFull.NEWEST,
+        "a later segment number includes the earlier ones",
+    ),
+)
+
+
+def inbox(receiver: Actor) -> tuple[Edge, ...]:
+    """The edges that end at the receiver; its mailbox has room for the sum of their bounds."""
+    return tuple(edge for edge in EDGES if edge.receiver is receiver)
