@@ -1,0 +1,101 @@
+"""Transactions in columns, in the order in which the log gave them.
+
+A batch of the log holds up to a million of them, so that they aren't objects: each is an index into a few
+sources, a number and a time. What is asked of them is asked of all at once.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.errors import InvariantBroken
+from pipeline.gtid import Gtid, GtidSet, Source
+from pipeline.intervals import Bools, Int64s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Transactions:
+    """A run of transactions, oldest in the log first; the three arrays have one element for each.
+
+    `source` indexes `sources`, `number` is the GTID's number there, and `commit_time` the commit's time on
+    the server that wrote this log, in µs since the epoch (UTC).
+    """
+
+    sources: tuple[Source, ...]
+    source: npt.NDArray[np.int32]
+    number: Int64s
+    commit_time: Int64s
+
+    @staticmethod
+    def empty() -> "Transactions":
+        """The run of none."""
+        return Transactions.of(())
+
+    @staticmethod
+    def of(transactions: Iterable[tuple[Gtid, int]]) -> "Transactions":
+        """The run of these GTIDs with their commit times, in this order."""
+        indices: dict[Source, int] = {}
+        source, number, commit_time = [], [], []
+        for gtid, time in transactions:
+            source.append(indices.setdefault(gtid.source, len(indices)))
+            number.append(gtid.number)
+            commit_time.append(time)
+        return Transactions(
+            sources=tuple(indices),
+            source=np.array(source, dtype=np.int32),
+            number=np.array(number, dtype=np.int64),
+            commit_time=np.array(commit_time, dtype=np.int64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def gtid(self, i: int) -> Gtid:
+        """The GTID of the i-th transaction."""
+        return Gtid(self.sources[self.source[i]], int(self.number[i]))
+
+    def gtid_texts(self) -> pa.Array:
+        """Each transaction's GTID as text (Arrow strings), as "uuid:7" or "uuid:tag:7"."""
+        sources = pa.array([str(source) for source in self.sources], type=pa.string())
+        numbers = pc.cast(pa.array(self.number), pa.string())
+        return pc.binary_join_element_wise(sources.take(pa.array(self.source)), numbers, ":")
+
+    def not_in(self, gtids: GtidSet) -> Bools:
+        """Of each transaction, whether it's missing from the set; membership decides, never order."""
+        missing = np.empty(len(self), dtype=np.bool_)
+        for index, source in enumerate(self.sources):
+            here = self.source == index
+            missing[here] = ~gtids.contains_many(source, self.number[here])
+        return missing
+
+    def added_to(self, position: GtidSet) -> GtidSet:
+        """The position once all of these have passed.
+
+        Raises InvariantBroken if one of them had passed before, or comes twice in the run: a log gives each
+        transaction once, so that its rows would otherwise be delivered twice.
+        """
+        again = ~self.not_in(position)
+        if again.any():
+            i = int(again.argmax())
+            raise InvariantBroken(
+                f"transaction {self.gtid(i)}, the {i}th of a run of {len(self)}, had passed before: "
+                f"it is in the position {position}"
+            )
+        after = position
+        for index, source in enumerate(self.sources):
+            after = after.with_numbers(source, self.number[self.source == index])
+        if after.count() != position.count() + len(self):
+            raise InvariantBroken(f"transaction {self._first_repeated()} comes twice in a run of {len(self)}")
+        return after
+
+    def _first_repeated(self) -> Gtid:
+        seen: set[Gtid] = set()
+        for gtid in map(self.gtid, range(len(self))):
+            if gtid in seen:
+                return gtid
+            seen.add(gtid)
+        raise AssertionError("the run has each transaction once")
