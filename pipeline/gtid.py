@@ -114,10 +114,15 @@ class GtidSet:
     @staticmethod
     def decode(encoded: bytes) -> "GtidSet":
         """The set that `encode` or the server wrote (a PREVIOUS_GTIDS event's body). Raises MalformedGtid."""
+        intervals: dict[Source, Intervals] = {}
         try:
-            return _canonical(_decoded(encoded))
+            for source, numbers in _decoded(encoded):
+                if source in intervals:
+                    raise MalformedGtid(f"an encoded GTID set has {source} twice")
+                intervals[source] = numbers
         except (struct.error, UnicodeDecodeError) as error:
-            raise MalformedGtid(f"an encoded GTID set of {len(encoded)} bytes is cut short") from error
+            raise MalformedGtid(f"an encoded GTID set of {len(encoded)} bytes is damaged") from error
+        return _canonical(intervals.items())
 
     def encode(self) -> bytes:
         """The binary form that COM_BINLOG_DUMP_GTID takes: little-endian numbers of eight bytes.
@@ -253,6 +258,8 @@ def _decoded(encoded: bytes) -> Iterator[tuple[Source, Intervals]]:
         tag = ""
         if tagged:
             (twice,) = struct.unpack_from("<B", encoded, at)
+            if twice & 1:
+                raise MalformedGtid("an encoded GTID set has a tag longer than any can be")
             tag, at = encoded[at + 1 : at + 1 + twice // 2].decode("ascii"), at + 1 + twice // 2
         (count,) = struct.unpack_from("<Q", encoded, at)
         at += 8
