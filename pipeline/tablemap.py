@@ -10,6 +10,19 @@ from pipeline.types import ColumnType
 
 
 @dataclass(frozen=True, slots=True)
+class Storage:
+    """How a column's values lie in a row image, which its type alone doesn't tell.
+
+    `code`: the column's type byte in the event (enum_field_types), 254 (STRING) where it is CHAR, BINARY, ENUM or SET.
+    `meta`: the type's metadata as `Field::do_save_field_metadata` writes it, zero for a type that has none, one byte
+    for a type that has one, otherwise two: the first byte in the low half, the second in the high half.
+    """
+
+    code: int
+    meta: int
+
+
+@dataclass(frozen=True, slots=True)
 class FullMetadata:
     """What's in the log with binlog_row_metadata=FULL only: names (ENUM and SET labels are in the types then).
 
@@ -31,5 +44,6 @@ class TableMap:
 
     table: TableId
     types: tuple[ColumnType, ...]
+    storage: tuple[Storage, ...]
     nullable: tuple[bool, ...]
     metadata: FullMetadata | MinimalMetadata
