@@ -57,6 +57,12 @@ class TableSchema:
         return pa.schema([pa.field(c.name, arrow_type(c.type), nullable=True) for c in self.columns])
 
     @property
+    def key_version(self) -> str:
+        """Like `version`, of the primary key's columns alone: where it differs, keys of the two don't compare."""
+        key = TableSchema(self.table, tuple(self.columns[i] for i in self.key), tuple(range(len(self.key))))
+        return key.version
+
+    @property
     def key_names(self) -> tuple[str, ...]:
         """The primary key's column names, in the key's order."""
         return tuple(self.columns[i].name for i in self.key)

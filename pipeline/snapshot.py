@@ -34,11 +34,13 @@ class Waiting:
 class Chunking:
     """Under way: all keys through `done` are emitted (None: none yet), the frozen last key is `end`.
 
-    `first`: this is the table's first snapshot, whose rows are appended straight to the mirror.
+    `key_version` (of the table's schema) says what these keys are keys of. `first`: this is the table's first
+    snapshot, whose rows are appended straight to the mirror.
     """
 
     done: Key | None
     end: Key
+    key_version: str
     first: bool
     progress: Progress
 
@@ -116,8 +118,9 @@ def _state_to_json(state: TableState) -> dict[str, Any]:
     match state:
         case Waiting() | Completed() | Stopped():
             return common
-        case Chunking(done, end, first):
-            return {**common, "done": key_to_json(done), "end": key_to_json(end), "first": first}
+        case Chunking(done, end, key_version, first):
+            keys = {"done": key_to_json(done), "end": key_to_json(end), "key_version": key_version}
+            return {**common, **keys, "first": first}
         case Failed(reason):
             return {**common, "reason": reason}
         case _:
@@ -132,7 +135,7 @@ def _state_from_json(value: dict[str, Any]) -> TableState:
         case "chunking":
             end = key_from_json(value["end"])
             assert end is not None
-            return Chunking(key_from_json(value["done"]), end, value["first"], counts)
+            return Chunking(key_from_json(value["done"]), end, value["key_version"], value["first"], counts)
         case "completed":
             return Completed(counts)
         case "stopped":
