@@ -29,7 +29,9 @@ LARGEST_NUMBER = 2**63 - 2
 _SPACE = " \t\n\v\f\r"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}")
-_RANGE = re.compile(rf"([1-9][0-9]*)(?:[{_SPACE}]*-[{_SPACE}]*([0-9]+))?")
+_UUID_WITHOUT_DASHES = re.compile(r"[0-9a-f]{32}")
+# Leading zeros are refused: up to 8.4 the server takes them for octal numbers, and 9.7 for decimal ones.
+_RANGE = re.compile(rf"([1-9][0-9]*)(?:[{_SPACE}]*-[{_SPACE}]*(0|[1-9][0-9]*))?")
 
 _TAGGED_FORMAT = 1
 
@@ -81,7 +83,8 @@ class Gtid:
         match = _RANGE.fullmatch(number)
         if len(source) not in (1, 2) or match is None or match[2]:
             raise MalformedGtid(f"not a GTID: {text!r}")
-        return Gtid(Source(*(part.lower() for part in source)), int(number))
+        name, *tags = source
+        return Gtid(Source(_dashed(name), *(tag.lower() for tag in tags)), int(number))
 
     def __str__(self) -> str:
         return f"{self.source}:{self.number}"
@@ -98,7 +101,7 @@ class GtidSet:
 
     @staticmethod
     def parse(text: str) -> "GtidSet":
-        """The set that this text describes, in any form that the server reads. Raises MalformedGtid."""
+        """The set that this text describes, in the forms that the server reads. Raises MalformedGtid."""
         ranges: dict[Source, tuple[list[int], list[int]]] = {}
         for piece in text.split(","):
             if piece := piece.strip(_SPACE):
@@ -233,7 +236,7 @@ def _source(item: tuple[Source, Intervals]) -> Source:
 def _ranges(piece: str) -> Iterator[tuple[Source, int, int]]:
     """The half-open ranges in one UUID's part of a text; a tag holds for the ranges after it."""
     name, *items = (item.strip(_SPACE) for item in piece.split(":"))
-    source = Source(name.lower())
+    source = Source(_dashed(name))
     for item in items:
         if match := _RANGE.fullmatch(item):
             start, end = int(match[1]), int(match[2] or match[1])
@@ -245,6 +248,14 @@ def _ranges(piece: str) -> Iterator[tuple[Source, int, int]]:
             source = Source(source.uuid, item.lower())
         else:
             raise MalformedGtid(f"neither a tag nor a range of numbers: {item!r}, of {source}")
+
+
+def _dashed(name: str) -> str:
+    """The UUID in lower case and with dashes; the server reads it in braces too, and without dashes."""
+    name = name.lower()
+    if name.startswith("{") and name.endswith("}"):
+        return name[1:-1]
+    return str(uuid.UUID(name)) if _UUID_WITHOUT_DASHES.fullmatch(name) else name
 
 
 def _decoded(encoded: bytes) -> Iterator[tuple[Source, Intervals]]:

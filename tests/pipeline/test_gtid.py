@@ -119,6 +119,8 @@ def test_one_set_written_in_other_ways_is_one_value(
         ("", ""),
         (" \n,, ", ""),
         (A, ""),
+        (f"{A.upper().replace('-', '')}:7", f"{A}:7"),
+        (f"{{{A}}}:7", f"{A}:7"),
         (f"{A}:5-3", ""),
         (f"{A}:5-0:7", f"{A}:7"),
         (f"{A}:1-5:6:8", f"{A}:1-6:8"),
@@ -144,7 +146,11 @@ def test_texts_that_the_server_reads(text: str, canonical: str) -> None:
         ("nonsense", "'nonsense'"),
         (f"{A[:-1]}:1", repr(A[:-1])),
         (f"{A}0:1", repr(A + "0")),
-        (A.replace("-", "") + ":1", repr(A.replace("-", ""))),
+        (f"{{{A}:1", repr("{" + A)),
+        (f"{{{A.replace('-', '')}}}:1", repr(A.replace("-", ""))),
+        (A.replace("-", "", 1) + ":1", repr(A.replace("-", "", 1))),
+        (f"{A}:010", "'010'"),
+        (f"{A}:1-010", "'1-010'"),
         (f"{A}:", "''"),
         (f"{A}:0", "'0'"),
         (f"{A}:0-5", "'0-5'"),
@@ -167,6 +173,10 @@ def test_texts_that_are_no_set_are_refused_with_the_bad_piece(text: str, piece: 
         GtidSet.parse(f"{B}:1-3,{text},{B}:5")
     assert piece in str(refusal.value)
     assert isinstance(refusal.value, Definite)
+
+
+def test_the_uuid_of_a_gtid_may_be_spelt_as_in_a_set() -> None:
+    assert Gtid.parse(f"{{{A}}}:7") == Gtid.parse(f"{A.replace('-', '')}:7") == Gtid(Source(A), 7)
 
 
 @pytest.mark.parametrize("text", [f"{A}:7", f"{A}:tag:7", f"{B}:{LARGEST_NUMBER}"])
