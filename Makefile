@@ -1,0 +1,55 @@
+# Everything starts here: `make` lists what there is. Needed: make, Python 3.11, and Debian's apt-get and dpkg.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+# The Python to set up with: 3.11, which the locks were made for, or a newer one.
+PYTHON ?= $(shell for python in python3.11 python3; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; done; echo $$python)
+# The environment's Python, to work with: `make setup` links .venv to its place in the cache.
+PY := .venv/bin/python
+
+BENCHES := $(patsubst bench/%.py,bench-%,$(wildcard bench/[a-z]*.py))
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z%-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## Fetch what the machine lacks into the cache: Python packages, Java, Delta's jars, MySQL
+	@$(PYTHON) -m deploy.toolchain setup
+
+.PHONY: demo
+demo: setup ## Capture a busy MySQL into Delta and prove that they are equal (ROWS=n rows)
+	@$(PY) -m deploy.demo $(if $(ROWS),--rows $(ROWS))
+
+.PHONY: lint
+lint: setup ## Check style, format and types
+	@$(PY) -m ruff check --quiet .
+	@$(PY) -m ruff format --quiet --check .
+	@$(PY) -m mypy --no-error-summary
+
+.PHONY: format
+format: setup ## Format the sources and mend what can be mended
+	@$(PY) -m ruff check --quiet --fix .
+	@$(PY) -m ruff format --quiet .
+
+.PHONY: test
+test: lint ## Lint, then run every test but the long ones
+	@$(PY) -m pytest -m "not full"
+
+.PHONY: test-full
+test-full: lint ## Lint, then run every test
+	@$(PY) -m pytest
+
+.PHONY: bench
+bench: $(BENCHES) ## Run every benchmark
+
+bench-%: setup ## Run the benchmark bench/%.py
+	@$(PY) -m bench.$*
+
+.PHONY: clean
+clean: ## Remove what tools left in the checkout; the cache stays
+	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist *.egg-info
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,35 @@
+"""Command line: `python3 -m deploy.toolchain setup | paths`."""
+
+import argparse
+import sys
+
+from deploy.toolchain.cache import ToolchainError
+from deploy.toolchain.parts import Parts, locate, setup
+
+
+def main() -> int:
+    """Run one command; exit status 1 and one message where a part can't be had."""
+    parser = argparse.ArgumentParser(prog="python3 -m deploy.toolchain", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("setup", help="fetch what is missing into the cache")
+    commands.add_parser("paths", help="print where the parts are, as shell assignments")
+    command = parser.parse_args().command
+    try:
+        parts = setup() if command == "setup" else locate()
+    except ToolchainError as error:
+        print(f"toolchain: {error}", file=sys.stderr)
+        return 1
+    if command == "paths":
+        _print(parts)
+    return 0
+
+
+def _print(parts: Parts) -> None:
+    print(f"PYTHON={parts.python}")
+    print(f"JAVA_HOME={parts.java_home}")
+    print(f"JARS={','.join(map(str, parts.jars))}")
+    print(f"MYSQL_BIN={parts.mysql.bin}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

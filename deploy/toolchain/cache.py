@@ -1,0 +1,108 @@
+"""The cache: where parts lie, how one appears there all at once, and how checksums are kept."""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+class ToolchainError(Exception):
+    """A part can't be had; the message says which, why, and what to do."""
+
+
+def root() -> Path:
+    """Return the cache's folder: `$TIDEMARK_CACHE`, else `tidemark` in the user's cache folder (XDG)."""
+    if chosen := os.environ.get("TIDEMARK_CACHE"):
+        return Path(chosen).expanduser().resolve()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().resolve() / "tidemark"
+
+
+def say(text: str) -> None:
+    """Print one line of progress."""
+    print(f"toolchain: {text}", file=sys.stderr, flush=True)
+
+
+def digest(*parts: str | bytes) -> str:
+    """Return a short name for what `parts` say together: 12 hex digits of their SHA-256."""
+    whole = hashlib.sha256()
+    for part in parts:
+        whole.update(hashlib.sha256(part.encode() if isinstance(part, str) else part).digest())
+    return whole.hexdigest()[:12]
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_lock(path: Path) -> dict[str, str]:
+    """Read a file of `<sha256>  <name>` lines, as sha256sum(1) writes them, into {name: sha256}."""
+    lines = (line.split() for line in path.read_text().splitlines() if line and not line.startswith("#"))
+    return {name: checksum for checksum, name in lines}
+
+
+def megabytes(path: Path) -> str:
+    """Return the size of a file or of a folder's files, for a progress line."""
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if not file.is_symlink()]
+    return f"{sum(file.stat().st_size for file in files if file.is_file()) / 1e6:.0f} MB"
+
+
+def run(command: Sequence[str | Path], env: Mapping[str, str] | None = None, cwd: Path | None = None) -> str:
+    """Run a program to its end and return its standard output.
+
+    Raises `ToolchainError` with the program's last words if it isn't there or fails.
+    """
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(words, env=env, cwd=cwd, text=True, capture_output=True, check=True)
+    except FileNotFoundError as missing:
+        raise ToolchainError(f"{words[0]} is needed and isn't on this machine") from missing
+    except subprocess.CalledProcessError as failed:
+        said = (failed.stderr.strip() or failed.stdout.strip()).splitlines()[-15:]
+        raise ToolchainError(f"{words[0]} failed ({failed.returncode}):\n  " + "\n  ".join(said)) from failed
+    return done.stdout
+
+
+@contextmanager
+def locked() -> Iterator[None]:
+    """Hold the cache for one process; another one waits here until the first is through."""
+    root().mkdir(parents=True, exist_ok=True)
+    with (root() / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another setup is at work in this cache; waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def is_complete(folder: Path) -> bool:
+    """Tell whether a part is there and whole."""
+    return (folder / "complete").exists()
+
+
+def ensure(what: str, folder: Path, build: Callable[[], None]) -> None:
+    """Have `build` fill the empty `folder`, unless the part is there and whole already.
+
+    The caller holds `locked()`, so an incomplete folder was left by a run that was cut off, and is removed. A
+    part is built where it will stay (an environment's scripts name their interpreter by its path); the marker
+    that says that it's whole is written last.
+    """
+    if is_complete(folder):
+        return
+    begun = time.monotonic()
+    say(f"{what}: fetching")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    build()
+    (folder / "complete").touch()
+    say(f"{what}: ready, {megabytes(folder)} in {time.monotonic() - begun:.0f} s")

@@ -1,0 +1,304 @@
+"""A private MySQL server for tests, benchmarks and the demo. Needs PyMySQL, so it runs in the environment.
+
+A server has a folder of its own (data directory, socket, logs), a free port on 127.0.0.1, and a UUID and a
+server id that no other one has. Its data directory is copied from one that was initialised once for each
+version of MySQL and lies in the cache, since copying takes a tenth of initialising.
+
+**No server outlives its parent**, however that ends: the kernel sends it SIGKILL when the thread that started
+it dies (prctl(2), PR_SET_PDEATHSIG, asked for by util-linux's setpriv, which hands it on through exec). For
+that reason one thread, which lives as long as the interpreter, starts them all: a server started by a worker
+thread would die with the worker.
+"""
+
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+import pymysql
+
+from deploy.toolchain.cache import ToolchainError, digest, ensure, locked, root, run
+from deploy.toolchain.mysql import MysqlParts
+
+if TYPE_CHECKING:
+    from pymysql.cursors import Cursor
+
+READY_WITHIN: Final = 60.0  # seconds; InnoDB's recovery after a kill included
+STOPPED_WITHIN: Final = 60.0  # seconds
+LONGEST_SOCKET_PATH: Final = 107  # bytes: unix(7), sun_path without its final zero
+
+GTIDS: Final[Mapping[str, str]] = {"gtid_mode": "ON", "enforce_gtid_consistency": "ON"}
+FULL_METADATA: Final[Mapping[str, str]] = {"binlog_row_metadata": "FULL"}
+# Little memory and no waiting for the disk: for tests, which kill processes but never cut the power.
+SMALL_AND_QUICK: Final[Mapping[str, str]] = {
+    "innodb_buffer_pool_size": "32M",
+    "innodb_doublewrite": "OFF",
+    "innodb_flush_log_at_trx_commit": "2",
+    "innodb_log_buffer_size": "1M",
+    "innodb_redo_log_capacity": "32M",
+    "performance_schema": "OFF",
+    "sync_binlog": "0",
+}
+# Options that hold for the whole life of a data directory, so that its template depends on them.
+SET_AT_BIRTH: Final = frozenset({"innodb_page_size", "lower_case_table_names"})
+
+_parent = ThreadPoolExecutor(max_workers=1, thread_name_prefix="parent-of-mysqld")
+
+_LOG_ENTRY = re.compile(r"^\S+Z\t *(\d+) ([A-Z][A-Za-z ]*)\t(.*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A user of the server."""
+
+    user: str
+    password: str
+
+
+CAPTURE: Final = Account("tidemark", "tidemark")
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedCommand:
+    """One entry of the general query log; `kind` is such as `Connect`, `Query`, `Binlog Dump GTID`."""
+
+    connection: int
+    kind: str
+    text: str
+
+
+class MysqlServer:
+    """One server: `start`, `stop` or `kill`, and again on the same data; as a context manager, for a while.
+
+    `options` are mysqld's own, by their names as system variables: `{"gtid_mode": "ON"}`. Leaving the context
+    kills the server and removes its data; the logs stay in `folder`.
+    """
+
+    def __init__(self, parts: MysqlParts, folder: Path, options: Mapping[str, str] | None = None) -> None:
+        self.parts = parts
+        self.folder = folder
+        self.options = dict(options or {})
+        self.host = "127.0.0.1"
+        self.port = _free_port()
+        self.uuid = str(uuid.uuid4())
+        self.server_id = random.randrange(1, 2**32)  # noqa: S311 - has to differ, not to be secret
+        self.data = folder / "data"
+        self.socket = folder / "mysql.sock"
+        self.error_log = folder / "error.log"
+        self.general_log = folder / "general.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        if len(bytes(self.socket)) > LONGEST_SOCKET_PATH:
+            raise ToolchainError(f"{self.socket} is too long for a Unix socket; choose a shorter folder")
+
+    @property
+    def pid(self) -> int:
+        """The process, while it runs."""
+        if self._process is None:
+            raise ToolchainError("this MySQL server isn't running")
+        return self._process.pid
+
+    # -- life
+
+    def start(self) -> None:
+        """Start the server and return when it answers; raises `ToolchainError` with its last words."""
+        if self._process is not None:
+            raise ToolchainError("this MySQL server runs already")
+        if not self.data.exists():
+            _new_data_directory(self.parts, self.data, self.options, self.uuid)
+        command = ["setpriv", "--pdeathsig", "KILL", str(self.parts.bin / "mysqld"), *self._arguments()]
+        with self.error_log.open("ab") as log:
+            # A session of its own keeps the terminal's Ctrl-C from it: its owner decides when it stops.
+            self._process = _parent.submit(
+                subprocess.Popen,
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            ).result()
+        try:
+            self._wait_until_it_answers(self._process)
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """Stop the server as its owner would: SIGTERM, and all data written."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the server as a crash would: SIGKILL."""
+        self._end(signal.SIGKILL)
+
+    def __enter__(self) -> "MysqlServer":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self.kill()
+        shutil.rmtree(self.data)
+
+    # -- use
+
+    def connect(
+        self, account: Account | None = None, database: str | None = None
+    ) -> "pymysql.Connection[Cursor]":
+        """Connect over TCP as `account`, or over the socket as root, with autocommit on."""
+        if account is None:
+            return pymysql.connect(
+                unix_socket=str(self.socket),
+                user="root",
+                database=database,
+                charset="utf8mb4",
+                autocommit=True,
+            )
+        return pymysql.connect(
+            host=self.host, port=self.port, user=account.user, password=account.password, database=database,
+            charset="utf8mb4", autocommit=True,
+        )  # fmt: skip
+
+    def sql(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
+        """Run statements as root on one new connection, and return the rows of the last."""
+        rows: list[tuple[Any, ...]] = []
+        with closing(self.connect(database=database)) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+                rows = list(cursor.fetchall())
+        return rows
+
+    def create_capture_user(self, *databases: str, account: Account = CAPTURE) -> Account:
+        """Give a user the least that capture needs: to read the databases and to follow the binlog.
+
+        May be called again for further databases.
+        """
+        name = f"'{account.user}'@'%'"
+        self.sql(
+            f"CREATE USER IF NOT EXISTS {name} IDENTIFIED BY '{account.password}'",
+            f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {name}",
+            # In a GRANT the underscore of a database's name is a wildcard.
+            *(
+                f"GRANT SELECT ON `{database.replace('_', chr(92) + '_')}`.* TO {name}"
+                for database in databases
+            ),
+        )
+        return account
+
+    def executed(self) -> str:
+        """Return the executed GTID set, on one line."""
+        return str(self.sql("SELECT @@GLOBAL.gtid_executed")[0][0]).replace("\n", "")
+
+    def purge_binlogs(self) -> None:
+        """Remove every binlog file but a new one."""
+        self.sql("FLUSH BINARY LOGS")
+        newest = self.sql("SHOW BINARY LOGS")[-1][0]
+        self.sql(f"PURGE BINARY LOGS TO '{newest}'")
+
+    def logged(self) -> list[LoggedCommand]:
+        """Return what clients sent while the server's variable `general_log` was ON, in its order."""
+        if not self.general_log.exists():
+            return []
+        commands: list[LoggedCommand] = []
+        for line in self.general_log.read_text(errors="replace").splitlines():
+            if entry := _LOG_ENTRY.match(line):
+                commands.append(LoggedCommand(int(entry[1]), entry[2], entry[3]))
+            elif commands:  # a statement's further lines; before the first entry there is the log's own head
+                last = commands[-1]
+                commands[-1] = LoggedCommand(last.connection, last.kind, f"{last.text}\n{line}")
+        return commands
+
+    # -- inside
+
+    def _arguments(self) -> list[str]:
+        settings = {
+            "bind_address": self.host,
+            "datadir": str(self.data),
+            "general_log_file": str(self.general_log),
+            "log_error": str(self.error_log),
+            "log_output": "FILE",
+            "mysqlx": "OFF",
+            "pid_file": str(self.folder / "mysqld.pid"),
+            "port": str(self.port),
+            "secure_file_priv": "",
+            "server_id": str(self.server_id),
+            "skip_name_resolve": "ON",
+            "socket": str(self.socket),
+        }
+        return _as_arguments(settings | self.options)
+
+    def _wait_until_it_answers(self, process: "subprocess.Popen[bytes]") -> None:
+        deadline = time.monotonic() + READY_WITHIN
+        while not _greets(self.socket):
+            if process.poll() is not None:
+                raise ToolchainError(f"mysqld ended at its start:\n{self._last_words()}")
+            if time.monotonic() > deadline:
+                raise ToolchainError(f"mysqld doesn't answer:\n{self._last_words()}")
+            time.sleep(0.02)
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            raise ToolchainError("this MySQL server isn't running")
+        process.send_signal(how)
+        try:
+            process.wait(STOPPED_WITHIN)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise ToolchainError(f"mysqld didn't stop on {how.name}:\n{self._last_words()}") from None
+
+    def _last_words(self) -> str:
+        return "\n".join(self.error_log.read_text(errors="replace").splitlines()[-15:])
+
+
+def _as_arguments(settings: Mapping[str, str]) -> list[str]:
+    """Return mysqld's arguments; it runs as root only if it's told to."""
+    user = ["--user=root"] if os.geteuid() == 0 else []
+    return ["--no-defaults", *(f"--{name}={value}" for name, value in settings.items()), *user]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _greets(path: Path) -> bool:
+    """Tell whether a server speaks on the socket; one that is still starting may listen, and say nothing."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(READY_WITHIN)
+        try:
+            probe.connect(str(path))
+            return probe.recv(1) != b""
+        except (FileNotFoundError, ConnectionError):
+            return False
+
+
+def _new_data_directory(parts: MysqlParts, data: Path, options: Mapping[str, str], server: str) -> None:
+    """Copy an initialised data directory (root without a password, no binlog) and give it its own UUID."""
+    lasting = {name: value for name, value in options.items() if name in SET_AT_BIRTH}
+    template = root() / f"mysql-data-{digest(str(parts.bin), parts.version, repr(sorted(lasting.items())))}"
+
+    def build() -> None:
+        settings = {"datadir": str(template / "data"), "innodb_redo_log_capacity": "8M"} | lasting
+        run([parts.bin / "mysqld", *_as_arguments(settings), "--initialize-insecure"])
+
+    with locked():
+        ensure("an empty MySQL data directory", template, build)
+    data.parent.mkdir(parents=True, exist_ok=True)
+    run(["cp", "--archive", "--reflink=auto", template / "data", data])
+    (data / "auto.cnf").write_text(f"[auto]\nserver-uuid={server}\n")

@@ -1,0 +1,46 @@
+"""All parts together: made by `setup`, told by `locate`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.toolchain import jars, java, mysql, virtualenv
+from deploy.toolchain.cache import REPOSITORY, ToolchainError, is_complete, locked
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Where the real parts are on this machine."""
+
+    python: Path
+    java_home: Path
+    jars: tuple[Path, ...]
+    mysql: mysql.MysqlParts
+
+
+def setup() -> Parts:
+    """Make every part that isn't there, link the checkout's `.venv` to the environment, and tell them."""
+    with locked():
+        python = virtualenv.setup()
+        java_home = java.setup()
+        jars.setup(java_home, virtualenv.pyspark())
+        programs = mysql.setup()
+        _link(REPOSITORY / ".venv", virtualenv.folder())
+    return Parts(python, java_home, jars.paths(), programs)
+
+
+def locate() -> Parts:
+    """Tell the parts that `setup` made; raises `ToolchainError` if one is missing."""
+    java_home, programs = java.home(), mysql.find()
+    if java_home is None or programs is None or not is_complete(jars.folder()):
+        raise ToolchainError("the real parts aren't all here yet: run `make setup`")
+    return Parts(virtualenv.python(), java_home, jars.paths(), programs)
+
+
+def _link(link: Path, target: Path) -> None:
+    """Point a symbolic link at `target`, unless it does already."""
+    if link.is_symlink() and link.readlink() == target:
+        return
+    draft = link.with_name(f"{link.name}.part")
+    draft.unlink(missing_ok=True)
+    draft.symlink_to(target)
+    draft.replace(link)
