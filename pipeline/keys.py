@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# One part of a key as it's bound to a statement: integers as int; decimals, dates, times and text as str; binary as bytes.
+# One part of a key as it's bound to a statement: int for integers, str for decimals, dates, times and text, bytes for
+# binary.
 KeyPart = int | str | bytes
 Key = tuple[KeyPart, ...]
 

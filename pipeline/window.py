@@ -1,29 +1,32 @@
-"""The window: the time in which a chunk's rows and the log's changes may speak of the same rows, and changes win.
+"""The window: the time in which a chunk's rows and the log's changes may speak of the same rows, and changes
+win.
 
-A window opens when its chunk is asked for and closes when the stream has passed the high watermark. Then the rows
-whose keys no change touched are put into the stream at that place. The claim is strong: *each of these rows equals
-the source's row at the very position at which it's emitted*.
+A window opens when its chunk is asked for and closes when the stream has passed the high watermark. Then the
+rows whose keys no change touched are put into the stream at that place. The claim is strong: *each of these
+rows equals the source's row at the very position at which it's emitted*.
 
-Proof. Let A be the stream's position when the chunk was asked for, L the low watermark, S the SELECT, H the end of
-the log after it, and E the place of emission, with H passed at E. Take a row that S returned, and suppose that the
-source's row at E differs from it (another value, or no row). Then some transaction T changed this row, and T is in
-the stream up to E but not in what S saw, or S saw T and T is not in the stream up to E.
+Proof. Let A be the stream's position when the chunk was asked for, L the low watermark, S the SELECT, H the
+end of the log after it, and E the place of emission, with H passed at E. Take a row that S returned, and
+suppose that the source's row at E differs from it (another value, or no row). Then some transaction T changed
+this row, and T is in the stream up to E but not in what S saw, or S saw T and T is not in the stream up to E.
 
 - The second can't be: what S saw was in the log before H was read, and E is at or behind H.
-- So T is at or before E in the stream and S didn't see it. T isn't in L: what L holds had committed before S began.
-  T isn't in A either, because A ⊆ L (that's why a low watermark is `usable` only then). So T passed between asking
-  and emission, and isn't in L, and just the keys of such transactions, old and new, are `touched`.
+- So T is at or before E in the stream and S didn't see it. T isn't in L: what L holds had committed before S
+  began. T isn't in A either, because A ⊆ L (that's why a low watermark is `usable` only then). So T passed
+  between asking and emission, and isn't in L, and just the keys of such transactions, old and new, are
+  `touched`.
 - Of these T take the first in the log that changes this row after what S saw. Its old key is the key that S
-  returned, byte for byte, since nothing changed the row in between. So the row's key is touched, and it isn't emitted.
+  returned, byte for byte, since nothing changed the row in between. So the row's key is touched, and it isn't
+  emitted.
 
-A row that S didn't return needs no argument of its own: if it's in the source at E, then a T as above brought it into
-the chunk's range, and T is in the stream. Touching too much is harmless, since the change that touched a key is in
-the stream with the row's whole image. The proof never compares GTIDs by order, only by membership, and keys only for
-equality. It holds for any E behind H that lies between two transactions, so slices of transactions will do.
+A row that S didn't return needs no argument of its own: if it's in the source at E, then a T as above brought
+it into the chunk's range, and T is in the stream. Touching too much is harmless, since the change that
+touched a key is in the stream with the row's whole image. The proof never compares GTIDs by order, only by
+membership, and keys only for equality. It holds for any E behind H that lies between two transactions, so
+slices of transactions will do.
 
-Sources: DBLog (Andreakis and Papapanagiotou, 2020) for the window; WL#6355 for what commit order does and doesn't
-promise; `watermark` for why the high watermark is a place in the log.
-"""
+Sources: DBLog (Andreakis and Papapanagiotou, 2020) for the window; WL#6355 for what commit order does and
+doesn't promise; `watermark` for why the high watermark is a place in the log."""
 
 from dataclasses import dataclass, replace
 
@@ -97,9 +100,9 @@ def chunk_read(window: Reading, read: ChunkRead) -> Reconciling:
     return Reconciling(window.order, read.low, read.high, read.rows, read.upto, touched)
 
 
-def closes(window: Window, stream: Coordinates | None) -> bool:
+def closes(window: Reconciling, stream: Coordinates | None) -> bool:
     """Whether the stream, which is between two transactions at that place, has passed the high watermark."""
-    return isinstance(window, Reconciling) and stream is not None and stream.reaches(window.high)
+    return stream is not None and stream.reaches(window.high)
 
 
 def untouched(window: Reconciling) -> pa.RecordBatch:

@@ -1,0 +1,263 @@
+"""The coordinator: one ordered stream out of the log and the chunks.
+
+`step` takes the state and a message, and returns the next state and the orders that follow. It's the only
+place that decides what a row's place in the stream is. A message is a moment between two transactions, so
+that everything the window rules ask for can happen there:
+
+    the log goes on      its keys touch the open windows, its changes are appended, and windows whose high
+    watermark
+                         has been passed close: their rows are appended behind these changes
+    a chunk has come     its window knows its watermarks now, and closes at once on an idle source a statement
+    passed   the open windows of the tables that it may have changed are dropped, and their schemas asked
+                         for anew; what was emitted stays done
+    a signal came        snapshots begin, stop, pause or resume
+
+What's durable is in `State.checkpoint`, which goes out with each `Append`; all else (plans, open windows) is
+dropped by a restart and asked for again. Chunks of one table are asked for one after the other, since each
+begins where the one before ended, but they close on their own time: that's why a lagging stream costs latency
+and not throughput."""
+
+from dataclasses import replace
+from typing import assert_never
+
+from pipeline import window as windows
+from pipeline.checkpoint import Checkpoint, Mirror
+from pipeline.coordinator_state import (
+    Exhausted,
+    Order,
+    Overlapping,
+    Paused,
+    Planned,
+    Planning,
+    State,
+    WindowMode,
+    checkpointed,
+    dropped,
+    ended,
+    reading,
+    snapshot_of,
+    table_ended,
+    table_of,
+    with_run,
+    with_table,
+    without_run,
+)
+from pipeline.errors import InvariantBroken
+from pipeline.keys import Key, tokens
+from pipeline.messages import (
+    Append,
+    ChangePart,
+    ChangesVerified,
+    ChunkFailed,
+    ChunkId,
+    ChunkPart,
+    ChunkRead,
+    LogAdvanced,
+    PlanFailed,
+    ReadingPaused,
+    SchemaChanged,
+    SchemaVerified,
+    SignalAnswer,
+    SignalReceived,
+    TableChanges,
+    TablePlanned,
+    TableStopped,
+    ToWatermarkCoordinator,
+)
+from pipeline.requests import signalled
+from pipeline.schedule import scheduled
+from pipeline.schema import TableId
+from pipeline.snapshot import Chunking, Completed, Progress, Snapshot
+from pipeline.topology import MOST_WINDOWS
+from pipeline.window import PassedKeys, Reconciling, Window
+
+
+def start(checkpoint: Checkpoint, chunk_rows: int, mode: WindowMode) -> tuple[State, tuple[Order, ...]]:
+    """The state after a start from a checkpoint, and the first orders: snapshots go on where they were."""
+    if isinstance(mode, Overlapping) and not 1 <= mode.most <= MOST_WINDOWS:
+        raise ValueError(f"the number of windows must be from 1 to {MOST_WINDOWS}, not {mode.most}")
+    state, orders = scheduled(State(chunk_rows, mode, checkpoint))
+    return state, (Append((), checkpoint), *orders)
+
+
+def step(state: State, message: ToWatermarkCoordinator) -> tuple[State, tuple[Order, ...]]:
+    """The next state and the orders that follow from a message. InvariantBroken where a promise was broken."""
+    taken, changes, answers = _taken(state, message)
+    closed, chunks = _closed(taken)
+    after, orders = scheduled(closed)
+    if after.checkpoint is state.checkpoint and not answers:
+        return after, orders
+    return after, (Append((*changes, *chunks), after.checkpoint, answers), *orders)
+
+
+def _taken(
+    state: State, message: ToWatermarkCoordinator
+) -> tuple[State, tuple[ChangePart, ...], tuple[SignalAnswer, ...]]:
+    match message:
+        case ChangesVerified():
+            passed, changes = _changes_passed(state, message)
+            return passed, changes, ()
+        case SignalReceived(signal):
+            requested, answer = signalled(state, signal)
+            return requested, (), (answer,)
+        case SchemaChanged():
+            return _statement_passed(state, message), (), ()
+        case LogAdvanced(end):
+            return replace(state, stream=end), (), ()
+        case ReadingPaused():
+            return replace(state, gate=Paused()), (), ()
+        case SchemaVerified(schema):
+            return checkpointed(state, schemas={**state.checkpoint.schemas, schema.table: schema}), (), ()
+        case TableStopped():
+            return _table_stopped(state, message), (), ()
+        case TablePlanned():
+            return _table_planned(state, message), (), ()
+        case PlanFailed(table, reason):
+            return _plan_failed(state, table, reason), (), ()
+        case ChunkRead():
+            return _chunk_read(state, message), (), ()
+        case ChunkFailed(chunk, reason):
+            return _chunk_failed(state, chunk, reason), (), ()
+        case _:
+            assert_never(message)
+
+
+# The log goes on
+
+
+def _changes_passed(state: State, message: ChangesVerified) -> tuple[State, tuple[ChangePart, ...]]:
+    checkpoint = state.checkpoint
+    first_scn = checkpoint.scn + 1
+    changes = tuple(ChangePart(table, message.transactions, first_scn) for table in message.tables)
+    passed = checkpointed(
+        replace(state, stream=message.end, open=_touched(state.open, message)),
+        position=message.transactions.added_to(checkpoint.position),
+        scn=checkpoint.scn + len(message.transactions),
+    )
+    return passed, changes
+
+
+def _touched(open_windows: tuple[Window, ...], message: ChangesVerified) -> tuple[Window, ...]:
+    waiting = {table_of(window) for window in open_windows}
+    passed = [
+        (changes.schema.table, _keys(changes, message))
+        for changes in message.tables
+        if changes.schema.table in waiting
+    ]
+    for table, keys in passed:
+        open_windows = tuple(
+            windows.keys_passed(window, keys) if table_of(window) == table else window
+            for window in open_windows
+        )
+    return open_windows
+
+
+def _keys(changes: TableChanges, message: ChangesVerified) -> PassedKeys:
+    # Every image counts, so that an update gives both its old and its new key.
+    transaction = changes.images.column("transaction").to_numpy()
+    return PassedKeys(message.transactions, transaction, tokens(changes.rows, changes.schema.key))
+
+
+def _statement_passed(state: State, message: SchemaChanged) -> State:
+    checkpoint = state.checkpoint
+    passed = checkpointed(
+        replace(state, stream=message.end),
+        position=checkpoint.position.with_gtid(message.gtid),
+        scn=checkpoint.scn + 1,
+    )
+    return dropped(passed, message.tables)
+
+
+def _table_stopped(state: State, message: TableStopped) -> State:
+    stopped = checkpointed(state, stopped={**state.checkpoint.stopped, message.table: message.reason})
+    return ended(stopped, message.table, message.reason)
+
+
+# Plans and chunks come in
+
+
+def _table_planned(state: State, message: TablePlanned) -> State:
+    table = message.schema.table
+    snapshot = snapshot_of(state.checkpoint, table)
+    if state.runs.get(table) != Planning() or snapshot is None:
+        return without_run(state, table)
+    match snapshot.tables[table]:
+        case Chunking(done, _, key_version):
+            if key_version != message.schema.key_version:
+                return ended(state, table, "its primary key changed while its snapshot was under way")
+            return with_run(state, table, Planned(message.schema, done))
+        case _ if message.end is None:
+            return table_ended(state, snapshot, table, Completed(Progress()))
+        case _:
+            return _table_begun(state, snapshot, message, message.end)
+
+
+def _table_begun(state: State, snapshot: Snapshot, message: TablePlanned, end: Key) -> State:
+    table = message.schema.table
+    first = table not in state.checkpoint.mirrors
+    begun = Chunking(None, end, message.schema.key_version, first, Progress(expected=message.expected))
+    if first:
+        state = checkpointed(state, mirrors={**state.checkpoint.mirrors, table: Mirror.FILLING})
+    return with_run(with_table(state, snapshot, table, begun), table, Planned(message.schema, None))
+
+
+def _plan_failed(state: State, table: TableId, reason: str) -> State:
+    if state.runs.get(table) != Planning():
+        return without_run(state, table)
+    return ended(state, table, reason)
+
+
+def _chunk_read(state: State, message: ChunkRead) -> State:
+    window = reading(state, message.chunk)
+    if window is None:  # dropped since: by a statement, a stop, or a failure of its table
+        return state
+    reconciling = windows.chunk_read(window, message)
+    opened = replace(state, open=tuple(reconciling if w is window else w for w in state.open))
+    next_run = Exhausted() if message.upto is None else Planned(window.order.schema, message.upto)
+    return with_run(opened, message.chunk.table, next_run)
+
+
+def _chunk_failed(state: State, chunk: ChunkId, reason: str) -> State:
+    return state if reading(state, chunk) is None else ended(state, chunk.table, reason)
+
+
+# Windows close
+
+
+def _closed(state: State) -> tuple[State, tuple[ChunkPart, ...]]:
+    """Close what can be closed, in the order asked, and each table's windows strictly one after the other."""
+    parts: list[ChunkPart] = []
+    still_open: list[Window] = []
+    held: set[TableId] = set()
+    for window in state.open:
+        free = table_of(window) not in held
+        if free and isinstance(window, Reconciling) and windows.closes(window, state.stream):
+            state, part = _emitted(state, window)
+            parts.append(part)
+        else:
+            held.add(table_of(window))
+            still_open.append(window)
+    return replace(state, open=tuple(still_open)), tuple(part for part in parts if part.rows.num_rows)
+
+
+def _emitted(state: State, window: Reconciling) -> tuple[State, ChunkPart]:
+    table, schema = table_of(window), window.order.schema
+    snapshot = snapshot_of(state.checkpoint, table)
+    chunking = snapshot.tables[table] if snapshot else None
+    if snapshot is None or not isinstance(chunking, Chunking):
+        raise InvariantBroken(
+            f"a window of {table} is open, but the table's snapshot is in the state {chunking}"
+        )
+    rows = windows.untouched(window)
+    counts = replace(
+        chunking.progress,
+        chunks=chunking.progress.chunks + 1,
+        rows=chunking.progress.rows + rows.num_rows,
+        given_up=chunking.progress.given_up + window.rows.num_rows - rows.num_rows,
+    )
+    scn = state.checkpoint.scn + 1
+    part = ChunkPart(window.order.chunk, schema, rows, window.low, window.high, scn, chunking.first)
+    emitted = checkpointed(state, scn=scn, schemas={**state.checkpoint.schemas, table: schema})
+    if window.upto is None:
+        return table_ended(emitted, snapshot, table, Completed(counts)), part
+    return with_table(emitted, snapshot, table, replace(chunking, done=window.upto, progress=counts)), part
