@@ -1,0 +1,135 @@
+"""The WatermarkCoordinator: performs what `pipeline.coordinator` decides.
+
+The state is replaced in one go before the first order leaves, so that a cancellation can't tear it. The orders go out
+in the order given; if that's cut short, the supervisor rebuilds all of capture from the last sealed segment, so that
+nothing half done is ever mended in place.
+"""
+
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from actors.actor import Actor, Outlet
+from actors.mailbox import Mailbox
+from actors.metrics import Metrics
+from pipeline import coordinator, topology
+from pipeline import metrics as catalogue
+from pipeline.checkpoint import Checkpoint
+from pipeline.coordinator_state import Order, State, WindowMode
+from pipeline.messages import (
+    Append,
+    ChunkFailed,
+    ChunkRead,
+    PauseReading,
+    PlanTable,
+    ReadChunk,
+    ResumeReading,
+    ToBinlogReader,
+    ToChunkSelector,
+    ToWatermarkCoordinator,
+)
+from pipeline.snapshot import Chunking, Snapshot, progress
+from pipeline.snapshot import to_json as snapshot_to_json
+from pipeline.window import Reconciling
+
+
+@dataclass(frozen=True, slots=True)
+class Outlets:
+    """Where the coordinator's orders go."""
+
+    reader: Outlet[ToBinlogReader]
+    selector: Outlet[ToChunkSelector]
+    journal: Outlet[Append]
+
+
+class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
+    """Owns the state of the windows and of the snapshots, pause and resume."""
+
+    name = topology.Actor.WATERMARK_COORDINATOR
+
+    def __init__(
+        self,
+        mailbox: Mailbox[ToWatermarkCoordinator],
+        metrics: Metrics,
+        checkpoint: Checkpoint,
+        chunk_rows: int,
+        mode: WindowMode,
+        outlets: Outlets,
+    ) -> None:
+        super().__init__(mailbox, metrics)
+        self._outlets = outlets
+        self._state, self._first_orders = coordinator.start(checkpoint, chunk_rows, mode)
+
+    async def run(self) -> None:
+        """Give the orders that follow from the start, then take messages."""
+        await self._perform(self._first_orders)
+        await super().run()
+
+    async def handle(self, message: ToWatermarkCoordinator) -> None:
+        """Decide, then perform."""
+        before = self._state
+        self._state, orders = coordinator.step(before, message)
+        self._measure(before, message)
+        await self._perform(orders)
+
+    def status(self) -> dict[str, Any]:
+        """The position, the snapshots with their progress, and the open windows."""
+        checkpoint = self._state.checkpoint
+        return {
+            "position": str(checkpoint.position),
+            "stream": str(self._state.stream) if self._state.stream else None,
+            "scn": checkpoint.scn,
+            "paused": checkpoint.paused,
+            "captured": [str(table) for table in checkpoint.schemas],
+            "stopped": {str(table): reason for table, reason in checkpoint.stopped.items()},
+            "mirrors": {str(table): state.value for table, state in checkpoint.mirrors.items()},
+            "snapshots": [snapshot_to_json(snapshot) for snapshot in checkpoint.snapshots],
+            "windows": [
+                {
+                    "chunk": str(window.order.chunk),
+                    "state": type(window).__name__.lower(),
+                    "rows": window.rows.num_rows if isinstance(window, Reconciling) else 0,
+                }
+                for window in self._state.open
+            ],
+        }
+
+    async def _perform(self, orders: tuple[Order, ...]) -> None:
+        for order in orders:
+            match order:
+                case PlanTable() | ReadChunk():
+                    await self.send(self._outlets.selector, order)
+                case PauseReading() | ResumeReading():
+                    await self.send(self._outlets.reader, order)
+                case Append():
+                    await self.send(self._outlets.journal, order)
+                case _:
+                    assert_never(order)
+
+    def _measure(self, before: State, message: ToWatermarkCoordinator) -> None:
+        self.metrics.set(catalogue.WINDOWS_OPEN, len(self._state.open))
+        match message:
+            case ChunkRead(chunk, _, rows):
+                self.metrics.count(catalogue.SNAPSHOT_ROWS, rows.num_rows, table=str(chunk.table))
+            case ChunkFailed(chunk):
+                self.metrics.count(catalogue.CHUNKS, table=str(chunk.table), outcome="failed")
+            case _:
+                pass
+        was, now = before.checkpoint.snapshots, self._state.checkpoint.snapshots
+        if was is not now:
+            self._measure_progress({snapshot.id: snapshot for snapshot in was}, now)
+
+    def _measure_progress(self, was: dict[str, Snapshot], now: tuple[Snapshot, ...]) -> None:
+        for snapshot in now:
+            earlier = was.get(snapshot.id)
+            for table, state in snapshot.tables.items():
+                done = progress(state)
+                begun = progress(earlier.tables[table]) if earlier else None
+                if begun is not None and begun != done:
+                    name = str(table)
+                    self.metrics.count(
+                        catalogue.CHUNKS, done.chunks - begun.chunks, table=name, outcome="emitted"
+                    )
+                    self.metrics.count(catalogue.ROWS_GIVEN_UP, done.given_up - begun.given_up, table=name)
+                    self.metrics.set(catalogue.ROWS_DONE, done.rows, table=name)
+                    if isinstance(state, Chunking):
+                        self.metrics.set(catalogue.ROWS_EXPECTED, done.expected, table=name)
