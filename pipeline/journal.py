@@ -1,0 +1,255 @@
+"""The journal: what capture has said, in order, durable, and read by any number of consumers.
+
+A *segment* is what came between two moments at which everything was made durable: one Parquet file for each table
+version and kind of file in it, and one *entry* in the manifest, which is what makes the segment exist. Segments are
+numbered from 1 without a gap. An entry holds the checkpoint that the segment's rows complete, so that the two can't
+come apart: capture goes on from the last entry, and what no entry names never happened.
+
+There are two kinds of files. A *changes* file has the meta columns of META, then the table's own columns by their
+names; its rows are in the order of the stream, which is the order of (`__scn`, `__ordinal`). A *rows* file has the
+table's own columns only: chunks of a table's first snapshot, which go to the mirror as they are.
+
+What an update becomes depends on the key. Where old and new row have the same key, it's one row, the new one, with
+`u`: a consumer that takes the last row of each key needs no more. Where the key changed, the old key ends with `d`
+and the new one follows with `u`. Without a primary key there's nothing to say which row is replaced, so that an
+update is the old row less (`d`) and the new row more (`c`): the table is then a bag, and its changes a sum.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import assert_never
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.checkpoint import Checkpoint
+from pipeline.errors import Definite, InvariantBroken
+from pipeline.gtid import GtidSet
+from pipeline.intervals import Int64s
+from pipeline.keys import tokens
+from pipeline.messages import Append, ChangePart, ChunkId, ChunkPart, Kind
+from pipeline.schema import TableId, TableSchema
+from pipeline.transactions import Transactions
+from pipeline.watermark import Coordinates
+
+# How many commit times an entry keeps, at most, to tell how fresh its segment was.
+COMMIT_TIME_SAMPLES = 16
+
+# `__op`: c, u, d or r (a snapshot's row). `__ordinal`: order inside the transaction or chunk. `__gtid` and
+# `__commit_time` (of the source's commit) are null for r, `__chunk` for all others.
+META = pa.schema(
+    [
+        pa.field("__op", pa.string(), nullable=False),
+        pa.field("__scn", pa.int64(), nullable=False),
+        pa.field("__ordinal", pa.int32(), nullable=False),
+        pa.field("__gtid", pa.string()),
+        pa.field("__commit_time", pa.timestamp("us", tz="UTC")),
+        pa.field("__chunk", pa.string()),
+    ]
+)
+
+# The letter of each Kind, by its number.
+_KEYED = pa.array(["c", "d", "u", "d"])
+_KEYLESS = pa.array(["c", "d", "c", "d"])
+
+
+class FileKind(StrEnum):
+    """What a file of a segment holds: changes (and later snapshots' rows) or rows of a first snapshot."""
+
+    CHANGES = "changes"
+    ROWS = "rows"
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A Parquet file of a segment: `path` relative to the segment's directory, `version` of the table's schema."""
+
+    path: str
+    table: TableId
+    version: str
+    kind: FileKind
+    rows: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class SealedChunk:
+    """A chunk whose rows, as far as they didn't give way, are in the segment."""
+
+    chunk: ChunkId
+    low: GtidSet
+    high: Coordinates
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTimes:
+    """When a segment's transactions committed, in µs since the epoch; `samples` are evenly spaced in their order."""
+
+    oldest: int
+    newest: int
+    samples: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A sealed segment; the one before it is `segment` - 1.
+
+    Its SCNs are those from `first_scn` through `last_scn` (none if that is less). `transactions` counts those of the
+    slices that had changes of captured tables; `commit_times` are theirs, None if there are none. `checkpoint` is
+    what's true after its last row. `schemas` holds, by version, those that the files and the checkpoint name.
+    `sealed_at` in µs since the epoch.
+    """
+
+    segment: int
+    files: tuple[File, ...]
+    first_scn: int
+    last_scn: int
+    transactions: int
+    commit_times: CommitTimes | None
+    chunks: tuple[SealedChunk, ...]
+    checkpoint: Checkpoint
+    schemas: dict[str, TableSchema]
+    sealed_at: int
+
+
+def changes_schema(schema: TableSchema) -> pa.Schema:
+    """The schema of a changes file. Raises Definite where a column of the table has a meta column's name."""
+    taken = set(META.names)
+    for column in schema.columns:
+        # Engines that read the file, Spark among them, don't tell names apart by case.
+        if column.name.lower() in taken:
+            raise Definite(
+                f"column {column.name!r} of {schema.table} has the name of a column that Tidemark adds: "
+                f"rename it, or leave the table out"
+            )
+    return pa.schema([*META, *schema.arrow])
+
+
+def change_table(part: ChangePart) -> pa.Table:
+    """The part's rows as a changes file has them (`changes_schema`), in their order.
+
+    Raises InvariantBroken if an update's two images don't stand together.
+    """
+    images, rows, schema = part.changes.images, part.changes.rows, part.changes.schema
+    kept = _kept(images.column("kind").to_numpy(), rows, schema)
+    if kept is not None:
+        images, rows = images.take(kept), rows.take(kept)
+    index = images.column("transaction").to_numpy()
+    run = part.transactions
+    passed = Transactions(run.sources, run.source[index], run.number[index], run.commit_time[index])
+    meta = [
+        (_KEYED if schema.key else _KEYLESS).take(images.column("kind")),
+        pa.array(index.astype(np.int64) + part.first_scn),
+        images.column("ordinal"),
+        passed.gtid_texts(),
+        pa.array(passed.commit_time).cast(META.field("__commit_time").type),
+        pa.nulls(len(rows), pa.string()),
+    ]
+    return pa.Table.from_arrays([*meta, *rows.columns], schema=changes_schema(schema))
+
+
+def chunk_table(part: ChunkPart) -> pa.Table:
+    """The rows of a chunk as a rows file has them, or, if it isn't of a first snapshot, as a changes file has."""
+    if part.first:
+        return pa.Table.from_batches([part.rows])
+    count = len(part.rows)
+    meta = [
+        pa.repeat(pa.scalar("r"), count),
+        pa.repeat(pa.scalar(part.scn, pa.int64()), count),
+        pa.array(np.arange(count, dtype=np.int32)),
+        pa.nulls(count, META.field("__gtid").type),
+        pa.nulls(count, META.field("__commit_time").type),
+        pa.repeat(pa.scalar(str(part.chunk)), count),
+    ]
+    return pa.Table.from_arrays([*meta, *part.rows.columns], schema=changes_schema(part.schema))
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentTable:
+    """What becomes one file of a segment."""
+
+    schema: TableSchema
+    kind: FileKind
+    rows: pa.Table
+
+
+def segment_tables(appends: Sequence[Append]) -> tuple[SegmentTable, ...]:
+    """One table for each table version and kind of file, in order of first appearance; none of them is empty."""
+    pieces: dict[tuple[TableSchema, FileKind], list[pa.Table]] = {}
+    for append in appends:
+        for part in append.parts:
+            schema, kind, rows = _piece(part)
+            if len(rows):
+                pieces.setdefault((schema, kind), []).append(rows)
+    return tuple(SegmentTable(*which, pa.concat_tables(tables)) for which, tables in pieces.items())
+
+
+def seal(
+    segment: int,
+    appends: Sequence[Append],
+    files: tuple[File, ...],
+    before: Checkpoint | None,
+    sealed_at: int,
+) -> Entry:
+    """The entry of a segment that ends with the last append's checkpoint; `before` is that of the last one."""
+    parts = [part for append in appends for part in append.parts]
+    slices = {part.first_scn: part.transactions for part in parts if isinstance(part, ChangePart)}
+    checkpoint = appends[-1].checkpoint
+    named = [part.changes.schema if isinstance(part, ChangePart) else part.schema for part in parts]
+    return Entry(
+        segment=segment,
+        files=files,
+        first_scn=(before.scn if before else 0) + 1,
+        last_scn=checkpoint.scn,
+        transactions=sum(map(len, slices.values())),
+        commit_times=_commit_times([run.commit_time for run in slices.values() if len(run)]),
+        chunks=tuple(
+            SealedChunk(part.chunk, part.low, part.high, len(part.rows))
+            for part in parts
+            if isinstance(part, ChunkPart)
+        ),
+        checkpoint=checkpoint,
+        schemas={schema.version: schema for schema in {*named, *checkpoint.schemas.values()}},
+        sealed_at=sealed_at,
+    )
+
+
+def _piece(part: ChangePart | ChunkPart) -> tuple[TableSchema, FileKind, pa.Table]:
+    match part:
+        case ChangePart():
+            return part.changes.schema, FileKind.CHANGES, change_table(part)
+        case ChunkPart():
+            return part.schema, FileKind.ROWS if part.first else FileKind.CHANGES, chunk_table(part)
+        case _:
+            assert_never(part)
+
+
+def _commit_times(times: list[Int64s]) -> CommitTimes | None:
+    if not times:
+        return None
+    all_times = np.concatenate(times)
+    places = np.linspace(0, all_times.size - 1, min(COMMIT_TIME_SAMPLES, all_times.size)).astype(np.int64)
+    return CommitTimes(int(all_times.min()), int(all_times.max()), tuple(all_times[places].tolist()))
+
+
+def _kept(kind: npt.NDArray[np.int8], rows: pa.RecordBatch, schema: TableSchema) -> pa.Array | None:
+    """The indices of the images that become rows, or None for all: no before of an update that kept its key."""
+    before = np.flatnonzero(kind == Kind.UPDATE_BEFORE)
+    if not np.array_equal(before + 1, np.flatnonzero(kind == Kind.UPDATE_AFTER)):
+        raise InvariantBroken(f"an update of {schema.table} came without its image before or its image after")
+    if before.size == 0 or not schema.key:
+        return None
+    keys = rows.select(list(schema.key))
+    whole = range(len(schema.key))
+    same = pc.equal(
+        tokens(keys.take(pa.array(before)), whole), tokens(keys.take(pa.array(before + 1)), whole)
+    )
+    # A key without a token (a zero date, which is null here) counts as changed: the d before the u is harmless.
+    kept = np.ones(len(kind), dtype=np.bool_)
+    kept[before[same.fill_null(False).to_numpy(zero_copy_only=False)]] = False
+    return pa.array(np.flatnonzero(kept))
