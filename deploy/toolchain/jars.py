@@ -3,12 +3,16 @@
 Ivy's own default for a Maven-style resolver is the central repository, so no address is written here. They
 are taken one by one, without what their POMs ask for: PySpark has the rest already. Ivy gets a cache of its
 own, since one in the home directory that holds a POM without its jar would make it fail.
+
+A Java that was just unpacked trusts nobody, because the list of authorities is made by a package's
+installation script. So Ivy is always given the machine's list, or pip's where the machine has none.
 """
 
+import os
 import shutil
 from pathlib import Path
 
-from deploy.toolchain.cache import ToolchainError, digest, ensure, read_lock, root, run, sha256
+from deploy.toolchain.cache import REPOSITORY, ToolchainError, digest, ensure, read_lock, root, run, sha256
 
 LOCK = Path(__file__).with_name("jars.lock")
 
@@ -24,6 +28,10 @@ MODULE = """<ivy-module version="2.0">
 """
 DEPENDENCY = '<dependency org="{}" name="{}" rev="{}" transitive="false"/>'
 
+# Where a list of certificate authorities may be, the user's own choice first.
+BUNDLE_VARIABLES = ("SSL_CERT_FILE", "PIP_CERT")
+BUNDLE_OF_DEBIAN = Path("/etc/ssl/certs/ca-certificates.crt")
+
 
 def folder() -> Path:
     """Return where the jars lie, whether they are there yet or not."""
@@ -35,39 +43,46 @@ def paths() -> tuple[Path, ...]:
     return tuple(folder() / _file(coordinates) for coordinates in read_lock(LOCK))
 
 
-def setup(java_home: Path, pyspark: Path) -> None:
+def setup(java_home: Path, python: Path, pyspark: Path) -> None:
     """Fetch the jars with the Ivy in `pyspark` (the package's folder) and check them against the lock."""
 
     def build() -> None:
-        ivy = folder() / "ivy"
-        ivy.mkdir()
-        pins = read_lock(LOCK)
-        (ivy / "settings.xml").write_text(SETTINGS)
-        wanted = "".join(DEPENDENCY.format(*coordinates.split(":")) for coordinates in pins)
-        (ivy / "ivy.xml").write_text(MODULE.format(wanted))
-        classes = [*(pyspark / "jars").glob("ivy-*.jar"), *(pyspark / "jars").glob("commons-cli-*.jar")]
-        run(
-            [
-                java_home / "bin" / "java",
-                "-cp",
-                ":".join(map(str, classes)),
-                "org.apache.ivy.Main",
-                "-settings",
-                ivy / "settings.xml",
-                "-ivy",
-                ivy / "ivy.xml",
-                "-cache",
-                ivy / "cache",
-                "-retrieve",
-                f"{folder()}/[artifact]-[revision].[ext]",
-            ]
-        )
-        shutil.rmtree(ivy)
-        for coordinates, checksum in pins.items():
+        _retrieve(java_home, python, pyspark)
+        for coordinates, checksum in read_lock(LOCK).items():
             if (found := sha256(folder() / _file(coordinates))) != checksum:
                 raise ToolchainError(f"{coordinates} has SHA-256 {found}, jars.lock says {checksum}")
 
     ensure("Delta's jars", folder(), build)
+
+
+def _retrieve(java_home: Path, python: Path, pyspark: Path) -> None:
+    ivy = folder() / "ivy"
+    ivy.mkdir()
+    (ivy / "settings.xml").write_text(SETTINGS)
+    wanted = "".join(DEPENDENCY.format(*coordinates.split(":")) for coordinates in read_lock(LOCK))
+    (ivy / "ivy.xml").write_text(MODULE.format(wanted))
+    run([python, "-m", "deploy.toolchain.truststore", _authorities(pyspark), ivy / "trust"], cwd=REPOSITORY)
+    trust = [f"-Djavax.net.ssl.trustStore={ivy / 'trust'}", "-Djavax.net.ssl.trustStorePassword=changeit"]
+    classes = [*(pyspark / "jars").glob("ivy-*.jar"), *(pyspark / "jars").glob("commons-cli-*.jar")]
+    main = ["-cp", ":".join(map(str, classes)), "org.apache.ivy.Main"]
+    files: list[str | Path] = [
+        "-settings",
+        ivy / "settings.xml",
+        "-ivy",
+        ivy / "ivy.xml",
+        "-cache",
+        ivy / "cache",
+    ]
+    result = ["-retrieve", f"{folder()}/[artifact]-[revision].[ext]"]
+    run([java_home / "bin" / "java", *trust, *main, *files, *result])
+    shutil.rmtree(ivy)
+
+
+def _authorities(pyspark: Path) -> Path:
+    """Return the list of certificate authorities: the user's choice, else the machine's, else pip's."""
+    chosen = [Path(value) for name in BUNDLE_VARIABLES if (value := os.environ.get(name))]
+    pips = pyspark.parent / "pip" / "_vendor" / "certifi" / "cacert.pem"
+    return next(bundle for bundle in [*chosen, BUNDLE_OF_DEBIAN, pips] if bundle.is_file())
 
 
 def _file(coordinates: str) -> str:

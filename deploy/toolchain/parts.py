@@ -22,7 +22,7 @@ def setup() -> Parts:
     with locked():
         python = virtualenv.setup()
         java_home = java.setup()
-        jars.setup(java_home, virtualenv.pyspark())
+        jars.setup(java_home, python, virtualenv.pyspark())
         programs = mysql.setup()
         _link(REPOSITORY / ".venv", virtualenv.folder())
     return Parts(python, java_home, jars.paths(), programs)

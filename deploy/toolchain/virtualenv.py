@@ -4,9 +4,12 @@ PySpark comes as source alone; what builds it is pinned in deploy/build.lock and
 build in isolation would fetch it unpinned.
 """
 
+import importlib.util
+import shutil
 import sys
 from pathlib import Path
 
+from deploy.toolchain import debian
 from deploy.toolchain.cache import REPOSITORY, ToolchainError, digest, ensure, root, run
 
 LOCKS = (REPOSITORY / "deploy" / "build.lock", REPOSITORY / "deploy" / "requirements.lock")
@@ -39,7 +42,8 @@ def setup() -> Path:
         raise ToolchainError("Python 3.11 or newer is needed; say which with `make PYTHON=python3.11 ...`")
 
     def build() -> None:
-        run([sys.executable, "-m", "venv", folder()])
+        run([sys.executable, "-m", "venv", "--without-pip", folder()])
+        _install_pip()
         for lock in LOCKS:
             run(
                 [
@@ -58,3 +62,16 @@ def setup() -> Path:
 
     ensure("Python packages", folder(), build)
     return python()
+
+
+def _install_pip() -> None:
+    """Put pip into the environment; Debian keeps Python's own copy of it in a package that may be missing."""
+    if importlib.util.find_spec("ensurepip"):
+        run([python(), "-m", "ensurepip"])
+        return
+    apt = debian.Apt.of_host(folder() / "apt")
+    debian.unpack(apt.fetch_alone("python3-pip-whl"), folder() / "pip")
+    [wheel] = folder().glob("pip/usr/share/python-wheels/pip-*.whl")
+    run([python(), wheel / "pip", "install", "--no-index", wheel])
+    for used in ("apt", "pip"):
+        shutil.rmtree(folder() / used)
