@@ -14,9 +14,19 @@ from pipeline.schema import TableId
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Which tables a signal means: anchored regular expressions over `database.table`."""
+    """Which tables are meant: regular expressions over `database.table` that match the whole name.
+
+    Raises ValueError where one of them isn't a regular expression.
+    """
 
     patterns: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for pattern in self.patterns:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} isn't a regular expression: {error}") from error
 
     def match(self, table: TableId) -> bool:
         """Whether one of the patterns matches the whole name."""
