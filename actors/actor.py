@@ -1,12 +1,13 @@
 """The contract of an actor: one mailbox, one `run`, and a sign of life.
 
-`run` is everything that the actor does. By default it takes message after message until its mailbox is closed and
-empty, which is how a clean stop reaches it: its senders have ended, it finishes what waits, `drain`s, and returns. A
-cancellation is not a clean stop: whatever was half done is dropped, and the supervisor builds anew from the last
-sealed segment.
+`run` is everything that the actor does. By default it takes message after message until its mailbox is closed
+and empty, which is how a clean stop reaches it: its senders have ended, it finishes what waits, `drain`s, and
+returns. An actor with a `run` of its own has to end likewise once its mailbox is closed. A cancellation is not a
+clean stop: whatever was half done is dropped, and the supervisor builds anew from the last sealed segment.
 
-An actor that handles one message for longer than `patience` (seconds), not counting the time in which it waits for
-room in another's mailbox, is taken for hung. A long piece of work calls `beat` as it gets on.
+An actor that's at one piece of work for longer than `patience` (seconds) is taken for hung. A long piece of work
+calls `beat` as it gets on. Waiting isn't work: not for room in another's mailbox (`send` sees to that), and not
+for the world, before which an actor with a `run` of its own says `rest`.
 """
 
 import time
@@ -18,24 +19,30 @@ from actors.metrics import Metrics
 from pipeline import topology
 from pipeline.topology import Edge
 
-Message = TypeVar("Message")
+Received = TypeVar("Received")
+Sent = TypeVar("Sent")
+Taken_contra = TypeVar("Taken_contra", contravariant=True)
 
 
-class Outlet(Generic[Message]):
+class Outlet(Generic[Taken_contra]):
     """Where an actor sends: an edge of the topology and the mailbox at its end."""
 
-    def __init__(self, edge: Edge, mailbox: Mailbox[Any]) -> None:
+    def __init__(self, edge: Edge, mailbox: Mailbox[Taken_contra]) -> None:
         self.edge = edge
         self.mailbox = mailbox
 
+    async def put(self, message: Taken_contra) -> None:
+        """Leave a message by the edge's policy; see Mailbox.put."""
+        await self.mailbox.put(self.edge, message)
 
-class Actor(ABC, Generic[Message]):
+
+class Actor(ABC, Generic[Received]):
     """One actor; the subclass says what it does with a message."""
 
     name: ClassVar[topology.Actor]
     patience: ClassVar[float] = 15.0
 
-    def __init__(self, mailbox: Mailbox[Message], metrics: Metrics) -> None:
+    def __init__(self, mailbox: Mailbox[Received], metrics: Metrics) -> None:
         self.mailbox = mailbox
         self.metrics = metrics
         self._busy_since: float | None = None
@@ -44,17 +51,27 @@ class Actor(ABC, Generic[Message]):
         """Take messages until the mailbox is closed and empty."""
         try:
             async for message in self.mailbox:
-                self.beat()
-                started = time.monotonic()
-                await self.handle(message)
-                self._busy_since = None
-                self.metrics.handled(self.name, message, time.monotonic() - started)
+                await self.take(message)
+            self.beat()
             await self.drain()
         finally:
+            self.rest()
             await self.release()
 
+    async def take(self, message: Received) -> None:
+        """Handle one message, and count and time it."""
+        self.beat()
+        started = time.monotonic()
+        outcome = "failed"
+        try:
+            await self.handle(message)
+            outcome = "done"
+        finally:
+            self.rest()
+            self.metrics.handled(self.name, message, time.monotonic() - started, outcome)
+
     @abstractmethod
-    async def handle(self, message: Message) -> None:
+    async def handle(self, message: Received) -> None:
         """Do what the message asks for."""
 
     async def drain(self) -> None:
@@ -67,17 +84,22 @@ class Actor(ABC, Generic[Message]):
         """What `/status` says of this actor, as JSON values."""
         return {}
 
-    async def send(self, outlet: Outlet[Message], message: Any) -> None:
+    async def send(self, outlet: Outlet[Sent], message: Sent) -> None:
         """Leave a message in another actor's mailbox; waiting for room there is no hanging."""
-        busy, self._busy_since = self._busy_since, None
-        await outlet.mailbox.put(outlet.edge, message)
-        if busy is not None:
+        busy = self._busy_since is not None
+        self.rest()
+        await outlet.put(message)
+        if busy:
             self.beat()
 
     def beat(self) -> None:
         """Say that work is getting on."""
         self._busy_since = time.monotonic()
         self.metrics.progressed(self.name)
+
+    def rest(self) -> None:
+        """Say that there's nothing at work now: what comes next is a wait."""
+        self._busy_since = None
 
     def hung(self) -> bool:
         """Whether it has been at one piece of work for longer than its patience."""

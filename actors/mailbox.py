@@ -1,12 +1,20 @@
-"""A bounded mailbox that can be closed, and counts.
+"""A bounded mailbox that can be closed and emptied, and counts.
 
 Each sender has room of its own in it (an `Edge` of the topology), so that a flood from one can't keep another's
 message out; the receiver takes messages in the order in which they came.
+
+A mailbox lives as long as the service. Two things happen to it besides messages. It's *closed* in a clean stop,
+once its senders have ended: what waits can still be received, and then the receiver ends. It's *emptied* when
+its receiver is built anew after a failure: what waited was meant for the state that's gone. Senders outside that
+wait for room go on waiting, and their message is the first that the new receiver sees.
+
+All of it happens on one event loop, and nothing is awaited between a look and an act, so a cancelled `put` has
+left no message and a cancelled `get` has taken none.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Generic, TypeVar, assert_never
 
 from pipeline.errors import InvariantBroken
@@ -16,7 +24,7 @@ Message = TypeVar("Message")
 
 
 class Closed(Exception):
-    """The mailbox takes no more messages, since its receiver is being stopped."""
+    """The mailbox is closed: for the receiver, there's nothing left; for a sender, nobody will take it."""
 
 
 class Mailbox(Generic[Message]):
@@ -25,9 +33,10 @@ class Mailbox(Generic[Message]):
     def __init__(self, edges: tuple[Edge, ...]) -> None:
         self.capacity = sum(edge.bound for edge in edges)
         self.closed = False
+        self.emptied = 0
         self._waiting: deque[tuple[Edge, Message]] = deque()
         self._taken: dict[Edge, int] = dict.fromkeys(edges, 0)
-        self._changed = asyncio.Condition()
+        self._changed = asyncio.Event()
 
     @property
     def depth(self) -> int:
@@ -39,41 +48,33 @@ class Mailbox(Generic[Message]):
         return self._taken[edge] < edge.bound
 
     async def put(self, edge: Edge, message: Message) -> None:
-        """Leave a message, by the edge's policy when there's no room. Raises Closed once the mailbox is closed."""
-        async with self._changed:
-            match edge.when_full:
-                case WhenFull.WAIT:
-                    await self._changed.wait_for(lambda: self.closed or self.has_room(edge))
-                case WhenFull.BOUNDED:
-                    if not self.has_room(edge):
-                        raise InvariantBroken(f"more than {edge.bound} messages under way: {edge.why}")
-                case WhenFull.NEWEST:
-                    if not self.has_room(edge):
-                        self._forget_oldest(edge)
-                case _:
-                    assert_never(edge.when_full)
+        """Leave a message, by the edge's policy when there's no room.
+
+        Once the mailbox is closed, its receiver has nothing more to do: a message on a BOUNDED or NEWEST edge (an
+        order, an answer, news) is void and dropped; on a WAIT edge, which carries what must not be lost, Closed is
+        raised.
+        """
+        if edge.when_full is WhenFull.WAIT:
+            await self._until(lambda: self.closed or self.has_room(edge))
             if self.closed:
                 raise Closed
-            self._waiting.append((edge, message))
-            self._taken[edge] += 1
-            self._changed.notify_all()
-
-    async def close(self) -> None:
-        """Take no more; what waits can still be received."""
-        async with self._changed:
-            self.closed = True
-            self._changed.notify_all()
+        elif self.closed:
+            return
+        elif not self.has_room(edge):
+            self._make_room(edge)
+        self._waiting.append((edge, message))
+        self._taken[edge] += 1
+        self._wake()
 
     async def get(self) -> Message:
         """The next message. Raises Closed when there's none and there won't be."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: self.closed or bool(self._waiting))
-            if not self._waiting:
-                raise Closed
-            edge, message = self._waiting.popleft()
-            self._taken[edge] -= 1
-            self._changed.notify_all()
-            return message
+        await self._until(lambda: self.closed or bool(self._waiting))
+        if not self._waiting:
+            raise Closed
+        edge, message = self._waiting.popleft()
+        self._taken[edge] -= 1
+        self._wake()
+        return message
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         """All messages until the mailbox is closed and empty."""
@@ -84,7 +85,43 @@ class Mailbox(Generic[Message]):
                 return
             yield message
 
-    def _forget_oldest(self, edge: Edge) -> None:
-        oldest = next(item for item in self._waiting if item[0] is edge)
-        self._waiting.remove(oldest)
-        self._taken[edge] -= 1
+    def close(self) -> None:
+        """Take no more; what waits can still be received. Closing twice is the same as once."""
+        self.closed = True
+        self._wake()
+
+    def empty(self) -> None:
+        """Drop what waits, since its receiver is being built anew."""
+        self._waiting.clear()
+        self._taken = dict.fromkeys(self._taken, 0)
+        self.emptied += 1
+        self._wake()
+
+    async def wait_emptied(self, times: int) -> int:
+        """Wait until it has been emptied more than `times` times; returns how often by then."""
+        await self._until(lambda: self.emptied > times)
+        return self.emptied
+
+    def _make_room(self, edge: Edge) -> None:
+        match edge.when_full:
+            case WhenFull.NEWEST:
+                oldest = next(i for i, (of, _) in enumerate(self._waiting) if of is edge)
+                del self._waiting[oldest]
+                self._taken[edge] -= 1
+            case WhenFull.BOUNDED:
+                raise InvariantBroken(
+                    f"more than {edge.bound} messages from {edge.sender} to {edge.receiver} under way, "
+                    f"though {edge.why}"
+                )
+            case WhenFull.WAIT:
+                raise InvariantBroken(f"a message from {edge.sender} to {edge.receiver} didn't wait for room")
+            case _:
+                assert_never(edge.when_full)
+
+    async def _until(self, ready: Callable[[], bool]) -> None:
+        while not ready():
+            await self._changed.wait()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
