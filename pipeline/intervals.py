@@ -86,12 +86,11 @@ class Intervals:
         return int((edges[1::2] - edges[0::2]).sum())
 
     def with_number(self, number: int) -> "Intervals":
-        """The set with one member more; it costs no copy when the number follows the last member."""
-        if number == self.end:
-            return Intervals(self.inner, number + 1)
-        return self | Intervals.of_numbers(np.array([number], dtype=np.int64))
+        """The set with one member more."""
+        return self | Intervals.of_edges(np.array([number, number + 1], dtype=np.int64))
 
     def __or__(self, other: "Intervals") -> "Intervals":
+        """The union; it copies no edges when the other is one interval that follows this set's last member."""
         if other.end and other.inner.size == 1 and self.end == int(other.inner[0]):
             return Intervals(self.inner, other.end)
         return _combined(self, other, np.logical_or)

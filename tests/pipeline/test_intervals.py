@@ -67,6 +67,11 @@ def test_one_number_more(a: set[int], number: int) -> None:
     assert members(grown) == a | {number}
 
 
+@given(numbers.filter(bool))
+def test_sets_that_differ_in_their_last_number_only_are_unequal(a: set[int]) -> None:
+    assert intervals(a) != intervals(a | {max(a) + 1})
+
+
 @given(numbers)
 def test_membership_and_count(a: set[int]) -> None:
     probes = list(range(50))
