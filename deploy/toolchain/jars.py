@@ -3,12 +3,8 @@
 Ivy's own default for a Maven-style resolver is the central repository, so no address is written here. They
 are taken one by one, without what their POMs ask for: PySpark has the rest already. Ivy gets a cache of its
 own, since one in the home directory that holds a POM without its jar would make it fail.
-
-A Java that was just unpacked trusts nobody, because the list of authorities is made by a package's
-installation script. So Ivy is always given the machine's list, or pip's where the machine has none.
 """
 
-import os
 import shutil
 from pathlib import Path
 
@@ -28,10 +24,6 @@ MODULE = """<ivy-module version="2.0">
 """
 DEPENDENCY = '<dependency org="{}" name="{}" rev="{}" transitive="false"/>'
 
-# Where a list of certificate authorities may be, the user's own choice first.
-BUNDLE_VARIABLES = ("SSL_CERT_FILE", "PIP_CERT")
-BUNDLE_OF_DEBIAN = Path("/etc/ssl/certs/ca-certificates.crt")
-
 
 def folder() -> Path:
     """Return where the jars lie, whether they are there yet or not."""
@@ -43,11 +35,14 @@ def paths() -> tuple[Path, ...]:
     return tuple(folder() / _file(coordinates) for coordinates in read_lock(LOCK))
 
 
-def setup(java_home: Path, python: Path, pyspark: Path) -> None:
-    """Fetch the jars with the Ivy in `pyspark` (the package's folder) and check them against the lock."""
+def setup(java_home: Path, python: Path, pyspark: Path, trusted: Path) -> None:
+    """Fetch the jars and check them against the lock.
+
+    Ivy is taken from the folder of the package `pyspark`; `trusted` are PEM certificates of authorities.
+    """
 
     def build() -> None:
-        _retrieve(java_home, python, pyspark)
+        _retrieve(java_home, python, pyspark, trusted)
         for coordinates, checksum in read_lock(LOCK).items():
             if (found := sha256(folder() / _file(coordinates))) != checksum:
                 raise ToolchainError(f"{coordinates} has SHA-256 {found}, jars.lock says {checksum}")
@@ -55,13 +50,13 @@ def setup(java_home: Path, python: Path, pyspark: Path) -> None:
     ensure("Delta's jars", folder(), build)
 
 
-def _retrieve(java_home: Path, python: Path, pyspark: Path) -> None:
+def _retrieve(java_home: Path, python: Path, pyspark: Path, trusted: Path) -> None:
     ivy = folder() / "ivy"
     ivy.mkdir()
     (ivy / "settings.xml").write_text(SETTINGS)
     wanted = "".join(DEPENDENCY.format(*coordinates.split(":")) for coordinates in read_lock(LOCK))
     (ivy / "ivy.xml").write_text(MODULE.format(wanted))
-    run([python, "-m", "deploy.toolchain.truststore", _authorities(pyspark), ivy / "trust"], cwd=REPOSITORY)
+    run([python, "-m", "deploy.toolchain.truststore", trusted, ivy / "trust"], cwd=REPOSITORY)
     trust = [f"-Djavax.net.ssl.trustStore={ivy / 'trust'}", "-Djavax.net.ssl.trustStorePassword=changeit"]
     classes = [*(pyspark / "jars").glob("ivy-*.jar"), *(pyspark / "jars").glob("commons-cli-*.jar")]
     main = ["-cp", ":".join(map(str, classes)), "org.apache.ivy.Main"]
@@ -76,13 +71,6 @@ def _retrieve(java_home: Path, python: Path, pyspark: Path) -> None:
     result = ["-retrieve", f"{folder()}/[artifact]-[revision].[ext]"]
     run([java_home / "bin" / "java", *trust, *main, *files, *result])
     shutil.rmtree(ivy)
-
-
-def _authorities(pyspark: Path) -> Path:
-    """Return the list of certificate authorities: the user's choice, else the machine's, else pip's."""
-    chosen = [Path(value) for name in BUNDLE_VARIABLES if (value := os.environ.get(name))]
-    pips = pyspark.parent / "pip" / "_vendor" / "certifi" / "cacert.pem"
-    return next(bundle for bundle in [*chosen, BUNDLE_OF_DEBIAN, pips] if bundle.is_file())
 
 
 def _file(coordinates: str) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.toolchain import jars, java, mysql, virtualenv
+from deploy.toolchain import authorities, jars, java, mysql, virtualenv
 from deploy.toolchain.cache import REPOSITORY, ToolchainError, is_complete, locked
 
 
@@ -20,9 +20,10 @@ class Parts:
 def setup() -> Parts:
     """Make every part that isn't there, link the checkout's `.venv` to the environment, and tell them."""
     with locked():
-        python = virtualenv.setup()
+        trusted = authorities.setup()
+        python = virtualenv.setup(trusted)
         java_home = java.setup()
-        jars.setup(java_home, python, virtualenv.pyspark())
+        jars.setup(java_home, python, virtualenv.pyspark(), trusted)
         programs = mysql.setup()
         _link(REPOSITORY / ".venv", virtualenv.folder())
     return Parts(python, java_home, jars.paths(), programs)

@@ -36,29 +36,21 @@ def pyspark() -> Path:
     )
 
 
-def setup() -> Path:
-    """Make the environment if it isn't there and return its interpreter."""
+def setup(trusted: Path) -> Path:
+    """Make the environment if it isn't there and return its interpreter.
+
+    `trusted` are PEM certificates of the authorities that downloads trust.
+    """
     if sys.version_info < (3, 11):  # noqa: UP036 - this runs on whatever Python is there
         raise ToolchainError("Python 3.11 or newer is needed; say which with `make PYTHON=python3.11 ...`")
 
     def build() -> None:
         run([sys.executable, "-m", "venv", "--without-pip", folder()])
         _install_pip()
+        quiet = ["--no-input", "--disable-pip-version-check"]
+        pip = [python(), "-m", "pip", *quiet, "--cert", trusted]
         for lock in LOCKS:
-            run(
-                [
-                    python(),
-                    "-m",
-                    "pip",
-                    "install",
-                    "--require-hashes",
-                    "--no-build-isolation",
-                    "--no-input",
-                    "--disable-pip-version-check",
-                    "-r",
-                    lock,
-                ]
-            )
+            run([*pip, "install", "--require-hashes", "--no-build-isolation", "-r", lock])
 
     ensure("Python packages", folder(), build)
     return python()
