@@ -48,7 +48,7 @@ def setup(trusted: Path) -> Path:
         run([sys.executable, "-m", "venv", "--without-pip", folder()])
         _install_pip()
         quiet = ["--no-input", "--disable-pip-version-check"]
-        pip = [python(), "-m", "pip", *quiet, "--cert", trusted]
+        pip: list[str | Path] = [python(), "-m", "pip", *quiet, "--cert", trusted]
         for lock in LOCKS:
             run([*pip, "install", "--require-hashes", "--no-build-isolation", "-r", lock])
 
