@@ -30,8 +30,9 @@ _SPACE = " \t\n\v\f\r"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}")
 _UUID_WITHOUT_DASHES = re.compile(r"[0-9a-f]{32}")
-# Leading zeros are refused: up to 8.4 the server takes them for octal numbers, and 9.7 for decimal ones.
-_RANGE = re.compile(rf"([1-9][0-9]*)(?:[{_SPACE}]*-[{_SPACE}]*(0|[1-9][0-9]*))?")
+# Leading zeros are refused: 9.7 reads them as decimal, older servers (strtoll with base 0) as octal numbers.
+_NUMBER = "[1-9][0-9]{0,18}"
+_RANGE = re.compile(rf"({_NUMBER})(?:[{_SPACE}]*-[{_SPACE}]*(0|{_NUMBER}))?")
 
 _TAGGED_FORMAT = 1
 
