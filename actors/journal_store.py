@@ -14,15 +14,27 @@ Source for what must be synced and when: POSIX `fsync` and `rename`; a new name 
 is.
 """
 
+import errno
+import fcntl
+import hashlib
 import json
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
+import shutil
+import socket
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pipeline import manifest
-from pipeline.errors import Definite
-from pipeline.journal import Entry, File
+from pipeline.errors import Definite, InvariantBroken, Transient
+from pipeline.journal import Entry, File, SegmentTable
 from pipeline.manifest import DamagedEntry
 
 _IDENTITY = "journal.json"
@@ -30,6 +42,7 @@ _LOCK = "lock"
 _MANIFEST = "manifest"
 _SEGMENTS = "segments"
 _TEMPORARY = ".tmp"
+_SEGMENT_NAME = re.compile(r"([0-9]{12})(\.tmp)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +93,186 @@ class JournalReader:
     def path(self, entry: Entry, file: File) -> Path:
         """Where a segment's file is."""
         return self.directory / _SEGMENTS / _name(entry.segment) / file.path
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a start finds: the last sealed segment, None in a new journal, and the bytes of all segments kept."""
+
+    last: Entry | None
+    bytes: int
+
+
+class JournalStore(JournalReader):
+    """The journal as its one writer has it; `close` gives it up."""
+
+    def __init__(self, directory: Path, lock: IO[str]) -> None:
+        super().__init__(directory)
+        self._lock = lock
+
+    @classmethod
+    def open_single_writer(cls, directory: Path, pipeline: str) -> "JournalStore":
+        """Open the journal for writing, and make it where there's none.
+
+        Raises Definite while another process writes to it, or where it's another pipeline's.
+        """
+        with _telling(directory):
+            (directory / _MANIFEST).mkdir(parents=True, exist_ok=True)
+            (directory / _SEGMENTS).mkdir(exist_ok=True)
+            lock = _locked(directory)
+            try:
+                _claim(directory, pipeline)
+                return cls(directory, lock)
+            except BaseException:
+                lock.close()
+                raise
+
+    def close(self) -> None:
+        """Let another process write."""
+        self._lock.close()
+
+    def recover(self) -> Recovered:
+        """Find the last sealed segment, prove that it's whole, and remove what a crash left behind it.
+
+        Raises Definite where the last segment is damaged, or where segments lie behind it that no crash explains.
+        """
+        with _telling(self.directory):
+            number = self.last_segment()
+            last = self.entry(number) if number else None
+            if last is not None:
+                for file in last.files:
+                    _verify(self.path(last, file), file)
+            self._remove_leftovers(number)
+            size = sum(path.stat().st_size for path in (self.directory / _SEGMENTS).glob("*/*"))
+            return Recovered(last, size)
+
+    def write(self, segment: int, tables: Sequence[SegmentTable]) -> tuple[File, ...]:
+        """Write the files of a segment, durably; it exists once its entry is published."""
+        if not tables:
+            return ()
+        segments = self.directory / _SEGMENTS
+        final = segments / _name(segment)
+        temporary = final.with_suffix(_TEMPORARY)
+        with _telling(self.directory):
+            temporary.mkdir()
+            files = tuple(_write_table(temporary, table) for table in tables)
+            _sync(temporary)
+            temporary.rename(final)
+            _sync(segments)
+        return files
+
+    def publish(self, entry: Entry) -> None:
+        """Make a segment exist whose files are written."""
+        path = self.directory / _MANIFEST / f"{_name(entry.segment)}.json"
+        if path.exists():
+            raise InvariantBroken(f"segment {entry.segment} was to be sealed a second time: {path} exists")
+        with _telling(self.directory):
+            _write_whole(path, manifest.to_json(entry).encode())
+
+    def _remove_leftovers(self, last: int) -> None:
+        for path in (self.directory / _MANIFEST).glob(f"*{_TEMPORARY}"):
+            path.unlink()
+        for path in (self.directory / _SEGMENTS).iterdir():
+            match = _SEGMENT_NAME.fullmatch(path.name)
+            number = int(match[1]) if match else 0
+            if number > last + 1:
+                raise Definite(
+                    f"{path} lies behind segment {last}, the last one of the manifest: entries have been lost from "
+                    f"{self.directory / _MANIFEST}; restore them"
+                )
+            if number > last:
+                shutil.rmtree(path)
+
+
+def _claim(directory: Path, pipeline: str) -> None:
+    """Make the journal this pipeline's, or check that it is."""
+    if not (directory / _IDENTITY).exists():
+        if any((directory / _MANIFEST).glob("*.json")):
+            raise Definite(
+                f"{directory} holds segments without {_IDENTITY}: restore it from a copy of the journal"
+            )
+        identity = asdict(Identity(str(uuid.uuid4()), pipeline))
+        _write_whole(directory / _IDENTITY, json.dumps(identity).encode())
+        _sync(directory.parent)
+    owner = _read_identity(directory).pipeline
+    if owner != pipeline:
+        raise Definite(
+            f"{directory} is the journal of pipeline {owner!r}: give {pipeline!r} a directory of its own"
+        )
+
+
+def _locked(directory: Path) -> IO[str]:
+    """The lock file, locked until it's closed or the process ends, and naming the holder."""
+    lock = (directory / _LOCK).open("a+")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        lock.seek(0)
+        holder = lock.read() or "another process"
+        lock.close()
+        raise Definite(f"{directory} is being written to by {holder}: stop that one first") from error
+    lock.truncate(0)
+    lock.write(f"process {os.getpid()} on {socket.gethostname()}")
+    lock.flush()
+    return lock
+
+
+def _write_table(directory: Path, table: SegmentTable) -> File:
+    buffer = pa.BufferOutputStream()
+    pq.write_table(table.rows, buffer, compression="lz4", use_dictionary=False)
+    content = buffer.getvalue()
+    version = table.schema.version
+    path = f"{version}.{table.kind}.parquet"
+    _write_durably(directory / path, content)
+    digest = hashlib.sha256(content).hexdigest()
+    return File(path, table.schema.table, version, table.kind, table.rows.num_rows, content.size, digest)
+
+
+def _verify(path: Path, file: File) -> None:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        raise Definite(
+            f"{path} is missing from the journal: restore it, or snapshot the tables anew"
+        ) from error
+    if len(content) != file.bytes:
+        raise Definite(f"{path} is damaged: it has {len(content)} bytes and was sealed with {file.bytes}")
+    if hashlib.sha256(content).hexdigest() != file.sha256:
+        raise Definite(f"{path} is damaged: its checksum isn't the one it was sealed with")
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that under its name there's all of it or nothing, durably."""
+    temporary = path.with_name(path.name + _TEMPORARY)
+    _write_durably(temporary, content)
+    temporary.rename(path)
+    _sync(path.parent)
+
+
+def _write_durably(path: Path, content: bytes | pa.Buffer) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def _telling(directory: Path) -> Iterator[None]:
+    """Say in our terms what the filesystem refused."""
+    try:
+        yield
+    except OSError as error:
+        match error.errno:
+            case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
+                raise Transient(
+                    f"no room was left for the journal in {directory} ({error.strerror})"
+                ) from error
+            case errno.EACCES | errno.EPERM | errno.EROFS | errno.ENOTDIR:
+                raise Definite(
+                    f"the journal in {directory} can't be written: {error}; see to its permissions"
+                ) from error
+            case _:
+                raise Transient(f"writing the journal in {directory} failed: {error}") from error
 
 
 def _name(segment: int) -> str:

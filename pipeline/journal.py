@@ -32,11 +32,15 @@ from pipeline.intervals import Int64s
 from pipeline.keys import tokens
 from pipeline.messages import Append, ChangePart, ChunkId, ChunkPart, Kind
 from pipeline.schema import TableId, TableSchema
+from pipeline.settings import JournalSettings
 from pipeline.transactions import Transactions
 from pipeline.watermark import Coordinates
 
 # How many commit times an entry keeps, at most, to tell how fresh its segment was.
 COMMIT_TIME_SAMPLES = 16
+
+# How long (seconds) a new position alone may wait: it spares a restart the reading of filtered transactions, no more.
+POSITION_INTERVAL_S = 5.0
 
 # `__op`: c, u, d or r (a snapshot's row). `__ordinal`: order inside the transaction or chunk. `__gtid` and
 # `__commit_time` (of the source's commit) are null for r, `__chunk` for all others.
@@ -170,6 +174,45 @@ def chunk_table(part: ChunkPart) -> pa.Table:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """What isn't sealed yet: at least one append, and the bytes of its rows.
+
+    Moments are in seconds of one monotonic clock: `since` that of the first append, `urgent_since` that of the first
+    one with anything but a new position, None while there's none.
+    """
+
+    appends: tuple[Append, ...]
+    bytes: int
+    since: float
+    urgent_since: float | None
+
+
+def appended(waiting: Waiting | None, append: Append, before: Checkpoint | None, now: float) -> Waiting:
+    """What waits after one more append; `before` is the last segment's checkpoint."""
+    if waiting is None:
+        waiting = Waiting((), 0, now, None)
+    urgent_since = waiting.urgent_since
+    if urgent_since is None and _urgent(append, before):
+        urgent_since = now
+    size = sum(map(_bytes, append.parts))
+    return Waiting((*waiting.appends, append), waiting.bytes + size, waiting.since, urgent_since)
+
+
+def full(waiting: Waiting, settings: JournalSettings) -> bool:
+    """Whether a segment has become as large as it may."""
+    return waiting.bytes >= settings.seal_mib << 20
+
+
+def seal_at(waiting: Waiting, settings: JournalSettings) -> float:
+    """The moment at which what waits is to be sealed; it's past for a full segment."""
+    if full(waiting, settings):
+        return waiting.since
+    if waiting.urgent_since is None:
+        return waiting.since + POSITION_INTERVAL_S
+    return waiting.urgent_since + settings.seal_after_ms / 1000
+
+
+@dataclass(frozen=True, slots=True)
 class SegmentTable:
     """What becomes one file of a segment."""
 
@@ -227,6 +270,18 @@ def _piece(part: ChangePart | ChunkPart) -> tuple[TableSchema, FileKind, pa.Tabl
             return part.schema, FileKind.ROWS if part.first else FileKind.CHANGES, chunk_table(part)
         case _:
             assert_never(part)
+
+
+def _urgent(append: Append, before: Checkpoint | None) -> bool:
+    """Whether somebody waits for it: rows, an answer, or a change of what's being done."""
+    if append.parts or append.answers or before is None:
+        return True
+    return not append.checkpoint.same_but_position(before)
+
+
+def _bytes(part: ChangePart | ChunkPart) -> int:
+    rows = part.changes.rows if isinstance(part, ChangePart) else part.rows
+    return int(rows.nbytes)
 
 
 def _commit_times(times: list[Int64s]) -> CommitTimes | None:
