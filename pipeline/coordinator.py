@@ -178,9 +178,11 @@ def _table_stopped(state: State, message: TableStopped) -> State:
 
 def _table_planned(state: State, message: TablePlanned) -> State:
     table = message.schema.table
+    wanted = state.runs.get(table) == Planning()
+    state = without_run(state, table)
     snapshot = snapshot_of(state.checkpoint, table)
-    if state.runs.get(table) != Planning() or snapshot is None:
-        return without_run(state, table)
+    if not wanted or snapshot is None:
+        return state
     match snapshot.tables[table]:
         case Chunking(done, _, key_version):
             if key_version != message.schema.key_version:
@@ -202,9 +204,9 @@ def _table_begun(state: State, snapshot: Snapshot, message: TablePlanned, end: K
 
 
 def _plan_failed(state: State, table: TableId, reason: str) -> State:
-    if state.runs.get(table) != Planning():
-        return without_run(state, table)
-    return ended(state, table, reason)
+    wanted = state.runs.get(table) == Planning()
+    state = without_run(state, table)
+    return ended(state, table, reason) if wanted else state
 
 
 def _chunk_read(state: State, message: ChunkRead) -> State:
