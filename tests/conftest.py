@@ -1,5 +1,39 @@
-"""Fixtures for all tests."""
+"""Fixtures for all tests, and the rule that a test leaves nothing running behind."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
 
 from tests.servers.mysql import database, mysql, mysql_factory, parts
 
 __all__ = ["database", "mysql", "mysql_factory", "parts"]
+
+
+# Both come before a test's own fixtures and so end after them. Fixtures of a wider scope come earlier still:
+# a server that is started for the session is none of the test's.
+
+
+@pytest.fixture(autouse=True)
+def _no_process_left_behind() -> Iterator[None]:
+    before = _children()
+    yield
+    left = {pid: _command(pid) for pid in _children() - before}
+    assert not left, f"the test left processes behind: {left}"
+
+
+@pytest.fixture(autouse=True)
+async def _no_task_left_behind() -> AsyncIterator[None]:
+    yield
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    assert not left, f"the test left tasks behind: {left}"
+
+
+def _children() -> set[int]:
+    lists = Path("/proc/self/task").glob("*/children")
+    return {int(pid) for children in lists for pid in children.read_text().split()}
+
+
+def _command(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")

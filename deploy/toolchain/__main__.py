@@ -8,7 +8,7 @@ from deploy.toolchain.parts import Parts, locate, setup
 
 
 def main() -> int:
-    """Run one command; exit status 1 and one message where a part can't be had."""
+    """Run one command; exit status 1 and one message where a part can't be had, 130 on Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python3 -m deploy.toolchain", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("setup", help="fetch what is missing into the cache")
@@ -19,6 +19,9 @@ def main() -> int:
     except ToolchainError as error:
         print(f"toolchain: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("toolchain: interrupted; another run goes on from here", file=sys.stderr)
+        return 130
     if command == "paths":
         _print(parts)
     return 0

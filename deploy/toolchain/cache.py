@@ -7,7 +7,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -56,20 +57,32 @@ def megabytes(path: Path) -> str:
     return f"{sum(file.stat().st_size for file in files if file.is_file()) / 1e6:.0f} MB"
 
 
-def run(command: Sequence[str | Path], env: Mapping[str, str] | None = None, cwd: Path | None = None) -> str:
+def run(command: Sequence[str | Path], cwd: Path | None = None) -> str:
     """Run a program to its end and return its standard output.
 
     Raises `ToolchainError` with the program's last words if it isn't there or fails.
     """
     words = [str(word) for word in command]
     try:
-        done = subprocess.run(words, env=env, cwd=cwd, text=True, capture_output=True, check=True)
+        done = subprocess.run(words, cwd=cwd, text=True, capture_output=True, check=True)
     except FileNotFoundError as missing:
         raise ToolchainError(f"{words[0]} is needed and isn't on this machine") from missing
     except subprocess.CalledProcessError as failed:
-        said = (failed.stderr.strip() or failed.stdout.strip()).splitlines()[-15:]
-        raise ToolchainError(f"{words[0]} failed ({failed.returncode}):\n  " + "\n  ".join(said)) from failed
+        said = (failed.stdout + failed.stderr).splitlines()[-15:]
+        raise ToolchainError("\n  ".join([f"{words[0]} failed ({failed.returncode}):", *said])) from failed
     return done.stdout
+
+
+def follow(command: Sequence[str | Path]) -> Iterator[str]:
+    """Run a program and yield each line that it says, errors too; raises as `run` does if it fails."""
+    words = [str(word) for word in command]
+    last: deque[str] = deque(maxlen=15)
+    with subprocess.Popen(words, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as program:
+        for line in program.stdout or ():
+            last.append(line.rstrip())
+            yield line.strip()
+    if program.returncode:
+        raise ToolchainError("\n  ".join([f"{words[0]} failed ({program.returncode}):", *last]))
 
 
 @contextmanager

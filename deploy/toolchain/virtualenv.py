@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from deploy.toolchain import debian
-from deploy.toolchain.cache import REPOSITORY, ToolchainError, digest, ensure, root, run
+from deploy.toolchain.cache import REPOSITORY, ToolchainError, digest, ensure, follow, root, run, say
 
 LOCKS = (REPOSITORY / "deploy" / "build.lock", REPOSITORY / "deploy" / "requirements.lock")
 
@@ -50,7 +50,9 @@ def setup(trusted: Path) -> Path:
         quiet = ["--no-input", "--disable-pip-version-check"]
         pip: list[str | Path] = [python(), "-m", "pip", *quiet, "--cert", trusted]
         for lock in LOCKS:
-            run([*pip, "install", "--require-hashes", "--no-build-isolation", "-r", lock])
+            for line in follow([*pip, "install", "--require-hashes", "--no-build-isolation", "-r", lock]):
+                if (line.startswith("Downloading") and " MB)" in line) or line.startswith("Building"):
+                    say(f"Python packages: {line}")
 
     ensure("Python packages", folder(), build)
     return python()
