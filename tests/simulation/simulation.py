@@ -65,6 +65,8 @@ class Chunk:
 class Simulation:
     """One run."""
 
+    state: State
+
     def __init__(self, seed: int, mode: WindowMode) -> None:
         self.random = Random(seed)
         self.mode = mode
@@ -186,8 +188,7 @@ class Simulation:
         self.lake = Lake()
         for append in self.sealed:
             self.lake.take(append)
-        state, orders = coordinator.start(checkpoint, chunk_rows=2, mode=self.mode)
-        self.state: State = state
+        self.state, orders = coordinator.start(checkpoint, chunk_rows=2, mode=self.mode)
         self._perform(orders)
 
     def _perform(self, orders: tuple[Order, ...]) -> None:
