@@ -1,0 +1,221 @@
+"""One column's stored values into one Arrow array, of the canonical type that `rows_type` says.
+
+What can't be a value of the column's type is an UndecodableError.
+
+Source: MySQL 9.7 source, sql/field.cc (how each field is packed).
+"""
+
+from collections.abc import Callable
+from typing import Final, assert_never
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.binlog import decimals, json, kernels, temporal
+from pipeline.binlog.errors import UndecodableError
+from pipeline.binlog.fieldtypes import FieldType, high_byte, low_byte, stored_width, string_type
+from pipeline.binlog.stored import Stored, fixed, little_endian, varying
+from pipeline.charsets import to_strings
+from pipeline.errors import InvariantBroken
+from pipeline.tablemap import Storage
+from pipeline.types import (
+    DECIMAL128_DIGITS,
+    Binary,
+    Bit,
+    ColumnType,
+    Date,
+    DateTime,
+    Decimal,
+    Double,
+    Enum,
+    FixedBinary,
+    Float,
+    Geometry,
+    Integer,
+    Json,
+    Set,
+    Text,
+    Time,
+    Timestamp,
+    Vector,
+    Year,
+    arrow_type,
+)
+
+
+def rows_type(column: ColumnType) -> pa.DataType:
+    """The Arrow type of a column in `TableImages.rows`: canonical, but an ENUM's index and a SET's bits."""
+    match column:
+        case Enum():
+            return pa.int32()
+        case Set():
+            return pa.int64()
+        case _:
+            return arrow_type(column)
+
+
+def check(column: ColumnType, storage: Storage) -> None:
+    """Raise UndecodableError for a way to store that Tidemark doesn't know, InvariantBroken if it's not the type's."""
+    width = stored_width(storage)
+    code = string_type(storage)[0] if storage.code == FieldType.STRING else storage.code
+    fits = code in _codes(column)
+    match column:
+        case Integer(size, _):
+            fits = fits and width == size
+        case Decimal(precision, scale):
+            fits = fits and storage.meta == precision | scale << 8
+        case Bit(bits):
+            fits = fits and high_byte(storage) * 8 + low_byte(storage) == bits
+        case FixedBinary(size):
+            fits = fits and string_type(storage)[1] == size
+        case Time(digits) | DateTime(digits) | Timestamp(digits):
+            fits = fits and storage.meta == digits
+        case _:
+            pass
+    if not fits:
+        raise InvariantBroken(f"a column of type {column} can't be stored as {storage}")
+
+
+_BLOBS: Final = frozenset({FieldType.TINY_BLOB, FieldType.BLOB, FieldType.MEDIUM_BLOB, FieldType.LONG_BLOB})
+_STRINGS: Final = frozenset({FieldType.STRING, FieldType.VARCHAR, FieldType.VAR_STRING})
+
+
+def _codes(column: ColumnType) -> frozenset[FieldType]:
+    match column:
+        case Integer():
+            return frozenset(
+                {FieldType.TINY, FieldType.SHORT, FieldType.INT24, FieldType.LONG, FieldType.LONGLONG}
+            )
+        case Decimal():
+            return frozenset({FieldType.NEWDECIMAL})
+        case Float():
+            return frozenset({FieldType.FLOAT})
+        case Double():
+            return frozenset({FieldType.DOUBLE})
+        case Bit():
+            return frozenset({FieldType.BIT})
+        case Year():
+            return frozenset({FieldType.YEAR})
+        case Date():
+            return frozenset({FieldType.DATE})
+        case Time():
+            return frozenset({FieldType.TIME, FieldType.TIME2})
+        case DateTime():
+            return frozenset({FieldType.DATETIME, FieldType.DATETIME2})
+        case Timestamp():
+            return frozenset({FieldType.TIMESTAMP, FieldType.TIMESTAMP2})
+        case Text():
+            return _STRINGS | _BLOBS
+        case FixedBinary():
+            return frozenset({FieldType.STRING})
+        case Binary():
+            return _STRINGS - {FieldType.STRING} | _BLOBS
+        case Enum():
+            return frozenset({FieldType.ENUM})
+        case Set():
+            return frozenset({FieldType.SET})
+        case Json():
+            return frozenset({FieldType.JSON})
+        case Geometry():
+            return frozenset({FieldType.GEOMETRY})
+        case Vector():
+            return frozenset({FieldType.VECTOR})
+        case _:
+            assert_never(column)
+
+
+def decode(column: ColumnType, storage: Storage, stored: Stored) -> pa.Array:
+    """The column's values as an array of `rows_type(column)`. `check` has passed the column and its storage."""
+    match column:
+        case Integer(size, unsigned):
+            return _integers(size, unsigned, stored)
+        case Decimal(precision, scale):
+            return _decimals(precision, scale, storage, stored)
+        case Float():
+            values = little_endian(4, stored).astype(np.uint32).view(np.float32)
+            return fixed(pa.float32(), values, stored.exists)
+        case Double():
+            return fixed(pa.float64(), little_endian(8, stored).view(np.float64), stored.exists)
+        case Bit(width):
+            return _bits(width, storage, stored)
+        case Year():
+            years = little_endian(1, stored)
+            return fixed(pa.int16(), np.where(years > 0, years + 1900, 0).astype(np.int16), stored.exists)
+        case Date():
+            return temporal.dates(stored)
+        case Time():
+            return temporal.times(storage, stored)
+        case DateTime():
+            return temporal.datetimes(storage, stored)
+        case Timestamp():
+            return temporal.timestamps(storage, stored)
+        case Text(charset):
+            return to_strings(varying(storage, stored), charset, stored.name)
+        case FixedBinary(width):
+            return varying(storage, stored, width)
+        case Binary() | Geometry():
+            return varying(storage, stored)
+        case Enum():
+            indices = little_endian(stored_width(storage), stored).astype(np.int32)
+            return fixed(pa.int32(), indices, stored.exists)
+        case Set():
+            return fixed(pa.int64(), little_endian(stored_width(storage), stored), stored.exists)
+        case Json():
+            return _texts(json.text, varying(storage, stored), stored)
+        case Vector():
+            return _vectors(storage, stored)
+        case _:
+            assert_never(column)
+
+
+def _integers(size: int, unsigned: bool, stored: Stored) -> pa.Array:
+    values = little_endian(size, stored, signed=not unsigned)
+    kind = arrow_type(Integer(size, unsigned))
+    if pa.types.is_decimal(kind):
+        words = np.zeros((len(stored), 2), np.int64)
+        words[:, 0] = values
+        return fixed(kind, words, stored.exists)
+    return fixed(kind, values.astype(kind.to_pandas_dtype()), stored.exists)
+
+
+def _decimals(precision: int, scale: int, storage: Storage, stored: Stored) -> pa.Array:
+    if precision > DECIMAL128_DIGITS:
+        return _texts(lambda value: decimals.text(value, precision, scale), varying(storage, stored), stored)
+    groups = decimals.groups(precision, scale)
+    sizes = np.array([size for size, _ in groups], np.int64)
+    limits = np.array([10**digits for _, digits in groups], np.int64)
+    words = np.empty((len(stored), 2), np.uint64)
+    row = kernels.decimals(stored.buffer, stored.cells, sizes, limits, words)
+    stored.refuse(row, "DECIMAL")
+    return fixed(pa.decimal128(precision, scale), words, stored.exists)
+
+
+def _bits(width: int, storage: Storage, stored: Stored) -> pa.Array:
+    if width > 1:
+        return varying(storage, stored)
+    flags = np.packbits(little_endian(1, stored) & 1 == 1, bitorder="little")
+    return fixed(pa.bool_(), flags, stored.exists)
+
+
+def _vectors(storage: Storage, stored: Stored) -> pa.Array:
+    packed = varying(storage, stored)
+    _, offsets, floats = packed.buffers()
+    ends = np.frombuffer(offsets, np.int32)
+    if (ends % 4).any():
+        stored.refuse(int(np.argmax(ends % 4 != 0)) - 1, "VECTOR")
+    values = pa.Array.from_buffers(pa.float32(), int(ends[-1]) // 4, [None, floats])
+    kind = arrow_type(Vector())
+    return pa.Array.from_buffers(
+        kind, len(packed), [packed.buffers()[0], pa.py_buffer(ends // np.int32(4))], children=[values]
+    )
+
+
+def _texts(text: Callable[[bytes], str], packed: pa.Array, stored: Stored) -> pa.Array:
+    """Text made value by value, for types that Arrow has no form of."""
+    values: list[str | None] = []
+    for value in packed.to_pylist():
+        try:
+            values.append(None if value is None else text(value))
+        except UndecodableError as error:
+            raise UndecodableError(f"{stored.name}: {error}") from error
+    return pa.array(values, pa.string())

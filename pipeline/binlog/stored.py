@@ -1,0 +1,92 @@
+"""A column's values as they lie in the log, and the steps to Arrow that several types share."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pipeline.binlog import kernels
+from pipeline.binlog.errors import UndecodableError
+from pipeline.binlog.fieldtypes import stored_width
+from pipeline.tablemap import Storage
+
+_LONGEST_DATA: Final = 2**31 - 1  # bytes that Arrow's 32-bit offsets reach
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A column's values as they lie in the log: see `kernels` for `buffer` and `cells`. `name` is for errors."""
+
+    buffer: kernels.Bytes
+    cells: kernels.Cells
+    name: str
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    @cached_property
+    def exists(self) -> kernels.Flags:
+        """Which values aren't NULL."""
+        return np.not_equal(self.cells, kernels.NULL)
+
+    @cached_property
+    def nulls(self) -> int:
+        """How many values are NULL."""
+        return len(self) - int(np.count_nonzero(self.exists))
+
+    def refuse(self, row: int, kind: str) -> None:
+        """Raise UndecodableError if a kernel came back with a row at fault, and not with NONE."""
+        if row != kernels.NONE:
+            at = self.cells[row]
+            raise UndecodableError(
+                f"{self.name}: bytes beginning with {self.buffer[at : at + 8].tobytes().hex(' ')} aren't a {kind}"
+            )
+
+
+def fixed(kind: pa.DataType, values: NDArray[Any], exists: kernels.Flags) -> pa.Array:
+    """An array of a type of fixed width, over the memory of `values`."""
+    return pa.Array.from_buffers(kind, len(exists), [_validity(exists), pa.py_buffer(values)])
+
+
+def little_endian(width: int, stored: Stored, *, signed: bool = False) -> kernels.Longs:
+    """Integers of up to 8 bytes; zero for NULL."""
+    out = np.empty(len(stored), np.int64)
+    kernels.little_endian(stored.buffer, stored.cells, width, signed, out)
+    return out
+
+
+def big_endian(width: int, stored: Stored) -> kernels.Longs:
+    """Unsigned integers of up to 8 bytes; zero for NULL."""
+    out = np.empty(len(stored), np.int64)
+    kernels.big_endian(stored.buffer, stored.cells, width, out)
+    return out
+
+
+def varying(storage: Storage, stored: Stored, padded: int = 0) -> pa.Array:
+    """The stored bytes as they are, as pa.binary(); with `padded`, filled up with zero bytes to that many."""
+    width = stored_width(storage)
+    prefix = max(-width, 0)
+    slot = padded if prefix else width
+    offsets = np.empty(len(stored) + 1, np.int64)
+    stored.refuse(
+        kernels.extents(stored.buffer, stored.cells, prefix, slot, offsets), f"value of {padded} bytes"
+    )
+    if offsets[-1] > _LONGEST_DATA:
+        raise UndecodableError(
+            f"{stored.name}: more than 2 GiB of values in one slice of the log; change the table in smaller"
+            " transactions"
+        )
+    data = np.zeros(offsets[-1], np.uint8) if padded else np.empty(offsets[-1], np.uint8)
+    kernels.copy(stored.buffer, stored.cells, prefix, slot, offsets, data)
+    return pa.Array.from_buffers(
+        pa.binary(),
+        len(stored),
+        [_validity(stored.exists), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)],
+    )
+
+
+def _validity(exists: kernels.Flags) -> pa.Buffer | None:
+    return None if exists.all() else pa.py_buffer(np.packbits(exists, bitorder="little"))
