@@ -1,0 +1,368 @@
+"""What goes into the journal's files, against a plain-Python model; entries; and when a segment is sealed."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline import journal
+from pipeline.checkpoint import Checkpoint, Mirror
+from pipeline.errors import Definite, InvariantBroken
+from pipeline.gtid import Gtid, GtidSet, Source
+from pipeline.journal import FileKind, Waiting
+from pipeline.messages import (
+    IMAGE_FIELDS,
+    Append,
+    ChangePart,
+    ChunkId,
+    ChunkPart,
+    Kind,
+    SignalAccepted,
+    TableChanges,
+)
+from pipeline.schema import Column, TableId, TableSchema
+from pipeline.settings import JournalSettings
+from pipeline.transactions import Transactions
+from pipeline.types import Date, Integer, Text
+from pipeline.watermark import Coordinates
+
+SOURCE = Source("3e11fa47-71ca-11e1-9e33-c80aa9429562")
+TAGGED = Source("a0b1c2d3-0000-4000-8000-000000000001", "batch")
+ITEMS = TableId("shop", "items")
+COLUMNS = (
+    Column("value", Text("utf8mb4"), nullable=True),
+    Column("number", Integer(8, unsigned=False), nullable=False),
+    Column("code", Text("utf8mb4"), nullable=False),
+)
+KEYED = TableSchema(ITEMS, COLUMNS, key=(2, 1))
+KEYLESS = TableSchema(ITEMS, COLUMNS, key=())
+
+Row = tuple[str | None, int, str]
+Key = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A row change as a server makes it; an insert has no `before`, a delete no `after`."""
+
+    transaction: int
+    before: Row | None
+    after: Row | None
+
+
+def key_of(row: Row) -> Key:
+    return row[2], row[1]
+
+
+def part_of(changes: list[Change], schema: TableSchema, first_scn: int = 1) -> ChangePart:
+    images: list[tuple[Kind, int, Row]] = []
+    for change in changes:
+        if change.before is not None:
+            kind = Kind.DELETE if change.after is None else Kind.UPDATE_BEFORE
+            images.append((kind, change.transaction, change.before))
+        if change.after is not None:
+            kind = Kind.INSERT if change.before is None else Kind.UPDATE_AFTER
+            images.append((kind, change.transaction, change.after))
+    return images_of(images, schema, first_scn)
+
+
+def images_of(images: list[tuple[Kind, int, Row]], schema: TableSchema, first_scn: int = 1) -> ChangePart:
+    ordinals: Counter[int] = Counter()
+    described: dict[str, list[int]] = {"kind": [], "transaction": [], "ordinal": []}
+    for kind, transaction, _ in images:
+        described["kind"].append(kind)
+        described["transaction"].append(transaction)
+        described["ordinal"].append(ordinals[transaction])
+        ordinals[transaction] += 1
+    rows = {name: [row[i] for _, _, row in images] for i, name in enumerate(schema.arrow.names)}
+    return ChangePart(
+        TableChanges(
+            schema,
+            pa.RecordBatch.from_pydict(described, IMAGE_FIELDS),
+            pa.RecordBatch.from_pydict(rows, schema.arrow),
+        ),
+        run(1 + max((transaction for _, transaction, _ in images), default=0)),
+        first_scn,
+    )
+
+
+def run(length: int) -> Transactions:
+    sources = (SOURCE, TAGGED)
+    return Transactions.of(
+        (Gtid(sources[i % 2], 10 + i), 1_700_000_000_000_000 + 7 * i) for i in range(length)
+    )
+
+
+def chunk_of(rows: list[Row], first: bool, number: int = 3, scn: int = 9) -> ChunkPart:
+    columns = {name: [row[i] for row in rows] for i, name in enumerate(KEYED.arrow.names)}
+    return ChunkPart(
+        chunk=ChunkId("s1", ITEMS, number),
+        schema=KEYED,
+        rows=pa.RecordBatch.from_pydict(columns, KEYED.arrow),
+        low=GtidSet.parse(f"{SOURCE}:1-5"),
+        high=Coordinates("binlog.000007", 1234),
+        scn=scn,
+        first=first,
+    )
+
+
+# Few keys, so that they're changed, deleted and inserted again and again.
+numbers = st.integers(-2, 2)
+codes = st.sampled_from(["", "a", "A", "1:", "ä"])
+row = st.tuples(st.sampled_from([None, "", "x", "y"]), numbers, codes)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[list[Change], dict[Key, Row]]:
+    """Changes that a table with a primary key can undergo, and the rows in the end."""
+    table: dict[Key, Row] = {}
+    changes: list[Change] = []
+    transaction = 0
+    for _ in range(draw(st.integers(0, 25))):
+        transaction += draw(st.integers(0, 2))
+        new = draw(row)
+        old = draw(st.none() | st.sampled_from(list(table.values()))) if table else None
+        if old is not None and draw(st.booleans()):
+            del table[key_of(old)]
+            changes.append(Change(transaction, old, None))
+        elif key_of(new) not in table or (old is not None and key_of(old) == key_of(new)):
+            if old is not None:
+                del table[key_of(old)]
+            table[key_of(new)] = new
+            changes.append(Change(transaction, old, new))
+    return changes, table
+
+
+@given(histories(), st.integers(1, 2**40))
+def test_changes_of_a_table_with_a_key(history: tuple[list[Change], dict[Key, Row]], first_scn: int) -> None:
+    changes, _ = history
+    expected: list[dict[str, Any]] = []
+    ordinals: Counter[int] = Counter()
+
+    def image(op: str | None, change: Change, row: Row) -> None:
+        ordinal = ordinals[change.transaction]
+        ordinals[change.transaction] += 1
+        gtid = run(change.transaction + 1).gtid(change.transaction)
+        time = 1_700_000_000_000_000 + 7 * change.transaction
+        meta = (op, first_scn + change.transaction, ordinal, str(gtid), time, None)
+        if op:
+            expected.append(dict(zip((*journal.META.names, *KEYED.arrow.names), (*meta, *row), strict=True)))
+
+    for change in changes:
+        if change.before is None:
+            assert change.after is not None
+            image("c", change, change.after)
+        elif change.after is None:
+            image("d", change, change.before)
+        else:
+            image("d" if key_of(change.before) != key_of(change.after) else None, change, change.before)
+            image("u", change, change.after)
+
+    table = journal.change_table(part_of(changes, KEYED, first_scn))
+    assert table.schema.equals(journal.changes_schema(KEYED))
+    at = table.schema.get_field_index("__commit_time")
+    assert table.set_column(at, "__commit_time", table.column(at).cast(pa.int64())).to_pylist() == expected
+
+
+@given(histories())
+def test_the_last_row_of_each_key_is_the_source(history: tuple[list[Change], dict[Key, Row]]) -> None:
+    changes, source = history
+    last: dict[Key, Row | None] = {}
+    for found in journal.change_table(part_of(changes, KEYED)).to_pylist():
+        image = (found["value"], found["number"], found["code"])
+        last[key_of(image)] = None if found["__op"] == "d" else image
+    assert {key: row for key, row in last.items() if row is not None} == source
+
+
+@given(st.lists(st.tuples(st.none() | row, st.none() | row).filter(any), max_size=20))
+def test_changes_of_a_table_without_a_key_are_a_sum(pairs: list[tuple[Row | None, Row | None]]) -> None:
+    expected: Counter[Row] = Counter()
+    for before, after in pairs:
+        expected.update(() if after is None else (after,))
+        expected.subtract(() if before is None else (before,))
+    changes = [Change(0, before, after) for before, after in pairs]
+    found: Counter[Row] = Counter()
+    for line in journal.change_table(part_of(changes, KEYLESS)).to_pylist():
+        found[line["value"], line["number"], line["code"]] += {"c": 1, "d": -1}[line["__op"]]
+    assert found == expected
+
+
+def test_a_key_that_is_null_counts_as_changed() -> None:
+    columns = (Column("day", Date(), nullable=False), Column("n", Integer(4, unsigned=False), nullable=False))
+    schema = TableSchema(ITEMS, columns, key=(0, 1))
+    images = [(Kind.UPDATE_BEFORE, 0, (None, 1)), (Kind.UPDATE_AFTER, 0, (None, 2))]
+    table = journal.change_table(images_of(images, schema))  # type: ignore[arg-type]
+    assert table.column("__op").to_pylist() == ["d", "u"]
+    assert table.column("n").to_pylist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        [Kind.UPDATE_BEFORE],
+        [Kind.UPDATE_AFTER],
+        [Kind.UPDATE_AFTER, Kind.UPDATE_BEFORE],
+        [Kind.UPDATE_BEFORE, Kind.INSERT, Kind.UPDATE_AFTER],
+        [Kind.UPDATE_BEFORE, Kind.UPDATE_BEFORE, Kind.UPDATE_AFTER, Kind.UPDATE_AFTER],
+    ],
+)
+@pytest.mark.parametrize("schema", [KEYED, KEYLESS])
+def test_an_update_torn_apart_is_refused(kinds: list[Kind], schema: TableSchema) -> None:
+    with pytest.raises(InvariantBroken, match=r"shop\.items"):
+        journal.change_table(images_of([(kind, 0, ("x", 1, "a")) for kind in kinds], schema))
+
+
+@pytest.mark.parametrize("name", ["__op", "__SCN", "__Commit_Time"])
+def test_a_column_with_the_name_of_ours_is_refused_by_name(name: str) -> None:
+    schema = TableSchema(ITEMS, (Column(name, Integer(4, unsigned=False), nullable=True),), key=())
+    with pytest.raises(Definite, match=name) as refusal:
+        journal.changes_schema(schema)
+    assert "shop.items" in str(refusal.value)
+
+
+def test_a_chunk_of_a_first_snapshot_is_its_rows_alone() -> None:
+    table = journal.chunk_table(chunk_of([("x", 1, "a"), (None, 2, "b")], first=True))
+    assert table.schema.equals(KEYED.arrow)
+    assert table.to_pylist() == [
+        {"value": "x", "number": 1, "code": "a"},
+        {"value": None, "number": 2, "code": "b"},
+    ]
+
+
+def test_a_chunk_of_a_later_snapshot_is_changes_of_its_own() -> None:
+    table = journal.chunk_table(chunk_of([("x", 1, "a"), (None, 2, "b")], first=False))
+    assert table.schema.equals(journal.changes_schema(KEYED))
+    assert table.select(journal.META.names).to_pylist() == [
+        {
+            "__op": "r",
+            "__scn": 9,
+            "__ordinal": ordinal,
+            "__gtid": None,
+            "__commit_time": None,
+            "__chunk": "s1/shop.items/3",
+        }
+        for ordinal in (0, 1)
+    ]
+
+
+def checkpoint(scn: int, **more: Any) -> Checkpoint:
+    return Checkpoint(GtidSet.parse(f"{SOURCE}:1-{scn}"), scn, **more)
+
+
+def test_a_segment_has_one_table_for_each_version_and_kind_in_the_order_of_the_stream() -> None:
+    other = TableSchema(TableId("shop", "others"), COLUMNS, key=(1,))
+    newer = TableSchema(ITEMS, COLUMNS[:2], key=(1,))
+    appends = [
+        Append(
+            (
+                part_of([Change(0, None, ("1", 1, "a"))], KEYED, 1),
+                chunk_of([("2", 2, "a")], first=False, scn=2),
+            ),
+            checkpoint(2),
+        ),
+        Append((part_of([Change(0, None, ("3", 3, "a"))], other, 3),), checkpoint(3)),
+        Append((chunk_of([("4", 4, "a")], first=True), chunk_of([], first=True)), checkpoint(4)),
+        Append((part_of([Change(0, None, ("5", 5, "a"))], KEYED, 5),), checkpoint(5)),
+        Append((part_of([Change(0, None, ("6", 6, "a"))], newer, 6),), checkpoint(6)),
+        Append((chunk_of([], first=False),), checkpoint(7)),
+    ]
+    tables = journal.segment_tables(appends)
+    assert [(table.schema, table.kind, table.rows.column("value").to_pylist()) for table in tables] == [
+        (KEYED, FileKind.CHANGES, ["1", "2", "5"]),
+        (other, FileKind.CHANGES, ["3"]),
+        (KEYED, FileKind.ROWS, ["4"]),
+        (newer, FileKind.CHANGES, ["6"]),
+    ]
+    assert journal.segment_tables([Append((), checkpoint(1))]) == ()
+
+
+def test_what_an_entry_says() -> None:
+    captured = TableSchema(TableId("shop", "idle"), COLUMNS, key=(1,))
+    slice_of_two = part_of([Change(1, None, ("1", 1, "a"))], KEYED, 11)
+    same_slice = ChangePart(part_of([Change(0, None, ("1", 1, "a"))], KEYLESS).changes, run(2), 11)
+    last = checkpoint(13, schemas={captured.table: captured})
+    appends = [
+        Append((slice_of_two, same_slice), checkpoint(12)),
+        Append(
+            (chunk_of([("4", 4, "a")], first=True, number=5, scn=13), chunk_of([], first=True, number=6)),
+            last,
+        ),
+    ]
+    entry = journal.seal(4, appends, (), checkpoint(10), sealed_at=1_700_000_000_500_000)
+    assert (entry.segment, entry.first_scn, entry.last_scn, entry.transactions) == (4, 11, 13, 2)
+    assert entry.checkpoint == last
+    assert [(chunk.chunk.number, chunk.rows) for chunk in entry.chunks] == [(5, 1), (6, 0)]
+    assert entry.commit_times == journal.CommitTimes(
+        1_700_000_000_000_000, 1_700_000_000_000_007, (1_700_000_000_000_000, 1_700_000_000_000_007)
+    )
+    assert entry.schemas == {schema.version: schema for schema in (KEYED, KEYLESS, captured)}
+    first = journal.seal(1, [Append((), checkpoint(3))], (), None, sealed_at=5)
+    assert (first.first_scn, first.last_scn, first.transactions, first.commit_times) == (1, 3, 0, None)
+
+
+@given(st.lists(st.integers(0, 2**52), min_size=1, max_size=100))
+def test_samples_of_commit_times(times: list[int]) -> None:
+    transactions = Transactions(
+        (SOURCE,), np.zeros(len(times), np.int32), np.arange(1, len(times) + 1), np.array(times)
+    )
+    changes = part_of([Change(0, None, ("1", 1, "a"))], KEYED).changes
+    appends = [Append((ChangePart(changes, transactions, 1),), checkpoint(len(times)))]
+    found = journal.seal(1, appends, (), None, 0).commit_times
+    assert found is not None
+    assert (found.oldest, found.newest) == (min(times), max(times))
+    assert len(found.samples) == min(len(times), journal.COMMIT_TIME_SAMPLES)
+    assert (found.samples[0], found.samples[-1]) == (times[0], times[-1] if len(times) > 1 else times[0])
+    remaining = iter(times)
+    assert all(sample in remaining for sample in found.samples), "samples aren't in the order of the commits"
+
+
+SETTINGS = JournalSettings("journal", seal_after_ms=200, seal_mib=1)  # type: ignore[arg-type]
+BEFORE = checkpoint(5)
+
+
+def waiting(*arrivals: tuple[float, Append], before: Checkpoint | None = BEFORE) -> Waiting:
+    result: Waiting | None = None
+    for now, append in arrivals:
+        result = journal.appended(result, append, before, now)
+    assert result is not None
+    return result
+
+
+@pytest.mark.parametrize(
+    "urgent",
+    [
+        Append((part_of([Change(0, None, ("1", 1, "a"))], KEYED),), checkpoint(6)),
+        Append((chunk_of([], first=True),), checkpoint(6)),
+        Append((), checkpoint(6), (SignalAccepted("s1", "begun"),)),
+        Append((), checkpoint(6, paused=True)),
+        Append((), checkpoint(6, mirrors={ITEMS: Mirror.FILLING})),
+    ],
+)
+def test_what_somebody_waits_for_is_sealed_soon(urgent: Append) -> None:
+    quiet = Append((), checkpoint(6))
+    assert journal.seal_at(waiting((100.0, urgent)), SETTINGS) == pytest.approx(100.2)
+    assert journal.seal_at(
+        waiting((99.0, quiet), (100.0, urgent), (100.1, quiet)), SETTINGS
+    ) == pytest.approx(100.2)
+    assert journal.seal_at(waiting((100.0, urgent), (100.1, urgent)), SETTINGS) == pytest.approx(100.2)
+
+
+def test_a_new_position_alone_can_wait() -> None:
+    quiet = Append((), checkpoint(6))
+    assert journal.seal_at(waiting((100.0, quiet), (104.9, quiet)), SETTINGS) == 105.0
+    assert journal.seal_at(waiting((100.0, quiet), before=None), SETTINGS) == pytest.approx(100.2)
+
+
+def test_a_full_segment_is_sealed_at_once() -> None:
+    half = Append((part_of([Change(0, None, ("x" * (600 << 10), 1, "a"))], KEYED),), checkpoint(6))
+    assert not journal.full(waiting((100.0, half)), SETTINGS)
+    assert journal.seal_at(waiting((100.0, half)), SETTINGS) > 100.0
+    both = waiting((100.0, half), (100.1, half))
+    assert both.appends == (half, half)
+    assert journal.full(both, SETTINGS)
+    assert journal.seal_at(both, SETTINGS) <= 100.1

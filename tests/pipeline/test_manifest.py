@@ -1,0 +1,109 @@
+"""The text of a manifest entry: it comes back equal, and nothing else is taken for one."""
+
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline import manifest
+from pipeline.checkpoint import Checkpoint, Mirror
+from pipeline.errors import Definite
+from pipeline.gtid import GtidSet
+from pipeline.journal import CommitTimes, Entry, File, FileKind, SealedChunk
+from pipeline.messages import ChunkId
+from pipeline.schema import Column, TableId, TableSchema
+from pipeline.snapshot import Chunking, Failed, Progress, Snapshot, Waiting
+from pipeline.types import Decimal, Enum, Integer, Text
+from pipeline.watermark import Coordinates
+
+UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+
+texts = st.text(alphabet=["a", "B", "ä", '"', "\\", "\n", "\0", "\u2028", "😀"], max_size=5)
+counts = st.integers(0, 2**62)
+tables = st.builds(TableId, texts, texts)
+positions = counts.map(lambda n: GtidSet.parse(f"{UUID}:1-{n + 1}:tag:3"))
+column_types = st.sampled_from([Integer(8, unsigned=True), Decimal(38, 5), Enum(("ä", '"')), Text("latin1")])
+columns = st.lists(
+    st.builds(Column, texts, column_types, st.booleans()),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda c: c.name,
+)
+table_schemas = st.builds(TableSchema, tables, columns.map(tuple), st.sampled_from([(), (0,)]))
+keys = st.lists(st.integers() | texts | st.binary(), min_size=1, max_size=3).map(tuple)
+progresses = st.builds(Progress, counts, counts, counts, counts)
+states = (
+    st.builds(Waiting)
+    | st.builds(Chunking, st.none() | keys, keys, texts, st.booleans(), progresses)
+    | st.builds(Failed, texts, progresses)
+)
+snapshots = st.builds(Snapshot, texts, st.dictionaries(tables, states, max_size=2))
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> Entry:
+    named = draw(st.lists(table_schemas, max_size=3))
+    checkpoint = Checkpoint(
+        position=draw(positions),
+        scn=draw(counts),
+        schemas={schema.table: schema for schema in named},
+        mirrors=draw(st.dictionaries(tables, st.sampled_from(Mirror), max_size=2)),
+        snapshots=tuple(draw(st.lists(snapshots, max_size=2))),
+        signals=tuple(draw(st.lists(texts, max_size=2))),
+        paused=draw(st.booleans()),
+        stopped=draw(st.dictionaries(tables, texts, max_size=2)),
+    )
+    more = draw(st.lists(table_schemas, max_size=2))
+    files = st.builds(File, texts, tables, texts, st.sampled_from(FileKind), counts, counts, texts)
+    coordinates = st.builds(Coordinates, texts, counts)
+    chunk_ids = st.builds(ChunkId, texts, tables, counts)
+    chunks = st.builds(SealedChunk, chunk_ids, positions, coordinates, counts)
+    return Entry(
+        segment=draw(counts),
+        files=tuple(draw(st.lists(files, max_size=3))),
+        first_scn=draw(counts),
+        last_scn=draw(counts),
+        transactions=draw(counts),
+        commit_times=draw(
+            st.none() | st.builds(CommitTimes, counts, counts, st.lists(counts, max_size=3).map(tuple))
+        ),
+        chunks=tuple(draw(st.lists(chunks, max_size=3))),
+        checkpoint=checkpoint,
+        schemas={schema.version: schema for schema in [*named, *more]},
+        sealed_at=draw(counts),
+    )
+
+
+@given(entries())
+def test_an_entry_comes_back_from_its_text(entry: Entry) -> None:
+    text = manifest.to_json(entry)
+    assert manifest.from_json(text) == entry
+    assert manifest.to_json(manifest.from_json(text)) == text
+
+
+@given(entries(), st.randoms(use_true_random=False))
+def test_no_byte_may_differ(entry: Entry, rng: random.Random) -> None:
+    text = manifest.to_json(entry)
+    content = text.encode()
+    at = rng.randrange(len(content))
+    flipped = content[:at] + bytes([content[at] ^ 1 << rng.randrange(7)]) + content[at + 1 :]
+    zeroed = content[:at] + bytes(len(content) - at)
+    for wrong in (flipped, zeroed, content[:at], content + b" ", b" " + content, content + content):
+        with pytest.raises(manifest.DamagedEntry):
+            manifest.from_json(wrong.decode())
+
+
+def test_another_format_is_refused_by_its_number() -> None:
+    with pytest.raises(manifest.DamagedEntry, match="format 2") as refusal:
+        manifest.from_json(json.dumps({"format": 2, "whatever": "it holds"}))
+    assert isinstance(refusal.value, Definite)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "7", "null", "[]", "{}", '{"format": 1}', '{"format":1,"sha256":"","entry":{}}']
+)
+def test_a_text_that_is_no_entry_is_refused(text: str) -> None:
+    with pytest.raises(manifest.DamagedEntry):
+        manifest.from_json(text)
