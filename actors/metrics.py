@@ -10,7 +10,6 @@ called from any thread.
 
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 
 import prometheus_client as prometheus
 
@@ -29,7 +28,6 @@ class Metrics:
         self._histograms: dict[Histogram, prometheus.Histogram] = {}
         for metric in catalogue.catalogue():
             self._register(metric)
-        self.set(catalogue.BUILD, 1, version=version("tidemark"))
 
     def count(self, metric: Counter, amount: float = 1, **labels: str) -> None:
         """Add to a counter."""

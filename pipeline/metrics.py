@@ -15,7 +15,6 @@ UNITS = (
     "chunks",
     "errors",
     "images",
-    "info",
     "messages",
     "restarts",
     "rows",
@@ -90,10 +89,9 @@ UP = Gauge(
 )
 ERRORS = Counter(
     "tidemark_errors_total",
-    "Failures of actors; kind is transient, definite, invariant, hang or unknown.",
+    "Failures of actors; kind is transient, definite, invariant, hang or unforeseen.",
     ("actor", "kind"),
 )
-BUILD = Gauge("tidemark_build_info", "Always 1; the version is in the label.", ("version",))
 
 # Capture
 
