@@ -1,0 +1,335 @@
+"""The source server, asked by SQL: connections, watermarks, schemas, facts, and the raw rows of a SELECT.
+
+Nothing here writes, locks or leaves a transaction open. Every session is READ ONLY with autocommit, so each statement
+is a transaction of its own and a consistent read; its settings are the session's, never the server's. They also make
+a value's text the same on every server: UTC, utf8mb4, an empty sql_mode.
+
+The driver's errors end at this border: they become Transient (the connection or the server failed for now) or
+Definite (the server refused, and will again).
+
+aiomysql makes Python objects of rows, so chunks bypass it: `_Wire.rows_of` sends the query and takes the packets
+from the stream itself. That class is the only place which knows aiomysql's insides.
+"""
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final
+
+import aiomysql
+import pymysql
+from pymysql.constants import COMMAND
+from pymysql.protocol import EOFPacketWrapper, FieldDescriptorPacket, MysqlPacket
+
+from pipeline import information_schema
+from pipeline.errors import Definite, Transient
+from pipeline.gtid import GtidSet
+from pipeline.information_schema import Described
+from pipeline.prerequisites import VARIABLES, Privilege, ServerFacts, server_version
+from pipeline.result_columns import ResultColumn
+from pipeline.resultset import RowPackets
+from pipeline.schema import TableId
+from pipeline.settings import SourceSettings, TlsMode
+from pipeline.statement import Statement, quoted_table
+from pipeline.watermark import Coordinates
+
+# The largest piece that's taken from the stream at once, in bytes.
+_PIECE: Final = 1 << 20
+
+# How much longer than the server's own limit an answer is waited for, in seconds.
+_GRACE_S: Final = 5.0
+
+# What a session sets for itself. The comments are the servers that know the setting.
+_SESSION: Final = (
+    "SET NAMES utf8mb4",
+    "SET SESSION time_zone = '+00:00', sql_mode = '', autocommit = 1, lock_wait_timeout = {timeout_s:d}",
+    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
+    # The estimate of a table's rows is asked of InnoDB; otherwise the server may write it to a cache of its own.
+    "/*!80003 SET SESSION information_schema_stats_expiry = 0 */",
+    "/*!80030 SET SESSION show_gipk_in_create_table_and_information_schema = ON */",
+    "/*!50708 SET SESSION max_execution_time = {timeout_ms:d} */",
+)
+
+# Errors of the server that say nothing about the statement, but that it may do later (Server Error Message Reference).
+_PASSING: Final = frozenset(
+    {
+        1037,  # ER_OUTOFMEMORY
+        1040,  # ER_CON_COUNT_ERROR
+        1041,  # ER_OUT_OF_RESOURCES
+        1053,  # ER_SERVER_SHUTDOWN
+        1077,  # ER_NORMAL_SHUTDOWN
+        1080,  # ER_FORCING_CLOSE
+        1135,  # ER_CANT_CREATE_THREAD
+        1158,  # ER_NET_READ_ERROR
+        1159,  # ER_NET_READ_INTERRUPTED
+        1160,  # ER_NET_ERROR_ON_WRITE
+        1161,  # ER_NET_WRITE_INTERRUPTED
+        1203,  # ER_TOO_MANY_USER_CONNECTIONS
+        1205,  # ER_LOCK_WAIT_TIMEOUT
+        1213,  # ER_LOCK_DEADLOCK
+        1226,  # ER_USER_LIMIT_REACHED
+        1317,  # ER_QUERY_INTERRUPTED
+        1412,  # ER_TABLE_DEF_CHANGED
+        1615,  # ER_NEED_REPREPARE
+        3024,  # ER_QUERY_TIMEOUT
+        3168,  # ER_SERVER_ISNT_AVAILABLE
+        3169,  # ER_SESSION_WAS_KILLED
+        3572,  # ER_LOCK_NOWAIT
+        4031,  # ER_CLIENT_INTERACTION_TIMEOUT
+    }
+)
+# The client library's own errors (CR_…): of the connection, not of the statement.
+_CLIENT_ERRORS: Final = range(2000, 3000)
+
+
+class Source:
+    """One connection to the source. A failure leaves it closed where its stream can't be trusted any more."""
+
+    def __init__(self, wire: "_Wire", silence_s: float) -> None:
+        self._wire = wire
+        self._silence_s = silence_s
+
+    @staticmethod
+    async def connect(settings: SourceSettings) -> "Source":
+        """A new connection with its session set up. Raises Transient or Definite."""
+        where = f"{settings.host}:{settings.port}"
+        wire = _Wire(
+            host=settings.host,
+            port=settings.port,
+            user=settings.user,
+            password=settings.password.value,
+            charset="utf8mb4",
+            autocommit=None,
+            ssl=_tls(settings),
+            program_name="tidemark",
+        )
+        source = Source(wire, settings.read_timeout_s)
+        timeout_s = max(1, int(settings.read_timeout_s))
+        with _translated(f"connecting to {where}"):
+            try:
+                async with asyncio.timeout(settings.connect_timeout_s):
+                    await wire.open()
+                    for statement in _SESSION:
+                        await wire.query(statement.format(timeout_s=timeout_s, timeout_ms=timeout_s * 1000))
+            except BaseException:
+                wire.close()
+                raise
+        return source
+
+    @property
+    def usable(self) -> bool:
+        """Whether the connection is still open, as far as is known without asking."""
+        return not self._wire.closed
+
+    def close(self) -> None:
+        """Close without ado."""
+        self._wire.close()
+
+    async def executed(self) -> GtidSet:
+        """The server's executed GTID set: what a low watermark is."""
+        [(text,)] = await self.ask(Statement("SELECT @@GLOBAL.gtid_executed"))
+        return GtidSet.parse(text)
+
+    async def end_of_log(self) -> tuple[Coordinates, GtidSet]:
+        """The end of the server's binary log, what a high watermark is, and the executed set as told with it."""
+        rows = await self.ask(Statement(f"SHOW {self._log_status()} STATUS"))
+        if not rows:
+            raise Definite("the source has no binary log; start it with log_bin and gtid_mode = ON")
+        file, offset, _, _, executed = rows[0]
+        return Coordinates(file, int(offset)), GtidSet.parse(executed)
+
+    async def describe(self, tables: Sequence[TableId]) -> dict[TableId, Described]:
+        """The present schemas of those of these tables that exist and that the user may see."""
+        if not tables:
+            return {}
+        return information_schema.described(await self.ask(information_schema.describe(tables)))
+
+    async def tables(self) -> tuple[TableId, ...]:
+        """All tables that the user may see, without views and the server's own."""
+        rows = await self.ask(information_schema.TABLES)
+        return tuple(TableId(database, name) for database, name in rows)
+
+    async def estimate(self, table: TableId) -> int:
+        """The server's estimate of the table's rows."""
+        rows = await self.ask(information_schema.estimate(table))
+        return int(rows[0][0] or 0) if rows else 0
+
+    async def facts(self, tables: Sequence[TableId]) -> ServerFacts:
+        """What `pipeline.prerequisites` judges: the server's settings, and what of capture the user may not do."""
+        names = ", ".join(["%s"] * len(VARIABLES))
+        variables = dict(
+            await self.ask(Statement(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})", VARIABLES))
+        )
+        denied: list[tuple[Privilege | TableId, str]] = []
+        log_status = await self._try(Privilege.CLIENT, f"SHOW {self._log_status()} STATUS", denied)
+        word = "REPLICA" if self.version >= (8, 0, 22) else "SLAVE"
+        replica_status = await self._try(Privilege.CLIENT, f"SHOW {word} STATUS", denied)
+        await self._try(Privilege.SLAVE, "SHOW REPLICAS" if word == "REPLICA" else "SHOW SLAVE HOSTS", denied)
+        for table in tables:
+            await self._try(table, f"SELECT * FROM {quoted_table(table)} LIMIT 0", denied)  # noqa: S608 - a quoted name
+        [(user,)] = await self.ask(Statement("SELECT CURRENT_USER()"))
+        return ServerFacts(
+            version=self._wire.get_server_info(),
+            variables=variables,
+            replica=bool(replica_status),
+            log_filters=tuple(text for text in log_status[0][2:4] if text) if log_status else (),
+            user=user,
+            denied=dict(denied),
+        )
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        """The server's version, as (9, 7, 4)."""
+        return server_version(self._wire.get_server_info())
+
+    async def ask(self, statement: Statement) -> list[tuple[Any, ...]]:
+        """The rows of a small result, as Python values."""
+        with _translated(statement.sql):
+            async with self._answered():
+                return await self._wire.small(statement)
+
+    async def rows(self, statement: Statement) -> tuple[tuple[ResultColumn, ...], RowPackets]:
+        """The columns and the raw rows of any SELECT's result, in one transaction of its own."""
+        with _translated(statement.sql):
+            async with self._answered():
+                columns, packets = await self._wire.rows_of(statement)
+            while not packets.ended:
+                async with self._answered():
+                    packets.feed(await self._wire.piece())
+            self._wire.check_end(packets)
+        return columns, packets
+
+    @asynccontextmanager
+    async def _answered(self) -> AsyncIterator[None]:
+        """Close the connection if the answer doesn't come in time, or isn't waited for: its stream is out of step."""
+        try:
+            async with asyncio.timeout(self._silence_s + _GRACE_S):
+                yield
+        except pymysql.Error:
+            raise  # the server's answer is complete
+        except BaseException:
+            self._wire.close()
+            raise
+
+    async def _try(
+        self, right: Privilege | TableId, sql: str, denied: list[tuple[Privilege | TableId, str]]
+    ) -> list[tuple[Any, ...]]:
+        try:
+            return await self.ask(Statement(sql))
+        except Definite as refusal:
+            denied.append((right, str(refusal)))
+            return []
+
+    def _log_status(self) -> str:
+        return "BINARY LOG" if self.version >= (8, 4) else "MASTER"
+
+
+class SourcePool:
+    """Up to `size` connections, opened when needed; who asks for one more waits."""
+
+    def __init__(self, settings: SourceSettings, size: int) -> None:
+        self._settings = settings
+        self._slots = asyncio.Semaphore(size)
+        self._idle: deque[Source] = deque()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Source]:
+        """A connection for a while. Raises Transient or Definite if none can be opened."""
+        async with self._slots:
+            source = await self._take()
+            try:
+                yield source
+            finally:
+                if source.usable:
+                    self._idle.append(source)
+
+    def close(self) -> None:
+        """Close the connections that nobody holds."""
+        while self._idle:
+            self._idle.pop().close()
+
+    async def _take(self) -> Source:
+        while self._idle:
+            source = self._idle.pop()
+            if source.usable:
+                return source
+        return await Source.connect(self._settings)
+
+
+class _Wire(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types
+    """aiomysql's connection, and what we do with its insides."""
+
+    async def open(self) -> None:
+        """Connect and log in."""
+        await self._connect()
+
+    def bound(self, statement: Statement) -> str:
+        """The statement with the parameters in it, each written by the driver."""
+        return statement.sql % tuple(self.escape(parameter) for parameter in statement.parameters)
+
+    async def small(self, statement: Statement) -> list[tuple[Any, ...]]:
+        """All rows of a result, decoded by the driver."""
+        await self.query(self.bound(statement))
+        return list(self._result.rows or ())
+
+    async def rows_of(self, statement: Statement) -> tuple[tuple[ResultColumn, ...], RowPackets]:
+        """Send a query and read the head of its result; the rows follow, for `piece`."""
+        await self._execute_command(COMMAND.COM_QUERY, self.bound(statement))
+        head = await self._read_packet()
+        if not head.is_resultset_packet():
+            raise Definite("the source answered a query with something else than rows")
+        columns = [
+            await self._read_packet(FieldDescriptorPacket) for _ in range(head.read_length_encoded_integer())
+        ]
+        await self._read_packet()
+        return (
+            tuple(ResultColumn(c.type_code, c.flags, c.charsetnr, c.length, c.scale) for c in columns),
+            RowPackets(self._next_seq_id),
+        )
+
+    async def piece(self) -> bytes:
+        """The next bytes of the stream, as many as are there."""
+        piece: bytes = await self._reader.read(_PIECE)
+        if not piece:
+            raise Transient("the connection to the source was lost")
+        return piece
+
+    def check_end(self, packets: RowPackets) -> None:
+        """Take note of the packet behind the rows; raises the server's error if it is one."""
+        packet = MysqlPacket(packets.tail[4:], self._encoding)
+        packet.check_error()
+        self.server_status = EOFPacketWrapper(packet).server_status
+
+
+@contextmanager
+def _translated(doing: str) -> Iterator[None]:
+    """Turn the driver's errors into ours; `doing` is told along."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise Transient(f"the source didn't answer in time: {doing}") from error
+    except (pymysql.Error, OSError) as error:
+        raise _judged(error, doing) from error
+
+
+def _judged(error: Exception, doing: str) -> Transient | Definite:
+    if isinstance(error.__cause__, ssl.SSLCertVerificationError):
+        return Definite(f"the source's certificate can't be trusted ({error.__cause__}); see to source.tls")
+    code, *words = error.args if isinstance(error, pymysql.Error) else ()
+    text = " ".join(str(word) for word in words) or str(error)
+    passing = not isinstance(code, int) or code in _PASSING or code in _CLIENT_ERRORS
+    if passing:
+        return Transient(f"{text} ({doing})")
+    return Definite(f"{text} (error {code} of the source; {doing})")
+
+
+def _tls(settings: SourceSettings) -> ssl.SSLContext | None:
+    if settings.tls.mode is TlsMode.DISABLED:
+        return None
+    context = ssl.create_default_context(cafile=settings.tls.ca)
+    if settings.tls.mode is TlsMode.REQUIRED:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

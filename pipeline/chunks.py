@@ -1,0 +1,136 @@
+"""The queries of an incremental snapshot: a table in primary key order, chunk after chunk.
+
+The server alone orders keys, by each column's own collation. A chunk is the next rows after a key, up to the frozen
+end. For a composite key that's a lexicographic comparison, and its form decides how it runs: MySQL doesn't use an
+index for `(a, b) > (x, y)`, but the range optimizer turns
+
+    a >= x AND (a > x OR (a = x AND (b > y OR (b = y AND c > z))))
+
+into one range on the primary key that begins exactly behind (x, y, z), so a chunk reads its own rows and no others.
+FORCE INDEX keeps the optimizer from another index and a sort.
+
+Each parameter is given the column's own type, where a comparison would otherwise be made in another one: a DECIMAL
+with a string is compared as a DOUBLE, which takes neighbours for equal. A text parameter is a literal, which is
+weaker than a column (coercibility 4 against 2): it's converted to the column's character set and compared by the
+column's collation.
+
+Sources: MySQL 9.7 Reference Manual, "Range Optimization", "Type Conversion in Expression Evaluation", "Collation
+Coercibility in Expressions".
+"""
+
+from typing import assert_never
+
+from pipeline.keys import Key
+from pipeline.schema import TableSchema
+from pipeline.statement import Statement, quoted, quoted_table
+from pipeline.types import (
+    Binary,
+    Bit,
+    ColumnType,
+    Date,
+    DateTime,
+    Decimal,
+    Double,
+    Enum,
+    FixedBinary,
+    Float,
+    Geometry,
+    Integer,
+    Json,
+    Set,
+    Text,
+    Time,
+    Timestamp,
+    Vector,
+    Year,
+)
+
+
+def refusal(schema: TableSchema) -> str | None:
+    """Why this table can't be read in chunks, or None if it can."""
+    if not schema.key:
+        return f"{schema.table} has no primary key to walk along; its changes still stream"
+    for index in schema.key:
+        column = schema.columns[index]
+        if why := _unfit(column.type):
+            return (
+                f"column {column.name} of the primary key of {schema.table} {why}; its changes still stream"
+            )
+    return None
+
+
+def chunk(schema: TableSchema, after: Key | None, end: Key, limit: int) -> Statement:
+    """The next `limit` rows with `after` < key <= `end`, in key order; columns as `select_list` gives them."""
+    upper, upper_parameters = _beyond(schema, end, "<", "<=")
+    conditions, parameters = [upper], upper_parameters
+    if after is not None:
+        lower, lower_parameters = _beyond(schema, after, ">", ">")
+        conditions, parameters = [lower, upper], lower_parameters + upper_parameters
+    columns = ", ".join(_selected(column.type, quoted(column.name)) for column in schema.columns)
+    order = ", ".join(quoted(name) for name in schema.key_names)
+    where = " AND ".join(conditions)
+    return Statement(f"{_select(schema, columns)} WHERE {where} ORDER BY {order} LIMIT {limit:d}", parameters)
+
+
+def last_key(schema: TableSchema) -> Statement:
+    """The key of the table's last row in key order: one row, or none for an empty table."""
+    columns = ", ".join(quoted(name) for name in schema.key_names)
+    order = ", ".join(f"{quoted(name)} DESC" for name in schema.key_names)
+    return Statement(f"{_select(schema, columns)} ORDER BY {order} LIMIT 1")
+
+
+def _select(schema: TableSchema, columns: str) -> str:
+    return f"SELECT {columns} FROM {quoted_table(schema.table)} FORCE INDEX (PRIMARY)"  # noqa: S608 - quoted names
+
+
+def _beyond(schema: TableSchema, key: Key, strict: str, last: str) -> tuple[str, Key]:
+    """The condition that a row's key is beyond this one; `last` compares where all but the last part are equal."""
+    names = [quoted(name) for name in schema.key_names]
+    values = [_parameter(schema.columns[index].type) for index in schema.key]
+    condition, parameters = f"{names[-1]} {last} {values[-1]}", key[-1:]
+    for part in reversed(range(len(names) - 1)):
+        name, value = names[part], values[part]
+        condition = f"({name} {strict} {value} OR ({name} = {value} AND {condition}))"
+        parameters = (key[part], key[part], *parameters)
+    if len(names) > 1:
+        condition = f"({names[0]} {strict}= {values[0]} AND {condition})"
+        parameters = (key[0], *parameters)
+    return condition, parameters
+
+
+def _selected(kind: ColumnType, name: str) -> str:
+    # The server rounds a FLOAT to six digits, and a DOUBLE(m, d) to d places, unless it's the result of a computation.
+    return f"{name} * 1e0" if isinstance(kind, Float | Double) else name
+
+
+def _parameter(kind: ColumnType) -> str:
+    match kind:
+        case Decimal(precision, scale):
+            return f"CAST(%s AS DECIMAL({precision}, {scale}))"
+        case Date():
+            return "CAST(%s AS DATE)"
+        case Time(digits):
+            return f"CAST(%s AS TIME({digits}))"
+        case DateTime(digits) | Timestamp(digits):
+            return f"CAST(%s AS DATETIME({digits}))"
+        case _:
+            return "%s"
+
+
+def _unfit(kind: ColumnType) -> str | None:
+    """Why a key can't be walked along a column of this type."""
+    match kind:
+        case Integer() | Decimal() | Year() | Date() | Time() | DateTime() | Timestamp() | FixedBinary():
+            return None
+        case Text() | Binary():
+            return None
+        case Enum() | Set():
+            return "is an ENUM or SET, which the server orders by number and prints by label"
+        case Float() | Double():
+            return "is a FLOAT or DOUBLE, whose printed values needn't compare equal to themselves"
+        case Bit():
+            return "is a BIT"
+        case Json() | Geometry() | Vector():
+            return f"is a {type(kind).__name__.upper()}"
+        case _:
+            assert_never(kind)

@@ -1,0 +1,216 @@
+"""Tables as the server's information_schema describes them.
+
+The result is equal, down to its `version`, to what a TABLE_MAP event with full metadata says of the same table. So
+only what such an event says is taken: no display widths, no ZEROFILL, no DOUBLE(m, d), no collation beyond its
+character set. Invisible and generated columns count, virtual ones too, since they are in row images; the hidden
+columns behind functional indexes are in neither place.
+
+The columns and the primary key come from one statement, so that no ALTER TABLE can come between the two.
+
+Source: MySQL 9.7 Reference Manual, "The INFORMATION_SCHEMA COLUMNS Table" and "… STATISTICS Table". How labels are
+escaped in COLUMN_TYPE isn't documented: it's `append_unescaped` of the server's sql/field.cc.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from pipeline.errors import Definite
+from pipeline.schema import Column, TableId, TableSchema
+from pipeline.statement import Statement
+from pipeline.types import (
+    Binary,
+    Bit,
+    ColumnType,
+    Date,
+    DateTime,
+    Decimal,
+    Double,
+    Enum,
+    FixedBinary,
+    Float,
+    Geometry,
+    Integer,
+    Json,
+    Set,
+    Text,
+    Time,
+    Timestamp,
+    Vector,
+    Year,
+)
+
+_DESCRIBE = """\
+SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, c.COLUMN_TYPE, c.CHARACTER_SET_NAME, c.IS_NULLABLE,
+       s.SEQ_IN_INDEX, s.SUB_PART
+FROM information_schema.COLUMNS c LEFT JOIN information_schema.STATISTICS s
+  ON s.TABLE_SCHEMA = c.TABLE_SCHEMA AND s.TABLE_NAME = c.TABLE_NAME AND s.COLUMN_NAME = c.COLUMN_NAME
+     AND s.INDEX_NAME = 'PRIMARY'
+WHERE {tables}
+ORDER BY c.TABLE_SCHEMA, c.TABLE_NAME, c.ORDINAL_POSITION"""
+
+_TYPE = re.compile(
+    r"(?P<name>\w+)(?:\((?P<arguments>.*)\))?(?P<unsigned> unsigned)?(?: zerofill)?", re.DOTALL
+)
+_LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'(?:,|$)", re.DOTALL)
+_ESCAPE = re.compile(r"''|\\(.)", re.DOTALL)
+_ESCAPED = {"0": "\0", "n": "\n", "r": "\r"}
+
+_INTEGER_BYTES = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
+_TEXTS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext"}
+_BINARIES = {"varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
+_SPATIAL = {
+    "geometry",
+    "point",
+    "linestring",
+    "polygon",
+    "multipoint",
+    "multilinestring",
+    "multipolygon",
+    "geomcollection",
+    "geometrycollection",
+}
+_WITHOUT_ARGUMENTS: dict[str, ColumnType] = {
+    "float": Float(),
+    "double": Double(),
+    "year": Year(),
+    "date": Date(),
+    "json": Json(),
+    "vector": Vector(),
+}
+# Character sets that hold what utf8mb3, in which the server keeps COLUMN_TYPE, does not.
+_BEYOND_UTF8MB3 = {"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"}
+
+# A row of `describe`: database, table, column, COLUMN_TYPE, character set or None, "YES" or "NO", and for a column of
+# the primary key its place in it (from 1) and, if the key holds only the beginning of the value, that one's length.
+ColumnRow = tuple[str, str, str, str, str | None, str, int | None, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A table's schema and what it can't express.
+
+    `prefixed`: columns of which the primary key holds only a prefix. `doubtful`: ENUM and SET columns with a label
+    that has a question mark, which is what information_schema shows for each character beyond U+FFFF as well; only
+    the log with full metadata says which it is.
+    """
+
+    schema: TableSchema
+    prefixed: tuple[str, ...]
+    doubtful: tuple[str, ...]
+
+
+# All tables but views and the server's own: rows of database and name.
+TABLES = Statement(
+    "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'BASE TABLE'"
+    " AND TABLE_SCHEMA NOT IN ('information_schema', 'mysql', 'performance_schema', 'sys')"
+    " ORDER BY TABLE_SCHEMA, TABLE_NAME"
+)
+
+
+def describe(tables: Sequence[TableId]) -> Statement:
+    """The statement that asks for these tables (at least one); its rows are `ColumnRow`s."""
+    one = "(c.TABLE_SCHEMA = %s AND c.TABLE_NAME = %s)"
+    return Statement(
+        _DESCRIBE.format(tables=" OR ".join([one] * len(tables))),
+        tuple(part for table in tables for part in (table.database, table.name)),
+    )
+
+
+def estimate(table: TableId) -> Statement:
+    """The statement that asks for the server's estimate of a table's rows: one row with one column, maybe NULL."""
+    return Statement(
+        "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
+        (table.database, table.name),
+    )
+
+
+def described(rows: Iterable[ColumnRow]) -> dict[TableId, Described]:
+    """The tables in these rows; one that isn't there doesn't exist, or the user may not see it.
+
+    Raises Definite for a column type that isn't known.
+    """
+    return {
+        table: _table(table, list(columns)) for table, columns in groupby(rows, lambda r: TableId(r[0], r[1]))
+    }
+
+
+def column_type(text: str, charset: str | None) -> ColumnType | None:
+    """The type that COLUMN_TYPE and CHARACTER_SET_NAME name, or None for an unknown one."""
+    match = _TYPE.fullmatch(text)
+    if match is None:
+        return None
+    name, arguments = match["name"], match["arguments"]
+    if name in _INTEGER_BYTES:
+        return Integer(_INTEGER_BYTES[name], unsigned=match["unsigned"] is not None)
+    if name in _TEXTS:
+        return Text(_charset(charset))
+    if name in _BINARIES:
+        return Binary()
+    if name in _SPATIAL:
+        return Geometry()
+    return _WITHOUT_ARGUMENTS.get(name) or _with_arguments(name, arguments)
+
+
+def _with_arguments(name: str, arguments: str | None) -> ColumnType | None:
+    match name:
+        case "decimal":
+            precision, scale = (arguments or "").split(",")
+            return Decimal(int(precision), int(scale))
+        case "bit":
+            return Bit(int(arguments or 1))
+        case "time":
+            return Time(int(arguments or 0))
+        case "datetime":
+            return DateTime(int(arguments or 0))
+        case "timestamp":
+            return Timestamp(int(arguments or 0))
+        case "binary":
+            return FixedBinary(int(arguments or 1))
+        case "enum":
+            return Enum(_labels(arguments or ""))
+        case "set":
+            return Set(_labels(arguments or ""))
+        case _:
+            return None
+
+
+def _table(table: TableId, rows: list[ColumnRow]) -> Described:
+    columns: list[Column] = []
+    key: list[tuple[int, int]] = []
+    prefixed: list[str] = []
+    doubtful: list[str] = []
+    for index, (_, _, name, text, charset, nullable, place, prefix) in enumerate(rows):
+        kind = column_type(text, charset)
+        if kind is None:
+            raise Definite(
+                f"column {name} of {table} has the type {text!r}, which isn't supported; leave the table out"
+            )
+        columns.append(Column(name, kind, nullable == "YES"))
+        if place is not None:
+            key.append((place, index))
+        if prefix is not None:
+            prefixed.append(name)
+        if (
+            isinstance(kind, Enum | Set)
+            and charset in _BEYOND_UTF8MB3
+            and any("?" in label for label in kind.labels)
+        ):
+            doubtful.append(name)
+    schema = TableSchema(table, tuple(columns), tuple(index for _, index in sorted(key)))
+    return Described(schema, tuple(prefixed), tuple(doubtful))
+
+
+def _charset(name: str | None) -> str:
+    # Servers before 8.0.30 still call it by its old name.
+    return "utf8mb3" if name == "utf8" else str(name)
+
+
+def _labels(arguments: str) -> tuple[str, ...]:
+    return tuple(_ESCAPE.sub(_unescape, label) for label in _LABEL.findall(arguments))
+
+
+def _unescape(match: re.Match[str]) -> str:
+    letter = match[1]
+    return "'" if letter is None else _ESCAPED.get(letter, letter)

@@ -1,0 +1,167 @@
+"""What the source server and the user's rights have to be for capture, told all at once.
+
+The facts are the server's own words: its variables, and what it answered when each thing that needs a right was
+tried. Trying tells more than SHOW GRANTS can, which leaves out default roles, partial revokes and column grants.
+
+Sources: MySQL 9.7 Reference Manual, "Binary Logging Options and Variables", "Replication and Binary Logging with
+GTIDs", "Privileges Provided by MySQL"; DESIGN.md §4 for the order in which a replica has to commit.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pipeline.schema import TableId
+from pipeline.statement import quoted_table
+
+# The server's variables that are judged, by all the names that they have had.
+VARIABLES = (
+    "binlog_format",
+    "binlog_row_image",
+    "binlog_row_metadata",
+    "binlog_row_value_options",
+    "enforce_gtid_consistency",
+    "gtid_mode",
+    "log_bin",
+    "log_replica_updates",
+    "log_slave_updates",
+    "replica_parallel_workers",
+    "replica_preserve_commit_order",
+    "server_id",
+    "slave_parallel_workers",
+    "slave_preserve_commit_order",
+)
+
+
+class Privilege(StrEnum):
+    """The global rights that capture needs, by the names that GRANT takes."""
+
+    SLAVE = "REPLICATION SLAVE"
+    CLIENT = "REPLICATION CLIENT"
+
+
+class Severity(StrEnum):
+    """Whether capture can run at all."""
+
+    ERROR = "error"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What was seen of a server.
+
+    `variables`: those of VARIABLES that it has. `replica`: whether it replicates from another server. `log_filters`:
+    the databases that --binlog-do-db or --binlog-ignore-db name. `user`: the account, as CURRENT_USER() tells it.
+    `denied`: each right or captured table that was refused, with the server's words.
+    """
+
+    version: str
+    variables: Mapping[str, str]
+    replica: bool
+    log_filters: tuple[str, ...]
+    user: str
+    denied: Mapping[Privilege | TableId, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something about the server that is not as capture needs it; `remedy` is a statement, an option or a step."""
+
+    severity: Severity
+    wrong: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.severity}: {self.wrong}; {self.remedy}"
+
+
+def findings(facts: ServerFacts) -> tuple[Finding, ...]:
+    """All that is wrong, errors before notes; nothing if capture can run at its best."""
+    found = [*_server(facts), *_log(facts), *(_replica(facts) if facts.replica else ()), *_rights(facts)]
+    return tuple(sorted(found, key=lambda finding: finding.severity is Severity.NOTE))
+
+
+def server_version(text: str) -> tuple[int, ...]:
+    """The numbers of a version, as (9, 7, 4) of "9.7.4-log"."""
+    return tuple(int(number) for number in re.findall(r"\d+", text)[:3])
+
+
+def _server(facts: ServerFacts) -> Iterator[Finding]:
+    if "MariaDB" in facts.version:
+        yield _error(f"the server is MariaDB {facts.version}, whose GTIDs are others", "capture from MySQL")
+    elif server_version(facts.version) < (5, 6, 5):
+        yield _error(f"MySQL {facts.version} has no GTIDs", "upgrade to 5.6.5 or later, best to 8.0 or later")
+
+
+def _log(facts: ServerFacts) -> Iterator[Finding]:
+    yield from _must(facts, "log_bin", "ON", "start the server with --log-bin")
+    yield from _must(
+        facts,
+        "gtid_mode",
+        "ON",
+        "SET PERSIST gtid_mode = OFF_PERMISSIVE, then ON_PERMISSIVE, then, when no anonymous transaction is under way"
+        " on any replica, ON",
+    )
+    yield from _must(facts, "enforce_gtid_consistency", "ON", "SET PERSIST enforce_gtid_consistency = ON")
+    yield from _must(
+        facts, "binlog_format", "ROW", "SET PERSIST binlog_format = ROW, and reconnect all clients"
+    )
+    yield from _must(
+        facts, "binlog_row_image", "FULL", "SET PERSIST binlog_row_image = FULL, and reconnect all clients"
+    )
+    yield from _must(
+        facts,
+        "binlog_row_value_options",
+        "",
+        "SET PERSIST binlog_row_value_options = '', and reconnect all clients",
+    )
+    if facts.variables.get("server_id") == "0":
+        yield _error("server_id is 0, so the server takes no replicas", "SET PERSIST server_id = 1")
+    if facts.log_filters:
+        yield _error(
+            f"the log is filtered by database ({'; '.join(facts.log_filters)}), so changes may be missing from it",
+            "start the server without --binlog-do-db and --binlog-ignore-db",
+        )
+    if facts.variables.get("binlog_row_metadata") != "FULL":
+        yield Finding(
+            Severity.NOTE,
+            "binlog_row_metadata isn't FULL, so the log doesn't describe itself and schemas are asked of the server",
+            "SET PERSIST binlog_row_metadata = FULL (MySQL 8.0.1 or later)",
+        )
+
+
+def _replica(facts: ServerFacts) -> Iterator[Finding]:
+    prefix = "replica" if "replica_parallel_workers" in facts.variables else "slave"
+    updates = "log_replica_updates" if "log_replica_updates" in facts.variables else "log_slave_updates"
+    yield from _must(facts, updates, "ON", f"start the replica with --{updates.replace('_', '-')}")
+    if int(facts.variables.get(f"{prefix}_parallel_workers", "0")) > 1:
+        yield from _must(
+            facts,
+            f"{prefix}_preserve_commit_order",
+            "ON",
+            f"stop the replica's applier, SET PERSIST {prefix}_preserve_commit_order = ON, and start it",
+        )
+
+
+def _rights(facts: ServerFacts) -> Iterator[Finding]:
+    name, _, host = facts.user.rpartition("@")
+    account = f"'{name}'@'{host}'"
+    for right, words in facts.denied.items():
+        if isinstance(right, Privilege):
+            yield _error(f"{facts.user} lacks {right}: {words}", f"GRANT {right} ON *.* TO {account}")
+        else:
+            target = quoted_table(right).replace("%%", "%")
+            yield _error(f"{right} can't be read: {words}", f"GRANT SELECT ON {target} TO {account}")
+
+
+def _must(facts: ServerFacts, variable: str, wanted: str, remedy: str) -> Iterator[Finding]:
+    """An error unless the variable has this value; a server that doesn't have it at all knows no other way."""
+    value = facts.variables.get(variable, wanted)
+    if value.upper() != wanted:
+        yield _error(f"{variable} is {value or 'empty'} and has to be {wanted or 'empty'}", remedy)
+
+
+def _error(wrong: str, remedy: str) -> Finding:
+    return Finding(Severity.ERROR, wrong, remedy)
