@@ -50,7 +50,8 @@ _FILL_ORDERS = """INSERT INTO orders SELECT n, CONCAT('Customer ', 1 + n % {cust
     '2024-01-01' + INTERVAL n % 31536000 SECOND + INTERVAL n % 1000 * 1000 MICROSECOND,
     IF(n % 4, '2024-01-01' + INTERVAL n % 31536000 SECOND + INTERVAL n % 1000000 MICROSECOND, NULL),
     IF(n % 7, CONCAT('Bestellung №', n, IF(n % 2, ' 🎁 schön', ' thanks')), NULL),
-    IF(n % 6, JSON_OBJECT('gift', n % 2 = 0, 'tags', JSON_ARRAY('a', n % 10), 'rate', n / 16), NULL), 1, 0 FROM ({rows}) t"""
+    IF(n % 6, JSON_OBJECT('gift', n % 2 = 0, 'tags', JSON_ARRAY('a', n % 10), 'rate', n / 16), NULL),
+    1, 0 FROM ({rows}) t"""
 
 _FILL_ORDER_ITEMS = """INSERT INTO order_items SELECT 1 + (n - 1) DIV 2, 1 + (n - 1) % 2, CONCAT('SKU-', n % 5000),
     1 + n % 9, (n * 13 % 100000) / 100, 1, 0 FROM ({rows}) t"""

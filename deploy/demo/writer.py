@@ -115,9 +115,9 @@ class Thread:
             self.execute(cursor, "DELETE FROM order_items WHERE order_id = %s AND line = %s", (order, line))
             self.deleted("order_items", key, row)
         else:
-            values = (quantity, price, *self.stamp(row), order, line)
+            changed = (quantity, price, *self.stamp(row), order, line)
             statement = "UPDATE order_items SET quantity = %s, price = %s, version = %s, op_no = %s"
-            self.execute(cursor, f"{statement} WHERE order_id = %s AND line = %s", values)
+            self.execute(cursor, f"{statement} WHERE order_id = %s AND line = %s", changed)
             self.wrote("order_items", "u", key, row, there=True)
 
     def customer(self, cursor: "pymysql.cursors.Cursor") -> None:
@@ -141,7 +141,7 @@ class Thread:
                 changed = (email, *self.stamp(rows[name]), name)
                 self.execute(
                     cursor,
-                    "UPDATE customers SET email = %s, version = %s, op_no = %s WHERE name = %s",
+                    _RESEND,
                     changed,
                 )
                 self.wrote("customers", "u", name, rows[name], there=True)
@@ -153,7 +153,7 @@ class Thread:
                 changed = (other, *self.stamp(rows[other]), name)
                 self.execute(
                     cursor,
-                    "UPDATE customers SET name = %s, version = %s, op_no = %s WHERE name = %s",
+                    _RESPELL,
                     changed,
                 )
                 self.deleted("customers", name, rows[name])
@@ -218,6 +218,8 @@ class Thread:
             raise RuntimeError(f"{statement} with {values} changed {changed} rows")
 
 
+_RESEND = "UPDATE customers SET email = %s, version = %s, op_no = %s WHERE name = %s"
+_RESPELL = "UPDATE customers SET name = %s, version = %s, op_no = %s WHERE name = %s"
 _ORDER_COLUMNS = ("customer", "status", "total", "discount", "weight", "placed", "paid", "note", "details")
 _ORDER_SET = ", ".join(f"{column} = %s" for column in (*_ORDER_COLUMNS, "version", "op_no"))
 
@@ -231,7 +233,7 @@ def main(arguments: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     writers = [
         Thread(i, size, _connect(host, int(port), user, password), random.Random(i)) for i in range(THREADS)
-    ]  # noqa: S311
+    ]
     with ThreadPoolExecutor(THREADS) as pool:
         for done in [pool.submit(writer.run, stop) for writer in writers]:
             done.result()
