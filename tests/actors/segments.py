@@ -1,0 +1,57 @@
+"""Segments for tests of the journal: the n-th holds the numbers 10 n to 10 n + 9, and the n-th checkpoint."""
+
+import numpy as np
+import pyarrow as pa
+
+from actors.journal_store import JournalStore
+from pipeline import journal
+from pipeline.checkpoint import Checkpoint
+from pipeline.gtid import GtidSet, Source
+from pipeline.journal import Entry
+from pipeline.messages import IMAGE_FIELDS, Append, ChangePart, ChunkId, ChunkPart, SignalAnswer, TableChanges
+from pipeline.schema import Column, TableId, TableSchema
+from pipeline.transactions import Transactions
+from pipeline.types import Integer
+from pipeline.watermark import Coordinates
+
+SOURCE = Source("3e11fa47-71ca-11e1-9e33-c80aa9429562")
+ITEMS = TableSchema(
+    TableId("shop", "items"), (Column("id", Integer(8, unsigned=False), nullable=False),), key=(0,)
+)
+ROWS = 10
+COMMIT_TIME = 1_700_000_000_000_000
+
+
+def position(number: int) -> GtidSet:
+    """All through the n-th append."""
+    return GtidSet.parse(f"{SOURCE}:1-{ROWS * (number + 1)}")
+
+
+def moved(number: int, answers: tuple[SignalAnswer, ...] = ()) -> Append:
+    """The n-th append of those that have a position only."""
+    return Append((), Checkpoint(position(number), scn=ROWS * (number + 1)), answers)
+
+
+def append(number: int, chunk: bool = False) -> Append:
+    """The n-th append: its numbers as changes of one transaction each, or also as a chunk of a first snapshot."""
+    ids = np.arange(ROWS * number, ROWS * (number + 1))
+    images = {"kind": np.zeros(ROWS), "transaction": np.arange(ROWS), "ordinal": np.zeros(ROWS)}
+    arrays = [pa.array(images[field.name]).cast(field.type) for field in IMAGE_FIELDS]
+    rows = pa.RecordBatch.from_arrays([pa.array(ids)], schema=ITEMS.arrow)
+    changes = TableChanges(ITEMS, pa.RecordBatch.from_arrays(arrays, schema=IMAGE_FIELDS), rows)
+    transactions = Transactions((SOURCE,), np.zeros(ROWS, np.int32), ids + 1, np.full(ROWS, COMMIT_TIME))
+    change_part = ChangePart(changes, transactions, first_scn=ROWS * number + 1)
+    chunk_id = ChunkId("s1", ITEMS.table, number)
+    high = Coordinates("binlog.000001", 4)
+    chunk_part = ChunkPart(chunk_id, ITEMS, rows, position(number), high, scn=0, first=True)
+    return Append((change_part, chunk_part) if chunk else (change_part,), moved(number).checkpoint)
+
+
+def seal(store: JournalStore, number: int) -> Entry:
+    """Seal the n-th append, with a chunk, as the n-th segment."""
+    appends = [append(number, chunk=True)]
+    files = store.write(number, journal.segment_tables(appends))
+    before = moved(number - 1).checkpoint if number > 1 else None
+    entry = journal.seal(number, appends, files, before, sealed_at=COMMIT_TIME + number)
+    store.publish(entry)
+    return entry

@@ -1,0 +1,313 @@
+"""The journal's files: through crashes at every step, damage, a second writer and a full disk."""
+
+import json
+import os
+import random
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from actors.journal_store import JournalReader, JournalStore
+from pipeline import journal
+from pipeline.errors import Definite, InvariantBroken, Transient
+from pipeline.journal import Entry, FileKind
+from tests.actors import crashing_journal
+from tests.actors.crashing_journal import GOOD_SEGMENTS, WAYS
+from tests.actors.segments import ITEMS, ROWS, moved, seal
+
+NEXT = GOOD_SEGMENTS + 1
+
+# What has to be durable before what: files before their directory, that before the entry, that before its name.
+STEPS = [
+    "mkdir segments/000000000003.tmp",
+    f"fsync 000000000003.tmp/{ITEMS.version}.changes.parquet",
+    f"fsync 000000000003.tmp/{ITEMS.version}.rows.parquet",
+    "fsync segments/000000000003.tmp",
+    "rename segments/000000000003.tmp",
+    "fsync whole/segments",
+    "fsync manifest/000000000003.json.tmp",
+    "rename manifest/000000000003.json.tmp",
+    "fsync whole/manifest",
+]
+PUBLISHING = STEPS.index("rename manifest/000000000003.json.tmp")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[JournalStore]:
+    opened = JournalStore.open_single_writer(tmp_path / "journal", "test")
+    yield opened
+    opened.close()
+
+
+def check(reader: JournalReader, last: int) -> None:
+    """The journal holds just the segments through `last`, each with its rows, and no file more."""
+    assert reader.last_segment() == last
+    entries = list(reader.entries(0, last))
+    assert [entry.segment for entry in entries] == list(range(1, last + 1))
+    for entry in entries:
+        ids = list(range(ROWS * entry.segment, ROWS * (entry.segment + 1)))
+        assert [file.kind for file in entry.files] == [FileKind.CHANGES, FileKind.ROWS]
+        for file in entry.files:
+            assert pq.read_table(reader.path(entry, file)).column("id").to_pylist() == ids
+        assert entry.checkpoint == moved(entry.segment).checkpoint
+    named = {reader.path(entry, file) for entry in entries for file in entry.files}
+    named |= {reader.directory / "manifest" / f"{entry.segment:012d}.json" for entry in entries}
+    named |= {reader.directory / name for name in ("journal.json", "lock")}
+    assert {path for path in reader.directory.rglob("*") if path.is_file()} == named
+    assert {path.name for path in (reader.directory / "segments").iterdir()} == {
+        f"{entry.segment:012d}" for entry in entries
+    }
+
+
+def start(directory: Path, mode: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", crashing_journal.__name__, mode, str(directory)]
+    root = Path(__file__).parents[2]
+    return subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.fixture(scope="module")
+def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Journals whose writers were killed at each step of sealing, in each way."""
+    directory = tmp_path_factory.mktemp("crashed")
+    with start(directory, "steps") as process:
+        process.communicate()
+    assert process.returncode == 0
+    return directory
+
+
+def test_the_order_in_which_a_segment_becomes_durable(crashed: Path) -> None:
+    assert json.loads((crashed / "steps.json").read_text()) == STEPS
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("step", range(len(STEPS)), ids=STEPS)
+def test_a_kill_at_any_step_leaves_the_last_published_segment(crashed: Path, step: int, way: str) -> None:
+    published = step > PUBLISHING or (step == PUBLISHING and way == "after")
+    store = JournalStore.open_single_writer(crashed / f"{step}-{way}", "test")
+    try:
+        recovered = store.recover()
+        last = NEXT if published else GOOD_SEGMENTS
+        assert recovered.last is not None
+        assert recovered.last.segment == last
+        check(store, last)
+        assert recovered.bytes == sum(file.bytes for entry in store.entries(0, last) for file in entry.files)
+        seal(store, last + 1)
+        check(store, last + 1)
+    finally:
+        store.close()
+
+
+def test_kills_at_random_moments(tmp_path: Path) -> None:
+    directory = tmp_path / "journal"
+    last = 0
+    for _ in range(4):
+        with start(directory, "loop") as process:
+            assert process.stdout is not None
+            numbers = [int(process.stdout.readline()) for _ in range(random.randint(1, 5))]
+            # Any moment will do, so this one wait is not for an event.
+            time.sleep(random.uniform(0, 0.02))
+            process.kill()
+            numbers += [int(line) for line in process.stdout]
+        assert numbers == list(range(last + 1, last + 1 + len(numbers)))
+        store = JournalStore.open_single_writer(directory, "test")
+        try:
+            recovered = store.recover().last
+            assert recovered is not None
+            last = recovered.segment
+            # The process may have been killed between a segment's publishing and its saying so.
+            assert last - numbers[-1] in (0, 1)
+            check(store, last)
+        finally:
+            store.close()
+
+
+def test_a_new_journal_is_empty_and_keeps_its_identity(store: JournalStore) -> None:
+    recovered = store.recover()
+    assert (recovered.last, recovered.bytes, store.last_segment()) == (None, 0, 0)
+    store.close()
+    again = JournalStore.open_single_writer(store.directory, "test")
+    assert again.identity == store.identity == JournalReader(store.directory).identity
+    assert again.identity.pipeline == "test"
+    again.close()
+
+
+def test_two_journals_have_two_identities(store: JournalStore, tmp_path: Path) -> None:
+    other = JournalStore.open_single_writer(tmp_path / "other", "test")
+    assert other.identity.id != store.identity.id
+    other.close()
+
+
+def test_a_segment_without_files(store: JournalStore) -> None:
+    entry = journal.seal(1, [moved(1)], store.write(1, ()), None, sealed_at=5)
+    store.publish(entry)
+    assert store.recover().last == entry
+    assert list((store.directory / "segments").iterdir()) == []
+
+
+def test_entries_are_given_from_behind_a_cursor(store: JournalStore) -> None:
+    sealed = [seal(store, number) for number in (1, 2, 3, 4)]
+    reader = JournalReader(store.directory)
+    assert list(reader.entries(1, 3)) == sealed[1:3]
+    assert list(reader.entries(4, 4)) == []
+
+
+def test_a_segment_is_sealed_once(store: JournalStore) -> None:
+    entry = seal(store, 1)
+    with pytest.raises(InvariantBroken, match="segment 1"):
+        store.publish(entry)
+
+
+def test_a_second_writer_is_refused_and_told_who_the_first_is(store: JournalStore) -> None:
+    with pytest.raises(Definite) as refusal:
+        JournalStore.open_single_writer(store.directory, "test")
+    assert f"process {os.getpid()} on {socket.gethostname()}" in str(refusal.value)
+    store.close()
+    JournalStore.open_single_writer(store.directory, "test").close()
+
+
+def test_another_pipeline_is_refused(store: JournalStore) -> None:
+    store.close()
+    with pytest.raises(Definite, match=r"'test'.*'other'"):
+        JournalStore.open_single_writer(store.directory, "other")
+    # The refused one has given the lock back.
+    JournalStore.open_single_writer(store.directory, "test").close()
+
+
+def test_a_directory_without_a_journal_is_refused_to_a_reader(tmp_path: Path) -> None:
+    with pytest.raises(Definite, match=r"journal\.json"):
+        JournalReader(tmp_path)
+
+
+def test_segments_without_an_identity_are_refused(store: JournalStore) -> None:
+    seal(store, 1)
+    store.close()
+    (store.directory / "journal.json").unlink()
+    with pytest.raises(Definite, match=r"journal\.json"):
+        JournalStore.open_single_writer(store.directory, "test")
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"\xff", bytes(80)])
+def test_a_damaged_identity_is_refused(store: JournalStore, content: bytes) -> None:
+    store.close()
+    (store.directory / "journal.json").write_bytes(content)
+    with pytest.raises(Definite, match=r"journal\.json"):
+        JournalStore.open_single_writer(store.directory, "test")
+
+
+def flipped(content: bytes, at: int) -> bytes:
+    return content[:at] + bytes([content[at] ^ 0x40]) + content[at + 1 :]
+
+
+def damages(content: bytes) -> Iterator[bytes]:
+    middle = len(content) // 2
+    yield b""
+    yield bytes(len(content))
+    yield content[:-1]
+    yield content[:middle]
+    yield content[:middle] + bytes(len(content) - middle)
+    yield content + b"\n"
+    yield from (flipped(content, at) for at in (0, 1, middle, len(content) - 5, len(content) - 1))
+
+
+def paths(store: JournalStore, entry: Entry) -> tuple[Path, ...]:
+    manifest = store.directory / "manifest" / f"{entry.segment:012d}.json"
+    return manifest, *(store.path(entry, file) for file in entry.files)
+
+
+def test_a_damaged_last_segment_is_refused_by_the_name_of_the_file(store: JournalStore) -> None:
+    seal(store, 1)
+    last = seal(store, 2)
+    for path in paths(store, last):
+        content = path.read_bytes()
+        for damaged in damages(content):
+            path.write_bytes(damaged)
+            with pytest.raises(Definite) as refusal:
+                store.recover()
+            assert str(path) in str(refusal.value)
+        path.write_bytes(content)
+    assert store.recover().last == last
+
+
+def test_a_missing_file_of_the_last_segment_is_refused_by_its_name(store: JournalStore) -> None:
+    last = seal(store, 1)
+    for path in paths(store, last)[1:]:
+        path.rename(path.with_suffix(".away"))
+        with pytest.raises(Definite) as refusal:
+            store.recover()
+        assert str(path) in str(refusal.value)
+        path.with_suffix(".away").rename(path)
+
+
+def test_a_consumer_is_told_of_a_damaged_a_missing_and_a_misplaced_entry(store: JournalStore) -> None:
+    for number in (1, 2, 3):
+        seal(store, number)
+    path = store.directory / "manifest" / "000000000002.json"
+    content = path.read_bytes()
+    others = (store.directory / "manifest" / "000000000003.json").read_bytes()
+    for wrong in (b"\xff", content[:-1], others):
+        path.write_bytes(wrong)
+        with pytest.raises(Definite, match=r"000000000002\.json"):
+            list(store.entries(1, 3))
+    path.unlink()
+    with pytest.raises(Definite, match=r"000000000002\.json"):
+        list(store.entries(0, 3))
+
+
+def test_segments_behind_a_lost_entry_are_not_taken_for_leftovers(store: JournalStore) -> None:
+    for number in (1, 2, 3):
+        seal(store, number)
+    for number in (2, 3):
+        (store.directory / "manifest" / f"{number:012d}.json").unlink()
+    with pytest.raises(Definite, match="entries have been lost"):
+        store.recover()
+    assert (store.directory / "segments" / "000000000003").exists()
+
+
+def test_a_file_of_somebody_else_is_left_alone(store: JournalStore) -> None:
+    seal(store, 1)
+    note = store.directory / "segments" / "README"
+    note.write_text("kept")
+    store.recover()
+    assert note.read_text() == "kept"
+
+
+def test_a_file_that_gets_no_more_room_is_transient(store: JournalStore) -> None:
+    seal(store, 1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (256, hard))
+    try:
+        with pytest.raises(Transient, match="no room"):
+            seal(store, 2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    last = store.recover().last
+    assert last is not None
+    assert last.segment == 1
+    check(store, 1)
+    seal(store, 2)
+    check(store, 2)
+
+
+def test_a_full_disk_is_transient(store: JournalStore) -> None:
+    seal(store, 1)
+    temporary = store.directory / "manifest" / "000000000002.json.tmp"
+    temporary.symlink_to("/dev/full")
+    with pytest.raises(Transient, match="no room") as failure:
+        seal(store, 2)
+    assert str(store.directory) in str(failure.value)
+    store.recover()
+    seal(store, 2)
+    check(store, 2)
+
+
+def test_a_path_through_a_file_is_definite(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Definite, match="can't be written"):
+        JournalStore.open_single_writer(tmp_path / "file" / "journal", "test")

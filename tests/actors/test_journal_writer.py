@@ -1,0 +1,261 @@
+"""The JournalWriter over a real journal: when it seals, in which order it tells, and how it ends."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from actors.actor import Outlet
+from actors.journal_store import JournalStore
+from actors.journal_writer import JournalWriter, Outlets
+from actors.mailbox import Mailbox
+from actors.metrics import Metrics
+from pipeline import metrics as catalogue
+from pipeline.errors import Transient
+from pipeline.journal import Entry
+from pipeline.messages import Append, SegmentSealed, SignalAccepted, SignalRejected
+from pipeline.settings import JournalSettings
+from pipeline.topology import EDGES, Actor, inbox
+from tests.actors.segments import COMMIT_TIME, ITEMS, ROWS, append, moved
+
+SOON = JournalSettings("journal", seal_after_ms=1)  # type: ignore[arg-type]
+LATE = JournalSettings("journal", seal_after_ms=600_000)  # type: ignore[arg-type]
+EACH = JournalSettings("journal", seal_after_ms=600_000, seal_mib=0)  # type: ignore[arg-type]
+
+(APPENDS,) = inbox(Actor.JOURNAL_WRITER)
+
+
+class GatedStore(JournalStore):
+    """A journal on a slow disk: it publishes when the gate is open, and says when it has come to the gate."""
+
+    gate: threading.Event
+    arrived: threading.Semaphore
+
+    def publish(self, entry: Entry) -> None:
+        self.arrived.release()
+        assert self.gate.wait(30)
+        super().publish(entry)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[GatedStore]:
+    opened = GatedStore.open_single_writer(tmp_path / "journal", "test")
+    assert isinstance(opened, GatedStore)
+    opened.gate = threading.Event()
+    opened.gate.set()
+    opened.arrived = threading.Semaphore(0)
+    yield opened
+    opened.gate.set()
+    opened.close()
+
+
+class House:
+    """A writer that runs, with the mailboxes around it."""
+
+    def __init__(self, store: JournalStore, settings: JournalSettings) -> None:
+        self.mailbox: Mailbox[Append] = Mailbox(inbox(Actor.JOURNAL_WRITER))
+        self.listener: Mailbox[Any] = Mailbox(inbox(Actor.SIGNAL_LISTENER))
+        self.sink: Mailbox[Any] = Mailbox(inbox(Actor.SPARK_SINK))
+        self.metrics = Metrics()
+        to_listener, to_sink = (edge for edge in EDGES if edge.sender is Actor.JOURNAL_WRITER)
+        outlets = Outlets(Outlet(to_listener, self.listener), Outlet(to_sink, self.sink))
+        self.writer = JournalWriter(self.mailbox, self.metrics, settings, store, store.recover(), outlets)
+        self.task = asyncio.create_task(self.writer.run())
+
+    async def put(self, *messages: Append) -> None:
+        for message in messages:
+            await self.mailbox.put(APPENDS, message)
+
+    async def stop(self) -> None:
+        self.mailbox.close()
+        await self.task
+
+
+async def arrived(store: GatedStore) -> None:
+    assert await asyncio.to_thread(store.arrived.acquire, timeout=30)
+
+
+async def settle() -> None:
+    """Let everything run that can run without the gate."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def ids(store: JournalStore) -> list[int]:
+    entries = store.entries(0, store.last_segment())
+    tables = [pq.read_table(store.path(entry, file)) for entry in entries for file in entry.files]
+    return [number for table in tables for number in table.column("id").to_pylist()]
+
+
+async def test_what_came_is_sealed_after_a_while(store: GatedStore) -> None:
+    house = House(store, SOON)
+    await house.put(append(1))
+    assert await house.sink.get() == SegmentSealed(1)
+    await house.put(append(2))
+    assert await house.sink.get() == SegmentSealed(2)
+    assert ids(store) == list(range(ROWS, 3 * ROWS))
+    await house.stop()
+    assert store.last_segment() == 2
+
+
+async def test_what_came_together_is_one_segment(store: GatedStore) -> None:
+    house = House(store, LATE)
+    await house.put(append(1), moved(1), append(2), append(3))
+    await settle()
+    assert house.sink.depth == 0
+    await house.stop()
+    assert await house.sink.get() == SegmentSealed(1)
+    (entry,) = store.entries(0, store.last_segment())
+    assert [file.rows for file in entry.files] == [3 * ROWS]
+    assert entry.checkpoint == append(3).checkpoint
+
+
+async def test_a_clean_stop_seals_a_position_as_well(store: GatedStore) -> None:
+    house = House(store, LATE)
+    await house.put(moved(1))
+    await house.stop()
+    assert [entry.checkpoint for entry in store.entries(0, 1)] == [moved(1).checkpoint]
+
+
+async def test_a_stop_with_nothing_to_seal_seals_nothing(store: GatedStore) -> None:
+    await House(store, LATE).stop()
+    assert store.last_segment() == 0
+
+
+async def test_a_full_segment_is_sealed_at_once(store: GatedStore) -> None:
+    house = House(store, EACH)
+    await house.put(append(1))
+    assert await house.sink.get() == SegmentSealed(1)
+    await house.stop()
+
+
+async def test_a_slow_disk_holds_up_the_appends_and_loses_none(store: GatedStore) -> None:
+    store.gate.clear()
+    house = House(store, EACH)
+    await house.put(append(1))
+    await arrived(store)
+    # One is being sealed, one waits, and one is in the hand; the mailbox takes as many as its edge allows.
+    await house.put(append(2), append(3))
+    await settle()
+    await house.put(*(append(number) for number in range(4, 4 + APPENDS.bound)))
+    await settle()
+    assert not house.mailbox.has_room(APPENDS)
+    one_more = asyncio.create_task(house.put(append(4 + APPENDS.bound)))
+    await settle()
+    assert not one_more.done()
+    store.gate.set()
+    await one_more
+    await house.stop()
+    assert ids(store) == list(range(ROWS, (5 + APPENDS.bound) * ROWS))
+    assert store.last_segment() == 4 + APPENDS.bound
+
+
+async def test_the_next_segment_fills_while_one_is_being_sealed(store: GatedStore) -> None:
+    store.gate.clear()
+    house = House(store, SOON)
+    await house.put(append(1))
+    await arrived(store)
+    await house.put(append(2), append(3))
+    await settle()
+    assert house.mailbox.depth == 0
+    assert house.sink.depth == 0
+    store.gate.set()
+    assert await house.sink.get() == SegmentSealed(1)
+    assert await house.sink.get() == SegmentSealed(2)
+    await house.stop()
+    assert [file.rows for entry in store.entries(0, 2) for file in entry.files] == [ROWS, 2 * ROWS]
+
+
+async def test_answers_are_given_when_they_are_durable(store: GatedStore) -> None:
+    store.gate.clear()
+    house = House(store, SOON)
+    answers = (SignalAccepted("a", "begun"), SignalRejected("b", "no such table"))
+    await house.put(moved(1, answers[:1]), moved(2, answers[1:]))
+    await arrived(store)
+    await settle()
+    assert house.listener.depth == 0
+    store.gate.set()
+    assert await house.sink.get() == SegmentSealed(1)
+    assert [await house.listener.get() for _ in answers] == list(answers)
+    await house.stop()
+
+
+async def test_a_cancellation_ends_when_no_file_changes_any_more(store: GatedStore) -> None:
+    store.gate.clear()
+    house = House(store, SOON)
+    await house.put(append(1))
+    await arrived(store)
+    await house.put(append(2))
+    house.task.cancel()
+    await settle()
+    assert not house.task.done()
+    store.gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await house.task
+    # The one that was being sealed is there, nothing was told of it, and what waited is gone.
+    assert house.sink.depth == 0
+    assert ids(store) == list(range(ROWS, 2 * ROWS))
+
+
+async def test_a_failure_is_raised_and_the_next_writer_goes_on(store: GatedStore) -> None:
+    house = House(store, SOON)
+    await house.put(append(1))
+    assert await house.sink.get() == SegmentSealed(1)
+    (store.directory / "manifest" / "000000000002.json.tmp").symlink_to("/dev/full")
+    await house.put(append(2))
+    with pytest.raises(Transient, match="no room"):
+        await house.task
+    assert house.sink.depth == 0
+    again = House(store, SOON)
+    await again.put(append(2))
+    assert await again.sink.get() == SegmentSealed(2)
+    await again.stop()
+    assert ids(store) == list(range(ROWS, 3 * ROWS))
+    first, second = store.entries(0, 2)
+    assert (second.first_scn, second.last_scn) == (first.last_scn + 1, first.last_scn + ROWS)
+
+
+async def test_a_seal_that_takes_too_long_is_hanging(
+    store: GatedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(JournalWriter, "patience", 0.01)
+    store.gate.clear()
+    house = House(store, SOON)
+    assert not house.writer.hung()
+    await house.put(append(1))
+    await arrived(store)
+    deadline = time.monotonic() + 30
+    while not house.writer.hung():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.001)
+    store.gate.set()
+    assert await house.sink.get() == SegmentSealed(1)
+    assert not house.writer.hung()
+    await house.stop()
+
+
+async def test_metrics_and_status(store: GatedStore) -> None:
+    house = House(store, SOON)
+    assert house.writer.status()["segment"] == 0
+    await house.put(append(1, chunk=True))
+    assert await house.sink.get() == SegmentSealed(1)
+    (entry,) = store.entries(0, 1)
+    size = sum(file.bytes for file in entry.files)
+    table = str(ITEMS.table)
+    read = house.metrics.value
+    assert read(catalogue.SEGMENTS_SEALED) == 1
+    assert read(catalogue.JOURNAL_WRITTEN) == read(catalogue.JOURNAL_SIZE) == size
+    assert read(catalogue.JOURNAL_ROWS, table=table, part="changes") == ROWS
+    assert read(catalogue.JOURNAL_ROWS, table=table, part="chunks") == ROWS
+    sample = house.metrics.registry.get_sample_value
+    assert sample(f"{catalogue.SEALING.name}_count") == 1
+    assert sample(f"{catalogue.COMMIT_TO_JOURNAL.name}_sum") == (entry.sealed_at - COMMIT_TIME) / 1e6
+    status = house.writer.status()
+    assert (status["segment"], status["bytes"]) == (1, size)
+    assert status["position"] == str(append(1).checkpoint.position)
+    await house.stop()
