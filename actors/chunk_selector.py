@@ -1,0 +1,195 @@
+"""The ChunkSelector: plans tables and reads chunks between their watermarks, several at once.
+
+A chunk is read in three steps on one connection, each a transaction of its own (pipeline/watermark.py says why these
+three, and in this order): `low`, the executed set, which has to contain the stream's position as it was when the
+chunk was ordered; `select`, one consistent read; and `high`, the end of the log.
+
+Every order is a task of the actor's own task group and is answered by exactly one message. What may pass (a lost
+connection, a lock, a timeout) is tried again from `low` on, with a pause that doubles; what won't, or hasn't in so
+many tries, is the answer. Whatever else goes wrong is the actor's own failure and ends it.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from time import monotonic
+from typing import Final, TypeVar, assert_never
+
+import pyarrow as pa
+import structlog
+
+from actors.actor import Actor, Outlet
+from actors.mailbox import Mailbox
+from actors.metrics import Metrics
+from actors.source import Source, SourcePool
+from pipeline import chunks, resultset, topology
+from pipeline import metrics as catalogue
+from pipeline.errors import Definite, Transient
+from pipeline.gtid import GtidSet
+from pipeline.keys import Key
+from pipeline.messages import (
+    ChunkFailed,
+    ChunkRead,
+    PlanFailed,
+    PlanTable,
+    ReadChunk,
+    TablePlanned,
+    ToChunkSelector,
+    ToWatermarkCoordinator,
+)
+from pipeline.result_columns import mismatch
+from pipeline.schema import TableId, TableSchema
+from pipeline.settings import SourceSettings
+from pipeline.watermark import Coordinates, usable
+
+log = structlog.get_logger()
+
+TRIES: Final = 6
+# The pauses between tries and between looks at the executed set, in seconds; each is twice the one before.
+FIRST_PAUSE_S: Final = 0.1
+FIRST_LOOK_S: Final = 0.001
+LONGEST_LOOK_S: Final = 0.1
+# A transaction that's in the log becomes visible within a commit, unless it waits for a replica's acknowledgement.
+VISIBLE_WITHIN_S: Final = 15.0
+
+# So that the chunks that failed together don't come back together.
+_JITTER: Final = random.SystemRandom()
+
+Result = TypeVar("Result")
+
+
+class ChunkSelector(Actor[ToChunkSelector]):
+    """Answers PlanTable and ReadChunk; more orders than `connections` wait for one to be free."""
+
+    name = topology.Actor.CHUNK_SELECTOR
+
+    def __init__(
+        self,
+        mailbox: Mailbox[ToChunkSelector],
+        metrics: Metrics,
+        source: SourceSettings,
+        connections: int,
+        coordinator: Outlet[ToWatermarkCoordinator],
+    ) -> None:
+        super().__init__(mailbox, metrics)
+        self._coordinator = coordinator
+        self._pool = SourcePool(source, connections)
+        self._orders: asyncio.TaskGroup
+
+    async def run(self) -> None:
+        """Take orders until the mailbox is closed and empty, and answer those that are under way."""
+        try:
+            async with asyncio.TaskGroup() as self._orders:
+                await super().run()
+        except BaseExceptionGroup as failures:
+            # The first one is what went wrong; the others were cancelled for it.
+            raise failures.exceptions[0] from failures
+        finally:
+            self._pool.close()
+
+    async def handle(self, message: ToChunkSelector) -> None:
+        """Begin with the order."""
+        match message:
+            case PlanTable(table):
+                self._orders.create_task(self._plan(table))
+            case ReadChunk():
+                self._orders.create_task(self._read(message))
+            case _:
+                assert_never(message)
+
+    async def _plan(self, table: TableId) -> None:
+        async def planned(source: Source) -> TablePlanned:
+            return await self._planned(source, table)
+
+        try:
+            answer: TablePlanned | PlanFailed = await self._tried(planned, str(table))
+        except (Transient, Definite) as failure:
+            answer = PlanFailed(table, str(failure))
+        await self.send(self._coordinator, answer)
+
+    async def _read(self, order: ReadChunk) -> None:
+        async def chunk(source: Source) -> ChunkRead:
+            return await self._chunk(source, order)
+
+        try:
+            answer: ChunkRead | ChunkFailed = await self._tried(chunk, str(order.chunk))
+        except (Transient, Definite) as failure:
+            answer = ChunkFailed(order.chunk, str(failure))
+        await self.send(self._coordinator, answer)
+
+    async def _tried(self, work: Callable[[Source], Awaitable[Result]], what: str) -> Result:
+        """The result of the work on a connection. Raises Definite, or the last try's Transient."""
+        tries = 1
+        while True:
+            try:
+                async with self._pool.connection() as source:
+                    return await work(source)
+            except Transient as failure:
+                if tries == TRIES:
+                    raise
+                pause = FIRST_PAUSE_S * 2 ** (tries - 1) * _JITTER.uniform(0.5, 1.0)
+                log.info("trying again", order=what, pause_s=round(pause, 3), error=str(failure))
+            tries += 1
+            await asyncio.sleep(pause)
+
+    async def _planned(self, source: Source, table: TableId) -> TablePlanned:
+        described = (await source.describe([table])).get(table)
+        if described is None:
+            raise Definite(f"{table} doesn't exist, or the user of the source may not SELECT from it")
+        schema = described.schema
+        if refusal := chunks.refusal(schema, described.prefixed):
+            raise Definite(refusal)
+        return TablePlanned(schema, await _last_key(source, schema), await source.estimate(table))
+
+    async def _chunk(self, source: Source, order: ReadChunk) -> ChunkRead:
+        started = monotonic()
+        low = await self.low(source, order.asked_at)
+        rows, upto = await self.select(source, order)
+        high = await self.high(source)
+        self.metrics.observe(catalogue.CHUNK_READ, monotonic() - started, table=str(order.schema.table))
+        return ChunkRead(order.chunk, low, rows, upto, high)
+
+    async def low(self, source: Source, asked_at: GtidSet) -> GtidSet:
+        """The executed set, as soon as it's usable. Raises Transient if it isn't for too long."""
+        deadline = monotonic() + VISIBLE_WITHIN_S
+        pause = FIRST_LOOK_S
+        while not usable(executed := await source.executed(), asked_at):
+            if monotonic() > deadline:
+                raise Transient(
+                    f"transactions of the log aren't visible in the source: {asked_at - executed}"
+                )
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_LOOK_S)
+        return executed
+
+    async def select(self, source: Source, order: ReadChunk) -> tuple[pa.RecordBatch, Key | None]:
+        """The chunk's rows, and the key of the last one if there may be more."""
+        schema = order.schema
+        columns, packets = await source.rows(chunks.chunk(schema, order.after, order.end, order.limit))
+        if wrong := mismatch(schema, columns):
+            raise Definite(wrong)
+        cells = packets.cells(len(columns))
+        rows = await asyncio.to_thread(resultset.decode, schema, cells)
+        for index in schema.key:
+            if rows.column(index).null_count:
+                raise Definite(
+                    f"{schema.table} has a key with a date that no calendar has, in {rows.schema.names[index]}"
+                )
+        upto = (
+            resultset.key(schema, cells, packets.rows - 1, schema.key)
+            if packets.rows == order.limit
+            else None
+        )
+        return rows, upto
+
+    async def high(self, source: Source) -> Coordinates:
+        """The end of the log."""
+        coordinates, _ = await source.end_of_log()
+        return coordinates
+
+
+async def _last_key(source: Source, schema: TableSchema) -> Key | None:
+    columns, packets = await source.rows(chunks.last_key(schema))
+    if not packets.rows:
+        return None
+    return resultset.key(schema, packets.cells(len(columns)), 0, tuple(range(len(columns))))
