@@ -1,0 +1,144 @@
+"""The SignalListener: takes signals from its channels, passes them on, and brings each its answer.
+
+A signal is answered once: when its text isn't a signal, or when the coordinator has judged it and the
+judgement is sealed in the journal. Until then it's kept here. Should capture be built anew meanwhile, it's
+sent again, which does no harm, since the coordinator takes each id once. What's unanswered when the listener
+itself ends is the channel's to offer again; each channel says how.
+
+A channel is one file with one class that has the shape of `SignalChannel`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import structlog
+
+from actors.actor import Actor, Outlet
+from actors.mailbox import Mailbox
+from actors.metrics import Metrics
+from pipeline import metrics as catalogue
+from pipeline import topology
+from pipeline.messages import SignalAccepted, SignalAnswer, SignalReceived, SignalRejected, ToSignalListener
+from pipeline.signals import MalformedSignal, Signal, parse
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrived:
+    """A text that came by a channel, and the way to answer it; `default_id` is for a text without an id."""
+
+    text: str | bytes
+    answer: Callable[[SignalAnswer], Awaitable[None]]
+    default_id: str | None = None
+
+
+class SignalChannel(Protocol):
+    """Where signals come from. `receive` may raise what an actor may raise."""
+
+    name: str
+
+    async def receive(self) -> Arrived:
+        """The next text, whenever it comes. A cancelled call has taken none."""
+
+    async def close(self) -> None:
+        """Nothing more will be received nor answered; for unanswered texts, say so where somebody waits."""
+
+
+@dataclass(slots=True)
+class _Unanswered:
+    signal: Signal
+    askers: list[tuple[SignalChannel, Arrived]] = field(default_factory=list)
+
+
+class SignalListener(Actor[ToSignalListener]):
+    """Listens to all channels at once; no more than MOST_SIGNALS texts are unanswered at any time."""
+
+    name = topology.Actor.SIGNAL_LISTENER
+
+    def __init__(
+        self,
+        mailbox: Mailbox[ToSignalListener],
+        metrics: Metrics,
+        coordinator: Outlet[SignalReceived],
+        channels: tuple[SignalChannel, ...],
+    ) -> None:
+        super().__init__(mailbox, metrics)
+        self._coordinator = coordinator
+        self._channels = channels
+        self._unanswered: dict[str, _Unanswered] = {}
+        self._room = asyncio.Semaphore(topology.MOST_SIGNALS)
+
+    async def run(self) -> None:
+        """Listen and answer until the mailbox is closed."""
+        answering = asyncio.create_task(super().run())
+        listening = [asyncio.create_task(self._listen(channel)) for channel in self._channels]
+        tasks = {answering, asyncio.create_task(self._send_again()), *listening}
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def handle(self, message: ToSignalListener) -> None:
+        """Bring the answer to all who asked."""
+        unanswered = self._unanswered.pop(message.id, None)
+        for channel, arrived in unanswered.askers if unanswered else ():
+            await self._answer(channel, arrived, message)
+        self.metrics.set(catalogue.SIGNALS_UNANSWERED, len(self._unanswered))
+
+    async def release(self) -> None:
+        """Close the channels."""
+        for channel in self._channels:
+            await channel.close()
+
+    def status(self) -> dict[str, Any]:
+        """The channels, and the ids of the signals that wait for their answer."""
+        return {
+            "channels": [channel.name for channel in self._channels],
+            "unanswered": list(self._unanswered),
+        }
+
+    async def _listen(self, channel: SignalChannel) -> None:
+        while True:
+            await self._room.acquire()
+            await self._take_in(channel, await channel.receive())
+
+    async def _take_in(self, channel: SignalChannel, arrived: Arrived) -> None:
+        try:
+            signal = parse(arrived.text, arrived.default_id)
+        except MalformedSignal as error:
+            await self._answer(channel, arrived, SignalRejected(error.id or "", str(error)), "malformed")
+            return
+        waiting = self._unanswered.setdefault(signal.id, _Unanswered(signal))
+        if waiting.signal != signal:
+            reason = "another signal with this id is being dealt with; choose another id"
+            await self._answer(channel, arrived, SignalRejected(signal.id, reason))
+            return
+        waiting.askers.append((channel, arrived))
+        self.metrics.set(catalogue.SIGNALS_UNANSWERED, len(self._unanswered))
+        log.info("signal received", channel=channel.name, id=signal.id, type=type(signal).__name__)
+        if len(waiting.askers) == 1:
+            await self.send(self._coordinator, SignalReceived(signal))
+
+    async def _send_again(self) -> None:
+        """Send what's unanswered to each coordinator that's built anew."""
+        emptied = self._coordinator.mailbox.emptied
+        while True:
+            emptied = await self._coordinator.mailbox.wait_emptied(emptied)
+            for unanswered in list(self._unanswered.values()):
+                await self.send(self._coordinator, SignalReceived(unanswered.signal))
+
+    async def _answer(
+        self, channel: SignalChannel, arrived: Arrived, answer: SignalAnswer, outcome: str = ""
+    ) -> None:
+        outcome = outcome or ("accepted" if isinstance(answer, SignalAccepted) else "rejected")
+        self.metrics.count(catalogue.SIGNALS, channel=channel.name, outcome=outcome)
+        log.info("signal answered", channel=channel.name, id=answer.id, outcome=outcome)
+        self._room.release()
+        await arrived.answer(answer)

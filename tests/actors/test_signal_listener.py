@@ -1,0 +1,163 @@
+"""The SignalListener over a channel that the test holds: each text gets its one answer, whatever happens."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from actors.actor import Outlet
+from actors.mailbox import Mailbox
+from actors.metrics import Metrics
+from actors.signal_listener import Arrived, SignalListener
+from pipeline import metrics as catalogue
+from pipeline.messages import SignalAccepted, SignalAnswer, SignalReceived, SignalRejected, ToSignalListener
+from pipeline.signals import PauseSnapshot, ResumeSnapshot
+from pipeline.topology import MOST_SIGNALS, Actor, inbox
+
+PAUSE = '{"id":"p","type":"pause-snapshot"}'
+RESUME = '{"id":"r","type":"resume-snapshot"}'
+
+
+class Held:
+    """A channel into which the test puts texts, and out of which it takes answers."""
+
+    name = "held"
+
+    def __init__(self) -> None:
+        self.texts: asyncio.Queue[str] = asyncio.Queue()
+        self.answers: asyncio.Queue[SignalAnswer] = asyncio.Queue()
+        self.closed = asyncio.Event()
+
+    async def receive(self) -> Arrived:
+        text = await self.texts.get()
+        if text == "break":
+            raise OSError("the channel broke")
+        return Arrived(text, self.answers.put)
+
+    async def close(self) -> None:
+        self.closed.set()
+
+
+class Bench:
+    """A listener, its channel, and the test in the coordinator's and the journal's place."""
+
+    def __init__(self) -> None:
+        self.metrics = Metrics()
+        self.channel, self.other = Held(), Held()
+        self.mailbox: Mailbox[ToSignalListener] = Mailbox(inbox(Actor.SIGNAL_LISTENER))
+        self.coordinator: Mailbox[SignalReceived] = Mailbox(inbox(Actor.WATERMARK_COORDINATOR))
+        edge = next(e for e in inbox(Actor.WATERMARK_COORDINATOR) if e.sender is Actor.SIGNAL_LISTENER)
+        self.listener = SignalListener(
+            self.mailbox, self.metrics, Outlet(edge, self.coordinator), (self.channel, self.other)
+        )
+
+    async def judge(self, answer: SignalAnswer) -> None:
+        (edge,) = inbox(Actor.SIGNAL_LISTENER)
+        await self.mailbox.put(edge, answer)
+
+
+@asynccontextmanager
+async def listening() -> AsyncIterator[Bench]:
+    bench = Bench()
+    run = asyncio.create_task(bench.listener.run())
+    async with asyncio.timeout(10):
+        yield bench
+        bench.mailbox.close()
+        await run
+    assert bench.channel.closed.is_set()
+
+
+async def test_a_signal_is_passed_on_and_its_answer_brought_back() -> None:
+    async with listening() as bench:
+        await bench.channel.texts.put(PAUSE)
+        assert await bench.coordinator.get() == SignalReceived(PauseSnapshot("p"))
+        assert bench.listener.status()["unanswered"] == ["p"]
+        await bench.judge(SignalAccepted("p", "paused"))
+        assert await bench.channel.answers.get() == SignalAccepted("p", "paused")
+        assert bench.listener.status()["unanswered"] == []
+
+
+async def test_a_malformed_signal_is_answered_and_does_not_block_the_next() -> None:
+    async with listening() as bench:
+        await bench.channel.texts.put("{")
+        await bench.channel.texts.put('{"id":"x","type":"explode"}')
+        await bench.channel.texts.put(RESUME)
+        first, second = await bench.channel.answers.get(), await bench.channel.answers.get()
+        assert isinstance(first, SignalRejected)
+        assert second == SignalRejected("x", "there's no signal of the type 'explode'")
+        assert await bench.coordinator.get() == SignalReceived(ResumeSnapshot("r"))
+        assert bench.metrics.value(catalogue.SIGNALS, channel="held", outcome="malformed") == 2
+
+
+async def test_answers_find_their_askers_in_any_order() -> None:
+    async with listening() as bench:
+        await bench.channel.texts.put(PAUSE)
+        await bench.other.texts.put(RESUME)
+        await bench.coordinator.get()
+        await bench.coordinator.get()
+        await bench.judge(SignalRejected("r", "nothing is paused"))
+        await bench.judge(SignalAccepted("p", "paused"))
+        assert await bench.other.answers.get() == SignalRejected("r", "nothing is paused")
+        assert await bench.channel.answers.get() == SignalAccepted("p", "paused")
+
+
+async def test_a_repetition_is_not_passed_on_and_shares_the_answer() -> None:
+    async with listening() as bench:
+        await bench.channel.texts.put(PAUSE)
+        await bench.coordinator.get()
+        await bench.channel.texts.put(PAUSE)
+        await bench.channel.texts.put(RESUME)
+        assert await bench.coordinator.get() == SignalReceived(ResumeSnapshot("r"))
+        await bench.judge(SignalAccepted("p", "paused"))
+        assert await bench.channel.answers.get() == await bench.channel.answers.get()
+
+
+async def test_another_signal_with_an_id_under_way_is_refused() -> None:
+    async with listening() as bench:
+        await bench.channel.texts.put(PAUSE)
+        await bench.coordinator.get()
+        await bench.channel.texts.put('{"id":"p","type":"resume-snapshot"}')
+        refused = await bench.channel.answers.get()
+        assert isinstance(refused, SignalRejected)
+        assert "choose another id" in refused.reason
+
+
+async def test_a_coordinator_built_anew_gets_what_is_unanswered() -> None:
+    async with listening() as bench:
+        await bench.channel.texts.put(PAUSE)
+        await bench.channel.texts.put(RESUME)
+        await bench.coordinator.get()
+        await bench.coordinator.get()
+        await bench.judge(SignalAccepted("p", "paused"))
+        await bench.channel.answers.get()
+        bench.coordinator.empty()
+        assert await bench.coordinator.get() == SignalReceived(ResumeSnapshot("r"))
+
+
+async def test_an_answer_that_nobody_waits_for_is_let_go() -> None:
+    async with listening() as bench:
+        await bench.judge(SignalAccepted("long gone", "paused"))
+        await bench.channel.texts.put(PAUSE)
+        await bench.coordinator.get()
+        await bench.judge(SignalAccepted("p", "paused"))
+        assert await bench.channel.answers.get() == SignalAccepted("p", "paused")
+
+
+async def test_no_more_are_taken_than_may_be_unanswered() -> None:
+    async with listening() as bench:
+        for i in range(MOST_SIGNALS + 1):
+            await bench.channel.texts.put(f'{{"id":"{i}","type":"pause-snapshot"}}')
+        for _ in range(MOST_SIGNALS):
+            await bench.coordinator.get()
+        assert bench.channel.texts.qsize() == 1
+        await bench.judge(SignalRejected("0", "no"))
+        assert await bench.coordinator.get() == SignalReceived(PauseSnapshot(str(MOST_SIGNALS)))
+
+
+async def test_a_broken_channel_is_the_listener_s_failure() -> None:
+    bench = Bench()
+    await bench.channel.texts.put("break")
+    with pytest.raises(OSError, match="the channel broke"):
+        await bench.listener.run()
+    assert bench.channel.closed.is_set()
