@@ -83,6 +83,17 @@ class StatementRead:
 
 
 @dataclass(frozen=True, slots=True)
+class CreationRead:
+    """The statement of a transaction that creates a table and fills it (CREATE TABLE … SELECT, WL#13355).
+
+    Its rows come next, with the slice in which its GTID passes.
+    """
+
+    database: str
+    statement: str
+
+
+@dataclass(frozen=True, slots=True)
 class LogAdvanced:
     """The stream is at `end` with no transaction open: a heartbeat, a rotation, or nothing but filtered events."""
 
@@ -309,7 +320,7 @@ class SegmentSealed:
 
 
 # Who may get what.
-ToSchemaVerifier = LogRead | StatementRead | LogAdvanced | ReadingPaused
+ToSchemaVerifier = LogRead | StatementRead | CreationRead | LogAdvanced | ReadingPaused
 ToChunkSelector = PlanTable | ReadChunk
 ToBinlogReader = PauseReading | ResumeReading
 ToWatermarkCoordinator = (
