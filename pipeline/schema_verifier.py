@@ -162,7 +162,8 @@ def touches(state: State, database: str, statement: str) -> frozenset[TableId]:
         if unreadable or table.name.casefold() in folded or (whole and table.database.casefold() in folded)
     }
     # A table that hasn't been met yet has the name that the statement gives it.
-    unmet = {TableId(home, name) for home in {database, *words} if home for name in words}
+    homes = [home for home in {database, *words} if home and state.captured.may_match_in(home)]
+    unmet = {TableId(home, name) for home in homes for name in words}
     return frozenset(met | {table for table in unmet if state.captured.match(table)})
 
 

@@ -12,6 +12,7 @@ ignored: a field or a type that isn't known is refused by its name.
 
 import json
 from collections.abc import Mapping
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +56,17 @@ class Tables:
         return any(
             pc.match_substring_regex(str(table), rf"\A(?:{pattern})\z").as_py() for pattern in self.patterns
         )
+
+    def may_match_in(self, database: str) -> bool:
+        """Whether some table of this database may be meant, by what each pattern begins with; yes, if in doubt."""
+        starts = (_literal_start(pattern) for pattern in self.patterns)
+        return any(start.startswith(f"{database}.") or f"{database}.".startswith(start) for start in starts)
+
+
+def _literal_start(pattern: str) -> str:
+    """Text that all matches of the pattern begin with."""
+    literal = re.match(r"(?:(?:\\[^\w\s]|[\w-])(?![*+?{]))*", pattern)
+    return "" if literal is None or "|" in pattern else literal[0].replace("\\", "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,14 @@ class Cursor:
         """All that's left."""
         return self.take(self.left)
 
+    def until_zero(self) -> bytes:
+        """The bytes before the next zero, which is passed over."""
+        end = self._data.find(0, self.at)
+        if end < 0:
+            raise UndecodableError("its bytes end before the zero that ends a text")
+        taken, self.at = self._data[self.at : end], end + 1
+        return taken
+
     def integer(self, length: int) -> int:
         """An unsigned little-endian integer of this many bytes."""
         return int.from_bytes(self.take(length), "little")

@@ -7,14 +7,18 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
+from pipeline.binlog.collations import charset
 from pipeline.binlog.cursor import Cursor, decoded
 from pipeline.binlog.errors import UndecodableError
+from pipeline.charsets import to_text
+from pipeline.errors import Definite
 
 # Thread id, seconds it took, length of the database's name, error code, length of the status variables.
 _POST_HEADER: Final = struct.Struct("<IIBHH")
 
 _UPDATED_DATABASES: Final = 12
 _TOO_MANY_DATABASES: Final = 254
+_UTF8MB4: Final = 255
 
 # Bytes of each status variable of a fixed length, by its code.
 _FIXED: Final = {
@@ -35,6 +39,7 @@ _FIXED: Final = {
     21: 1,
 }
 _OLD_CATALOG: Final = 2
+_COLLATIONS: Final = 4
 _ONE_TEXT: Final = (5, 6)
 _INVOKER: Final = 11
 
@@ -54,7 +59,8 @@ class Query:
 def query(body: bytes) -> Query:
     """The QUERY event with this body. Raises UndecodableError.
 
-    The statement's bytes are in the client's character set; what isn't UTF-8 of it is shown as U+FFFD.
+    The statement's bytes are in the client's character set. Where they aren't, or it's one that isn't known, each
+    byte beyond ASCII becomes U+FFFD.
     """
     if len(body) < _POST_HEADER.size:
         raise UndecodableError("it is shorter than its own head")
@@ -67,17 +73,30 @@ def query(body: bytes) -> Query:
     # The frames of nearly all transactions; what they updated is in their rows.
     if statement in _FRAMES:
         return Query(database, _FRAMES[statement], None)
-    return Query(database, statement.decode(errors="replace"), _updated(Cursor(variables)))
+    updated, collation = _variables(Cursor(variables))
+    return Query(database, _text(statement, collation), updated)
 
 
 _FRAMES: Final = {b"BEGIN": "BEGIN", b"COMMIT": "COMMIT"}
 
 
-def _updated(variables: Cursor) -> frozenset[str] | None:
+def _text(statement: bytes, collation: int) -> str:
+    try:
+        return to_text(statement, charset(collation))
+    except Definite:
+        return statement.decode("ascii", errors="replace")
+
+
+def _variables(variables: Cursor) -> tuple[frozenset[str] | None, int]:
+    """The databases that were updated, and the client's collation; those behind an unknown variable aren't seen."""
+    updated, collation = None, _UTF8MB4
     while variables.left:
         match variables.integer(1):
             case code if code == _UPDATED_DATABASES:
-                return _names(variables)
+                updated = _names(variables)
+            case code if code == _COLLATIONS:
+                collation = variables.integer(2)  # the client's; the connection's and the server's follow
+                variables.take(4)
             case code if code in _FIXED:
                 variables.take(_FIXED[code])
             case code if code in _ONE_TEXT:
@@ -88,15 +107,12 @@ def _updated(variables: Cursor) -> frozenset[str] | None:
                 variables.take(variables.integer(1))
                 variables.take(variables.integer(1))
             case _:
-                return None  # a variable of a later version, so that those behind it can't be found
-    return None
+                break
+    return updated, collation
 
 
 def _names(variables: Cursor) -> frozenset[str] | None:
     count = variables.integer(1)
     if count == _TOO_MANY_DATABASES:
         return None
-    *names, _ = variables.rest().split(b"\0", count) if count else [b""]
-    if len(names) != count:
-        raise UndecodableError(f"it says that it names {count} databases, and names {len(names)}")
-    return frozenset(decoded(name) for name in names)
+    return frozenset(decoded(variables.until_zero()) for _ in range(count))
