@@ -11,8 +11,8 @@ ignored: a field or a type that isn't known is refused by its name.
 """
 
 import json
-from collections.abc import Mapping
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
