@@ -68,8 +68,8 @@ class RowPackets:
         self.rows = 0
         self.ended = False
         self._sequence = sequence
-        self._inside = False
-        self._split = False
+        self._inside = 0
+        self._continued = 0
         self._buffer = np.empty(_SMALLEST_BUFFER, np.uint8)
         self._used = 0
         self._framed = 0
@@ -80,12 +80,11 @@ class RowPackets:
         self._reserve(used)
         self._buffer[self._used : used] = np.frombuffer(piece, np.uint8)
         self._used = used
-        found, self._framed, self._sequence, rows, inside = kernels.frame(
+        found, self._framed, self._sequence, self._inside, rows, continued = kernels.frame(
             self._buffer, self._framed, used, self._sequence, self._inside
         )
         self.rows += rows
-        self._inside = bool(inside)
-        self._split |= self._inside
+        self._continued += continued
         if found == kernels.LOST:
             raise Transient("the connection to the source delivered a packet out of sequence")
         self.ended = found != kernels.MORE
@@ -98,7 +97,7 @@ class RowPackets:
     def cells(self, columns: int) -> "Cells":
         """Where each value of the rows lies; to be called once. Raises InvariantBroken if a row isn't whole."""
         assert self.ended
-        end = int(kernels.join(self._buffer, self._framed)) if self._split else self._framed
+        end = int(kernels.join(self._buffer, self._framed)) if self._continued else self._framed
         starts = np.empty((columns, self.rows), np.int32)
         lengths = np.empty((columns, self.rows), np.int32)
         broken = kernels.locate(self._buffer, end, starts, lengths)

@@ -46,31 +46,34 @@ def _unsigned(buffer: Bytes, at: int, width: int) -> int:
     return value
 
 
-@njit("UniTuple(int64, 5)(uint8[::1], int64, int64, int64, boolean)", cache=True, nogil=True)
-def frame(buffer: Bytes, at: int, end: int, sequence: int, inside: bool) -> tuple[int, int, int, int, int]:
-    """Walk over the whole packets in buffer[at:end]; `inside`: the first one continues a row.
+@njit("UniTuple(int64, 6)(uint8[::1], int64, int64, int64, int64)", cache=True, nogil=True)
+def frame(
+    buffer: Bytes, at: int, end: int, sequence: int, inside: int
+) -> tuple[int, int, int, int, int, int]:
+    """Walk over the whole packets in buffer[at:end]; `inside` is 1 if the first one continues a row.
 
-    Returns what was found, the place after the last whole row packet, the next sequence number, the count of rows
-    that were completed, and whether a row goes on. EOF and ERR packets aren't walked over.
+    Returns what was found, the place after the last row packet, the next sequence number, `inside` for what follows,
+    how many rows were completed, and how many packets continued one. EOF and ERR packets aren't walked over.
     """
-    rows = 0
+    rows, continued = 0, 0
     while end - at > _HEADER:
         size = _unsigned(buffer, at, 3)
         if at + _HEADER + size > end:
             break
         if buffer[at + 3] != sequence:
-            return LOST, at, sequence, rows, inside
+            return LOST, at, sequence, inside, rows, continued
         if not inside:
-            first = buffer[at + _HEADER] if size > 0 else np.uint8(0)
+            first = buffer[at + _HEADER]
             if first == 0xFE and size < 9:
-                return ENDED, at, sequence, rows, inside
+                return ENDED, at, sequence, inside, rows, continued
             if first == 0xFF:
-                return FAILED, at, sequence, rows, inside
-        inside = size == LARGEST_PACKET
-        rows += 0 if inside else 1
+                return FAILED, at, sequence, inside, rows, continued
+        continued += inside
+        inside = 1 if size == LARGEST_PACKET else 0
+        rows += 1 - inside
         at += _HEADER + size
         sequence = (sequence + 1) & 255
-    return MORE, at, sequence, rows, inside
+    return MORE, at, sequence, inside, rows, continued
 
 
 @njit("int64(uint8[::1], int64)", cache=True, nogil=True)

@@ -1,0 +1,123 @@
+"""What a server lacks for capture is told by name, all at once."""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.prerequisites import Finding, Privilege, ServerFacts, Severity, findings, server_version
+from pipeline.schema import TableId
+
+FIT = ServerFacts(
+    version="9.7.4",
+    variables={
+        "binlog_format": "ROW",
+        "binlog_row_image": "FULL",
+        "binlog_row_metadata": "FULL",
+        "binlog_row_value_options": "",
+        "enforce_gtid_consistency": "ON",
+        "gtid_mode": "ON",
+        "log_bin": "ON",
+        "log_replica_updates": "ON",
+        "replica_parallel_workers": "4",
+        "replica_preserve_commit_order": "ON",
+        "server_id": "1",
+    },
+    replica=False,
+    log_filters=(),
+    user="tidemark@10.0.%",
+    denied={},
+)
+
+
+def found_with(variables: dict[str, str], replica: bool = False) -> tuple[Finding, ...]:
+    return findings(replace(FIT, replica=replica, variables={**FIT.variables, **variables}))
+
+
+def test_nothing_is_found_on_a_fit_server() -> None:
+    assert findings(FIT) == findings(replace(FIT, replica=True)) == ()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("binlog_format", "STATEMENT"),
+        ("binlog_format", "MIXED"),
+        ("binlog_row_image", "MINIMAL"),
+        ("binlog_row_image", "NOBLOB"),
+        ("binlog_row_value_options", "PARTIAL_JSON"),
+        ("enforce_gtid_consistency", "WARN"),
+        ("gtid_mode", "ON_PERMISSIVE"),
+        ("gtid_mode", "OFF"),
+        ("log_bin", "OFF"),
+        ("server_id", "0"),
+    ],
+)
+def test_each_setting_that_capture_needs(variable: str, value: str) -> None:
+    [finding] = found_with({variable: value})
+    assert finding.severity is Severity.ERROR
+    assert finding.wrong.startswith(f"{variable} is {value}")
+    assert finding.remedy
+
+
+def test_minimal_metadata_is_a_note() -> None:
+    [finding] = found_with({"binlog_row_metadata": "MINIMAL"})
+    assert finding.severity is Severity.NOTE
+
+
+def test_a_replica_has_to_log_and_commit_in_the_sources_order() -> None:
+    lacking = {"log_replica_updates": "OFF", "replica_preserve_commit_order": "OFF"}
+    assert found_with(lacking) == ()
+    assert [finding.wrong.split()[0] for finding in found_with(lacking, replica=True)] == list(lacking)
+    [updates] = found_with({**lacking, "replica_parallel_workers": "1"}, replica=True)
+    assert updates.wrong.startswith("log_replica_updates")
+
+
+def test_a_replica_of_old_names() -> None:
+    new = ("log_replica_updates", "replica_parallel_workers", "replica_preserve_commit_order")
+    variables = {name: value for name, value in FIT.variables.items() if name not in new}
+    old = {"log_slave_updates": "OFF", "slave_parallel_workers": "8", "slave_preserve_commit_order": "OFF"}
+    found = findings(replace(FIT, version="8.0.20", replica=True, variables={**variables, **old}))
+    assert [finding.wrong.split()[0] for finding in found] == [
+        "log_slave_updates",
+        "slave_preserve_commit_order",
+    ]
+
+
+def test_a_filtered_log() -> None:
+    [finding] = findings(replace(FIT, log_filters=("shop",)))
+    assert "filtered by database (shop)" in finding.wrong
+
+
+def test_what_the_user_may_not_do_comes_with_the_grant() -> None:
+    found = findings(
+        replace(
+            FIT,
+            denied={
+                Privilege.SLAVE: "access denied",
+                Privilege.CLIENT: "denied",
+                TableId("shop", "a%b"): "SELECT command denied",
+            },
+        )
+    )
+    assert [finding.remedy for finding in found] == [
+        "GRANT REPLICATION SLAVE ON *.* TO 'tidemark'@'10.0.%'",
+        "GRANT REPLICATION CLIENT ON *.* TO 'tidemark'@'10.0.%'",
+        "GRANT SELECT ON `shop`.`a%b` TO 'tidemark'@'10.0.%'",
+    ]
+    assert found[2].wrong == "shop.a%b can't be read: SELECT command denied"
+
+
+@pytest.mark.parametrize("version", ["10.11.6-MariaDB-log", "5.5.62"])
+def test_servers_without_such_gtids(version: str) -> None:
+    [finding] = findings(replace(FIT, version=version))
+    assert finding.severity is Severity.ERROR
+
+
+def test_everything_is_told_at_once_and_notes_last() -> None:
+    found = found_with({"gtid_mode": "OFF", "binlog_format": "MIXED", "binlog_row_metadata": "MINIMAL"})
+    assert [finding.severity for finding in found] == [Severity.ERROR, Severity.ERROR, Severity.NOTE]
+
+
+def test_versions() -> None:
+    assert server_version("9.7.4-2") == (9, 7, 4)
+    assert server_version("5.6.24-log") < (5, 7) < server_version("8.0.36")
