@@ -2,12 +2,13 @@
 
 `run` is everything that the actor does. By default it takes message after message until its mailbox is closed
 and empty, which is how a clean stop reaches it: its senders have ended, it finishes what waits, `drain`s, and
-returns. An actor with a `run` of its own has to end likewise once its mailbox is closed. A cancellation is not a
-clean stop: whatever was half done is dropped, and the supervisor builds anew from the last sealed segment.
+returns. An actor with a `run` of its own has to end likewise once its mailbox is closed. A cancellation is
+not a clean stop: whatever was half done is dropped, and the supervisor builds anew from the last sealed
+segment.
 
-An actor that's at one piece of work for longer than `patience` (seconds) is taken for hung. A long piece of work
-calls `beat` as it gets on. Waiting isn't work: not for room in another's mailbox (`send` sees to that), and not
-for the world, before which an actor with a `run` of its own says `rest`.
+An actor that's at one piece of work for longer than `patience` (seconds) is taken for hung. A long piece of
+work calls `beat` as it gets on. Waiting isn't work: not for room in another's mailbox (`send` sees to that),
+and not for the world, before which an actor with a `run` of its own says `rest`.
 """
 
 import time
@@ -83,6 +84,11 @@ class Actor(ABC, Generic[Received]):
     def status(self) -> dict[str, Any]:
         """What `/status` says of this actor, as JSON values."""
         return {}
+
+    def not_ready(self) -> str | None:
+        """Why the service isn't ready as far as this actor goes (`/readyz`); None if it is. Lag is no
+        reason."""
+        return None
 
     async def send(self, outlet: Outlet[Sent], message: Sent) -> None:
         """Leave a message in another actor's mailbox; waiting for room there is no hanging."""

@@ -161,7 +161,7 @@ class Supervisor:
     ) -> None:
         self.actors: dict[Name, Actor[Any]] = {}
         self.states = dict.fromkeys(Name, State.STARTING)
-        self.failures: dict[str, str] = {}
+        self.failures: dict[Name, str] = {}
         self._build = build
         self._mailboxes = mailboxes
         self._metrics = metrics
@@ -272,7 +272,8 @@ class Supervisor:
         """Decide what a failure means; `who` is an actor, or the group itself if it couldn't be built."""
         kind = _kind(error)
         self._metrics.count(catalogue.ERRORS, actor=who, kind=kind)
-        message = self.failures[who] = f"{who}: {str(error) or type(error).__name__}"
+        message = f"{who}: {str(error) or type(error).__name__}"
+        self.failures.update(dict.fromkeys(group.actors, message))
         story = error if kind in (Kind.INVARIANT, Kind.UNFORESEEN) else None
         log.error("failed", who=who, kind=kind.value, error=str(error), exc_info=story)
         match kind:

@@ -1,0 +1,231 @@
+"""The HTTP server, asked by a real client over loopback; the supervisor behind it runs tiny actors."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from actors.actor import Actor
+from actors.http import HttpServer
+from actors.mailbox import Mailbox
+from actors.metrics import Metrics
+from actors.signal_rest import SignalRest
+from actors.status import StatusBoard
+from actors.supervisor import GROUPS, Group, Limits, Supervisor
+from pipeline import metrics as catalogue
+from pipeline.errors import Transient
+from pipeline.messages import SignalAccepted, SignalRejected
+from pipeline.settings import HttpSettings
+from pipeline.signals import LONGEST, parse
+from pipeline.topology import Actor as Name
+from pipeline.topology import inbox
+
+PAUSE = {"id": "p", "type": "pause-snapshot"}
+
+
+class Plain(Actor[Any]):
+    """Does nothing, and says so."""
+
+    def __init__(self, name: Name, bench: "Bench") -> None:
+        super().__init__(bench.mailboxes[name], bench.metrics)
+        self.name = name  # type: ignore[misc]
+        self._bench = bench
+
+    async def run(self) -> None:
+        self._bench.has_begun(self.name)
+        await super().run()
+
+    async def handle(self, message: Any) -> None:
+        raise NotImplementedError
+
+    def status(self) -> dict[str, Any]:
+        return self._bench.said.get(self.name, {})
+
+    def not_ready(self) -> str | None:
+        return self._bench.reasons.get(self.name)
+
+
+class Bench:
+    """A server with all that's behind it."""
+
+    def __init__(self, address: Path, answer_within_s: float) -> None:
+        self.address = address
+        self.metrics = Metrics()
+        self.mailboxes: dict[Name, Mailbox[Any]] = {name: Mailbox(inbox(name)) for name in Name}
+        self.said: dict[Name, dict[str, Any]] = {}
+        self.reasons: dict[Name, str] = {}
+        self.fails: set[Group] = set()
+        self.begun: set[Name] = set()
+        self.all_begun = asyncio.Event()
+        self.signals = SignalRest()
+        self.supervisor = Supervisor(
+            self.build, self.mailboxes, self.metrics, Limits(first_pause_s=60, longest_pause_s=60)
+        )
+        self.board = StatusBoard("shop", self.supervisor, self.mailboxes, self.metrics)
+        self.server = HttpServer(
+            HttpSettings(), address, self.board, self.metrics, self.signals, answer_within_s
+        )
+
+    async def build(self, group: Group) -> tuple[Actor[Any], ...]:
+        if group in self.fails:
+            self.has_begun(*group.actors)
+            raise Transient("Spark's JVM ended")
+        return tuple(Plain(name, self) for name in group.actors)
+
+    def has_begun(self, *names: Name) -> None:
+        self.begun.update(names)
+        if self.begun == set(Name):
+            self.all_begun.set()
+
+    async def get(self, path: str, **headers: str) -> tuple[int, str]:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(self.server.url + path, headers=headers) as answer,
+        ):
+            return answer.status, await answer.text()
+
+    async def post(self, body: Any, **headers: str) -> tuple[int, dict[str, Any]]:
+        headers = {"Content-Type": "application/json", **headers}
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        url = self.server.url + "/signals"
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(url, data=data, headers=headers) as answer,
+        ):
+            return answer.status, await answer.json()
+
+
+@asynccontextmanager
+async def served(
+    tmp_path: Path, *, fails: set[Group] | None = None, within_s: float = 5.0
+) -> AsyncIterator[Bench]:
+    bench = Bench(tmp_path / "journal" / "http.json", within_s)
+    bench.fails = fails or set()
+    async with asyncio.timeout(20), bench.server:
+        run = asyncio.create_task(bench.supervisor.run())
+        try:
+            await bench.all_begun.wait()
+            yield bench
+        finally:
+            bench.supervisor.stop()
+            await run
+
+
+async def test_it_says_where_it_listens_until_it_ends(tmp_path: Path) -> None:
+    async with served(tmp_path) as bench:
+        assert json.loads(bench.address.read_text())["url"] == bench.server.url
+        assert bench.server.url.startswith("http://127.0.0.1:")
+    assert not bench.address.exists()
+
+
+async def test_livez_and_metrics(tmp_path: Path) -> None:
+    async with served(tmp_path) as bench:
+        bench.metrics.count(catalogue.TRANSACTIONS, 17)
+        assert await bench.get("/livez") == (200, "alive\n")
+        status, text = await bench.get("/metrics")
+        assert status == 200
+        assert "tidemark_transactions_total 17.0" in text
+
+
+async def test_readyz_names_who_is_not_ready(tmp_path: Path) -> None:
+    async with served(tmp_path, fails={GROUPS[1]}) as bench:
+        bench.reasons[Name.BINLOG_READER] = "it isn't connected"
+        status, text = await bench.get("/readyz")
+        assert status == 503
+        assert json.loads(text)["reasons"] == {
+            "BinlogReader": "it isn't connected",
+            "SparkSink": "delivery: Spark's JVM ended",
+        }
+
+
+async def test_readyz_when_all_is_well(tmp_path: Path) -> None:
+    async with served(tmp_path) as bench:
+        bench.metrics.set(catalogue.SOURCE_LAG, 3600)
+        assert (await bench.get("/readyz"))[0] == 200
+
+
+async def test_status_puts_together_what_the_actors_say(tmp_path: Path) -> None:
+    async with served(tmp_path) as bench:
+        table = {
+            "database": "shop",
+            "table": "orders",
+            "state": "chunking",
+            "rows": 100,
+            "given_up": 0,
+            "expected": 600,
+        }
+        bench.said[Name.WATERMARK_COORDINATOR] = {
+            "position": "uuid:1-5",
+            "snapshots": [{"id": "s1", "tables": [table]}],
+            "windows": [{"chunk": "s1/shop.orders/1"}],
+        }
+        bench.said[Name.SPARK_SINK] = {"position": "uuid:1-4", "freshness_seconds": 0.5}
+        bench.board._look(10.0)
+        table["rows"] = 200
+        bench.board._look(15.0)
+        status = json.loads((await bench.get("/status"))[1])
+        assert (status["name"], status["position"], status["delivered_position"]) == (
+            "shop",
+            "uuid:1-5",
+            "uuid:1-4",
+        )
+        (seen,) = status["snapshots"][0]["tables"]
+        assert (seen["rows_per_second"], seen["left_seconds"]) == (20.0, 20.0)
+        reader = status["actors"]["BinlogReader"]
+        assert (reader["state"], reader["restarts"]) == ("running", 0)
+        assert reader["mailbox"] == {"depth": 0, "capacity": bench.mailboxes[Name.BINLOG_READER].capacity}
+
+
+async def test_a_signal_is_accepted_or_rejected(tmp_path: Path) -> None:
+    async with served(tmp_path) as bench:
+        asking = asyncio.create_task(bench.post(PAUSE))
+        arrived = await bench.signals.receive()
+        await arrived.answer(SignalAccepted("p", "paused"))
+        assert await asking == (200, {"id": "p", "outcome": "accepted", "detail": "paused"})
+        asking = asyncio.create_task(bench.post({"type": "resume-snapshot"}))
+        arrived = await bench.signals.receive()
+        signal = parse(arrived.text, arrived.default_id)
+        await arrived.answer(SignalRejected(signal.id, "nothing is paused"))
+        assert await asking == (409, {"id": signal.id, "outcome": "rejected", "error": "nothing is paused"})
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "error"),
+    [
+        (b"{", {}, 422, "JSON"),
+        ({"type": "explode"}, {}, 422, "no signal of the type 'explode'"),
+        ({"type": "pause-snapshot", "id": 7}, {}, 422, "isn't printable"),
+        (b" " * (LONGEST + 1), {}, 413, "longer than"),
+        (PAUSE, {"Content-Type": "text/plain"}, 415, "Content-Type"),
+        (PAUSE, {"Host": "evil.example"}, 403, "loopback"),
+    ],
+)
+async def test_what_is_no_signal_is_refused_at_the_door(
+    tmp_path: Path, body: Any, headers: dict[str, str], status: int, error: str
+) -> None:
+    async with served(tmp_path) as bench:
+        got, answer = await bench.post(body, **headers)
+        assert got == status
+        assert error in answer["error"]
+
+
+async def test_a_signal_without_an_answer(tmp_path: Path) -> None:
+    async with served(tmp_path, within_s=0.01) as bench:
+        status, answer = await bench.post(PAUSE)
+        assert status == 503
+        assert "send it again with the same id" in answer["error"]
+
+
+async def test_errors_tell_nothing_of_the_inside(tmp_path: Path) -> None:
+    async with served(tmp_path) as bench:
+        bench.said[Name.SPARK_SINK] = {"odd": {1, 2}}  # no JSON
+        status, text = await bench.get("/status")
+        assert status == 500
+        assert json.loads(text) == {"error": "internal error; the service's log has the story"}
+        assert (await bench.get("/nowhere"))[0] == 404
+        assert json.loads((await bench.get("/signals"))[1]) == {"error": "Method Not Allowed"}
