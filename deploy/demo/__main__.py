@@ -1,0 +1,154 @@
+"""The demo's story, from an empty folder to the verdict.
+
+    python -m deploy.demo [--rows N] [--folder FOLDER]
+
+Exits with 0 only if every row and every change in the lake is right.
+"""
+
+import argparse
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from deploy.demo import shop
+from deploy.demo.judge import judge
+from deploy.demo.service import Service, write_config
+from deploy.demo.shop import Size
+from deploy.demo.view import Progress, View
+from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, Account, MysqlServer
+from deploy.toolchain.parts import locate
+from pipeline.gtid import GtidSet
+
+SNAPSHOT_WITHIN_S = 600.0
+CAUGHT_UP_WITHIN_S = 120.0
+QUIET_S = 5.0  # how long the shop is watched after the snapshot
+WRITER = Account("writer", "writer")
+
+
+def main() -> int:
+    """Run the demo; returns the exit code."""
+    arguments = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    arguments.add_argument(
+        "--rows", type=int, default=1_000_000, help="rows of the table orders (default: %(default)s)"
+    )
+    arguments.add_argument(
+        "--folder", type=Path, help="where all of it goes (default: a new temporary folder)"
+    )
+    chosen = arguments.parse_args()
+    if chosen.rows < 1:
+        arguments.error(f"--rows must be at least 1, not {chosen.rows}")
+    signal.signal(signal.SIGTERM, _interrupted)
+    folder = chosen.folder or Path(tempfile.mkdtemp(prefix="tidemark-demo-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        return story(chosen.rows, folder.resolve(), View())
+    except KeyboardInterrupt:
+        print("\ninterrupted; everything that ran has been ended")
+        return 130
+
+
+def story(rows: int, folder: Path, view: View) -> int:
+    """Everything in its order."""
+    parts, size, began = locate(), Size.of(rows), time.monotonic()
+    with MysqlServer(parts.mysql, folder / "mysql", {**GTIDS, **FULL_METADATA}) as server:
+        with view.stage(f"MySQL {parts.mysql.version} runs; filling a shop of {rows:,} orders"):
+            shop.fill(server, size)
+        account = _accounts(server)
+        config = folder / "tidemark.toml"
+        write_config(config, server, account, parts, folder)
+        service = Service(config, folder / "journal", folder / "service.log")
+        try:
+            with view.stage("starting the service: tidemark run"):
+                service.start()
+            with _writer(server, size, folder / "tally.parquet"):
+                _capture(service, view)
+            _catch_up(service, server, view)
+            with view.stage("stopping the service"):
+                code = service.stop()
+        finally:
+            service.kill()
+        if code:
+            raise SystemExit(f"the service ended with {code} instead of 0:\n{service.last_words()}")
+        right = judge(server, account, parts, folder, view)
+    shutil.rmtree(folder / "mysql", ignore_errors=True)
+    view.say(f"\nall of it took {time.monotonic() - began:.0f} s; the lake stays at {folder}/lake")
+    return 0 if right else 1
+
+
+def _capture(service: Service, view: View) -> None:
+    """Stream and snapshot under load; kill the service half-way, and go on."""
+    view.say(service.tell("execute", "--tables", r"shop\..*"))
+    before = view.follow(service, until=lambda progress: progress.done >= 0.5, within_s=SNAPSHOT_WITHIN_S)
+    with view.stage("SIGKILL: the service dies in mid-snapshot, and is started again"):
+        service.kill()
+        service.start()
+    after = Progress.of(service.status())
+    view.say(
+        f"  {before.chunks} chunks had been emitted when it died, {after.chunks} are when it's back: "
+        f"it goes on where its journal ends"
+    )
+    view.follow(service, until=lambda progress: progress.complete, within_s=SNAPSHOT_WITHIN_S)
+    quiet_until = time.monotonic() + QUIET_S
+    view.follow(service, until=lambda _: time.monotonic() > quiet_until, within_s=SNAPSHOT_WITHIN_S)
+
+
+def _catch_up(service: Service, server: MysqlServer, view: View) -> None:
+    """Wait until all that the server has executed can be read in the lake."""
+    executed = GtidSet.parse(server.executed())
+    with view.stage("the writer has stopped; waiting until the lake has caught up"):
+        view.follow(service, until=lambda p: executed <= p.delivered, within_s=CAUGHT_UP_WITHIN_S)
+
+
+def _accounts(server: MysqlServer) -> Account:
+    """The capture's account with the least grants, the writer's, and a log of all that clients ask for."""
+    server.sql(
+        f"CREATE USER '{WRITER.user}'@'%' IDENTIFIED BY '{WRITER.password}'",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON {shop.DATABASE}.* TO '{WRITER.user}'@'%'",
+        "SET GLOBAL general_log = ON",
+    )
+    return server.create_capture_user(shop.DATABASE)
+
+
+@contextmanager
+def _writer(server: MysqlServer, size: Size, tally: Path) -> Iterator[None]:
+    """The writer, at work as long as the context lasts. Raises RuntimeError if it didn't last that long."""
+    sizes = map(str, (size.orders, size.order_items, size.customers))
+    address = (server.host, str(server.port), WRITER.user, WRITER.password)
+    process = subprocess.Popen(
+        [
+            "setpriv",
+            "--pdeathsig",
+            "KILL",
+            sys.executable,
+            "-m",
+            "deploy.demo.writer",
+            *address,
+            tally,
+            *sizes,
+        ],
+        start_new_session=True,
+    )
+    try:
+        yield
+        if process.poll() is not None:
+            raise RuntimeError(f"the writer ended by itself with {process.returncode}")
+        process.terminate()
+        if process.wait(30):
+            raise RuntimeError(f"the writer ended with {process.returncode}")
+    finally:
+        process.kill()
+
+
+def _interrupted(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

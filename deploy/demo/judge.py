@@ -1,0 +1,120 @@
+"""The verdict: rows, changes, freshness, and what was asked of the source, each printed with what was compared."""
+
+import re
+from functools import reduce
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as f
+
+from actors import spark_session
+from actors.lake import live_view
+from deploy.demo.shop import DATABASE
+from deploy.demo.verify import Finding, export, history, same_rows
+from deploy.demo.view import View
+from deploy.toolchain.mysql_server import Account, LoggedCommand, MysqlServer
+from deploy.toolchain.parts import Parts
+from pipeline.mirror import Tier, location
+from pipeline.schema import TableId
+from pipeline.settings import SparkSettings
+
+KEYS = {"orders": ("id",), "order_items": ("order_id", "line"), "customers": ("name",)}
+
+# What may reach the source from our account: questions, settings of the own session, and the dump.
+_ALLOWED_KINDS = {"Connect", "Quit", "Binlog Dump GTID", "Register Replica", "Ping", "Init DB"}
+_ALLOWED_STATEMENTS = re.compile(
+    r"(SELECT|SHOW|SET (SESSION|NAMES|AUTOCOMMIT|@)|SET @|COMMIT|ROLLBACK|START TRANSACTION READ ONLY|KILL)\b",
+    re.IGNORECASE,
+)
+_NOT_JUST_READING = re.compile(
+    r"\b(FOR UPDATE|FOR SHARE|LOCK IN SHARE MODE|INTO OUTFILE|GLOBAL\s*=)\b", re.IGNORECASE
+)
+
+
+def judge(server: MysqlServer, account: Account, parts: Parts, folder: Path, view: View) -> bool:
+    """Compare everything, print what was compared, and return whether all of it is right."""
+    with view.stage("reading all of MySQL and all of the lake, and comparing them"):
+        running = spark_session.start(SparkSettings("local[2]", parts.jars, "2g"), folder / "judge")
+        spark = running.session
+        tally = spark.read.parquet(str(folder / "tally.parquet")).cache()
+        findings: list[Finding] = []
+        lake = str(folder / "lake")
+        for table, key in KEYS.items():
+            id_ = TableId(DATABASE, table)
+            exported = export(server, DATABASE, table, folder)
+            findings.append(same_rows(spark, str(id_), exported, live_view(spark, lake, id_)))
+            exported.unlink()
+            findings.append(_no_key_twice(id_, _read(spark, lake, id_, Tier.MIRROR), key))
+            ours = tally.where(f.col("table") == table).drop("table")
+            findings.append(history(str(id_), _read(spark, lake, id_, Tier.CHANGELOG), key, ours))
+        findings.append(reads_only(server.logged(), account))
+        freshness = _freshness(spark, lake)
+        running.stop()
+    view.say("")
+    for finding in findings:
+        view.say(f"  {finding}")
+        for difference in finding.differences:
+            view.say(f"      {difference}")
+    view.say(f"  freshness, commit in MySQL → readable in the lake: {freshness}")
+    view.say(f"\nlook at it yourself:\n{_line_of_pyspark(parts, lake)}")
+    return not any(finding.differences for finding in findings)
+
+
+def reads_only(logged: list[LoggedCommand], account: Account) -> Finding:
+    """Every command that our account sent to the server, by the server's general log, against an allow-list."""
+    ours = {c.connection for c in logged if c.kind == "Connect" and c.text.startswith(f"{account.user}@")}
+    commands = [command for command in logged if command.connection in ours]
+    wrong = tuple(f"{c.kind}: {c.text}" for c in commands if not _only_reads(c))
+    return Finding(f"commands from {account.user!r} in the server's general log", len(commands), wrong[:5])
+
+
+def _only_reads(command: LoggedCommand) -> bool:
+    if command.kind in _ALLOWED_KINDS:
+        return True
+    statement = command.text.lstrip("( \n")
+    return bool(_ALLOWED_STATEMENTS.match(statement)) and not _NOT_JUST_READING.search(statement)
+
+
+def _no_key_twice(table: TableId, rows: DataFrame, key: tuple[str, ...]) -> Finding:
+    twice = rows.groupBy(*key).count().where("count > 1").limit(5).collect()
+    return Finding(f"keys of the mirror of {table}", rows.count(), tuple(f"twice: {row}" for row in twice))
+
+
+def _freshness(spark: SparkSession, lake: str) -> str:
+    """Percentiles over all changes: from the commit in MySQL to the Delta commit that made it readable."""
+    ages = [_ages(spark, lake, TableId(DATABASE, table)) for table in KEYS]
+    both = reduce(DataFrame.unionAll, ages)
+    row = both.agg(f.percentile_approx("age", [0.5, 0.99], 1000).alias("p"), f.count("age")).first()
+    assert row is not None
+    if row[0] is None:
+        return "no change was captured"
+    return f"p50 {row[0][0]:.2f} s, p99 {row[0][1]:.2f} s, over {row[1]:,} changes"
+
+
+def _ages(spark: SparkSession, lake: str, table: TableId) -> DataFrame:
+    """Of each change in the changelog, how old (s) it was when the Delta commit that brought it was made."""
+    commits = spark.sql(f"DESCRIBE HISTORY delta.`{location(lake, table, Tier.CHANGELOG)}`")
+    through = f.get_json_object("userMetadata", "$.segment").cast("long")
+    landed = commits.select(f.col("timestamp").cast("double").alias("landed"), through.alias("through"))
+    landed = landed.where("through is not null")
+    earlier = f.lag("through", 1, 0).over(Window.orderBy("through"))
+    landed = f.broadcast(landed.withColumn("after", earlier))
+    log = _read(spark, lake, table, Tier.CHANGELOG).where("__commit_time is not null")
+    inside = (log["__segment"] > landed["after"]) & (log["__segment"] <= landed["through"])
+    committed = f.col("__commit_time").cast("double")
+    return log.join(landed, inside).select((f.col("landed") - committed).alias("age"))
+
+
+def _read(spark: SparkSession, lake: str, table: TableId, tier: Tier) -> DataFrame:
+    return spark.read.format("delta").load(location(lake, table, tier))
+
+
+def _line_of_pyspark(parts: Parts, lake: str) -> str:
+    packages = ",".join(map(str, parts.jars))
+    return (
+        f"  .venv/bin/pyspark --jars {packages} \\\n"
+        "    --conf spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension \\\n"
+        "    --conf spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog\n"
+        f"  >>> from actors.lake import live_view; from pipeline.schema import TableId\n"
+        f"  >>> live_view(spark, '{lake}', TableId('{DATABASE}', 'orders')).groupBy('status').count().show()"
+    )

@@ -1,0 +1,128 @@
+"""The service as its users run it: a process of `tidemark run`, asked over HTTP and told by `tidemark signal`."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from deploy.toolchain.mysql_server import Account, MysqlServer
+from deploy.toolchain.parts import Parts
+
+READY_WITHIN_S = 90.0
+STOPPED_WITHIN_S = 90.0
+POLL_S = 0.2
+
+
+class Service:
+    """One `tidemark run`, which may be killed and started again on the same configuration."""
+
+    def __init__(self, config: Path, journal: Path, log: Path) -> None:
+        self.config = config
+        self.log = log
+        self._address = journal / "http.json"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it and wait until it says that it's ready. Raises RuntimeError with its last words if it isn't."""
+        self._address.unlink(missing_ok=True)
+        with self.log.open("ab") as log:
+            # The kernel kills it when this process dies, however that happens.
+            self._process = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "actors", "run", str(self.config)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + READY_WITHIN_S
+        while not self._ready():
+            if self._process.poll() is not None:
+                raise RuntimeError(f"the service ended with {self._process.returncode}:\n{self.last_words()}")
+            if time.monotonic() > deadline:
+                raise RuntimeError(
+                    f"the service isn't ready after {READY_WITHIN_S:.0f} s:\n{self.last_words()}"
+                )
+            time.sleep(POLL_S)
+
+    def status(self) -> dict[str, Any]:
+        """What `/status` says now."""
+        status = json.loads(self._get("/status"))
+        assert isinstance(status, dict)
+        return status
+
+    def tell(self, *arguments: str) -> str:
+        """Give a signal as an operator would: `tidemark signal CONFIG …`; returns what it printed."""
+        command = [sys.executable, "-m", "actors", "signal", str(self.config), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"the signal was refused: {done.stdout}{done.stderr}")
+        return done.stdout.strip()
+
+    def kill(self) -> None:
+        """End it as a power cut would: SIGKILL."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self) -> int:
+        """Ask it to stop, and return its exit code."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(STOPPED_WITHIN_S)
+
+    def last_words(self) -> str:
+        """The end of its log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-25:])
+
+    def _ready(self) -> bool:
+        try:
+            self._get("/readyz")
+        except (OSError, ValueError):  # no address yet, nobody listening, or 503: not ready
+            return False
+        return True
+
+    def _get(self, path: str) -> bytes:
+        address = json.loads(self._address.read_text())["url"]
+        with urllib.request.urlopen(f"{address}{path}", timeout=10) as answer:  # noqa: S310 - our own loopback
+            body = answer.read()
+        assert isinstance(body, bytes)
+        return body
+
+
+def write_config(path: Path, server: MysqlServer, account: Account, parts: Parts, folder: Path) -> None:
+    """The configuration file, as the README shows it, with this machine's paths and ports."""
+    password = folder / "password"
+    password.write_text(account.password)
+    password.chmod(0o600)
+    jars = ", ".join(f'"{jar}"' for jar in parts.jars)
+    path.write_text(f"""name = "shop"
+tables = ["shop\\\\..*"]
+
+[source]
+host = "{server.host}"
+port = {server.port}
+user = "{account.user}"
+password_file = "{password}"
+server_id = {server.server_id % 4_000_000_000 + 1}
+
+[snapshot]
+chunk_rows = 25000
+windows = 4
+connections = 2
+
+[journal]
+path = "{folder}/journal"
+
+[lake]
+path = "{folder}/lake"
+
+[spark]
+master = "local[2]"
+driver_memory = "2g"
+jars = [{jars}]
+""")
