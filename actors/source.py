@@ -201,6 +201,23 @@ class Source:
             self._wire.check_end(packets)
         return columns, packets
 
+    async def command(self, code: int, payload: bytes) -> None:
+        """Send a command of the protocol that the server answers with OK."""
+        with _translated(f"command {code:#04x} of the protocol"):
+            async with self._answered():
+                await self._wire.command(code, payload)
+                await self._wire.ok()
+
+    async def stream(self, code: int, payload: bytes) -> None:
+        """Send a command that is answered with packets without end: `piece` reads them, the first has number 1."""
+        with _translated(f"command {code:#04x} of the protocol"):
+            await self._wire.command(code, payload)
+
+    async def piece(self) -> bytes:
+        """The next bytes of such an answer, as many as are there; waits until there are some."""
+        with _translated("reading from the source"):
+            return await self._wire.piece()
+
     @asynccontextmanager
     async def _answered(self) -> AsyncIterator[None]:
         """Close the connection if the answer doesn't come in time, or isn't waited for: its stream is out of step."""
@@ -288,6 +305,14 @@ class _Wire(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types
             tuple(ResultColumn(c.type_code, c.flags, c.charsetnr, c.length, c.scale) for c in columns),
             RowPackets(self._next_seq_id),
         )
+
+    async def command(self, code: int, payload: bytes) -> None:
+        """Send a command; its answer isn't read."""
+        await self._execute_command(code, payload)
+
+    async def ok(self) -> None:
+        """Read a packet; raises the server's error if it is one."""
+        await self._read_packet()
 
     async def piece(self) -> bytes:
         """The next bytes of the stream, as many as are there."""

@@ -1,0 +1,148 @@
+"""A connection that gives the binlog: the checks before, registration, the request, and the packets behind it.
+
+The request names the GTID set that has passed, and the server sends what isn't in it. So a position has to be in the
+server's executed set, and all that the server has purged has to be in the position.
+
+Source: MySQL 9.7 source documentation, "COM_REGISTER_REPLICA" and "COM_BINLOG_DUMP_GTID"; sql/rpl_binlog_sender.cc
+for the session's variables.
+"""
+
+import asyncio
+import struct
+import uuid
+from collections.abc import Iterator
+from typing import Final
+
+from pymysql.constants import COMMAND
+
+from actors.source import Source
+from pipeline.binlog.packets import Packets
+from pipeline.errors import Definite, Transient
+from pipeline.gtid import GtidSet
+from pipeline.settings import SourceSettings
+from pipeline.statement import Statement
+
+# The server sends a heartbeat when it had nothing to send for so long, in seconds.
+HEARTBEAT_S: Final = 1.0
+
+# How long the server waits for us to take what it sends, in seconds; while the reading is paused we take nothing.
+_PATIENCE_S: Final = 86_400
+
+# For so long a position may be ahead of the executed set, in seconds: a transaction is in the log before it commits.
+_COMMITTING_S: Final = 5.0
+_LOOK_EVERY_S: Final = 0.1
+
+_HEARTBEAT_V2: Final = 0x02
+_THROUGH_GTID: Final = 0x04
+_FIRST_OFFSET: Final = 4
+
+_OK: Final = 0
+_ERROR: Final = 255
+_ERROR_HEAD: Final = 9  # that byte, the error's number (2 bytes), and its SQL state (6 bytes)
+_FATAL: Final = 1236  # ER_SOURCE_FATAL_ERROR_READING_BINLOG: it can't give this log, now or later
+
+# The old names are those of servers before 8.0.26, and a server looks at one of the two.
+_SESSION: Final = (
+    "SET @source_heartbeat_period = {heartbeat_ns:d}, @master_heartbeat_period = {heartbeat_ns:d}",
+    "SET @source_binlog_checksum = 'CRC32', @master_binlog_checksum = 'CRC32'",
+    "SET @replica_uuid = '{uuid}', @slave_uuid = '{uuid}'",
+    "SET SESSION net_write_timeout = {patience_s:d}",
+)
+
+
+class BinlogDump:
+    """The binlog from a position on, as it comes."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._packets = Packets(number=1)
+
+    @staticmethod
+    async def open(settings: SourceSettings, position: GtidSet) -> "BinlogDump":
+        """Connect and ask for what isn't in the position.
+
+        Raises Definite if the server can't give it all, Transient if it can't be reached.
+        """
+        source = await Source.connect(settings)
+        try:
+            await _check(source, position)
+            await _prepare(source, settings)
+            await source.stream(COMMAND.COM_BINLOG_DUMP_GTID, _request(settings.server_id, position))
+        except BaseException:
+            source.close()
+            raise
+        return BinlogDump(source)
+
+    async def piece(self) -> bytes:
+        """The next bytes, as many as are there. Raises Transient if the connection is lost."""
+        return await self._source.piece()
+
+    def events(self, piece: bytes) -> Iterator[bytes]:
+        """The events that are whole with this piece.
+
+        Raises Definite where the server refused to go on, Transient where it ended the stream.
+        """
+        for packet in self._packets.feed(piece):
+            if packet[:1] == bytes([_OK]):
+                yield packet[1:]
+            else:
+                raise _ended(packet)
+
+    def close(self) -> None:
+        """Close without ado."""
+        self._source.close()
+
+
+async def _check(source: Source, position: GtidSet) -> None:
+    """Raises Definite if the server can't give all that isn't in the position."""
+    [(mode, purged)] = await source.ask(Statement("SELECT @@GLOBAL.gtid_mode, @@GLOBAL.gtid_purged"))
+    if mode != "ON":
+        raise Definite(f"gtid_mode is {mode} on the source; it has to be ON")
+    missing = GtidSet.parse(purged) - position
+    if missing:
+        raise Definite(
+            f"the binlog that we need was purged: {missing}; "
+            "begin a new journal, or restore the binlog on the source, and keep it for longer"
+        )
+    looked_for_s = 0.0
+    while unknown := position - await source.executed():
+        if looked_for_s >= _COMMITTING_S:
+            raise Definite(
+                f"the source is a divergent server: it hasn't executed {unknown}, which has passed here; "
+                "connect to the server that has, or begin a new journal"
+            )
+        await asyncio.sleep(_LOOK_EVERY_S)
+        looked_for_s += _LOOK_EVERY_S
+
+
+async def _prepare(source: Source, settings: SourceSettings) -> None:
+    values = {
+        "heartbeat_ns": int(min(HEARTBEAT_S, settings.read_timeout_s / 4) * 1e9),
+        # The server ends the older of two connections with the same one, such as one that we lost and it didn't.
+        "uuid": uuid.uuid5(uuid.NAMESPACE_OID, f"tidemark {settings.server_id}"),
+        "patience_s": _PATIENCE_S,
+    }
+    for statement in _SESSION:
+        await source.ask(Statement(statement.format(**values)))
+    await source.command(COMMAND.COM_REGISTER_SLAVE, _registration(settings.server_id))
+
+
+def _registration(server_id: int) -> bytes:
+    """What SHOW REPLICAS tells of us: a name as the host; no user, password, port, rank and source."""
+    host = b"tidemark"
+    return struct.pack(f"<IB{len(host)}sBBHII", server_id, len(host), host, 0, 0, 0, 0, 0)
+
+
+def _request(server_id: int, position: GtidSet) -> bytes:
+    """Flags, our id, no file's name (its length is 0), the offset, and the GTID set behind its length."""
+    encoded = position.encode()
+    flags = _HEARTBEAT_V2 | _THROUGH_GTID
+    return struct.pack("<HIIQI", flags, server_id, 0, _FIRST_OFFSET, len(encoded)) + encoded
+
+
+def _ended(packet: bytes) -> Transient | Definite:
+    if packet[:1] != bytes([_ERROR]):
+        return Transient("the source ended the stream of its log")
+    code, text = int.from_bytes(packet[1:3], "little"), packet[_ERROR_HEAD:].decode(errors="replace")
+    told = f"{text} (error {code} of the source, which gave its log)"
+    return Definite(told) if code == _FATAL else Transient(told)
