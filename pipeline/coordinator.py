@@ -160,6 +160,10 @@ def _keys(changes: TableChanges, message: ChangesVerified) -> PassedKeys:
 
 def _statement_passed(state: State, message: SchemaChanged) -> State:
     checkpoint = state.checkpoint
+    if message.gtid in checkpoint.position:
+        raise InvariantBroken(
+            f"the statement {message.gtid} had passed before: it is in the position {checkpoint.position}"
+        )
     passed = checkpointed(
         replace(state, stream=message.end),
         position=checkpoint.position.with_gtid(message.gtid),
@@ -170,7 +174,9 @@ def _statement_passed(state: State, message: SchemaChanged) -> State:
 
 def _table_stopped(state: State, message: TableStopped) -> State:
     stopped = checkpointed(state, stopped={**state.checkpoint.stopped, message.table: message.reason})
-    return ended(stopped, message.table, message.reason)
+    while snapshot_of(stopped.checkpoint, message.table):  # also those that wait for the first one
+        stopped = ended(stopped, message.table, message.reason)
+    return stopped
 
 
 # Plans and chunks come in

@@ -59,8 +59,9 @@ def _overlapping(state: State, most: int) -> tuple[State, tuple[Order, ...]]:
 def _pausing(state: State) -> tuple[State, tuple[Order, ...]]:
     wanted = next(_wanted(state.checkpoint), None)
     run = state.runs.get(wanted[1]) if wanted else None
+    plans: tuple[Order, ...] = ()
     if wanted and run is None and not state.open:
-        return with_run(state, wanted[1], Planning()), (PlanTable(wanted[1]),)
+        state, plans = with_run(state, wanted[1], Planning()), (PlanTable(wanted[1]),)
     readable = wanted is not None and isinstance(run, Planned) and not state.open
     match state.gate:
         case Flowing() if readable:
@@ -70,9 +71,9 @@ def _pausing(state: State) -> tuple[State, tuple[Order, ...]]:
             state, order = _asked(state, wanted[0], run.schema, run.after)
             return state, (order,)
         case Paused() if not any(isinstance(window, Reading) for window in state.open):
-            return replace(state, gate=Flowing()), (ResumeReading(),)
+            return replace(state, gate=Flowing()), (*plans, ResumeReading())
         case Flowing() | PauseOrdered() | Paused():
-            return state, ()
+            return state, plans
         case _:
             assert_never(state.gate)
 

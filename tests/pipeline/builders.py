@@ -1,0 +1,291 @@
+"""Small words for the tests of the coordinator and its parts.
+
+    capture = Capture(ORDERS)                    # position a:1-5, the stream at place 10, up to four windows
+    order = capture.begin(ORDERS, end=9)         # a snapshot is asked for and planned: the order for its first chunk
+    capture.give(passed(20, wrote("a:6", update(1))))
+    capture.give(read(order, 1, 2, low="a:1-5", high=15))
+    assert capture.stream == ["orders a:6", "orders rows 2"]
+
+Servers are letters (`a:1-5,b:7,a:tag:1`), places are offsets in one log file, rows are their keys.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import pyarrow as pa
+
+from pipeline import coordinator
+from pipeline.checkpoint import Checkpoint
+from pipeline.coordinator_state import Order, Overlapping, State, WindowMode
+from pipeline.gtid import Gtid, GtidSet
+from pipeline.keys import Key
+from pipeline.messages import (
+    IMAGE_FIELDS,
+    Append,
+    ChangePart,
+    ChangesVerified,
+    ChunkPart,
+    ChunkRead,
+    Kind,
+    LogAdvanced,
+    PlanTable,
+    ReadChunk,
+    SchemaChanged,
+    SignalAnswer,
+    SignalReceived,
+    TableChanges,
+    TablePlanned,
+    ToWatermarkCoordinator,
+)
+from pipeline.schema import Column, TableId, TableSchema
+from pipeline.signals import ExecuteSnapshot, StopSnapshot, Tables
+from pipeline.snapshot import TableState
+from pipeline.transactions import Transactions
+from pipeline.types import Integer
+from pipeline.watermark import Coordinates
+
+T = TypeVar("T")
+
+
+# Servers, transactions, places
+
+
+def gtids(text: str) -> GtidSet:
+    """The set that `a:1-5,b:7` describes, a letter being a server."""
+    return GtidSet.parse(_with_uuids(text))
+
+
+def gtid(text: str) -> Gtid:
+    """The transaction that `a:6` or `a:tag:6` names."""
+    return Gtid.parse(_with_uuids(text))
+
+
+def place(offset: int, file: int = 1) -> Coordinates:
+    """A place in the server's log."""
+    return Coordinates(f"binlog.{file:06}", offset)
+
+
+def _with_uuids(text: str) -> str:
+    return re.sub(
+        r"(^|,)([a-f])(?=:)", lambda m: f"{m[1]}00000000-0000-0000-0000-00000000000{m[2]}", text.strip()
+    )
+
+
+def _short(name: Gtid) -> str:
+    return str(name).removeprefix("00000000-0000-0000-0000-00000000000")
+
+
+# Tables
+
+
+def table(name: str, *columns: str, key: tuple[int, ...] = (0,)) -> TableSchema:
+    """The table `shop.<name>` of BIGINT columns: `id` (its key) and `value` where nothing else is said."""
+    kinds = [Column(column, Integer(8, unsigned=False), i not in key) for i, column in enumerate(columns)]
+    return TableSchema(TableId("shop", name), tuple(kinds), key) if kinds else table(name, "id", "value")
+
+
+def altered(schema: TableSchema) -> TableSchema:
+    """The table with a column more."""
+    return replace(schema, columns=(*schema.columns, Column("added", Integer(8, unsigned=False), True)))
+
+
+ORDERS = table("orders")
+ITEMS = table("items")
+USERS = table("users")
+
+
+def rows(schema: TableSchema, keys: Iterable[int]) -> pa.RecordBatch:
+    """Rows with these values in the first column, and nothing in the others."""
+    first = pa.array(list(keys), pa.int64())
+    others = [pa.nulls(len(first), pa.int64()) for _ in schema.columns[1:]]
+    return pa.RecordBatch.from_arrays([first, *others], schema=schema.arrow)
+
+
+# The log
+
+
+@dataclass(frozen=True)
+class Image:
+    """A row image, its row known by its key."""
+
+    schema: TableSchema
+    kind: Kind
+    key: int
+
+
+def insert(key: int, schema: TableSchema = ORDERS) -> list[Image]:
+    """An inserted row."""
+    return [Image(schema, Kind.INSERT, key)]
+
+
+def delete(key: int, schema: TableSchema = ORDERS) -> list[Image]:
+    """A deleted row."""
+    return [Image(schema, Kind.DELETE, key)]
+
+
+def update(key: int, to: int | None = None, schema: TableSchema = ORDERS) -> list[Image]:
+    """A changed row, which has the key `to` afterwards (or the same)."""
+    after = key if to is None else to
+    return [Image(schema, Kind.UPDATE_BEFORE, key), Image(schema, Kind.UPDATE_AFTER, after)]
+
+
+def wrote(name: str, *changes: list[Image]) -> tuple[Gtid, list[Image]]:
+    """A transaction and what it changed."""
+    return gtid(name), [image for change in changes for image in change]
+
+
+def passed(end: int, *transactions: tuple[Gtid, list[Image]]) -> ChangesVerified:
+    """A slice of the log: these transactions, the last of which ends at the place."""
+    seen = dict.fromkeys(image.schema for _, images in transactions for image in images)
+    run = Transactions.of((name, 1_700_000_000_000_000) for name, _ in transactions)
+    tables = tuple(_changes(schema, [images for _, images in transactions]) for schema in seen)
+    return ChangesVerified(run, tables, place(end))
+
+
+def _changes(schema: TableSchema, transactions: list[list[Image]]) -> TableChanges:
+    found = [
+        (image, index, ordinal)
+        for index, images in enumerate(transactions)
+        for ordinal, image in enumerate(images)
+        if image.schema == schema
+    ]
+    fields = [
+        pa.array([image.kind for image, _, _ in found], pa.int8()),
+        pa.array([index for _, index, _ in found], pa.int32()),
+        pa.array([ordinal for _, _, ordinal in found], pa.int32()),
+    ]
+    images = pa.RecordBatch.from_arrays(fields, schema=IMAGE_FIELDS)
+    return TableChanges(schema, images, rows(schema, [image.key for image, _, _ in found]))
+
+
+def statement(name: str, end: int, *schemas: TableSchema) -> SchemaChanged:
+    """A statement that may have changed these tables."""
+    tables = frozenset(schema.table for schema in schemas)
+    return SchemaChanged(gtid(name), tables, "ALTER TABLE", place(end))
+
+
+# Signals and the selector's answers
+
+
+def execute(id_: str, *schemas: TableSchema) -> SignalReceived:
+    """Asks for a snapshot of these tables."""
+    return SignalReceived(ExecuteSnapshot(id_, _named(schemas)))
+
+
+def stop(id_: str, *schemas: TableSchema) -> SignalReceived:
+    """Asks that the snapshots of these tables stop."""
+    return SignalReceived(StopSnapshot(id_, _named(schemas)))
+
+
+def _named(schemas: Iterable[TableSchema]) -> Tables:
+    return Tables(tuple(re.escape(str(schema.table)) for schema in schemas))
+
+
+def planned(schema: TableSchema, end: int | None = 9) -> TablePlanned:
+    """The table's plan: its last key, None where it's empty."""
+    return TablePlanned(schema, None if end is None else (end,), expected=7)
+
+
+def read(order: ReadChunk, *keys: int, low: str = "a:1-5", high: int = 10) -> ChunkRead:
+    """The order's chunk: rows with these keys, between the watermarks. A full chunk has more behind it."""
+    upto: Key | None = (keys[-1],) if len(keys) == order.limit else None
+    return ChunkRead(order.chunk, gtids(low), rows(order.schema, keys), upto, place(high))
+
+
+# The coordinator
+
+
+def of(kind: type[T], orders: Iterable[object]) -> list[T]:
+    """Those of the orders that are of this kind."""
+    return [order for order in orders if isinstance(order, kind)]
+
+
+class Capture:
+    """A coordinator, and all that it has ordered since its start."""
+
+    state: State
+
+    def __init__(
+        self,
+        *schemas: TableSchema,
+        mode: WindowMode | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        known = {schema.table: schema for schema in schemas}
+        begin_at = checkpoint or Checkpoint(gtids("a:1-5"), schemas=known)
+        self.orders: list[Order] = []
+        self.state, self.first_orders = coordinator.start(begin_at, 2, mode or Overlapping(4))
+        self.orders += self.first_orders
+        self.give(LogAdvanced(place(10)))
+
+    def give(self, *messages: ToWatermarkCoordinator) -> tuple[Order, ...]:
+        """The orders that follow from the messages."""
+        given: tuple[Order, ...] = ()
+        for message in messages:
+            self.state, orders = coordinator.step(self.state, message)
+            self.orders += orders
+            given += orders
+        return given
+
+    def begin(self, schema: TableSchema, end: int = 9, signal: str = "s1") -> ReadChunk:
+        """Ask for a snapshot of the table, plan it, and give the order for its first chunk."""
+        self.give(execute(signal, schema))
+        return self.chunk(self.give(planned(schema, end)))
+
+    @staticmethod
+    def chunk(orders: Iterable[Order]) -> ReadChunk:
+        """The one chunk that is asked for in these orders."""
+        (order,) = of(ReadChunk, orders)
+        return order
+
+    @staticmethod
+    def plans(orders: Iterable[Order]) -> list[TableId]:
+        """The tables whose plan is asked for in these orders."""
+        return [order.table for order in of(PlanTable, orders)]
+
+    def table(self, schema: TableSchema, snapshot: str = "s1") -> TableState:
+        """The state of a table in a snapshot."""
+        (found,) = [s for s in self.checkpoint.snapshots if s.id == snapshot]
+        return found.tables[schema.table]
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """What's durable now."""
+        return self.state.checkpoint
+
+    @property
+    def open(self) -> list[str]:
+        """The open windows: their tables and states, as `orders reading`."""
+        return [f"{w.order.chunk.table.name} {type(w).__name__.lower()}" for w in self.state.open]
+
+    @property
+    def appends(self) -> list[Append]:
+        """All appends, in order."""
+        return of(Append, self.orders)
+
+    @property
+    def parts(self) -> list[ChangePart | ChunkPart]:
+        """All that was put into the stream, in order."""
+        return [part for append in self.appends for part in append.parts]
+
+    @property
+    def stream(self) -> list[str]:
+        """The stream: `orders a:6 a:7` for changes of a table, `orders rows 1 2` for a chunk's rows."""
+        return [_told(part) for part in self.parts]
+
+    @property
+    def answers(self) -> list[SignalAnswer]:
+        """The answers to signals, in order."""
+        return [answer for append in self.appends for answer in append.answers]
+
+
+def _told(part: ChangePart | ChunkPart) -> str:
+    match part:
+        case ChangePart(changes, transactions):
+            indices = dict.fromkeys(changes.images["transaction"].to_pylist())
+            names = " ".join(_short(transactions.gtid(index)) for index in indices)
+            return f"{changes.schema.table.name} {names}"
+        case ChunkPart(_, schema, found):
+            return f"{schema.table.name} rows {' '.join(map(str, found[0].to_pylist()))}"

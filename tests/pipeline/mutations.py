@@ -1,0 +1,528 @@
+"""Mutations: for each rule, the code as it would be without it. A rule's test must fail on them.
+
+    @broken_by(mutations.close_at_once)
+    def test_a_window_stays_open_until_high_has_passed() -> None: ...
+
+runs twice: as it is, where it holds, and mutated, where its own assertion fails (or the core itself stops with
+InvariantBroken). A failure elsewhere, as in a builder, doesn't count.
+"""
+
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from pipeline import coordinator, coordinator_state, requests, schedule, watermark, window
+from pipeline.checkpoint import Checkpoint
+from pipeline.coordinator_state import Order, Paused, Planned, Planning, State
+from pipeline.errors import InvariantBroken
+from pipeline.gtid import GtidSet, Source
+from pipeline.intervals import EMPTY
+from pipeline.messages import (
+    Append,
+    ChangesVerified,
+    ChunkFailed,
+    ChunkId,
+    ChunkPart,
+    ChunkRead,
+    Kind,
+    PlanFailed,
+    ReadChunk,
+    ResumeReading,
+    TableChanges,
+    TablePlanned,
+    ToWatermarkCoordinator,
+)
+from pipeline.schema import TableId, TableSchema
+from pipeline.snapshot import Chunking, Completed, Progress, Snapshot, TableState
+from pipeline.watermark import Coordinates
+
+Patch = pytest.MonkeyPatch
+Mutation = Callable[[Patch], None]
+
+
+def broken_by(*mutations: Mutation) -> Callable[[Callable[[], None]], Callable[..., None]]:
+    """The test as it is, and for each mutation the test that it fails."""
+
+    def both_ways(test: Callable[[], None]) -> Callable[..., None]:
+        @pytest.mark.parametrize("mutation", [None, *mutations], ids=_name)
+        def run(mutation: Mutation | None, monkeypatch: Patch) -> None:
+            if mutation is None:
+                test()
+                return
+            mutation(monkeypatch)
+            with pytest.raises((AssertionError, InvariantBroken, pytest.fail.Exception)) as failure:
+                test()
+            if not isinstance(failure.value, InvariantBroken):
+                frames = [f for f in traceback.extract_tb(failure.tb) if "_pytest" not in f.filename]
+                assert frames[-1].name == test.__name__, f"not the rule failed, but {frames[-1]}"
+
+        run.__name__ = test.__name__
+        return run
+
+    return both_ways
+
+
+def _name(mutation: Mutation | None) -> str:
+    return "as_it_is" if mutation is None else mutation.__name__
+
+
+# Watermarks
+
+
+def any_low_is_usable(patch: Patch) -> None:
+    _judge_low(patch, lambda _low, _asked_at: True)
+
+
+def low_must_not_be_ahead(patch: Patch) -> None:
+    _judge_low(patch, lambda low, asked_at: low == asked_at)
+
+
+def _judge_low(patch: Patch, judged: Callable[[GtidSet, GtidSet], bool]) -> None:
+    def usable(low: GtidSet, asked_at: GtidSet) -> bool:
+        return judged(low, asked_at)
+
+    patch.setattr(watermark, "usable", usable)
+    patch.setattr(window, "usable", usable)
+
+
+def low_is_compared_at_the_answer(patch: Patch) -> None:
+    original = coordinator._chunk_read
+
+    def chunk_read(state: State, message: ChunkRead) -> State:
+        if not watermark.usable(message.low, state.checkpoint.position):
+            raise InvariantBroken("the low watermark lacks what has passed since")
+        return original(state, message)
+
+    patch.setattr(coordinator, "_chunk_read", chunk_read)
+
+
+def low_is_compared_with_nothing(patch: Patch) -> None:
+    original = schedule._asked
+
+    def asked(state: State, snapshot: Snapshot, schema: TableSchema, after: object) -> object:
+        nowhere = replace(state.checkpoint, position=GtidSet())
+        asked, order = original(replace(state, checkpoint=nowhere), snapshot, schema, after)  # type: ignore[arg-type]
+        return replace(asked, checkpoint=state.checkpoint), order
+
+    patch.setattr(schedule, "_asked", asked)
+
+
+def files_are_compared_as_text(patch: Patch) -> None:
+    patch.setattr(
+        Coordinates,
+        "reaches",
+        lambda self, other: (self.file, self.offset) >= (other.file, other.offset),
+    )
+
+
+def offsets_alone_are_compared(patch: Patch) -> None:
+    patch.setattr(Coordinates, "reaches", lambda self, other: self.offset >= other.offset)
+
+
+def a_place_is_reached_from_behind_only(patch: Patch) -> None:
+    original = Coordinates.reaches
+    patch.setattr(Coordinates, "reaches", lambda self, other: self != other and original(self, other))
+
+
+# The window
+
+
+def keys_are_forgotten_while_reading(patch: Patch) -> None:
+    original = window.keys_passed
+    patch.setattr(
+        window, "keys_passed", lambda w, keys: w if isinstance(w, window.Reading) else original(w, keys)
+    )
+
+
+def keys_are_forgotten_while_reconciling(patch: Patch) -> None:
+    original = window.keys_passed
+    patch.setattr(
+        window, "keys_passed", lambda w, keys: w if isinstance(w, window.Reconciling) else original(w, keys)
+    )
+
+
+def what_low_holds_touches_too(patch: Patch) -> None:
+    patch.setattr(window.PassedKeys, "outside", lambda self, _low: self.tokens)
+
+
+def inside_is_decided_by_the_latest(patch: Patch) -> None:
+    def latest(low: GtidSet, source: Source) -> int:
+        edges = low.intervals.get(source, EMPTY).edges
+        return int(edges[-1]) - 1 if edges.size else 0
+
+    _decide_outside(patch, lambda low, source, number: number > latest(low, source))
+
+
+def inside_is_decided_without_tags(patch: Patch) -> None:
+    _decide_outside(patch, lambda low, source, number: not _in_any(low, number, uuid=source.uuid))
+
+
+def inside_is_decided_without_sources(patch: Patch) -> None:
+    _decide_outside(patch, lambda low, _source, number: not _in_any(low, number))
+
+
+def _in_any(low: GtidSet, number: int, uuid: str = "") -> bool:
+    return any(number in numbers for source, numbers in low.intervals.items() if uuid in source.uuid)
+
+
+def _decide_outside(patch: Patch, outside: Callable[[GtidSet, Source, int], bool]) -> None:
+    def chosen(self: window.PassedKeys, low: GtidSet) -> pa.Array:
+        names = [self.transactions.gtid(i) for i in range(len(self.transactions))]
+        flags = np.array([outside(low, name.source, name.number) for name in names], dtype=np.bool_)
+        return self.tokens.filter(pa.array(flags[self.transaction]))
+
+    patch.setattr(window.PassedKeys, "outside", chosen)
+
+
+def close_at_once(patch: Patch) -> None:
+    patch.setattr(window, "closes", lambda _window, _stream: True)
+
+
+def touched_rows_are_emitted(patch: Patch) -> None:
+    patch.setattr(window, "untouched", lambda w: w.rows)
+
+
+def one_touched_row_gives_up_the_chunk(patch: Patch) -> None:
+    patch.setattr(window, "untouched", lambda w: w.rows.slice(0, 0) if any(map(len, w.touched)) else w.rows)
+
+
+# What touches
+
+
+def old_keys_alone_touch(patch: Patch) -> None:
+    _touch_by(patch, Kind.INSERT, Kind.UPDATE_BEFORE, Kind.DELETE)
+
+
+def new_keys_alone_touch(patch: Patch) -> None:
+    _touch_by(patch, Kind.INSERT, Kind.UPDATE_AFTER, Kind.DELETE)
+
+
+def deletes_do_not_touch(patch: Patch) -> None:
+    _touch_by(patch, Kind.INSERT, Kind.UPDATE_BEFORE, Kind.UPDATE_AFTER)
+
+
+def inserts_do_not_touch(patch: Patch) -> None:
+    _touch_by(patch, Kind.UPDATE_BEFORE, Kind.UPDATE_AFTER, Kind.DELETE)
+
+
+def _touch_by(patch: Patch, *kinds: Kind) -> None:
+    original = coordinator._keys
+
+    def keys(changes: TableChanges, message: ChangesVerified) -> window.PassedKeys:
+        chosen = pc.is_in(changes.images["kind"], pa.array(kinds, pa.int8()))
+        some = TableChanges(changes.schema, changes.images.filter(chosen), changes.rows.filter(chosen))
+        return original(some, message)
+
+    patch.setattr(coordinator, "_keys", keys)
+
+
+def every_table_is_touched(patch: Patch) -> None:
+    def touched(windows: tuple[window.Window, ...], message: ChangesVerified) -> tuple[window.Window, ...]:
+        for changes in message.tables:
+            keys = coordinator._keys(changes, message)
+            windows = tuple(window.keys_passed(w, keys) for w in windows)
+        return windows
+
+    patch.setattr(coordinator, "_touched", touched)
+
+
+# Closing and emission
+
+
+def close_on_changes_only(patch: Patch) -> None:
+    step, closed = coordinator.step, coordinator._closed
+    changes = False
+
+    def told(state: State, message: ToWatermarkCoordinator) -> object:
+        nonlocal changes
+        changes = isinstance(message, ChangesVerified)
+        return step(state, message)
+
+    patch.setattr(coordinator, "step", told)
+    patch.setattr(coordinator, "_closed", lambda state: closed(state) if changes else (state, ()))
+
+
+def close_whichever_is_ready(patch: Patch) -> None:
+    original = coordinator._closed
+
+    def closed(state: State) -> object:
+        def waits(w: window.Window) -> bool:
+            return not (isinstance(w, window.Reconciling) and window.closes(w, state.stream))
+
+        return original(replace(state, open=tuple(sorted(state.open, key=waits))))
+
+    patch.setattr(coordinator, "_closed", closed)
+
+
+def close_the_newest_first(patch: Patch) -> None:
+    original = coordinator._closed
+
+    def closed(state: State) -> object:
+        newest = sorted(state.open, key=lambda w: w.order.chunk.number, reverse=True)
+        return original(replace(state, open=tuple(newest)))
+
+    patch.setattr(coordinator, "_closed", closed)
+
+
+def tables_wait_for_each_other(patch: Patch) -> None:
+    original = coordinator._closed
+
+    def closed(state: State) -> object:
+        first = state.open[0] if state.open else None
+        ready = isinstance(first, window.Reconciling) and window.closes(first, state.stream)
+        return original(state) if ready else (state, ())
+
+    patch.setattr(coordinator, "_closed", closed)
+
+
+def rows_are_emitted_before_the_changes(patch: Patch) -> None:
+    _emit(patch, lambda parts: tuple(sorted(parts, key=lambda part: not isinstance(part, ChunkPart))))
+
+
+def rows_are_emitted_a_step_late(patch: Patch) -> None:
+    late: tuple[object, ...] = ()
+
+    def delayed(parts: tuple[object, ...]) -> tuple[object, ...]:
+        nonlocal late
+        now = (*(p for p in parts if not isinstance(p, ChunkPart)), *late)
+        late = tuple(p for p in parts if isinstance(p, ChunkPart))
+        return now
+
+    _emit(patch, delayed)
+
+
+def _emit(patch: Patch, rearranged: Callable[[tuple[object, ...]], tuple[object, ...]]) -> None:
+    original = coordinator.step
+
+    def step(state: State, message: ToWatermarkCoordinator) -> object:
+        after, orders = original(state, message)
+        return after, tuple(
+            replace(order, parts=rearranged(order.parts)) if isinstance(order, Append) else order  # type: ignore[arg-type]
+            for order in orders
+        )
+
+    patch.setattr(coordinator, "step", step)
+
+
+def done_moves_when_a_chunk_is_read(patch: Patch) -> None:
+    original = coordinator._chunk_read
+
+    def chunk_read(state: State, message: ChunkRead) -> State:
+        state, table = original(state, message), message.chunk.table
+        snapshot = coordinator_state.snapshot_of(state.checkpoint, table)
+        chunking = snapshot.tables[table] if snapshot else None
+        if snapshot is None or not isinstance(chunking, Chunking) or message.upto is None:
+            return state
+        return coordinator_state.with_table(state, snapshot, table, replace(chunking, done=message.upto))
+
+    patch.setattr(coordinator, "_chunk_read", chunk_read)
+
+
+def a_table_completes_when_it_is_read(patch: Patch) -> None:
+    original = coordinator._chunk_read
+
+    def chunk_read(state: State, message: ChunkRead) -> State:
+        state, table = original(state, message), message.chunk.table
+        snapshot = coordinator_state.snapshot_of(state.checkpoint, table)
+        if snapshot is None or message.upto is not None:
+            return state
+        return coordinator_state.with_table(state, snapshot, table, Completed(Progress()))
+
+    patch.setattr(coordinator, "_chunk_read", chunk_read)
+
+
+# Statements, plans and failures
+
+
+def windows_survive_a_statement(patch: Patch) -> None:
+    patch.setattr(coordinator, "dropped", lambda state, _tables: state)
+
+
+def windows_survive_an_end(patch: Patch) -> None:
+    patch.setattr(coordinator_state, "dropped", lambda state, _tables: state)
+
+
+def a_statement_drops_every_window(patch: Patch) -> None:
+    original = coordinator_state.dropped
+    patch.setattr(coordinator, "dropped", lambda state, _tables: original(state, state.checkpoint.schemas))
+
+
+def stale_plans_are_taken(patch: Patch) -> None:
+    original = coordinator_state.dropped
+
+    def dropped(state: State, tables: frozenset[TableId]) -> State:
+        state = original(state, tables)
+        runs = {t: Planning() if isinstance(run, Planning) else run for t, run in state.runs.items()}
+        return replace(state, runs=runs)
+
+    patch.setattr(coordinator, "dropped", dropped)
+    patch.setattr(coordinator_state, "dropped", dropped)
+
+
+def a_plan_begins_again(patch: Patch) -> None:
+    original = coordinator._table_planned
+
+    def table_planned(state: State, message: TablePlanned) -> State:
+        state, table = original(state, message), message.schema.table
+        run = state.runs.get(table)
+        return (
+            coordinator_state.with_run(state, table, replace(run, after=None))
+            if isinstance(run, Planned)
+            else state
+        )
+
+    patch.setattr(coordinator, "_table_planned", table_planned)
+
+
+def any_key_will_do(patch: Patch) -> None:
+    patch.setattr(TableSchema, "key_version", property(lambda _self: "the same"))
+
+
+def a_failed_chunk_is_skipped(patch: Patch) -> None:
+    def chunk_failed(state: State, chunk: ChunkId, _reason: str) -> State:
+        snapshot = coordinator_state.snapshot_of(state.checkpoint, chunk.table)
+        assert snapshot is not None
+        return coordinator_state.table_ended(state, snapshot, chunk.table, Completed(Progress()))
+
+    patch.setattr(coordinator, "_chunk_failed", chunk_failed)
+
+
+def a_failure_ends_every_table(patch: Patch) -> None:
+    original = coordinator._taken
+
+    def taken(state: State, message: ToWatermarkCoordinator) -> object:
+        after, changes, answers = original(state, message)
+        if isinstance(message, ChunkFailed | PlanFailed):
+            for table in state.checkpoint.schemas:
+                after = coordinator_state.ended(after, table, message.reason)
+        return after, changes, answers
+
+    patch.setattr(coordinator, "_taken", taken)
+
+
+def a_failed_plan_is_asked_again(patch: Patch) -> None:
+    patch.setattr(
+        coordinator, "_plan_failed", lambda state, table, _reason: coordinator_state.without_run(state, table)
+    )
+
+
+def every_snapshot_is_a_first_one(patch: Patch) -> None:
+    original = coordinator._emitted
+
+    def emitted(state: State, w: window.Reconciling) -> object:
+        state, part = original(state, w)
+        return state, replace(part, first=True)
+
+    patch.setattr(coordinator, "_emitted", emitted)
+
+
+def an_ended_table_has_no_mirror(patch: Patch) -> None:
+    def table_ended(state: State, snapshot: Snapshot, table: TableId, ended: TableState) -> State:
+        state = coordinator_state.dropped(state, {table})
+        return coordinator_state.with_table(state, snapshot, table, ended)
+
+    patch.setattr(coordinator, "table_ended", table_ended)
+    patch.setattr(coordinator_state, "table_ended", table_ended)
+    patch.setattr(requests, "table_ended", table_ended)
+
+
+# The schedule
+
+
+def windows_are_not_bounded(patch: Patch) -> None:
+    original = schedule._overlapping
+    patch.setattr(schedule, "_overlapping", lambda state, _most: original(state, 1000))
+
+
+def plans_are_not_counted(patch: Patch) -> None:
+    original = schedule._overlapping
+
+    def overlapping(state: State, most: int) -> object:
+        planning = sum(isinstance(run, Planning) for run in state.runs.values())
+        return original(state, most + planning)
+
+    patch.setattr(schedule, "_overlapping", overlapping)
+
+
+def chunks_of_a_table_overlap(patch: Patch) -> None:
+    patch.setattr(schedule, "is_reading", lambda _state, _table: False)
+
+
+def every_chunk_begins_at_the_start(patch: Patch) -> None:
+    original = schedule._asked
+    patch.setattr(
+        schedule, "_asked", lambda state, snapshot, schema, _after: original(state, snapshot, schema, None)
+    )
+
+
+def a_pause_is_not_heeded(patch: Patch) -> None:
+    original = schedule._wanted
+    patch.setattr(schedule, "_wanted", lambda checkpoint: original(replace(checkpoint, paused=False)))
+
+
+def the_newest_snapshot_comes_first(patch: Patch) -> None:
+    original = coordinator_state.unended
+
+    def unended(checkpoint: Checkpoint) -> Iterator[tuple[Snapshot, TableId]]:
+        yield from reversed(list(original(checkpoint)))
+
+    patch.setattr(coordinator_state, "unended", unended)
+    patch.setattr(schedule, "unended", unended)
+
+
+def chunks_are_asked_without_a_pause(patch: Patch) -> None:
+    original = schedule._pausing
+    patch.setattr(schedule, "_pausing", lambda state: original(replace(state, gate=Paused())))
+
+
+def the_reader_is_never_resumed(patch: Patch) -> None:
+    _without(patch, ResumeReading)
+
+
+def the_reader_is_resumed_before_the_chunk_is_read(patch: Patch) -> None:
+    original = schedule._pausing
+
+    def pausing(state: State) -> tuple[State, tuple[Order, ...]]:
+        after, orders = original(state)
+        return after, (*orders, ResumeReading()) if any(isinstance(o, ReadChunk) for o in orders) else orders
+
+    patch.setattr(schedule, "_pausing", pausing)
+
+
+def _without(patch: Patch, kind: type) -> None:
+    original = schedule._pausing
+
+    def pausing(state: State) -> tuple[State, tuple[Order, ...]]:
+        after, orders = original(state)
+        return after, tuple(order for order in orders if not isinstance(order, kind))
+
+    patch.setattr(schedule, "_pausing", pausing)
+
+
+# Signals
+
+
+def signals_are_forgotten(patch: Patch) -> None:
+    original = coordinator_state.checkpointed
+
+    def checkpointed(state: State, **changes: object) -> State:
+        return original(state, **{name: value for name, value in changes.items() if name != "signals"})
+
+    patch.setattr(requests, "checkpointed", checkpointed)
+
+
+def nothing_is_refused(patch: Patch) -> None:
+    patch.setattr(requests, "_refusal", lambda _checkpoint, _table: None)
+
+
+def signals_are_remembered_for_ever(patch: Patch) -> None:
+    patch.setattr(requests, "SIGNALS_REMEMBERED", 10**9)
+
+
+def snapshots_are_remembered_for_ever(patch: Patch) -> None:
+    patch.setattr(coordinator_state, "SNAPSHOTS_REMEMBERED", 10**9)

@@ -1,0 +1,169 @@
+"""The window by itself: what touches its chunk's rows, when it closes, and what it emits."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from pipeline import window
+from pipeline.errors import InvariantBroken
+from pipeline.keys import tokens
+from pipeline.messages import ChunkId, ReadChunk
+from pipeline.schema import TableSchema
+from pipeline.transactions import Transactions
+from pipeline.window import PassedKeys, Reading, Reconciling
+from tests.pipeline import mutations
+from tests.pipeline.builders import ORDERS, gtid, gtids, place, read, rows, table
+from tests.pipeline.mutations import broken_by
+
+ASKED_AT = "a:1-5"
+
+
+def reading(asked_at: str = ASKED_AT) -> Reading:
+    """The window of a chunk that was asked for at this position."""
+    chunk = ChunkId("s1", ORDERS.table, 1)
+    return Reading(ReadChunk(chunk, ORDERS, None, (9,), limit=5, asked_at=gtids(asked_at)))
+
+
+def reconciling(*keys: int, low: str = ASKED_AT, high: int = 15) -> Reconciling:
+    """The window with a chunk of these keys."""
+    opened = reading()
+    return window.chunk_read(opened, read(opened.order, *keys, low=low, high=high))
+
+
+def touching(schema: TableSchema = ORDERS, **keys: int) -> PassedKeys:
+    """Transactions with the key that each touched: `a6=1` is a:6, `a_tag_6=1` is a:tag:6."""
+    names = [name.replace("_", ":") if "_" in name else f"{name[0]}:{name[1:]}" for name in keys]
+    run = Transactions.of((gtid(name), 0) for name in names)
+    indices = pa.array(range(len(run)), pa.int32()).to_numpy()
+    return PassedKeys(run, indices, tokens(rows(schema, keys.values()), schema.key))
+
+
+def emitted(closing: window.Window) -> list[int]:
+    """The keys that the window emits."""
+    assert isinstance(closing, Reconciling)
+    kept: list[int] = window.untouched(closing)["id"].to_pylist()
+    return kept
+
+
+# Low
+
+
+@broken_by(mutations.any_low_is_usable)
+def test_a_low_watermark_that_lacks_what_had_passed_when_asked_breaks_an_invariant() -> None:
+    opened = reading(asked_at="a:1-5,b:1")
+    with pytest.raises(InvariantBroken, match="lacks transactions that had passed") as broken:
+        window.chunk_read(opened, read(opened.order, 1, low="a:1-4:6-9,b:1"))
+    assert str(broken.value).endswith(str(gtids("a:5")))
+    assert "s1/shop.orders/1" in str(broken.value)
+
+
+def test_a_low_watermark_ahead_of_the_stream_is_usable() -> None:
+    assert emitted(reconciling(1, 2, low="a:1-9,b:1-3")) == [1, 2]
+
+
+# What touches
+
+
+@broken_by(mutations.keys_are_forgotten_while_reading)
+def test_what_passes_before_the_chunk_comes_touches_it() -> None:
+    opened = window.keys_passed(reading(), touching(a6=2))
+    assert isinstance(opened, Reading)
+    assert emitted(window.chunk_read(opened, read(opened.order, 1, 2, 3))) == [1, 3]
+
+
+@broken_by(mutations.keys_are_forgotten_while_reconciling)
+def test_what_passes_after_the_chunk_came_touches_it() -> None:
+    assert emitted(window.keys_passed(reconciling(1, 2, 3), touching(a6=2))) == [1, 3]
+
+
+@broken_by(mutations.keys_are_forgotten_while_reading, mutations.keys_are_forgotten_while_reconciling)
+def test_runs_before_and_after_the_chunk_touch_together() -> None:
+    opened = window.keys_passed(window.keys_passed(reading(), touching(a6=1)), touching(a7=2))
+    assert isinstance(opened, Reading)
+    closing: window.Window = window.chunk_read(opened, read(opened.order, 1, 2, 3, 4))
+    closing = window.keys_passed(window.keys_passed(closing, touching(a8=3)), touching(b1=1))
+    assert emitted(closing) == [4]
+
+
+@broken_by(mutations.what_low_holds_touches_too)
+def test_what_low_holds_touches_nothing_since_the_chunk_saw_it() -> None:
+    before = window.keys_passed(reading(), touching(a6=1, a7=2))
+    assert isinstance(before, Reading)
+    after = window.chunk_read(before, read(before.order, 1, 2, 3, low="a:1-6"))
+    assert emitted(after) == [1, 3]
+    assert emitted(window.keys_passed(after, touching(a6=3))) == [1, 3]
+
+
+@broken_by(mutations.inside_is_decided_by_the_latest)
+def test_a_transaction_in_a_gap_of_low_touches() -> None:
+    assert emitted(window.keys_passed(reconciling(1, 2, low="a:1-5:7-9"), touching(a6=1, a8=2))) == [2]
+
+
+@broken_by(mutations.inside_is_decided_without_sources)
+def test_each_server_is_asked_for_by_its_own_numbers() -> None:
+    assert emitted(window.keys_passed(reconciling(1, 2, low="a:1-9"), touching(b7=1, a7=2))) == [2]
+
+
+@broken_by(mutations.inside_is_decided_without_tags)
+def test_a_tag_has_numbers_of_its_own() -> None:
+    low = "a:1-9:tag:1-3"
+    closing = window.keys_passed(reconciling(1, 2, 3, 4, low=low), touching(a_tag_7=1, a_tag_3=2))
+    closing = window.keys_passed(closing, touching(a_other_1=3, a7=4))
+    assert emitted(closing) == [2, 4]
+
+
+# High
+
+
+@broken_by(mutations.close_at_once)
+def test_a_window_stays_open_while_the_stream_is_before_high() -> None:
+    assert not window.closes(reconciling(1, high=15), place(14))
+    assert not window.closes(reconciling(1, high=15), None)
+
+
+@broken_by(mutations.a_place_is_reached_from_behind_only)
+def test_a_window_closes_when_the_stream_is_at_high() -> None:
+    assert window.closes(reconciling(1, high=15), place(15))
+
+
+@broken_by(mutations.offsets_alone_are_compared)
+def test_a_window_closes_when_the_stream_is_in_a_later_file() -> None:
+    assert window.closes(reconciling(1, high=15), place(4, file=2))
+
+
+# Emission
+
+
+@broken_by(mutations.touched_rows_are_emitted)
+def test_a_touched_row_gives_way() -> None:
+    assert emitted(window.keys_passed(reconciling(1, 2), touching(a6=1, a7=2))) == []
+
+
+@broken_by(mutations.one_touched_row_gives_up_the_chunk)
+def test_an_untouched_row_is_emitted_beside_touched_ones() -> None:
+    assert emitted(window.keys_passed(reconciling(1, 2, 3), touching(a6=2, a7=7))) == [1, 3]
+
+
+def test_a_chunk_that_nothing_touched_is_emitted_as_it_came() -> None:
+    closing = window.keys_passed(reconciling(1, 2, low="a:1-6"), touching(a6=1))
+    assert isinstance(closing, Reconciling)
+    assert window.untouched(closing) is closing.rows
+
+
+def test_an_empty_chunk_emits_nothing_whatever_was_touched() -> None:
+    assert emitted(window.keys_passed(reconciling(), touching(a6=1))) == []
+
+
+def test_a_row_is_touched_by_its_whole_key() -> None:
+    lines = table("lines", "order", "line", key=(0, 1))
+    columns = [pa.array([1, 1, 2], pa.int64()), pa.array([1, 2, 1], pa.int64())]
+    chunk = pa.RecordBatch.from_arrays(columns, schema=lines.arrow)
+    opened = reading()
+    opened = replace(opened, order=replace(opened.order, schema=lines))
+    closing = window.chunk_read(opened, replace(read(reading().order), rows=chunk))
+    run = Transactions.of([(gtid("a:6"), 0)])
+    second = PassedKeys(run, pa.array([0], pa.int32()).to_numpy(), tokens(chunk.slice(1, 1), lines.key))
+    kept = window.keys_passed(closing, second)
+    assert isinstance(kept, Reconciling)
+    assert window.untouched(kept).to_pydict() == {"order": [1, 2], "line": [1, 1]}
