@@ -2,6 +2,7 @@
 
     journal.json                        whose journal this is: an id made with it, and the pipeline's name
     lock                                held by the one process that writes
+    schemas/0123456789abcdef.json       a version of a table's schema, written before the first entry that names it
     segments/000000000007/*.parquet     a segment's files
     manifest/000000000007.json          its entry, which makes it exist
 
@@ -35,11 +36,13 @@ import pyarrow.parquet as pq
 from pipeline import manifest
 from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.journal import Entry, File, SegmentTable
-from pipeline.manifest import DamagedEntry
+from pipeline.manifest import Damaged
+from pipeline.schema import TableSchema
 
 _IDENTITY = "journal.json"
 _LOCK = "lock"
 _MANIFEST = "manifest"
+_SCHEMAS = "schemas"
 _SEGMENTS = "segments"
 _TEMPORARY = ".tmp"
 _SEGMENT_NAME = re.compile(r"([0-9]{12})(\.tmp)?")
@@ -47,8 +50,7 @@ _SEGMENT_NAME = re.compile(r"([0-9]{12})(\.tmp)?")
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Which journal it is: a random id, so that a consumer notices another one in its place, and whose it
-    is."""
+    """Which journal it is (a random id, so that another one in its place is noticed), and whose."""
 
     id: str
     pipeline: str
@@ -61,6 +63,7 @@ class JournalReader:
         """Open the journal in this directory. Raises Definite where there's none."""
         self.directory = directory
         self.identity = _read_identity(directory)
+        self._schemas: dict[str, TableSchema] = {}
 
     def last_segment(self) -> int:
         """The number of the last segment that no crash can take back, 0 if there's none."""
@@ -70,22 +73,16 @@ class JournalReader:
         return max((int(path.stem) for path in manifest_directory.glob("*.json")), default=0)
 
     def entries(self, after: int, through: int) -> Iterator[Entry]:
-        """The segments with `after` < number <= `through`, in order. Raises Definite where one is damaged or
-        gone."""
+        """The segments with `after` < number <= `through`, in order; raises as `entry` does."""
         for segment in range(after + 1, through + 1):
             yield self.entry(segment)
 
     def entry(self, segment: int) -> Entry:
         """One segment. Raises Definite where it's damaged or gone."""
         path = self.directory / _MANIFEST / f"{_name(segment)}.json"
-        try:
-            entry = manifest.from_json(path.read_text())
-        except FileNotFoundError as error:
-            raise Definite(
-                f"{path} is missing from the journal: restore it, or snapshot the tables anew"
-            ) from error
-        except (DamagedEntry, UnicodeDecodeError) as error:
-            raise Definite(f"{path} can't be used: {error}") from error
+        with _refusing(path):
+            text = path.read_text()
+            entry = manifest.from_json(text, self._schema)
         if entry.segment != segment:
             raise Definite(f"{path} is the entry of segment {entry.segment}: it was renamed or copied")
         return entry
@@ -94,10 +91,17 @@ class JournalReader:
         """Where a segment's file is."""
         return self.directory / _SEGMENTS / _name(entry.segment) / file.path
 
+    def _schema(self, version: str) -> TableSchema:
+        if version not in self._schemas:
+            path = self.directory / _SCHEMAS / f"{version}.json"
+            with _refusing(path):
+                self._schemas[version] = manifest.schema_from_json(path.read_text(), version)
+        return self._schemas[version]
+
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a start finds: the last sealed segment, None in a new journal, and the bytes of all segments kept."""
+    """What a start finds: the last sealed segment, None in a new journal, and the bytes of all segments."""
 
     last: Entry | None
     bytes: int
@@ -109,6 +113,9 @@ class JournalStore(JournalReader):
     def __init__(self, directory: Path, lock: IO[str]) -> None:
         super().__init__(directory)
         self._lock = lock
+        # Those whose names are durable.
+        _sync(directory / _SCHEMAS)
+        self._written = {path.stem for path in (directory / _SCHEMAS).glob("*.json")}
 
     @classmethod
     def open_single_writer(cls, directory: Path, pipeline: str) -> "JournalStore":
@@ -118,6 +125,7 @@ class JournalStore(JournalReader):
         """
         with _telling(directory):
             (directory / _MANIFEST).mkdir(parents=True, exist_ok=True)
+            (directory / _SCHEMAS).mkdir(exist_ok=True)
             (directory / _SEGMENTS).mkdir(exist_ok=True)
             lock = _locked(directory)
             try:
@@ -167,11 +175,16 @@ class JournalStore(JournalReader):
         if path.exists():
             raise InvariantBroken(f"segment {entry.segment} was to be sealed a second time: {path} exists")
         with _telling(self.directory):
+            for version in entry.schemas.keys() - self._written:
+                text = manifest.schema_to_json(entry.schemas[version])
+                _write_whole(self.directory / _SCHEMAS / f"{version}.json", text.encode())
+                self._written.add(version)
             _write_whole(path, manifest.to_json(entry).encode())
 
     def _remove_leftovers(self, last: int) -> None:
-        for path in (self.directory / _MANIFEST).glob(f"*{_TEMPORARY}"):
-            path.unlink()
+        for directory in (_MANIFEST, _SCHEMAS):
+            for path in (self.directory / directory).glob(f"*{_TEMPORARY}"):
+                path.unlink()
         for path in (self.directory / _SEGMENTS).iterdir():
             match = _SEGMENT_NAME.fullmatch(path.name)
             number = int(match[1]) if match else 0
@@ -229,16 +242,11 @@ def _write_table(directory: Path, table: SegmentTable) -> File:
 
 
 def _verify(path: Path, file: File) -> None:
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError as error:
-        raise Definite(
-            f"{path} is missing from the journal: restore it, or snapshot the tables anew"
-        ) from error
-    if len(content) != file.bytes:
-        raise Definite(f"{path} is damaged: it has {len(content)} bytes and was sealed with {file.bytes}")
-    if hashlib.sha256(content).hexdigest() != file.sha256:
-        raise Definite(f"{path} is damaged: its checksum isn't the one it was sealed with")
+    with _refusing(path):
+        if hashlib.sha256(path.read_bytes()).hexdigest() != file.sha256:
+            raise Damaged(
+                "its checksum isn't the one that it was sealed with; restore it from a copy of the journal"
+            )
 
 
 def _write_whole(path: Path, content: bytes) -> None:
@@ -254,6 +262,19 @@ def _write_durably(path: Path, content: bytes | pa.Buffer) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    """Name the file of the journal that's missing or damaged."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise Definite(f"{path} is missing: restore it from a copy of the journal") from error
+    except UnicodeDecodeError as error:
+        raise Definite(f"{path} isn't text: restore it from a copy of the journal") from error
+    except Damaged as error:
+        raise Definite(f"{path} can't be used: {error}") from error
 
 
 @contextmanager

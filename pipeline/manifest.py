@@ -2,10 +2,14 @@
 
 It's JSON that is the same for equal entries, with the format's number before anything else is believed and a checksum
 over the rest. Whoever reads it back writes it again and compares, so that not one byte may differ.
+
+Schemas are named by their versions only. They are many, long, and nearly always those of the entry before, so each is
+a text of its own, written once; and since a version is a digest of the schema, it's the checksum of that text.
 """
 
 import hashlib
 import json
+from collections.abc import Callable
 from typing import Any
 
 from pipeline import checkpoint as checkpoints
@@ -14,15 +18,17 @@ from pipeline.errors import Definite
 from pipeline.gtid import GtidSet
 from pipeline.journal import CommitTimes, Entry, File, FileKind, SealedChunk
 from pipeline.messages import ChunkId
-from pipeline.schema import TableId
+from pipeline.schema import TableId, TableSchema
 from pipeline.watermark import Coordinates
 
 # Raised by one whenever an older reader would misunderstand a newer entry.
 FORMAT = 1
 
+_REMEDY = "restore it from a copy of the journal"
 
-class DamagedEntry(Definite):
-    """A text that isn't a whole manifest entry of the format that this version reads."""
+
+class Damaged(Definite):
+    """It isn't what was written, or not in the format that this version reads; the text says which."""
 
 
 def to_json(entry: Entry) -> str:
@@ -36,31 +42,51 @@ def to_json(entry: Entry) -> str:
         "commit_times": _times_to_json(entry.commit_times),
         "chunks": [_chunk_to_json(chunk) for chunk in entry.chunks],
         "checkpoint": checkpoints.to_json(entry.checkpoint),
-        "schemas": {version: schemas.to_json(schema) for version, schema in entry.schemas.items()},
+        "schemas": sorted(entry.schemas),
         "sealed_at": entry.sealed_at,
     }
     return _text({"format": FORMAT, "entry": body, "sha256": _digest(body)})
 
 
-def from_json(text: str) -> Entry:
-    """The entry that `to_json` wrote. Raises DamagedEntry for any other text."""
+def from_json(text: str, schema: Callable[[str], TableSchema]) -> Entry:
+    """The entry that `to_json` wrote; `schema` gives the one of a version. Raises Damaged for any other text."""
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise DamagedEntry(f"it isn't JSON ({error}), so it was cut short or overwritten") from error
+        raise Damaged(f"it isn't JSON ({error}), so it was cut short or overwritten; {_REMEDY}") from error
     if not isinstance(value, dict) or "format" not in value:
-        raise DamagedEntry("it isn't a manifest entry of a journal")
+        raise Damaged(f"it isn't a manifest entry of a journal; {_REMEDY}")
     if value["format"] != FORMAT:
-        raise DamagedEntry(
+        raise Damaged(
             f"it has the format {value['format']}, and this version reads {FORMAT}: use the version that wrote it"
         )
     if _text(value) != text or value.get("sha256") != _digest(value.get("entry")):
-        raise DamagedEntry("its checksum doesn't match, so it was changed after it was written")
-    return _entry_from_json(value["entry"])
+        raise Damaged(f"its checksum doesn't match, so it was changed after it was written; {_REMEDY}")
+    body = value["entry"]
+    return _entry_from_json(body, {version: schema(version) for version in body["schemas"]})
 
 
-def _entry_from_json(value: dict[str, Any]) -> Entry:
+def schema_to_json(schema: TableSchema) -> str:
+    """The text of a schema; `schema_from_json` is its inverse."""
+    return _text(schemas.to_json(schema))
+
+
+def schema_from_json(text: str, version: str) -> TableSchema:
+    """The schema of this version. Raises Damaged where the text isn't that one's."""
+    try:
+        schema = schemas.from_json(json.loads(text))
+    except (ValueError, TypeError, LookupError, AttributeError, AssertionError) as error:
+        raise Damaged(f"it isn't a table's schema, so it was cut short or overwritten; {_REMEDY}") from error
+    if schema.version != version or schema_to_json(schema) != text:
+        raise Damaged(
+            f"it isn't the schema of version {version}, so it was changed after it was written; {_REMEDY}"
+        )
+    return schema
+
+
+def _entry_from_json(value: dict[str, Any], named: dict[str, TableSchema]) -> Entry:
     times = value["commit_times"]
+    versions = {version: schemas.to_json(schema) for version, schema in named.items()}
     return Entry(
         segment=value["segment"],
         files=tuple(_file_from_json(file) for file in value["files"]),
@@ -69,8 +95,8 @@ def _entry_from_json(value: dict[str, Any]) -> Entry:
         transactions=value["transactions"],
         commit_times=times and CommitTimes(times["oldest"], times["newest"], tuple(times["samples"])),
         chunks=tuple(_chunk_from_json(chunk) for chunk in value["chunks"]),
-        checkpoint=checkpoints.from_json(value["checkpoint"], value["schemas"]),
-        schemas={version: schemas.from_json(schema) for version, schema in value["schemas"].items()},
+        checkpoint=checkpoints.from_json(value["checkpoint"], versions),
+        schemas=named,
         sealed_at=value["sealed_at"],
     )
 

@@ -59,6 +59,7 @@ def check(reader: JournalReader, last: int) -> None:
         assert entry.checkpoint == moved(entry.segment).checkpoint
     named = {reader.path(entry, file) for entry in entries for file in entry.files}
     named |= {reader.directory / "manifest" / f"{entry.segment:012d}.json" for entry in entries}
+    named |= {reader.directory / "schemas" / f"{ITEMS.version}.json"}
     named |= {reader.directory / name for name in ("journal.json", "lock")}
     assert {path for path in reader.directory.rglob("*") if path.is_file()} == named
     assert {path.name for path in (reader.directory / "segments").iterdir()} == {
@@ -151,6 +152,41 @@ def test_a_segment_without_files(store: JournalStore) -> None:
     assert list((store.directory / "segments").iterdir()) == []
 
 
+def test_what_a_consumer_is_told_of_is_durable(
+    store: JournalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    store.last_segment()
+    assert synced == [store.directory / "manifest"]
+    synced.clear()
+    seal(store, 1)
+    schema = store.directory / "schemas" / f"{ITEMS.version}.json.tmp"
+    entry = store.directory / "manifest" / "000000000001.json.tmp"
+    assert synced[-4:] == [schema, schema.parent, entry, entry.parent]
+    synced.clear()
+    JournalStore.open_single_writer(tmp_path / "other", "test").close()
+    assert {tmp_path, tmp_path / "other"} <= set(synced)
+
+
+def test_a_schema_is_written_once(store: JournalStore) -> None:
+    seal(store, 1)
+    path = store.directory / "schemas" / f"{ITEMS.version}.json"
+    written = path.stat().st_mtime_ns
+    seal(store, 2)
+    again = reopened(store)
+    entry = seal(again, 3)
+    assert path.stat().st_mtime_ns == written
+    assert JournalReader(store.directory).entry(3) == entry
+    again.close()
+
+
 def test_entries_are_given_from_behind_a_cursor(store: JournalStore) -> None:
     sealed = [seal(store, number) for number in (1, 2, 3, 4)]
     reader = JournalReader(store.directory)
@@ -167,8 +203,13 @@ def test_a_segment_is_sealed_once(store: JournalStore) -> None:
 def test_a_second_writer_is_refused_and_told_who_the_first_is(store: JournalStore) -> None:
     with pytest.raises(Definite) as refusal:
         JournalStore.open_single_writer(store.directory, "test")
-    assert f"process {os.getpid()} on {socket.gethostname()}" in str(refusal.value)
+    assert f"process {os.getpid()} on {socket.gethostname()}: " in str(refusal.value)
+    (store.directory / "lock").write_text("process 4711 on another machine, which was killed")
     store.close()
+    again = JournalStore.open_single_writer(store.directory, "test")
+    with pytest.raises(Definite, match=f"by process {os.getpid()} on {socket.gethostname()}: "):
+        JournalStore.open_single_writer(store.directory, "test")
+    again.close()
     JournalStore.open_single_writer(store.directory, "test").close()
 
 
@@ -217,8 +258,17 @@ def damages(content: bytes) -> Iterator[bytes]:
 
 
 def paths(store: JournalStore, entry: Entry) -> tuple[Path, ...]:
-    manifest = store.directory / "manifest" / f"{entry.segment:012d}.json"
-    return manifest, *(store.path(entry, file) for file in entry.files)
+    schemas = [store.directory / "schemas" / f"{version}.json" for version in entry.schemas]
+    return manifest_path(store, entry), *schemas, *(store.path(entry, file) for file in entry.files)
+
+
+def manifest_path(store: JournalStore, entry: Entry) -> Path:
+    return store.directory / "manifest" / f"{entry.segment:012d}.json"
+
+
+def reopened(store: JournalStore) -> JournalStore:
+    store.close()
+    return JournalStore.open_single_writer(store.directory, "test")
 
 
 def test_a_damaged_last_segment_is_refused_by_the_name_of_the_file(store: JournalStore) -> None:
@@ -228,21 +278,26 @@ def test_a_damaged_last_segment_is_refused_by_the_name_of_the_file(store: Journa
         content = path.read_bytes()
         for damaged in damages(content):
             path.write_bytes(damaged)
+            store = reopened(store)
             with pytest.raises(Definite) as refusal:
                 store.recover()
             assert str(path) in str(refusal.value)
         path.write_bytes(content)
+    store = reopened(store)
     assert store.recover().last == last
+    store.close()
 
 
 def test_a_missing_file_of_the_last_segment_is_refused_by_its_name(store: JournalStore) -> None:
     last = seal(store, 1)
     for path in paths(store, last)[1:]:
         path.rename(path.with_suffix(".away"))
+        store = reopened(store)
         with pytest.raises(Definite) as refusal:
             store.recover()
         assert str(path) in str(refusal.value)
         path.with_suffix(".away").rename(path)
+    store.close()
 
 
 def test_a_consumer_is_told_of_a_damaged_a_missing_and_a_misplaced_entry(store: JournalStore) -> None:

@@ -278,7 +278,12 @@ def test_a_segment_has_one_table_for_each_version_and_kind_in_the_order_of_the_s
         (KEYED, FileKind.ROWS, ["4"]),
         (newer, FileKind.CHANGES, ["6"]),
     ]
-    assert journal.segment_tables([Append((), checkpoint(1))]) == ()
+    assert (
+        journal.segment_tables(
+            [Append((), checkpoint(1)), Append((chunk_of([], first=True),), checkpoint(2))]
+        )
+        == ()
+    )
 
 
 def test_what_an_entry_says() -> None:
