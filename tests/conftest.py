@@ -5,10 +5,15 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.servers.mysql import database, mysql, mysql_factory, parts
 
 __all__ = ["database", "mysql", "mysql_factory", "parts"]
+
+# How long an example takes says more about what else the machine does than about the code.
+settings.register_profile("tidemark", deadline=None, print_blob=True)
+settings.load_profile("tidemark")
 
 
 # Both come before a test's own fixtures and so end after them. Fixtures of a wider scope come earlier still:

@@ -26,6 +26,7 @@ Dir::State::Extended_States "{folder}/extended_states";
 Dir::Cache "{folder}/cache";
 Dir::Log "{folder}";
 APT::Install-Recommends "false";
+APT::Keep-Downloaded-Packages "true";
 APT::Sandbox::User "";
 Acquire::Languages "none";
 Acquire::Retries "3";

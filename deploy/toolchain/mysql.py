@@ -92,14 +92,14 @@ def _check(archives: list[Path]) -> None:
             raise ToolchainError(f"{archive.name} has SHA-256 {found}, mysql.lock says {pinned}")
     if unknown:
         say(
-            f"MySQL: the mirror has moved on: {len(unknown)} of {len(archives)} packages are newer than "
-            "mysql.lock's; taken as apt verified them"
+            f"MySQL: {len(unknown)} of {len(archives)} packages aren't those of mysql.lock, since the mirror has "
+            "moved on or this isn't amd64; taken as apt verified them"
         )
 
 
 def _write_wrappers(prefix: Path) -> None:
     """Write bin/: a script for each MySQL program that runs it through the prefix's loader."""
-    loader = next(prefix.glob("usr/lib*/**/ld-linux-*.so.*"))
+    loader = next(prefix.glob("usr/lib/*-linux-gnu*/ld-linux-*.so.*"))
     libraries = ":".join(
         f'"$root/{path}"'
         for path in (

@@ -93,7 +93,7 @@ class MysqlServer:
         self.host = "127.0.0.1"
         self.port = _free_port()
         self.uuid = str(uuid.uuid4())
-        self.server_id = random.randrange(1, 2**32)  # noqa: S311 - has to differ, not to be secret
+        self.server_id = random.randrange(1, 2**32)
         self.data = folder / "data"
         self.socket = folder / "mysql.sock"
         self.error_log = folder / "error.log"

@@ -6,6 +6,9 @@ from pathlib import Path
 from deploy.toolchain import authorities, jars, java, mysql, virtualenv
 from deploy.toolchain.cache import REPOSITORY, ToolchainError, is_complete, locked
 
+# The checkout's own name for its environment, whose place in the cache changes with the locks.
+LINK = REPOSITORY / ".venv"
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:
@@ -25,19 +28,19 @@ def setup() -> Parts:
         java_home = java.setup()
         jars.setup(java_home, python, virtualenv.pyspark(), trusted)
         programs = mysql.setup()
-        _link(REPOSITORY / ".venv", virtualenv.folder())
-    return Parts(python, java_home, jars.paths(), programs)
+        _point(LINK, virtualenv.folder())
+    return Parts(LINK / "bin" / "python", java_home, jars.paths(), programs)
 
 
 def locate() -> Parts:
     """Tell the parts that `setup` made; raises `ToolchainError` if one is missing."""
-    java_home, programs = java.home(), mysql.find()
-    if java_home is None or programs is None or not is_complete(jars.folder()):
+    python, java_home, programs = LINK / "bin" / "python", java.home(), mysql.find()
+    if not python.exists() or java_home is None or programs is None or not is_complete(jars.folder()):
         raise ToolchainError("the real parts aren't all here yet: run `make setup`")
-    return Parts(virtualenv.python(), java_home, jars.paths(), programs)
+    return Parts(python, java_home, jars.paths(), programs)
 
 
-def _link(link: Path, target: Path) -> None:
+def _point(link: Path, target: Path) -> None:
     """Point a symbolic link at `target`, unless it does already."""
     if link.is_symlink() and link.readlink() == target:
         return

@@ -16,9 +16,8 @@ LOCKS = (REPOSITORY / "deploy" / "build.lock", REPOSITORY / "deploy" / "requirem
 
 
 def folder() -> Path:
-    """Return where the environment lies, whether it is there yet or not."""
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return root() / f"venv-{digest(version, *(lock.read_bytes() for lock in LOCKS))}"
+    """Return where the environment lies, there or not; it depends on the Python that it's made with."""
+    return root() / f"venv-{digest(sys.version, sys.base_prefix, *(lock.read_bytes() for lock in LOCKS))}"
 
 
 def python() -> Path:
@@ -28,12 +27,7 @@ def python() -> Path:
 
 def pyspark() -> Path:
     """Return the folder of the package `pyspark` in the environment."""
-    return (
-        folder()
-        / "lib"
-        / f"python{sys.version_info.major}.{sys.version_info.minor}"
-        / "site-packages/pyspark"
-    )
+    return next(folder().glob("lib/python3.*/site-packages/pyspark"))
 
 
 def setup(trusted: Path) -> Path:

@@ -1,0 +1,124 @@
+"""The toolchain keeps its promises: whole parts or none, one setup at a time, what's pinned or a refusal."""
+
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from deploy.toolchain import cache, jars, mysql
+from deploy.toolchain.cache import REPOSITORY, ToolchainError
+from deploy.toolchain.parts import Parts
+
+
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TIDEMARK_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_an_interrupted_part_is_made_anew(empty_cache: Path) -> None:
+    part = empty_cache / "part"
+
+    def interrupted() -> None:
+        (part / "half").touch()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cache.ensure("a part", part, interrupted)
+    assert not cache.is_complete(part)
+
+    cache.ensure("a part", part, (part / "whole").touch)
+    assert cache.is_complete(part)
+    assert {file.name for file in part.iterdir()} == {"whole", "complete"}
+
+    cache.ensure("a part", part, interrupted)  # it's there, so nothing is built
+
+
+HOLDER = """
+from deploy.toolchain.cache import locked
+with locked():
+    print("held", flush=True)
+    input()
+"""
+
+
+@pytest.mark.usefixtures("empty_cache")
+def test_a_second_setup_waits_for_the_first_and_not_for_a_dead_one() -> None:
+    with ExitStack() as ended:
+
+        def start() -> "subprocess.Popen[str]":
+            holder = subprocess.Popen(
+                [sys.executable, "-c", HOLDER],
+                cwd=REPOSITORY,
+                text=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            ended.enter_context(holder)
+            ended.callback(holder.kill)
+            return holder
+
+        first = start()
+        assert first.stdout
+        assert first.stdout.readline() == "held\n"
+        second = start()
+        assert second.stderr
+        assert "waiting" in second.stderr.readline()
+        assert second.poll() is None
+        first.kill()
+        out, _ = second.communicate("\n", timeout=10)
+        assert out == "held\n"
+
+
+def test_the_jars_are_those_of_the_lock(parts: Parts) -> None:
+    assert [cache.sha256(jar) for jar in parts.jars] == list(cache.read_lock(jars.LOCK).values())
+
+
+def test_a_package_that_differs_from_the_lock_is_refused(tmp_path: Path) -> None:
+    name = next(iter(cache.read_lock(mysql.LOCK)))
+    (tmp_path / name).write_bytes(b"something else")
+    with pytest.raises(ToolchainError, match="lock says"):
+        mysql._check([tmp_path / name])
+
+
+def test_a_newer_package_than_the_locks_is_taken_and_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "newer_1.0_amd64.deb").write_bytes(b"newer")
+    mysql._check([tmp_path / "newer_1.0_amd64.deb"])
+    assert "1 of 1 packages aren't those of mysql.lock" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("empty_cache")
+def test_a_server_on_the_path_goes_before_a_fetched_one(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert mysql.find() is None
+    monkeypatch.setenv("PATH", str(parts.mysql.bin), prepend=os.pathsep)
+    assert mysql.find() == parts.mysql
+
+
+@pytest.mark.parametrize(
+    ("version", "will_do"),
+    [
+        ("9.7.4-2", True),
+        ("8.4.0", True),
+        ("8.0.45-0ubuntu0.22.04", False),
+        ("10.11.11-MariaDB-0+deb12u1", False),
+    ],
+)
+def test_only_a_mysql_that_is_new_enough_is_used(version: str, will_do: bool) -> None:
+    assert mysql._at_least(version, mysql.OLDEST) is will_do
+
+
+def test_a_failed_program_is_told_by_its_last_words() -> None:
+    with pytest.raises(ToolchainError, match=r"sh failed \(3\):\n  it broke"):
+        cache.run(["sh", "-c", "echo it broke >&2; exit 3"])
+    with pytest.raises(ToolchainError, match=r"sh failed \(3\):\n  it broke"):
+        list(cache.follow(["sh", "-c", "echo it broke >&2; exit 3"]))
+    with pytest.raises(ToolchainError, match="is needed"):
+        cache.run(["no-such-program"])
