@@ -118,6 +118,8 @@ class _Reader:
             path = _join(key, name)
             if name in values:
                 arguments[name] = self._value(hints[name], values[name], path)
+                if field.metadata.get("location"):
+                    arguments[name] = self._located(arguments[name])
                 self._bound(field, arguments[name], path)
             elif _required(field):
                 arguments[name] = self._missing(hints[name], path)
@@ -187,6 +189,10 @@ class _Reader:
         if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
             return self._wrong(key, f"{value!r} isn't a table of texts", 'write it as "spark.x" = "…"')
         return value
+
+    def _located(self, value: object) -> object:
+        """A local path made absolute; a URI as it is."""
+        return str(self._path(value)) if isinstance(value, str) and "://" not in value else value
 
     def _path(self, text: str) -> PurePath:
         return PurePath(self._folder / Path(text).expanduser())

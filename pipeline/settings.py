@@ -1,6 +1,6 @@
 """What the configuration file says, as values. Units are in the names; a field's name is the key in the file.
 
-A field's `metadata` bounds its value: `least` and `most` (both allowed), or a `pattern` with the words that
+A field's `metadata` says more of its value: `least` and `most` (both allowed), or a `pattern` with the words that
 describe it. What's wrong with a whole section is told by `contradictions`. Reading the file is the business
 of `actors.config`.
 """
@@ -109,7 +109,7 @@ class LakeSettings:
     A mirror merges its pending changes at `merge_rows` of them, or when the oldest is `merge_after_s` old.
     """
 
-    path: str
+    path: str = field(metadata={"location": True})
     merge_rows: int = field(default=1_000_000, metadata={"least": 1})
     merge_after_s: float = field(default=300.0, metadata={"least": 0})
 

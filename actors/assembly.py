@@ -1,0 +1,176 @@
+"""Builds the service out of its parts: only connects, decides nothing.
+
+Mailboxes and outlets are as `pipeline.topology` says. A group of actors is built, and built anew after a failure,
+from nothing but the settings and the last sealed segment.
+"""
+
+import asyncio
+import signal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from actors import signal_file, watermark_coordinator
+from actors.actor import Actor, Outlet
+from actors.binlog_reader import BinlogReader
+from actors.chunk_selector import ChunkSelector
+from actors.client import address_file
+from actors.http import HttpServer
+from actors.journal_store import JournalStore
+from actors.journal_writer import JournalWriter
+from actors.journal_writer import Outlets as JournalOutlets
+from actors.mailbox import Mailbox
+from actors.metrics import Metrics
+from actors.preflight import local_findings, preflight
+from actors.schema_verifier import SchemaVerifier
+from actors.signal_listener import SignalChannel, SignalListener
+from actors.signal_rest import SignalRest
+from actors.spark_sink import SparkSink
+from actors.status import StatusBoard
+from actors.supervisor import CAPTURE, CONTROL, DELIVERY, Group, Outcome, Supervisor
+from actors.watermark_coordinator import WatermarkCoordinator
+from pipeline import metrics as catalogue
+from pipeline import schema_verifier
+from pipeline.checkpoint import Checkpoint
+from pipeline.coordinator_state import Overlapping, Pausing
+from pipeline.errors import TidemarkError
+from pipeline.prerequisites import Finding, Severity
+from pipeline.settings import Settings, WindowMode
+from pipeline.topology import EDGES, inbox
+from pipeline.topology import Actor as Name
+
+
+async def serve(settings: Settings) -> Outcome:
+    """Run the pipeline until it's told to stop, by SIGTERM or SIGINT, or has to end. Raises Definite."""
+    store = await asyncio.to_thread(
+        JournalStore.open_single_writer, Path(settings.journal.path), settings.name
+    )
+    try:
+        assembly = Assembly(settings, store)
+        supervisor = Supervisor(assembly.build, assembly.mailboxes, assembly.metrics)
+        board = StatusBoard(settings.name, supervisor, assembly.mailboxes, assembly.metrics)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, supervisor.stop)
+        async with HttpServer(
+            settings.http, address_file(settings), board, assembly.metrics, assembly.requests
+        ):
+            looking = asyncio.create_task(board.run())
+            try:
+                return await supervisor.run()
+            finally:
+                looking.cancel()
+    finally:
+        store.close()
+
+
+async def check(settings: Settings) -> list[Finding]:
+    """All that's wrong, here and at the source."""
+    found = list(local_findings(settings))
+    try:
+        found.extend((await preflight(settings)).findings)
+    except TidemarkError as error:
+        found.append(Finding(Severity.ERROR, str(error), "the rest of the source couldn't be looked at"))
+    return found
+
+
+class Assembly:
+    """The parts that live as long as the service, and the making of those that don't."""
+
+    def __init__(self, settings: Settings, store: JournalStore) -> None:
+        self.metrics = Metrics()
+        self.mailboxes: dict[Name, Mailbox[Any]] = {name: Mailbox(inbox(name)) for name in Name}
+        self.requests = SignalRest()
+        self._settings = settings
+        self._store = store
+        for name, mailbox in self.mailboxes.items():
+            self.metrics.set(catalogue.MAILBOX_CAPACITY, mailbox.capacity, actor=name)
+            self.metrics.watch(catalogue.MAILBOX_DEPTH, partial(getattr, mailbox, "depth"), actor=name)
+
+    async def build(self, group: Group) -> tuple[Actor[Any], ...]:
+        """The actors of a group, ready to run."""
+        return await {CAPTURE: self._capture, DELIVERY: self._delivery, CONTROL: self._control}[group]()
+
+    async def _capture(self) -> tuple[Actor[Any], ...]:
+        settings, metrics, boxes = self._settings, self.metrics, self.mailboxes
+        recovered = await asyncio.to_thread(self._store.recover)
+        found = await preflight(settings)
+        found.raise_errors()
+        checkpoint = recovered.last.checkpoint if recovered.last else _first(found.known)
+        verified = schema_verifier.started(
+            settings.tables, found.known, checkpoint.position, checkpoint.schemas, checkpoint.stopped
+        )
+        snapshot = settings.snapshot
+        return (
+            BinlogReader(
+                boxes[Name.BINLOG_READER],
+                metrics,
+                settings.source,
+                settings.tables,
+                checkpoint.position,
+                self._outlet(Name.BINLOG_READER, Name.SCHEMA_VERIFIER),
+            ),
+            SchemaVerifier(
+                boxes[Name.SCHEMA_VERIFIER],
+                metrics,
+                verified,
+                self._outlet(Name.SCHEMA_VERIFIER, Name.WATERMARK_COORDINATOR),
+            ),
+            WatermarkCoordinator(
+                boxes[Name.WATERMARK_COORDINATOR],
+                metrics,
+                checkpoint,
+                snapshot.chunk_rows,
+                Pausing() if snapshot.window is WindowMode.PAUSE else Overlapping(snapshot.windows),
+                watermark_coordinator.Outlets(
+                    self._outlet(Name.WATERMARK_COORDINATOR, Name.BINLOG_READER),
+                    self._outlet(Name.WATERMARK_COORDINATOR, Name.CHUNK_SELECTOR),
+                    self._outlet(Name.WATERMARK_COORDINATOR, Name.JOURNAL_WRITER),
+                ),
+            ),
+            ChunkSelector(
+                boxes[Name.CHUNK_SELECTOR],
+                metrics,
+                settings.source,
+                snapshot.connections,
+                self._outlet(Name.CHUNK_SELECTOR, Name.WATERMARK_COORDINATOR),
+            ),
+            JournalWriter(
+                boxes[Name.JOURNAL_WRITER],
+                metrics,
+                settings.journal,
+                self._store,
+                recovered,
+                JournalOutlets(
+                    self._outlet(Name.JOURNAL_WRITER, Name.SIGNAL_LISTENER),
+                    self._outlet(Name.JOURNAL_WRITER, Name.SPARK_SINK),
+                ),
+            ),
+        )
+
+    async def _delivery(self) -> tuple[Actor[Any], ...]:
+        settings = self._settings
+        return (
+            SparkSink(
+                self.mailboxes[Name.SPARK_SINK], self.metrics, settings.lake, settings.spark, self._store
+            ),
+        )
+
+    async def _control(self) -> tuple[Actor[Any], ...]:
+        file = self._settings.signals.file
+        files: tuple[SignalChannel, ...] = () if file is None else (signal_file.SignalFile(Path(file)),)
+        listener = SignalListener(
+            self.mailboxes[Name.SIGNAL_LISTENER],
+            self.metrics,
+            self._outlet(Name.SIGNAL_LISTENER, Name.WATERMARK_COORDINATOR),
+            (self.requests, *files),
+        )
+        return (listener,)
+
+    def _outlet(self, sender: Name, receiver: Name) -> Outlet[Any]:
+        edge = next(edge for edge in EDGES if edge.sender is sender and edge.receiver is receiver)
+        return Outlet(edge, self.mailboxes[receiver])
+
+
+def _first(known: schema_verifier.Known) -> Checkpoint:
+    """Where a new journal begins: at the source's present, with the schemas that hold there."""
+    return Checkpoint(known.at, schemas=dict(known.schemas))

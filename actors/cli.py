@@ -1,0 +1,181 @@
+"""The command `tidemark`.
+
+Imports that take long (Spark, numba) are made by the commands that need them, so that the others answer at
+once.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from actors import client
+from actors.config import load
+from pipeline.errors import TidemarkError, Transient
+from pipeline.settings import Settings
+
+EXIT_CODES = """\b
+Exit codes:
+  0  done, or stopped cleanly
+  1  gave up after too many failures, or a failure while stopping; a signal was rejected; a check found errors
+  2  something that trying again can't mend: a mistake in the configuration, a missing grant, a purged binlog;
+     the message says what to do
+  3  an invariant of Tidemark was broken: it ended at once; please report the log
+  4  a part hung and couldn't be cancelled
+"""
+
+WATCH_EVERY_S = 1.0
+
+
+def _configuration(path: str) -> Settings:
+    return load(Path(path))
+
+
+class Tidemark(click.Group):
+    """Turns our errors into one message and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except TidemarkError as error:
+            _fail(str(error), 1 if isinstance(error, Transient) else 2)
+
+
+config_argument = click.argument("settings", metavar="CONFIG", type=_configuration)
+
+
+@click.group(cls=Tidemark, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Captures the changes of a MySQL server, only reading it, and lands them exactly once in Delta tables.
+
+    CONFIG is a TOML file; any of its keys can be set by the environment as TIDEMARK__SECTION__KEY.
+
+    \b
+    tidemark check shop.toml             is everything as it has to be?
+    tidemark run shop.toml               capture and deliver until SIGTERM
+    tidemark signal shop.toml execute    snapshot the tables while changes go on flowing
+    tidemark status shop.toml --watch    how far it is
+    tidemark sql shop.toml shop.orders   the query that reads a table as of now
+    """
+
+
+@main.command(epilog=EXIT_CODES)
+@config_argument
+def run(settings: Settings) -> None:
+    """Capture and deliver until SIGTERM or SIGINT.
+
+    Everything goes on from where it was, however the last run ended. A signal to stop ends the reading, seals
+    and delivers what was read, and exits; a second one exits at once, and the next run delivers the rest.
+    """
+    import uvloop
+
+    from actors import assembly, logs
+    from actors.supervisor import ExitCode
+
+    logs.configure(settings.name)
+    runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+    outcome = runner.run(assembly.serve(settings))
+    if outcome.code is ExitCode.CLEAN:
+        runner.close()
+        return
+    # No thread that may still be at work is waited for.
+    click.echo(f"tidemark: {outcome.message}", err=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(outcome.code)
+
+
+@main.command()
+@config_argument
+def check(settings: Settings) -> None:
+    """Check the source, the grants, the folders, Java and Spark's jars; list all that's wrong at once."""
+    from actors import assembly
+    from pipeline.prerequisites import Severity
+
+    findings = asyncio.run(assembly.check(settings))
+    for finding in findings:
+        click.echo(str(finding))
+    errors = sum(finding.severity is Severity.ERROR for finding in findings)
+    if errors:
+        _fail(f"{errors} to mend before it can run", 1)
+    click.echo("all is well" if not findings else "it can run")
+
+
+@main.command(name="signal")
+@config_argument
+@click.argument("action", type=click.Choice(["execute", "stop", "pause", "resume"]))
+@click.option(
+    "--tables",
+    "-t",
+    multiple=True,
+    metavar="REGEX",
+    help="Tables, as database.table; more than one may be given.",
+)
+@click.option("--id", "id_", metavar="ID", help="The signal's name: given twice, it's taken once.")
+def send_signal(settings: Settings, action: str, tables: tuple[str, ...], id_: str | None) -> None:
+    """Start, stop, pause or resume snapshots of the running service, and wait for its answer.
+
+    `execute` and `stop` mean all captured tables unless some are named.
+    """
+    data: dict[str, Any] = {}
+    if action in ("execute", "stop"):
+        data = {"type": "incremental", "data-collections": list(tables or settings.tables.patterns)}
+    elif tables:
+        raise click.UsageError(f"{action} is for all snapshots and takes no --tables")
+    signal = {"type": f"{action}-snapshot", "data": data} | ({"id": id_} if id_ else {})
+    status, answer = client.post(settings, "/signals", signal)
+    if status != 200:
+        _fail(answer["error"], 1)
+    click.echo(f"{answer['id']}: {answer['detail']}")
+
+
+@main.command()
+@config_argument
+@click.option("--json", "as_json", is_flag=True, help="All of it, as the service's /status gives it.")
+@click.option("--watch", is_flag=True, help="Again each second, until interrupted.")
+def status(settings: Settings, as_json: bool, watch: bool) -> None:
+    """Show how far the running service is."""
+    from actors.status_view import show
+
+    if as_json:
+        click.echo(json.dumps(client.get(settings, "/status"), indent=2))
+    elif watch:
+        show(_each_second(settings))
+    else:
+        show(iter([client.get(settings, "/status")]))
+
+
+@main.command()
+@config_argument
+@click.argument("table")
+def sql(settings: Settings, table: str) -> None:
+    """Print the query (Spark's SQL) that reads TABLE, as database.table, as of the last delivered segment."""
+    from actors.journal_store import JournalReader
+    from pipeline.mirror import live_view_sql
+
+    journal = JournalReader(Path(settings.journal.path))
+    last = journal.last_segment()
+    schemas = journal.entry(last).checkpoint.schemas if last else {}
+    schema = next((schema for known, schema in schemas.items() if str(known) == table), None)
+    if schema is None:
+        captured = ", ".join(sorted(map(str, schemas))) or "none yet"
+        _fail(f"{table} isn't captured; these tables are: {captured}", 2)
+    click.echo(live_view_sql(settings.lake.path, schema))
+
+
+def _each_second(settings: Settings) -> Iterator[dict[str, Any]]:
+    while True:
+        yield client.get(settings, "/status")
+        time.sleep(WATCH_EVERY_S)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    click.echo(f"tidemark: {message}", err=True)
+    sys.exit(code)

@@ -1,0 +1,52 @@
+"""The command line's side of HTTP: finds the running service of a configuration and asks it."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from pipeline.errors import Definite
+from pipeline.settings import Settings
+
+# A signal is answered once it's durable; the service itself gives up a little earlier.
+PATIENCE_S = 40.0
+
+
+class NotRunning(Definite):
+    """No service of this configuration answers."""
+
+
+def address_file(settings: Settings) -> Path:
+    """Where the running service says where it listens."""
+    return Path(settings.journal.path) / "http.json"
+
+
+def get(settings: Settings, path: str) -> dict[str, Any]:
+    """The JSON that GET gives. Raises NotRunning."""
+    return asyncio.run(_ask(settings, "GET", path, None))[1]
+
+
+def post(settings: Settings, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """The status and JSON that POST gives. Raises NotRunning."""
+    return asyncio.run(_ask(settings, "POST", path, body))
+
+
+async def _ask(
+    settings: Settings, method: str, path: str, body: dict[str, Any] | None
+) -> tuple[int, dict[str, Any]]:
+    try:
+        url = json.loads(address_file(settings).read_text(encoding="utf-8"))["url"]
+        timeout = aiohttp.ClientTimeout(PATIENCE_S)
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.request(method, url + path, json=body) as answer,
+        ):
+            value = await answer.json()
+            assert isinstance(value, dict)
+            return answer.status, value
+    except (OSError, aiohttp.ClientError, TimeoutError) as error:
+        raise NotRunning(
+            f"the service of {settings.name} doesn't answer ({error}); start it with `tidemark run`"
+        ) from error

@@ -1,0 +1,107 @@
+"""What has to be known of the source before capture can start: whether it's fit, and its tables' schemas.
+
+The schemas come with the GTID set K that they are known at, and `pipeline.schema_verifier` needs that no statement
+lies between the two. So K is read, then the schemas, and both again until nothing has changed in between: then the
+last schemas hold at the last K.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from actors.source import Source
+from pipeline.errors import Definite
+from pipeline.gtid import GtidSet
+from pipeline.prerequisites import Finding, Severity, findings
+from pipeline.schema import TableId, TableSchema
+from pipeline.schema_verifier import Known
+from pipeline.settings import Settings
+
+# The oldest Java that Spark 4 runs on (Spark 4.2 documentation, "Downloading").
+OLDEST_JAVA = 17
+
+
+class Unfit(Definite):
+    """The source can't be captured from; the message lists all that's wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """What was found of the source."""
+
+    findings: tuple[Finding, ...]
+    known: Known
+
+    def raise_errors(self) -> None:
+        """Raises Unfit if capture can't run."""
+        errors = [finding for finding in self.findings if finding.severity is Severity.ERROR]
+        if errors:
+            lines = (f"  {finding.wrong}; {finding.remedy}" for finding in errors)
+            raise Unfit("\n".join(["the source isn't as capture needs it:", *lines]))
+
+
+async def preflight(settings: Settings) -> Preflight:
+    """Look at the source. Raises Transient or Definite where it can't be reached."""
+    source = await Source.connect(settings.source)
+    try:
+        tables = [table for table in await source.tables() if settings.tables.match(table)]
+        found = list(findings(await source.facts(tables)))
+        if not tables:
+            patterns = ", ".join(settings.tables.patterns)
+            found.append(
+                Finding(
+                    Severity.NOTE,
+                    f"no table that the user may see matches {patterns}",
+                    "correct `tables`, or grant SELECT",
+                )
+            )
+        errors = any(finding.severity is Severity.ERROR for finding in found)
+        known = Known({}, GtidSet()) if errors else await known_schemas(source, settings)
+        return Preflight(tuple(found), known)
+    finally:
+        source.close()
+
+
+async def known_schemas(source: Source, settings: Settings) -> Known:
+    """The captured tables' schemas and a GTID set that they hold at."""
+    schemas = await _schemas(source, settings)
+    while True:
+        later, again = await source.executed(), await _schemas(source, settings)
+        if again == schemas:
+            return Known(again, later)
+        schemas = again
+
+
+async def _schemas(source: Source, settings: Settings) -> dict[TableId, TableSchema]:
+    tables = [table for table in await source.tables() if settings.tables.match(table)]
+    return {table: described.schema for table, described in (await source.describe(tables)).items()}
+
+
+def local_findings(settings: Settings) -> Iterator[Finding]:
+    """What's wrong on this machine: folders, Java, Spark's jars."""
+    yield from _folder("journal.path", Path(settings.journal.path))
+    if "://" not in settings.lake.path:
+        yield from _folder("lake.path", Path(settings.lake.path))
+    yield from _java()
+
+
+def _folder(key: str, path: Path) -> Iterator[Finding]:
+    there = next(folder for folder in (path, *path.parents) if folder.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        yield Finding(Severity.ERROR, f"{key}: {there} can't be written to", "change its owner or its mode")
+
+
+def _java() -> Iterator[Finding]:
+    remedy = f"install Java {OLDEST_JAVA} or newer, and set JAVA_HOME or PATH to it"
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None or not Path(java).exists():
+        yield Finding(Severity.ERROR, f"there's no Java at {java}" if java else "there's no Java", remedy)
+        return
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = told.partition('version "')[2].partition('"')[0]
+    if not version.partition(".")[0].isdigit() or int(version.partition(".")[0]) < OLDEST_JAVA:
+        yield Finding(Severity.ERROR, f"Java is {version or 'of an unknown version'} at {java}", remedy)
