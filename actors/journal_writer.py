@@ -163,8 +163,7 @@ class JournalWriter(Actor[ToJournalWriter]):
             for answer in append.answers:
                 await self.send(self._outlets.listener, answer)
         await self.send(self._outlets.sink, SegmentSealed(entry.segment))
-        self.beat()
-        self.rest()
+        self.metrics.progressed(self.name)
 
     def _measure(self, entry: Entry) -> None:
         written = sum(file.bytes for file in entry.files)

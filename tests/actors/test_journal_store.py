@@ -325,6 +325,14 @@ def test_segments_behind_a_lost_entry_are_not_taken_for_leftovers(store: Journal
     assert (store.directory / "segments" / "000000000003").exists()
 
 
+def test_half_written_texts_are_removed(store: JournalStore) -> None:
+    seal(store, 1)
+    for directory in ("manifest", "schemas"):
+        (store.directory / directory / "anything.json.tmp").write_text("{")
+    store.recover()
+    check(store, 1)
+
+
 def test_a_file_of_somebody_else_is_left_alone(store: JournalStore) -> None:
     seal(store, 1)
     note = store.directory / "segments" / "README"
