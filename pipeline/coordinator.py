@@ -219,9 +219,17 @@ def _chunk_read(state: State, message: ChunkRead) -> State:
     window = reading(state, message.chunk)
     if window is None:  # dropped since: by a statement, a stop, or a failure of its table
         return state
+    schema = window.order.schema
+    if nameless := [name for name in schema.key_names if message.rows.column(name).null_count]:
+        return ended(
+            state,
+            schema.table,
+            f"{' and '.join(nameless)} of its primary key has a zero or partial date, which has no value in the lake, "
+            "so that its rows can't be told apart; its changes still stream",
+        )
     reconciling = windows.chunk_read(window, message)
     opened = replace(state, open=tuple(reconciling if w is window else w for w in state.open))
-    next_run = Exhausted() if message.upto is None else Planned(window.order.schema, message.upto)
+    next_run = Exhausted() if message.upto is None else Planned(schema, message.upto)
     return with_run(opened, message.chunk.table, next_run)
 
 

@@ -20,7 +20,8 @@ Key = tuple[KeyPart, ...]
 def tokens(rows: pa.RecordBatch, key: Sequence[int]) -> pa.Array:
     """One binary token a row: equal tokens if and only if the key columns (indices `key`) are equal in value.
 
-    Each part is written with its length before it, so that no two different keys share a token.
+    Each part is written with its length before it, so that no two different keys share a token. A key with a part
+    that has no value (a zero or partial date) has no token: null.
     """
     parts: list[pa.Array] = []
     for index in key:

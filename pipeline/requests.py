@@ -16,7 +16,8 @@ SIGNALS_REMEMBERED = 1000
 def signalled(state: State, signal: Signal) -> tuple[State, SignalAnswer]:
     """The state with the signal's effect, and its answer. The same id again changes nothing."""
     checkpoint = state.checkpoint
-    if signal.id in checkpoint.signals:
+    # A snapshot that's under way may be older than all signals that are remembered.
+    if signal.id in checkpoint.signals or any(s.id == signal.id for s in checkpoint.snapshots):
         return state, SignalAccepted(
             signal.id, "a signal with this id has been taken before; nothing was done again"
         )
@@ -33,8 +34,8 @@ def signalled(state: State, signal: Signal) -> tuple[State, SignalAnswer]:
             assert_never(signal)
     if isinstance(answer, SignalRejected):
         return state, answer
-    remembered = (*checkpoint.signals, signal.id)[-SIGNALS_REMEMBERED:]
-    return checkpointed(requested, signals=remembered), answer
+    taken = (*checkpoint.signals, signal.id)[-SIGNALS_REMEMBERED:]
+    return checkpointed(requested, signals=taken), answer
 
 
 def _snapshot_asked(state: State, id_: str, tables: Tables) -> tuple[State, SignalAnswer]:

@@ -8,15 +8,16 @@ InvariantBroken). A failure elsewhere, as in a builder, doesn't count.
 """
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from pipeline import coordinator, coordinator_state, requests, schedule, watermark, window
+from pipeline import coordinator, coordinator_state, keys, requests, schedule, watermark, window
 from pipeline.checkpoint import Checkpoint
 from pipeline.coordinator_state import Order, Paused, Planned, Planning, State
 from pipeline.errors import InvariantBroken
@@ -33,6 +34,7 @@ from pipeline.messages import (
     PlanFailed,
     ReadChunk,
     ResumeReading,
+    SignalReceived,
     TableChanges,
     TablePlanned,
     ToWatermarkCoordinator,
@@ -504,6 +506,17 @@ def _without(patch: Patch, kind: type) -> None:
     patch.setattr(schedule, "_pausing", pausing)
 
 
+# Keys
+
+
+def tokens_are_joined_without_lengths(patch: Patch) -> None:
+    def tokens(rows: pa.RecordBatch, key: Sequence[int]) -> pa.Array:
+        parts = [rows.column(index).cast(pa.string()) for index in key]
+        return pc.binary_join_element_wise(*parts, ":").cast(pa.binary())
+
+    patch.setattr(keys, "tokens", tokens)
+
+
 # Signals
 
 
@@ -514,6 +527,17 @@ def signals_are_forgotten(patch: Patch) -> None:
         return original(state, **{name: value for name, value in changes.items() if name != "signals"})
 
     patch.setattr(requests, "checkpointed", checkpointed)
+
+
+def every_signal_is_a_new_one(patch: Patch) -> None:
+    original, fresh = coordinator.step, count()
+
+    def step(state: State, message: ToWatermarkCoordinator) -> object:
+        if isinstance(message, SignalReceived):
+            message = SignalReceived(replace(message.signal, id=f"{message.signal.id}-{next(fresh)}"))
+        return original(state, message)
+
+    patch.setattr(coordinator, "step", step)
 
 
 def nothing_is_refused(patch: Patch) -> None:

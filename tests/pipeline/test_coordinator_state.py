@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from pipeline import coordinator_state
@@ -120,6 +121,21 @@ def test_a_failed_chunk_takes_the_open_windows_of_its_table_with_it() -> None:
     second = Capture.chunk(capture.give(read(capture.begin(ORDERS), 1, 2, high=30)))
     capture.give(ChunkFailed(second.chunk, "lost connection"))
     assert capture.open == []
+
+
+def test_a_chunk_whose_keys_have_no_value_fails_its_table_since_its_rows_cannot_be_told_apart() -> None:
+    capture = Capture(ORDERS, ITEMS)
+    order = capture.begin(ORDERS)
+    capture.begin(ITEMS, signal="s2")
+    chunk = read(order, 1, 2, high=10)
+    without_values = chunk.rows.set_column(0, "id", pa.array([1, None], pa.int64()))
+    capture.give(replace(chunk, rows=without_values))
+    failed = capture.table(ORDERS)
+    assert isinstance(failed, Failed) and failed.reason.startswith(
+        "id of its primary key has a zero or partial date"
+    )
+    assert capture.open == ["items reading"]
+    assert capture.stream == []
 
 
 @broken_by(mutations.a_failed_plan_is_asked_again, mutations.a_failure_ends_every_table)

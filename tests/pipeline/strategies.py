@@ -1,0 +1,104 @@
+"""Hypothesis strategies for the values that checkpoints are made of."""
+
+from hypothesis import strategies as st
+
+from pipeline.checkpoint import Checkpoint, Mirror
+from pipeline.gtid import GtidSet
+from pipeline.keys import Key
+from pipeline.schema import Column, TableId, TableSchema
+from pipeline.snapshot import Chunking, Completed, Failed, Progress, Snapshot, Stopped, TableState, Waiting
+from pipeline.types import (
+    Binary,
+    Bit,
+    ColumnType,
+    Date,
+    DateTime,
+    Decimal,
+    Double,
+    Enum,
+    FixedBinary,
+    Float,
+    Geometry,
+    Integer,
+    Json,
+    Set,
+    Text,
+    Time,
+    Timestamp,
+    Vector,
+    Year,
+)
+from tests.pipeline.builders import gtids
+
+# Few and short, so that equal ones come up; what they hold is any text but surrogates, which no server stores.
+names = st.sampled_from(["a", "b", "id", "a.b", "naïve", '"', "😀"]) | st.text(
+    st.characters(exclude_categories=["Cs"]), min_size=1, max_size=4
+)
+table_ids = st.builds(TableId, names, names)
+
+_labels = st.lists(names, max_size=3).map(tuple)
+_digits = st.integers(0, 6)
+
+column_types: st.SearchStrategy[ColumnType] = st.one_of(
+    st.builds(Integer, st.sampled_from([1, 2, 3, 4, 8]), st.booleans()),
+    st.builds(Decimal, st.integers(30, 65), st.integers(0, 30)),
+    st.builds(Bit, st.integers(1, 64)),
+    *(st.builds(kind, _digits) for kind in (Time, DateTime, Timestamp)),
+    st.builds(Text, st.sampled_from(["utf8mb4", "latin1"])),
+    st.builds(FixedBinary, st.integers(0, 255)),
+    *(st.builds(kind, _labels) for kind in (Enum, Set)),
+    st.sampled_from([Float(), Double(), Year(), Date(), Binary(), Json(), Geometry(), Vector()]),
+)
+
+_columns = st.lists(
+    st.builds(Column, names, column_types, st.booleans()),
+    min_size=1,
+    max_size=4,
+    unique_by=lambda column: column.name,
+)
+
+
+@st.composite
+def table_schemas(draw: st.DrawFn, of: st.SearchStrategy[TableId] = table_ids) -> TableSchema:
+    """Schemas whose key is some of the columns, in any order, or none."""
+    columns = tuple(draw(_columns))
+    order = draw(st.permutations(range(len(columns))))
+    return TableSchema(draw(of), columns, tuple(order[: draw(st.integers(0, len(columns)))]))
+
+
+keys: st.SearchStrategy[Key] = st.lists(
+    st.integers(-(2**63), 2**64 - 1) | names | st.binary(max_size=4), min_size=1, max_size=3
+).map(tuple)
+
+_counts = st.integers(0, 2**40)
+progresses = st.builds(Progress, _counts, _counts, _counts, _counts)
+
+table_states: st.SearchStrategy[TableState] = st.one_of(
+    st.just(Waiting()),
+    st.builds(Chunking, st.none() | keys, keys, names, st.booleans(), progresses),
+    st.builds(Completed, progresses),
+    st.builds(Stopped, progresses),
+    st.builds(Failed, names, progresses),
+)
+
+snapshots = st.builds(Snapshot, names, st.dictionaries(table_ids, table_states, max_size=3))
+
+gtid_sets: st.SearchStrategy[GtidSet] = st.sets(
+    st.tuples(st.sampled_from(["a", "b", "a:tag"]), st.integers(1, 9)), max_size=8
+).map(lambda pairs: gtids(",".join(f"{source}:{number}" for source, number in pairs)))
+
+
+@st.composite
+def checkpoints(draw: st.DrawFn) -> Checkpoint:
+    """Checkpoints, each schema under its own table's id."""
+    known = draw(st.lists(table_schemas(), max_size=3))
+    return Checkpoint(
+        position=draw(gtid_sets),
+        scn=draw(_counts),
+        schemas={schema.table: schema for schema in known},
+        mirrors=draw(st.dictionaries(table_ids, st.sampled_from(Mirror), max_size=3)),
+        snapshots=tuple(draw(st.lists(snapshots, max_size=3))),
+        signals=tuple(draw(st.lists(names, max_size=3))),
+        paused=draw(st.booleans()),
+        stopped=draw(st.dictionaries(table_ids, names, max_size=3)),
+    )
