@@ -15,6 +15,7 @@ Source: MySQL 9.7 source, sql-common/json_binary.h (format), json_dom.cc (`wrapp
 import struct
 from base64 import b64encode
 from decimal import Decimal
+from enum import IntEnum
 from math import isfinite
 from typing import Final
 
@@ -22,18 +23,35 @@ from pipeline.binlog import decimals
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.fieldtypes import FieldType
 
-# Types of values, as in json_binary.cc.
-_SMALL_OBJECT: Final = 0
-_LARGE_OBJECT: Final = 1
-_SMALL_ARRAY: Final = 2
-_LARGE_ARRAY: Final = 3
-_LITERAL: Final = 4
-_DOUBLE: Final = 11
-_STRING: Final = 12
-_OPAQUE: Final = 15
+
+class _Kind(IntEnum):
+    """Types of values (JSONB_TYPE_ of json_binary.cc)."""
+
+    SMALL_OBJECT = 0
+    LARGE_OBJECT = 1
+    SMALL_ARRAY = 2
+    LARGE_ARRAY = 3
+    LITERAL = 4
+    INT16 = 5
+    UINT16 = 6
+    INT32 = 7
+    UINT32 = 8
+    INT64 = 9
+    UINT64 = 10
+    DOUBLE = 11
+    STRING = 12
+    OPAQUE = 15
+
 
 # Bytes of an integer, and whether it has a sign.
-_INTEGERS: Final = {5: (2, True), 6: (2, False), 7: (4, True), 8: (4, False), 9: (8, True), 10: (8, False)}
+_INTEGERS: Final[dict[int, tuple[int, bool]]] = {
+    _Kind.INT16: (2, True),
+    _Kind.UINT16: (2, False),
+    _Kind.INT32: (4, True),
+    _Kind.UINT32: (4, False),
+    _Kind.INT64: (8, True),
+    _Kind.UINT64: (8, False),
+}
 _LITERALS: Final = {0: "null", 1: "true", 2: "false"}
 
 _DEEPEST: Final = 100  # JSON_DOCUMENT_MAX_DEPTH
@@ -62,20 +80,20 @@ class _Document:
     def value(self, kind: int, at: int, end: int, depth: int) -> str:
         """The text of the value at data[at:end]."""
         match kind:
-            case 0 | 1 | 2 | 3:
+            case _Kind.SMALL_OBJECT | _Kind.LARGE_OBJECT | _Kind.SMALL_ARRAY | _Kind.LARGE_ARRAY:
                 return self._container(kind, at, end, depth + 1)
-            case 4:
+            case _Kind.LITERAL:
                 return _literal(self._take(at, 1, end)[0])
-            case 5 | 6 | 7 | 8 | 9 | 10:
-                size, signed = _INTEGERS[kind]
+            case integer if integer in _INTEGERS:
+                size, signed = _INTEGERS[integer]
                 return str(int.from_bytes(self._take(at, size, end), "little", signed=signed))
-            case 11:
+            case _Kind.DOUBLE:
                 (number,) = struct.unpack("<d", self._take(at, 8, end))
                 return double(number)
-            case 12:
+            case _Kind.STRING:
                 start, length = self._length(at, end)
                 return _quoted(_utf8(self._take(start, length, end)))
-            case 15:
+            case _Kind.OPAQUE:
                 kind = self._take(at, 1, end)[0]
                 start, length = self._length(at + 1, end)
                 return _opaque(kind, self._take(start, length, end))
@@ -85,14 +103,14 @@ class _Document:
     def _container(self, kind: int, at: int, end: int, depth: int) -> str:
         if depth > _DEEPEST:
             raise UndecodableError(f"a JSON document is nested more than {_DEEPEST} times")
-        large = kind in (_LARGE_OBJECT, _LARGE_ARRAY)
+        large = kind in (_Kind.LARGE_OBJECT, _Kind.LARGE_ARRAY)
         word = 4 if large else 2
         count, size = self._integer(at, word, end), self._integer(at + word, word, end)
         if size > end - at:
             raise UndecodableError("a part of a JSON document reaches beyond it")
         end = at + size
         entries = at + 2 * word
-        if kind in (_SMALL_ARRAY, _LARGE_ARRAY):
+        if kind in (_Kind.SMALL_ARRAY, _Kind.LARGE_ARRAY):
             return f"[{', '.join(self._elements(at, entries, count, end, depth, word))}]"
         keys = self._keys(at, entries, count, end, word)
         values = self._elements(at, entries + count * (word + 2), count, end, depth, word)
@@ -110,7 +128,7 @@ class _Document:
         elements: list[str] = []
         for entry in range(entries, entries + count * (word + 1), word + 1):
             kind = self._take(entry, 1, end)[0]
-            if kind == _LITERAL:
+            if kind == _Kind.LITERAL:
                 elements.append(_literal(self._integer(entry + 1, word, end)))
             elif kind in _INTEGERS and _INTEGERS[kind][0] <= word:
                 size, signed = _INTEGERS[kind]
@@ -184,13 +202,13 @@ def _opaque(kind: int, stored: bytes) -> str:
                 raise UndecodableError("a DECIMAL in a JSON document is too short")
             return decimals.text(stored[2:], stored[0], stored[1])
         case FieldType.DATE:
-            return f'"{_date(_packed(stored) >> 24)}"'
+            return f'"{_date(_packed(stored))}"'
         case FieldType.TIME:
             packed = _packed(stored)
             return f'"{"-" if packed < 0 else ""}{_time(abs(packed), 0x3FF)}"'
         case FieldType.DATETIME | FieldType.TIMESTAMP:
             packed = _packed(stored)
-            return f'"{_date(packed >> 24)} {_time(packed, 0x1F)}"'
+            return f'"{_date(packed)} {_time(packed, 0x1F)}"'
         case _:
             lines = range(0, len(stored), _LINE_OF_BASE64)
             encoded = "\n".join(b64encode(stored[i : i + _LINE_OF_BASE64]).decode() for i in lines)
@@ -204,7 +222,9 @@ def _packed(stored: bytes) -> int:
 
 
 def _date(packed: int) -> str:
-    months, day = packed >> 22, packed >> 17 & 31
+    if packed < 0:
+        raise UndecodableError("a date in a JSON document is negative")
+    months, day = packed >> 46, packed >> 41 & 31
     return f"{months // 13:04}-{months % 13:02}-{day:02}"
 
 
