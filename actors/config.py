@@ -112,7 +112,8 @@ class _Reader:
         hints = typing.get_type_hints(kind)
         fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
         for name in sorted(values.keys() - fields.keys()):
-            self._unknown(_join(key, name), name, list(fields))
+            known = ["password_file" if hints[field] is Secret else field for field in fields]
+            self._unknown(_join(key, name), name, known)
         arguments: dict[str, object] = {}
         for name, field in fields.items():
             path = _join(key, name)

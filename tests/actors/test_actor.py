@@ -1,0 +1,96 @@
+"""The actor's contract: how it ends, what is counted, and when it's taken for hung."""
+
+import asyncio
+
+import pytest
+
+from actors.actor import Actor, Outlet
+from actors.mailbox import Mailbox
+from actors.metrics import Metrics
+from pipeline import metrics as catalogue
+from pipeline import topology
+from pipeline.errors import Transient
+from pipeline.topology import EDGES
+
+EDGE = next(edge for edge in EDGES if edge.sender is topology.Actor.BINLOG_READER)
+
+
+class Scribe(Actor[str]):
+    """Writes down what happens to it."""
+
+    name = topology.Actor.BINLOG_READER
+    patience = -1.0  # whatever it's at, it's at it for too long
+
+    def __init__(self) -> None:
+        super().__init__(Mailbox((EDGE,)), Metrics())
+        self.story: list[str] = []
+        self.at_work = asyncio.Event()
+
+    async def handle(self, message: str) -> None:
+        self.story.append(message)
+        if message == "fail":
+            raise Transient("it failed")
+        if message == "stay":
+            self.at_work.set()
+            await asyncio.Event().wait()
+
+    async def drain(self) -> None:
+        self.story.append("drained")
+
+    async def release(self) -> None:
+        self.story.append("released")
+
+
+async def test_it_handles_drains_and_releases() -> None:
+    scribe = Scribe()
+    await scribe.mailbox.put(EDGE, "a")
+    await scribe.mailbox.put(EDGE, "b")
+    scribe.mailbox.close()
+    await scribe.run()
+    assert scribe.story == ["a", "b", "drained", "released"]
+    handled = {"actor": scribe.name, "message": "str", "outcome": "done"}
+    assert scribe.metrics.value(catalogue.HANDLED, **handled) == 2
+    assert scribe.metrics.value(catalogue.PROGRESS, actor=scribe.name) > 0
+
+
+async def test_after_a_failure_it_only_releases() -> None:
+    scribe = Scribe()
+    await scribe.mailbox.put(EDGE, "fail")
+    await scribe.mailbox.put(EDGE, "a")
+    with pytest.raises(Transient):
+        await scribe.run()
+    assert scribe.story == ["fail", "released"]
+    handled = {"actor": scribe.name, "message": "str", "outcome": "failed"}
+    assert scribe.metrics.value(catalogue.HANDLED, **handled) == 1
+
+
+async def test_after_a_cancellation_it_only_releases_and_at_work_it_can_hang() -> None:
+    scribe = Scribe()
+    run = asyncio.create_task(scribe.run())
+    assert not scribe.hung()
+    await scribe.mailbox.put(EDGE, "stay")
+    await scribe.at_work.wait()
+    assert scribe.hung()
+    run.cancel()
+    await asyncio.wait({run})
+    assert run.cancelled()
+    assert not scribe.hung()
+    assert scribe.story == ["stay", "released"]
+
+
+async def test_waiting_for_room_is_rest_and_going_on_is_work() -> None:
+    scribe = Scribe()
+    outlet = Outlet(EDGE, Mailbox[str]((EDGE,)))
+    for _ in range(EDGE.bound):
+        await outlet.put("x")
+    scribe.beat()
+    sending = asyncio.create_task(scribe.send(outlet, "y"))
+    await asyncio.tasks.sleep(0)
+    assert not scribe.hung()
+    await outlet.mailbox.get()
+    await sending
+    assert scribe.hung()
+    scribe.rest()
+    await outlet.mailbox.get()
+    await scribe.send(outlet, "z")
+    assert not scribe.hung()

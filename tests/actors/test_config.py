@@ -1,0 +1,193 @@
+"""The configuration: what it gives, and that all that's wrong with it is said at once, by key."""
+
+from pathlib import Path, PurePath
+
+import pytest
+
+from actors.config import InvalidConfiguration, load
+from pipeline.settings import Secret, Settings, TlsMode, WindowMode
+
+GOOD = """
+name = "shop"
+tables = ["shop\\\\.orders", "crm\\\\..*"]
+
+[source]
+host = "db"
+user = "tidemark"
+server_id = 7
+tls = { mode = "verify", ca = "ca.pem" }
+read_timeout_s = 5
+
+[snapshot]
+window = "pause"
+
+[journal]
+path = "journal"
+
+[lake]
+path = "lake"
+
+[spark]
+jars = ["jars"]
+
+[spark.conf]
+"spark.ui.enabled" = "true"
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "shop.toml"
+
+
+def read(path: Path, text: str = GOOD, **environment: str) -> Settings:
+    path.write_text(text)
+    return load(path, environment)
+
+
+def mistakes(path: Path, text: str = GOOD, **environment: str) -> list[str]:
+    with pytest.raises(InvalidConfiguration) as refused:
+        read(path, text, **environment)
+    assert all(f"  {mistake}" in str(refused.value) for mistake in refused.value.mistakes)
+    return [str(mistake) for mistake in refused.value.mistakes]
+
+
+def test_a_good_file(path: Path) -> None:
+    settings = read(path)
+    assert settings.name == "shop"
+    assert settings.tables.patterns == ("shop\\.orders", "crm\\..*")
+    assert settings.source.tls.mode is TlsMode.VERIFY
+    assert settings.source.tls.ca == PurePath(path.parent / "ca.pem")
+    assert settings.source.read_timeout_s == 5.0
+    assert settings.snapshot.window is WindowMode.PAUSE
+    assert settings.journal.path == PurePath(path.parent / "journal")
+    assert settings.lake.path == str(path.parent / "lake")
+    assert settings.spark.jars == (PurePath(path.parent / "jars"),)
+    assert settings.spark.conf == {"spark.ui.enabled": "true"}
+    assert settings.signals.file is None
+
+
+def test_a_lake_may_be_a_uri(path: Path) -> None:
+    assert read(path, GOOD.replace('"lake"', '"s3a://bucket/lake"')).lake.path == "s3a://bucket/lake"
+
+
+def test_the_environment_wins(path: Path) -> None:
+    settings = read(
+        path,
+        TIDEMARK__SOURCE__HOST="other",
+        TIDEMARK__SOURCE__PORT="3307",
+        TIDEMARK__TABLES='["a\\\\.b"]',
+        TIDEMARK__SIGNALS__FILE="signals.jsonl",
+        TIDEMARK__HTTP__PORT="8080",
+        TIDEMARK_CACHE="not ours",
+    )
+    assert (settings.source.host, settings.source.port) == ("other", 3307)
+    assert settings.tables.patterns == ("a\\.b",)
+    assert settings.signals.file == PurePath(path.parent / "signals.jsonl")
+    assert settings.http.port == 8080
+
+
+def test_the_password_is_read_and_never_shown(path: Path) -> None:
+    (path.parent / "password").write_text("geheim \n")
+    with_file = GOOD.replace('user = "tidemark"', 'user = "tidemark"\npassword_file = "password"')
+    settings = read(path, with_file)
+    assert settings.source.password == Secret("geheim ")
+    assert "geheim" not in repr(settings)
+    assert read(path, TIDEMARK__SOURCE__PASSWORD="x=1").source.password.value == "x=1"
+    (both,) = mistakes(path, with_file, TIDEMARK__SOURCE__PASSWORD="geheim")
+    assert both.startswith("source.password_file: TIDEMARK__SOURCE__PASSWORD is set as well")
+    assert "geheim" not in both
+
+
+def test_a_password_in_the_file_is_refused_unshown(path: Path) -> None:
+    (mistake,) = mistakes(path, GOOD.replace('user = "tidemark"', 'user = "tidemark"\npassword = "geheim"'))
+    assert mistake.startswith("source.password: ")
+    assert "geheim" not in mistake
+
+
+def test_all_mistakes_are_told_at_once(path: Path) -> None:
+    (path.parent / "ca.pem").touch()
+    text = """
+name = "Shop!"
+tables = ["("]
+colour = "blue"
+
+[source]
+host = ""
+user = 7
+server_id = 0
+port = 70000
+pasword_file = "x"
+password_file = "missing"
+tls = { mode = "sometimes" }
+
+[snapshot]
+windows = true
+window = "overlap"
+
+[journal]
+seal_mib = 1.5
+
+[spark]
+conf = { "spark.jars" = "x" }
+driver_memory = "much"
+
+[http]
+host = "0.0.0.0"
+"""
+    told = mistakes(path, text, TIDEMARK__HTTP__PORTS="1", TIDEMARK__LAKE__MERGE_ROWS="many")
+    assert sorted(line.partition(":")[0] for line in told) == [
+        "TIDEMARK__HTTP__PORTS",
+        "TIDEMARK__LAKE__MERGE_ROWS",
+        "colour",
+        "http.host",
+        "journal.path",
+        "journal.seal_mib",
+        "lake.path",
+        "name",
+        "snapshot.windows",
+        "source.host",
+        "source.password_file",
+        "source.pasword_file",
+        "source.port",
+        "source.server_id",
+        "source.tls.mode",
+        "source.user",
+        "spark.conf",
+        "spark.driver_memory",
+        "tables",
+    ]
+    assert "source.pasword_file: there's no such key; did you mean password_file?" in told
+    assert "journal.path: it's missing; add it" in told
+    assert "snapshot.windows: True isn't a whole number; give a whole number" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("name = ", "the file: "),
+        (GOOD.replace("[journal]", "[journal2]"), "journal.path: it's missing"),
+        (GOOD.replace("[journal]", "[[journal]]"), "journal: "),
+        (
+            GOOD.replace('tables = ["shop\\\\.orders", "crm\\\\..*"]', 'tables = "shop"'),
+            "tables: 'shop' isn't a list",
+        ),
+        (GOOD.replace('tables = ["shop\\\\.orders", "crm\\\\..*"]', "tables = []"), "tables: it's empty"),
+        (GOOD.replace('"spark.ui.enabled" = "true"', '"spark.ui.enabled" = true'), "spark.conf: "),
+        (GOOD.replace('jars = ["jars"]', 'jars = "jars"'), "spark.jars: "),
+    ],
+)
+def test_each_kind_of_mistake_has_its_words(path: Path, text: str, wrong: str) -> None:
+    assert any(line.startswith(wrong) for line in mistakes(path, text))
+
+
+def test_a_variable_for_a_section_is_no_key(path: Path) -> None:
+    (mistake,) = mistakes(path, TIDEMARK__SOURCE="x")
+    assert mistake.startswith("TIDEMARK__SOURCE: ")
+    (mistake,) = mistakes(path, TIDEMARK__NAME__X="x")
+    assert mistake.startswith("TIDEMARK__NAME__X: ")
+
+
+def test_a_file_that_is_not_there(path: Path) -> None:
+    with pytest.raises(InvalidConfiguration, match="the file: it can't be read"):
+        load(path, {})

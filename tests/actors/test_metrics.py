@@ -1,0 +1,63 @@
+"""The registry: every metric of the catalogue is there under its own name, and each kind is written in one way."""
+
+import time
+
+import pytest
+
+from actors.metrics import Metrics
+from pipeline import metrics as catalogue
+from pipeline.metrics import Counter, Gauge, Histogram
+from pipeline.topology import Actor
+
+
+def test_every_metric_can_be_written_and_is_exported_under_its_name() -> None:
+    metrics = Metrics()
+    for metric in catalogue.catalogue():
+        labels = dict.fromkeys(metric.labels, "x")
+        match metric:
+            case Counter():
+                metrics.count(metric, 2, **labels)
+                assert metrics.value(metric, **labels) == 2
+            case Gauge():
+                metrics.set(metric, 3, **labels)
+                assert metrics.value(metric, **labels) == 3
+            case Histogram():
+                metrics.observe(metric, 0.5, **labels)
+    text = metrics.text().decode()
+    for metric in catalogue.catalogue():
+        exposed = metric.name.removesuffix("_total") if isinstance(metric, Counter) else metric.name
+        assert f"# HELP {metric.name} " in text or f"# HELP {exposed} " in text
+        suffix = "_count" if isinstance(metric, Histogram) else ""
+        assert any(
+            line.startswith((f"{metric.name}{suffix} ", f"{metric.name}{suffix}{{"))
+            for line in text.splitlines()
+        )
+
+
+def test_a_gauge_can_be_read_at_each_scrape() -> None:
+    metrics = Metrics()
+    depth = iter((1.0, 2.0))
+    metrics.watch(catalogue.MAILBOX_DEPTH, lambda: next(depth), actor="a")
+    assert [metrics.value(catalogue.MAILBOX_DEPTH, actor="a") for _ in range(2)] == [1, 2]
+
+
+def test_labels_that_come_and_go_can_be_forgotten() -> None:
+    metrics = Metrics()
+    metrics.set(catalogue.BINLOG_POSITION, 4, file="binlog.1")
+    metrics.forget(catalogue.BINLOG_POSITION)
+    metrics.set(catalogue.BINLOG_POSITION, 8, file="binlog.2")
+    assert "binlog.1" not in metrics.text().decode()
+
+
+def test_wrong_labels_are_an_error() -> None:
+    with pytest.raises(ValueError, match="label"):
+        Metrics().count(catalogue.ERRORS, actor="a")
+
+
+def test_what_actors_tell() -> None:
+    metrics = Metrics()
+    before = time.time()
+    metrics.handled(Actor.SPARK_SINK, "a message", 0.25)
+    metrics.progressed(Actor.SPARK_SINK)
+    assert metrics.value(catalogue.HANDLED, actor="SparkSink", message="str", outcome="done") == 1
+    assert before <= metrics.value(catalogue.PROGRESS, actor="SparkSink") <= time.time()

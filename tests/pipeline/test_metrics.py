@@ -1,0 +1,52 @@
+"""The catalogue keeps Prometheus' conventions."""
+
+import re
+
+from pipeline.metrics import PREFIX, UNITS, Counter, Histogram, catalogue
+
+
+def test_names_are_unique_and_say_prefix_and_unit() -> None:
+    names = [metric.name for metric in catalogue()]
+    assert len(set(names)) == len(names)
+    for metric in catalogue():
+        assert re.fullmatch(rf"{PREFIX}[a-z]+(_[a-z]+)*", metric.name)
+        assert metric.name.removesuffix("_total").rpartition("_")[2] in UNITS, metric.name
+
+
+def test_what_only_grows_says_total_and_nothing_else_does() -> None:
+    for metric in catalogue():
+        assert metric.name.endswith("_total") is isinstance(metric, Counter), metric.name
+
+
+def test_each_has_help_of_whole_sentences() -> None:
+    for metric in catalogue():
+        assert metric.help[0].isupper() or metric.help[0].isdigit(), metric.name
+        assert metric.help.endswith("."), metric.name
+
+
+def test_labels_are_words_and_not_said_in_the_name() -> None:
+    for metric in catalogue():
+        for label in metric.labels:
+            assert re.fullmatch("[a-z]+", label)
+            assert label in (
+                "actor",
+                "table",
+                "kind",
+                "message",
+                "part",
+                "file",
+                "channel",
+                "outcome",
+                "tier",
+            )
+
+
+def test_buckets_rise() -> None:
+    for metric in catalogue():
+        if isinstance(metric, Histogram):
+            assert list(metric.buckets) == sorted(set(metric.buckets))
+
+
+def test_units_are_used() -> None:
+    used = {metric.name.removesuffix("_total").rpartition("_")[2] for metric in catalogue()}
+    assert used == set(UNITS)
