@@ -22,8 +22,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
-import numpy as np
-
 from pipeline.binlog import events, tablemap_event
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.events import (
@@ -43,13 +41,12 @@ from pipeline.binlog.events import (
 )
 from pipeline.binlog.gtid_event import TransactionBegins
 from pipeline.binlog.query_event import Query
-from pipeline.binlog.rows import ImagesBuilder
+from pipeline.binlog.slice import RowsEvent, Slice
 from pipeline.errors import Definite
-from pipeline.gtid import Gtid, Source
-from pipeline.messages import CreationRead, LogAdvanced, LogRead, StatementRead, TableImages
+from pipeline.gtid import Gtid
+from pipeline.messages import CreationRead, LogAdvanced, LogRead, StatementRead
 from pipeline.schema import TableId
 from pipeline.tablemap import TableMap
-from pipeline.transactions import Transactions
 from pipeline.watermark import Coordinates
 
 Message = LogRead | StatementRead | CreationRead | LogAdvanced
@@ -80,7 +77,7 @@ class _Transaction:
     framed: bool = False
     xid: str = ""
     creation: CreationRead | None = None
-    rows: list[tuple[TableMap, int, bytes]] = field(default_factory=list)
+    rows: list[RowsEvent] = field(default_factory=list)
 
 
 class LogStream:
@@ -109,7 +106,7 @@ class LogStream:
         self._prepared: dict[str, _Transaction] = {}
         self._maps: dict[bytes, TableMap | None] = {}
         self._by_id: dict[int, TableMap | None] = {}
-        self._slice = _Slice()
+        self._slice = Slice()
         self._ready: list[Message] = []
 
     @property
@@ -226,7 +223,7 @@ class LogStream:
                 f"{table_map.table}: its JSON values are logged in part only; "
                 "set binlog_row_value_options='' on the source, for all of its sessions"
             )
-        transaction.rows.append((table_map, event.code, event.body))
+        transaction.rows.append(RowsEvent(table_map, event.code, event.body))
 
     # Transactions
 
@@ -327,9 +324,9 @@ class LogStream:
     def _pass_prepared(self, prepared: _Transaction) -> None:
         self._slice.add(prepared.gtid, prepared.commit_time, [])
 
-    def _pass(self, transaction: _Transaction, rows: list[tuple[TableMap, int, bytes]]) -> None:
+    def _pass(self, transaction: _Transaction, rows: list[RowsEvent]) -> None:
         self._slice.add(transaction.gtid, transaction.commit_time, rows)
-        self._slice.end = self._at
+        self._slice.end = self._end()
         self._leave()
 
     def _statement(self, transaction: _Transaction, event: Query) -> None:
@@ -355,7 +352,7 @@ class LogStream:
         if len(self._maps) > _MAPS_REMEMBERED:
             self._maps.clear()
         if len(self._slice):
-            done, self._slice = self._slice, _Slice()
+            done, self._slice = self._slice, Slice()
             try:
                 self._tell(done.read())
             except Definite as error:
@@ -364,49 +361,3 @@ class LogStream:
     def _tell(self, message: LogRead | StatementRead | LogAdvanced) -> None:
         self._ready.append(message)
         self._told = message.end
-
-
-class _Slice:
-    """A run of transactions on its way into columns."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-        self.end: Coordinates | None = None
-        self._sources: dict[Source, int] = {}
-        self._source: list[int] = []
-        self._number: list[int] = []
-        self._commit_time: list[int] = []
-        # By the map's identity, since maps are told apart often and compared never.
-        self._builders: dict[int, ImagesBuilder] = {}
-
-    def __len__(self) -> int:
-        return len(self._number)
-
-    def add(self, gtid: Gtid, commit_time: int, rows: list[tuple[TableMap, int, bytes]]) -> None:
-        """Put one transaction behind the others, with these rows events."""
-        transaction, ordinal = len(self), 0
-        self._source.append(self._sources.setdefault(gtid.source, len(self._sources)))
-        self._number.append(gtid.number)
-        self._commit_time.append(commit_time)
-        for table_map, code, body in rows:
-            builder = self._builders.get(id(table_map))
-            if builder is None:
-                builder = self._builders[id(table_map)] = ImagesBuilder(table_map)
-            ordinal += builder.add(body, code, transaction, ordinal)
-            self.bytes += len(body)
-
-    def read(self) -> LogRead:
-        """The slice in columns; it's to be called once."""
-        assert self.end is not None
-        transactions = Transactions(
-            tuple(self._sources),
-            np.array(self._source, np.int32),
-            np.array(self._number, np.int64),
-            np.array(self._commit_time, np.int64),
-        )
-        return LogRead(transactions, tuple(_images(b) for b in self._builders.values()), self.end)
-
-
-def _images(builder: ImagesBuilder) -> TableImages:
-    images, rows = builder.finish()
-    return TableImages(builder.map, images, rows)
