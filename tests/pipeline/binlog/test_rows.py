@@ -1,0 +1,557 @@
+"""Row images into columns: an event that MySQL 9.7 logged, encoders of the stored forms, and damaged bytes."""
+
+import importlib.util
+import random
+import struct
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from decimal import Context
+from decimal import Decimal as Number
+from types import ModuleType
+from typing import Any
+
+import numba
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.binlog import columns, kernels, rows, stored, temporal
+from pipeline.binlog import decimals as stored_decimals
+from pipeline.binlog.errors import UndecodableError
+from pipeline.binlog.fieldtypes import FieldType
+from pipeline.binlog.rows import ImagesBuilder
+from pipeline.charsets import TextError
+from pipeline.errors import InvariantBroken
+from pipeline.messages import IMAGE_FIELDS, Kind
+from pipeline.schema import TableId
+from pipeline.tablemap import FullMetadata, MinimalMetadata, Storage, TableMap
+from pipeline.types import (
+    Binary,
+    Bit,
+    ColumnType,
+    Date,
+    DateTime,
+    Decimal,
+    Double,
+    Enum,
+    FixedBinary,
+    Float,
+    Geometry,
+    Integer,
+    Json,
+    Set,
+    Text,
+    Time,
+    Timestamp,
+    Vector,
+    Year,
+)
+
+WIDE = Context(prec=65)
+WRITE, UPDATE, DELETE = 30, 31, 32
+WRITE_V1, UPDATE_V1, DELETE_V1 = 23, 24, 25
+
+INT = (Integer(4, unsigned=False), Storage(FieldType.LONG, 0))
+VARCHAR = (Text("utf8mb4"), Storage(FieldType.VARCHAR, 80))
+
+# CREATE TABLE t (id INT, a TINYINT, b SMALLINT UNSIGNED, … z CHAR(20) CHARSET latin1), and the event of
+# INSERT INTO t VALUES (1, -1, 65535, …), (2, NULL, …).
+LOGGED: list[tuple[ColumnType, Storage, Any]] = [
+    (*INT, 1),
+    (Integer(1, unsigned=False), Storage(1, 0), -1),
+    (Integer(2, unsigned=True), Storage(2, 0), 65535),
+    (Integer(3, unsigned=False), Storage(9, 0), -8388608),
+    (Integer(8, unsigned=True), Storage(8, 0), Number(2**64 - 1)),
+    (Decimal(10, 2), Storage(246, 522), Number("-12.34")),
+    (Decimal(65, 30), Storage(246, 7745), "-1.500000000000000000000000000000"),
+    (*VARCHAR, "abc"),
+    (Text("utf8mb4"), Storage(15, 1200), "dé"),
+    (Text("utf8mb4"), Storage(252, 2), "text"),
+    (FixedBinary(5), Storage(254, 1534), b"\x01\x02\x00\x00\x00"),
+    (Enum(("x", "y")), Storage(254, 503), 2),
+    (Set(("p", "q")), Storage(254, 504), 3),
+    (DateTime(3), Storage(18, 3), datetime(2020, 2, 29, 1, 2, 3, 456000)),  # noqa: DTZ001 - it has no zone
+    (Timestamp(6), Storage(17, 6), datetime(2021, 1, 1, 0, 0, 0, 123456, tzinfo=UTC)),
+    (Time(1), Storage(19, 1), -((838 * 60 + 59) * 60 + 58) * 1_000_000 - 900_000),
+    (Date(), Storage(10, 0), date(1999, 12, 31)),
+    (Json(), Storage(245, 4), '{"a": [1, 2.5, null, "x"]}'),
+    (Bit(1), Storage(16, 1), True),
+    (Bit(17), Storage(16, 513), b"\x01\x00\x01"),
+    (Year(), Storage(13, 0), 2024),
+    (Float(), Storage(4, 4), 1.5),
+    (Double(), Storage(5, 8), -2.5),
+    (Vector(), Storage(242, 4), [1.0, 2.0, 3.0]),
+    (Geometry(), Storage(255, 4), struct.pack("<IBIdd", 0, 1, 1, 1, 2)),
+    (Text("latin1"), Storage(254, 5374), "zé"),
+]
+LOGGED_BODY = bytes.fromhex(
+    "7a0000000000110002001affffffff0000000001000000ffffff000080ffffffffffffffff7ffffff3dd7fffffffffffffffffff"
+    "fffffffffffee2329affffffffffffffffffffff03616263030064c3a9040074657874020102020399a5ba108311d05fee660001"
+    "e2404b9105a69f9f0f2700000000010026000b000100020c006104001a000501000b10000400000c180000000000000004400178"
+    "010100017c0000c03f00000000000004c00c0000000000803f000000400000404019000000000000000101000000000000000000"
+    "f03f0000000000000040027ae9feffff0302000000"
+)
+
+
+def table_map(*described: tuple[ColumnType, Storage]) -> TableMap:
+    return TableMap(
+        TableId("shop", "t"),
+        tuple(column for column, _ in described),
+        tuple(storage for _, storage in described),
+        (True,) * len(described),
+        MinimalMetadata(),
+    )
+
+
+LOGGED_MAP = table_map(*((column, storage) for column, storage, _ in LOGGED))
+
+
+def bitmap(bits: Sequence[bool]) -> bytes:
+    return np.packbits(bits, bitorder="little").tobytes()
+
+
+def image(*cells: bytes | None) -> bytes:
+    return bitmap([cell is None for cell in cells]) + b"".join(cell or b"" for cell in cells)
+
+
+def body(code: int, count: int, *images: bytes, extra: bytes = b"", present: bytes | None = None) -> bytes:
+    head = bytes(8) + (struct.pack("<H", 2 + len(extra)) + extra if code >= WRITE else b"")
+    number = bytes([count]) if count < 251 else b"\xfc" + struct.pack("<H", count)
+    bitmaps = (
+        present if present is not None else bitmap([True] * count) * (2 if code in (UPDATE, UPDATE_V1) else 1)
+    )
+    return head + number + bitmaps + b"".join(images)
+
+
+def column_of(column: ColumnType, storage: Storage, *cells: bytes | None) -> pa.Array:
+    """The decoded column of images of one column."""
+    builder = ImagesBuilder(table_map((column, storage)))
+    builder.add(body(WRITE, 1, *(image(cell) for cell in cells)), WRITE, transaction=0, ordinal=0)
+    _, decoded = builder.finish()
+    decoded.validate(full=True)
+    return decoded["0"]
+
+
+# -- the event of a server
+
+
+def test_an_event_of_the_server() -> None:
+    builder = ImagesBuilder(LOGGED_MAP)
+    assert builder.add(LOGGED_BODY, WRITE, transaction=3, ordinal=5) == 2
+    images, decoded = builder.finish()
+    assert images.schema == IMAGE_FIELDS
+    assert images.to_pylist() == [
+        {"kind": Kind.INSERT, "transaction": 3, "ordinal": 5},
+        {"kind": Kind.INSERT, "transaction": 3, "ordinal": 6},
+    ]
+    first, second = decoded.to_pylist()
+    assert first == {str(i): value for i, (_, _, value) in enumerate(LOGGED)}
+    assert second == {"0": 2} | {str(i): None for i in range(1, len(LOGGED))}
+    assert decoded.schema.types == [columns.rows_type(column) for column, _, _ in LOGGED]
+    assert builder.impossible_dates == 0
+
+
+# -- images
+
+
+def number(value: int) -> bytes:
+    return struct.pack("<i", value)
+
+
+@pytest.mark.parametrize("codes", [(WRITE, UPDATE, DELETE), (WRITE_V1, UPDATE_V1, DELETE_V1)])
+def test_kinds_transactions_and_ordinals_of_many_events(codes: tuple[int, int, int]) -> None:
+    write, update, delete = codes
+    builder = ImagesBuilder(table_map(INT))
+    assert builder.add(body(write, 1, image(number(1)), image(number(2))), write, 0, 0) == 2
+    assert builder.add(body(update, 1, *(image(number(n)) for n in (1, 3, 2, 4))), update, 1, 7) == 4
+    assert builder.add(body(delete, 1, image(number(3))), delete, 2, 0) == 1
+    images, decoded = builder.finish()
+    assert decoded["0"].to_pylist() == [1, 2, 1, 3, 2, 4, 3]
+    assert images["kind"].to_pylist() == [0, 0, 1, 2, 1, 2, 3]
+    assert images["transaction"].to_pylist() == [0, 0, 1, 1, 1, 1, 2]
+    assert images["ordinal"].to_pylist() == [0, 1, 7, 8, 9, 10, 0]
+
+
+def test_a_builder_without_events_gives_columns_without_rows() -> None:
+    images, decoded = ImagesBuilder(LOGGED_MAP).finish()
+    assert (images.num_rows, decoded.num_rows, decoded.num_columns) == (0, 0, len(LOGGED))
+
+
+def test_buffer_and_cells_grow_with_the_events() -> None:
+    builder = ImagesBuilder(table_map(INT, VARCHAR))
+    texts = [str(n) * (n % 50) for n in range(5000)]
+    for start in range(0, 5000, 1000):
+        images = [
+            image(number(n), bytes([len(texts[n])]) + texts[n].encode() if n % 3 else None)
+            for n in range(start, start + 1000)
+            if len(texts[n]) < 256
+        ]
+        assert builder.add(body(WRITE, 2, *images), WRITE, 0, start) == len(images)
+    _, decoded = builder.finish()
+    expected = [(n, texts[n] if n % 3 else None) for n in range(5000) if len(texts[n]) < 256]
+    assert list(zip(decoded["0"].to_pylist(), decoded["1"].to_pylist(), strict=True)) == expected
+
+
+@pytest.mark.parametrize("count", [1, 8, 9, 250, 251, 1000])
+def test_any_number_of_columns(count: int) -> None:
+    builder = ImagesBuilder(table_map(*[INT] * count))
+    cells = [number(n) if n % 5 else None for n in range(count)]
+    builder.add(body(WRITE, count, image(*cells), image(*cells[::-1])), WRITE, 0, 0)
+    _, decoded = builder.finish()
+    values = [n if n % 5 else None for n in range(count)]
+    assert [column.to_pylist() for column in decoded.columns] == [
+        list(pair) for pair in zip(values, values[::-1], strict=True)
+    ]
+
+
+def test_extra_row_data_is_passed_over() -> None:
+    builder = ImagesBuilder(table_map(INT))
+    assert builder.add(body(WRITE, 1, image(number(9)), extra=b"\x01\x05abc"), WRITE, 0, 0) == 1
+
+
+# -- values
+
+
+def test_each_width_of_integers_and_its_signs() -> None:
+    for size, code in ((1, 1), (2, 2), (3, 9), (4, 3), (8, 8)):
+        top = 1 << (8 * size)
+        for signed in (True, False):
+            low, high = (-top // 2, top // 2 - 1) if signed else (0, top - 1)
+            values = [low, low + 1, -1 if signed else 1, 0, high, high - 1, high // 3]
+            cells = [value.to_bytes(size, "little", signed=signed) for value in values]
+            decoded = column_of(Integer(size, not signed), Storage(code, 0), *cells, None)
+            assert decoded.to_pylist() == [*values, None]
+
+
+DECIMALS = st.integers(1, 65).flatmap(
+    lambda precision: st.tuples(st.just(precision), st.integers(0, min(precision, 30)))
+)
+
+
+def encode_decimal(unscaled: int, precision: int, scale: int) -> bytes:
+    digits = f"{abs(unscaled):0{precision}}"
+    out, at = b"", 0
+    for size, count in stored_decimals.groups(precision, scale):
+        out += int(digits[at : at + count]).to_bytes(size, "big")
+        at += count
+    out = bytes([out[0] | 0x80]) + out[1:]
+    return out if unscaled >= 0 else bytes(byte ^ 0xFF for byte in out)
+
+
+@given(DECIMALS, st.data())
+def test_decimals_of_every_precision_and_scale(shape: tuple[int, int], data: st.DataObject) -> None:
+    precision, scale = shape
+    numbers = data.draw(st.lists(st.integers(1 - 10**precision, 10**precision - 1), min_size=1, max_size=5))
+    cells = [encode_decimal(unscaled, precision, scale) for unscaled in numbers]
+    decoded = column_of(
+        Decimal(precision, scale), Storage(246, precision | scale << 8), *cells, None
+    ).to_pylist()
+    exact = [Number(unscaled).scaleb(-scale, context=WIDE) for unscaled in numbers]
+    assert [None if value is None else Number(value) for value in decoded] == [*exact, None]
+    if precision > 38:
+        assert decoded[:-1] == [f"{value:f}" for value in exact]
+
+
+def encode_datetime(year: int, month: int, day: int, clock: tuple[int, int, int, int], digits: int) -> bytes:
+    hour, minute, second, microsecond = clock
+    whole = ((year * 13 + month) << 5 | day) << 17 | hour << 12 | minute << 6 | second
+    return (whole | 1 << 39).to_bytes(5, "big") + encode_fraction(microsecond, digits)
+
+
+def encode_fraction(microsecond: int, digits: int) -> bytes:
+    size = (digits + 1) // 2
+    unit: int = 10 ** (6 - 2 * size)
+    return (microsecond // unit).to_bytes(size, "big")
+
+
+@given(st.datetimes(), st.integers(0, 6))
+def test_datetimes(moment: datetime, digits: int) -> None:
+    moment = moment.replace(microsecond=moment.microsecond // 10 ** (6 - digits) * 10 ** (6 - digits))
+    clock = (moment.hour, moment.minute, moment.second, moment.microsecond)
+    cell = encode_datetime(moment.year, moment.month, moment.day, clock, digits)
+    assert column_of(DateTime(digits), Storage(18, digits), cell, None).to_pylist() == [moment, None]
+    if digits == 0:
+        old = struct.pack("<Q", int(moment.strftime("%Y%m%d%H%M%S").zfill(14)))
+        assert column_of(DateTime(0), Storage(12, 0), old, None).to_pylist() == [moment, None]
+    day = struct.pack("<I", moment.year << 9 | moment.month << 5 | moment.day)[:3]
+    assert column_of(Date(), Storage(10, 0), day, None).to_pylist() == [moment.date(), None]
+
+
+@given(st.integers(1, 2**32 - 1), st.integers(0, 999_999), st.integers(0, 6))
+def test_timestamps(seconds: int, microsecond: int, digits: int) -> None:
+    microsecond = microsecond // 10 ** (6 - digits) * 10 ** (6 - digits)
+    cell = seconds.to_bytes(4, "big") + encode_fraction(microsecond, digits)
+    decoded = column_of(Timestamp(digits), Storage(17, digits), cell, None)
+    assert decoded.cast(pa.int64()).to_pylist() == [seconds * 1_000_000 + microsecond, None]
+    if digits == 0:
+        old = column_of(Timestamp(0), Storage(7, 0), struct.pack("<I", seconds), None)
+        assert old.cast(pa.int64()).to_pylist() == [seconds * 1_000_000, None]
+
+
+@given(st.integers(-3020399, 3020399), st.integers(0, 999_999), st.integers(0, 6))
+def test_times(seconds: int, microsecond: int, digits: int) -> None:
+    size = (digits + 1) // 2
+    microsecond = microsecond // 10 ** (6 - digits) * 10 ** (6 - digits)
+    whole = abs(seconds)
+    packed = whole // 3600 << 12 | whole // 60 % 60 << 6 | whole % 60
+    packed = packed << 8 * size | microsecond // 10 ** (6 - 2 * size)
+    sign = -1 if seconds < 0 else 1
+    cell = (sign * packed + (1 << (23 + 8 * size))).to_bytes(3 + size, "big")
+    span = sign * (whole * 1_000_000 + microsecond)
+    assert column_of(Time(digits), Storage(19, digits), cell, None).to_pylist() == [span, None]
+    if digits == 0:
+        old = sign * (whole // 3600 * 10000 + whole // 60 % 60 * 100 + whole % 60)
+        cell = old.to_bytes(3, "little", signed=True)
+        assert column_of(Time(0), Storage(11, 0), cell, None).to_pylist() == [span, None]
+
+
+def test_dates_that_no_calendar_has_become_null_and_are_counted() -> None:
+    days = [
+        (0, 0, 0),
+        (2024, 0, 0),
+        (2024, 5, 0),
+        (2023, 2, 29),
+        (2024, 4, 31),
+        (1900, 2, 29),
+        (2024, 2, 29),
+        (0, 1, 1),
+    ]
+    builder = ImagesBuilder(
+        table_map(
+            (Date(), Storage(10, 0)),
+            (DateTime(2), Storage(18, 2)),
+            (DateTime(0), Storage(12, 0)),
+            (Timestamp(0), Storage(17, 0)),
+            (Timestamp(0), Storage(7, 0)),
+        )
+    )
+    images = [
+        image(
+            struct.pack("<I", year << 9 | month << 5 | day)[:3],
+            encode_datetime(year, month, day, (1, 2, 3, 0), 2),
+            struct.pack("<Q", (year * 10000 + month * 100 + day) * 1_000_000),
+            struct.pack(">I", year),
+            struct.pack("<I", year),
+        )
+        for year, month, day in days
+    ]
+    builder.add(body(WRITE, 5, *images, image(*[None] * 5)), WRITE, 0, 0)
+    _, decoded = builder.finish()
+    nulls = [i for i, exists in enumerate(decoded["0"].is_valid().to_pylist()) if not exists]
+    assert nulls == [0, 1, 2, 3, 4, 5, 8]
+    assert decoded["1"].is_valid().equals(decoded["0"].is_valid())
+    assert decoded["2"].is_valid().equals(decoded["0"].is_valid())
+    assert decoded["3"].null_count == decoded["4"].null_count == 3
+    assert builder.impossible_dates == 3 * 6 + 2 * 2
+    assert decoded["0"].cast(pa.int32())[7].as_py() == -719528  # the first day of the year 0
+
+
+@given(st.lists(st.none() | st.binary(max_size=300), max_size=20), st.integers(1, 4))
+def test_values_behind_lengths_of_every_size(values: list[bytes | None], prefix: int) -> None:
+    if prefix == 1:
+        values = [None if value is None else value[:255] for value in values]
+    cells = [None if value is None else len(value).to_bytes(prefix, "little") + value for value in values]
+    assert column_of(Binary(), Storage(252, prefix), *cells).to_pylist() == values
+
+
+@given(st.lists(st.none() | st.binary(max_size=300), max_size=20))
+def test_binary_is_filled_up_to_its_width(values: list[bytes | None]) -> None:
+    wide = [None if value is None else struct.pack("<H", len(value)) + value for value in values]
+    # A length of 300 has its upper bits, inverted, in the type's byte.
+    storage = Storage(254, (0xFE ^ 0x10) | (300 & 0xFF) << 8)
+    expected = [None if value is None else value.ljust(300, b"\0") for value in values]
+    assert column_of(FixedBinary(300), storage, *wide).to_pylist() == expected
+
+
+@pytest.mark.parametrize("width", [2, 8, 9, 63, 64])
+def test_bits_keep_their_order_of_bytes(width: int) -> None:
+    size = (width + 7) // 8
+    values = [0, 1, (1 << width) - 1, 1 << (width - 1)]
+    cells = [value.to_bytes(size, "big") for value in values]
+    assert column_of(Bit(width), Storage(16, width % 8 | width // 8 << 8), *cells, None).to_pylist() == [
+        *cells,
+        None,
+    ]
+
+
+def test_sets_of_64_labels_wrap() -> None:
+    decoded = column_of(
+        Set(()), Storage(254, 248 | 8 << 8), b"\xff" * 8, b"\0" * 7 + b"\x80", b"\1" + b"\0" * 7
+    )
+    assert decoded.to_pylist() == [-1, -(2**63), 1]
+
+
+def test_enums_of_two_bytes() -> None:
+    assert column_of(Enum(()), Storage(254, 247 | 2 << 8), b"\xe8\x03", b"\0\0", None).to_pylist() == [
+        1000,
+        0,
+        None,
+    ]
+
+
+def test_years() -> None:
+    assert column_of(Year(), Storage(13, 0), b"\0", b"\1", b"\xff", None).to_pylist() == [0, 1901, 2155, None]
+
+
+# -- what isn't read
+
+
+@pytest.mark.parametrize(
+    ("described", "cell", "why"),
+    [
+        ((Date(), Storage(10, 0)), b"\xff\xff\xff", "DATE"),
+        ((DateTime(0), Storage(12, 0)), struct.pack("<Q", 2024_13_01_000000), "DATETIME"),
+        ((DateTime(0), Storage(12, 0)), struct.pack("<q", -1), "DATETIME"),
+        ((DateTime(0), Storage(18, 0)), encode_datetime(2024, 1, 1, (24, 0, 0, 0), 0), "DATETIME"),
+        ((DateTime(2), Storage(18, 2)), encode_datetime(2024, 1, 1, (0, 0, 0, 0), 0) + b"\x64", "DATETIME"),
+        ((DateTime(0), Storage(18, 0)), b"\0" * 5, "DATETIME"),
+        ((Timestamp(2), Storage(17, 2)), b"\0\0\0\1\x64", "TIMESTAMP"),
+        ((Time(0), Storage(19, 0)), b"\xff\xff\xff", "TIME"),
+        ((Time(0), Storage(11, 0)), b"\x63\0\0", "TIME"),
+        ((Decimal(4, 0), Storage(246, 4)), b"\xff\xff", "DECIMAL"),
+        ((Decimal(40, 0), Storage(246, 40)), b"\xff" * 18, "DECIMAL"),
+        ((FixedBinary(2), Storage(254, 254 | 2 << 8)), b"\x03abc", "value of 2 bytes"),
+        ((Vector(), Storage(242, 4)), b"\x05\0\0\0abcde", "VECTOR"),
+        ((Json(), Storage(245, 4)), b"\x01\0\0\0\xff", "JSON"),
+    ],
+)
+def test_a_value_that_is_none_of_its_type_is_refused_by_name(
+    described: tuple[ColumnType, Storage], cell: bytes, why: str
+) -> None:
+    with pytest.raises(UndecodableError, match=rf"^shop\.t\.0: .*{why}"):
+        column_of(*described, None, cell)
+
+
+def test_text_of_another_character_set_is_refused_by_name() -> None:
+    named = TableMap(TableId("shop", "t"), (VARCHAR[0],), (VARCHAR[1],), (True,), FullMetadata(("note",), ()))
+    builder = ImagesBuilder(named)
+    builder.add(body(WRITE, 1, image(b"\1\xff")), WRITE, 0, 0)
+    with pytest.raises(TextError, match=r"^shop\.t\.note: "):
+        builder.finish()
+
+
+@pytest.mark.parametrize("code", [WRITE, UPDATE, DELETE, WRITE_V1])
+def test_images_that_leave_columns_out_are_refused(code: int) -> None:
+    builder = ImagesBuilder(table_map(*[INT] * 9))
+    for left_out in range(9):
+        present = bitmap([column != left_out for column in range(9)])
+        whole = bitmap([True] * 9)
+        for bitmaps in [present + whole, whole + present] if code == UPDATE else [present]:
+            with pytest.raises(UndecodableError, match=r"shop\.t: .*binlog_row_image must be FULL"):
+                builder.add(body(code, 9, image(*[None] * 9), present=bitmaps), code, 0, 0)
+
+
+@pytest.mark.parametrize("count", [1, 3, 251])
+def test_another_number_of_columns_is_refused(count: int) -> None:
+    builder = ImagesBuilder(table_map(INT, INT))
+    with pytest.raises(UndecodableError, match="another number of columns"):
+        builder.add(body(WRITE, count, image(*[None] * count)), WRITE, 0, 0)
+
+
+def test_an_update_with_half_a_pair_is_refused() -> None:
+    builder = ImagesBuilder(table_map(INT))
+    with pytest.raises(UndecodableError, match="ends inside"):
+        builder.add(body(UPDATE, 1, *[image(number(1))] * 3), UPDATE, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "storage", [Storage(0, 0), Storage(6, 0), Storage(20, 0), Storage(245, 5), Storage(252, 0)]
+)
+def test_unknown_storage_is_refused(storage: Storage) -> None:
+    with pytest.raises(UndecodableError, match=f"type code {storage.code}"):
+        ImagesBuilder(table_map((INT[0], storage)))
+
+
+@pytest.mark.parametrize(
+    ("column", "storage"),
+    [
+        (Integer(4, unsigned=False), Storage(FieldType.SHORT, 0)),
+        (Decimal(10, 2), Storage(246, 10 | 3 << 8)),
+        (Bit(9), Storage(16, 2 | 1 << 8)),
+        (FixedBinary(4), Storage(254, 254 | 5 << 8)),
+        (DateTime(3), Storage(18, 2)),
+        (Text("utf8mb4"), Storage(254, 247 | 1 << 8)),
+        (Json(), Storage(252, 4)),
+    ],
+)
+def test_a_type_that_is_not_the_storages_breaks_an_invariant(column: ColumnType, storage: Storage) -> None:
+    with pytest.raises(InvariantBroken):
+        ImagesBuilder(table_map((column, storage)))
+
+
+# -- damage
+
+
+def decoded_or_refused(damaged: bytes, code: int) -> bool:
+    """Whether the bytes could be decoded; they may end in nothing but whole columns or the typed errors."""
+    builder = ImagesBuilder(LOGGED_MAP)
+    try:
+        builder.add(damaged, code, 0, 0)
+        images, decoded = builder.finish()
+    except (UndecodableError, TextError):
+        return False
+    images.validate(full=True)
+    decoded.validate(full=True)
+    return True
+
+
+def damage(seed: int) -> tuple[bytes, int]:
+    dice = random.Random(seed)
+    damaged = bytearray(LOGGED_BODY)
+    for _ in range(dice.randrange(4)):
+        damaged[dice.randrange(len(damaged))] = dice.choice([0, 1, 0x7F, 0x80, 0xFF, dice.randrange(256)])
+    if dice.random() < 0.3:
+        del damaged[dice.randrange(len(damaged)) :]
+    if dice.random() < 0.2:
+        at = dice.randrange(len(damaged) + 1)
+        damaged[at:at] = dice.randbytes(dice.randrange(9))
+    return bytes(damaged), dice.choice([WRITE, WRITE, WRITE, UPDATE, DELETE, WRITE_V1])
+
+
+def test_every_truncation_is_refused() -> None:
+    # Behind the first image, and between the header and it, an event may end.
+    first = len(LOGGED_BODY) - len(image(number(2), *[None] * (len(LOGGED) - 1)))
+    whole = {15, first, len(LOGGED_BODY)}
+    for end in range(len(LOGGED_BODY) + 1):
+        assert decoded_or_refused(LOGGED_BODY[:end], WRITE) == (end in whole), end
+
+
+def test_thousands_of_damaged_events_end_in_columns_or_the_typed_error() -> None:
+    outcomes = [decoded_or_refused(*damage(seed)) for seed in range(5000)]
+    assert {True, False} == set(outcomes)
+
+
+@settings(max_examples=500)
+@given(st.binary(max_size=80), st.sampled_from([WRITE, UPDATE, DELETE, WRITE_V1, UPDATE_V1]))
+def test_any_bytes_end_in_columns_or_the_typed_error(behind: bytes, code: int) -> None:
+    count = len(LOGGED)
+    decoded_or_refused(behind, code)
+    decoded_or_refused(body(code, count, behind), code)
+
+
+@pytest.fixture
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The kernels as plain Python, which checks every index, over a buffer without a byte to spare."""
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
+    specification = importlib.util.spec_from_file_location("interpreted_kernels", kernels.__file__)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    for user in (rows, stored, columns, temporal):
+        monkeypatch.setattr(user, "kernels", module)
+    monkeypatch.setattr(rows, "_SMALLEST_BUFFER", 0)
+    monkeypatch.setattr(rows, "_SMALLEST_ROOM", 1)
+    return module
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+def test_no_kernel_reads_or_writes_outside_of_its_arrays() -> None:
+    assert decoded_or_refused(LOGGED_BODY, WRITE)
+    for end in range(len(LOGGED_BODY)):
+        decoded_or_refused(LOGGED_BODY[:end], WRITE)
+    for seed in range(400):
+        decoded_or_refused(*damage(seed))
