@@ -8,7 +8,7 @@ from actors.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline import schema_verifier, topology
 from pipeline.messages import SchemaChanged, TableStopped, ToSchemaVerifier, ToWatermarkCoordinator
-from pipeline.schema_verifier import State
+from pipeline.schema_verifier import FromVerifier, State
 
 
 class SchemaVerifier(Actor[ToSchemaVerifier]):
@@ -42,10 +42,10 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
             }
         }
 
-    def _measure(self, message: object) -> None:
+    def _measure(self, message: FromVerifier) -> None:
         match message:
             case SchemaChanged(_, tables):
-                for table in tables:
+                for table in tables & self._state.tables.keys():
                     self.metrics.count(catalogue.SCHEMA_CHANGES, table=str(table))
             case TableStopped(table):
                 self.metrics.set(catalogue.TABLE_STOPPED, 1, table=str(table))

@@ -11,6 +11,7 @@ Source: MySQL 9.7 Reference Manual, "Schema Object Names", "String Literals" and
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 _LEXEME = r"""
       (?P<comment> \#[^\n]* | --(?=[\s\x00-\x1f]|\Z)[^\n]* | /\*(?!!).*?(?:\*/|\Z) )
@@ -18,6 +19,9 @@ _LEXEME = r"""
     | " (?P<double> (?:{character}|[^"\\]|"")* ) (?:"|\Z)
     | ' (?P<single> (?:{character}|[^'\\]|'')* ) (?:'|\Z)
     | (?P<word> [0-9A-Za-z_$\u0080-\U0010ffff]+ )
+    | (?P<executed> /\*!\d* | \*/ )
+    | (?P<dot> \. )
+    | (?P<other> \S )
 """
 
 
@@ -29,21 +33,38 @@ _BACKSLASH_ESCAPES = _lexer(r"\\.")
 _NO_BACKSLASH_ESCAPES = _lexer(r"\\")
 
 
-def identifiers(statement: str) -> Iterator[str]:
-    """Every word, quoted identifier and double-quoted text of a statement, as it's written."""
+@dataclass(frozen=True, slots=True)
+class Identifier:
+    """A name as it's written, and the one before it where a dot joins the two ("" where none does)."""
+
+    qualifier: str
+    name: str
+
+
+def identifiers(statement: str) -> Iterator[Identifier]:
+    """Every word, quoted identifier and double-quoted text of a statement, in order."""
     yield from _identifiers(_BACKSLASH_ESCAPES, statement)
     if "\\" in statement:
         yield from _identifiers(_NO_BACKSLASH_ESCAPES, statement)
 
 
-def _identifiers(lexer: re.Pattern[str], statement: str) -> Iterator[str]:
-    for token in lexer.finditer(statement):
-        match token.lastgroup:
+def _identifiers(lexer: re.Pattern[str], statement: str) -> Iterator[Identifier]:
+    last, qualifier = "", ""
+    for lexeme in lexer.finditer(statement):
+        match lexeme.lastgroup:
             case "word":
-                yield token["word"]
+                name = lexeme["word"]
             case "quoted":
-                yield token["quoted"].replace("``", "`")
+                name = lexeme["quoted"].replace("``", "`")
             case "double":
-                yield token["double"].replace('""', '"')
-            case _:  # a comment or a string names nothing
-                pass
+                name = lexeme["double"].replace('""', '"')
+            case "dot":
+                qualifier = last
+                continue
+            case "comment" | "executed":
+                continue
+            case _:  # a string and other punctuation name nothing
+                last, qualifier = "", ""
+                continue
+        yield Identifier(qualifier, name)
+        last, qualifier = name, ""

@@ -150,10 +150,12 @@ def step(state: State, message: ToSchemaVerifier) -> tuple[State, tuple[FromVeri
 def touches(state: State, database: str, statement: str) -> frozenset[TableId]:
     """The captured tables that a statement may be about: those that it names, and those of a database that it's about.
 
-    Names are compared without regard to case, since servers differ in that. Text that wasn't readable may name any.
+    Names of tables that were met are compared without regard to case, since servers differ in that. A table that
+    wasn't met can only be told by the name; so where the patterns match any name in the default database, words that
+    name no table are among the result. Text that couldn't be read may name any table.
     """
-    words = set(identifiers(statement))
-    folded = {word.casefold() for word in words}
+    named = set(identifiers(statement))
+    folded = {identifier.name.casefold() for identifier in named}
     whole = bool(folded & _OF_DATABASES)
     unreadable = "\N{REPLACEMENT CHARACTER}" in statement
     met = {
@@ -161,27 +163,26 @@ def touches(state: State, database: str, statement: str) -> frozenset[TableId]:
         for table in state.tables
         if unreadable or table.name.casefold() in folded or (whole and table.database.casefold() in folded)
     }
-    # A table that hasn't been met yet has the name that the statement gives it.
-    homes = [home for home in {database, *words} if home and state.captured.may_match_in(home)]
-    unmet = {TableId(home, name) for home in homes for name in words}
+    unmet = {TableId(identifier.qualifier or database, identifier.name) for identifier in named}
     return frozenset(met | {table for table in unmet if state.captured.match(table)})
 
 
 def _is_harmless(statement: str) -> bool:
-    return next(identifiers(statement), "").casefold() in _HARMLESS
+    first = next(identifiers(statement), None)
+    return first is not None and first.name.casefold() in _HARMLESS
 
 
 def _statement_passed(state: State, tables: frozenset[TableId], gtid: Gtid) -> State:
     """A schema that the server gave afterwards is the one to expect; otherwise nothing is known any more."""
     changed: dict[TableId, TableState] = {}
-    for table in tables:
+    for table in tables & state.tables.keys():
         schema = state.known.schemas.get(table)
         changed[table] = Awaited(schema) if schema is not None and gtid in state.to_come else Unproven()
     return _with(state, changed)
 
 
 def _created(state: State, tables: frozenset[TableId]) -> State:
-    return _with(state, dict.fromkeys(tables, Unproven()))
+    return _with(state, dict.fromkeys(tables & state.tables.keys(), Unproven()))
 
 
 def _with(state: State, changed: Mapping[TableId, TableState]) -> State:

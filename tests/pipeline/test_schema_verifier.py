@@ -1,0 +1,329 @@
+"""Names only where they're proven; a table whose columns can't be named is stopped, by name, and only that one."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.gtid import Gtid, GtidSet, Source
+from pipeline.labels import NoLabel, enum_texts, set_texts
+from pipeline.messages import (
+    IMAGE_FIELDS,
+    ChangesVerified,
+    CreationRead,
+    LogAdvanced,
+    LogRead,
+    ReadingPaused,
+    SchemaChanged,
+    SchemaVerified,
+    StatementRead,
+    TableImages,
+    TableStopped,
+)
+from pipeline.schema import Column, TableId, TableSchema
+from pipeline.schema_verifier import FromVerifier, Known, State, started, step, touches
+from pipeline.signals import Tables
+from pipeline.tablemap import FullMetadata, MinimalMetadata, Storage, TableMap
+from pipeline.transactions import Transactions
+from pipeline.types import ColumnType, Enum, Integer, Set, Text
+from pipeline.watermark import Coordinates
+
+SERVER = Source("3e11fa47-71ca-11e1-9e33-c80aa9429562")
+SHOP = Tables((r"shop\..*",))
+ORDERS = TableId("shop", "orders")
+END = Coordinates("binlog.000001", 400)
+
+TYPES: tuple[ColumnType, ...] = (Integer(4, unsigned=False), Enum(("new", "paid")), Set(("x", "y")))
+NAMES = ("id", "state", "tags")
+FULL = TableMap(
+    ORDERS,
+    TYPES,
+    (Storage(3, 0), Storage(254, 0x01F7), Storage(254, 0x01F8)),
+    (False, True, True),
+    FullMetadata(NAMES, (0,)),
+)
+MINIMAL = replace(FULL, types=(TYPES[0], Enum(()), Set(())), metadata=MinimalMetadata())
+SCHEMA = TableSchema(
+    ORDERS, tuple(Column(n, t, null) for n, t, null in zip(NAMES, TYPES, FULL.nullable, strict=True)), (0,)
+)
+RENAMED = replace(SCHEMA, columns=(*SCHEMA.columns[:2], replace(SCHEMA.columns[2], name="labels")))
+
+NOTHING_KNOWN = Known({}, GtidSet())
+
+
+def upto(number: int) -> GtidSet:
+    return GtidSet.parse(f"{SERVER}:1-{number}") if number else GtidSet()
+
+
+def slice_(*numbers: int, maps: tuple[TableMap, ...] = (FULL,)) -> LogRead:
+    """A slice with these transactions; each table has one inserted row, of the first."""
+    transactions = Transactions.of((Gtid(SERVER, n), n) for n in numbers)
+    return LogRead(transactions, tuple(images(m) for m in maps), END)
+
+
+def images(table_map: TableMap, state: int | None = 2, tags: int | None = 3) -> TableImages:
+    rows = pa.record_batch(
+        [pa.array([7], pa.int32()), pa.array([state], pa.int32()), pa.array([tags], pa.int64())],
+        names=["0", "1", "2"],
+    )
+    return TableImages(table_map, pa.record_batch([[0], [0], [0]], schema=IMAGE_FIELDS), rows)
+
+
+def statement(number: int, text: str, database: str = "shop") -> StatementRead:
+    return StatementRead(Gtid(SERVER, number), 0, database, text, END)
+
+
+def fresh(known: Known = NOTHING_KNOWN, position: int = 0, **schemas: TableSchema) -> State:
+    return started(SHOP, known, upto(position), {s.table: s for s in schemas.values()}, ())
+
+
+def run(state: State, *log: LogRead | StatementRead | CreationRead) -> list[FromVerifier]:
+    said: list[FromVerifier] = []
+    for message in log:
+        state, messages = step(state, message)
+        said += messages
+    return said
+
+
+def kinds(said: list[FromVerifier]) -> list[str]:
+    return [type(message).__name__ for message in said]
+
+
+def schemas(said: list[FromVerifier]) -> list[TableSchema]:
+    return [
+        change.schema for message in said if isinstance(message, ChangesVerified) for change in message.tables
+    ]
+
+
+# -- full metadata
+
+
+def test_a_full_map_names_the_columns_and_its_labels() -> None:
+    state, (verified, changes) = step(fresh(), slice_(1))
+    assert verified == SchemaVerified(SCHEMA)
+    assert isinstance(changes, ChangesVerified)
+    [change] = changes.tables
+    assert change.rows.schema == SCHEMA.arrow
+    assert change.rows.to_pylist() == [{"id": 7, "state": "paid", "tags": "x,y"}]
+    # Told once, until something else is true.
+    _, again = step(state, slice_(2))
+    assert kinds(list(again)) == ["ChangesVerified"]
+
+
+def test_another_full_map_is_another_version() -> None:
+    renamed = replace(FULL, metadata=FullMetadata(("id", "state", "labels"), (0,)))
+    said = run(fresh(), slice_(1), statement(2, "ALTER TABLE orders RENAME ..."), slice_(3, maps=(renamed,)))
+    assert kinds(said) == [
+        "SchemaVerified",
+        "ChangesVerified",
+        "SchemaChanged",
+        "SchemaVerified",
+        "ChangesVerified",
+    ]
+    assert schemas(said) == [SCHEMA, RENAMED]
+
+
+def test_after_a_statement_the_same_version_is_verified_anew() -> None:
+    said = run(fresh(), slice_(1), statement(2, "ALTER TABLE orders COMMENT 'x'"), slice_(3))
+    assert kinds(said)[2:] == ["SchemaChanged", "SchemaVerified", "ChangesVerified"]
+
+
+def test_places_and_pauses_are_passed_on() -> None:
+    for message in (LogAdvanced(END), ReadingPaused()):
+        assert step(fresh(), message)[1] == (message,)
+
+
+# -- minimal metadata: when is a schema proven?
+
+
+def test_the_servers_schema_holds_once_all_that_it_had_executed_has_passed() -> None:
+    known = Known({ORDERS: SCHEMA}, upto(5))
+    said = run(fresh(known, position=5), slice_(6, maps=(MINIMAL,)))
+    assert kinds(said) == ["SchemaVerified", "ChangesVerified"]
+    assert schemas(said) == [SCHEMA]
+    [_, changes] = said
+    assert isinstance(changes, ChangesVerified)
+    assert changes.tables[0].rows.to_pylist() == [{"id": 7, "state": "paid", "tags": "x,y"}]
+
+
+def test_before_that_it_does_not_since_the_statement_that_made_it_may_be_to_come() -> None:
+    known = Known({ORDERS: SCHEMA}, upto(5))
+    said = run(fresh(known, position=2), slice_(3, maps=(MINIMAL,)))
+    assert kinds(said) == ["TableStopped", "ChangesVerified"]
+    # A slice that brings the last of them, and the rows with it: those may lie before the statement as well.
+    said = run(fresh(known, position=2), slice_(3, 4, 5, maps=(MINIMAL,)))
+    assert kinds(said) == ["TableStopped", "ChangesVerified"]
+    said = run(
+        fresh(known, position=2),
+        slice_(3, 4, maps=()),
+        statement(5, "ALTER TABLE orders"),
+        slice_(6, maps=(MINIMAL,)),
+    )
+    assert schemas(said) == [SCHEMA]
+
+
+def test_the_checkpoints_schema_holds_from_the_beginning_to_the_next_statement() -> None:
+    known = Known({ORDERS: RENAMED}, upto(5))
+    state = fresh(known, 2, old=SCHEMA)
+    said = run(
+        state,
+        slice_(3, maps=(MINIMAL,)),
+        statement(4, "ALTER TABLE orders ..."),
+        slice_(5, maps=()),
+        slice_(6, maps=(MINIMAL,)),
+    )
+    assert schemas(said) == [SCHEMA, RENAMED]
+
+
+def test_a_statement_that_came_after_the_schema_was_read_proves_nothing() -> None:
+    known = Known({ORDERS: SCHEMA}, upto(5))
+    said = run(
+        fresh(known, position=5), statement(6, "ALTER TABLE shop.orders ..."), slice_(7, maps=(MINIMAL,))
+    )
+    assert kinds(said) == ["SchemaChanged", "TableStopped", "ChangesVerified"]
+    stopped = said[1]
+    assert isinstance(stopped, TableStopped)
+    assert stopped.table == ORDERS
+    assert "binlog_row_metadata=FULL" in stopped.reason
+
+
+def test_a_statement_that_changes_no_columns_is_told_and_harms_nothing() -> None:
+    known = Known({ORDERS: SCHEMA}, upto(5))
+    said = run(
+        fresh(known, position=5),
+        statement(6, "/* daily */ TRUNCATE TABLE shop.orders", database=""),
+        slice_(7, maps=(MINIMAL,)),
+    )
+    assert kinds(said) == ["SchemaChanged", "SchemaVerified", "ChangesVerified"]
+    assert said[0] == SchemaChanged(
+        Gtid(SERVER, 6), frozenset({ORDERS}), "/* daily */ TRUNCATE TABLE shop.orders", END
+    )
+
+
+def test_a_full_map_proves_what_a_minimal_one_could_not() -> None:
+    known = Known({ORDERS: SCHEMA}, upto(5))
+    said = run(fresh(known, position=2), slice_(3), slice_(4, maps=(MINIMAL,)))
+    assert schemas(said) == [SCHEMA, SCHEMA]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(SCHEMA, columns=SCHEMA.columns[:2]),
+        replace(
+            SCHEMA, columns=(replace(SCHEMA.columns[0], type=Integer(4, unsigned=True)), *SCHEMA.columns[1:])
+        ),
+        replace(SCHEMA, columns=(replace(SCHEMA.columns[0], type=Text("utf8mb4")), *SCHEMA.columns[1:])),
+        replace(SCHEMA, columns=(replace(SCHEMA.columns[0], nullable=True), *SCHEMA.columns[1:])),
+    ],
+    ids=["fewer columns", "another sign", "another type", "nullable"],
+)
+def test_a_schema_that_does_not_fit_the_map_stops_the_table(other: TableSchema) -> None:
+    said = run(fresh(Known({ORDERS: other}, GtidSet())), slice_(1, maps=(MINIMAL,)))
+    assert kinds(said) == ["TableStopped", "ChangesVerified"]
+
+
+def test_a_created_and_filled_table_needs_full_metadata() -> None:
+    known = Known({ORDERS: SCHEMA}, upto(5))
+    creation = CreationRead("", "CREATE TABLE `shop`.`orders` (`id` int) START TRANSACTION")
+    assert kinds(run(fresh(known, 5), creation, slice_(6))) == ["SchemaVerified", "ChangesVerified"]
+    assert kinds(run(fresh(known, 5), creation, slice_(6, maps=(MINIMAL,)))) == [
+        "TableStopped",
+        "ChangesVerified",
+    ]
+
+
+# -- stopped tables
+
+
+def test_a_stopped_table_is_named_once_and_dropped_and_the_others_go_on() -> None:
+    items = replace(FULL, table=TableId("shop", "items"))
+    said = run(fresh(), slice_(1, maps=(MINIMAL, items)), slice_(2, maps=(MINIMAL, items)), slice_(3))
+    assert kinds(said) == [
+        "TableStopped", "SchemaVerified", "ChangesVerified", "ChangesVerified", "ChangesVerified",
+    ]  # fmt: skip
+    assert {schema.table.name for schema in schemas(said)} == {"items"}
+    assert [m.transactions.gtid(0).number for m in said if isinstance(m, ChangesVerified)] == [1, 2, 3]
+
+
+def test_a_table_that_was_stopped_before_a_restart_stays_stopped() -> None:
+    state = started(SHOP, NOTHING_KNOWN, GtidSet(), {ORDERS: SCHEMA}, [ORDERS])
+    said = run(state, statement(1, "DROP TABLE orders"), slice_(2))
+    assert kinds(said) == ["SchemaChanged", "ChangesVerified"]
+    assert schemas(said) == []
+
+
+def test_a_value_without_a_label_stops_the_table() -> None:
+    for bad in (images(FULL, state=3), images(FULL, tags=4)):
+        said = run(fresh(), replace(slice_(1), tables=(bad,)))
+        assert kinds(said) == ["TableStopped", "ChangesVerified"]
+        assert schemas(said) == []
+
+
+# -- which tables does a statement touch?
+
+
+def names(text: str, database: str = "") -> set[str]:
+    known = Known({TableId("Shop", "Met"): replace(SCHEMA, table=TableId("Shop", "Met"))}, GtidSet())
+    return {str(table) for table in touches(fresh(known), database, text)}
+
+
+@pytest.mark.parametrize(
+    ("text", "database", "touched"),
+    [
+        ("ALTER TABLE shop.orders ADD x INT", "", {"shop.orders"}),
+        ("ALTER TABLE `shop` . `or``ders` ADD x INT", "", {"shop.or`ders"}),
+        ('ALTER TABLE "shop"."orders" ADD x INT', "", {"shop.orders"}),
+        ("alter table /*!40000 shop.orders */ add x int", "", {"shop.orders"}),
+        ("ALTER TABLE other.orders -- shop.orders\n ADD x INT /* shop.items */ # shop.y", "", set()),
+        ("ALTER TABLE other.t COMMENT 'shop.orders'", "", set()),
+        # The string ends at the backslash's quote if NO_BACKSLASH_ESCAPES is set.
+        ("ALTER TABLE other.t COMMENT 'it''s \\' shop.orders'", "", {"shop.orders"}),
+        ("ALTER TABLE other.t COMMENT 'a\\\\', RENAME shop.orders", "", {"shop.orders"}),
+        ("RENAME TABLE other.t TO shop/* to here */.orders", "", {"shop.orders"}),
+        ("RENAME TABLE other.t TO orders", "shop", {"shop.orders"}),
+        ("ALTER TABLE other.t ADD shop INT, ADD orders INT", "", set()),
+        ("ALTER TABLE MET ADD x INT", "other", {"Shop.Met"}),
+        ("DROP DATABASE shop", "", {"Shop.Met"}),
+        ("ALTER TABLE shop.x TABLESPACE y", "", {"shop.x"}),
+        ("ALTER TABLE \ufffd ADD x INT", "other", {"Shop.Met"}),
+    ],
+)
+def test_a_statement_touches_what_it_names(text: str, database: str, touched: set[str]) -> None:
+    got = names(text, database)
+    if touched:
+        assert touched <= got
+    else:
+        assert got == set()
+
+
+def test_a_statement_on_other_databases_touches_nothing() -> None:
+    assert names("CREATE TABLE things (id INT)", "other") == set()
+    assert names("CREATE TABLE things (id INT)", "shop") >= {"shop.things"}
+
+
+# -- labels
+
+
+@given(st.lists(st.none() | st.integers(0, 3)))
+def test_enum_texts(indices: list[int | None]) -> None:
+    labels = ("a", "b", "ü")
+    wanted = [None if i is None else ["", *labels][i] for i in indices]
+    assert enum_texts(pa.array(indices, pa.int32()), labels).to_pylist() == wanted
+
+
+@given(st.lists(st.none() | st.integers(0, 2**64 - 1)), st.just(tuple(f"l{i}" for i in range(64))))
+def test_set_texts_of_64_labels(patterns: list[int | None], labels: tuple[str, ...]) -> None:
+    signed = [None if p is None else p - 2**64 * (p >> 63) for p in patterns]
+    wanted = [None if p is None else ",".join(labels[b] for b in range(64) if p >> b & 1) for p in patterns]
+    assert set_texts(pa.array(signed, pa.int64()), labels).to_pylist() == wanted
+
+
+def test_numbers_that_no_label_has() -> None:
+    for indices in ([3], [-1, 1]):
+        with pytest.raises(NoLabel, match="2 labels"):
+            enum_texts(pa.array(indices, pa.int32()), ("a", "b"))
+    with pytest.raises(NoLabel, match="the value 0x4"):
+        set_texts(pa.array([4], pa.int64()), ("a", "b"))
