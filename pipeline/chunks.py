@@ -7,7 +7,8 @@ index for `(a, b) > (x, y)`, but the range optimizer turns
     a >= x AND (a > x OR (a = x AND (b > y OR (b = y AND c > z))))
 
 into one range on the primary key that begins exactly behind (x, y, z), so a chunk reads its own rows and no others.
-FORCE INDEX keeps the optimizer from another index and a sort.
+A hint keeps the optimizer from another index and a sort; where the key is a unique index that the server takes for
+the missing primary one, the hint names nothing, and the optimizer is on its own.
 
 Each parameter is given the column's own type, where a comparison would otherwise be made in another one: a DECIMAL
 with a string is compared as a DOUBLE, which takes neighbours for equal. A text parameter is a literal, which is
@@ -111,7 +112,7 @@ def last_key(schema: TableSchema) -> Statement:
 
 
 def _select(schema: TableSchema, columns: str) -> str:
-    return f"SELECT {columns} FROM {quoted_table(schema.table)} FORCE INDEX (PRIMARY)"  # noqa: S608 - quoted names
+    return f"SELECT /*+ INDEX(t PRIMARY) */ {columns} FROM {quoted_table(schema.table)} t"  # noqa: S608 - quoted names
 
 
 def _beyond(schema: TableSchema, key: Key, strict: str, last: str) -> tuple[str, Key]:

@@ -5,7 +5,10 @@ only what such an event says is taken: no display widths, no ZEROFILL, no DOUBLE
 character set. Invisible and generated columns count, virtual ones too, since they are in row images; the hidden
 columns behind functional indexes are in neither place.
 
-The columns and the primary key come from one statement, so that no ALTER TABLE can come between the two.
+The key is the primary key, or where there's none what the server takes for it, in the log too: its first unique index
+without NULLs or prefixes. COLUMN_KEY marks that one's columns.
+
+The columns and the key come from one statement, so that no ALTER TABLE can come between the two.
 
 Source: MySQL 9.7 Reference Manual, "The INFORMATION_SCHEMA COLUMNS Table" and "… STATISTICS Table". How labels are
 escaped in COLUMN_TYPE isn't documented: it's `append_unescaped` of the server's sql/field.cc.
@@ -15,6 +18,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 from pipeline.errors import Definite
 from pipeline.schema import Column, TableId, TableSchema
@@ -43,10 +47,10 @@ from pipeline.types import (
 
 _DESCRIBE = """\
 SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, c.COLUMN_TYPE, c.CHARACTER_SET_NAME, c.IS_NULLABLE,
-       s.SEQ_IN_INDEX, s.SUB_PART
+       c.COLUMN_KEY, s.INDEX_NAME, s.SEQ_IN_INDEX, s.SUB_PART
 FROM information_schema.COLUMNS c LEFT JOIN information_schema.STATISTICS s
   ON s.TABLE_SCHEMA = c.TABLE_SCHEMA AND s.TABLE_NAME = c.TABLE_NAME AND s.COLUMN_NAME = c.COLUMN_NAME
-     AND s.INDEX_NAME = 'PRIMARY'
+     AND s.NON_UNIQUE = 0
 WHERE {tables}
 ORDER BY c.TABLE_SCHEMA, c.TABLE_NAME, c.ORDINAL_POSITION"""
 
@@ -82,9 +86,18 @@ _WITHOUT_ARGUMENTS: dict[str, ColumnType] = {
 # Character sets that hold what utf8mb3, in which the server keeps COLUMN_TYPE, does not.
 _BEYOND_UTF8MB3 = {"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"}
 
-# A row of `describe`: database, table, column, COLUMN_TYPE, character set or None, "YES" or "NO", and for a column of
-# the primary key its place in it (from 1) and, if the key holds only the beginning of the value, that one's length.
-ColumnRow = tuple[str, str, str, str, str | None, str, int | None, int | None]
+# A row of `describe`: database, table, column, COLUMN_TYPE, character set or None, "YES" or "NO", "PRI" for a column of
+# the key; then, once for each unique index that has the column: the index, the column's place in it (from 1) and, if
+# the index holds only the beginning of the value, that one's length.
+ColumnRow = tuple[str, str, str, str, str | None, str, str, str | None, int | None, int | None]
+
+
+class _Part(NamedTuple):
+    """A column in an index: its place there, its number in the table, and whether only the value's beginning is in."""
+
+    place: int
+    column: int
+    prefixed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +144,7 @@ def described(rows: Iterable[ColumnRow]) -> dict[TableId, Described]:
 
     Raises Definite for a column type that isn't known.
     """
-    return {
-        table: _table(table, list(columns)) for table, columns in groupby(rows, lambda r: TableId(r[0], r[1]))
-    }
+    return {table: _table(table, columns) for table, columns in groupby(rows, lambda r: TableId(r[0], r[1]))}
 
 
 def column_type(text: str, charset: str | None) -> ColumnType | None:
@@ -176,30 +187,47 @@ def _with_arguments(name: str, arguments: str | None) -> ColumnType | None:
             return None
 
 
-def _table(table: TableId, rows: list[ColumnRow]) -> Described:
+def _table(table: TableId, rows: Iterable[ColumnRow]) -> Described:
     columns: list[Column] = []
-    key: list[tuple[int, int]] = []
-    prefixed: list[str] = []
+    marked: set[int] = set()
+    indexes: dict[str, list[_Part]] = {}
     doubtful: list[str] = []
-    for index, (_, _, name, text, charset, nullable, place, prefix) in enumerate(rows):
+    for number, (name, entries) in enumerate(groupby(rows, lambda row: row[2])):
+        of_column = list(entries)
+        _, _, _, text, charset, nullable, mark, _, _, _ = of_column[0]
         kind = column_type(text, charset)
         if kind is None:
             raise Definite(
                 f"column {name} of {table} has the type {text!r}, which isn't supported; leave the table out"
             )
         columns.append(Column(name, kind, nullable == "YES"))
-        if place is not None:
-            key.append((place, index))
-        if prefix is not None:
-            prefixed.append(name)
+        if mark == "PRI":
+            marked.add(number)
+        for *_, index, place, prefix in of_column:
+            if index is not None and place is not None:
+                indexes.setdefault(index, []).append(_Part(place, number, prefix is not None))
         if (
             isinstance(kind, Enum | Set)
             and charset in _BEYOND_UTF8MB3
             and any("?" in label for label in kind.labels)
         ):
             doubtful.append(name)
-    schema = TableSchema(table, tuple(columns), tuple(index for _, index in sorted(key)))
-    return Described(schema, tuple(prefixed), tuple(doubtful))
+    key = _key(table, marked, indexes)
+    schema = TableSchema(table, tuple(columns), tuple(part.column for part in key))
+    prefixed = tuple(columns[part.column].name for part in key if part.prefixed)
+    return Described(schema, prefixed, tuple(doubtful))
+
+
+def _key(table: TableId, marked: set[int], indexes: dict[str, list[_Part]]) -> list[_Part]:
+    """The parts in order of that one of these unique indexes which is the key; `marked` are the key's columns."""
+    if "PRIMARY" in indexes:
+        return sorted(indexes["PRIMARY"])
+    whole = [parts for parts in indexes.values() if {part.column for part in parts} == marked]
+    if len(whole) > 1:
+        raise Definite(
+            f"{table} has no primary key, and two unique indexes that could be it; give it a primary key"
+        )
+    return sorted(whole[0]) if whole else []
 
 
 def _charset(name: str | None) -> str:

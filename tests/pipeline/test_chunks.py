@@ -38,7 +38,7 @@ def table(*key: ColumnType, rest: tuple[Column, ...] = ()) -> TableSchema:
 def test_a_key_of_one_column() -> None:
     first = chunk(table(INT), None, (9,), 100)
     assert first.sql == (
-        "SELECT `a` FROM `shop`.`orders` FORCE INDEX (PRIMARY) WHERE `a` <= %s ORDER BY `a` LIMIT 100"
+        "SELECT /*+ INDEX(t PRIMARY) */ `a` FROM `shop`.`orders` t WHERE `a` <= %s ORDER BY `a` LIMIT 100"
     )
     assert first.parameters == (9,)
     later = chunk(table(INT), (3,), (9,), 100)
@@ -56,27 +56,29 @@ def test_a_composite_key_is_compared_lexicographically_and_by_ranges() -> None:
 def test_the_key_may_have_another_order_than_the_columns() -> None:
     schema = TableSchema(TableId("d", "t"), table(INT, Year()).columns, (1, 0))
     statement = chunk(schema, None, (1999, 7), 5)
-    assert statement.sql.startswith("SELECT `a`, `b` FROM")
+    assert statement.sql.startswith("SELECT /*+ INDEX(t PRIMARY) */ `a`, `b` FROM")
     assert statement.sql.endswith("ORDER BY `b`, `a` LIMIT 5")
     assert statement.parameters == (1999, 1999, 1999, 7)
     assert last_key(schema).sql == (
-        "SELECT `b`, `a` FROM `d`.`t` FORCE INDEX (PRIMARY) ORDER BY `b` DESC, `a` DESC LIMIT 1"
+        "SELECT /*+ INDEX(t PRIMARY) */ `b`, `a` FROM `d`.`t` t ORDER BY `b` DESC, `a` DESC LIMIT 1"
     )
 
 
 def test_names_are_quoted() -> None:
     schema = TableSchema(TableId("a`b", "50%"), (Column("`%s", INT, nullable=False),), (0,))
     assert last_key(schema).sql % () == (
-        "SELECT ```%s` FROM `a``b`.`50%` FORCE INDEX (PRIMARY) ORDER BY ```%s` DESC LIMIT 1"
+        "SELECT /*+ INDEX(t PRIMARY) */ ```%s` FROM `a``b`.`50%` t ORDER BY ```%s` DESC LIMIT 1"
     )
     assert chunk(schema, None, (1,), 2).sql % "7" == (
-        "SELECT ```%s` FROM `a``b`.`50%` FORCE INDEX (PRIMARY) WHERE ```%s` <= 7 ORDER BY ```%s` LIMIT 2"
+        "SELECT /*+ INDEX(t PRIMARY) */ ```%s` FROM `a``b`.`50%` t WHERE ```%s` <= 7 ORDER BY ```%s` LIMIT 2"
     )
 
 
 def test_floats_are_computed_so_that_they_are_not_rounded() -> None:
     schema = table(INT, rest=(Column("f", Float(), nullable=True), Column("d", Double(), nullable=True)))
-    assert chunk(schema, None, (1,), 2).sql.startswith("SELECT `a`, `f` * 1e0, `d` * 1e0 FROM")
+    assert chunk(schema, None, (1,), 2).sql.startswith(
+        "SELECT /*+ INDEX(t PRIMARY) */ `a`, `f` * 1e0, `d` * 1e0 FROM"
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,7 @@ def test_any_cut_of_a_composite_key_gives_each_row_once() -> None:
 
         def select(after: Key | None, end: Key) -> list[tuple[int, ...]]:
             statement = chunk(schema, after, end, 1000)
-            sql = statement.sql.replace("%s", "?").replace("`shop`.", "").replace("FORCE INDEX (PRIMARY)", "")
+            sql = statement.sql.replace("%s", "?").replace("`shop`.", "")
             return lite.execute(sql, statement.parameters).fetchall()
 
         assert select(None, rows[-1]) == rows

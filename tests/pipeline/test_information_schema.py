@@ -76,8 +76,11 @@ def row(
     charset: str | None = None,
     nullable: str = "NO",
     table: str = "orders",
+    index: str = "PRIMARY",
+    marked: bool = True,
 ) -> ColumnRow:
-    return ("shop", table, name, kind, charset, nullable, place, prefix)
+    mark = "PRI" if place and marked else ""
+    return ("shop", table, name, kind, charset, nullable, mark, index if place else None, place, prefix)
 
 
 def test_the_key_is_in_its_own_order() -> None:
@@ -86,6 +89,27 @@ def test_the_key_is_in_its_own_order() -> None:
     assert found.schema.key == (2, 0)
     assert found.schema.columns[1] == Column("b", Integer(4, unsigned=False), nullable=True)
     assert found.prefixed == found.doubtful == ()
+
+
+def test_where_there_is_no_primary_key_the_marked_unique_index_is_it() -> None:
+    rows = [
+        row("a", place=2, index="x"),
+        row("b", place=1, index="x"),
+        row("b", place=1, index="y"),
+        row("c"),
+    ]
+    [found] = described(rows).values()
+    assert [column.name for column in found.schema.columns] == ["a", "b", "c"]
+    assert found.schema.key == (1, 0)
+    [with_primary] = described([*rows, row("d", place=1), row("d", place=1, index="z")]).values()
+    assert with_primary.schema.key == (3,)
+
+
+def test_two_unique_indexes_that_could_both_be_the_key_are_named() -> None:
+    rows = [row("a", place=p, index=i) for i, p in (("x", 1), ("y", 2))]
+    rows += [row("b", place=p, index=i) for i, p in (("x", 2), ("y", 1))]
+    with pytest.raises(Definite, match=r"shop\.orders has no primary key, and two unique indexes"):
+        described(rows)
 
 
 def test_tables_are_told_apart() -> None:

@@ -1,0 +1,89 @@
+"""What a real server and its grants lack is found, and the remedy mends it."""
+
+import pytest
+
+from actors.source import Source
+from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, Account, MysqlServer
+from pipeline.prerequisites import Privilege, findings
+from pipeline.schema import TableId
+from tests.servers.mysql import MysqlFactory
+from tests.servers.source import settings
+
+
+async def found_on(server: MysqlServer, account: Account, *tables: TableId) -> dict[str, str]:
+    """What is found, the first words of each finding with its remedy."""
+    source = await Source.connect(settings(server, account))
+    facts = await source.facts(tables)
+    source.close()
+    return {finding.wrong: finding.remedy for finding in findings(facts)}
+
+
+async def test_a_fit_server_and_user(mysql: MysqlServer, database: str) -> None:
+    mysql.sql(f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
+    assert await found_on(mysql, mysql.create_capture_user(database), TableId(database, "t")) == {}
+
+
+UNFIT = {
+    "log_bin is OFF": {"skip_log_bin": "ON"},
+    "gtid_mode is OFF": {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"},
+    "enforce_gtid_consistency is WARN": {"gtid_mode": "OFF", "enforce_gtid_consistency": "WARN"},
+    "gtid_mode is ON_PERMISSIVE": {"gtid_mode": "ON_PERMISSIVE", "enforce_gtid_consistency": "ON"},
+    "binlog_format is MIXED": {**GTIDS, "binlog_format": "MIXED"},
+    "binlog_row_image is MINIMAL": {**GTIDS, "binlog_row_image": "MINIMAL"},
+    "binlog_row_value_options is PARTIAL_JSON": {**GTIDS, "binlog_row_value_options": "PARTIAL_JSON"},
+    "binlog_row_metadata isn't FULL": GTIDS,
+    "the log is filtered by database (shop)": {**GTIDS, "binlog_do_db": "shop"},
+    "server_id is 0": {**GTIDS, "server_id": "0"},
+}
+
+
+@pytest.mark.parametrize("wrong", UNFIT)
+async def test_each_unfit_setting_is_found(mysql_factory: MysqlFactory, wrong: str) -> None:
+    server = mysql_factory(UNFIT[wrong])
+    found = await found_on(server, server.create_capture_user())
+    assert any(text.startswith(wrong) for text in found), found
+
+
+async def test_a_replica_is_known_as_one(mysql_factory: MysqlFactory) -> None:
+    server = mysql_factory(
+        {**GTIDS, **FULL_METADATA, "log_replica_updates": "OFF", "replica_preserve_commit_order": "OFF"}
+    )
+    account = server.create_capture_user()
+    assert await found_on(server, account) == {}
+    server.sql("CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = 1")
+    found = await found_on(server, account)
+    assert [text.split()[0] for text in found] == ["log_replica_updates", "replica_preserve_commit_order"]
+
+
+@pytest.mark.parametrize("missing", [*Privilege, "SELECT"])
+@pytest.mark.parametrize("by_role", [False, True])
+async def test_each_missing_right_is_found_and_its_remedy_mends_it(
+    mysql: MysqlServer, database: str, missing: str, by_role: bool
+) -> None:
+    mysql.sql(f"CREATE TABLE {database}.t (id INT PRIMARY KEY)", "CREATE USER u")
+    holder = "r" if by_role else "u"
+    if by_role:
+        mysql.sql("CREATE ROLE r", "GRANT r TO u", "SET DEFAULT ROLE r TO u")
+    for right in {"REPLICATION SLAVE", "REPLICATION CLIENT"} - {missing}:
+        mysql.sql(f"GRANT {right} ON *.* TO {holder}")
+    if missing != "SELECT":
+        mysql.sql(f"GRANT SELECT ON {database}.* TO {holder}")
+    table = TableId(database, "t")
+    try:
+        found = await found_on(mysql, Account("u", ""), table)
+        assert len(found) == 1
+        [(wrong, remedy)] = found.items()
+        assert (str(table) if missing == "SELECT" else missing) in wrong
+        mysql.sql(remedy)
+        assert await found_on(mysql, Account("u", ""), table) == {}
+    finally:
+        mysql.sql("DROP USER u", *(["DROP ROLE r"] if by_role else []))
+
+
+async def test_all_that_is_wrong_is_found_at_once(mysql_factory: MysqlFactory) -> None:
+    server = mysql_factory(
+        {"binlog_format": "STATEMENT", "gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}
+    )
+    server.sql("CREATE USER u")
+    found = await found_on(server, Account("u", ""), TableId("d", "t"))
+    assert len(found) == 7

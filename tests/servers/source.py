@@ -1,0 +1,46 @@
+"""Connections to a test's server as the product makes them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from actors.source import Source
+from deploy.toolchain.mysql_server import Account, MysqlServer
+from pipeline import chunks, resultset
+from pipeline.result_columns import mismatch
+from pipeline.schema import TableSchema
+from pipeline.settings import Secret, SourceSettings
+from pipeline.statement import Statement
+
+
+def settings(server: MysqlServer, account: Account, **changes: Any) -> SourceSettings:
+    """How the account gets to the server; `changes` are of SourceSettings."""
+    plain = SourceSettings(server.host, account.user, 7, port=server.port, password=Secret(account.password))
+    return replace(plain, **changes)
+
+
+@asynccontextmanager
+async def connected(server: MysqlServer, *databases: str, **changes: Any) -> AsyncIterator[Source]:
+    """A connection of the user with the least rights, for these databases."""
+    source = await Source.connect(settings(server, server.create_capture_user(*databases), **changes))
+    try:
+        yield source
+    finally:
+        source.close()
+
+
+async def ask(source: Source, sql: str) -> list[tuple[Any, ...]]:
+    """The rows that this statement without parameters gives."""
+    return await source.ask(Statement(sql.replace("%", "%%")))
+
+
+async def read_whole(source: Source, schema: TableSchema) -> pa.RecordBatch:
+    """All rows of a table with an integer for its key, in one chunk."""
+    columns, packets = await source.rows(chunks.chunk(schema, None, (2**31 - 1,), 1000))
+    assert mismatch(schema, columns) is None
+    batch = resultset.decode(schema, packets.cells(len(columns)))
+    batch.validate(full=True)
+    return batch
