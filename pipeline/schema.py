@@ -7,12 +7,15 @@ same schema whichever way it came.
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import get_args
 
 import pyarrow as pa
 
-from pipeline import types
 from pipeline.types import ColumnType, arrow_type
+
+_KINDS: dict[str, Callable[..., ColumnType]] = {kind.__name__: kind for kind in get_args(ColumnType)}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -99,5 +102,4 @@ def from_json(value: dict[str, object]) -> TableSchema:
 
 def _type_from_json(value: dict[str, object]) -> ColumnType:
     arguments = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items() if k != "kind"}
-    kind: type[ColumnType] = getattr(types, str(value["kind"]))
-    return kind(**arguments)  # type: ignore[arg-type]
+    return _KINDS[str(value["kind"])](**arguments)

@@ -1,0 +1,34 @@
+"""Errors: three kinds, and every error that the core raises on purpose is of just one of them."""
+
+import importlib
+import pkgutil
+
+import pytest
+
+import pipeline
+from pipeline.errors import Definite, InvariantBroken, TidemarkError, Transient
+
+KINDS = (Transient, Definite, InvariantBroken)
+
+
+def below(error: type[TidemarkError]) -> set[type[TidemarkError]]:
+    """All that derives from the error."""
+    return {derived for child in error.__subclasses__() for derived in {child, *below(child)}}
+
+
+def test_there_are_three_kinds() -> None:
+    assert set(TidemarkError.__subclasses__()) == set(KINDS)
+
+
+def test_every_error_of_the_core_is_of_one_kind() -> None:
+    for module in pkgutil.walk_packages(pipeline.__path__, "pipeline."):
+        importlib.import_module(module.name)
+    for error in below(TidemarkError):
+        assert sum(issubclass(error, kind) for kind in KINDS) == 1, error
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_is_not_caught_as_another(kind: type[TidemarkError]) -> None:
+    others = tuple(other for other in KINDS if other is not kind)
+    assert not issubclass(kind, others)
+    assert str(kind("the binlog was purged")) == "the binlog was purged"
