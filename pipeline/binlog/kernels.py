@@ -5,10 +5,10 @@ All of them see the same two things: `buffer`, the bodies of row events one afte
 begins in the buffer, or `NULL`.
 
 **No read outside the buffer.** Compiled code isn't checked, so the argument is this. `walk` alone looks at lengths
-that come from the log. It writes a cell only when the whole value, its length prefix included, lies before the end
-of its event; what isn't whole ends the walk with a status. Every other kernel starts at such a cell and reads either
-8 bytes (for a value of up to 8 bytes; the slack makes that safe for the last one), or the width that the walk
-checked, or the length in the prefix that the walk checked. None of them trusts anything else.
+that come from the log. It counts a row only when each of its values, length prefixes included, lies before the end
+of its event; what isn't whole ends the walk with a status. Every other kernel starts at a cell of a counted row and
+reads either 8 bytes (for a value of up to 8 bytes; the slack makes that safe for the last one), or the width that the
+walk checked, or the length in the prefix that the walk checked. None of them trusts anything else.
 
 Values that can't be come back as the index of the first one; `NONE` says that there is none.
 """
