@@ -1,0 +1,65 @@
+"""Draws the flow from `pipeline.topology` into the documents that show it.
+
+    python -m docs.draw README.md
+
+replaces what stands between the two markers by a Mermaid picture of the topology. A test holds every document with
+these markers against the topology, so that no picture can be out of date.
+"""
+
+import sys
+from pathlib import Path
+
+from pipeline.topology import EDGES, Actor, Edge, WhenFull
+
+BEGIN = "<!-- flow: begin (python -m docs.draw) -->"
+END = "<!-- flow: end -->"
+
+# What the actors have to do with outside: this has no mailbox, so it isn't in the topology.
+WORLD = {
+    "Signals": "file, REST",
+    "Log": "MySQL: binary log",
+    "Tables": "MySQL: SELECT",
+    "Journal": "journal: sealed segments",
+    "Lake": "Delta tables: changelog, mirror",
+}
+CONTACTS = (
+    ("Log", Actor.BINLOG_READER),
+    ("Tables", Actor.CHUNK_SELECTOR),
+    ("Signals", Actor.SIGNAL_LISTENER),
+    (Actor.JOURNAL_WRITER, "Journal"),
+    ("Journal", Actor.SPARK_SINK),
+    (Actor.SPARK_SINK, "Lake"),
+)
+
+_ARROWS = {WhenFull.WAIT: "-->", WhenFull.BOUNDED: "-.->", WhenFull.NEWEST: "==>"}
+
+
+def mermaid() -> str:
+    """The flow: solid where a sender waits, dotted where the protocol bounds it, thick where the newest counts."""
+    lines = ["```mermaid", "flowchart LR"]
+    lines += [f'    {actor}["{actor}"]' for actor in Actor]
+    lines += [f'    {name}[("{text}")]' for name, text in WORLD.items()]
+    lines += [f"    {sender} --- {receiver}" for sender, receiver in CONTACTS]
+    lines += [
+        f'    {edge.sender} {_ARROWS[edge.when_full]}|"{_label(edge)}"| {edge.receiver}' for edge in EDGES
+    ]
+    return "\n".join([*lines, "```"])
+
+
+def drawn(document: str) -> str:
+    """The document with the present picture between its markers. Raises ValueError where these are missing."""
+    before, begin, rest = document.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the document has no {BEGIN} … {END}")
+    return f"{before}{BEGIN}\n\n{mermaid()}\n\n{END}{after}"
+
+
+def _label(edge: Edge) -> str:
+    names = "<br>".join(message.__name__ for message in edge.messages)
+    return f"{names}<br>at most {edge.bound}"
+
+
+if __name__ == "__main__":
+    for path in map(Path, sys.argv[1:]):
+        path.write_text(drawn(path.read_text(encoding="utf-8")), encoding="utf-8")
