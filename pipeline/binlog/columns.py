@@ -6,6 +6,7 @@ Source: MySQL 9.7 source, sql/field.cc (how each field is packed).
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Final, assert_never
 
 import numpy as np
@@ -54,6 +55,7 @@ def rows_type(column: ColumnType) -> pa.DataType:
             return arrow_type(column)
 
 
+@cache
 def check(column: ColumnType, storage: Storage) -> None:
     """Raise UndecodableError for a way to store that Tidemark doesn't know, InvariantBroken if it's not the type's."""
     width = stored_width(storage)

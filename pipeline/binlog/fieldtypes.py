@@ -4,6 +4,7 @@ Source: enum_field_types in include/field_types.h and `calc_field_size` in libbi
 """
 
 from enum import IntEnum
+from functools import cache
 from typing import Final
 
 from pipeline.binlog import decimals
@@ -97,6 +98,7 @@ def string_type(storage: Storage) -> tuple[int, int]:
     return real, length
 
 
+@cache
 def stored_width(storage: Storage) -> int:
     """How many bytes a value takes in a row image; -n where it lies behind a length of n bytes."""
     match storage.code:

@@ -6,9 +6,10 @@ begins in the buffer, or `NULL`.
 
 **No read outside the buffer.** Compiled code isn't checked, so the argument is this. `walk` alone looks at lengths
 that come from the log. It counts a row only when each of its values, length prefixes included, lies before the end
-of its event; what isn't whole ends the walk with a status. Every other kernel starts at a cell of a counted row and
-reads either 8 bytes (for a value of up to 8 bytes; the slack makes that safe for the last one), or the width that the
-walk checked, or the length in the prefix that the walk checked. None of them trusts anything else.
+of its event; what isn't whole ends the walk with a status, after a read of no more than a length's 4 bytes. Every
+other kernel starts at a cell of a counted row and reads either 8 bytes (for a value of up to 8 bytes; the slack makes
+that safe for the last one), or the width that the walk checked, or the length in the prefix that the walk checked.
+None of them trusts anything else.
 
 Values that can't be come back as the index of the first one; `NONE` says that there is none.
 """
@@ -139,9 +140,7 @@ def walk(
                 continue
             cells[column, row] = at
             width: Int = np.int64(widths[column])
-            if width < 0:
-                if at - width > end:
-                    return TRUNCATED, row, column
+            if width < 0:  # a length that isn't whole ends in the slack, and makes the value end behind it
                 width = -width + _unsigned(buffer, at, -width)
             at += width
             if at > end:

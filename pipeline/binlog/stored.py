@@ -1,7 +1,5 @@
 """A column's values as they lie in the log, and the steps to Arrow that several types share."""
 
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -16,26 +14,23 @@ from pipeline.tablemap import Storage
 _LONGEST_DATA: Final = 2**31 - 1  # bytes that Arrow's 32-bit offsets reach
 
 
-@dataclass(frozen=True)
 class Stored:
-    """A column's values as they lie in the log: see `kernels` for `buffer` and `cells`. `name` is for errors."""
+    """A column's values as they lie in the log: see `kernels` for `buffer` and `cells`. `name` is for errors.
 
-    buffer: kernels.Bytes
-    cells: kernels.Cells
-    name: str
+    `exists` says which values aren't NULL, and `nulls` how many are.
+    """
+
+    __slots__ = ("buffer", "cells", "exists", "name", "nulls")
+
+    def __init__(self, buffer: kernels.Bytes, cells: kernels.Cells, name: str) -> None:
+        self.buffer = buffer
+        self.cells = cells
+        self.name = name
+        self.exists: kernels.Flags = np.not_equal(cells, kernels.NULL)
+        self.nulls = len(cells) - int(np.count_nonzero(self.exists))
 
     def __len__(self) -> int:
         return len(self.cells)
-
-    @cached_property
-    def exists(self) -> kernels.Flags:
-        """Which values aren't NULL."""
-        return np.not_equal(self.cells, kernels.NULL)
-
-    @cached_property
-    def nulls(self) -> int:
-        """How many values are NULL."""
-        return len(self) - int(np.count_nonzero(self.exists))
 
     def refuse(self, row: int, kind: str) -> None:
         """Raise UndecodableError if a kernel came back with a row at fault, and not with NONE."""

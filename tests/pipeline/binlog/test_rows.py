@@ -555,3 +555,9 @@ def test_no_kernel_reads_or_writes_outside_of_its_arrays() -> None:
         decoded_or_refused(LOGGED_BODY[:end], WRITE)
     for seed in range(400):
         decoded_or_refused(*damage(seed))
+    wide = table_map(*[INT] * 100)
+    whole = body(WRITE, 100, image(*[None] * 100))
+    header = len(body(WRITE, 100))  # an event may hold no image at all
+    for end in {*range(len(whole))} - {header}:
+        with pytest.raises(UndecodableError, match="ends inside"):
+            ImagesBuilder(wide).add(whole[:end], WRITE, 0, 0)
