@@ -1,0 +1,443 @@
+"""The BinlogReader, and the SchemaVerifier behind it, on a real server."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from actors.actor import Outlet
+from actors.binlog_reader import BinlogReader
+from actors.mailbox import Mailbox
+from actors.metrics import Metrics
+from actors.schema_verifier import SchemaVerifier
+from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
+from pipeline import metrics as catalogue
+from pipeline.binlog.collations import CHARSETS
+from pipeline.binlog.errors import UndecodableError
+from pipeline.errors import Definite, Transient
+from pipeline.gtid import GtidSet
+from pipeline.messages import (
+    ChangesVerified,
+    LogAdvanced,
+    LogRead,
+    PauseReading,
+    ReadingPaused,
+    ResumeReading,
+    SchemaChanged,
+    SchemaVerified,
+    StatementRead,
+    TableStopped,
+    ToBinlogReader,
+    ToSchemaVerifier,
+)
+from pipeline.schema import TableId
+from pipeline.schema_verifier import Known, State, started
+from pipeline.settings import TlsMode, TlsSettings
+from pipeline.signals import Tables
+from pipeline.topology import EDGES, Actor, inbox
+from tests.servers.mysql import MysqlFactory
+from tests.servers.source import connected, settings
+
+WITHIN_S = 20.0
+
+VERIFIER = next(edge for edge in EDGES if edge.sender is Actor.BINLOG_READER)
+COORDINATOR = next(edge for edge in EDGES if edge.sender is Actor.SCHEMA_VERIFIER)
+ORDERS = next(edge for edge in EDGES if edge.receiver is Actor.BINLOG_READER)
+
+
+class Following:
+    """A reader at work, and what came out of it."""
+
+    def __init__(self, reader: BinlogReader, orders: Mailbox[ToBinlogReader], out: Mailbox[Any]) -> None:
+        self.reader = reader
+        self.task = asyncio.create_task(reader.run())
+        self.orders = orders
+        self.out = out
+        self.position = GtidSet()
+
+    async def next(self, wanted: type | tuple[type, ...]) -> Any:
+        """The next message of these types, others passed over; raises what the reader has ended with."""
+        async with asyncio.timeout(WITHIN_S):
+            while not isinstance(message := await self._next(), wanted):
+                pass
+            return message
+
+    async def _next(self) -> Any:
+        came = asyncio.create_task(self.out.get())
+        try:
+            await asyncio.wait({came, self.task}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            came.cancel()
+        if not came.done():
+            self.task.result()
+            raise AssertionError("the reader has ended")
+        message = came.result()
+        if isinstance(message, LogRead):
+            self.position = message.transactions.added_to(self.position)
+        if isinstance(message, StatementRead):
+            self.position = self.position.with_gtid(message.gtid)
+        return message
+
+    async def failure(self) -> BaseException:
+        """What the reader ends with; all its messages are passed over."""
+        try:
+            while True:
+                await self.next(object)
+        except (Definite, Transient) as error:
+            return error
+
+    async def order(self, order: ToBinlogReader) -> None:
+        await self.orders.put(ORDERS, order)
+
+
+@asynccontextmanager
+async def following(
+    server: MysqlServer,
+    *databases: str,
+    position: GtidSet | None = None,
+    **changes: Any,
+) -> AsyncIterator[Following]:
+    """A reader of all tables of these databases, from what the server has executed now, or from a position.
+
+    It's the user with the least rights; `changes` are of its SourceSettings.
+    """
+    source = settings(server, server.create_capture_user(*databases), **changes)
+    captured = Tables(tuple(rf"{database}\..*" for database in databases))
+    orders = Mailbox[ToBinlogReader](inbox(Actor.BINLOG_READER))
+    out = Mailbox[ToSchemaVerifier](inbox(Actor.SCHEMA_VERIFIER))
+    at = GtidSet.parse(server.executed()) if position is None else position
+    reader = BinlogReader(orders, Metrics(), source, captured, at, Outlet(VERIFIER, out))
+    follow = Following(reader, orders, out)
+    follow.position = at
+    try:
+        yield follow
+    finally:
+        follow.task.cancel()
+        await asyncio.gather(follow.task, return_exceptions=True)
+
+
+def rows(message: LogRead, database: str) -> dict[str, list[tuple[Any, ...]]]:
+    return {
+        images.map.table.name: [tuple(row.values()) for row in images.rows.to_pylist()]
+        for images in message.tables
+        if images.map.table.database == database
+    }
+
+
+# -- what comes
+
+
+async def test_transactions_over_several_tables_with_their_gtids(mysql: MysqlServer, database: str) -> None:
+    mysql.sql(
+        f"CREATE TABLE {database}.a (id INT PRIMARY KEY)", f"CREATE TABLE {database}.b (id INT PRIMARY KEY)"
+    )
+    async with following(mysql, database) as follow:
+        await follow.next(LogAdvanced)
+        mysql.sql(
+            "BEGIN", "INSERT INTO a VALUES (1)", "INSERT INTO b VALUES (2)", "DELETE FROM a", "COMMIT",
+            "SET gtid_next = 'AUTOMATIC:sales'", "INSERT INTO b VALUES (3)",
+            database=database,
+        )  # fmt: skip
+        first = await follow.next(LogRead)
+        while "sales" not in str(follow.position):
+            await follow.next(LogRead)
+        assert follow.position == GtidSet.parse(mysql.executed())
+        assert rows(first, database)["a"] == [(1,), (1,)]
+        assert first.tables[0].images.to_pydict() == {
+            "kind": [0, 3],
+            "transaction": [0, 0],
+            "ordinal": [0, 2],
+        }
+        assert rows(first, database)["b"][0] == (2,)
+
+
+async def test_commit_times_are_the_servers_and_the_end_is_its_end_of_log(
+    mysql: MysqlServer, database: str
+) -> None:
+    mysql.sql(f"CREATE TABLE {database}.a (id INT PRIMARY KEY)")
+    async with connected(mysql, database) as source, following(mysql, database) as follow:
+        [(before,)] = mysql.sql("SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)")
+        mysql.sql(f"INSERT INTO {database}.a VALUES (1)")
+        [(after,)] = mysql.sql("SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)")
+        read = await follow.next(LogRead)
+        assert before <= int(read.transactions.commit_time[-1]) <= after
+        end, executed = await source.end_of_log()
+        assert read.end == end
+        assert follow.position == executed
+        assert follow.reader.not_ready() is None
+        assert follow.reader.metrics.value(catalogue.TRANSACTIONS) == 1
+        assert follow.reader.metrics.value(catalogue.ROWS_READ, table=f"{database}.a", kind="insert") == 1
+        assert follow.reader.metrics.value(catalogue.BINLOG_POSITION, file=end.file) == end.offset
+
+
+async def test_a_created_and_filled_table(mysql: MysqlServer, database: str) -> None:
+    mysql.sql(f"CREATE TABLE {database}.a (id INT PRIMARY KEY)", f"INSERT INTO {database}.a VALUES (1), (2)")
+    async with verifying(mysql, database) as verify:
+        mysql.sql(f"CREATE TABLE {database}.copy AS SELECT * FROM {database}.a")
+        changes = await verify(ChangesVerified)
+        assert [str(change.schema.table) for change in changes.tables] == [f"{database}.copy"]
+        assert changes.tables[0].rows.to_pylist() == [{"id": 1}, {"id": 2}]
+
+
+async def test_rotations_and_heartbeats_say_where_the_log_is(mysql: MysqlServer, database: str) -> None:
+    async with connected(mysql, database) as source, following(mysql, database) as follow:
+        mysql.sql("FLUSH BINARY LOGS")
+        end, _ = await source.end_of_log()
+        while not (await follow.next(LogAdvanced)).end.reaches(end):
+            pass
+        # Nothing of it is captured; it passes, and with it the place.
+        mysql.sql(f"CREATE TABLE {database}.a (id INT PRIMARY KEY)")
+        assert (await follow.next(StatementRead)).end == (await source.end_of_log())[0]
+
+
+async def test_a_heartbeat_tells_the_place_behind_what_was_skipped(mysql: MysqlServer, database: str) -> None:
+    """All is in the position, so nothing comes but heartbeats, and these reach the end of the log."""
+    mysql.sql(f"CREATE TABLE {database}.a (id INT PRIMARY KEY)", "FLUSH BINARY LOGS")
+    mysql.sql(f"INSERT INTO {database}.a VALUES (1)")
+    async with connected(mysql, database) as source, following(mysql, database) as follow:
+        end, _ = await source.end_of_log()
+        while not (await follow.next(LogAdvanced)).end.reaches(end):
+            pass
+
+
+async def test_it_resumes_in_the_middle_with_what_has_not_passed(mysql: MysqlServer, database: str) -> None:
+    mysql.sql(f"CREATE TABLE {database}.a (id INT PRIMARY KEY)")
+    start = GtidSet.parse(mysql.executed())
+    statements = [f"INSERT INTO {database}.a VALUES ({n})" for n in range(10)]
+    mysql.sql(*statements[:5], "FLUSH BINARY LOGS", *statements[5:])
+    # The last of the first five is missing from the position, and the last five.
+    missing = GtidSet.parse(f"{mysql.uuid}:{_last(start, mysql.uuid) + 5}")
+    position = _through(start, mysql.uuid, 6) - missing
+    got: list[tuple[Any, ...]] = []
+    async with following(mysql, database, position=position) as follow:
+        while len(got) < 5:
+            got += rows(await follow.next(LogRead), database).get("a", [])
+    assert got == [(4,), (6,), (7,), (8,), (9,)]
+
+
+def _last(gtids: GtidSet, server: str) -> int:
+    return int(str(gtids & GtidSet.parse(f"{server}:1-999999")).split(":")[-1].split("-")[-1])
+
+
+def _through(gtids: GtidSet, server: str, more: int) -> GtidSet:
+    return gtids | GtidSet.parse(f"{server}:1-{_last(gtids, server) + more}")
+
+
+async def test_events_larger_than_a_packet(mysql: MysqlServer, database: str) -> None:
+    mysql.sql(f"CREATE TABLE {database}.a (id INT PRIMARY KEY, v LONGBLOB)")
+    size = 2**24 + 1000
+    async with following(mysql, database) as follow:
+        await asyncio.to_thread(
+            mysql.sql, f"INSERT INTO {database}.a VALUES (1, REPEAT('x', {size})), (2, 'y')"
+        )
+        got = rows(await follow.next(LogRead), database)["a"]
+        assert [(id_, len(value)) for id_, value in got] == [(1, size), (2, 1)]
+
+
+async def test_a_pause_lets_nothing_through_and_a_resume_everything(
+    mysql: MysqlServer, database: str
+) -> None:
+    mysql.sql(f"CREATE TABLE {database}.a (id INT PRIMARY KEY)")
+    async with following(mysql, database) as follow:
+        mysql.sql(f"INSERT INTO {database}.a VALUES (1)")
+        assert rows(await follow.next(LogRead), database) == {"a": [(1,)]}
+        await follow.order(PauseReading())
+        await follow.next(ReadingPaused)
+        mysql.sql(f"INSERT INTO {database}.a VALUES (2)")
+        # A heartbeat later there would be a message, if there were any.
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1.5):
+                await follow.out.get()
+        assert follow.reader.status()["paused"] is True
+        await follow.order(ResumeReading())
+        assert rows(await follow.next(LogRead), database) == {"a": [(2,)]}
+
+
+async def test_a_clean_stop_gives_what_is_whole_and_ends(mysql: MysqlServer, database: str) -> None:
+    async with following(mysql, database) as follow:
+        await follow.next(LogAdvanced)
+        follow.orders.close()
+        async with asyncio.timeout(WITHIN_S):
+            await follow.task
+
+
+async def test_over_tls(mysql: MysqlServer, database: str) -> None:
+    mysql.sql(f"CREATE TABLE {database}.a (id INT PRIMARY KEY)")
+    async with following(mysql, database, tls=TlsSettings(TlsMode.REQUIRED)) as follow:
+        mysql.sql(f"INSERT INTO {database}.a VALUES (1)")
+        assert rows(await follow.next(LogRead), database) == {"a": [(1,)]}
+
+
+# -- what doesn't
+
+
+async def test_a_lost_connection_is_transient(mysql: MysqlServer) -> None:
+    async with following(mysql) as follow:
+        await follow.next(LogAdvanced)
+        [(dump,)] = mysql.sql(
+            "SELECT id FROM information_schema.processlist WHERE command = 'Binlog Dump GTID'"
+        )
+        mysql.sql(f"KILL {dump}")
+        assert isinstance(await follow.failure(), Transient)
+
+
+async def test_a_silent_connection_is_transient(mysql_factory: MysqlFactory) -> None:
+    server = mysql_factory({**GTIDS, **FULL_METADATA})
+    async with following(server, read_timeout_s=1.0) as follow:
+        await follow.next(LogAdvanced)
+        os.kill(server.pid, signal.SIGSTOP)
+        error = await follow.failure()
+    assert isinstance(error, Transient)
+    assert "silent for 1.0 s" in str(error)
+
+
+async def test_a_purged_binlog_is_definite_and_names_what_is_gone(mysql_factory: MysqlFactory) -> None:
+    server = mysql_factory({**GTIDS, **FULL_METADATA})
+    server.sql("CREATE DATABASE d", "CREATE TABLE d.a (id INT PRIMARY KEY)")
+    server.create_capture_user("d")
+    server.purge_binlogs()
+    executed, position = GtidSet.parse(server.executed()), GtidSet.parse(f"{server.uuid}:1")
+    async with following(server, "d", position=position) as follow:
+        error = await follow.failure()
+    assert isinstance(error, Definite)
+    assert f"the binlog that we need was purged: {executed - position};" in str(error)
+
+
+async def test_a_divergent_server_is_definite(mysql: MysqlServer) -> None:
+    elsewhere = "3e11fa47-71ca-11e1-9e33-c80aa9429562:7"
+    position = GtidSet.parse(mysql.executed()) | GtidSet.parse(elsewhere)
+    async with following(mysql, position=position) as follow:
+        error = await follow.failure()
+    assert isinstance(error, Definite)
+    assert f"divergent server: it hasn't executed {elsewhere}," in str(error)
+
+
+async def test_a_server_without_gtids_is_definite(mysql_factory: MysqlFactory) -> None:
+    async with following(mysql_factory({"gtid_mode": "OFF"})) as follow:
+        error = await follow.failure()
+    assert isinstance(error, Definite)
+    assert "gtid_mode is OFF" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("session", "statement", "words"),
+    [
+        (
+            "binlog_transaction_compression = ON",
+            "INSERT INTO t VALUES (2, '{}')",
+            "binlog_transaction_compression=OFF",
+        ),
+        (
+            "binlog_row_value_options = 'PARTIAL_JSON'",
+            "UPDATE t SET j = JSON_SET(j, '$.b', 2)",
+            "binlog_row_value_options=''",
+        ),
+        ("binlog_format = 'STATEMENT'", "INSERT INTO t VALUES (2, '{}')", "binlog_format=ROW"),
+        ("binlog_row_image = 'MINIMAL'", "UPDATE t SET id = 3", "binlog_row_image must be FULL"),
+    ],
+)
+async def test_what_cannot_be_followed_stops_with_its_name_and_place(
+    mysql: MysqlServer, database: str, session: str, statement: str, words: str
+) -> None:
+    filler = "x" * 100
+    mysql.sql(
+        f"CREATE TABLE {database}.t (id INT PRIMARY KEY, j JSON)",
+        f'INSERT INTO {database}.t VALUES (1, \'{{"a": "{filler}", "b": 1}}\')',
+    )
+    async with following(mysql, database) as follow:
+        await follow.next(LogAdvanced)
+        mysql.sql(f"SET SESSION {session}", statement, database=database)
+        error = await follow.failure()
+    assert isinstance(error, UndecodableError)
+    assert words in str(error)
+    assert "binlog.0" in str(error)
+
+
+# -- with the verifier behind it
+
+
+@asynccontextmanager
+async def verifying(
+    server: MysqlServer, database: str, known: Known | None = None
+) -> AsyncIterator[Callable[[type | tuple[type, ...]], Any]]:
+    """Reader and verifier from what the server has executed now; gives what the coordinator would get next."""
+    async with following(server, database) as follow:
+        state: State = started(
+            Tables((rf"{database}\..*",)), known or Known({}, GtidSet()), follow.position, {}, ()
+        )
+        out = Mailbox[Any](inbox(Actor.WATERMARK_COORDINATOR))
+        verifier = SchemaVerifier(follow.out, Metrics(), state, Outlet(COORDINATOR, out))
+        task = asyncio.create_task(verifier.run())
+
+        async def told(wanted: type | tuple[type, ...]) -> Any:
+            async with asyncio.timeout(WITHIN_S):
+                while not isinstance(message := await out.get(), wanted):
+                    pass
+                return message
+
+        try:
+            yield told
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+KINDS = """
+  id BIGINT UNSIGNED, si SMALLINT UNSIGNED NOT NULL, y YEAR, de DECIMAL(10,3) UNSIGNED, fl FLOAT, do DOUBLE,
+  b1 BIT, b9 BIT(9), da DATE, t3 TIME(3), dt6 DATETIME(6), ts2 TIMESTAMP(2) NULL,
+  c CHAR(10), cl CHAR(20) CHARACTER SET latin1, v VARCHAR(300), bi BINARY(4), vb VARBINARY(9), bl BLOB,
+  tx TEXT CHARACTER SET latin1, e ENUM('a','b''c','ü'), el ENUM('ä','z') CHARACTER SET latin1, s SET('x','y'),
+  j JSON, g GEOMETRY, ve VECTOR(5), `weird ``näme` INT INVISIBLE, vg INT AS (si + 1) VIRTUAL,
+  PRIMARY KEY (si, v(3)), INDEX ((si * 2))"""
+
+
+async def test_the_logs_schema_is_the_servers(mysql: MysqlServer, database: str) -> None:
+    mysql.sql(f"CREATE TABLE {database}.t ({KINDS})")
+    table = TableId(database, "t")
+    async with connected(mysql, database) as source, verifying(mysql, database) as told:
+        mysql.sql(
+            f"INSERT INTO {database}.t (si, v, e, el, s) VALUES (1, 'k', 'ü', 'ä', 'x,y'), (2, 'l', 1, NULL, '')"
+        )
+        verified = await told(SchemaVerified)
+        assert verified.schema == (await source.describe([table]))[table].schema
+        [change] = (await told(ChangesVerified)).tables
+        assert [(row["e"], row["el"], row["s"]) for row in change.rows.to_pylist()] == [
+            ("ü", "ä", "x,y"),
+            ("a", None, ""),
+        ]
+        mysql.sql(f"ALTER TABLE {database}.t RENAME COLUMN y TO year, ADD z INT FIRST")
+        assert (await told(SchemaChanged)).tables >= {table}
+        mysql.sql(f"UPDATE {database}.t SET z = 5")
+        again = await told(SchemaVerified)
+        assert again.schema == (await source.describe([table]))[table].schema
+        assert again.schema.columns[0].name == "z"
+
+
+async def test_minimal_metadata_with_the_servers_schema(mysql_factory: MysqlFactory) -> None:
+    server = mysql_factory(GTIDS)
+    server.sql("CREATE DATABASE d", f"CREATE TABLE d.t ({KINDS})", "CREATE TABLE d.u (id INT PRIMARY KEY)")
+    tables = [TableId("d", "t"), TableId("d", "u")]
+    async with connected(server, "d") as source:
+        at = await source.executed()
+        known = Known({t: d.schema for t, d in (await source.describe(tables)).items()}, at)
+    async with verifying(server, "d", known) as told:
+        server.sql("INSERT INTO d.t (si, v, e) VALUES (1, 'k', 'ü')")
+        assert (await told(SchemaVerified)).schema == known.schemas[tables[0]]
+        [change] = (await told(ChangesVerified)).tables
+        assert change.rows.column("e").to_pylist() == ["ü"]
+        # A column changes its name: nothing in the log would tell.
+        server.sql("ALTER TABLE d.u RENAME COLUMN id TO key_", "INSERT INTO d.u VALUES (1)")
+        assert (await told(TableStopped)).table == tables[1]
+        server.sql("INSERT INTO d.t (si, v, e) VALUES (2, 'k', 'a')")
+        while not (changes := await told(ChangesVerified)).tables:
+            pass
+        assert changes.tables[0].schema == known.schemas[tables[0]]
+
+
+def test_collations_are_the_servers(mysql: MysqlServer) -> None:
+    theirs = mysql.sql("SELECT id, character_set_name FROM information_schema.collations")
+    assert {int(i): CHARSETS.get(int(i)) for i, _ in theirs} == {int(i): name for i, name in theirs}
