@@ -1,0 +1,232 @@
+"""The lake's tables, written by the sink and read by whoever wants the truth.
+
+Each commit that brings something carries how far it goes as a Delta transaction of an application that's named after
+the journal, so that the same segments are never taken twice (`actors.delta`), and as JSON in the commit's
+`userMetadata`, where a reader of the table's history finds the position:
+
+    <journal>/changes   the changelog has the changes of all segments through this one
+    <journal>/rows      the mirror has the first snapshot's rows of all segments through this one
+    <journal>/merged    the mirror has merged the changes of all segments through this one
+    <journal>/after     every table of the lake has everything through this one (`pipeline.delivery`)
+
+A changelog takes on a new schema before its mirror, and both before they say so in their properties: whoever reads
+the mirror's first finds columns that are in both.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from threading import Lock
+
+from pyspark.sql import DataFrame, SparkSession
+
+from actors.delta import DeltaTable, Snapshot
+from actors.spark_session import PARTITIONS
+from pipeline import mirror, schema
+from pipeline.delivery import Accepted, Batch, Delivered, Piece, accepted
+from pipeline.errors import Definite
+from pipeline.journal import META
+from pipeline.mirror import SEGMENT, LakeColumn, Property, Tier, Versions, columns, location, quoted
+from pipeline.schema import TableId, TableSchema
+
+
+class Lake:
+    """All tables under `root` that are fed from one journal, `journal` being its id and `segments` its files."""
+
+    def __init__(self, session: SparkSession, root: str, journal: str, segments: Path) -> None:
+        self._session = session
+        self._root = root
+        self._journal = journal
+        self._segments = segments
+        # A mirror's columns don't change under a MERGE, which would fail.
+        self._mirrors_changing = Lock()
+
+    def find(self, table: TableId) -> Delivered:
+        """What the lake has of a table. Raises Definite where it's fed from another journal."""
+        changelog = self._own(table, Tier.CHANGELOG)
+        if changelog is None:
+            return Delivered()
+        mirrored = self._own(table, Tier.MIRROR)
+        told = changelog.properties.get(Property.SCHEMA)
+        done = {**(mirrored.applications if mirrored else {}), **changelog.applications}
+        after = [
+            at.applications.get(self._mark("after"), 0) for at in (changelog, mirrored) if at is not None
+        ]
+        merged = None if mirrored is None else done.get(self._mark("merged"), 0)
+        changes = done.get(self._mark("changes"), 0)
+        return Delivered(
+            schema=None if told is None else schema.from_json(json.loads(told)),
+            since=int(changelog.properties.get(Property.SINCE, 0)),
+            changes=changes,
+            rows=done.get(self._mark("rows"), 0),
+            merged=merged,
+            pending=self._pending(table, merged or 0) if changes > (merged or 0) else 0,
+            after=max(after),
+            stopped=changelog.properties.get(Property.STOPPED),
+        )
+
+    def deliver(self, table: TableId, present: Delivered, batch: Batch) -> Delivered:
+        """Bring a table to the end of a batch; what the lake has of it then. It blocks for the time of two commits.
+
+        Where the table can't take on a new schema, it's brought up to there and stopped, with the reason.
+        """
+        todo = accepted(present, table, batch)
+        if todo.schema is not None:
+            mirrored = table in batch.checkpoint.mirrors and bool(todo.schema.key)
+            present = self._prepare(table, present, todo.schema, todo.since, mirrored)
+            self._append(table, Tier.CHANGELOG, "changes", todo.pieces.changes, todo, batch)
+            self._append(table, Tier.MIRROR, "rows", todo.pieces.rows, todo, batch)
+        elif todo.reason:
+            self._create(table, Tier.CHANGELOG, mirror.META_COLUMNS, {})
+        if todo.reason:
+            stopped = {Property.STOPPED: todo.reason}
+            self._session.sql(mirror.set_properties_sql(location(self._root, table, Tier.CHANGELOG), stopped))
+            return replace(present, stopped=todo.reason)
+        return replace(present, changes=batch.through, rows=batch.through, after=batch.after)
+
+    def merge(self, table: TableSchema, merged: int, through: int, position: str) -> None:
+        """Merge the changes of the segments (merged, through] into a table's mirror. It blocks for seconds."""
+        session = self._session.newSession()
+        self._session.sparkContext.setLocalProperty("spark.scheduler.pool", "merge")
+        conf = self._session.conf
+        for name, value in {
+            **{name: conf.get(name) for name in PARTITIONS},
+            "spark.databricks.delta.write.txnAppId": self._mark("merged"),
+            "spark.databricks.delta.write.txnVersion": str(through),
+            "spark.databricks.delta.commitInfo.userMetadata": self._metadata(
+                merged=through, position=position
+            ),
+        }.items():
+            session.conf.set(name, str(value))
+        with self._mirrors_changing:
+            session.sql(mirror.merge_sql(self._root, table, merged, through))
+
+    def _prepare(
+        self, table: TableId, present: Delivered, wanted: TableSchema, since: int, mirrored: bool
+    ) -> Delivered:
+        """Make the tables that aren't there, and add the columns that aren't in them."""
+        told = {Property.SCHEMA: json.dumps(schema.to_json(wanted)), Property.SINCE: str(since)}
+        tiers = [Tier.CHANGELOG, Tier.MIRROR] if mirrored else [Tier.CHANGELOG]
+        if present.schema is None:
+            self._create(table, Tier.CHANGELOG, columns(wanted, Tier.CHANGELOG), told)
+        elif present.schema.version != wanted.version:
+            there = tiers if present.merged is not None else [Tier.CHANGELOG]
+            with self._mirrors_changing:
+                for tier in there:
+                    self._add_columns(table, tier, columns(wanted, tier))
+                for tier in reversed(there):
+                    self._session.sql(mirror.set_properties_sql(location(self._root, table, tier), told))
+        if mirrored and present.merged is None:
+            self._create(table, Tier.MIRROR, columns(wanted, Tier.MIRROR), told)
+            present = replace(present, merged=0)
+        return replace(present, schema=wanted, since=since)
+
+    def _create(
+        self, table: TableId, tier: Tier, of: tuple[LakeColumn, ...], told: Mapping[Property, str]
+    ) -> None:
+        path = location(self._root, table, tier)
+        self._session.sql(mirror.create_sql(path, of, tier, {Property.JOURNAL: self._journal, **told}))
+
+    def _add_columns(self, table: TableId, tier: Tier, wanted: tuple[LakeColumn, ...]) -> None:
+        delta = self._table(table, tier)
+        snapshot = delta.snapshot()
+        there = {name.lower() for name in snapshot.columns} if snapshot else set()
+        before: str | None = None
+        for column in wanted:
+            if column.name.lower() not in there:
+                self._session.sql(mirror.add_column_sql(delta.path, column, before))
+            before = column.name
+
+    def _append(
+        self, table: TableId, tier: Tier, mark: str, pieces: tuple[Piece, ...], todo: Accepted, batch: Batch
+    ) -> None:
+        if not pieces:
+            return
+        assert todo.schema is not None
+        self._table(table, tier).append(
+            self._read(todo.schema, tier, pieces),
+            self._mark(mark),
+            todo.through,
+            {self._mark("after"): batch.after},
+            self._metadata(
+                segment=todo.through,
+                position=str(batch.checkpoint.position),
+                newest_commit_time_us=batch.newest,
+            ),
+        )
+
+    def _read(self, wanted: TableSchema, tier: Tier, pieces: tuple[Piece, ...]) -> DataFrame:
+        """The rows of these files with the columns of the lake table; columns that a file lacks are null."""
+        frames = []
+        for _, run in groupby(pieces, key=lambda piece: piece.schema.version):
+            files = list(run)
+            own = columns(files[0].schema, Tier.MIRROR)
+            has = {column.name for column in own}
+            in_files = (
+                own
+                if tier is Tier.MIRROR
+                else (*(LakeColumn(m.name, mirror.spark_type(m.type)) for m in META), *own)
+            )
+            names = has | set(META.names)
+            frame = self._session.read.schema(mirror.ddl(in_files)).parquet(
+                *(str(self._file(p)) for p in files)
+            )
+            frames.append(frame.selectExpr(*(_expression(column, names) for column in columns(wanted, tier))))
+        first, *others = frames
+        for other in others:
+            first = first.unionAll(other)
+        return first
+
+    def _file(self, piece: Piece) -> Path:
+        return self._segments / f"{piece.segment:012d}" / piece.path
+
+    def _pending(self, table: TableId, merged: int) -> int:
+        row = self._session.sql(mirror.pending_sql(self._root, table, merged)).first()
+        assert row is not None
+        return int(row[0])
+
+    def _own(self, table: TableId, tier: Tier) -> Snapshot | None:
+        delta = self._table(table, tier)
+        snapshot = delta.snapshot()
+        if snapshot is not None and (journal := snapshot.properties.get(Property.JOURNAL)) != self._journal:
+            raise Definite(
+                f"{delta.path} is fed from another journal ({journal or 'none that it tells'}, and this one is "
+                f"{self._journal}): give this pipeline a lake of its own, or remove the tables and snapshot them anew"
+            )
+        return snapshot
+
+    def _table(self, table: TableId, tier: Tier) -> DeltaTable:
+        return DeltaTable(self._session, location(self._root, table, tier))
+
+    def _mark(self, name: str) -> str:
+        return f"{self._journal}/{name}"
+
+    def _metadata(self, **told: object) -> str:
+        return json.dumps({"journal": self._journal, **told})
+
+
+def live_view(session: SparkSession, root: str, table: TableId) -> DataFrame:
+    """A table's rows as of the last segment that's delivered of it; the frame goes on reading these two versions.
+
+    Raises Definite where the lake has no mirror of it: no snapshot of the table has begun.
+    """
+    # The mirror first: the changelog, which gets everything before it, can't be behind it then.
+    mirrored = DeltaTable(session, location(root, table, Tier.MIRROR)).snapshot()
+    changelog = DeltaTable(session, location(root, table, Tier.CHANGELOG)).snapshot()
+    if mirrored is None or changelog is None:
+        raise Definite(f"{root} has no mirror of {table}: snapshot the table first")
+    merged = mirrored.applications.get(f"{mirrored.properties[Property.JOURNAL]}/merged", 0)
+    taken_on = schema.from_json(json.loads(mirrored.properties[Property.SCHEMA]))
+    at = Versions(mirrored.version, changelog.version)
+    return session.sql(mirror.live_view_sql(root, taken_on, merged, at))
+
+
+def _expression(column: LakeColumn, has: set[str]) -> str:
+    """The column of a lake table, out of the journal's files."""
+    name = quoted(column.name)
+    if column.name == SEGMENT:
+        # The journal's layout: the folder of a file is named by its segment.
+        return f"CAST(element_at(split(_metadata.file_path, '/'), -2) AS BIGINT) AS {name}"
+    return name if column.name in has else f"CAST(NULL AS {column.type}) AS {name}"

@@ -1,0 +1,191 @@
+"""A Spark of our own: one JVM under this process, with Delta on it, that ends when this process does.
+
+PySpark keeps its JVM in class variables, and never looks whether it still lives. So what is started here is ended
+here, wholly: after `stop`, or after the JVM was killed, the variables are cleared and a new one can come up in the
+same process. The JVM reads the pipe that we hold as its standard input and exits at its end; the kernel closes that
+pipe for us even if we're killed (PySpark's `launch_gateway`, Spark's `PythonGatewayServer`).
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from py4j.clientserver import ClientServer
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from pipeline.errors import Definite, Transient
+from pipeline.settings import SparkSettings
+
+# The one Delta that `actors.delta` is written against, since it uses more of it than Delta promises to keep.
+DELTA_VERSION = "4.4.0"
+
+# Settings of a session that belong at the number of cores.
+PARTITIONS = ("spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions")
+
+# How long (seconds) the JVM may take to end by itself before it's killed.
+ENDS_WITHIN = 10.0
+
+_launch_gateway: Any = launch_gateway  # has no types
+
+_DELTA_JAR = re.compile(r"delta-spark_(?:(\d+\.\d+)_)?[\d.]+-(.+)\.jar")
+
+_LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {folder}/spark.log
+appender.file.filePattern = {folder}/spark.log.%i
+appender.file.policies.type = SizeBasedTriggeringPolicy
+appender.file.policies.size = 10MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 3
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{ISO8601}} %p %c{{1}}: %m%n%ex
+"""
+
+
+class Spark:
+    """A running Spark: its session, the number of its `cores`, and the JVM that's its driver."""
+
+    def __init__(self, session: SparkSession, jvm: subprocess.Popen[bytes]) -> None:
+        self.session = session
+        self.cores = session.sparkContext.defaultParallelism
+        self._jvm = jvm
+
+    @property
+    def pid(self) -> int:
+        """The JVM's process id."""
+        return self._jvm.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the JVM is running."""
+        return self._jvm.poll() is None
+
+    def stop(self) -> None:
+        """End Spark cleanly, then the JVM."""
+        if self.alive:
+            self.session.stop()
+        self.kill()
+
+    def kill(self) -> None:
+        """End the JVM, whatever it's doing; calls that wait for it fail. Afterwards another Spark can be started."""
+        gateway: object = SparkContext._gateway  # noqa: SLF001 - nothing public clears what PySpark remembers
+        if not isinstance(gateway, ClientServer):
+            return
+        assert self._jvm.stdin is not None
+        self._jvm.stdin.close()
+        try:
+            self._jvm.wait(ENDS_WITHIN if self.session.sparkContext._jsc is None else 0)  # noqa: SLF001
+        except subprocess.TimeoutExpired:
+            self._jvm.kill()
+            self._jvm.wait()
+        _forget(gateway)
+
+
+def start(settings: SparkSettings, folder: Path) -> Spark:
+    """Start Spark; its log and its scratch files go into `folder`. Takes 5 to 10 seconds.
+
+    Raises Definite where PySpark, Delta and the configuration don't fit together, Transient where the JVM fails.
+    """
+    jars = _jars(settings)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "log4j2.properties").write_text(_LOG4J.format(folder=folder))
+    conf = SparkConf(loadDefaults=False).setAll(
+        list({**_conf(settings, jars, folder), **settings.conf}.items())
+    )
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    with (folder / "stderr.log").open("ab") as errors:
+        try:
+            gateway: Any = _launch_gateway(conf, {"stderr": errors})
+        except PySparkRuntimeError as error:
+            raise Transient(f"Spark's JVM ended while it started: see {errors.name}") from error
+    try:
+        context = SparkContext(conf=conf, gateway=gateway)
+    except Py4JError as error:
+        gateway.proc.kill()
+        gateway.proc.communicate()
+        _forget(gateway)
+        raise Transient(f"Spark didn't start at {settings.master}: see {folder / 'spark.log'}") from error
+    spark = Spark(SparkSession(context), gateway.proc)
+    for name in PARTITIONS:
+        if name not in settings.conf:
+            spark.session.conf.set(name, str(spark.cores))
+    return spark
+
+
+def _conf(settings: SparkSettings, jars: list[Path], folder: Path) -> dict[str, str]:
+    local = {} if not settings.master.startswith("local") else {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+    }  # fmt: skip
+    return {
+        **local,
+        "spark.master": settings.master,
+        "spark.app.name": "tidemark",
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile=file:{folder / 'log4j2.properties'}",
+        "spark.local.dir": str(folder / "local"),
+        "spark.pyspark.python": sys.executable,
+        # A small append isn't to wait until all tasks of a MERGE have begun.
+        "spark.scheduler.mode": "FAIR",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.session.timeZone": "UTC",
+        # Dates before 1582 are what the file says, and stay so.
+        "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+        "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+        # A batch of up to so many files is listed here, and not by a job of its own.
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def _jars(settings: SparkSettings) -> list[Path]:
+    """The jars that the settings name. Raises Definite where Delta isn't among them, or isn't the one for PySpark."""
+    named = [Path(path) for path in settings.jars]
+    for path in named:
+        if not path.exists():
+            raise Definite(
+                f"spark.jars names {path}, which isn't there: run `make setup`, or correct the path"
+            )
+    jars = [jar for path in named for jar in (sorted(path.glob("*.jar")) if path.is_dir() else [path])]
+    found = [match for jar in jars if (match := _DELTA_JAR.fullmatch(jar.name))]
+    wanted = f"delta-spark_{'.'.join(pyspark.__version__.split('.')[:2])}_2.13-{DELTA_VERSION}.jar"
+    if len(found) != 1:
+        there = ", ".join(match.string for match in found) or "none"
+        raise Definite(f"spark.jars must hold just one Delta, {wanted} (here: {there})")
+    if found[0].string != wanted:
+        raise Definite(
+            f"{found[0].string} doesn't fit PySpark {pyspark.__version__}: give {wanted} in spark.jars"
+        )
+    return jars
+
+
+def _forget(gateway: ClientServer) -> None:
+    """Make PySpark forget a JVM that has ended, and close what was open to it."""
+    gateway.shutdown(raise_exception=False)
+    context = SparkContext._active_spark_context  # noqa: SLF001
+    if context is not None:
+        server = getattr(context, "_accumulatorServer", None)
+        if server is not None:
+            server.shutdown()
+            server.server_close()
+        context._jsc = None  # noqa: SLF001
+    SparkContext._active_spark_context = None  # noqa: SLF001
+    SparkContext._gateway = None  # noqa: SLF001
+    SparkContext._jvm = None  # noqa: SLF001
+    SparkSession._instantiatedSession = None  # noqa: SLF001
+    SparkSession._activeSession = None  # noqa: SLF001

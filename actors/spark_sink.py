@@ -1,0 +1,337 @@
+"""The SparkSink: brings the journal's segments into the lake, batch by batch, and merges mirrors meanwhile.
+
+Batches come one after the other; within one, tables are delivered at the same time. A batch takes all segments that
+wait (up to a bound), so that the further the sink lags the larger its commits and the less each row costs. Where it
+goes on is found in the tables themselves, at the start and so after each failure.
+
+One MERGE at a time runs beside the batches. It takes seconds that no reader waits for, since the live view is right
+with it and without it. A mirror's turn comes when it has enough changes pending, or old ones.
+
+Spark's calls block and can't be interrupted, so they're made in threads of this actor's own. A clean end waits for
+them. Any other end kills the JVM, which lets go of the threads, and of all that Spark was doing: what it had
+committed counts, and the rest never happened.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PySparkException
+
+from actors import spark_session
+from actors.actor import Actor
+from actors.journal_store import JournalReader
+from actors.lake import Lake
+from actors.mailbox import Closed, Mailbox
+from actors.metrics import Metrics
+from actors.spark_session import Spark
+from pipeline import metrics as catalogue
+from pipeline import topology
+from pipeline.checkpoint import Mirror
+from pipeline.delivery import Batch, Delivered, Pieces, missing, next_batch
+from pipeline.errors import Transient
+from pipeline.messages import SegmentSealed, ToSparkSink
+from pipeline.schema import TableId, TableSchema
+from pipeline.settings import LakeSettings, SparkSettings
+
+# How many tables are delivered at once; a further thread merges.
+TABLES_AT_ONCE = 4
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Mirrored:
+    """A mirror: the segment that it has reached, the changes behind that, and when (s) the first of these came."""
+
+    merged: int
+    pending: int
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Merging:
+    """A MERGE that is under way: of these changes of this table, through this segment."""
+
+    task: asyncio.Task[None]
+    table: TableId
+    through: int
+    changes: int
+    began: float
+
+
+class SparkSink(Actor[ToSparkSink]):
+    """Owns Spark and the lake's tables; needs the journal's reading side alone."""
+
+    name = topology.Actor.SPARK_SINK
+    patience = 180.0
+
+    def __init__(
+        self,
+        mailbox: Mailbox[ToSparkSink],
+        metrics: Metrics,
+        lake: LakeSettings,
+        spark: SparkSettings,
+        journal: JournalReader,
+    ) -> None:
+        super().__init__(mailbox, metrics)
+        self._settings = lake
+        self._spark_settings = spark
+        self._journal = journal
+        self._threads = ThreadPoolExecutor(TABLES_AT_ONCE + 1, "spark")
+        self._spark: Spark | None = None
+        self._lake: Lake | None = None
+        self._segment = 0
+        self._position = ""
+        self._freshness: float | None = None
+        self._mirrors: dict[TableId, Mirror] = {}
+        self._delivered: dict[TableId, Delivered] = {}
+        self._mirrored: dict[TableId, Mirrored] = {}
+        self._merging: Merging | None = None
+        self._taking: asyncio.Task[ToSparkSink] | None = None
+
+    async def run(self) -> None:
+        """Deliver what is sealed, and what will be, until the mailbox is closed and the last segment delivered."""
+        try:
+            self.beat()
+            await self._open()
+            self.rest()
+            self._taking = asyncio.create_task(self.mailbox.get())
+            while any(left is not None for left in (self._taking, self._merging)):
+                await self._next()
+                self._merge_if_due()
+            await self._in_thread(self._stop)
+        finally:
+            self.rest()
+            await self.release()
+
+    async def handle(self, message: SegmentSealed) -> None:
+        """Deliver everything through the segment."""
+        await self._deliver_through(message.segment)
+
+    async def release(self) -> None:
+        """Kill the JVM, so that its threads end, and wait for these."""
+        if self._taking is not None:
+            self._taking.cancel()
+        await asyncio.to_thread(self._end)
+        if self._merging is not None:
+            await asyncio.wait({self._merging.task})
+        self.metrics.set(catalogue.SPARK_UP, 0)
+
+    def hung(self) -> bool:
+        """Also while a MERGE takes too long."""
+        merging = self._merging
+        return super().hung() or (
+            merging is not None and time.monotonic() - merging.began > 10 * self.patience
+        )
+
+    def status(self) -> dict[str, Any]:
+        """What's wholly delivered, and of each table how far its mirror is and why it stopped.
+
+        `freshness_seconds`: the age of the oldest change of the last batch when it could be read in the lake.
+        """
+        return {
+            "lake": self._settings.path,
+            "segment": self._segment,
+            "position": self._position,
+            "freshness_seconds": self._freshness,
+            "tables": {
+                str(table): {
+                    "mirror": self._mirrors.get(table),
+                    "merged": self._mirrored[table].merged if table in self._mirrored else None,
+                    "pending": self._mirrored[table].pending if table in self._mirrored else 0,
+                    "stopped": delivered.stopped,
+                }
+                for table, delivered in self._delivered.items()
+            },
+        }
+
+    async def _open(self) -> None:
+        """Start Spark, find out where the lake is, and deliver what it lacks."""
+        self._spark = await self._in_thread(self._start)
+        self.beat()
+        self.metrics.set(catalogue.SPARK_UP, 1)
+        self._lake = Lake(
+            self._spark.session,
+            self._settings.path,
+            self._journal.identity.id,
+            self._journal.directory / "segments",
+        )
+        last = await self._in_thread(self._journal.last_segment)
+        if last == 0:
+            return
+        entry = await self._in_thread(self._journal.entry, last)
+        await self._each(self._find, list(entry.checkpoint.schemas))
+        self._segment = max((delivered.after for delivered in self._delivered.values()), default=0)
+        if self._segment:
+            self._position = str(
+                (await self._in_thread(self._journal.entry, self._segment)).checkpoint.position
+            )
+        await self._deliver_through(last)
+
+    async def _deliver_through(self, segment: int) -> None:
+        while self._segment < segment:
+            batch = await self._in_thread(self._read_batch, segment)
+            began = time.monotonic()
+            await self._each(
+                self._find, [table for table in self._wanted(batch) if table not in self._delivered]
+            )
+            await self._each(partial(self._deliver, batch), self._wanted(batch))
+            self._segment = batch.through
+            self._position = str(batch.checkpoint.position)
+            self._mirrors = batch.checkpoint.mirrors
+            self._tell(batch, time.monotonic() - began)
+            self.beat()
+            self._merge_if_due()
+
+    def _wanted(self, batch: Batch) -> list[TableId]:
+        """The tables that have something in the batch, and those whose mirror is to be made."""
+        new = [table for table in batch.checkpoint.mirrors if table not in self._mirrors]
+        return list(dict.fromkeys([*batch.tables, *new]))
+
+    async def _find(self, table: TableId) -> None:
+        assert self._lake is not None
+        found = await self._in_thread(self._lake.find, table)
+        self._delivered[table] = found
+        self._mirrored[table] = Mirrored(found.merged or 0, found.pending, time.monotonic())
+
+    async def _deliver(self, batch: Batch, table: TableId) -> None:
+        """Bring one table to the end of the batch."""
+        assert self._lake is not None
+        before = self._delivered[table]
+        if before.stopped is not None:
+            return
+        pieces = missing(before, batch.tables.get(table, Pieces()))
+        after = await self._in_thread(self._lake.deliver, table, before, batch)
+        self._delivered[table] = after
+        if after.stopped is not None:
+            self.metrics.set(catalogue.TABLE_STOPPED, 1, table=str(table))
+            return
+        changes, rows = (sum(piece.rows for piece in files) for files in (pieces.changes, pieces.rows))
+        self.metrics.count(catalogue.DELIVERED, changes, table=str(table), tier="changelog")
+        self.metrics.count(catalogue.DELIVERED, rows, table=str(table), tier="mirror")
+        mirrored = self._mirrored[table]
+        since = mirrored.since if mirrored.pending else time.monotonic()
+        self._mirrored[table] = replace(mirrored, pending=mirrored.pending + changes, since=since)
+
+    def _tell(self, batch: Batch, seconds: float) -> None:
+        now = time.time()
+        if batch.commit_times:
+            self._freshness = round(now - min(batch.commit_times) / 1e6, 3)
+        for committed in batch.commit_times:
+            self.metrics.observe(catalogue.FRESHNESS, max(0.0, now - committed / 1e6))
+        self.metrics.observe(catalogue.SPARK_BATCH, seconds)
+        self.metrics.set(catalogue.DELIVERED_SEGMENT, batch.through)
+        for table in batch.tables:
+            self.metrics.set(catalogue.MIRROR_PENDING, self._mirrored[table].pending, table=str(table))
+
+    async def _next(self) -> None:
+        """Wait for a message, for the MERGE, or for the moment at which one is due."""
+        merging = self._merging
+        awaited: set[asyncio.Task[Any]] = {merging.task} if merging is not None else set()
+        if self._taking is not None:
+            awaited.add(self._taking)
+        timeout = None if merging is not None else self._time_left()
+        done, _ = await asyncio.wait(awaited, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if merging is not None and merging.task in done:
+            self._merged(merging)
+        if self._taking is not None and self._taking in done:
+            await self._received(self._taking)
+
+    async def _received(self, taking: asyncio.Task[ToSparkSink]) -> None:
+        try:
+            message = taking.result()
+        except Closed:
+            self._taking = None
+            return
+        self._taking = asyncio.create_task(self.mailbox.get())
+        await self.take(message)
+
+    def _merge_if_due(self) -> None:
+        """Begin a MERGE of the mirror that has the most to take of those whose turn has come; none at the end."""
+        if self._merging is not None:
+            if not self._merging.task.done():
+                return
+            self._merged(self._merging)
+        due = [(m.pending, table) for table, m in self._mergeable() if self._due_in(m) <= 0]
+        if not due or self._taking is None:
+            return
+        changes, table = max(due)
+        schema = self._delivered[table].schema
+        assert schema is not None
+        task = asyncio.create_task(self._merge(schema, self._mirrored[table].merged, self._segment))
+        self._merging = Merging(task, table, self._segment, changes, time.monotonic())
+
+    async def _merge(self, schema: TableSchema, merged: int, through: int) -> None:
+        assert self._lake is not None
+        await self._in_thread(self._lake.merge, schema, merged, through, self._position)
+
+    def _merged(self, merging: Merging) -> None:
+        """The MERGE has ended; raises what it raised."""
+        self._merging = None
+        merging.task.result()
+        table = str(merging.table)
+        self.metrics.observe(catalogue.MERGE, time.monotonic() - merging.began, table=table)
+        left = self._mirrored[merging.table].pending - merging.changes
+        self._mirrored[merging.table] = Mirrored(merging.through, left, merging.began)
+        self.metrics.set(catalogue.MIRROR_PENDING, left, table=table)
+
+    def _mergeable(self) -> list[tuple[TableId, Mirrored]]:
+        return [
+            (table, mirrored)
+            for table, mirrored in self._mirrored.items()
+            if mirrored.pending
+            and self._mirrors.get(table) is Mirror.READY
+            and not self._delivered[table].stopped
+        ]
+
+    def _due_in(self, mirrored: Mirrored) -> float:
+        if mirrored.pending >= self._settings.merge_rows:
+            return 0.0
+        return mirrored.since + self._settings.merge_after_s - time.monotonic()
+
+    def _time_left(self) -> float | None:
+        """Seconds until the next MERGE is due, None while nothing is pending."""
+        left = min((self._due_in(mirrored) for _, mirrored in self._mergeable()), default=None)
+        return None if left is None else max(0.0, left)
+
+    async def _each(self, do: Callable[[TableId], Any], tables: list[TableId]) -> None:
+        """Do it with all tables at once, to the end of each; raises what the first one to fail raised."""
+        results = await asyncio.gather(*map(do, tables), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _in_thread(
+        self, function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Result:
+        """Call what blocks. Raises Transient where Spark's JVM has gone."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
+        except (Py4JError, PySparkException, ConnectionError) as error:
+            lost = isinstance(error, Py4JNetworkError | ConnectionError)
+            if lost or (self._spark is not None and not self._spark.alive):
+                raise Transient("Spark's JVM has ended, or was killed") from error
+            raise
+
+    def _start(self) -> Spark:
+        return spark_session.start(self._spark_settings, self._journal.directory / "spark")
+
+    def _stop(self) -> None:
+        assert self._spark is not None
+        self._spark.stop()
+
+    def _end(self) -> None:
+        if self._spark is not None:
+            self._spark.kill()
+        self._threads.shutdown()
+
+    def _read_batch(self, through: int) -> Batch:
+        return next_batch(self._journal.entries(self._segment, through))

@@ -1,0 +1,153 @@
+"""A table's history, as a journal and as a plain dictionary, to hold the lake against."""
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from actors.journal_store import JournalStore
+from pipeline.checkpoint import Checkpoint, Mirror
+from pipeline.gtid import GtidSet
+from pipeline.journal import CommitTimes, Entry, FileKind, SegmentTable, changes_schema
+from pipeline.schema import TableId, TableSchema
+
+SOURCE = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+Row = tuple[Any, ...]
+
+
+@dataclass
+class Table:
+    """A table: its schema, its mirror's state, the source's rows by key, and those of them that the lake is to know.
+
+    `changes` and `chunk` are what the open segment holds: (op, scn, ordinal, row) and rows of the first snapshot.
+    """
+
+    schema: TableSchema
+    mirror: Mirror | None = None
+    source: dict[Row, Row] = field(default_factory=dict)
+    rows: dict[Row, Row] = field(default_factory=dict)
+    changes: list[tuple[str, int, int, Row]] = field(default_factory=list)
+    chunk: list[Row] = field(default_factory=list)
+    sealed: list[SegmentTable] = field(default_factory=list)
+
+    def key(self, row: Row) -> Row:
+        return tuple(row[i] for i in self.schema.key)
+
+    def close_version(self) -> None:
+        """Make files of what the open segment has under the present schema."""
+        schema = self.schema
+        if self.changes:
+            columns = list(
+                zip(*[(op, scn, ordinal, *row) for op, scn, ordinal, row in self.changes], strict=True)
+            )
+            count = len(self.changes)
+            meta: list[Iterable[Any]] = [
+                *columns[:3],
+                [f"{SOURCE}:{scn}" for scn in columns[1]],
+                [1_700_000_000_000_000 + scn for scn in columns[1]],
+                [None] * count,
+            ]
+            arrays = [
+                pa.array(list(values), field.type)
+                for values, field in zip([*meta, *columns[3:]], changes_schema(schema), strict=True)
+            ]
+            table = pa.Table.from_arrays(arrays, schema=changes_schema(schema))
+            self.sealed.append(SegmentTable(schema, FileKind.CHANGES, table))
+        if self.chunk:
+            arrays = [
+                pa.array(list(values), field.type)
+                for values, field in zip(zip(*self.chunk, strict=True), schema.arrow, strict=True)
+            ]
+            self.sealed.append(
+                SegmentTable(schema, FileKind.ROWS, pa.Table.from_arrays(arrays, schema=schema.arrow))
+            )
+        self.changes, self.chunk = [], []
+
+
+class History:
+    """A real journal that tests write, segment by segment."""
+
+    def __init__(self, directory: Path) -> None:
+        self.store = JournalStore.open_single_writer(directory, "test")
+        self.tables: dict[TableId, Table] = {}
+        self.scn = 0
+        self.segment = 0
+
+    def table(self, schema: TableSchema, mirror: Mirror | None = Mirror.READY) -> Table:
+        """Add a table."""
+        self.tables[schema.table] = Table(schema, mirror)
+        return self.tables[schema.table]
+
+    def transaction(self, *changes: tuple[Table, str, Row]) -> None:
+        """Commit changes: (table, c, u, d or r, the whole row)."""
+        self.scn += 1
+        for ordinal, (table, op, row) in enumerate(changes):
+            table.changes.append((op, self.scn, ordinal, row))
+            for known in (table.source, table.rows):
+                known.pop(table.key(row), None)
+                if op != "d":
+                    known[table.key(row)] = row
+
+    def chunk(self, table: Table, keys: Iterable[Row]) -> None:
+        """Emit a chunk of the table's first snapshot: what the source has of these keys at this place."""
+        self.scn += 1
+        found = {key: table.source[key] for key in keys if key in table.source}
+        table.chunk += found.values()
+        table.rows |= found
+
+    def seal(self, commit_times: CommitTimes | None = None) -> int:
+        """Seal what came since the last time as a segment; its number."""
+        self.segment += 1
+        sealed: list[SegmentTable] = []
+        for table in self.tables.values():
+            table.close_version()
+            sealed += table.sealed
+            table.sealed = []
+        checkpoint = Checkpoint(
+            GtidSet.parse(f"{SOURCE}:1-{self.scn + 1}"),
+            self.scn,
+            schemas={id_: table.schema for id_, table in self.tables.items()},
+            mirrors={id_: table.mirror for id_, table in self.tables.items() if table.mirror},
+        )
+        named = [piece.schema for piece in sealed] + list(checkpoint.schemas.values())
+        self.store.publish(
+            Entry(
+                segment=self.segment,
+                files=self.store.write(self.segment, sealed),
+                first_scn=1,
+                last_scn=self.scn,
+                transactions=1,
+                commit_times=commit_times,
+                chunks=(),
+                checkpoint=checkpoint,
+                schemas={schema.version: schema for schema in named},
+                sealed_at=1_700_000_000_000_000,
+            )
+        )
+        return self.segment
+
+
+def random_step(
+    history: History, table: Table, some: random.Random, row: Callable[[random.Random], Row]
+) -> None:
+    """One random transaction of a table: rows come, change, change their key, go, come back, many times over."""
+    changes: list[tuple[Table, str, Row]] = []
+    there = dict(table.source)
+    for _ in range(some.randint(1, 6)):
+        new = row(some)
+        if there and some.random() < 0.6:
+            old = some.choice(list(there.values()))
+            there.pop(table.key(old))
+            if some.random() < 0.4:
+                changes.append((table, "d", old))
+                continue
+            if table.key(new) not in there and some.random() < 0.4:
+                changes.append((table, "d", old))  # an update that changes the key
+            else:
+                new = tuple(old[i] if i in table.schema.key else value for i, value in enumerate(new))
+        there[table.key(new)] = new
+        changes.append((table, "u", new))
+    history.transaction(*changes)

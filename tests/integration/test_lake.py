@@ -1,0 +1,379 @@
+"""The lake on a real Spark: at every segment the live view is what a plain dictionary says, and nothing comes twice."""
+
+import datetime as dt
+import json
+import random
+import string
+from dataclasses import replace
+from decimal import Decimal as D
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame
+
+from actors.delta import DeltaTable
+from actors.lake import Lake, live_view
+from actors.spark_session import Spark
+from pipeline.checkpoint import Mirror
+from pipeline.delivery import Batch, Delivered, next_batch
+from pipeline.errors import Definite
+from pipeline.mirror import Tier, location
+from pipeline.schema import Column, TableId, TableSchema
+from pipeline.types import (
+    Binary,
+    Bit,
+    Date,
+    DateTime,
+    Decimal,
+    Double,
+    Enum,
+    Float,
+    Integer,
+    Json,
+    Text,
+    Time,
+    Timestamp,
+    Vector,
+    Year,
+)
+from tests.integration.history import History, Row, Table, random_step
+
+INT = Integer(8, unsigned=False)
+TEXT = Text("utf8mb4")
+
+
+def schema(name: str, *columns: Column, key: tuple[int, ...] = (0,)) -> TableSchema:
+    return TableSchema(TableId("shop", name), columns, key)
+
+
+ORDERS = schema("orders", Column("id", INT, False), Column("note", TEXT, True))
+# Keys in two parts, of which one differs by case and the other may be null here (a zero date).
+USERS = schema(
+    "users", Column("day", Date(), False), Column("name", TEXT, False), Column("n", INT, True), key=(1, 0)
+)
+
+
+class Delivery:
+    """A journal, the lake that's fed from it, and what the lake has."""
+
+    def __init__(self, spark: Spark, directory: Path) -> None:
+        self.spark = spark
+        self.root = str(directory / "lake")
+        self.history = History(directory / "journal")
+        self.segment = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget all but what's durable, as a restart does."""
+        store = self.history.store
+        self.lake = Lake(self.spark.session, self.root, store.identity.id, store.directory / "segments")
+        self.delivered: dict[TableId, Delivered] = {}
+
+    def batch(self) -> Batch:
+        return next_batch(self.history.store.entries(self.segment, self.history.segment))
+
+    def deliver(self) -> None:
+        """Seal, and deliver all of it in one batch."""
+        self.history.seal()
+        batch = self.batch()
+        for table in dict.fromkeys([*batch.tables, *batch.checkpoint.mirrors]):
+            self.deliver_table(table, batch)
+        self.segment = batch.through
+
+    def deliver_table(self, table: TableId, batch: Batch) -> None:
+        before = self.delivered.get(table) or self.lake.find(table)
+        if before.stopped is None:
+            self.delivered[table] = self.lake.deliver(table, before, batch)
+
+    def merge(self, table: Table) -> None:
+        id_ = table.schema.table
+        found = self.lake.find(id_)
+        assert found.schema is not None
+        assert found.merged is not None
+        self.lake.merge(found.schema, found.merged, self.segment, "position")
+
+    def view(self, table: Table) -> list[Row]:
+        return rows(live_view(self.spark.session, self.root, table.schema.table))
+
+    def tier(self, table: Table, tier: Tier) -> DataFrame:
+        return self.spark.session.read.format("delta").load(location(self.root, table.schema.table, tier))
+
+
+@pytest.fixture
+def delivery(spark: Spark, tmp_path: Path) -> Any:
+    made = Delivery(spark, tmp_path)
+    yield made
+    made.history.store.close()
+
+
+def rows(frame: DataFrame) -> list[Row]:
+    """The rows of a frame as Arrow has them, in an order of their own."""
+    found = frame.toArrow().to_pylist()
+    return sorted((tuple(row.values()) for row in found), key=repr)
+
+
+def expected(table: Table) -> list[Row]:
+    return sorted(table.rows.values(), key=repr)
+
+
+def order(some: random.Random) -> Row:
+    return (some.randint(0, 12), some.choice([None, "a", "b", "ß"]))
+
+
+def user(some: random.Random) -> Row:
+    day = some.choice([None, dt.date(1000, 1, 1), dt.date(2026, 11, 21)])
+    return (day, some.choice(["ann", "Ann", "ANN", "änn", ""]), some.randint(0, 1000))
+
+
+def test_the_live_view_is_the_source_at_each_segment_whatever_was_merged(delivery: Delivery) -> None:
+    some = random.Random(4711)
+    history = delivery.history
+    orders, users = history.table(ORDERS, Mirror.FILLING), history.table(USERS, Mirror.READY)
+    orders.source = {(key,): (key, "old") for key in range(13)}
+    unread = list(orders.source)
+    for round_ in range(5):
+        for _ in range(some.randint(1, 3)):
+            for _ in range(some.randint(1, 8)):
+                random_step(history, orders, some, order)
+                random_step(history, users, some, user)
+            chunk, unread = unread[:3], unread[3:]
+            history.chunk(orders, chunk)
+            orders.mirror = Mirror.FILLING if unread else Mirror.READY
+            history.seal()
+        delivery.deliver()
+        assert delivery.view(orders) == expected(orders), round_
+        assert delivery.view(users) == expected(users), round_
+        for table in (orders, users):
+            if table.mirror is Mirror.READY and some.random() < 0.6:
+                delivery.merge(table)
+                assert delivery.view(table) == expected(table), round_
+                assert rows(delivery.tier(table, Tier.MIRROR)) == expected(table), round_
+
+
+def test_a_replay_after_a_failure_between_two_tables_lands_once(delivery: Delivery) -> None:
+    history = delivery.history
+    orders, users = history.table(ORDERS, Mirror.FILLING), history.table(USERS)
+    history.transaction((orders, "c", (1, "a")), (users, "c", (None, "ann", 1)))
+    delivery.deliver()
+    history.transaction((orders, "c", (2, "b")), (users, "c", (None, "Ann", 2)))
+    orders.source[7,] = (7, "old")
+    history.chunk(orders, [(7,)])
+    history.seal()
+    delivery.deliver_table(ORDERS.table, delivery.batch())  # and then everything fails
+    history.transaction((orders, "u", (2, "c")), (users, "d", (None, "ann", 1)))
+    history.seal()
+    delivery.begin()
+    found = [delivery.lake.find(table) for table in (ORDERS.table, USERS.table)]
+    assert [each.changes for each in found] == [2, 1]
+    delivery.segment = max(each.after for each in found)
+    assert delivery.segment == 1
+    delivery.deliver()
+    assert delivery.tier(orders, Tier.CHANGELOG).count() == 3
+    assert delivery.tier(users, Tier.CHANGELOG).count() == 3
+    assert delivery.tier(orders, Tier.MIRROR).count() == 1
+    assert delivery.view(orders) == expected(orders) == [(1, "a"), (2, "c"), (7, "old")]
+    assert delivery.view(users) == expected(users)
+
+
+class Overtaken:
+    """Rows whose writing begins with something that somebody else does meanwhile."""
+
+    def __init__(self, frame: DataFrame, meanwhile: Any) -> None:
+        self._frame, self._meanwhile = frame, meanwhile
+
+    @property
+    def _jdf(self) -> Any:
+        self._meanwhile()
+        return self._frame._jdf
+
+
+def test_of_two_writers_of_the_same_segment_one_lands(spark: Spark, tmp_path: Path) -> None:
+    session, path = spark.session, str(tmp_path / "table")
+    session.sql(f"CREATE TABLE delta.`{path}` (n BIGINT) USING delta")
+    frame, table = session.range(3).withColumnRenamed("id", "n"), DeltaTable(session, path)
+    assert table.append(frame, "us", 7, {"other": 1}, "{}")
+    assert not table.append(frame, "us", 7, {}, "{}"), "it was there when the transaction began"
+
+    def rival() -> None:
+        assert DeltaTable(session.newSession(), path).append(frame, "us", 8, {}, "{}")
+
+    with pytest.raises(Exception, match="ConcurrentTransactionException"):
+        table.append(Overtaken(frame, rival), "us", 8, {}, "{}")  # type: ignore[arg-type]
+    assert table.append(Overtaken(frame, lambda: rival_of_another(table, frame)), "us", 9, {}, "{}")  # type: ignore[arg-type]
+    assert session.read.format("delta").load(path).count() == 12
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    assert snapshot.applications == {"us": 9, "them": 9, "other": 1}
+
+
+def rival_of_another(table: DeltaTable, frame: DataFrame) -> None:
+    assert table.append(frame, "them", 9, {}, "{}")
+
+
+def test_without_checksums_the_log_itself_is_asked(spark: Spark, tmp_path: Path) -> None:
+    session, path = spark.session, str(tmp_path / "table")
+    session.sql(f"CREATE TABLE delta.`{path}` (n BIGINT) USING delta")
+    frame = session.range(3).withColumnRenamed("id", "n")
+    DeltaTable(session, path).append(frame, "us", 7, {}, "{}")
+    for checksum in (tmp_path / "table" / "_delta_log").glob("*.crc"):
+        checksum.unlink()
+    session.sparkContext._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+    assert not DeltaTable(session, path).append(frame, "us", 7, {}, "{}")
+
+
+def test_a_merge_that_was_made_is_not_made_again(delivery: Delivery) -> None:
+    orders = delivery.history.table(ORDERS)
+    delivery.history.transaction((orders, "c", (1, "a")))
+    delivery.deliver()
+    delivery.merge(orders)
+    version = DeltaTable(
+        delivery.spark.session, location(delivery.root, ORDERS.table, Tier.MIRROR)
+    ).snapshot()
+    delivery.lake.merge(ORDERS, 0, delivery.segment, "position")
+    again = DeltaTable(delivery.spark.session, location(delivery.root, ORDERS.table, Tier.MIRROR)).snapshot()
+    assert version == again
+    assert delivery.lake.find(ORDERS.table).pending == 0
+
+
+def test_added_columns_are_taken_on_and_older_segments_stay_readable(delivery: Delivery) -> None:
+    history, id_, note = delivery.history, *ORDERS.columns
+    orders = history.table(ORDERS)
+    history.transaction((orders, "c", (1, "a")), (orders, "c", (2, "b")))
+    delivery.deliver()
+    delivery.merge(orders)
+    history.transaction((orders, "u", (2, "c")))
+    orders.close_version()
+    first, middle, last = (Column(name, INT, True) for name in ("first", "middle", "last"))
+    orders.schema = replace(ORDERS, columns=(first, id_, middle, note, last), key=(1,))
+    orders.rows = {key: (None, row[0], None, row[1], None) for key, row in orders.rows.items()}
+    history.transaction((orders, "c", (10, 3, 30, "x", 40)))
+    # The columns have been added when everything fails, and then the same files come again.
+    delivery.history.seal()
+    wanted = orders.schema
+    delivery.lake._prepare(ORDERS.table, delivery.delivered[ORDERS.table], wanted, 2, True)
+    delivery.begin()
+    delivery.deliver()
+    assert delivery.delivered[ORDERS.table].stopped is None
+    assert delivery.tier(orders, Tier.MIRROR).columns == [c.name for c in wanted.columns]
+    assert delivery.tier(orders, Tier.CHANGELOG).columns[-5:] == [c.name for c in wanted.columns]
+    assert delivery.view(orders) == expected(orders)
+    delivery.merge(orders)
+    assert rows(delivery.tier(orders, Tier.MIRROR)) == expected(orders)
+
+
+def test_any_other_schema_change_stops_the_table_by_name_and_for_good(delivery: Delivery) -> None:
+    history = delivery.history
+    orders, users = history.table(ORDERS), history.table(USERS)
+    history.transaction((orders, "c", (1, "a")), (users, "c", (None, "ann", 1)))
+    history.seal()
+    orders.schema = replace(ORDERS, columns=(ORDERS.columns[0], Column("note", INT, True)))
+    history.transaction((orders, "c", (2, 5)))
+    history.seal()
+    orders.schema = ORDERS
+    history.transaction((orders, "c", (3, "a")), (users, "c", (None, "Ann", 2)))
+    delivery.deliver()
+    delivery.begin()
+    found = delivery.lake.find(ORDERS.table)
+    assert found.stopped is not None
+    assert found.stopped.startswith("from segment 2 on: column 'note' of shop.orders was Text")
+    assert found.changes == 1
+    assert delivery.view(orders) == [(1, "a")]
+    assert delivery.view(users) == expected(users)
+
+
+def test_a_table_that_cannot_be_represented_is_stopped_from_the_start(delivery: Delivery) -> None:
+    history = delivery.history
+    odd = history.table(schema("odd", Column("id", INT, False), Column("__SCN", INT, True)))
+    delivery.deliver()
+    stopped = delivery.lake.find(odd.schema.table).stopped
+    assert stopped is not None
+    assert "'__SCN' of shop.odd has the name of a column that Tidemark adds" in stopped
+
+
+def test_names_of_any_kind(delivery: Delivery) -> None:
+    awkward = TableSchema(
+        TableId("_héé lo", "a/../b`.'c%2F*"),
+        (Column("the `key`", INT, False), Column("v,;{}()=\t'", TEXT, True), Column("c", TEXT, True)),
+        (0,),
+    )
+    table = delivery.history.table(awkward, Mirror.FILLING)
+    delivery.history.transaction((table, "c", (1, "it's", "\\")))
+    table.source[2,] = (2, "old", "`")
+    delivery.history.chunk(table, [(2,)])
+    delivery.deliver()
+    table.mirror = Mirror.READY
+    delivery.history.transaction((table, "u", (2, "new", None)))
+    delivery.deliver()
+    assert delivery.view(table) == expected(table)
+    delivery.merge(table)
+    assert rows(delivery.tier(table, Tier.MIRROR)) == expected(table)
+    used = set("".join(path.name for path in Path(delivery.root).glob("*/*")))
+    assert used <= set(string.ascii_letters + string.digits + "~-_")
+
+
+def test_values_of_each_type_come_through(delivery: Delivery) -> None:
+    utc = dt.UTC
+    values: list[tuple[Any, Any]] = [
+        (Integer(8, unsigned=False), -(2**63)),
+        (Integer(8, unsigned=True), D(2**64 - 1)),
+        (Integer(1, unsigned=False), -128),
+        (Integer(2, unsigned=False), -32768),
+        (Integer(4, unsigned=True), 2**32 - 1),
+        (Decimal(38, 30), D("-12345678.000000000000000000000000000001")),
+        (Decimal(65, 0), "9" * 65),
+        (Float(), 0.5),
+        (Double(), 1e300),
+        (Bit(1), True),
+        (Bit(64), b"\x80\0\0\0\0\0\0\1"),
+        (Year(), 2155),
+        (Date(), dt.date(1000, 1, 1)),
+        (Time(6), -838 * 3_600_000_000),
+        (DateTime(6), dt.datetime(1000, 1, 1, 0, 0, 0, 1)),
+        (DateTime(6), dt.datetime(9999, 12, 31, 23, 59, 59, 999999)),
+        (Timestamp(6), dt.datetime(2038, 1, 19, 3, 14, 7, 999999, tzinfo=utc)),
+        (TEXT, "\U0001f30a\0'"),
+        (Enum(("a", "b")), "b"),
+        (Json(), '{"a": 1}'),
+        (Binary(), b"\0\xff"),
+        (Vector(), [0.5, -1.0]),
+    ]
+    columns = tuple(Column(f"c{i}", type_, i > 0) for i, (type_, _) in enumerate(values))
+    table = delivery.history.table(schema("types", *columns), Mirror.FILLING)
+    row = tuple(value for _, value in values)
+    table.source[table.key(row)] = row
+    delivery.history.chunk(table, [table.key(row)])
+    delivery.history.transaction((table, "c", (1, *row[1:])), (table, "c", (2, *[None] * (len(row) - 1))))
+    delivery.deliver()
+    assert delivery.view(table) == expected(table)
+
+
+def test_a_table_without_a_key_has_a_changelog_only(delivery: Delivery) -> None:
+    bag = delivery.history.table(schema("bag", Column("v", TEXT, True), key=()), mirror=None)
+    bag.changes = [("c", 1, 0, ("x",)), ("c", 1, 1, ("x",)), ("d", 2, 0, ("x",))]
+    delivery.deliver()
+    changelog = delivery.tier(bag, Tier.CHANGELOG)
+    assert rows(changelog.select("__op", "__segment", "v")) == [("c", 1, "x"), ("c", 1, "x"), ("d", 1, "x")]
+    with pytest.raises(Definite, match="no mirror of shop.bag"):
+        delivery.view(bag)
+
+
+def test_a_lake_of_another_journal_is_refused(delivery: Delivery, tmp_path: Path) -> None:
+    orders = delivery.history.table(ORDERS)
+    delivery.history.transaction((orders, "c", (1, "a")))
+    delivery.deliver()
+    other = Lake(delivery.spark.session, delivery.root, "another", tmp_path)
+    with pytest.raises(Definite, match="give this pipeline a lake of its own"):
+        other.find(ORDERS.table)
+
+
+def test_a_commit_tells_its_position(delivery: Delivery) -> None:
+    orders = delivery.history.table(ORDERS)
+    delivery.history.transaction((orders, "c", (1, "a")))
+    delivery.history.seal()
+    batch = delivery.batch()
+    delivery.deliver_table(ORDERS.table, batch)
+    path = location(delivery.root, ORDERS.table, Tier.CHANGELOG)
+    (newest, *_) = delivery.spark.session.sql(f"DESCRIBE HISTORY delta.`{path}`").collect()
+    told = json.loads(newest.userMetadata)
+    assert (told["segment"], told["position"]) == (1, str(batch.checkpoint.position))

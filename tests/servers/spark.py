@@ -1,0 +1,35 @@
+"""A real Spark with Delta on it. PySpark has but one in a process, so each module of tests has its own."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from actors import spark_session
+from actors.spark_session import Spark
+from deploy.toolchain.parts import Parts
+from pipeline.settings import SparkSettings
+
+__all__ = ["spark", "spark_settings"]
+
+
+@pytest.fixture(scope="session")
+def spark_settings(parts: Parts) -> SparkSettings:
+    """Spark on this machine's cores, with the jars that `make setup` fetched.
+
+    Tests run each query a few times over a few rows: compiling it, be it by Spark or by the JVM's second compiler,
+    would take most of their time.
+    """
+    quick = {
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    return SparkSettings(jars=parts.jars, conf=quick)
+
+
+@pytest.fixture(scope="module")
+def spark(spark_settings: SparkSettings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
+    """A Spark for a whole module."""
+    spark = spark_session.start(spark_settings, tmp_path_factory.mktemp("spark"))
+    yield spark
+    spark.stop()
