@@ -394,6 +394,14 @@ def a_failed_chunk_is_skipped(patch: Patch) -> None:
     patch.setattr(coordinator, "_chunk_failed", chunk_failed)
 
 
+def any_failure_ends_its_table(patch: Patch) -> None:
+    patch.setattr(
+        coordinator,
+        "_chunk_failed",
+        lambda state, chunk, reason: coordinator_state.ended(state, chunk.table, reason),
+    )
+
+
 def a_failure_ends_every_table(patch: Patch) -> None:
     original = coordinator._taken
 

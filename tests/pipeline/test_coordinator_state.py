@@ -147,6 +147,14 @@ def test_a_failed_plan_fails_its_table_by_name_and_others_go_on() -> None:
     assert capture.open == ["orders reading"]
 
 
+@broken_by(mutations.any_failure_ends_its_table)
+def test_the_failure_of_a_chunk_that_a_statement_had_dropped_fails_nothing() -> None:
+    capture = Capture(ORDERS)
+    order = capture.begin(ORDERS)
+    capture.give(statement("a:6", 20, ORDERS), ChunkFailed(order.chunk, "unknown column"))
+    assert isinstance(capture.table(ORDERS), Chunking)
+
+
 @broken_by(mutations.windows_survive_an_end)
 def test_the_answers_to_a_dropped_chunk_are_ignored() -> None:
     capture = Capture(ORDERS)
