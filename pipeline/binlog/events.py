@@ -13,7 +13,7 @@ import struct
 import zlib
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from pipeline.binlog.cursor import Cursor, decoded
 from pipeline.binlog.errors import UndecodableError
@@ -96,8 +96,7 @@ _REFUSED: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """An event's header. `time`: seconds since the epoch. `size`: bytes of the whole event.
 
     `end`: the offset behind the event in its file, its lowest 32 bits; 0 where the event isn't in the file.
@@ -212,14 +211,19 @@ Event = (
 )
 
 
+_XID: Final = Xid()
+
+
 def header(event: bytes) -> Header:
     """The header of an event. Raises UndecodableError where the event isn't as long as its header says."""
     if len(event) < HEADER_BYTES:
         raise UndecodableError(f"an event of {len(event)} bytes is shorter than its header")
-    time, code, server_id, size, end, flags = _HEADER.unpack_from(event)
-    if size != len(event):
-        raise UndecodableError(f"an event of type {code} has {len(event)} bytes, and its header says {size}")
-    return Header(time, code, server_id, size, end, flags)
+    head = Header._make(_HEADER.unpack_from(event))
+    if head.size != len(event):
+        raise UndecodableError(
+            f"an event of type {head.code} has {len(event)} bytes, and its header says {head.size}"
+        )
+    return head
 
 
 def parse(head: Header, event: bytes, *, checksum: bool) -> Event:
@@ -248,7 +252,7 @@ def _parsed(head: Header, body: bytes) -> Event:
         case Code.QUERY:
             return query(body)
         case Code.XID:
-            return Xid()
+            return _XID
         case Code.TAGGED_GTID:
             return tagged_gtid(body)
         case _:

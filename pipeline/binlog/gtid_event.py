@@ -4,7 +4,9 @@ Sources: MySQL 9.7 source documentation, class mysql::binlog::event::Gtid_event,
 Library" for the format of the tagged one; WL#15294 (tags).
 """
 
+import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from pipeline.binlog.cursor import Cursor
@@ -12,8 +14,11 @@ from pipeline.binlog.errors import UndecodableError
 from pipeline.gtid import Gtid, Source
 
 _LOGICAL_CLOCK: Final = 2
-_LOGICAL_CLOCK_BYTES: Final = 16
-_COMMIT_TIME_BYTES: Final = 7
+
+# Flags, the source's UUID and the number; then the logical clock, its kind first; then the time, in 7 bytes.
+_GTID: Final = struct.Struct("<B16sQ")
+_TIME_AT: Final = _GTID.size + 1 + 16
+_TIME_END: Final = _TIME_AT + 7
 
 _SERIALIZATION: Final = 1
 
@@ -36,15 +41,13 @@ def gtid(body: bytes, header_time: int) -> TransactionBegins:
     that the time on the transaction's first server follows. What follows further isn't needed. Raises
     UndecodableError.
     """
-    cursor = Cursor(body)
-    cursor.take(1)
-    source = Source.from_bytes(cursor.take(16))
-    number = cursor.integer(8)
+    if len(body) < _GTID.size:
+        raise UndecodableError("its bytes end before the GTID does")
+    _flags, sid, number = _GTID.unpack_from(body)
     commit_time = header_time * 1_000_000
-    if cursor.left > _LOGICAL_CLOCK_BYTES + _COMMIT_TIME_BYTES and cursor.integer(1) == _LOGICAL_CLOCK:
-        cursor.take(_LOGICAL_CLOCK_BYTES)
-        commit_time = cursor.integer(_COMMIT_TIME_BYTES) & ~(1 << 55)
-    return TransactionBegins(Gtid(source, number), commit_time)
+    if len(body) >= _TIME_END and body[_GTID.size] == _LOGICAL_CLOCK:
+        commit_time = int.from_bytes(body[_TIME_AT:_TIME_END], "little") & ~(1 << 55)
+    return TransactionBegins(Gtid(_source(sid, ""), number), commit_time)
 
 
 def tagged_gtid(body: bytes) -> TransactionBegins:
@@ -72,7 +75,13 @@ def tagged_gtid(body: bytes) -> TransactionBegins:
     cursor.variable_signed()
     _field(cursor, _COMMIT_TIME)
     commit_time = cursor.variable()
-    return TransactionBegins(Gtid(Source.from_bytes(uuid, tag), number), commit_time)
+    return TransactionBegins(Gtid(_source(uuid, tag), number), commit_time)
+
+
+@lru_cache(maxsize=1024)
+def _source(sid: bytes, tag: str) -> Source:
+    """There are few of them, and each transaction has one."""
+    return Source.from_bytes(sid, tag)
 
 
 def _field(cursor: Cursor, expected: int) -> None:

@@ -66,18 +66,17 @@ def query(body: bytes) -> Query:
         raise UndecodableError("it is shorter than its own head")
     _, _, database_bytes, _, variables_bytes = _POST_HEADER.unpack_from(body)
     cursor = Cursor(body, _POST_HEADER.size)
-    variables = cursor.take(variables_bytes)
-    database = decoded(cursor.take(database_bytes))
+    variables, database = cursor.take(variables_bytes), cursor.take(database_bytes)
     cursor.take(1)
     statement = cursor.rest()
-    # The frames of nearly all transactions; what they updated is in their rows.
-    if statement in _FRAMES:
-        return Query(database, _FRAMES[statement], None)
+    # What frames nearly all transactions; what they changed is in their rows.
+    if statement == b"BEGIN":
+        return _BEGIN
     updated, collation = _variables(Cursor(variables))
-    return Query(database, _text(statement, collation), updated)
+    return Query(decoded(database), _text(statement, collation), updated)
 
 
-_FRAMES: Final = {b"BEGIN": "BEGIN", b"COMMIT": "COMMIT"}
+_BEGIN: Final = Query("", "BEGIN", None)
 
 
 def _text(statement: bytes, collation: int) -> str:

@@ -99,8 +99,10 @@ class LogStream:
         self._captured = captured
         self._captures_in = captures_in
         self._bound = bound or Bound()
+        self.full = False  # whether the slice has reached its bound, so that it's time to `take`
         self._checksum = True
-        self._at: Coordinates | None = None  # behind the last event
+        self._file: str | None = None
+        self._offset = 0  # behind the last event in that file
         self._told: Coordinates | None = None  # the end of the last message
         self._transaction: _Transaction | None = None
         self._prepared: dict[str, _Transaction] = {}
@@ -109,21 +111,11 @@ class LogStream:
         self._slice = Slice()
         self._ready: list[Message] = []
 
-    @property
-    def full(self) -> bool:
-        """Whether the slice has reached its bound, so that it's time to `take`."""
-        return len(self._slice) >= self._bound.transactions or self._slice.bytes >= self._bound.bytes
-
-    @property
-    def at(self) -> Coordinates | None:
-        """The place behind the last event, or None before the first."""
-        return self._at
-
     def take(self) -> tuple[Message, ...]:
         """All that's complete: statements, a slice of what passed since, and how far the log is without it."""
         self._cut()
-        if self._transaction is None and self._at is not None and self._at != self._told:
-            self._tell(LogAdvanced(self._at))
+        if self._transaction is None and self._file is not None and self._at() != self._told:
+            self._tell(LogAdvanced(self._at()))
         ready, self._ready = self._ready, []
         return tuple(ready)
 
@@ -139,7 +131,6 @@ class LogStream:
             raise UndecodableError(f"{error} ({self._place()})") from error
 
     def _take_in(self, head: Header, event: events.Event) -> None:
-        # Where an event ends is known only after a ROTATE has named the file.
         self._advance(head)
         match event:
             case TableMapped():
@@ -160,7 +151,7 @@ class LogStream:
                 self._heartbeat(file, offset)
             case Rotate(file, offset):
                 self._between_transactions("ROTATE")
-                self._at = Coordinates(file, offset)
+                self._file, self._offset = file, offset
             case FormatDescription(_, checksum):
                 self._between_transactions("FORMAT_DESCRIPTION")
                 self._checksum = checksum
@@ -176,27 +167,24 @@ class LogStream:
     def _advance(self, head: Header) -> None:
         """Go to the event's end. Its header has the offset's lowest 32 bits only: a file with one very large
         transaction is longer than that, but goes on from the place before."""
-        if head.end == 0 or self._at is None:
-            return
-        forward = (head.end - self._at.offset) % 2**_OFFSET_BITS
-        if head.code != events.Code.HEARTBEAT_V2:
-            self._at = Coordinates(self._at.file, self._at.offset + forward)
+        if head.end and head.code != events.Code.HEARTBEAT_V2:
+            self._offset += (head.end - self._offset) % 2**_OFFSET_BITS
 
     def _heartbeat(self, file: str, offset: int | None) -> None:
-        if self._at is None or file != self._at.file:
+        if file != self._file:
             raise UndecodableError(f"a heartbeat came from the file {file}")
         if offset is None:
             return
-        if offset < self._at.offset:
+        if offset < self._offset:
             raise UndecodableError(f"a heartbeat came from {file}:{offset}, which lies behind")
-        self._at = Coordinates(file, offset)
+        self._offset = offset
 
     def _between_transactions(self, what: str) -> None:
         if self._transaction is not None:
             raise UndecodableError(f"{what} came before the transaction's end, so that the log isn't whole")
 
     def _place(self) -> str:
-        at = f"at {self._at}" if self._at else "before the log's first event"
+        at = f"at {self._at()}" if self._file is not None else "before the log's first event"
         return f"{at}, in the transaction {self._transaction.gtid}" if self._transaction else at
 
     # Rows
@@ -326,12 +314,13 @@ class LogStream:
 
     def _pass(self, transaction: _Transaction, rows: list[RowsEvent]) -> None:
         self._slice.add(transaction.gtid, transaction.commit_time, rows)
-        self._slice.end = self._end()
+        self._slice.end = self._at()
+        self.full = len(self._slice) >= self._bound.transactions or self._slice.bytes >= self._bound.bytes
         self._leave()
 
     def _statement(self, transaction: _Transaction, event: Query) -> None:
         self._cut()
-        end = self._end()
+        end = self._at()
         self._leave()
         self._tell(
             StatementRead(transaction.gtid, transaction.commit_time, event.database, event.statement, end)
@@ -343,16 +332,16 @@ class LogStream:
 
     # Messages
 
-    def _end(self) -> Coordinates:
-        if self._at is None:
+    def _at(self) -> Coordinates:
+        if self._file is None:
             raise UndecodableError("a transaction came before the log had said in which file it is")
-        return self._at
+        return Coordinates(self._file, self._offset)
 
     def _cut(self) -> None:
         if len(self._maps) > _MAPS_REMEMBERED:
             self._maps.clear()
         if len(self._slice):
-            done, self._slice = self._slice, Slice()
+            done, self._slice, self.full = self._slice, Slice(), False
             try:
                 self._tell(done.read())
             except Definite as error:
