@@ -74,13 +74,14 @@ class Thread:
         """Change an order: mostly update it, sometimes delete, bring back, insert or give it another id."""
         id_ = self.own(self.size.orders)
         row = self.row("orders", str(id_), id_ <= self.size.orders)
-        values = (*self.order_values(), *self.stamp(row))
         if not row.there:
+            values = (*self.order_values(), *self.stamp(row))
             self.execute(cursor, f"INSERT INTO orders VALUES ({', '.join(['%s'] * 12)})", (id_, *values))
             self.wrote("orders", "c", str(id_), row, there=True)
             return
         match self.random.choices(("update", "delete", "insert", "move"), (60, 15, 15, 10))[0]:
             case "update":
+                values = (*self.order_values(), *self.stamp(row))
                 self.execute(cursor, f"UPDATE orders SET {_ORDER_SET} WHERE id = %s", (*values, id_))
                 self.wrote("orders", "u", str(id_), row, there=True)
             case "delete":

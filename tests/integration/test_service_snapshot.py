@@ -1,0 +1,41 @@
+"""Snapshots under writes, judged on the journal: every row and every change, in each mode of each server."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.toolchain.mysql_server import GTIDS, SMALL_AND_QUICK, MysqlServer
+from deploy.toolchain.parts import Parts
+from pipeline.settings import WindowMode
+from tests.servers.journal_oracle import history, unequal
+from tests.servers.service import pipeline, running
+from tests.servers.shop import TABLES, stocked, writing
+
+
+@pytest.fixture(scope="module", params=["FULL", "MINIMAL"])
+def server(
+    request: pytest.FixtureRequest, parts: Parts, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[MysqlServer]:
+    """A server that says as much of its tables in the log."""
+    options = {**SMALL_AND_QUICK, **GTIDS, "binlog_row_metadata": request.param}
+    with MysqlServer(parts.mysql, tmp_path_factory.mktemp("mysql"), options) as server:
+        yield server
+
+
+@pytest.mark.parametrize("mode", WindowMode)
+async def test_a_snapshot_under_writes_equals_the_source(
+    server: MysqlServer, tmp_path: Path, mode: WindowMode
+) -> None:
+    settings = pipeline(server, tmp_path, "shop", window=mode)
+    with stocked(server):
+        async with running(settings) as service:
+            await service.begun()
+            with writing(server, tmp_path / "tally"):
+                await service.execute("s")
+                await service.completed("s")
+            await service.caught_up(server)
+            await service.stop()
+        assert unequal(server, tmp_path / "journal", *TABLES) == []
+        for table in TABLES:
+            assert history(server, tmp_path / "journal", table, tmp_path / "tally") == []

@@ -1,0 +1,202 @@
+"""The judge of scenarios without a lake: what a journal says, replayed in plain Python, against the source.
+
+It knows the journal's layout (`pipeline.journal`) and nothing of the windows. The source is asked with a driver's
+own decoding, which shares nothing with ours. Each function gives differences as texts, none if all is right.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+
+from actors.journal_store import JournalReader
+from deploy.toolchain.mysql_server import MysqlServer
+from pipeline.journal import META, Entry, File, FileKind
+from pipeline.schema import TableId
+
+Key = tuple[Any, ...]
+Row = Mapping[str, Any]
+
+# How many differences of one kind are told.
+_TOLD: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A row of a changes file, and the segment it stands in."""
+
+    op: str
+    scn: int
+    ordinal: int
+    segment: int
+    key: Key
+    row: Row
+
+
+@dataclass(slots=True)
+class Story:
+    """All that a journal says of a table. `mirror`: of each key the segment and the row that its chunk brought."""
+
+    key: tuple[str, ...]
+    changes: list[Change] = field(default_factory=list)
+    mirror: dict[Key, tuple[int, Row]] = field(default_factory=dict)
+    twice: list[Key] = field(default_factory=list)
+
+    def live(self) -> dict[Key, Row]:
+        """The live view: the mirror's rows, and over them the last change of each key."""
+        rows = {key: row for key, (_, row) in self.mirror.items()}
+        for change in self.changes:
+            rows.pop(change.key, None)
+            if change.op != "d":
+                rows[change.key] = change.row
+        return rows
+
+
+def replay(server: MysqlServer, journal: Path, table: TableId) -> Story:
+    """The table's story; its changes in the order of the stream."""
+    reader = JournalReader(journal)
+    story = Story(primary_key(server, table))
+    for entry in reader.entries(0, reader.last_segment()):
+        for file in entry.files:
+            if file.table == table:
+                _take(story, reader, entry, file)
+    story.changes.sort(key=lambda change: (change.scn, change.ordinal))
+    return story
+
+
+def entries(journal: Path) -> list[Entry]:
+    """All sealed segments."""
+    reader = JournalReader(journal)
+    return list(reader.entries(0, reader.last_segment()))
+
+
+def primary_key(server: MysqlServer, table: TableId) -> tuple[str, ...]:
+    """The columns of the key, as the server tells them."""
+    told = server.sql(f"SHOW KEYS FROM `{table.database}`.`{table.name}` WHERE Key_name = 'PRIMARY'")
+    return tuple(row[4] for row in sorted(told, key=lambda row: int(row[3])))
+
+
+def source_rows(server: MysqlServer, table: TableId) -> dict[Key, Row]:
+    """All rows of the table as the server has them now."""
+    columns = [row[0] for row in server.sql(f"SHOW COLUMNS FROM `{table.database}`.`{table.name}`")]
+    names = ", ".join(f"`{column}`" for column in columns)
+    told = server.sql(
+        "SET SESSION time_zone = '+00:00'", f"SELECT {names} FROM `{table.database}`.`{table.name}`"
+    )
+    key = primary_key(server, table)
+    rows = [dict(zip(columns, row, strict=True)) for row in told]
+    return {tuple(row[name] for name in key): row for row in rows}
+
+
+def unequal(server: MysqlServer, journal: Path, *tables: TableId) -> list[str]:
+    """Where the live views aren't the source's tables, or what the journal says of them can't be."""
+    found = list(_broken_chain(entries(journal)))
+    for table in tables:
+        story, wanted = replay(server, journal, table), source_rows(server, table)
+        found += _unlike(str(table), story.live(), wanted)
+        found += [f"{table}: {key} was snapshotted twice" for key in story.twice[:_TOLD]]
+        found += list(_impossible(str(table), story))[:_TOLD]
+    return found
+
+
+def history(server: MysqlServer, journal: Path, table: TableId, tally: Path) -> list[str]:
+    """Where the changes aren't just those of the demo's writer (`deploy.demo.writer`), once each, in order."""
+    story = replay(server, journal, table)
+    changes = [change for change in story.changes if change.op != "r"]
+    said = Counter(
+        (c.op, "|".join(map(str, c.key)), int(c.row["version"]), int(c.row["op_no"])) for c in changes
+    )
+    lines = pq.read_table(tally).to_pylist()
+    told = [line for line in lines if line["table"] == table.name]
+    done = Counter((line["op"], line["key"], line["version"], line["op_no"]) for line in told)
+    missing = [f"{table}: {which} is missing" for which in list(done - said)[:_TOLD]]
+    too_much = [f"{table}: {which} is too much" for which in list(said - done)[:_TOLD]]
+    return missing + too_much + list(_backwards(str(table), changes))[:_TOLD]
+
+
+def _take(story: Story, reader: JournalReader, entry: Entry, file: File) -> None:
+    for row in pq.read_table(reader.path(entry, file)).to_pylist():
+        meta = {name: row.pop(name) for name in META.names if name in row}
+        plain = {name: _plain(value) for name, value in row.items()}
+        key = tuple(plain[name] for name in story.key)
+        if file.kind is FileKind.CHANGES:
+            assert entry.first_scn <= meta["__scn"] <= entry.last_scn
+            story.changes.append(
+                Change(meta["__op"], meta["__scn"], meta["__ordinal"], entry.segment, key, plain)
+            )
+        elif key in story.mirror:
+            story.twice.append(key)
+        else:
+            story.mirror[key] = entry.segment, plain
+
+
+def _plain(value: object) -> object:
+    """As the driver gives it: instants without their zone, which is UTC."""
+    return value.replace(tzinfo=None) if isinstance(value, datetime) else value
+
+
+def _broken_chain(chain: list[Entry]) -> Iterator[str]:
+    for before, after in pairwise(chain):
+        if after.first_scn != before.last_scn + 1:
+            yield f"segment {after.segment} begins with SCN {after.first_scn} behind {before.last_scn}"
+        if not before.checkpoint.position <= after.checkpoint.position:
+            yield f"segment {after.segment} lacks GTIDs that the one before it had"
+
+
+def _unlike(what: str, ours: dict[Key, Row], wanted: dict[Key, Row]) -> list[str]:
+    lost = [f"{what}: {wanted[key]} isn't in the journal" for key in wanted.keys() - ours.keys()]
+    extra = [f"{what}: {ours[key]} isn't in the source" for key in ours.keys() - wanted.keys()]
+    other = [
+        f"{what}: {ours[key]} is {wanted[key]} in the source"
+        for key in ours.keys() & wanted.keys()
+        if ours[key] != wanted[key]
+    ]
+    return lost[:_TOLD] + extra[:_TOLD] + other[:_TOLD]
+
+
+def _impossible(what: str, story: Story) -> Iterator[str]:
+    """Changes that come twice, and rows of chunks that aren't what the source had at their place in the stream.
+
+    A place is known by its segment, so that changes in the chunk's own segment may lie before it or behind it.
+    """
+    places = Counter((change.scn, change.ordinal) for change in story.changes)
+    yield from (f"{what}: a second change at {place}" for place, count in places.items() if count > 1)
+    by_key: dict[Key, list[Change]] = defaultdict(list)
+    for change in story.changes:
+        by_key[change.key].append(change)
+    for key, (segment, row) in story.mirror.items():
+        changes = by_key[key]
+        before = [change for change in changes if change.segment < segment]
+        inside = [change for change in changes if change.segment == segment]
+        behind = [change for change in changes if change.segment > segment]
+        could_be = [*before[-1:], *inside]
+        known = bool(before) or (bool(inside) and inside[0].op == "c")
+        if known and not any(change.op != "d" and change.row == row for change in could_be):
+            yield f"{what}: the chunk's {row} isn't what came before it: {could_be}"
+        if not inside and behind and behind[0].op == "c":
+            yield f"{what}: {key} was inserted behind its chunk, which had it: {behind[0]}"
+
+
+def _backwards(what: str, changes: list[Change]) -> Iterator[str]:
+    """Keys whose version doesn't rise by one with each write, or that are written or deleted when they can't be."""
+    last: dict[Key, Change] = {}
+    for change in changes:
+        before = last.get(change.key)
+        last[change.key] = change
+        if before is None:
+            continue
+        was, is_ = int(before.row["version"]), int(change.row["version"])
+        match change.op:
+            case "d":
+                legal = before.op != "d" and is_ == was
+            case "c":
+                legal = before.op == "d" and is_ == was + 1
+            case _:
+                legal = is_ == was + 1
+        if not legal:
+            yield f"{what}: {change} came behind {before}"

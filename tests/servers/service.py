@@ -1,0 +1,163 @@
+"""The whole service in the test's own process, with every part real but the lake, which the journal stands for."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from actors.actor import Actor
+from actors.assembly import Assembly
+from actors.journal_store import JournalStore
+from actors.supervisor import ExitCode, Limits, Outcome, Supervisor
+from deploy.toolchain.mysql_server import MysqlServer
+from pipeline import topology
+from pipeline.gtid import GtidSet
+from pipeline.messages import SegmentSealed, SignalAccepted, SignalAnswer
+from pipeline.settings import (
+    JournalSettings,
+    LakeSettings,
+    Settings,
+    SnapshotSettings,
+)
+from pipeline.signals import Tables
+from pipeline.topology import Actor as Name
+from tests.servers.source import settings as source_settings
+
+Value = TypeVar("Value")
+
+# For whatever a test waits for; a machine that does other things as well is slow.
+WITHIN_S: Final = 60.0
+_LOOK_EVERY_S: Final = 0.01
+
+
+def pipeline(server: MysqlServer, folder: Path, database: str, **snapshot: Any) -> Settings:
+    """Settings that capture a database with the least rights; `snapshot` are of SnapshotSettings."""
+    account = server.create_capture_user(database)
+    return Settings(
+        "test",
+        Tables((rf"{database}\..*",)),
+        source_settings(server, account),
+        JournalSettings(folder / "journal", seal_after_ms=20),
+        LakeSettings(str(folder / "lake")),
+        SnapshotSettings(**{"chunk_rows": 100, **snapshot}),
+    )
+
+
+async def until(
+    told: Callable[[], Value], what: str, within_s: float = WITHIN_S, ended: Callable[[], bool] = bool
+) -> Value:
+    """The first true value that `told` gives. Fails with `what` if there's none in time, or it has `ended`."""
+    deadline = time.monotonic() + within_s
+    while not (value := told()):
+        assert not ended(), f"it ended before: {what}"
+        assert time.monotonic() < deadline, f"not within {within_s} s: {what}"
+        await asyncio.sleep(_LOOK_EVERY_S)
+    return value
+
+
+class NoSink(Actor[SegmentSealed]):
+    """In the sink's place: nothing reads the journal while the service runs."""
+
+    name = topology.Actor.SPARK_SINK
+
+    async def handle(self, message: SegmentSealed) -> None:
+        """Leave it."""
+
+
+class WithoutLake(Assembly):
+    """The service, without Spark."""
+
+    async def _delivery(self) -> tuple[Actor[Any], ...]:
+        return (NoSink(self.mailboxes[Name.SPARK_SINK], self.metrics),)
+
+
+class Running:
+    """A service that runs, and how to talk with it."""
+
+    def __init__(self, settings: Settings, store: JournalStore) -> None:
+        self.assembly = WithoutLake(settings, store)
+        limits = Limits(first_pause_s=0.02, longest_pause_s=0.1, look_every_s=0.05)
+        self.supervisor = Supervisor(
+            self.assembly.build, self.assembly.mailboxes, self.assembly.metrics, limits
+        )
+        self.outcome = asyncio.create_task(self.supervisor.run())
+
+    def status(self, name: Name = Name.WATERMARK_COORDINATOR) -> dict[str, Any]:
+        """What an actor says of itself; nothing before it's built."""
+        return self.supervisor.actors[name].status() if name in self.supervisor.actors else {}
+
+    async def until(self, told: Callable[[], Value], what: str) -> Value:
+        """As `until`, for as long as the service runs."""
+        return await until(told, what, ended=self.outcome.done)
+
+    async def begun(self) -> None:
+        """Until the first segment is sealed: from here on no change is missed."""
+        await self.until(lambda: self.status(Name.JOURNAL_WRITER).get("segment"), "the first segment")
+
+    async def tell(self, kind: str, id_: str, *tables: str) -> SignalAnswer:
+        """Send a signal as the REST channel does, and wait for its answer."""
+        data: dict[str, Any] = {"data-collections": list(tables)} if tables else {}
+        if kind in ("execute-snapshot", "stop-snapshot"):
+            data["type"] = "incremental"
+        text = json.dumps({"id": id_, "type": kind, "data": data})
+        return await self.assembly.requests.ask(text.encode(), WITHIN_S)
+
+    def tables(self, id_: str) -> dict[str, dict[str, Any]]:
+        """The state of each table of a snapshot, by its name."""
+        snapshots = {snapshot["id"]: snapshot for snapshot in self.status().get("snapshots", [])}
+        return {table["table"]: table for table in snapshots.get(id_, {"tables": []})["tables"]}
+
+    async def execute(self, id_: str, *tables: str) -> None:
+        """Ask for a snapshot, of all tables unless some are named."""
+        answer = await self.tell("execute-snapshot", id_, *(tables or (".*",)))
+        assert isinstance(answer, SignalAccepted), answer
+
+    async def completed(self, id_: str) -> None:
+        """Until a snapshot has ended; it must have completed."""
+        ended = {"completed", "failed", "stopped"}
+
+        def told() -> bool:
+            states = [table["state"] for table in self.tables(id_).values()]
+            return bool(states) and ended.issuperset(states)
+
+        await self.until(told, f"the end of snapshot {id_}")
+        assert {table["state"] for table in self.tables(id_).values()} == {"completed"}, self.tables(id_)
+
+    async def caught_up(self, server: MysqlServer) -> None:
+        """Until all that the server has executed has passed."""
+        executed = GtidSet.parse(server.executed())
+        await self.until(
+            lambda: executed <= GtidSet.parse(self.status().get("position", "")), "all has passed"
+        )
+
+    async def stop(self) -> None:
+        """Stop it cleanly."""
+        self.supervisor.stop()
+        assert await self.end() == Outcome(ExitCode.CLEAN)
+
+    async def end(self) -> Outcome:
+        """How it ends by itself."""
+        async with asyncio.timeout(WITHIN_S):
+            return await asyncio.shield(self.outcome)
+
+    async def drop(self) -> None:
+        """End it as a crash would, as far as one process can: nothing that isn't sealed stays."""
+        self.outcome.cancel()
+        await asyncio.wait({self.outcome})
+
+
+@asynccontextmanager
+async def running(settings: Settings) -> AsyncIterator[Running]:
+    """The service; behind the context it's dropped if it wasn't stopped."""
+    store = JournalStore.open_single_writer(Path(settings.journal.path), settings.name)
+    try:
+        service = Running(settings, store)
+        try:
+            yield service
+        finally:
+            await service.drop()
+    finally:
+        store.close()
