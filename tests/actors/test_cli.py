@@ -1,0 +1,92 @@
+"""The command line without a service: help, mistakes, and exit codes. With one: tests/integration/test_run.py."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from actors.cli import main
+from actors.client import NotRunning, address_file, get
+from actors.config import load
+from actors.supervisor import ExitCode
+
+GOOD = """
+name = "shop"
+tables = ["shop\\\\..*"]
+source = { host = "127.0.0.1", port = 1, user = "tidemark", server_id = 7, connect_timeout_s = 1 }
+journal = { path = "journal" }
+lake = { path = "lake" }
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "shop.toml"
+    path.write_text(GOOD)
+    return path
+
+
+def tidemark(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_help_names_every_command_and_exit_code() -> None:
+    told = tidemark("--help")
+    assert told.exit_code == 0
+    for command in main.commands:
+        assert f"  {command} " in told.output
+        assert tidemark(command, "--help").exit_code == 0
+    for code in ExitCode:
+        assert f"\n    {code.value}  " in told.output
+
+
+@pytest.mark.parametrize("command", ["run", "check", "status"])
+def test_all_mistakes_of_a_configuration_are_told_without_a_traceback(command: str, config: Path) -> None:
+    config.write_text(GOOD.replace('"shop"', '"Shop"').replace("server_id = 7", "server_id = 0"))
+    told = tidemark(command, config)
+    assert told.exit_code == ExitCode.DEFINITE
+    assert "name: 'Shop'" in told.output
+    assert "source.server_id: 0" in told.output
+    assert "Traceback" not in told.output
+
+
+@pytest.mark.parametrize("arguments", [["status"], ["status", "--json"], ["signal", "pause"]])
+def test_without_a_service_it_says_how_to_start_it(arguments: list[str], config: Path) -> None:
+    command, *rest = arguments
+    told = tidemark(command, config, *rest)
+    assert told.exit_code == ExitCode.DEFINITE
+    assert "start it with `tidemark run`" in told.output
+
+
+def test_an_address_that_nobody_listens_on_any_more_is_no_service(config: Path) -> None:
+    settings = load(config, {})
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    address_file(settings).parent.mkdir()
+    address_file(settings).write_text(json.dumps({"url": f"http://127.0.0.1:{port}", "pid": 1}))
+    with pytest.raises(NotRunning):
+        get(settings, "/status")
+
+
+def test_pause_takes_no_tables(config: Path) -> None:
+    told = tidemark("signal", config, "pause", "--tables", "a")
+    assert told.exit_code == ExitCode.DEFINITE
+    assert "takes no --tables" in told.output
+
+
+def test_sql_without_a_journal(config: Path) -> None:
+    told = tidemark("sql", config, "shop.orders")
+    assert told.exit_code == ExitCode.DEFINITE
+    assert "journal" in told.output
+
+
+def test_a_check_goes_on_where_the_source_cannot_be_reached(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    told = tidemark("check", config)
+    assert told.exit_code == 1
+    assert "127.0.0.1:1" in told.output
+    assert "Java" in told.output

@@ -1,0 +1,82 @@
+"""The log: one JSON object a line where nobody watches, text on a terminal, libraries included, secrets not."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from actors import logs
+from pipeline.settings import Secret
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    yield
+    root.handlers = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+
+
+def lines(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_each_event_is_one_object_with_the_same_keys() -> None:
+    stream = io.StringIO()
+    logs.configure("shop", stream)
+    structlog.get_logger("actors.supervisor").info("restarting", group="capture")
+    (line,) = lines(stream)
+    assert str(line.pop("timestamp")).endswith("Z")
+    assert line == {
+        "event": "restarting",
+        "group": "capture",
+        "level": "info",
+        "logger": "actors.supervisor",
+        "pipeline": "shop",
+    }
+
+
+def test_a_traceback_stays_in_its_line() -> None:
+    stream = io.StringIO()
+    logs.configure("shop", stream)
+    try:
+        raise ValueError("odd")
+    except ValueError as error:
+        structlog.get_logger("actors.supervisor").error("failed", exc_info=error)
+    (line,) = lines(stream)
+    assert "ValueError: odd" in str(line["exception"])
+
+
+def test_libraries_warnings_are_logged_alike_and_their_chatter_is_not() -> None:
+    stream = io.StringIO()
+    logs.configure("shop", stream)
+    logging.getLogger("aiohttp.server").info("chatter")
+    logging.getLogger("aiohttp.server").warning("odd request")
+    (line,) = lines(stream)
+    assert (line["event"], line["level"], line["logger"]) == ("odd request", "warning", "aiohttp.server")
+
+
+def test_a_terminal_gets_text() -> None:
+    stream = Terminal()
+    logs.configure("shop", stream)
+    structlog.get_logger("actors.http").info("listening", url="here")
+    assert "listening" in stream.getvalue()
+    assert not stream.getvalue().startswith("{")
+
+
+def test_secrets_are_stars() -> None:
+    stream = io.StringIO()
+    logs.configure("shop", stream)
+    structlog.get_logger("actors.http").info("connecting", password=Secret("geheim"))
+    assert "geheim" not in stream.getvalue()
