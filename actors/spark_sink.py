@@ -152,6 +152,10 @@ class SparkSink(Actor[ToSparkSink]):
             },
         }
 
+    def not_ready(self) -> str | None:
+        """Not before Spark is up."""
+        return None if self._spark is not None else "Spark isn't up yet"
+
     async def _open(self) -> None:
         """Start Spark, find out where the lake is, and deliver what it lacks."""
         self._spark = await self._in_thread(self._start)
