@@ -41,9 +41,12 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A file of the journal: its segment, its name there, the schema of its table, and its rows."""
+    """A file of the journal: its segment, its place among the segment's files and its name there, its table's schema
+    and the number of its rows.
+    """
 
     segment: int
+    place: int
     path: str
     schema: TableSchema
     rows: int
@@ -90,19 +93,19 @@ def next_batch(entries: Iterable[Entry], most_bytes: int = MOST_BYTES) -> Batch:
         size += sum(file.bytes for file in entry.files)
         if size >= most_bytes or len(taken) == MOST_SEGMENTS:
             break
-    files = [(entry, file) for entry in taken for file in entry.files]
+    files = [(entry, place, file) for entry in taken for place, file in enumerate(entry.files)]
     tables = {
         table: Pieces(
             *(
                 tuple(
-                    Piece(entry.segment, file.path, entry.schemas[file.version], file.rows)
-                    for entry, file in files
+                    Piece(entry.segment, place, file.path, entry.schemas[file.version], file.rows)
+                    for entry, place, file in files
                     if file.table == table and file.kind is kind
                 )
                 for kind in (FileKind.CHANGES, FileKind.ROWS)
             )
         )
-        for table in dict.fromkeys(file.table for _, file in files)
+        for table in dict.fromkeys(file.table for _, _, file in files)
     }
     times = [entry.commit_times for entry in taken if entry.commit_times is not None]
     return Batch(
@@ -143,29 +146,41 @@ class Accepted:
 
 
 def accepted(delivered: Delivered, table: TableId, batch: Batch) -> Accepted:
-    """How far a table can be delivered, and what of its files it lacks."""
+    """How far a table can be delivered, and what of its files it lacks.
+
+    A segment is taken as a whole or not at all. So the segment that the present schema came with has no version in it
+    that wasn't accepted, and neither has any before.
+    """
     pieces = missing(delivered, batch.tables.get(table, Pieces()))
     schema, since = delivered.schema, delivered.since
-    for segment, new in _versions(pieces, table, batch):
-        if segment < since or (schema is not None and new.version == schema.version):
+    for segment, versions in _versions(pieces, table, batch):
+        if segment <= since:
             continue
         try:
-            schema, since = taken_on(schema, new), segment
+            taken = schema
+            for version in versions:
+                taken = version if taken and version.version == taken.version else taken_on(taken, version)
         except Incompatible as error:
             before = Pieces(
                 tuple(piece for piece in pieces.changes if piece.segment < segment),
                 tuple(piece for piece in pieces.rows if piece.segment < segment),
             )
             return Accepted(before, schema, since, segment - 1, f"from segment {segment} on: {error}")
+        if taken != schema:
+            schema, since = taken, segment
     return Accepted(pieces, schema, since, batch.through)
 
 
-def _versions(pieces: Pieces, table: TableId, batch: Batch) -> list[tuple[int, TableSchema]]:
-    """The schemas that a table's files have, by segment; for an empty table whose mirror begins, the checkpoint's."""
-    found = sorted((*pieces.changes, *pieces.rows), key=lambda piece: piece.segment)
-    if not found and table in batch.checkpoint.mirrors:
-        return [(batch.through, batch.checkpoint.schemas[table])]
-    return [(piece.segment, piece.schema) for piece in found]
+def _versions(pieces: Pieces, table: TableId, batch: Batch) -> list[tuple[int, list[TableSchema]]]:
+    """The schemas of a table's files, by segment; for an empty table whose mirror begins, the checkpoint's."""
+    if not pieces.changes and not pieces.rows and table in batch.checkpoint.mirrors:
+        return [(batch.through, [batch.checkpoint.schemas[table]])]
+    found: dict[int, list[TableSchema]] = {}
+    for piece in sorted((*pieces.changes, *pieces.rows), key=lambda piece: (piece.segment, piece.place)):
+        versions = found.setdefault(piece.segment, [])
+        if piece.schema not in versions:
+            versions.append(piece.schema)
+    return list(found.items())
 
 
 def taken_on(present: TableSchema | None, new: TableSchema) -> TableSchema:
