@@ -14,13 +14,13 @@ import numba
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.binlog import columns, kernels, rows, stored, temporal
 from pipeline.binlog import decimals as stored_decimals
 from pipeline.binlog.errors import UndecodableError
-from pipeline.binlog.fieldtypes import FieldType
+from pipeline.binlog.fieldtypes import FieldType, stored_width
 from pipeline.binlog.rows import ImagesBuilder
 from pipeline.charsets import TextError
 from pipeline.errors import InvariantBroken
@@ -156,6 +156,26 @@ def test_an_event_of_the_server() -> None:
 # -- images
 
 
+@pytest.mark.parametrize(
+    ("storage", "width"),
+    [
+        (Storage(15, 255), -1),
+        (Storage(15, 256), -2),
+        (Storage(254, 0xFE | 255 << 8), -1),
+        (Storage(254, (0xFE ^ 0x10) | 0 << 8), -2),  # 256
+        (Storage(254, (0xFE ^ 0x30) | 252 << 8), -2),  # 1020
+        (Storage(246, 38 | 19 << 8), 18),
+        (Storage(246, 65 | 30 << 8), 30),
+        (Storage(19, 0), 3),
+        (Storage(17, 1), 5),
+        (Storage(18, 6), 8),
+        (Storage(16, 1 | 2 << 8), 3),
+    ],
+)
+def test_widths_of_stored_values(storage: Storage, width: int) -> None:
+    assert stored_width(storage) == width
+
+
 def number(value: int) -> bytes:
     return struct.pack("<i", value)
 
@@ -240,6 +260,13 @@ def encode_decimal(unscaled: int, precision: int, scale: int) -> bytes:
     return out if unscaled >= 0 else bytes(byte ^ 0xFF for byte in out)
 
 
+@pytest.mark.parametrize("value", [0, 2**64, -(2**64), -(2**64) - 1, 1 - 2**64, 10**38 - 1, 1 - 10**38])
+def test_decimals_over_both_of_their_words(value: int) -> None:
+    assert column_of(Decimal(38, 0), Storage(246, 38), encode_decimal(value, 38, 0)).to_pylist() == [
+        Number(value)
+    ]
+
+
 @given(DECIMALS, st.data())
 def test_decimals_of_every_precision_and_scale(shape: tuple[int, int], data: st.DataObject) -> None:
     precision, scale = shape
@@ -267,6 +294,8 @@ def encode_fraction(microsecond: int, digits: int) -> bytes:
 
 
 @given(st.datetimes(), st.integers(0, 6))
+@example(datetime(2000, 2, 29), 0)  # noqa: DTZ001 - it has no zone
+@example(datetime(1900, 3, 1), 0)  # noqa: DTZ001
 def test_datetimes(moment: datetime, digits: int) -> None:
     moment = moment.replace(microsecond=moment.microsecond // 10 ** (6 - digits) * 10 ** (6 - digits))
     clock = (moment.hour, moment.minute, moment.second, moment.microsecond)
@@ -291,6 +320,8 @@ def test_timestamps(seconds: int, microsecond: int, digits: int) -> None:
 
 
 @given(st.integers(-3020399, 3020399), st.integers(0, 999_999), st.integers(0, 6))
+@example(-1, 0, 0)
+@example(-1, 999_999, 6)
 def test_times(seconds: int, microsecond: int, digits: int) -> None:
     size = (digits + 1) // 2
     microsecond = microsecond // 10 ** (6 - digits) * 10 ** (6 - digits)
@@ -410,8 +441,9 @@ def test_years() -> None:
         ((Timestamp(2), Storage(17, 2)), b"\0\0\0\1\x64", "TIMESTAMP"),
         ((Time(0), Storage(19, 0)), b"\xff\xff\xff", "TIME"),
         ((Time(0), Storage(11, 0)), b"\x63\0\0", "TIME"),
-        ((Decimal(4, 0), Storage(246, 4)), b"\xff\xff", "DECIMAL"),
-        ((Decimal(40, 0), Storage(246, 40)), b"\xff" * 18, "DECIMAL"),
+        ((Date(), Storage(10, 0)), struct.pack("<I", 2024 << 9 | 13 << 5 | 1)[:3], "DATE"),
+        ((Decimal(4, 0), Storage(246, 4)), (10000 | 0x8000).to_bytes(2, "big"), "DECIMAL"),
+        ((Decimal(40, 0), Storage(246, 40)), b"\x80" + bytes(13) + (10**9).to_bytes(4, "big"), "DECIMAL"),
         ((FixedBinary(2), Storage(254, 254 | 2 << 8)), b"\x03abc", "value of 2 bytes"),
         ((Vector(), Storage(242, 4)), b"\x05\0\0\0abcde", "VECTOR"),
         ((Json(), Storage(245, 4)), b"\x01\0\0\0\xff", "JSON"),
@@ -448,6 +480,13 @@ def test_another_number_of_columns_is_refused(count: int) -> None:
     builder = ImagesBuilder(table_map(INT, INT))
     with pytest.raises(UndecodableError, match="another number of columns"):
         builder.add(body(WRITE, count, image(*[None] * count)), WRITE, 0, 0)
+
+
+@pytest.mark.parametrize("length", [0, 1])
+def test_extra_row_data_shorter_than_its_own_length_is_refused(length: int) -> None:
+    lying = bytes(8) + struct.pack("<H", length) + body(WRITE_V1, 1, image(number(1)))[8:]
+    with pytest.raises(UndecodableError):
+        ImagesBuilder(table_map(INT)).add(lying, WRITE, 0, 0)
 
 
 def test_an_update_with_half_a_pair_is_refused() -> None:
