@@ -227,6 +227,27 @@ def _through(gtids: GtidSet, server: str, more: int) -> GtidSet:
     return gtids | GtidSet.parse(f"{server}:1-{_last(gtids, server) + more}")
 
 
+async def test_a_prepared_transaction_survives_a_restart_between_its_phases(mysql_factory: MysqlFactory) -> None:
+    # A server of its own: what is prepared and left so keeps its locks.
+    mysql, database = mysql_factory({**GTIDS, **FULL_METADATA}), "shop"
+    mysql.sql("CREATE DATABASE shop", "CREATE TABLE shop.a (id INT PRIMARY KEY)")
+    mysql.create_capture_user(database)
+    xid = f"'{database}'"
+    async with following(mysql, database) as follow:
+        mysql.sql(
+            f"XA START {xid}", "INSERT INTO a VALUES (1)", f"XA END {xid}", f"XA PREPARE {xid}",
+            database=database,
+        )  # fmt: skip
+        mysql.sql(f"INSERT INTO {database}.a VALUES (2)")
+        assert rows(await follow.next(LogRead), database) == {"a": [(2,)]}
+        position = follow.position
+    assert (GtidSet.parse(mysql.executed()) - position).count() == 1
+    async with following(mysql, database, position=position) as follow:
+        mysql.sql(f"XA COMMIT {xid}")
+        assert rows(await follow.next(LogRead), database) == {"a": [(1,)]}
+        assert follow.position == GtidSet.parse(mysql.executed())
+
+
 async def test_events_larger_than_a_packet(mysql: MysqlServer, database: str) -> None:
     mysql.sql(f"CREATE TABLE {database}.a (id INT PRIMARY KEY, v LONGBLOB)")
     size = 2**24 + 1000
