@@ -20,9 +20,11 @@ from pipeline.settings import SparkSettings
 
 KEYS = {"orders": ("id",), "order_items": ("order_id", "line"), "customers": ("name",)}
 
-# What may reach the source from our account: questions, settings of the own session, and the dump.
+# What may reach the source from our account: questions, settings of the own session, and the dump. A statement may
+# stand in a comment that only servers of some version or later execute.
 _ALLOWED_KINDS = {"Connect", "Quit", "Binlog Dump GTID", "Register Replica", "Ping", "Init DB"}
 _ALLOWED_STATEMENTS = re.compile(
+    r"(/\*!\d+ )?"
     r"(SELECT|SHOW|SET (SESSION|NAMES|AUTOCOMMIT|@)|SET @|COMMIT|ROLLBACK|START TRANSACTION READ ONLY|KILL)\b",
     re.IGNORECASE,
 )

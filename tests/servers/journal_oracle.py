@@ -5,7 +5,7 @@ own decoding, which shares nothing with ours. Each function gives differences as
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 
 from actors.journal_store import JournalReader
+from deploy.demo.writer import Line
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.journal import META, Entry, File, FileKind
 from pipeline.schema import TableId
@@ -104,16 +105,18 @@ def unequal(server: MysqlServer, journal: Path, *tables: TableId) -> list[str]:
     return found
 
 
-def history(server: MysqlServer, journal: Path, table: TableId, tally: Path) -> list[str]:
-    """Where the changes aren't just those of the demo's writer (`deploy.demo.writer`), once each, in order."""
+def untrue(server: MysqlServer, journal: Path, tally: Sequence[Line], *tables: TableId) -> list[str]:
+    """Where the changes of the tables aren't just those that the demo's writer committed, once each and in order."""
+    return [text for table in tables for text in _history(server, journal, table, tally)]
+
+
+def _history(server: MysqlServer, journal: Path, table: TableId, tally: Sequence[Line]) -> list[str]:
     story = replay(server, journal, table)
     changes = [change for change in story.changes if change.op != "r"]
     said = Counter(
         (c.op, "|".join(map(str, c.key)), int(c.row["version"]), int(c.row["op_no"])) for c in changes
     )
-    lines = pq.read_table(tally).to_pylist()
-    told = [line for line in lines if line["table"] == table.name]
-    done = Counter((line["op"], line["key"], line["version"], line["op_no"]) for line in told)
+    done = Counter(line[1:] for line in tally if line[0] == table.name)
     missing = [f"{table}: {which} is missing" for which in list(done - said)[:_TOLD]]
     too_much = [f"{table}: {which} is too much" for which in list(said - done)[:_TOLD]]
     return missing + too_much + list(_backwards(str(table), changes))[:_TOLD]

@@ -1,16 +1,17 @@
 """The demo's shop with a few thousand rows, and its writer as a load."""
 
-import subprocess
-import sys
+import random
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from typing import Final
 
 import pytest
 
-from deploy.demo import shop
+from deploy.demo import shop, writer
 from deploy.demo.shop import Size
+from deploy.demo.writer import THREADS, Line, Thread
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from pipeline.schema import TableId
 
@@ -19,7 +20,6 @@ __all__ = ["SIZE", "TABLES", "open_shop", "stocked", "writing"]
 SIZE: Final = Size(2_000, 1_200, 300)
 TABLES: Final = tuple(TableId(shop.DATABASE, name) for name in ("orders", "order_items", "customers"))
 _WRITER: Final = Account("writer", "writer")
-_ENDS_WITHIN_S: Final = 30.0
 
 
 @contextmanager
@@ -44,19 +44,22 @@ def open_shop(mysql: MysqlServer) -> Iterator[MysqlServer]:
 
 
 @contextmanager
-def writing(server: MysqlServer, tally: Path) -> Iterator[None]:
-    """The demo's writer at work; behind the context `tally` holds all that it committed."""
-    sizes = map(str, (SIZE.orders, SIZE.order_items, SIZE.customers))
-    address = (server.host, str(server.port), _WRITER.user, _WRITER.password)
-    command = [sys.executable, "-m", "deploy.demo.writer", *address, str(tally), *sizes]
+def writing(server: MysqlServer) -> Iterator[list[Line]]:
+    """The demo's writer at work; behind the context the list holds all that it committed."""
+    stop, tally = threading.Event(), list[Line]()
     before = server.executed()
-    with subprocess.Popen(command) as process:
+    with ExitStack() as open_until_done, ThreadPoolExecutor(THREADS) as pool:
+        address = (server.host, server.port, _WRITER.user, _WRITER.password)
+        connections = [
+            open_until_done.enter_context(closing(writer._connect(*address))) for _ in range(THREADS)
+        ]
+        threads = [Thread(i, SIZE, connection, random.Random(i)) for i, connection in enumerate(connections)]
+        working = [pool.submit(thread.run, stop) for thread in threads]
         try:
-            while server.executed() == before:
-                assert process.poll() is None, "the writer ended by itself"
-            yield
-            assert process.poll() is None, "the writer ended by itself"
-            process.terminate()
-            assert process.wait(_ENDS_WITHIN_S) == 0
+            yield tally
         finally:
-            process.kill()
+            stop.set()
+        for work in working:
+            work.result()
+    tally += [line for thread in threads for line in thread.tally]
+    assert server.executed() != before, "nothing was written"

@@ -1,0 +1,189 @@
+"""What was asked of a service, and what it did, outlives it; and only reads reach the source."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.chunk_selector import ChunkSelector
+from actors.journal_store import JournalStore
+from deploy.demo.judge import reads_only
+from deploy.toolchain.mysql_server import CAPTURE, FULL_METADATA, GTIDS, SMALL_AND_QUICK, MysqlServer
+from deploy.toolchain.parts import Parts
+from pipeline.errors import Definite
+from pipeline.journal import SealedChunk
+from pipeline.keys import Key
+from pipeline.messages import ReadChunk, SignalAccepted, SignalRejected
+from pipeline.schema import TableId
+from pipeline.settings import Settings
+from tests.servers.journal_oracle import entries, unequal
+from tests.servers.service import pipeline, running
+
+# Rows of a table that has twenty chunks, the last one half full.
+ROWS = 1_950
+TABLE = TableId("shop", "t")
+
+
+@pytest.fixture
+def server(parts: Parts, tmp_path: Path) -> Iterator[MysqlServer]:
+    """A server that writes down all that it's asked, with a table on it."""
+    options = {**SMALL_AND_QUICK, **GTIDS, **FULL_METADATA}
+    with MysqlServer(parts.mysql, tmp_path / "mysql", options) as server:
+        rows = ", ".join(f"({key}, 0)" for key in range(1, ROWS + 1))
+        server.sql(
+            "CREATE DATABASE shop",
+            "USE shop",
+            "CREATE TABLE t (id INT PRIMARY KEY, v INT)",
+            f"INSERT INTO t VALUES {rows}",
+            "SET GLOBAL general_log = ON",
+        )
+        yield server
+
+
+@pytest.fixture
+def settings(server: MysqlServer, tmp_path: Path) -> Settings:
+    return pipeline(server, tmp_path, "shop")
+
+
+class Orders:
+    """The chunks that were asked for, by where each begins; `stop_at` of them are read, and the next one never is."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.after: list[Key | None] = []
+        self.stop_at: int | None = None
+        original = ChunkSelector.select
+
+        async def select(selector: ChunkSelector, source: Any, order: ReadChunk) -> Any:
+            self.after.append(order.after)
+            if len(self.after) == self.stop_at:
+                await asyncio.Event().wait()
+            return await original(selector, source, order)
+
+        monkeypatch.setattr(ChunkSelector, "select", select)
+
+
+@pytest.fixture
+def orders(monkeypatch: pytest.MonkeyPatch) -> Orders:
+    return Orders(monkeypatch)
+
+
+def sealed_chunks(settings: Settings) -> list[SealedChunk]:
+    """The chunks in the journal."""
+    return [chunk for entry in entries(Path(settings.journal.path)) for chunk in entry.chunks]
+
+
+def chunk_selects(server: MysqlServer) -> int:
+    """How many chunks' SELECTs have reached the server."""
+    ours = [command.text for command in server.logged() if command.kind == "Query"]
+    return sum("FROM `shop`.`t` t WHERE" in text for text in ours)
+
+
+async def test_a_restart_goes_on_behind_the_keys_that_are_done(
+    server: MysqlServer, settings: Settings, orders: Orders, tmp_path: Path
+) -> None:
+    orders.stop_at = 8
+    async with running(settings) as service:
+        await service.begun()
+        await service.execute("s")
+        await service.until(lambda: len(sealed_chunks(settings)) == 7, "seven chunks are sealed")
+    assert chunk_selects(server) == 7
+    orders.after.clear()
+    orders.stop_at = None
+    server.sql("UPDATE shop.t SET v = 1 WHERE id % 7 = 0")
+    async with running(settings) as service:
+        await service.completed("s")
+        await service.caught_up(server)
+        await service.stop()
+    assert orders.after == [(done,) for done in range(700, ROWS, 100)]
+    assert chunk_selects(server) == 20
+    assert unequal(server, tmp_path / "journal", TABLE) == []
+
+
+async def test_a_signal_is_taken_once_and_so_for_ever(server: MysqlServer, settings: Settings) -> None:
+    async with running(settings) as service:
+        await service.begun()
+        await service.execute("s")
+        await service.completed("s")
+        again = await service.tell("execute-snapshot", "s", ".*")
+        assert again == SignalAccepted(
+            "s", "a signal with this id has been taken before; nothing was done again"
+        )
+        await service.stop()
+    selects = chunk_selects(server)
+    async with running(settings) as service:
+        await service.begun()
+        assert await service.tell("execute-snapshot", "s", ".*") == again
+        await service.stop()
+    assert chunk_selects(server) == selects == 20
+
+
+async def test_a_paused_snapshot_stays_paused_over_a_restart(
+    server: MysqlServer, settings: Settings, orders: Orders, tmp_path: Path
+) -> None:
+    orders.stop_at = 5
+    async with running(settings) as service:
+        await service.begun()
+        await service.execute("s")
+        await service.until(lambda: len(orders.after) == 5, "the fifth chunk is asked for")
+        assert isinstance(await service.tell("pause-snapshot", "p"), SignalAccepted)
+    orders.after.clear()
+    orders.stop_at = None
+    async with running(settings) as service:
+        await service.begun()
+        assert service.status()["paused"]
+        # What it would have asked for it asks for at its start, before it takes the first change.
+        server.sql("UPDATE shop.t SET v = 2 WHERE id = 1")
+        await service.caught_up(server)
+        assert service.tables("s")["t"]["state"] == "chunking"
+        assert orders.after == []
+        assert isinstance(await service.tell("resume-snapshot", "r"), SignalAccepted)
+        await service.completed("s")
+        await service.stop()
+    assert orders.after[0] == (400,)
+    assert unequal(server, tmp_path / "journal", TABLE) == []
+
+
+async def test_a_stopped_snapshot_does_not_come_back(settings: Settings, orders: Orders) -> None:
+    orders.stop_at = 5
+    async with running(settings) as service:
+        await service.begun()
+        await service.execute("s")
+        await service.until(lambda: len(orders.after) == 5, "the fifth chunk is asked for")
+        stopped = await service.tell("stop-snapshot", "stop", r"shop\.t")
+        assert stopped == SignalAccepted("stop", "stopped the snapshot of shop.t")
+        assert service.tables("s")["t"]["state"] == "stopped"
+    orders.after.clear()
+    async with running(settings) as service:
+        await service.begun()
+        again = await service.tell("stop-snapshot", "again", r"shop\.t")
+        assert again == SignalRejected("again", r"no snapshot of shop\.t is under way")
+        assert orders.after == []
+        await service.stop()
+
+
+async def test_a_second_instance_on_the_same_journal_is_refused(settings: Settings) -> None:
+    async with running(settings) as service:
+        await service.begun()
+        with pytest.raises(Definite, match=r"is being written to by process .* stop that one first"):
+            JournalStore.open_single_writer(Path(settings.journal.path), settings.name)
+        await service.stop()
+
+
+async def test_only_reads_reach_the_source(server: MysqlServer, settings: Settings) -> None:
+    for round_ in range(2):
+        async with running(settings) as service:
+            await service.begun()
+            server.sql(
+                f"INSERT INTO shop.t (id) VALUES ({ROWS + 1 + round_})",
+                f"ALTER TABLE shop.t ADD COLUMN c{round_} INT",
+                f"UPDATE shop.t SET c{round_} = 1 WHERE id = 1",
+            )
+            await service.execute(f"s{round_}")
+            await service.completed(f"s{round_}")
+            await service.caught_up(server)
+            await service.stop()
+    finding = reads_only(server.logged(), CAPTURE)
+    assert finding.differences == ()
+    assert finding.compared > 2 * 20
