@@ -172,9 +172,8 @@ class ChunkSelector(Actor[ToChunkSelector]):
         rows = await asyncio.to_thread(resultset.decode, schema, cells)
         for index in schema.key:
             if rows.column(index).null_count:
-                raise Definite(
-                    f"{schema.table} has a key with a date that no calendar has, in {rows.schema.names[index]}"
-                )
+                name = schema.columns[index].name
+                raise Definite(f"{schema.table} has a key with a date that no calendar has, in column {name}")
         upto = (
             resultset.key(schema, cells, packets.rows - 1, schema.key)
             if packets.rows == order.limit

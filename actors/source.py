@@ -21,6 +21,7 @@ from typing import Any, Final
 import aiomysql
 import pymysql
 from pymysql.constants import COMMAND
+from pymysql.converters import escape_item
 from pymysql.protocol import EOFPacketWrapper, FieldDescriptorPacket, MysqlPacket
 
 from pipeline import information_schema
@@ -283,8 +284,10 @@ class _Wire(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types
         await self._connect()
 
     def bound(self, statement: Statement) -> str:
-        """The statement with the parameters in it, each written by the driver."""
-        return statement.sql % tuple(self.escape(parameter) for parameter in statement.parameters)
+        """The statement with the parameters in it, each written by the driver (sql_mode has to be empty)."""
+        return statement.sql % tuple(
+            escape_item(parameter, self._charset) for parameter in statement.parameters
+        )
 
     async def small(self, statement: Statement) -> list[tuple[Any, ...]]:
         """All rows of a result, decoded by the driver."""

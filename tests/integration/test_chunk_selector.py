@@ -1,0 +1,314 @@
+"""The ChunkSelector on a real server: plans, watermarks, failures and its end."""
+
+import asyncio
+from contextlib import closing
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from actors import chunk_selector
+from actors.chunk_selector import ChunkSelector
+from actors.mailbox import Closed
+from actors.source import Source
+from deploy.toolchain.mysql_server import MysqlServer
+from pipeline.errors import InvariantBroken
+from pipeline.gtid import GtidSet
+from pipeline.keys import Key
+from pipeline.messages import (
+    ChunkFailed,
+    ChunkRead,
+    PlanFailed,
+    PlanTable,
+    ReadChunk,
+)
+from pipeline.schema import TableId
+from pipeline.watermark import Coordinates
+from tests.servers.selector import Bench, bench
+
+
+async def test_a_plan_of_an_empty_table(mysql: MysqlServer, database: str) -> None:
+    mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", database=database)
+    async with bench(mysql, database) as running:
+        plan = await running.plan(TableId(database, "t"))
+    assert (plan.end, plan.expected) == (None, 0)
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ("a INT", "has no primary key"),
+        ("a TEXT, PRIMARY KEY (a(10))", "column a of the primary key of .* is in it with a prefix only"),
+        ("a VARCHAR(99), PRIMARY KEY (a(10))", "is in it with a prefix only"),
+        ("a ENUM('x') PRIMARY KEY", "is an ENUM or SET"),
+        ("a VARCHAR(9) CHARACTER SET sjis PRIMARY KEY", "has the character set sjis"),
+        (None, "doesn't exist, or the user of the source may not SELECT from it"),
+    ],
+)
+async def test_a_table_that_cannot_be_read_in_chunks_is_refused_at_once(
+    mysql: MysqlServer, database: str, columns: str | None, reason: str
+) -> None:
+    if columns:
+        mysql.sql(f"CREATE TABLE t ({columns})", database=database)
+    async with bench(mysql, database) as running:
+        await running.order(PlanTable(TableId(database, "t")))
+        answer = await running.answer()
+    assert isinstance(answer, PlanFailed)
+    assert answer.table == TableId(database, "t")
+    assert pytest.raises(ValueError, match=reason).matches(ValueError(answer.reason))
+
+
+# -- watermarks
+
+
+class Held(ChunkSelector):
+    """A selector that a test can hold before its SELECT and before its high watermark."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.at_select, self.select_now = asyncio.Event(), asyncio.Event()
+        self.at_high, self.high_now = asyncio.Event(), asyncio.Event()
+
+    async def select(self, source: Source, order: ReadChunk) -> tuple[pa.RecordBatch, Key | None]:
+        self.at_select.set()
+        await self.select_now.wait()
+        return await super().select(source, order)
+
+    async def high(self, source: Source) -> Coordinates:
+        self.at_high.set()
+        await self.high_now.wait()
+        return await super().high(source)
+
+
+async def test_a_chunk_lies_between_its_watermarks(mysql: MysqlServer, database: str) -> None:
+    mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (9)", database=database)
+    async with bench(mysql, database, kind=Held) as running:
+        assert isinstance(running.selector, Held)
+        plan = await running.plan(TableId(database, "t"))
+        before = GtidSet.parse(mysql.executed())
+        order = running.chunk(plan.schema, None, (9,), 10)
+        await running.order(order)
+        await running.selector.at_select.wait()
+        mysql.sql("INSERT INTO t VALUES (1)", database=database)
+        running.selector.select_now.set()
+        await running.selector.at_high.wait()
+        mysql.sql("INSERT INTO t VALUES (2)", database=database)
+        [(file, offset, *_)] = mysql.sql("SHOW BINARY LOG STATUS")
+        running.selector.high_now.set()
+        chunk = await running.answer()
+    assert isinstance(chunk, ChunkRead)
+    assert chunk.low == before
+    assert chunk.rows.column("a").to_pylist() == [1, 9]
+    assert chunk.high == Coordinates(file, offset)
+
+
+async def test_a_low_watermark_waits_for_what_the_stream_has_passed(
+    mysql: MysqlServer, database: str
+) -> None:
+    mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (9)", database=database)
+    asked = asyncio.Event()
+
+    class Watched(ChunkSelector):
+        async def low(self, source: Source, asked_at: GtidSet) -> GtidSet:
+            asked.set()
+            return await super().low(source, asked_at)
+
+    async with bench(mysql, database, kind=Watched) as running:
+        plan = await running.plan(TableId(database, "t"))
+        executed = GtidSet.parse(mysql.executed())
+        [(source, numbers)] = executed.intervals.items()
+        passed = executed.with_numbers(source, numbers.edges[-1:])
+        plain = running.chunk(plan.schema, None, (9,), 10)
+        await running.order(ReadChunk(plain.chunk, plain.schema, None, (9,), 10, passed))
+        await asked.wait()
+        assert running.answers.depth == 0
+        mysql.sql("INSERT INTO t VALUES (1)", database=database)
+        chunk = await running.answer()
+    assert isinstance(chunk, ChunkRead)
+    assert passed <= chunk.low
+    assert chunk.rows.column("a").to_pylist() == [1, 9]
+
+
+async def test_a_position_that_never_becomes_visible_fails_the_chunk(
+    mysql: MysqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunk_selector, "VISIBLE_WITHIN_S", 0.01)
+    monkeypatch.setattr(chunk_selector, "FIRST_PAUSE_S", 0.001)
+    mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (9)", database=database)
+    async with bench(mysql, database) as running:
+        plan = await running.plan(TableId(database, "t"))
+        plain = running.chunk(plan.schema, None, (9,), 10)
+        foreign = GtidSet.parse("11111111-1111-1111-1111-111111111111:1")
+        await running.order(ReadChunk(plain.chunk, plain.schema, None, (9,), 10, foreign))
+        answer = await running.answer()
+    assert answer == ChunkFailed(
+        plain.chunk, f"transactions of the log aren't visible in the source: {foreign}"
+    )
+
+
+# -- failures
+
+
+async def test_a_lost_connection_is_tried_again_with_a_new_low(
+    mysql: MysqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunk_selector, "FIRST_PAUSE_S", 0.001)
+    mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (9)", database=database)
+    lows: list[GtidSet] = []
+
+    class Struck(ChunkSelector):
+        async def low(self, source: Source, asked_at: GtidSet) -> GtidSet:
+            lows.append(await super().low(source, asked_at))
+            if len(lows) < chunk_selector.TRIES:
+                mysql.sql(f"INSERT INTO t VALUES ({len(lows)})", database=database)
+                source.close()
+            return lows[-1]
+
+    async with bench(mysql, database, kind=Struck) as running:
+        plan = await running.plan(TableId(database, "t"))
+        chunk = await running.read(running.chunk(plan.schema, None, (9,), 10))
+    assert chunk.rows.column("a").to_pylist() == [1, 2, 3, 4, 5, 9]
+    assert chunk.low == lows[-1]
+    assert len(lows) == len(set(lows)) == chunk_selector.TRIES
+
+
+async def test_a_locked_table_fails_after_all_tries_with_the_servers_words(
+    mysql: MysqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunk_selector, "TRIES", 2)
+    mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (9)", database=database)
+    async with bench(mysql, database, read_timeout_s=1.0) as running:
+        plan = await running.plan(TableId(database, "t"))
+        with closing(mysql.connect(database=database)) as locker, locker.cursor() as cursor:
+            cursor.execute("LOCK TABLES t WRITE")
+            order = running.chunk(plan.schema, None, (9,), 10)
+            await running.order(order)
+            answer = await running.answer()
+            cursor.execute("UNLOCK TABLES")
+        assert isinstance(answer, ChunkFailed)
+        assert answer.chunk == order.chunk
+        assert "Lock wait timeout exceeded" in answer.reason or "interrupted" in answer.reason
+        assert (await running.read(order)).rows.num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("deed", "reason"),
+    [
+        ("DROP TABLE t", "doesn't exist"),
+        ("ALTER TABLE t DROP COLUMN b", "Unknown column 'b'"),
+        ("ALTER TABLE t MODIFY b BIGINT", "column b of .* isn't of the type that its schema says"),
+        ("REVOKE SELECT ON `{pattern}`.* FROM tidemark", "SELECT command denied"),
+    ],
+)
+async def test_what_will_not_pass_fails_at_once(
+    mysql: MysqlServer, database: str, deed: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunk_selector, "FIRST_PAUSE_S", 3600.0)
+    mysql.sql("CREATE TABLE t (a INT PRIMARY KEY, b INT)", "INSERT INTO t VALUES (9, 9)", database=database)
+    async with bench(mysql, database) as running:
+        plan = await running.plan(TableId(database, "t"))
+        mysql.sql(deed.format(pattern=database.replace("_", r"\_")), database=database)
+        order = running.chunk(plan.schema, None, (9,), 10)
+        await running.order(order)
+        answer = await running.answer()
+    assert isinstance(answer, ChunkFailed)
+    assert answer.chunk == order.chunk
+    assert pytest.raises(ValueError, match=reason).matches(ValueError(answer.reason))
+
+
+async def test_a_key_without_a_calendar_day_fails_the_chunk(mysql: MysqlServer, database: str) -> None:
+    mysql.sql(
+        "SET sql_mode = ''",
+        "CREATE TABLE t (a DATE PRIMARY KEY)",
+        "INSERT INTO t VALUES ('2024-00-00'), ('2024-01-01')",
+        database=database,
+    )
+    async with bench(mysql, database) as running:
+        plan = await running.plan(TableId(database, "t"))
+        assert plan.end == ("2024-01-01",)
+        await running.order(running.chunk(plan.schema, None, plan.end, 10))
+        answer = await running.answer()
+    assert isinstance(answer, ChunkFailed)
+    assert answer.reason == f"{database}.t has a key with a date that no calendar has, in column a"
+
+
+async def test_what_is_not_foreseen_ends_the_actor(mysql: MysqlServer, database: str) -> None:
+    mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (9)", database=database)
+
+    class Broken(ChunkSelector):
+        async def high(self, source: Source) -> Coordinates:
+            raise InvariantBroken(f"on purpose, at {await source.executed()}")
+
+    running = Bench(mysql, mysql.create_capture_user(database), Broken)
+    plan = await running.plan(TableId(database, "t"))
+    await running.order(running.chunk(plan.schema, None, (9,), 10))
+    with pytest.raises(InvariantBroken, match="on purpose"):
+        await running.task
+
+
+# -- the actor
+
+
+async def test_orders_beyond_the_connections_wait(mysql: MysqlServer, database: str) -> None:
+    mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (9)", database=database)
+    begun: list[asyncio.Event] = [asyncio.Event(), asyncio.Event()]
+    go = asyncio.Event()
+    under_way = 0
+    most = 0
+
+    class Counted(ChunkSelector):
+        async def select(self, source: Source, order: ReadChunk) -> tuple[pa.RecordBatch, Key | None]:
+            nonlocal under_way, most
+            under_way += 1
+            most = max(most, under_way)
+            begun[under_way - 1].set()
+            await go.wait()
+            under_way -= 1
+            return await super().select(source, order)
+
+    async with bench(mysql, database, kind=Counted) as running:
+        plan = await running.plan(TableId(database, "t"))
+        ordered = [running.chunk(plan.schema, None, (9,), 10) for _ in range(6)]
+        for order in ordered:
+            await running.order(order)
+        await asyncio.gather(*(event.wait() for event in begun))
+        go.set()
+        answers = [await running.answer() for _ in ordered]
+    assert {answer.chunk for answer in answers if isinstance(answer, ChunkRead)} == {o.chunk for o in ordered}
+    assert most == 2
+
+
+async def test_a_clean_stop_answers_what_was_ordered(mysql: MysqlServer, database: str) -> None:
+    mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (9)", database=database)
+    running = Bench(mysql, mysql.create_capture_user(database))
+    plan = await running.plan(TableId(database, "t"))
+    for _ in range(5):
+        await running.order(running.chunk(plan.schema, None, (9,), 10))
+    running.orders.close()
+    await running.task
+    assert running.answers.depth == 5
+
+
+async def test_a_cancellation_leaves_no_connection(mysql: MysqlServer, database: str) -> None:
+    mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (9)", database=database)
+    running = Bench(mysql, mysql.create_capture_user(database), Held)
+    assert isinstance(running.selector, Held)
+    plan = await running.plan(TableId(database, "t"))
+    await running.order(running.chunk(plan.schema, None, (9,), 10))
+    await running.selector.at_select.wait()
+    running.task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running.task
+    mine = "SELECT 1 FROM information_schema.PROCESSLIST WHERE USER = 'tidemark'"
+    async with asyncio.timeout(10):
+        while await asyncio.to_thread(mysql.sql, mine):
+            pass
+
+
+async def test_answers_that_nobody_takes_any_more_end_the_actor(mysql: MysqlServer, database: str) -> None:
+    mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", database=database)
+    running = Bench(mysql, mysql.create_capture_user(database))
+    running.answers.close()
+    await running.order(PlanTable(TableId(database, "t")))
+    with pytest.raises(Closed):
+        await running.task

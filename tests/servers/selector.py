@@ -1,0 +1,108 @@
+"""A ChunkSelector on a test's server, with the test in the place of its coordinator."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from actors.actor import Outlet
+from actors.chunk_selector import ChunkSelector
+from actors.mailbox import Mailbox
+from actors.metrics import Metrics
+from deploy.toolchain.mysql_server import Account, MysqlServer
+from pipeline.gtid import GtidSet
+from pipeline.keys import Key
+from pipeline.messages import (
+    ChunkId,
+    ChunkRead,
+    PlanTable,
+    ReadChunk,
+    TablePlanned,
+    ToChunkSelector,
+    ToWatermarkCoordinator,
+)
+from pipeline.schema import TableId, TableSchema
+from pipeline.topology import EDGES, Actor, inbox
+from tests.servers.source import settings
+
+ORDERS = next(edge for edge in EDGES if edge.receiver is Actor.CHUNK_SELECTOR)
+ANSWERS = next(edge for edge in EDGES if edge.sender is Actor.CHUNK_SELECTOR)
+
+
+class Bench:
+    """A selector with its mailbox and its coordinator's, whose place the test takes."""
+
+    def __init__(
+        self, server: MysqlServer, account: Account, kind: type[ChunkSelector] = ChunkSelector, **changes: Any
+    ) -> None:
+        self.orders: Mailbox[ToChunkSelector] = Mailbox(inbox(Actor.CHUNK_SELECTOR))
+        self.answers: Mailbox[ToWatermarkCoordinator] = Mailbox(inbox(Actor.WATERMARK_COORDINATOR))
+        coordinator = Outlet(ANSWERS, self.answers)
+        source = settings(server, account, **changes)
+        self.selector = kind(self.orders, Metrics(), source, 2, coordinator)
+        self.task = asyncio.create_task(self.selector.run())
+        self._numbers = iter(range(1_000_000))
+
+    async def order(self, order: ToChunkSelector) -> None:
+        """Give an order."""
+        await self.orders.put(ORDERS, order)
+
+    async def answer(self) -> ToWatermarkCoordinator:
+        """The next answer, or what ended the actor before."""
+        answer = asyncio.create_task(self.answers.get())
+        await asyncio.wait({answer, self.task}, return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            answer.cancel()
+            await asyncio.wait({answer})
+            self.task.result()
+        return await answer
+
+    async def plan(self, table: TableId) -> TablePlanned:
+        """The plan of a table that can be planned."""
+        await self.order(PlanTable(table))
+        answer = await self.answer()
+        assert isinstance(answer, TablePlanned), answer
+        return answer
+
+    def chunk(self, schema: TableSchema, after: Key | None, end: Key, limit: int) -> ReadChunk:
+        """An order for a chunk, with a number of its own."""
+        number = ChunkId("s", schema.table, next(self._numbers))
+        return ReadChunk(number, schema, after, end, limit, GtidSet())
+
+    async def read(self, order: ReadChunk) -> ChunkRead:
+        """The answer to an order that succeeds."""
+        await self.order(order)
+        answer = await self.answer()
+        assert isinstance(answer, ChunkRead), answer
+        assert answer.chunk == order.chunk
+        return answer
+
+    async def walk(self, plan: TablePlanned, limit: int) -> list[pa.RecordBatch]:
+        """The rows of the whole table, chunk after chunk."""
+        assert plan.end is not None
+        read: list[pa.RecordBatch] = []
+        after: Key | None = None
+        while True:
+            chunk = await self.read(self.chunk(plan.schema, after, plan.end, limit))
+            assert chunk.rows.num_rows <= limit
+            read.append(chunk.rows)
+            if chunk.upto is None:
+                return read
+            after = chunk.upto
+
+
+@asynccontextmanager
+async def bench(
+    server: MysqlServer, *databases: str, kind: type[ChunkSelector] = ChunkSelector, **changes: Any
+) -> AsyncIterator[Bench]:
+    """A running selector, stopped cleanly in the end."""
+    running = Bench(server, server.create_capture_user(*databases), kind, **changes)
+    try:
+        yield running
+        running.orders.close()
+        await running.task
+    finally:
+        running.task.cancel()
+        await asyncio.wait([running.task])
