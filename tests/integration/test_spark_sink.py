@@ -1,0 +1,191 @@
+"""The SparkSink with a real journal and a real Spark: it delivers, merges, and comes back from a killed JVM."""
+
+import asyncio
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+
+from actors import spark_session
+from actors.mailbox import Mailbox
+from actors.metrics import Metrics
+from actors.spark_sink import SparkSink
+from pipeline import metrics as catalogue
+from pipeline.checkpoint import Mirror
+from pipeline.errors import Definite, Transient
+from pipeline.journal import CommitTimes
+from pipeline.messages import SegmentSealed, ToSparkSink
+from pipeline.schema import Column, TableId, TableSchema
+from pipeline.settings import LakeSettings, SparkSettings
+from pipeline.topology import Actor, inbox
+from pipeline.types import Integer
+from tests.integration.history import History
+
+INT = Integer(8, unsigned=False)
+(SEALED,) = inbox(Actor.SPARK_SINK)
+
+
+def table(name: str) -> TableSchema:
+    return TableSchema(TableId("shop", name), (Column("id", INT, False), Column("v", INT, True)), (0,))
+
+
+class House:
+    """A journal and a lake; `sink` and `mailbox` are those of the present life."""
+
+    def __init__(self, directory: Path, spark: SparkSettings, lake: LakeSettings) -> None:
+        self.history = History(directory / "journal")
+        self.lake, self.spark, self.root = lake, spark, Path(lake.path)
+        self.orders = self.history.table(table("orders"), Mirror.FILLING)
+        self.items = self.history.table(table("items"))
+
+    @asynccontextmanager
+    async def life(self) -> AsyncIterator[asyncio.Task[None]]:
+        """A sink that runs. Whoever doesn't end it, kills it."""
+        self.mailbox: Mailbox[ToSparkSink] = Mailbox(inbox(Actor.SPARK_SINK))
+        self.metrics = Metrics()
+        self.sink = SparkSink(self.mailbox, self.metrics, self.lake, self.spark, self.history.store)
+        running = asyncio.create_task(self.sink.run())
+        try:
+            yield running
+        finally:
+            running.cancel()
+            await asyncio.wait({running})
+
+    async def write(self, first: int, v: int) -> None:
+        """Commit a row to both tables, seal, and tell the sink."""
+        self.history.transaction((self.orders, "u", (first, v)), (self.items, "u", (first, v)))
+        now = int(time.time() * 1e6)
+        segment = self.history.seal(CommitTimes(now, now, (now,)))
+        await self.mailbox.put(SEALED, SegmentSealed(segment))
+
+    async def until(self, condition: Callable[[], bool], running: asyncio.Task[None]) -> None:
+        """Wait for the sink to get there."""
+        while not condition():
+            if running.done():
+                running.result()
+                raise AssertionError("the sink has ended")
+            await asyncio.sleep(0.05)
+
+    def arrived(self) -> bool:
+        """Whether the last segment is delivered."""
+        return bool(self.sink.status()["segment"] == self.history.segment)
+
+    def changes(self, name: str) -> list[tuple[int, int, int]]:
+        """(segment, id, v) of all files that the changelog was ever given: nothing ever removes one."""
+        files = ds.dataset(
+            str(self.root / "shop" / name / "changelog"), format="parquet", exclude_invalid_files=False
+        )
+        return sorted((r["__segment"], r["id"], r["v"]) for r in files.to_table().to_pylist())
+
+
+@pytest.fixture
+def house(spark_settings: SparkSettings, tmp_path: Path) -> Iterator[House]:
+    lake = LakeSettings(str(tmp_path / "lake"), merge_rows=1000, merge_after_s=600)
+    made = House(tmp_path, spark_settings, lake)
+    yield made
+    made.history.store.close()
+
+
+async def test_it_delivers_what_was_sealed_and_what_will_be_and_merges_when_due(house: House) -> None:
+    house.lake = replace(house.lake, merge_rows=3)
+    history = house.history
+    history.transaction((house.orders, "c", (1, 1)), (house.items, "c", (1, 1)))
+    history.seal()
+    async with house.life() as running:
+        await house.until(house.arrived, running)
+        assert house.metrics.value(catalogue.SPARK_UP) == 1
+        house.orders.schema = replace(house.orders.schema, key=(1, 0))  # stops by name; the others go on
+        await house.write(2, 2)
+        await house.write(3, 3)
+        await house.until(house.arrived, running)
+        await house.until(lambda: house.sink.status()["tables"]["shop.items"]["merged"] == 3, running)
+        assert house.sink.status()["tables"]["shop.items"]["pending"] == 0
+        stopped = house.sink.status()["tables"]["shop.orders"]["stopped"]
+        assert stopped == (
+            "from segment 2 on: the primary key of shop.orders was (id) and is (v, id): remove the lake tables of "
+            "shop.orders and snapshot it anew to have it with its new schema"
+        )
+        assert house.metrics.value(catalogue.DELIVERED, table="shop.items", tier="changelog") == 3
+        assert house.metrics.value(catalogue.DELIVERED_SEGMENT) == 3
+        observed = house.metrics.registry.get_sample_value("tidemark_freshness_seconds_count")
+        assert observed == 2
+        history.transaction((house.items, "c", (4, 4)))
+        last = history.seal()
+        await house.mailbox.put(SEALED, SegmentSealed(last))
+        house.mailbox.close()
+        await running  # a clean stop delivers the last segment
+    assert house.changes("items") == [(1, 1, 1), (2, 2, 2), (3, 3, 3), (4, 4, 4)]
+    assert house.changes("orders") == [(1, 1, 1)]
+    assert house.metrics.value(catalogue.SPARK_UP) == 0
+
+
+async def test_a_killed_jvm_is_transient_and_the_next_life_goes_on_without_doubles(house: House) -> None:
+    async with house.life() as running:
+        await house.until(lambda: house.metrics.value(catalogue.SPARK_UP) == 1, running)
+        await house.write(1, 1)
+        await house.until(house.arrived, running)
+        assert house.sink._spark is not None
+        os.kill(house.sink._spark.pid, signal.SIGKILL)
+        await house.write(2, 2)
+        with pytest.raises(Transient, match="Spark's JVM"):
+            await running
+    async with house.life() as running:
+        await house.until(house.arrived, running)
+        await house.write(3, 3)
+        house.mailbox.close()
+        await running
+    assert house.changes("items") == house.changes("orders") == [(1, 1, 1), (2, 2, 2), (3, 3, 3)]
+
+
+ORPHAN = """
+import sys, time
+from pathlib import Path
+from actors import spark_session
+from deploy.toolchain.parts import locate
+from pipeline.settings import SparkSettings
+spark = spark_session.start(SparkSettings(jars=locate().jars), Path(sys.argv[1]))
+print(spark.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_the_jvm_ends_when_its_python_is_killed(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ORPHAN, tmp_path], stdout=subprocess.PIPE) as python:
+        assert python.stdout is not None
+        jvm = int(python.stdout.readline())
+        handle = os.pidfd_open(jvm)
+        python.kill()
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    assert poll.poll(10_000), "the JVM outlives its Python"
+    os.close(handle)
+
+
+@pytest.mark.parametrize(
+    ("jars", "told"),
+    [
+        ([], "must hold just one Delta, delta-spark_4.2_2.13-4.4.0.jar .*none"),
+        (["delta-spark_4.1_2.13-4.4.0.jar"], "delta-spark_4.1_2.13-4.4.0.jar doesn't fit PySpark 4.2.0"),
+        (["delta-spark_4.2_2.13-4.4.1.jar"], "delta-spark_4.2_2.13-4.4.1.jar doesn't fit PySpark 4.2.0"),
+        (["delta-spark_4.2_2.13-4.4.0.jar", "delta-spark_4.1_2.13-4.4.0.jar"], "just one Delta"),
+    ],
+)
+def test_parts_that_do_not_fit_are_named(jars: list[str], told: str, tmp_path: Path) -> None:
+    for jar in jars:
+        (tmp_path / jar).touch()
+    with pytest.raises(Definite, match=told):
+        spark_session.start(SparkSettings(jars=(tmp_path,)), tmp_path)
+
+
+def test_a_jar_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Definite, match=r"gone\.jar, which isn't there"):
+        spark_session.start(SparkSettings(jars=(tmp_path / "gone.jar",)), tmp_path)
