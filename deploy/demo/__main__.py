@@ -28,7 +28,7 @@ from pipeline.gtid import GtidSet
 
 SNAPSHOT_WITHIN_S = 600.0
 CAUGHT_UP_WITHIN_S = 120.0
-QUIET_S = 5.0  # how long the shop is watched after the snapshot
+QUIET_S = 20.0  # how long the shop is watched after the snapshot
 WRITER = Account("writer", "writer")
 
 

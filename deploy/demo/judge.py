@@ -73,7 +73,8 @@ def reads_only(logged: list[LoggedCommand], account: Account) -> Finding:
 def _only_reads(command: LoggedCommand) -> bool:
     if command.kind in _ALLOWED_KINDS:
         return True
-    statement = command.text.lstrip("( \n")
+    # What is run by newer servers only stands in a comment that begins with their version.
+    statement = re.sub(r"^/\*!\d+ ", "", command.text).lstrip("( \n")
     return bool(_ALLOWED_STATEMENTS.match(statement)) and not _NOT_JUST_READING.search(statement)
 
 

@@ -55,7 +55,7 @@ def same_rows(spark: SparkSession, what: str, exported: Path, lake: DataFrame) -
     for field in read.fields:
         if isinstance(field.dataType, StringType | BinaryType):
             field.dataType = StringType()
-    source = spark.read.csv(str(exported), schema=read, sep="\t", nullValue="\\N", quote="", emptyValue="")
+    source = spark.read.csv(str(exported), schema=read, sep="\t", nullValue="\\N", quote="")
     ours = lake.select(*(_comparable(lake, name) for name in lake.columns))
     counted = source.withColumn("__n", f.lit(1)).unionAll(ours.withColumn("__n", f.lit(-1)))
     unequal = (
@@ -121,7 +121,8 @@ def _backwards(ours: DataFrame) -> list[str]:
 def _exported(name: str, kind: str) -> str:
     quoted = f"`{name}`"
     textual = kind in {"char", "varchar", "text", "mediumtext", "longtext", "json", "enum", "set"}
-    return f"HEX(CONVERT({quoted} USING utf8mb4))" if textual else quoted
+    # The letter before the digits tells empty text from NULL, which CSV doesn't.
+    return f"CONCAT('x', HEX(CONVERT({quoted} USING utf8mb4)))" if textual else quoted
 
 
 def _comparable(lake: DataFrame, name: str) -> Column:
