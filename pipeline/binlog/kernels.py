@@ -71,10 +71,7 @@ def _rows_start(
     if extended:
         if at + 2 > end:
             return TRUNCATED, at
-        extra = _unsigned(buffer, at, 2)
-        if extra < 2:
-            return TRUNCATED, at
-        at += extra
+        at += _unsigned(buffer, at, 2)  # it counts its own two bytes
     if at >= end:
         return TRUNCATED, at
     columns: Int = np.int64(buffer[at])

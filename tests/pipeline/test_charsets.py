@@ -36,7 +36,7 @@ def test_a_column_has_the_same_texts_and_nulls(charset: str, stored: bytes, text
     values = pa.array([None, stored, b"", stored + stored, None, stored], pa.binary())
     expected = [None, text, "", text + text, None, text]
     assert to_strings(values, charset, "t.c").to_pylist() == expected
-    assert to_strings(values[1:4], charset, "t.c").to_pylist() == expected[1:4]
+    assert to_strings(values[3:], charset, "t.c").to_pylist() == expected[3:]
 
 
 @pytest.mark.parametrize("charset", ["utf8mb4", "latin1", "big5", "utf16"])
