@@ -17,11 +17,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+import pyarrow.parquet as pq
+
 from deploy.demo import shop
 from deploy.demo.judge import judge
 from deploy.demo.service import Service, write_config
 from deploy.demo.shop import Size
-from deploy.demo.view import Progress, View
+from deploy.demo.view import View
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, Account, MysqlServer
 from deploy.toolchain.parts import locate
 from pipeline.gtid import GtidSet
@@ -67,8 +69,13 @@ def story(rows: int, folder: Path, view: View) -> int:
         try:
             with view.stage("starting the service: tidemark run"):
                 service.start()
-            with _writer(server, size, folder / "tally.parquet"):
+            tally = folder / "tally.parquet"
+            with _writer(server, size, tally):
+                writing = time.monotonic()
                 _capture(service, view)
+                writing = time.monotonic() - writing
+            changes = pq.read_metadata(tally).num_rows
+            view.say(f"  the writer: {changes:,} changed rows, {changes / writing:,.0f} a second")
             _catch_up(service, server, view)
             with view.stage("stopping the service"):
                 code = service.stop()
@@ -84,17 +91,24 @@ def story(rows: int, folder: Path, view: View) -> int:
 
 def _capture(service: Service, view: View) -> None:
     """Stream and snapshot under load; kill the service half-way, and go on."""
-    view.say(service.tell("execute", "--tables", r"shop\..*"))
+    view.say(service.tell("execute", "--tables", rf"{shop.DATABASE}\..*"))
+    signalled = time.monotonic()
     before = view.follow(service, until=lambda progress: progress.done >= 0.5, within_s=SNAPSHOT_WITHIN_S)
     with view.stage("SIGKILL: the service dies in mid-snapshot, and is started again"):
         service.kill()
-        service.start()
-    after = Progress.of(service.status())
+        died = time.monotonic()
+        service.start(probe="/livez")
+    after = view.follow(service, until=lambda progress: bool(progress.tables), within_s=SNAPSHOT_WITHIN_S)
+    back = time.monotonic()
     view.say(
         f"  {before.chunks} chunks had been emitted when it died, {after.chunks} are when it's back: "
-        f"it goes on where its journal ends"
+        "it goes on where its journal ends"
     )
-    view.follow(service, until=lambda progress: progress.complete, within_s=SNAPSHOT_WITHIN_S)
+    complete = view.follow(service, until=lambda progress: progress.complete, within_s=SNAPSHOT_WITHIN_S)
+    seconds = died - signalled + time.monotonic() - back
+    view.say(
+        f"  the snapshot: {complete.rows:,} rows, {complete.rows / seconds:,.0f} rows/s while the service ran"
+    )
     quiet_until = time.monotonic() + QUIET_S
     view.follow(service, until=lambda _: time.monotonic() > quiet_until, within_s=SNAPSHOT_WITHIN_S)
 

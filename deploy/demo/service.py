@@ -27,8 +27,8 @@ class Service:
         self._address = journal / "http.json"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
-        """Start it and wait until it says that it's ready. Raises RuntimeError with its last words if it isn't."""
+    def start(self, probe: str = "/readyz") -> None:
+        """Start it and wait until the probe is answered with 200. Raises RuntimeError with its last words if not."""
         self._address.unlink(missing_ok=True)
         with self.log.open("ab") as log:
             # The kernel kills it when this process dies, however that happens.
@@ -40,7 +40,7 @@ class Service:
                 start_new_session=True,
             )
         deadline = time.monotonic() + READY_WITHIN_S
-        while not self._ready():
+        while not self._answers(probe):
             if self._process.poll() is not None:
                 raise RuntimeError(f"the service ended with {self._process.returncode}:\n{self.last_words()}")
             if time.monotonic() > deadline:
@@ -79,10 +79,10 @@ class Service:
         """The end of its log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-25:])
 
-    def _ready(self) -> bool:
+    def _answers(self, probe: str) -> bool:
         try:
-            self._get("/readyz")
-        except (OSError, ValueError):  # no address yet, nobody listening, or 503: not ready
+            self._get(probe)
+        except (OSError, ValueError):  # no address yet, nobody listening, or 503
             return False
         return True
 
