@@ -25,6 +25,7 @@ from actors.metrics import Metrics
 from actors.signal_rest import SignalRest, Unanswered
 from actors.status import StatusBoard
 from pipeline import metrics as catalogue
+from pipeline.errors import Definite
 from pipeline.messages import SignalAccepted
 from pipeline.settings import HttpSettings
 from pipeline.signals import LONGEST, MalformedSignal, parse
@@ -66,7 +67,15 @@ class HttpServer:
 
     async def __aenter__(self) -> "HttpServer":
         await self._runner.setup()
-        await web.TCPSite(self._runner, self._settings.host, self._settings.port).start()
+        where = self._settings
+        try:
+            await web.TCPSite(self._runner, where.host, where.port).start()
+        except OSError as error:
+            await self._runner.cleanup()
+            raise Definite(
+                f"http: {where.host}:{where.port} can't be listened on ({error.strerror}); set http.port to a free "
+                "one, or to 0"
+            ) from error
         host, port = self._runner.addresses[0][:2]
         self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         _write_address(self._address_file, self.url)

@@ -104,6 +104,11 @@ class Limits:
     look_every_s: float = 1.0
     cancel_s: float = 10.0
 
+    def pause_s(self, restarts: int) -> float:
+        """The pause before a restart, after so many of them one soon after the other."""
+        doublings = min(restarts, 64)  # the longest pause is reached long before
+        return min(self.longest_pause_s, self.first_pause_s * 2.0**doublings)
+
 
 class State(StrEnum):
     """Where an actor is in its life."""
@@ -208,16 +213,15 @@ class Supervisor:
 
     async def _keep(self, group: Group) -> None:
         """Build the group, and build it anew each time that it has failed, until the stop."""
-        pauses = 0
+        restarts = 0
         while not self._stopping.is_set():
             started = time.monotonic()
             await self._run_group(group)
             if self._stopping.is_set():
                 break
-            pauses = 0 if time.monotonic() - started > self._limits.calm_s else pauses
-            pause = min(self._limits.longest_pause_s, self._limits.first_pause_s * 2**pauses)
-            pauses += 1
-            await self._restart(group, pause * _JITTER.uniform(0.5, 1.0))
+            restarts = 0 if time.monotonic() - started > self._limits.calm_s else restarts
+            await self._restart(group, self._limits.pause_s(restarts) * _JITTER.uniform(0.5, 1.0))
+            restarts += 1
         for name in group.actors:
             self._has_ended(name)
 

@@ -18,7 +18,7 @@ from actors.signal_rest import SignalRest
 from actors.status import StatusBoard
 from actors.supervisor import GROUPS, Group, Limits, Supervisor
 from pipeline import metrics as catalogue
-from pipeline.errors import Transient
+from pipeline.errors import Definite, Transient
 from pipeline.messages import SignalAccepted, SignalRejected
 from pipeline.settings import HttpSettings
 from pipeline.signals import LONGEST, parse
@@ -121,6 +121,16 @@ async def test_it_says_where_it_listens_until_it_ends(tmp_path: Path) -> None:
         assert json.loads(bench.address.read_text())["url"] == bench.server.url
         assert bench.server.url.startswith("http://127.0.0.1:")
     assert not bench.address.exists()
+
+
+async def test_a_port_that_is_taken_is_said_to_be(tmp_path: Path) -> None:
+    async with served(tmp_path) as bench:
+        port = int(bench.server.url.rpartition(":")[2])
+        other = HttpServer(
+            HttpSettings(port=port), tmp_path / "http.json", bench.board, bench.metrics, SignalRest()
+        )
+        with pytest.raises(Definite, match=f"127.0.0.1:{port} can't be listened on"):
+            await other.__aenter__()
 
 
 async def test_livez_and_metrics(tmp_path: Path) -> None:

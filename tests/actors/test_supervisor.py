@@ -394,6 +394,49 @@ async def test_a_failure_while_stopping_is_told_and_not_repaired() -> None:
     assert house.built[DELIVERY] == 1
 
 
+async def test_the_first_reason_for_a_stop_is_the_one_that_is_told() -> None:
+    house = House()
+    stopped = asyncio.Event()
+
+    async def fail_late(actor: Tiny) -> None:
+        actor.rest()
+        await stopped.wait()
+        raise Definite("the lake's table is another's")
+
+    async def fail_first(_: Tiny) -> None:
+        stopped.set()
+        raise Definite("binlog.000007 is purged")
+
+    async with running(house) as run:
+        await house.tell(Name.SPARK_SINK, fail_late)
+        await house.tell(Name.BINLOG_READER, fail_first)
+        outcome = await run
+    assert outcome == Outcome(ExitCode.DEFINITE, "BinlogReader: binlog.000007 is purged")
+
+
+async def test_pauses_grow_and_begin_anew_after_a_calm_time() -> None:
+    for calm_s, grown in ((3600.0, True), (-1.0, False)):
+        asked: list[int] = []
+
+        class Noted(Limits):
+            def pause_s(self, restarts: int) -> float:
+                asked.append(restarts)  # noqa: B023 - used up before the loop goes on
+                return 0.0
+
+        house = House(Noted(calm_s=calm_s))
+        house.trouble[CAPTURE] = [Transient("down") for _ in range(3)]
+        async with running(house) as run:
+            await house.until_built(CAPTURE, 4)
+            house.supervisor.stop()
+            await run
+        assert asked == ([0, 1, 2] if grown else [0, 0, 0])
+
+
+def test_the_pause_doubles_up_to_the_longest() -> None:
+    limits = Limits(first_pause_s=0.5, longest_pause_s=30.0)
+    assert [limits.pause_s(n) for n in (0, 1, 2, 6, 7, 10_000)] == [0.5, 1.0, 2.0, 30.0, 30.0, 30.0]
+
+
 async def test_a_stop_does_not_wait_for_a_pause_or_a_build() -> None:
     house = House(Limits(first_pause_s=3600, longest_pause_s=3600, look_every_s=0.01))
     house.trouble[CONTROL] = [Transient("down")]
