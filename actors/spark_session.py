@@ -4,6 +4,10 @@ PySpark keeps its JVM in class variables, and never looks whether it still lives
 here, wholly: after `stop`, or after the JVM was killed, the variables are cleared and a new one can come up in the
 same process. The JVM reads the pipe that we hold as its standard input and exits at its end; the kernel closes that
 pipe for us even if we're killed (PySpark's `launch_gateway`, Spark's `PythonGatewayServer`).
+
+That takes a moment, in which it may still commit. So a JVM locks a file in its folder, by itself, and the next one
+doesn't begin before the lock is free. On a local disk nothing else would do, as there Delta can't tell two JVMs that
+commit the same version at the same moment (its `HDFSLogStore` looks first and renames afterwards).
 """
 
 import os
@@ -54,12 +58,13 @@ appender.file.layout.pattern = %d{{ISO8601}} %p %c{{1}}: %m%n%ex
 
 
 class Spark:
-    """A running Spark: its session, the number of its `cores`, and the JVM that's its driver."""
+    """A running Spark: its session, the number of its `cores`, and the JVM that's its driver and holds `lock`."""
 
-    def __init__(self, session: SparkSession, jvm: subprocess.Popen[bytes]) -> None:
+    def __init__(self, session: SparkSession, jvm: subprocess.Popen[bytes], lock: object) -> None:
         self.session = session
         self.cores = session.sparkContext.defaultParallelism
         self._jvm = jvm
+        self._lock = lock  # the JVM lets go of it with our last reference
 
     @property
     def pid(self) -> int:
@@ -110,13 +115,18 @@ def start(settings: SparkSettings, folder: Path) -> Spark:
         except PySparkRuntimeError as error:
             raise Transient(f"Spark's JVM ended while it started: see {errors.name}") from error
     try:
+        lock = gateway.jvm.java.io.RandomAccessFile(str(folder / "lock"), "rw").getChannel().tryLock()
+        if lock is None:
+            raise Transient(f"the JVM of an earlier run hasn't ended yet; it holds {folder / 'lock'}")
         context = SparkContext(conf=conf, gateway=gateway)
-    except Py4JError as error:
+    except (Py4JError, Transient) as error:
         gateway.proc.kill()
         gateway.proc.communicate()
         _forget(gateway)
+        if isinstance(error, Transient):
+            raise
         raise Transient(f"Spark didn't start at {settings.master}: see {folder / 'spark.log'}") from error
-    spark = Spark(SparkSession(context), gateway.proc)
+    spark = Spark(SparkSession(context), gateway.proc, lock)
     for name in PARTITIONS:
         if name not in settings.conf:
             spark.session.conf.set(name, str(spark.cores))

@@ -158,15 +158,18 @@ time.sleep(600)
 """
 
 
-def test_the_jvm_ends_when_its_python_is_killed(tmp_path: Path) -> None:
+def test_the_jvm_ends_when_its_python_is_killed_and_no_other_begins_before(
+    spark_settings: SparkSettings, tmp_path: Path
+) -> None:
     with subprocess.Popen([sys.executable, "-c", ORPHAN, tmp_path], stdout=subprocess.PIPE) as python:
         assert python.stdout is not None
-        jvm = int(python.stdout.readline())
-        handle = os.pidfd_open(jvm)
+        handle = os.pidfd_open(int(python.stdout.readline()))
+        with pytest.raises(Transient, match="an earlier run hasn't ended yet"):
+            spark_session.start(spark_settings, tmp_path)
         python.kill()
-    poll = select.poll()
-    poll.register(handle, select.POLLIN)
-    assert poll.poll(10_000), "the JVM outlives its Python"
+    ended = select.poll()
+    ended.register(handle, select.POLLIN)
+    assert ended.poll(10_000), "the JVM outlives its Python"
     os.close(handle)
 
 

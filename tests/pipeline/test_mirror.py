@@ -1,0 +1,177 @@
+"""The lake's names and SQL. SQLite, which shares the SQL of the live view, evaluates it on thousands of histories."""
+
+import re
+import sqlite3
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.errors import Definite
+from pipeline.mirror import (
+    META_COLUMNS,
+    LakeColumn,
+    Tier,
+    Versions,
+    add_column_sql,
+    columns,
+    create_sql,
+    live_view_sql,
+    location,
+    merge_sql,
+    quoted,
+    spark_type,
+)
+from pipeline.schema import Column, TableId, TableSchema
+from pipeline.types import Date, Integer, Text, arrow_type
+
+INT = Integer(8, unsigned=False)
+ORDERS = TableSchema(
+    TableId("shop", "orders"),
+    (Column("id", INT, False), Column("part", Text("utf8mb4"), False), Column("v", INT, True)),
+    (1, 0),
+)
+MIRROR, CHANGELOG = (location("lake", ORDERS.table, tier) for tier in (Tier.MIRROR, Tier.CHANGELOG))
+
+KEYS = st.tuples(st.integers(1, 3), st.sampled_from(["a", "A", ""]))
+# A change: its key, and its value or None for a delete. A transaction: some of these.
+CHANGES = st.tuples(KEYS, st.none() | st.integers(0, 9))
+HISTORIES = st.lists(st.lists(CHANGES, min_size=1, max_size=4), min_size=1, max_size=8)
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(":memory:")
+    connection.execute("ATTACH ':memory:' AS delta")
+    connection.execute(f"CREATE TABLE delta.{quoted(MIRROR)} (id, part, v)")
+    connection.execute(
+        f"CREATE TABLE delta.{quoted(CHANGELOG)} (__op, __scn, __ordinal, __segment, id, part, v)"
+    )
+    yield connection
+    connection.close()
+
+
+def put(database: sqlite3.Connection, path: str, rows: list[tuple[object, ...]]) -> None:
+    database.execute(f"DELETE FROM delta.{quoted(path)}")
+    for row in rows:
+        database.execute(f"INSERT INTO delta.{quoted(path)} VALUES ({', '.join('?' * len(row))})", row)
+
+
+@given(history=HISTORIES, merged=st.integers(0, 8), known=st.integers(0, 8))
+def test_the_live_view_is_the_source_whatever_was_merged_and_whatever_of_it_is_known(
+    database: sqlite3.Connection,
+    history: list[list[tuple[tuple[int, str], int | None]]],
+    merged: int,
+    known: int,
+) -> None:
+    source: dict[tuple[int, str], int] = {}
+    mirror: dict[tuple[int, str], int] = {}
+    log: list[tuple[object, ...]] = []
+    for scn, transaction in enumerate(history, start=1):
+        for ordinal, (key, value) in enumerate(transaction):
+            log.append(("d" if value is None else "u", scn, ordinal, scn, *key, value))
+            source.pop(key, None)
+            if value is not None:
+                source[key] = value
+        if scn <= merged:
+            mirror = dict(source)
+    put(database, MIRROR, [(*key, value) for key, value in mirror.items()])
+    put(database, CHANGELOG, log[::-1])
+    reached = min(known, merged, len(history))
+    found = database.execute(live_view_sql("lake", ORDERS, reached)).fetchall()
+    assert sorted(found) == sorted((*key, value) for key, value in source.items())
+
+
+@given(history=HISTORIES, chunks=st.lists(st.integers(0, 8), min_size=9, max_size=9))
+def test_while_the_first_snapshot_fills_the_mirror_every_change_wins(
+    database: sqlite3.Connection, history: list[list[tuple[tuple[int, str], int | None]]], chunks: list[int]
+) -> None:
+    keys = [(id_, part) for id_ in (1, 2, 3) for part in ("a", "A", "")]
+    source = dict.fromkeys(keys, 99)
+    emitted: dict[tuple[int, str], int] = {}
+    log: list[tuple[object, ...]] = []
+    for scn, transaction in enumerate([[], *history]):
+        for ordinal, (key, value) in enumerate(transaction):
+            log.append(("d" if value is None else "u", scn, ordinal, scn, *key, value))
+            source.pop(key, None)
+            if value is not None:
+                source[key] = value
+        emitted |= {k: source[k] for k, at in zip(keys, chunks, strict=True) if at == scn and k in source}
+    covered = {k for k, at in zip(keys, chunks, strict=True) if at <= len(history)} | {
+        (r[4], r[5]) for r in log
+    }
+    put(database, MIRROR, [(*key, value) for key, value in emitted.items()])
+    put(database, CHANGELOG, log)
+    found = database.execute(live_view_sql("lake", ORDERS)).fetchall()
+    assert sorted(found) == sorted((*key, value) for key, value in source.items() if key in covered)
+
+
+def test_a_query_can_be_bound_to_versions() -> None:
+    text = live_view_sql("lake", ORDERS, 7, Versions(mirror=3, changelog=5))
+    assert f"{quoted(MIRROR)} VERSION AS OF 3" in text
+    assert f"{quoted(CHANGELOG)} VERSION AS OF 5" in text
+    assert text.index("mirror") > text.index("`__segment` > 7")
+
+
+def test_a_table_without_a_key_has_no_live_view() -> None:
+    with pytest.raises(Definite, match=r"shop\.bag has no primary key"):
+        live_view_sql("lake", TableSchema(TableId("shop", "bag"), ORDERS.columns, ()))
+
+
+def test_a_key_that_may_be_null_here_is_compared_so_that_null_equals_null() -> None:
+    days = TableSchema(
+        TableId("shop", "days"), (Column("day", Date(), False), Column("id", INT, False)), (0, 1)
+    )
+    for text in (live_view_sql("lake", days), merge_sql("lake", days, 1, 2)):
+        assert "m.`day` <=> c.`day` AND m.`id` = c.`id`" in text
+
+
+@given(
+    names=st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5)), min_size=2, max_size=2, unique=True)
+)
+def test_paths_are_plain_and_never_shared(names: list[tuple[str, str]]) -> None:
+    paths = [location("lake/", TableId(*name), Tier.MIRROR) for name in names]
+    assert paths[0] != paths[1]
+    for path in paths:
+        assert re.fullmatch(
+            r"lake/([A-Za-z0-9~-][A-Za-z0-9_~-]*)?/([A-Za-z0-9~-][A-Za-z0-9_~-]*)?/mirror", path
+        )
+
+
+def test_columns_of_both_tiers() -> None:
+    own = (LakeColumn("id", "BIGINT"), LakeColumn("part", "STRING"), LakeColumn("v", "BIGINT"))
+    assert columns(ORDERS, Tier.MIRROR) == own
+    assert columns(ORDERS, Tier.CHANGELOG) == (*META_COLUMNS, *own)
+    assert [c.name for c in META_COLUMNS[-2:]] == ["__chunk", "__segment"]
+
+
+@pytest.mark.parametrize("name", ["__segment", "__SCN", "__rank", "ID"])
+def test_a_column_that_takes_the_name_of_another_is_refused(name: str) -> None:
+    schema = TableSchema(TableId("shop", "odd"), (Column("id", INT, False), Column(name, INT, True)), (0,))
+    with pytest.raises(Definite, match=f"column '{name}' of shop.odd"):
+        columns(schema, Tier.CHANGELOG)
+
+
+def test_types() -> None:
+    assert spark_type(arrow_type(Integer(8, unsigned=True))) == "DECIMAL(20,0)"
+    assert spark_type(pa.list_(pa.float32())) == "ARRAY<FLOAT>"
+    assert spark_type(pa.timestamp("us")) == "TIMESTAMP_NTZ"
+    assert spark_type(pa.timestamp("us", tz="UTC")) == "TIMESTAMP"
+
+
+def test_statements_that_make_and_change_tables() -> None:
+    assert create_sql("a`b", (LakeColumn("x y", "INT"),), Tier.MIRROR, {}) == (
+        "CREATE TABLE IF NOT EXISTS delta.`a``b` (`x y` INT) USING delta TBLPROPERTIES "
+        "('delta.checkpointInterval' = '20', 'delta.enableDeletionVectors' = 'true', "
+        "'delta.columnMapping.mode' = 'name')"
+    )
+    assert (
+        add_column_sql("p", LakeColumn("x", "INT"), "w")
+        == "ALTER TABLE delta.`p` ADD COLUMNS (`x` INT AFTER `w`)"
+    )
+    assert (
+        add_column_sql("p", LakeColumn("x", "INT"), None)
+        == "ALTER TABLE delta.`p` ADD COLUMNS (`x` INT FIRST)"
+    )
