@@ -189,6 +189,14 @@ def test_a_statement_that_came_after_the_schema_was_read_proves_nothing() -> Non
     assert "binlog_row_metadata=FULL" in stopped.reason
 
 
+def test_of_statements_to_come_only_those_made_the_schema_that_it_holds() -> None:
+    """Servers don't commit in the order of their numbers: 6 passes before 3 to 5, but after the schema was read."""
+    known = Known({ORDERS: SCHEMA}, upto(5))
+    later = statement(6, "ALTER TABLE orders ...")
+    said = run(fresh(known, position=2), later, slice_(3, 4, 5, maps=()), slice_(7, maps=(MINIMAL,)))
+    assert kinds(said) == ["SchemaChanged", "ChangesVerified", "TableStopped", "ChangesVerified"]
+
+
 def test_a_statement_that_changes_no_columns_is_told_and_harms_nothing() -> None:
     known = Known({ORDERS: SCHEMA}, upto(5))
     said = run(
@@ -246,6 +254,14 @@ def test_a_stopped_table_is_named_once_and_dropped_and_the_others_go_on() -> Non
     ]  # fmt: skip
     assert {schema.table.name for schema in schemas(said)} == {"items"}
     assert [m.transactions.gtid(0).number for m in said if isinstance(m, ChangesVerified)] == [1, 2, 3]
+
+
+def test_a_slice_in_which_a_table_is_stopped_has_none_of_it() -> None:
+    """The news comes before the slice, so that nothing of the table may follow it."""
+    other = replace(MINIMAL, nullable=(True, True, True))
+    said = run(fresh(), slice_(1, maps=(FULL, other)))
+    assert kinds(said) == ["SchemaVerified", "TableStopped", "ChangesVerified"]
+    assert schemas(said) == []
 
 
 def test_a_table_that_was_stopped_before_a_restart_stays_stopped() -> None:
