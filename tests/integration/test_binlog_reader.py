@@ -227,7 +227,9 @@ def _through(gtids: GtidSet, server: str, more: int) -> GtidSet:
     return gtids | GtidSet.parse(f"{server}:1-{_last(gtids, server) + more}")
 
 
-async def test_a_prepared_transaction_survives_a_restart_between_its_phases(mysql_factory: MysqlFactory) -> None:
+async def test_a_prepared_transaction_survives_a_restart_between_its_phases(
+    mysql_factory: MysqlFactory,
+) -> None:
     # A server of its own: what is prepared and left so keeps its locks.
     mysql, database = mysql_factory({**GTIDS, **FULL_METADATA}), "shop"
     mysql.sql("CREATE DATABASE shop", "CREATE TABLE shop.a (id INT PRIMARY KEY)")
