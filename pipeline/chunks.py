@@ -10,8 +10,8 @@ into one range on the primary key that begins exactly behind (x, y, z), so a chu
 A hint keeps the optimizer from another index and a sort; where the key is a unique index that the server takes for
 the missing primary one, the hint names nothing, and the optimizer is on its own.
 
-Each parameter is given the column's own type, where a comparison would otherwise be made in another one: a DECIMAL
-with a string is compared as a DOUBLE, which takes neighbours for equal. A text parameter is a literal, which is
+Each parameter is given the column's own type, where by the manual the comparison might be made in another one: a
+DECIMAL with a string as DOUBLE, for one, which takes neighbours for equal. A text parameter is a literal, which is
 weaker than a column (coercibility 4 against 2): it's converted to the column's character set and compared by the
 column's collation.
 

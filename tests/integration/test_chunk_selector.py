@@ -177,7 +177,15 @@ async def test_a_locked_table_fails_after_all_tries_with_the_servers_words(
 ) -> None:
     monkeypatch.setattr(chunk_selector, "TRIES", 2)
     mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (9)", database=database)
-    async with bench(mysql, database, read_timeout_s=1.0) as running:
+    tries = 0
+
+    class Counted(ChunkSelector):
+        async def select(self, source: Source, order: ReadChunk) -> tuple[pa.RecordBatch, Key | None]:
+            nonlocal tries
+            tries += 1
+            return await super().select(source, order)
+
+    async with bench(mysql, database, kind=Counted, read_timeout_s=1.0) as running:
         plan = await running.plan(TableId(database, "t"))
         with closing(mysql.connect(database=database)) as locker, locker.cursor() as cursor:
             cursor.execute("LOCK TABLES t WRITE")
@@ -188,6 +196,7 @@ async def test_a_locked_table_fails_after_all_tries_with_the_servers_words(
         assert isinstance(answer, ChunkFailed)
         assert answer.chunk == order.chunk
         assert "Lock wait timeout exceeded" in answer.reason or "interrupted" in answer.reason
+        assert tries == 2
         assert (await running.read(order)).rows.num_rows == 1
 
 
