@@ -84,6 +84,9 @@ class SignalListener(Actor[ToSignalListener]):
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
+            # Not before nobody listens: what was taken behind the close would be neither answered nor told.
+            for channel in self._channels:
+                await channel.close()
 
     async def handle(self, message: ToSignalListener) -> None:
         """Bring the answer to all who asked."""
@@ -91,11 +94,6 @@ class SignalListener(Actor[ToSignalListener]):
         for channel, arrived in unanswered.askers if unanswered else ():
             await self._answer(channel, arrived, message)
         self.metrics.set(catalogue.SIGNALS_UNANSWERED, len(self._unanswered))
-
-    async def release(self) -> None:
-        """Close the channels."""
-        for channel in self._channels:
-            await channel.close()
 
     def status(self) -> dict[str, Any]:
         """The channels, and the ids of the signals that wait for their answer."""

@@ -3,10 +3,12 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
+
+import structlog
 
 from actors.actor import Actor
 from actors.assembly import Assembly
@@ -153,11 +155,26 @@ class Running:
 async def running(settings: Settings) -> AsyncIterator[Running]:
     """The service; behind the context it's dropped if it wasn't stopped."""
     store = JournalStore.open_single_writer(Path(settings.journal.path), settings.name)
-    try:
+    with closing(store), _plain_log():
         service = Running(settings, store)
         try:
             yield service
         finally:
             await service.drop()
+
+
+@contextmanager
+def _plain_log() -> Iterator[None]:
+    """Tracebacks without the values of all variables, which are whole columns here."""
+    before = structlog.get_config()
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.format_exc_info,
+            structlog.processors.LogfmtRenderer(),
+        ]
+    )
+    try:
+        yield
     finally:
-        store.close()
+        structlog.configure(**before)
