@@ -69,7 +69,7 @@ class StatusBoard:
         return reasons
 
     def status(self) -> dict[str, Any]:
-        """All of it, as JSON values: docs/operations.md says what each part means."""
+        """All of it, as JSON values; of each actor what it says itself, and its state, mailbox and failures."""
         said = {name: actor.status() for name, actor in self._supervisor.actors.items()}
         capture, delivery = said.get(Name.WATERMARK_COORDINATOR, {}), said.get(Name.SPARK_SINK, {})
         return {
