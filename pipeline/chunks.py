@@ -49,7 +49,7 @@ from pipeline.types import (
 
 # The character sets that lose nothing on the way to Unicode and back (an integration test tries every byte). In the
 # others two keys can print alike, or a key can print as one that sorts elsewhere: rows would be skipped.
-_EXACT_CHARSETS: Final = frozenset(
+EXACT_CHARSETS: Final = frozenset(
     {
         "ascii",
         "cp850",
@@ -159,7 +159,7 @@ def _unfit(kind: ColumnType) -> str | None:
         case Text(charset):
             return (
                 None
-                if charset in _EXACT_CHARSETS
+                if charset in EXACT_CHARSETS
                 else f"has the character set {charset}, not all of which is Unicode"
             )
         case Enum() | Set():

@@ -103,6 +103,24 @@ async def test_a_walk_reads_each_row_once_and_in_the_servers_order(
     assert len(set(tokens(whole.rows, plan.schema.key).to_pylist())) == len(expected)
 
 
+def test_keys_are_allowed_in_no_character_set_that_loses_a_byte(mysql: MysqlServer, database: str) -> None:
+    codes = ", ".join(f"(x'{code:02x}')" for code in range(256))
+    mysql.sql("CREATE TABLE t (c BINARY(1))", f"INSERT INTO t VALUES {codes}", database=database)
+    charsets = mysql.sql(
+        "SELECT CHARACTER_SET_NAME FROM information_schema.CHARACTER_SETS"
+        " WHERE MAXLEN = 1 AND CHARACTER_SET_NAME NOT IN ('ascii', 'binary')"
+    )
+    exact = set()
+    for (charset,) in charsets:
+        there_and_back = f"CONVERT(CONVERT(CONVERT(c USING {charset}) USING utf8mb4) USING {charset})"
+        lost = mysql.sql(
+            f"SELECT 1 FROM t WHERE CAST({there_and_back} AS BINARY) <> c LIMIT 1", database=database
+        )
+        exact |= set() if lost else {charset}
+    unicode_and_its_part = {"utf8mb4", "utf8mb3", "ucs2", "utf16", "utf16le", "utf32", "ascii"}
+    assert chunks.EXACT_CHARSETS - unicode_and_its_part == exact
+
+
 async def test_a_chunk_reads_its_own_rows_only_and_sorts_nothing(mysql: MysqlServer, database: str) -> None:
     rows = ", ".join(f"({i // 4000}, 'k{i // 10 % 400:03d}', {i % 10}, {i % 7})" for i in range(8000))
     mysql.sql(
