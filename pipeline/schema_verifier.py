@@ -1,17 +1,16 @@
 """Columns get their names here, and only proven ones.
 
 With full metadata a table map describes itself. With minimal metadata it gives the columns' types without names or
-labels, and the schema has to come from elsewhere: from the checkpoint, whose schemas hold at its position, or from
-information_schema. What is needed then is a proof that this schema holds at this place in the stream.
+labels, and the schema has to come from the server's information_schema. What is needed then is a proof that this
+schema holds at this place in the stream.
 
-**The proof.** Only a statement changes a table. Let K be the executed GTID set, read before the schemas were read
-from the server (`Known.at`). A schema from the server holds when every transaction of K has passed and no statement
-that touches the table has passed that isn't in K: what K holds had happened before the schemas were read, and a
-statement that isn't in K passes after it, so that from there on nothing is proven until the log tells itself. In
-between, while transactions of K are still to come, one of them may be a statement that makes the schema what it is,
-and the schema is `Awaited`. The checkpoint's schema holds from the beginning until any statement touches the table.
-So K must be read once more behind the schemas by whoever reads them, and the reading repeated until both are equal
-or the schemas are: a statement between K and the schemas would be seen here only after rows that precede it.
+**The proof.** Only a statement changes a table. Let K be a GTID set at which the server's schemas held (`Known`).
+A schema holds once every transaction of K has passed, until a statement passes that touches the table: what K holds
+had made the schema what it is. While transactions of K are still to come, one of them may be such a statement, and
+the schema is `Awaited`. There the checkpoint helps: it has the schema by which the table was last verified. If that
+one equals the server's, the statement would have to have an opposite, so the schema is taken to hold; at the first
+statement that touches the table it is `Awaited` again. If they differ, it can't be known on which side of the
+checkpoint the statement was. A statement that isn't in K proves nothing but that the schema has gone.
 
 Where the proof is missing the table is stopped, with the reason, and its further images are dropped under that name;
 nothing is guessed. Which tables a statement touches is decided on the safe side, by the identifiers in it.
@@ -93,7 +92,10 @@ FromVerifier = ChangesVerified | SchemaVerified | SchemaChanged | TableStopped |
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The schemas that the server gave, and the GTID set that it had executed just before."""
+    """The schemas that the server gave, and a GTID set that it had executed while they held.
+
+    Who reads them reads them before the set and behind it, and again until both are equal.
+    """
 
     schemas: Mapping[TableId, TableSchema]
     at: GtidSet
@@ -118,12 +120,12 @@ def started(
 ) -> State:
     """The state at the checkpoint with this position, its `schemas` and its `stopped` tables."""
     to_come = known.at - position
-    of_server: dict[TableId, TableState] = {
-        table: Awaited(schema) if to_come else Holding(schema) for table, schema in known.schemas.items()
-    }
-    of_checkpoint: dict[TableId, TableState] = {table: Holding(schema) for table, schema in schemas.items()}
-    ended: dict[TableId, TableState] = {table: Stopped() for table in stopped}
-    return State(captured, known, to_come, {**of_server, **of_checkpoint, **ended})
+    tables: dict[TableId, TableState] = dict.fromkeys(schemas, Unproven())
+    for table, schema in known.schemas.items():
+        proven = not to_come or schemas.get(table) == schema
+        tables[table] = Holding(schema) if proven else Awaited(schema)
+    ended: dict[TableId, TableState] = dict.fromkeys(stopped, Stopped())
+    return State(captured, known, to_come, {**tables, **ended})
 
 
 def step(state: State, message: ToSchemaVerifier) -> tuple[State, tuple[FromVerifier, ...]]:

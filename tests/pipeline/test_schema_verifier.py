@@ -164,17 +164,37 @@ def test_before_that_it_does_not_since_the_statement_that_made_it_may_be_to_come
     assert schemas(said) == [SCHEMA]
 
 
-def test_the_checkpoints_schema_holds_from_the_beginning_to_the_next_statement() -> None:
-    known = Known({ORDERS: RENAMED}, upto(5))
-    state = fresh(known, 2, old=SCHEMA)
+def test_a_checkpoint_with_the_servers_schema_speaks_for_the_time_before() -> None:
+    known = Known({ORDERS: SCHEMA}, upto(5))
+    before, after = slice_(3, maps=(MINIMAL,)), slice_(6, maps=(MINIMAL,))
     said = run(
-        state,
-        slice_(3, maps=(MINIMAL,)),
+        fresh(known, 2, same=SCHEMA),
+        before,
         statement(4, "ALTER TABLE orders ..."),
         slice_(5, maps=()),
-        slice_(6, maps=(MINIMAL,)),
+        after,
     )
-    assert schemas(said) == [SCHEMA, RENAMED]
+    assert schemas(said) == [SCHEMA, SCHEMA]
+    # Between the statement and the last transaction that the server had executed, there may be another one.
+    said = run(
+        fresh(known, 2, same=SCHEMA), statement(3, "ALTER TABLE orders ..."), slice_(4, maps=(MINIMAL,))
+    )
+    assert kinds(said) == ["SchemaChanged", "TableStopped", "ChangesVerified"]
+
+
+def test_a_checkpoint_with_another_schema_does_not() -> None:
+    """The statement that changed it may have passed before the checkpoint, or be to come."""
+    known = Known({ORDERS: RENAMED}, upto(5))
+    said = run(fresh(known, 2, old=SCHEMA), slice_(3, maps=(MINIMAL,)))
+    assert kinds(said) == ["TableStopped", "ChangesVerified"]
+    said = run(fresh(known, 2, old=SCHEMA), slice_(3, 4, 5, maps=()), slice_(6, maps=(MINIMAL,)))
+    assert schemas(said) == [RENAMED]
+    # Nothing is to come: it was before, and the checkpoint's is old.
+    assert schemas(run(fresh(known, 5, old=SCHEMA), slice_(6, maps=(MINIMAL,)))) == [RENAMED]
+    # The table isn't on the server any more.
+    said = run(fresh(Known({}, upto(5)), 2, old=SCHEMA), slice_(3, maps=(MINIMAL,)))
+    assert kinds(said) == ["TableStopped", "ChangesVerified"]
+    assert schemas(run(fresh(known, 2, old=SCHEMA), slice_(3))) == [SCHEMA]
 
 
 def test_a_statement_that_came_after_the_schema_was_read_proves_nothing() -> None:
