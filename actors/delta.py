@@ -23,6 +23,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+# How the names of these exceptions begin.
+_CONFLICTS = ("Concurrent", "MetadataChanged", "ProtocolChanged")
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -94,6 +97,11 @@ class DeltaTable:
         none = self._none
         append = self._jvm.org.apache.spark.sql.SaveMode.Append
         return write(append, none, none, self._jvm.scala.Some(metadata), none, none, none, none, none)
+
+
+def is_conflict(error: Exception) -> bool:
+    """Whether Delta gave a transaction up because somebody else (an OPTIMIZE, say) had committed meanwhile."""
+    return any(f"io.delta.exceptions.{name}" in str(error) for name in _CONFLICTS)
 
 
 def _module(package: Any, name: str) -> Any:

@@ -25,6 +25,7 @@ from pyspark.errors import PySparkException
 
 from actors import spark_session
 from actors.actor import Actor
+from actors.delta import is_conflict
 from actors.journal_store import JournalReader
 from actors.lake import Lake
 from actors.mailbox import Closed, Mailbox
@@ -315,7 +316,7 @@ class SparkSink(Actor[ToSparkSink]):
     async def _in_thread(
         self, function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Result:
-        """Call what blocks. Raises Transient where Spark's JVM has gone."""
+        """Call what blocks. Raises Transient where Spark's JVM has gone, or another writer was faster."""
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
@@ -323,6 +324,8 @@ class SparkSink(Actor[ToSparkSink]):
             lost = isinstance(error, Py4JNetworkError | ConnectionError)
             if lost or (self._spark is not None and not self._spark.alive):
                 raise Transient("Spark's JVM has ended, or was killed") from error
+            if is_conflict(error):
+                raise Transient("another writer committed to a lake table meanwhile") from error
             raise
 
     def _start(self) -> Spark:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 
-from actors.delta import DeltaTable
+from actors.delta import DeltaTable, is_conflict
 from actors.lake import Lake, live_view
 from actors.spark_session import Spark
 from pipeline.checkpoint import Mirror
@@ -197,8 +197,9 @@ def test_of_two_writers_of_the_same_segment_one_lands(spark: Spark, tmp_path: Pa
     def rival() -> None:
         assert DeltaTable(session.newSession(), path).append(frame, "us", 8, {}, "{}")
 
-    with pytest.raises(Exception, match="ConcurrentTransactionException"):
+    with pytest.raises(Exception, match="ConcurrentTransactionException") as raised:
         table.append(Overtaken(frame, rival), "us", 8, {}, "{}")  # type: ignore[arg-type]
+    assert is_conflict(raised.value)
     assert table.append(Overtaken(frame, lambda: rival_of_another(table, frame)), "us", 9, {}, "{}")  # type: ignore[arg-type]
     assert session.read.format("delta").load(path).count() == 12
     snapshot = table.snapshot()
