@@ -132,7 +132,7 @@ def test_the_live_view_is_the_source_at_each_segment_whatever_was_merged(deliver
     orders, users = history.table(ORDERS, Mirror.FILLING), history.table(USERS, Mirror.READY)
     orders.source = {(key,): (key, "old") for key in range(13)}
     unread = list(orders.source)
-    for round_ in range(4):
+    for round_ in range(3):
         for _ in range(2):
             for _ in range(some.randint(1, 8)):
                 random_step(history, orders, some, order)
@@ -145,7 +145,7 @@ def test_the_live_view_is_the_source_at_each_segment_whatever_was_merged(deliver
         assert delivery.view(orders) == expected(orders), round_
         assert delivery.view(users) == expected(users), round_
         for table in (orders, users):
-            if table.mirror is Mirror.READY and some.random() < 0.6:
+            if table.mirror is Mirror.READY and some.random() < 0.7:
                 delivery.merge(table)
                 assert rows(delivery.tier(table, Tier.MIRROR)) == expected(table), round_
 
