@@ -19,11 +19,17 @@ POLL_S = 0.2
 
 
 class Service:
-    """One `tidemark run`, which may be killed and started again on the same configuration."""
+    """One `tidemark run`, which may be killed and started again on the same configuration.
 
-    def __init__(self, config: Path, journal: Path, log: Path) -> None:
+    `program`: what Python is to run instead of the command `tidemark`.
+    """
+
+    def __init__(
+        self, config: Path, journal: Path, log: Path, program: tuple[str, ...] = ("-m", "actors")
+    ) -> None:
         self.config = config
         self.log = log
+        self.program = program
         self._address = journal / "http.json"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -33,7 +39,7 @@ class Service:
         with self.log.open("ab") as log:
             # The kernel kills it when this process dies, however that happens.
             self._process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "actors", "run", str(self.config)],
+                ["setpriv", "--pdeathsig", "KILL", sys.executable, *self.program, "run", str(self.config)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -73,7 +79,12 @@ class Service:
         """Ask it to stop, and return its exit code."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(STOPPED_WITHIN_S)
+        return self.wait(STOPPED_WITHIN_S)
+
+    def wait(self, within_s: float) -> int:
+        """Its exit code when it has ended. Raises TimeoutExpired if it hasn't within that time."""
+        assert self._process is not None
+        return self._process.wait(within_s)
 
     def last_words(self) -> str:
         """The end of its log."""

@@ -127,8 +127,5 @@ def _exported(name: str, kind: str) -> str:
 
 def _comparable(lake: DataFrame, name: str) -> Column:
     column = f.col(f"`{name}`")
-    return (
-        f.hex(column).alias(name)
-        if isinstance(lake.schema[name].dataType, StringType | BinaryType)
-        else column
-    )
+    textual = isinstance(lake.schema[name].dataType, StringType | BinaryType)
+    return f.concat(f.lit("x"), f.hex(column)).alias(name) if textual else column

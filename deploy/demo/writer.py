@@ -238,12 +238,16 @@ def main(arguments: list[str]) -> None:
     with ThreadPoolExecutor(THREADS) as pool:
         for done in [pool.submit(writer.run, stop) for writer in writers]:
             done.result()
-    lines = [line for writer in writers for line in writer.tally]
+    save([line for writer in writers for line in writer.tally], Path(tally))
+
+
+def save(lines: list[Line], tally: Path) -> None:
+    """Write a tally."""
     columns = list(zip(*lines, strict=True)) or [(), (), (), (), ()]
     names = ["table", "op", "key", "version", "op_no"]
     types = [pa.string(), pa.string(), pa.string(), pa.int64(), pa.int64()]
     arrays = [pa.array(column, type_) for column, type_ in zip(columns, types, strict=True)]
-    pq.write_table(pa.table(arrays, names=names), Path(tally))
+    pq.write_table(pa.table(arrays, names=names), tally)
 
 
 def _connect(host: str, port: int, user: str, password: str) -> "pymysql.Connection[pymysql.cursors.Cursor]":
