@@ -131,6 +131,7 @@ path = "{folder}/journal"
 
 [lake]
 path = "{folder}/lake"
+merge_after_s = 30
 
 [spark]
 master = "local[2]"

@@ -46,7 +46,7 @@ class Progress:
     tables: tuple[TableProgress, ...]
     windows: int
     lag_s: float
-    freshness_s: float
+    freshness_s: float | None
     delivered: GtidSet
 
     @staticmethod
@@ -69,7 +69,7 @@ class Progress:
             ),
             windows=len(status["windows"]),
             lag_s=float(status["lag_seconds"] or 0.0),
-            freshness_s=float(status["freshness_seconds"] or 0.0),
+            freshness_s=status["freshness_seconds"],
             delivered=GtidSet.parse(status["delivered_position"] or ""),
         )
 
@@ -142,12 +142,18 @@ class View:
 
     def _line(self, now: Progress) -> str:
         given_up = sum(table.given_up for table in now.tables)
-        left = (now.expected - now.rows) / self._rate if self._rate > 1 and not now.complete else 0.0
+        gave_way = f"{given_up:,} rows gave way to changes"
+        freshness = (
+            "nothing delivered yet" if now.freshness_s is None else f"freshness {now.freshness_s:.1f} s"
+        )
+        flow = f"lag {now.lag_s:.1f} s, {freshness}"
+        if now.complete:
+            return f"snapshot complete: {now.rows:,} rows in {now.chunks} chunks, {gave_way}; {flow}"
         tables = ", ".join(f"{table.name} {table.done:.0%}" for table in now.tables)
+        left = f"{(now.expected - now.rows) / self._rate:.0f} s" if self._rate > 1 else "?"
         return (
-            f"{tables or 'no snapshot yet'}; {now.chunks} chunks, {self._rate:,.0f} rows/s, ETA {left:.0f} s, "
-            f"{now.windows} windows open, {given_up:,} rows gave way to changes; "
-            f"lag {now.lag_s:.1f} s, freshness {now.freshness_s:.1f} s"
+            f"{tables or 'no snapshot yet'}; {now.chunks} chunks, {self._rate:,.0f} rows/s, ETA {left}, "
+            f"{now.windows} windows open, {gave_way}; {flow}"
         )
 
     def _picture(self, now: Progress) -> Group:
