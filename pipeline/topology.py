@@ -28,7 +28,9 @@ class WhenFull(StrEnum):
     """What a sender meets when the receiver's mailbox has no room."""
 
     WAIT = "wait"  # it waits: back-pressure
-    BOUNDED = "bounded"  # can't happen: the protocol bounds what's under way; if it does, an invariant is broken
+    BOUNDED = (
+        "bounded"  # can't happen: the protocol bounds what's under way; if it does, an invariant is broken
+    )
     NEWEST = "newest"  # the waiting message is replaced, since the newest says it all
 
 
@@ -58,9 +60,7 @@ EDGES = (
         MOST_SIGNALS,
         WhenFull.WAIT,
     ),
-    Edge(
-        Actor.BINLOG_READER, Actor.SCHEMA_VERIFIER, get_args(messages.ToSchemaVerifier), 8, WhenFull.WAIT
-    ),
+    Edge(Actor.BINLOG_READER, Actor.SCHEMA_VERIFIER, get_args(messages.ToSchemaVerifier), 8, WhenFull.WAIT),
     Edge(
         Actor.SCHEMA_VERIFIER,
         Actor.WATERMARK_COORDINATOR,
