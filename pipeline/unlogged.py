@@ -1,0 +1,323 @@
+"""Statements that change rows which the log doesn't tell: DROP, TRUNCATE, RENAME, and some of what ALTER TABLE does.
+
+With binlog_format=ROW each change of a row is in the log, but for what DDL does to rows as a side effect. Such a
+statement is read here closely enough to say which tables it means, by their names and the default database, and
+nothing else is made of it. What begins like one and can't be read to its end is `Unclear`.
+
+Where the text can be read in more ways than one (`pipeline.lexemes`), what it does is what it does in any of them.
+
+Values that MODIFY, CHANGE and CONVERT TO convert aren't looked at: the types before and behind say more about that
+than the statement, and `pipeline.delivery.taken_on` holds them against each other.
+
+Source: MySQL 9.7 Reference Manual, "ALTER TABLE Statement", "DROP TABLE Statement", "RENAME TABLE Statement",
+"TRUNCATE TABLE Statement", "Implicit Default Handling" (in "Data Type Default Values").
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pipeline.lexemes import Kind, Lexeme, NotRead, Reader, lexemes, word
+from pipeline.schema import TableId
+
+_UNREADABLE = "\N{REPLACEMENT CHARACTER}"
+
+# What ADD and DROP are followed by where they aren't about a column; all are reserved words.
+_NO_COLUMN = frozenset(
+    {
+        "check",
+        "constraint",
+        "foreign",
+        "fulltext",
+        "index",
+        "key",
+        "partition",
+        "primary",
+        "spatial",
+        "unique",
+    }
+)
+# Words of a column's definition that give rows a value.
+_MAKE_VALUES = frozenset({"as", "auto_increment", "generated", "primary", "serial"})
+# Engines that forget what they are given.
+_FORGETFUL = frozenset({"blackhole", "example"})
+
+
+@dataclass(frozen=True, slots=True)
+class OfTables:
+    """`what` changes rows of `tables`, as far as these exist, and puts rows into `filled`."""
+
+    what: str
+    tables: frozenset[TableId]
+    filled: frozenset[TableId] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class OfDatabase:
+    """`what` takes away all tables of a database."""
+
+    what: str
+    database: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unclear:
+    """It may be `what`, of any table that's named in it."""
+
+    what: str
+
+
+UnloggedChange = OfTables | OfDatabase | Unclear
+
+
+def unlogged_changes(database: str, statement: str) -> frozenset[UnloggedChange]:
+    """What the statement, run with this default database, does to rows without telling the log."""
+    return frozenset(
+        change
+        for reading in _readings(statement)
+        for change in _changes(Reader(reading), database, statement)
+    )
+
+
+def _readings(statement: str) -> Iterator[list[Lexeme]]:
+    """The statement in each way in which a server might have read it."""
+    for escapes in (True, False) if "\\" in statement else (True,):
+        found = list(lexemes(statement, escapes=escapes))
+        yield [lexeme for lexeme in found if lexeme.kind not in (Kind.OPENING, Kind.CLOSING)]
+        if any(lexeme.kind is Kind.OPENING for lexeme in found):
+            yield list(_outside(found))
+
+
+def _outside(found: list[Lexeme]) -> Iterator[Lexeme]:
+    """What is outside of `/*! … */`."""
+    inside = False
+    for lexeme in found:
+        if lexeme.kind is Kind.OPENING:
+            inside = True
+        elif lexeme.kind is Kind.CLOSING:
+            inside = False
+        elif not inside:
+            yield lexeme
+
+
+def _changes(reader: Reader, database: str, statement: str) -> Iterator[UnloggedChange]:
+    what = _verb(reader)
+    if what is None:
+        return
+    if _UNREADABLE in statement:
+        yield Unclear(what)
+        return
+    try:
+        match what:
+            case "TRUNCATE TABLE":
+                yield OfTables(what, frozenset({_last_table(reader, database)}))
+            case "RENAME TABLE":
+                yield _renamed(reader, database, what)
+            case "DROP TABLE":
+                yield _dropped(reader, database, what)
+            case "DROP DATABASE":
+                _if_exists(reader)
+                name = reader.name()
+                reader.end()
+                yield OfDatabase(what, name)
+            case _:
+                yield from _altered(reader, database)
+    except NotRead:
+        yield Unclear(what)
+
+
+def _verb(reader: Reader) -> str | None:
+    """Take the words that such a statement begins with; None if it's another one."""
+    if reader.keyword("truncate"):
+        reader.keyword("table")
+        return "TRUNCATE TABLE"
+    if reader.keyword("rename"):
+        return "RENAME TABLE" if reader.keyword("table", "tables") else None
+    if reader.keyword("drop"):
+        if reader.keyword("database", "schema"):
+            return "DROP DATABASE"
+        return "DROP TABLE" if reader.keyword("table", "tables") else None
+    if reader.keyword("alter"):
+        reader.keyword("online", "offline", "ignore")  # of servers before 5.7
+        return "ALTER TABLE" if reader.keyword("table") else None
+    return None
+
+
+def _last_table(reader: Reader, database: str) -> TableId:
+    table = reader.table(database)
+    reader.end()
+    return table
+
+
+def _if_exists(reader: Reader) -> None:
+    if reader.keyword("if"):
+        reader.expect("exists")
+
+
+def _dropped(reader: Reader, database: str, what: str) -> OfTables:
+    _if_exists(reader)
+    tables = {reader.table(database)}
+    while reader.sign(","):
+        tables.add(reader.table(database))
+    reader.keyword("restrict", "cascade")
+    reader.end()
+    return OfTables(what, frozenset(tables))
+
+
+def _renamed(reader: Reader, database: str, what: str) -> OfTables:
+    old, new = set[TableId](), set[TableId]()
+    while True:
+        old.add(reader.table(database))
+        reader.expect("to")
+        new.add(reader.table(database))
+        if not reader.sign(","):
+            break
+    reader.end()
+    return OfTables(what, frozenset(old), frozenset(new))
+
+
+# ALTER TABLE
+
+
+def _altered(reader: Reader, database: str) -> Iterator[UnloggedChange]:
+    table = frozenset({reader.table(database)})
+    options = list(_parts(reader.rest()))
+    for option in options:
+        yield from _option(Reader(option), table, database)
+    taken = {name.casefold() for option in options for name in _names_taken(Reader(option))}
+    given = {name.casefold() for option in options for name in _names_given(Reader(option))}
+    if taken & given:
+        yield OfTables("ALTER TABLE that gives a column's name to another", table)
+
+
+def _parts(found: Sequence[Lexeme]) -> Iterator[list[Lexeme]]:
+    """What stands between the commas that are in no parentheses."""
+    part: list[Lexeme] = []
+    depth = 0
+    for lexeme in found:
+        if lexeme == (Kind.SIGN, ",") and depth == 0:
+            yield part
+            part = []
+            continue
+        if lexeme.kind is Kind.SIGN:
+            depth += {"(": 1, ")": -1}.get(lexeme.text, 0)
+        part.append(lexeme)
+    yield part
+
+
+def _option(reader: Reader, table: frozenset[TableId], database: str) -> Iterator[UnloggedChange]:
+    words = [word(lexeme) for lexeme in reader.rest() if lexeme != (Kind.SIGN, "=")]
+    for setting, engine in pairwise(words):
+        if setting == "engine" and engine in _FORGETFUL:
+            yield OfTables(f"ALTER TABLE … ENGINE={engine.upper()}", table)
+    match words[:2]:
+        case ["rename", "column" | "index" | "key"]:
+            pass
+        case ["rename", _]:
+            reader.keyword("rename")
+            if not reader.keyword("to", "as"):
+                reader.sign("=")
+            yield OfTables("ALTER TABLE … RENAME", table, frozenset({reader.table(database)}))
+        case ["exchange", "partition"]:
+            while not reader.keyword("with"):
+                reader.name()
+            reader.expect("table")
+            both = table | {reader.table(database)}
+            yield OfTables("ALTER TABLE … EXCHANGE PARTITION", both, both)
+        case ["truncate" | "drop" as verb, "partition"]:
+            yield OfTables(f"ALTER TABLE … {verb.upper()} PARTITION", table)
+        case ["discard" | "import" as verb, "partition" | "tablespace" as of]:
+            filled = table if verb == "import" else frozenset[TableId]()
+            yield OfTables(f"ALTER TABLE … {verb.upper()} {of.upper()}", table, filled)
+        case ["add", _]:
+            if any(_fills(definition) for definition in _added(reader)):
+                yield OfTables("ALTER TABLE … ADD COLUMN with a value for the rows that there were", table)
+        case _:
+            pass
+
+
+# Columns of ALTER TABLE
+
+
+def _names_taken(option: Reader) -> Iterator[str]:
+    """The name that a column has no more after this option."""
+    if option.keyword("rename"):
+        if option.keyword("column"):
+            yield option.name()
+    elif option.keyword("change"):
+        option.keyword("column")
+        old, new = option.name(), option.name()
+        if old.casefold() != new.casefold():
+            yield old
+    elif option.keyword("drop") and word(option.next) not in _NO_COLUMN:
+        option.keyword("column")
+        yield option.name()
+
+
+def _names_given(option: Reader) -> Iterator[str]:
+    """The names that columns have only since this option."""
+    if option.keyword("rename"):
+        if option.keyword("column"):
+            option.name()
+            option.expect("to")
+            yield option.name()
+    elif option.keyword("change"):
+        option.keyword("column")
+        old, new = option.name(), option.name()
+        if old.casefold() != new.casefold():
+            yield new
+    elif word(option.next) == "add":
+        for definition in _added(option):
+            yield definition[0].text
+
+
+def _added(option: Reader) -> Iterator[list[Lexeme]]:
+    """The definitions of the columns that ADD adds, each from the column's name on."""
+    option.expect("add")
+    if word(option.next) in _NO_COLUMN:
+        return
+    option.keyword("column")
+    if not option.sign("("):
+        yield list(option.rest())
+        return
+    for definition in _parts(_inside(option.rest())):
+        if definition and word(definition[0]) not in _NO_COLUMN:
+            yield definition
+
+
+def _inside(found: Sequence[Lexeme]) -> list[Lexeme]:
+    """What stands before the parenthesis that closes one opened before."""
+    depth = 1
+    for place, lexeme in enumerate(found):
+        if lexeme.kind is Kind.SIGN:
+            depth += {"(": 1, ")": -1}.get(lexeme.text, 0)
+        if depth == 0:
+            return list(found[:place])
+    raise NotRead
+
+
+def _fills(definition: Sequence[Lexeme]) -> bool:
+    """Whether rows get something else than NULL in a column that's added like that; yes, if in doubt."""
+    words = _behind_name(definition)
+    pairs = set(zip(words, [*words[1:], ""], strict=True))
+    return (
+        not _MAKE_VALUES.isdisjoint(words)
+        or ("not", "null") in pairs
+        or any(before == "default" and after != "null" for before, after in pairs)
+        or any(before != "unique" and after == "key" for before, after in pairs)
+        or (words[:1] == ["timestamp"] and "null" not in words)  # explicit_defaults_for_timestamp may be OFF
+    )
+
+
+def _behind_name(definition: Sequence[Lexeme]) -> list[str]:
+    """The words of a column's definition that are in no parentheses, without its name and its place."""
+    words: list[str] = []
+    depth = 0
+    for lexeme in definition[1:]:
+        if lexeme.kind is Kind.SIGN:
+            depth += {"(": 1, ")": -1}.get(lexeme.text, 0)
+        if depth == 0 and word(lexeme) in ("after", "partition"):
+            break
+        if depth == 0 and words[-1:] != ["column_format"]:
+            words.append(word(lexeme))
+    return words
