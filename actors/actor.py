@@ -86,8 +86,7 @@ class Actor(ABC, Generic[Received]):
         return {}
 
     def not_ready(self) -> str | None:
-        """Why the service isn't ready as far as this actor goes (`/readyz`); None if it is. Lag is no
-        reason."""
+        """Why the service isn't ready as far as this actor goes (`/readyz`); None if it is. Lag is no reason."""
         return None
 
     async def send(self, outlet: Outlet[Sent], message: Sent) -> None:

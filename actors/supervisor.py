@@ -135,8 +135,7 @@ class Kind(StrEnum):
 
 Build = Callable[[Group], Coroutine[Any, Any, tuple[Actor[Any], ...]]]
 
-# Of each actor, those before it in the flow that send to it, and those in whose mailboxes it may have to
-# wait.
+# Of each actor, those before it in the flow that send to it, and those in whose mailboxes it may have to wait.
 _BEFORE = {
     name: [
         edge.sender
@@ -367,8 +366,7 @@ class Supervisor:
 
 
 def _soon(cancel: Callable[[], object]) -> None:
-    """Cancel a task behind its first step, so that an actor which was built has begun and releases what it
-    has."""
+    """Cancel a task behind its first step, so that an actor which was built has begun and releases what it has."""
     asyncio.get_running_loop().call_soon(cancel)
 
 

@@ -5,17 +5,17 @@ place that decides what a row's place in the stream is. A message is a moment be
 that everything the window rules ask for can happen there:
 
     the log goes on      its keys touch the open windows, its changes are appended, and windows whose high
-    watermark
-                         has been passed close: their rows are appended behind these changes
-    a chunk has come     its window knows its watermarks now, and closes at once on an idle source a statement
-    passed   the open windows of the tables that it may have changed are dropped, and their schemas asked
-                         for anew; what was emitted stays done
+                         watermark has been passed close: their rows are appended behind these changes
+    a chunk has come     its window knows its watermarks now, and closes at once on an idle source
+    a statement passed   the open windows of the tables that it may have changed are dropped, and these tables
+                         planned anew; what was emitted stays done
     a signal came        snapshots begin, stop, pause or resume
 
 What's durable is in `State.checkpoint`, which goes out with each `Append`; all else (plans, open windows) is
 dropped by a restart and asked for again. Chunks of one table are asked for one after the other, since each
 begins where the one before ended, but they close on their own time: that's why a lagging stream costs latency
-and not throughput."""
+and not throughput.
+"""
 
 from dataclasses import replace
 from typing import assert_never

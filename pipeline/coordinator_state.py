@@ -77,7 +77,8 @@ class State:
 
     `chunk_rows`: rows asked for in a chunk. `stream`: where the stream is in the log, None before its first
     event. `runs`: the tables whose snapshot is under way in this run. `open`: the open windows in the order
-    asked. `chunks`: how many chunks were asked for in this run."""
+    asked. `chunks`: how many chunks were asked for in this run.
+    """
 
     chunk_rows: int
     mode: WindowMode

@@ -7,6 +7,7 @@ in exactly these bytes, even where the collation holds other bytes equal.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,18 +32,13 @@ def tokens(rows: pa.RecordBatch, key: Sequence[int]) -> pa.Array:
     return pc.binary_join_element_wise(*parts, separator)
 
 
-def key_to_json(key: Key | None) -> list[object] | None:
+def key_to_json(key: Key) -> list[Any]:
     """A key as JSON values; bytes as {"hex": …}. `key_from_json` is its inverse."""
-    if key is None:
-        return None
     return [{"hex": part.hex()} if isinstance(part, bytes) else part for part in key]
 
 
-def key_from_json(value: object) -> Key | None:
+def key_from_json(value: list[Any]) -> Key:
     """The key that `key_to_json` wrote."""
-    if value is None:
-        return None
-    assert isinstance(value, list)
     return tuple(bytes.fromhex(part["hex"]) if isinstance(part, dict) else part for part in value)
 
 

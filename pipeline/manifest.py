@@ -75,7 +75,7 @@ def schema_from_json(text: str, version: str) -> TableSchema:
     """The schema of this version. Raises Damaged where the text isn't that one's."""
     try:
         schema = schemas.from_json(json.loads(text))
-    except (ValueError, TypeError, LookupError, AttributeError, AssertionError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise Damaged(f"it isn't a table's schema, so it was cut short or overwritten; {_REMEDY}") from error
     if schema.version != version or schema_to_json(schema) != text:
         raise Damaged(

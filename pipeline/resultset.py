@@ -53,7 +53,7 @@ LARGEST_RESULT: Final = 2**31 - 1
 _SMALLEST_BUFFER: Final = 1 << 16  # bytes
 _MICROSECOND_BITS: Final = 20
 
-# The first packet of a result, the header of its rows, has the number 1.
+# Takes the buffer, where the texts begin, their lengths, and the array for the numbers; returns the row at fault.
 _Parser = Callable[[kernels.Bytes, kernels.Places, kernels.Places, kernels.Longs], int]
 
 

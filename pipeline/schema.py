@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import get_args
 
 import pyarrow as pa
@@ -52,11 +53,11 @@ class TableSchema:
     @property
     def version(self) -> str:
         """16 hex digits that are the same for equal schemas, on any machine and in any run."""
-        return hashlib.sha256(json.dumps(to_json(self), sort_keys=True).encode()).hexdigest()[:16]
+        return _version(self)
 
     @property
     def arrow(self) -> pa.Schema:
-        """The schema of this table's rows: the columns' names, canonical types and nullability."""
+        """The schema of this table's rows: names and canonical types, all nullable, as a zero date is null here."""
         return pa.schema([pa.field(c.name, arrow_type(c.type), nullable=True) for c in self.columns])
 
     @property
@@ -69,6 +70,12 @@ class TableSchema:
     def key_names(self) -> tuple[str, ...]:
         """The primary key's column names, in the key's order."""
         return tuple(self.columns[i].name for i in self.key)
+
+
+# Schemas are few and asked for their version with each segment and file, while a digest takes 0.1 ms.
+@lru_cache(maxsize=4096)
+def _version(schema: TableSchema) -> str:
+    return hashlib.sha256(json.dumps(to_json(schema), sort_keys=True).encode()).hexdigest()[:16]
 
 
 def to_json(schema: TableSchema) -> dict[str, object]:
@@ -92,7 +99,8 @@ def from_json(value: dict[str, object]) -> TableSchema:
     """The schema that `to_json` wrote. Raises KeyError or TypeError where it's not one."""
     columns = value["columns"]
     key = value["key"]
-    assert isinstance(columns, list) and isinstance(key, list)
+    if not isinstance(columns, list) or not isinstance(key, list):
+        raise TypeError("a table's columns and key are lists")
     return TableSchema(
         table=TableId(str(value["database"]), str(value["table"])),
         columns=tuple(Column(c["name"], _type_from_json(c["type"]), bool(c["nullable"])) for c in columns),

@@ -108,8 +108,7 @@ _NOT_YET = ("log", "set-binlog-position", "schema-changes", "snapshot-window-ope
 
 
 def parse(text: str | bytes, default_id: str | None = None) -> Signal:
-    """The signal that this JSON text is; `default_id` stands in where it has no id. Raises
-    MalformedSignal."""
+    """The signal that this JSON text is; `default_id` stands in where it has no id. Raises MalformedSignal."""
     if len(text if isinstance(text, bytes) else text.encode(errors="replace")) > LONGEST:
         raise MalformedSignal(f"it's longer than {LONGEST} bytes")
     try:

@@ -119,8 +119,8 @@ def _state_to_json(state: TableState) -> dict[str, Any]:
         case Waiting() | Completed() | Stopped():
             return common
         case Chunking(done, end, key_version, first):
-            keys = {"done": key_to_json(done), "end": key_to_json(end), "key_version": key_version}
-            return {**common, **keys, "first": first}
+            keys = {"done": None if done is None else key_to_json(done), "end": key_to_json(end)}
+            return {**common, **keys, "key_version": key_version, "first": first}
         case Failed(reason):
             return {**common, "reason": reason}
         case _:
@@ -133,9 +133,9 @@ def _state_from_json(value: dict[str, Any]) -> TableState:
         case "waiting":
             return Waiting()
         case "chunking":
+            done = None if value["done"] is None else key_from_json(value["done"])
             end = key_from_json(value["end"])
-            assert end is not None
-            return Chunking(key_from_json(value["done"]), end, value["key_version"], value["first"], counts)
+            return Chunking(done, end, value["key_version"], value["first"], counts)
         case "completed":
             return Completed(counts)
         case "stopped":

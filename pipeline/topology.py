@@ -27,11 +27,12 @@ class Actor(StrEnum):
 class WhenFull(StrEnum):
     """What a sender meets when the receiver's mailbox has no room."""
 
-    WAIT = "wait"  # it waits: back-pressure
-    BOUNDED = (
-        "bounded"  # can't happen: the protocol bounds what's under way; if it does, an invariant is broken
-    )
-    NEWEST = "newest"  # the waiting message is replaced, since the newest says it all
+    # It waits: back-pressure.
+    WAIT = "wait"
+    # That can't be: the protocol bounds what's under way. If it is, an invariant is broken.
+    BOUNDED = "bounded"
+    # The waiting message is replaced, since the newest says it all.
+    NEWEST = "newest"
 
 
 @dataclass(frozen=True, slots=True)

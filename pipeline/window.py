@@ -1,5 +1,4 @@
-"""The window: the time in which a chunk's rows and the log's changes may speak of the same rows, and changes
-win.
+"""The window: the time in which a chunk's rows and the log's changes may speak of the same rows, and changes win.
 
 A window opens when its chunk is asked for and closes when the stream has passed the high watermark. Then the
 rows whose keys no change touched are put into the stream at that place. The claim is strong: *each of these
@@ -26,7 +25,8 @@ membership, and keys only for equality. It holds for any E behind H that lies be
 slices of transactions will do.
 
 Sources: DBLog (Andreakis and Papapanagiotou, 2020) for the window; WL#6355 for what commit order does and
-doesn't promise; `watermark` for why the high watermark is a place in the log."""
+doesn't promise; `watermark` for why the high watermark is a place in the log.
+"""
 
 from dataclasses import dataclass, replace
 

@@ -150,6 +150,7 @@ def spoiled(**changes: Any) -> dict[str, Any]:
         spoiled(columns=None),
         spoiled(key=None),
         spoiled(database=None),
+        spoiled(key="0"),
         spoiled(columns=[{"name": "id", "nullable": True}]),
         spoiled(columns=[{"name": "id", "nullable": True, "type": {"kind": "Money"}}]),
         spoiled(columns=[{"name": "id", "nullable": True, "type": {"kind": "arrow_type", "column": 1}}]),
