@@ -1,6 +1,6 @@
 """The demo's story, from an empty folder to the verdict.
 
-    python -m deploy.demo [--rows N] [--folder FOLDER]
+    python -m deploy.demo [--rows N] [--folder FOLDER] [--watch SECONDS]
 
 Exits with 0 only if every row and every change in the lake is right.
 """
@@ -30,7 +30,6 @@ from pipeline.gtid import GtidSet
 
 SNAPSHOT_WITHIN_S = 600.0
 CAUGHT_UP_WITHIN_S = 120.0
-QUIET_S = 20.0  # how long the shop is watched after the snapshot
 WRITER = Account("writer", "writer")
 
 
@@ -43,6 +42,12 @@ def main() -> int:
     arguments.add_argument(
         "--folder", type=Path, help="where all of it goes (default: a new temporary folder)"
     )
+    arguments.add_argument(
+        "--watch",
+        type=float,
+        default=20.0,
+        help="how long to go on once the snapshot is complete (s, default: %(default)s)",
+    )
     chosen = arguments.parse_args()
     if chosen.rows < 1:
         arguments.error(f"--rows must be at least 1, not {chosen.rows}")
@@ -50,13 +55,13 @@ def main() -> int:
     folder = chosen.folder or Path(tempfile.mkdtemp(prefix="tidemark-demo-"))
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        return story(chosen.rows, folder.resolve(), View())
+        return story(chosen.rows, chosen.watch, folder.resolve(), View())
     except KeyboardInterrupt:
         print("\ninterrupted; everything that ran has been ended")
         return 130
 
 
-def story(rows: int, folder: Path, view: View) -> int:
+def story(rows: int, watch_s: float, folder: Path, view: View) -> int:
     """Everything in its order."""
     parts, size, began = locate(), Size.of(rows), time.monotonic()
     with MysqlServer(parts.mysql, folder / "mysql", {**GTIDS, **FULL_METADATA}) as server:
@@ -72,7 +77,7 @@ def story(rows: int, folder: Path, view: View) -> int:
             tally = folder / "tally.parquet"
             with _writer(server, size, tally):
                 writing = time.monotonic()
-                _capture(service, view)
+                _capture(service, watch_s, view)
                 writing = time.monotonic() - writing
             changes = pq.read_metadata(tally).num_rows
             view.say(f"  the writer: {changes:,} changed rows, {changes / writing:,.0f} a second")
@@ -89,7 +94,7 @@ def story(rows: int, folder: Path, view: View) -> int:
     return 0 if right else 1
 
 
-def _capture(service: Service, view: View) -> None:
+def _capture(service: Service, watch_s: float, view: View) -> None:
     """Stream and snapshot under load; kill the service half-way, and go on."""
     view.say(service.tell("execute", "--tables", rf"{shop.DATABASE}\..*"))
     signalled = time.monotonic()
@@ -109,7 +114,7 @@ def _capture(service: Service, view: View) -> None:
     view.say(
         f"  the snapshot: {complete.rows:,} rows, {complete.rows / seconds:,.0f} rows/s while the service ran"
     )
-    quiet_until = time.monotonic() + QUIET_S
+    quiet_until = time.monotonic() + watch_s
     view.follow(service, until=lambda _: time.monotonic() > quiet_until, within_s=SNAPSHOT_WITHIN_S)
 
 

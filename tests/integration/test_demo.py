@@ -1,0 +1,37 @@
+"""The demo itself, small: from an empty folder to the verdict, and nothing left behind."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_a_small_demo_ends_with_everything_equal(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "deploy.demo",
+        "--rows",
+        "5000",
+        "--watch",
+        "3",
+        "--folder",
+        str(tmp_path),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    for compared in (
+        "rows of shop.orders",
+        "changes of shop.customers",
+        "keys of the mirror of shop.order_items",
+    ):
+        assert compared in done.stdout
+    assert "DIFFERENCES" not in done.stdout
+    assert (tmp_path / "lake" / "shop" / "orders" / "mirror" / "_delta_log").is_dir()
+    assert not (tmp_path / "mysql").exists()
+
+
+def test_a_wrong_argument_is_told_in_one_line() -> None:
+    command = [sys.executable, "-m", "deploy.demo", "--rows", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "--rows must be at least 1, not 0" in done.stderr
