@@ -6,6 +6,7 @@ nothing half done is ever mended in place.
 """
 
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any, assert_never
 
 from actors.actor import Actor, Outlet
@@ -18,6 +19,7 @@ from pipeline.coordinator_state import Order, State, WindowMode
 from pipeline.messages import (
     Append,
     ChunkFailed,
+    ChunkId,
     ChunkRead,
     PauseReading,
     PlanTable,
@@ -57,6 +59,9 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
     ) -> None:
         super().__init__(mailbox, metrics)
         self._outlets = outlets
+        self._ordered: dict[
+            ChunkId, float
+        ] = {}  # when the chunk of each open window was ordered (s, monotonic)
         self._state, self._first_orders = coordinator.start(checkpoint, chunk_rows, mode)
 
     async def run(self) -> None:
@@ -94,6 +99,8 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         }
 
     async def _perform(self, orders: tuple[Order, ...]) -> None:
+        now = monotonic()
+        self._ordered |= {order.chunk: now for order in orders if isinstance(order, ReadChunk)}
         for order in orders:
             match order:
                 case PlanTable() | ReadChunk():
@@ -107,6 +114,10 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
 
     def _measure(self, before: State, message: ToWatermarkCoordinator) -> None:
         self.metrics.set(catalogue.WINDOWS_OPEN, len(self._state.open))
+        still_open = {window.order.chunk for window in self._state.open}
+        for chunk in self._ordered.keys() - still_open:
+            held_s = monotonic() - self._ordered.pop(chunk)
+            self.metrics.observe(catalogue.WINDOW, held_s, table=str(chunk.table))
         match message:
             case ChunkRead(chunk, _, rows):
                 self.metrics.count(catalogue.SNAPSHOT_ROWS, rows.num_rows, table=str(chunk.table))

@@ -1,8 +1,7 @@
-"""Every metric as data: its name, labels and meaning, so that dashboards, alerts and docs can be held against
-it.
+"""Every metric as data: its name, labels and meaning, so that dashboards, alerts and docs can be held against it.
 
-Names follow Prometheus' conventions: the prefix, what's measured, the base unit, and `_total` where it only
-grows. Moments are exported as timestamps, never as ages, so that a process that hangs is seen to.
+Names follow Prometheus' conventions: the prefix, what's measured, the base unit, and `_total` where it only grows.
+Moments are exported as timestamps, never as ages, so that a process that hangs is seen to.
 """
 
 from dataclasses import dataclass
@@ -133,13 +132,15 @@ WINDOWS_OPEN = Gauge(
     "tidemark_open_windows", "Windows that are open, from the order of a chunk to its close."
 )
 CHUNKS = Counter(
-    "tidemark_snapshot_chunks_total", "Chunks by outcome: emitted, discarded or failed.", ("table", "outcome")
+    "tidemark_snapshot_chunks_total", "Chunks by outcome: emitted or failed.", ("table", "outcome")
 )
 CHUNK_READ = Histogram(
     "tidemark_snapshot_chunk_read_seconds", "Time to read one chunk, watermarks included.", ("table",)
 )
 WINDOW = Histogram(
-    "tidemark_snapshot_window_seconds", "Time from the order of a chunk to its window's close.", ("table",)
+    "tidemark_snapshot_window_seconds",
+    "Time from the order of a chunk to its window's close, or to its end by a statement or a stop.",
+    ("table",),
 )
 SNAPSHOT_ROWS = Counter("tidemark_snapshot_read_rows_total", "Rows that chunks have read.", ("table",))
 ROWS_GIVEN_UP = Counter(

@@ -1,6 +1,8 @@
 """The registry: every metric of the catalogue is there under its own name, and each kind is written in one way."""
 
+import ast
 import time
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +34,20 @@ def test_every_metric_can_be_written_and_is_exported_under_its_name() -> None:
             line.startswith((f"{metric.name}{suffix} ", f"{metric.name}{suffix}{{"))
             for line in text.splitlines()
         )
+
+
+def test_every_metric_is_written_by_some_actor() -> None:
+    actors = Path(__file__).parents[2] / "actors"
+    named = {
+        node.attr
+        for path in actors.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "catalogue"
+    }
+    declared = {name for name, value in vars(catalogue).items() if isinstance(value, catalogue.Metric)}
+    assert declared - named == set()
 
 
 def test_a_gauge_can_be_read_at_each_scrape() -> None:

@@ -1,0 +1,64 @@
+"""The WatermarkCoordinator: what it tells of windows; what it decides is tested with `pipeline.coordinator`."""
+
+import pytest
+
+from actors.actor import Outlet
+from actors.mailbox import Mailbox
+from actors.metrics import Metrics
+from actors.watermark_coordinator import Outlets, WatermarkCoordinator
+from pipeline import metrics as catalogue
+from pipeline.checkpoint import Checkpoint
+from pipeline.coordinator_state import Overlapping
+from pipeline.messages import LogAdvanced, PlanTable, ReadChunk, ToChunkSelector, ToWatermarkCoordinator
+from pipeline.topology import EDGES, Actor, inbox
+from tests.pipeline.builders import ORDERS, execute, gtids, place, planned, read, statement
+
+TABLE = {"table": str(ORDERS.table)}
+
+
+def outlet(receiver: Actor) -> Outlet[ToChunkSelector]:
+    """The way from the coordinator to that actor, which leaves everything in its mailbox."""
+    (edge,) = (e for e in EDGES if e.sender is Actor.WATERMARK_COORDINATOR and e.receiver is receiver)
+    return Outlet(edge, Mailbox(inbox(receiver)))
+
+
+class House:
+    """A coordinator of chunks of two rows, and the selector's mailbox."""
+
+    def __init__(self) -> None:
+        self.metrics = Metrics()
+        self.orders = outlet(Actor.CHUNK_SELECTOR)
+        checkpoint = Checkpoint(gtids("a:1-5"), schemas={ORDERS.table: ORDERS})
+        outlets = Outlets(
+            outlet(Actor.BINLOG_READER),  # type: ignore[arg-type]
+            self.orders,
+            outlet(Actor.JOURNAL_WRITER),  # type: ignore[arg-type]
+        )
+        mailbox: Mailbox[ToWatermarkCoordinator] = Mailbox(inbox(Actor.WATERMARK_COORDINATOR))
+        self.coordinator = WatermarkCoordinator(mailbox, self.metrics, checkpoint, 2, Overlapping(4), outlets)
+
+    async def first_chunk(self) -> ReadChunk:
+        """Have the table snapshotted: the order for its first chunk."""
+        await self.coordinator.handle(LogAdvanced(place(10)))
+        await self.coordinator.handle(execute("s1", ORDERS))
+        assert await self.orders.mailbox.get() == PlanTable(ORDERS.table)
+        await self.coordinator.handle(planned(ORDERS))
+        order = await self.orders.mailbox.get()
+        assert isinstance(order, ReadChunk)
+        return order
+
+    def windows_timed(self) -> float | None:
+        """How many windows have been timed to their end."""
+        return self.metrics.registry.get_sample_value(f"{catalogue.WINDOW.name}_count", TABLE)
+
+
+@pytest.mark.parametrize("closed", [True, False])
+async def test_a_window_is_timed_from_its_order_to_its_end(closed: bool) -> None:
+    house = House()
+    order = await house.first_chunk()
+    assert house.metrics.value(catalogue.WINDOWS_OPEN) == 1
+    assert house.windows_timed() is None
+    await house.coordinator.handle(read(order, 1) if closed else statement("a:6", 20, ORDERS))
+    assert house.metrics.value(catalogue.WINDOWS_OPEN) == 0
+    assert house.windows_timed() == 1
+    assert house.metrics.value(catalogue.CHUNKS, outcome="emitted", **TABLE) == closed
