@@ -14,6 +14,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,18 @@ appender.file.layout.pattern = %d{{ISO8601}} %p %c{{1}}: %m%n%ex
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What Spark is made of here: PySpark's version, Delta's, and the jars that PySpark lacks."""
+
+    pyspark: str
+    delta: str
+    jars: tuple[Path, ...]
+
+    def __str__(self) -> str:
+        return f"PySpark {self.pyspark} with Delta {self.delta} ({len(self.jars)} jars)"
+
+
 class Spark:
     """A running Spark: its session, the number of its `cores`, and the JVM that's its driver and holds `lock`."""
 
@@ -97,12 +110,38 @@ class Spark:
         _forget(gateway)
 
 
+def parts(settings: SparkSettings) -> Parts:
+    """What there is, with the jars that the settings name.
+
+    Raises Definite where Delta isn't among them, or isn't the one for PySpark.
+    """
+    named = [Path(path) for path in settings.jars]
+    for path in named:
+        if not path.exists():
+            raise Definite(
+                f"spark.jars names {path}, which isn't there: run `make setup`, or correct the path"
+            )
+    jars = tuple(jar for path in named for jar in (sorted(path.glob("*.jar")) if path.is_dir() else [path]))
+    found = [match for jar in jars if (match := _DELTA_JAR.fullmatch(jar.name))]
+    wanted = f"delta-spark_{'.'.join(pyspark.__version__.split('.')[:2])}_2.13-{DELTA_VERSION}.jar"
+    if len(found) != 1:
+        there = ", ".join(match.string for match in found) or "none"
+        raise Definite(
+            f"spark.jars must hold just one Delta, {wanted} (here: {there}): `make setup` fetches it"
+        )
+    if found[0].string != wanted:
+        raise Definite(
+            f"{found[0].string} doesn't fit PySpark {pyspark.__version__}: give {wanted} in spark.jars"
+        )
+    return Parts(pyspark.__version__, DELTA_VERSION, jars)
+
+
 def start(settings: SparkSettings, folder: Path) -> Spark:
     """Start Spark; its log and its scratch files go into `folder`. Takes 5 to 10 seconds.
 
     Raises Definite where PySpark, Delta and the configuration don't fit together, Transient where the JVM fails.
     """
-    jars = _jars(settings)
+    jars = parts(settings).jars
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "log4j2.properties").write_text(_LOG4J.format(folder=folder))
     conf = SparkConf(loadDefaults=False).setAll(
@@ -133,7 +172,7 @@ def start(settings: SparkSettings, folder: Path) -> Spark:
     return spark
 
 
-def _conf(settings: SparkSettings, jars: list[Path], folder: Path) -> dict[str, str]:
+def _conf(settings: SparkSettings, jars: tuple[Path, ...], folder: Path) -> dict[str, str]:
     local = {} if not settings.master.startswith("local") else {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
@@ -161,27 +200,6 @@ def _conf(settings: SparkSettings, jars: list[Path], folder: Path) -> dict[str, 
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-
-
-def _jars(settings: SparkSettings) -> list[Path]:
-    """The jars that the settings name. Raises Definite where Delta isn't among them, or isn't the one for PySpark."""
-    named = [Path(path) for path in settings.jars]
-    for path in named:
-        if not path.exists():
-            raise Definite(
-                f"spark.jars names {path}, which isn't there: run `make setup`, or correct the path"
-            )
-    jars = [jar for path in named for jar in (sorted(path.glob("*.jar")) if path.is_dir() else [path])]
-    found = [match for jar in jars if (match := _DELTA_JAR.fullmatch(jar.name))]
-    wanted = f"delta-spark_{'.'.join(pyspark.__version__.split('.')[:2])}_2.13-{DELTA_VERSION}.jar"
-    if len(found) != 1:
-        there = ", ".join(match.string for match in found) or "none"
-        raise Definite(f"spark.jars must hold just one Delta, {wanted} (here: {there})")
-    if found[0].string != wanted:
-        raise Definite(
-            f"{found[0].string} doesn't fit PySpark {pyspark.__version__}: give {wanted} in spark.jars"
-        )
-    return jars
 
 
 def _forget(gateway: ClientServer) -> None:
