@@ -96,7 +96,7 @@ class Assembly:
         found = await preflight(settings)
         found.raise_errors()
         checkpoint = recovered.last.checkpoint if recovered.last else _first(found.known)
-        verified = schema_verifier.started(
+        verified, news = schema_verifier.started(
             settings.tables, found.known, checkpoint.position, checkpoint.schemas, checkpoint.stopped
         )
         snapshot = settings.snapshot
@@ -113,6 +113,7 @@ class Assembly:
                 boxes[Name.SCHEMA_VERIFIER],
                 metrics,
                 verified,
+                news,
                 self._outlet(Name.SCHEMA_VERIFIER, Name.WATERMARK_COORDINATOR),
             ),
             WatermarkCoordinator(

@@ -8,11 +8,11 @@ from actors.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline import schema_verifier, topology
 from pipeline.messages import SchemaChanged, TableStopped, ToSchemaVerifier, ToWatermarkCoordinator
-from pipeline.schema_verifier import FromVerifier, State
+from pipeline.schema_verifier import FromVerifier, News, State
 
 
 class SchemaVerifier(Actor[ToSchemaVerifier]):
-    """Owns what's known of each table's schema; `state` is what `schema_verifier.started` gave."""
+    """Owns what's known of each table's schema; `state` and `news` are what `schema_verifier.started` gave."""
 
     name = topology.Actor.SCHEMA_VERIFIER
 
@@ -21,18 +21,23 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
         mailbox: Mailbox[ToSchemaVerifier],
         metrics: Metrics,
         state: State,
+        news: tuple[News, ...],
         coordinator: Outlet[ToWatermarkCoordinator],
     ) -> None:
         super().__init__(mailbox, metrics)
         self._state = state
+        self._news = news
         self._coordinator = coordinator
+
+    async def run(self) -> None:
+        """Tell what's new at the start, then take messages."""
+        await self._tell(self._news)
+        await super().run()
 
     async def handle(self, message: ToSchemaVerifier) -> None:
         """Verify, then pass on."""
         self._state, verified = schema_verifier.step(self._state, message)
-        for each in verified:
-            self._measure(each)
-            await self.send(self._coordinator, each)
+        await self._tell(verified)
 
     def status(self) -> dict[str, Any]:
         """What is known of each table's schema."""
@@ -41,6 +46,11 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
                 str(table): type(state).__name__.lower() for table, state in self._state.tables.items()
             }
         }
+
+    async def _tell(self, verified: tuple[FromVerifier, ...]) -> None:
+        for each in verified:
+            self._measure(each)
+            await self.send(self._coordinator, each)
 
     def _measure(self, message: FromVerifier) -> None:
         match message:

@@ -13,7 +13,16 @@ statement that touches the table it is `Awaited` again. If they differ, it can't
 checkpoint the statement was. A statement that isn't in K proves nothing but that the schema has gone.
 
 Where the proof is missing the table is stopped, with the reason, and its further images are dropped under that name;
-nothing is guessed. Which tables a statement touches is decided on the safe side, by the identifiers in it.
+nothing is guessed. Which tables a statement touches is decided on the safe side (`pipeline.ddl`).
+
+**Rows that change without an event.** A statement that does so (`pipeline.unlogged`) stops the tables that it means.
+That's told before the statement's own passing, since a checkpoint between the two must not have the statement behind
+it and the table still going on.
+
+**Tables that the checkpoint doesn't know** are told as soon as their schema is proven: those of the server's schemas
+at the start, or once nothing is to come, and any other with its first map. So a table that is created while the log
+is being read, and that stays empty, can be asked for from the next start on. A table that the checkpoint knows and
+that isn't captured any more is stopped, since it would have a gap if it were captured again.
 
 Images of one table map have the columns that the map says; a schema that doesn't fit the map proves nothing.
 """
@@ -24,8 +33,8 @@ from typing import assert_never
 
 import pyarrow as pa
 
+from pipeline import ddl
 from pipeline.gtid import Gtid, GtidSet
-from pipeline.identifiers import identifiers
 from pipeline.labels import NoLabel, enum_texts, set_texts
 from pipeline.messages import (
     ChangesVerified,
@@ -46,11 +55,14 @@ from pipeline.signals import Tables
 from pipeline.tablemap import FullMetadata, MinimalMetadata, TableMap
 from pipeline.types import ColumnType, Enum, Set
 
-# Statements that begin with one of these change no table's columns. TRUNCATE empties a table, and that is told.
-_HARMLESS = frozenset({"analyze", "check", "flush", "grant", "optimize", "repair", "revoke", "truncate"})
-
-# A statement that means a whole database has one of these in it.
-_OF_DATABASES = frozenset({"database", "schema"})
+_UNLOGGED = (
+    "{what} ({gtid}) changed its rows, and the log doesn't tell which; it stays stopped in this journal: to have it "
+    "again, capture it with a journal and a lake of its own, and snapshot it there"
+)
+_LEFT_OUT = (
+    "the configuration doesn't capture it any more, so that its changes are missing from here on; it stays stopped in "
+    "this journal: to have it again, capture it with a journal and a lake of its own, and snapshot it there"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +99,7 @@ class Stopped:
 
 Capturable = Unproven | Awaited | Holding | Verified
 TableState = Capturable | Stopped
+News = SchemaVerified | TableStopped
 FromVerifier = ChangesVerified | SchemaVerified | SchemaChanged | TableStopped | LogAdvanced | ReadingPaused
 
 
@@ -117,15 +130,20 @@ def started(
     position: GtidSet,
     schemas: Mapping[TableId, TableSchema],
     stopped: Iterable[TableId],
-) -> State:
-    """The state at the checkpoint with this position, its `schemas` and its `stopped` tables."""
+) -> tuple[State, tuple[News, ...]]:
+    """The state at the checkpoint with this position, its `schemas` and its `stopped` tables, and what's new there."""
     to_come = known.at - position
     tables: dict[TableId, TableState] = dict.fromkeys(schemas, Unproven())
     for table, schema in known.schemas.items():
         proven = not to_come or schemas.get(table) == schema
         tables[table] = Holding(schema) if proven else Awaited(schema)
     ended: dict[TableId, TableState] = dict.fromkeys(stopped, Stopped())
-    return State(captured, known, to_come, {**tables, **ended})
+    left = [table for table in schemas if table not in ended and not captured.match(table)]
+    tables |= ended | dict.fromkeys(left, Stopped())
+    unheard = [s.schema for t, s in tables.items() if isinstance(s, Holding) and t not in schemas]
+    news: list[News] = [TableStopped(table, _LEFT_OUT) for table in left]
+    news += [SchemaVerified(schema) for schema in unheard]
+    return State(captured, known, to_come, tables), tuple(news)
 
 
 def step(state: State, message: ToSchemaVerifier) -> tuple[State, tuple[FromVerifier, ...]]:
@@ -133,13 +151,10 @@ def step(state: State, message: ToSchemaVerifier) -> tuple[State, tuple[FromVeri
     match message:
         case LogRead():
             return _slice_read(state, message)
-        case StatementRead(gtid, _, database, statement, end):
-            touched = touches(state, database, statement)
-            changed = frozenset() if _is_harmless(statement) else touched
-            state = _passed(_statement_passed(state, changed, gtid), GtidSet().with_gtid(gtid))
-            return state, (SchemaChanged(gtid, touched, statement, end),)
+        case StatementRead():
+            return _statement_read(state, message)
         case CreationRead(database, statement):
-            return _created(state, touches(state, database, statement)), ()
+            return _created(state, ddl.touched(state.captured, state.tables, database, statement)), ()
         case LogAdvanced() | ReadingPaused():
             return state, (message,)
         case _:
@@ -149,29 +164,20 @@ def step(state: State, message: ToSchemaVerifier) -> tuple[State, tuple[FromVeri
 # Statements
 
 
-def touches(state: State, database: str, statement: str) -> frozenset[TableId]:
-    """The captured tables that a statement may be about: those that it names, and those of a database that it's about.
-
-    Names of tables that were met are compared without regard to case, since servers differ in that. A table that
-    wasn't met can only be told by the name; so where the patterns match any name in the default database, words that
-    name no table are among the result. Text that couldn't be read may name any table.
-    """
-    named = set(identifiers(statement))
-    folded = {identifier.name.casefold() for identifier in named}
-    whole = bool(folded & _OF_DATABASES)
-    unreadable = "\N{REPLACEMENT CHARACTER}" in statement
-    met = {
-        table
-        for table in state.tables
-        if unreadable or table.name.casefold() in folded or (whole and table.database.casefold() in folded)
-    }
-    unmet = {TableId(identifier.qualifier or database, identifier.name) for identifier in named}
-    return frozenset(met | {table for table in unmet if state.captured.match(table)})
-
-
-def _is_harmless(statement: str) -> bool:
-    first = next(identifiers(statement), None)
-    return first is not None and first.name.casefold() in _HARMLESS
+def _statement_read(state: State, message: StatementRead) -> tuple[State, tuple[FromVerifier, ...]]:
+    gtid, statement = message.gtid, message.statement
+    touched = ddl.touched(state.captured, state.tables, message.database, statement)
+    unlogged = ddl.changed_unlogged(state.captured, state.tables, message.database, statement)
+    stops = tuple(
+        TableStopped(table, _UNLOGGED.format(what=what, gtid=gtid))
+        for table, what in sorted(unlogged.items())
+        if not isinstance(state.tables.get(table), Stopped)
+    )
+    state = _with(state, {stop.table: Stopped() for stop in stops})
+    changed = frozenset[TableId]() if ddl.is_harmless(statement) else touched
+    state = _statement_passed(state, changed, gtid)
+    state, arrived = _passed(state, GtidSet().with_gtid(gtid))
+    return state, (*stops, SchemaChanged(gtid, touched, statement, message.end), *arrived)
 
 
 def _statement_passed(state: State, tables: frozenset[TableId], gtid: Gtid) -> State:
@@ -193,19 +199,14 @@ def _with(state: State, changed: Mapping[TableId, TableState]) -> State:
     return replace(state, tables={**state.tables, **changed, **stopped})
 
 
-def _passed(state: State, gtids: GtidSet) -> State:
-    """The state after these transactions; once none is to come, the server's schemas hold."""
-    if not state.to_come:
-        return state
+def _passed(state: State, gtids: GtidSet) -> tuple[State, tuple[SchemaVerified, ...]]:
+    """The state after these transactions; once none is to come, the server's schemas hold, and that's new."""
     to_come = state.to_come - gtids
-    if to_come:
-        return replace(state, to_come=to_come)
-    holding = {table: _arrived(s) for table, s in state.tables.items()}
-    return replace(state, to_come=to_come, tables=holding)
-
-
-def _arrived(state: TableState) -> TableState:
-    return Holding(state.schema) if isinstance(state, Awaited) else state
+    if to_come or not state.to_come:
+        return replace(state, to_come=to_come), ()
+    arrived = {t: Holding(s.schema) for t, s in state.tables.items() if isinstance(s, Awaited)}
+    news = tuple(SchemaVerified(holding.schema) for holding in arrived.values())
+    return replace(state, to_come=to_come, tables={**state.tables, **arrived}), news
 
 
 # Slices
@@ -213,7 +214,7 @@ def _arrived(state: TableState) -> TableState:
 
 def _slice_read(state: State, message: LogRead) -> tuple[State, tuple[FromVerifier, ...]]:
     tables = dict(state.tables)
-    news: list[SchemaVerified | TableStopped] = []
+    news: list[News] = []
     changes: list[TableChanges] = []
     for images in message.tables:
         table = images.map.table
@@ -231,9 +232,11 @@ def _slice_read(state: State, message: LogRead) -> tuple[State, tuple[FromVerifi
         if not isinstance(before, Verified) or before.schema != change.schema:
             news.append(SchemaVerified(change.schema))
     after = replace(state, tables=tables)
-    if after.to_come:
-        after = _passed(after, message.transactions.added_to(GtidSet()))
-    return after, (*news, ChangesVerified(message.transactions, tuple(changes), message.end))
+    verified = ChangesVerified(message.transactions, tuple(changes), message.end)
+    if not after.to_come:
+        return after, (*news, verified)
+    after, arrived = _passed(after, message.transactions.added_to(GtidSet()))
+    return after, (*news, verified, *arrived)
 
 
 def _judged(state: Capturable, images: TableImages) -> tuple[Verified, TableChanges] | TableStopped:

@@ -35,7 +35,7 @@ from pipeline.messages import (
     ToSchemaVerifier,
 )
 from pipeline.schema import TableId
-from pipeline.schema_verifier import Known, State, started
+from pipeline.schema_verifier import Known, started
 from pipeline.settings import TlsMode, TlsSettings
 from pipeline.signals import Tables
 from pipeline.topology import EDGES, Actor, inbox
@@ -389,11 +389,11 @@ async def verifying(
 ) -> AsyncIterator[Callable[[type | tuple[type, ...]], Any]]:
     """Reader and verifier from what the server has executed now; gives what the coordinator would get next."""
     async with following(server, database) as follow:
-        state: State = started(
+        state, news = started(
             Tables((rf"{database}\..*",)), known or Known({}, GtidSet()), follow.position, {}, ()
         )
         out = Mailbox[Any](inbox(Actor.WATERMARK_COORDINATOR))
-        verifier = SchemaVerifier(follow.out, Metrics(), state, Outlet(COORDINATOR, out))
+        verifier = SchemaVerifier(follow.out, Metrics(), state, news, Outlet(COORDINATOR, out))
         task = asyncio.create_task(verifier.run())
 
         async def told(wanted: type | tuple[type, ...]) -> Any:
