@@ -15,7 +15,7 @@ from deploy.demo.writer import THREADS, Line, Thread
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from pipeline.schema import TableId
 
-__all__ = ["SIZE", "TABLES", "open_shop", "stocked", "writing"]
+__all__ = ["SIZE", "TABLES", "open_shop", "stocked", "writer_by_hand", "writing"]
 
 SIZE: Final = Size(2_000, 1_200, 300)
 TABLES: Final = tuple(TableId(shop.DATABASE, name) for name in ("orders", "order_items", "customers"))
@@ -41,6 +41,13 @@ def open_shop(mysql: MysqlServer) -> Iterator[MysqlServer]:
     """The session's server with the shop on it."""
     with stocked(mysql) as server:
         yield server
+
+
+@contextmanager
+def writer_by_hand(server: MysqlServer) -> Iterator[Thread]:
+    """One thread of the demo's writer, which writes when it's told to: `transaction()`."""
+    with closing(writer._connect(server.host, server.port, _WRITER.user, _WRITER.password)) as connection:
+        yield Thread(0, SIZE, connection, random.Random(0))
 
 
 @contextmanager

@@ -1,0 +1,158 @@
+"""The service with broken steps.
+
+    python -m tests.chaos.broken [--without-lake] [--at STEP NTH DEED]... run CONFIG
+
+is `tidemark run CONFIG` that, when it comes to the step for the NTH time, kills itself, raises, or hangs, by DEED.
+"""
+
+import asyncio
+import inspect
+import os
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from actors import assembly, cli
+from actors.binlog_reader import BinlogReader
+from actors.chunk_selector import ChunkSelector
+from actors.delta import DeltaTable
+from actors.journal_store import JournalStore
+from actors.journal_writer import JournalWriter
+from actors.lake import Lake
+from actors.schema_verifier import SchemaVerifier
+from actors.spark_sink import SparkSink
+from actors.watermark_coordinator import WatermarkCoordinator
+from pipeline.mirror import Tier, location
+from pipeline.schema import TableSchema
+from tests.servers.service import WithoutLake
+
+LOOK_EVERY_S: Final = 0.005
+
+
+class Deed(StrEnum):
+    """What happens at the step."""
+
+    KILL = "kill"
+    RAISE = "raise"
+    HANG = "hang"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A method; `behind`: when its work is done. `concerns`: which of its calls count, by their first argument."""
+
+    owner: type
+    method: str
+    behind: bool = False
+    concerns: Callable[[Any], bool] = lambda _: True
+
+
+def _of(tier: Tier) -> Callable[[DeltaTable], bool]:
+    return lambda table: table.path.endswith(f"/{tier}")
+
+
+CAPTURE: Final = {
+    "log read, not given on": Step(BinlogReader, "_give"),
+    "slice on its way": Step(SchemaVerifier, "handle"),
+    "low read, not selected": Step(ChunkSelector, "select"),
+    "selected, no high": Step(ChunkSelector, "high"),
+    "chunk read, not told": Step(ChunkSelector, "high", behind=True),
+    "decided, not ordered": Step(WatermarkCoordinator, "_perform"),
+    "append ordered, not taken": Step(JournalWriter, "handle"),
+    "append taken, not sealed": Step(JournalWriter, "handle", behind=True),
+    "no file written": Step(JournalStore, "write"),
+    "files written, no entry": Step(JournalStore, "write", behind=True),
+    "entry written, nobody told": Step(JournalStore, "publish", behind=True),
+    "segment sealed": Step(JournalWriter, "_sealed", behind=True),
+}
+DELIVERY: Final = {
+    "rows not in the mirror": Step(DeltaTable, "append", concerns=_of(Tier.MIRROR)),
+    "rows in the mirror": Step(DeltaTable, "append", behind=True, concerns=_of(Tier.MIRROR)),
+    "changes in the changelog": Step(DeltaTable, "append", behind=True, concerns=_of(Tier.CHANGELOG)),
+    "merging": Step(Lake, "merge"),
+    "merged": Step(Lake, "merge", behind=True),
+}
+SINK: Final = {"news of a segment": Step(SparkSink, "handle")}
+
+
+def kill() -> NoReturn:
+    """End as a power cut would."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("unreachable")
+
+
+def break_at(step: Step, nth: int, deed: Deed) -> None:
+    """Let the deed happen when the step is come to for the nth time."""
+    original, numbers = getattr(step.owner, step.method), count(1)
+
+    def due(one: object) -> bool:
+        return step.concerns(one) and next(numbers) == nth
+
+    async def do(actor: Any) -> None:
+        match deed:
+            case Deed.KILL:
+                kill()
+            case Deed.RAISE:
+                raise RuntimeError("made to fail")
+            case Deed.HANG:
+                actor.patience = 0.1  # so that the supervisor needn't be waited for
+                await asyncio.Event().wait()
+
+    async def breaking(one: Any, *arguments: Any) -> Any:
+        if not step.behind and due(one):
+            await do(one)
+        result = await original(one, *arguments)
+        if step.behind and due(one):
+            await do(one)
+        return result
+
+    def killing(one: Any, *arguments: Any) -> Any:
+        if not step.behind and due(one):
+            kill()
+        result = original(one, *arguments)
+        if step.behind and due(one):
+            kill()
+        return result
+
+    def killed_meanwhile(lake: Lake, table: TableSchema, *arguments: Any) -> Any:
+        if due(lake):
+            folder = Path(location(lake._root, table.table, Tier.MIRROR))
+            before = set(folder.glob("*.parquet"))
+            threading.Thread(target=kill_behind_a_file, args=(folder, before), daemon=True).start()
+        return original(lake, table, *arguments)
+
+    if step == DELIVERY["merging"]:
+        setattr(step.owner, step.method, killed_meanwhile)
+    else:
+        setattr(step.owner, step.method, breaking if inspect.iscoroutinefunction(original) else killing)
+
+
+def kill_behind_a_file(folder: Path, before: set[Path]) -> None:
+    """Kill when the lake table has got a file, before the commit that makes it count."""
+    while set(folder.glob("*.parquet")) == before:
+        time.sleep(LOOK_EVERY_S)
+    kill()
+
+
+def main() -> None:
+    """Break what's to be broken, then be the service."""
+    arguments = deque(sys.argv[1:])
+    while (argument := arguments.popleft()) != "run":
+        if argument == "--without-lake":
+            assembly.Assembly = WithoutLake  # type: ignore[misc]
+        else:
+            name, nth, deed = (arguments.popleft() for _ in range(3))
+            break_at({**CAPTURE, **DELIVERY, **SINK}[name], int(nth), Deed(deed))
+    cli.main(["run", *arguments])
+
+
+if __name__ == "__main__":
+    main()
