@@ -48,11 +48,16 @@ def mermaid() -> str:
 
 def drawn(document: str) -> str:
     """The document with the present picture between its markers. Raises ValueError where these are missing."""
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the document has no {BEGIN} … {END}")
-    return f"{before}{BEGIN}\n\n{mermaid()}\n\n{END}{after}"
+    return replaced(document, BEGIN, END, mermaid())
+
+
+def replaced(document: str, begin: str, end: str, part: str) -> str:
+    """The document with this part between the two markers. Raises ValueError where these are missing."""
+    before, found, rest = document.partition(begin)
+    _, found_end, after = rest.partition(end)
+    if not found or not found_end:
+        raise ValueError(f"the document has no {begin} … {end}")
+    return f"{before}{begin}\n\n{part}\n\n{end}{after}"
 
 
 def _label(edge: Edge) -> str:

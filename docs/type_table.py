@@ -1,0 +1,84 @@
+"""Writes the table of types into docs/types.md, from the functions that the product itself asks.
+
+    python -m docs.type_table
+
+A row begins with a column's type as information_schema spells it; `pipeline.types` and `pipeline.mirror` say the rest.
+A test holds the document against them, and that no type is left out.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from docs.draw import replaced
+from pipeline.information_schema import column_type
+from pipeline.mirror import spark_type
+from pipeline.types import ColumnType, arrow_type
+
+DOCUMENT: Final = Path(__file__).parent / "types.md"
+BEGIN: Final = "<!-- types: begin (python -m docs.type_table) -->"
+END: Final = "<!-- types: end -->"
+
+# COLUMN_TYPE, and what may surprise in the lake.
+ROWS: Final = (
+    ("tinyint", "BOOLEAN is this type: 0 and 1"),
+    ("tinyint unsigned", ""),
+    ("smallint", ""),
+    ("smallint unsigned", ""),
+    ("mediumint", ""),
+    ("mediumint unsigned", ""),
+    ("int", ""),
+    ("int unsigned", ""),
+    ("bigint", ""),
+    ("bigint unsigned", "Spark has no unsigned integers, and no signed one of 64 bits holds it"),
+    ("decimal(38,10)", "any precision up to 38"),
+    ("decimal(65,30)", "any precision from 39 on: the text that the server prints"),
+    ("float", ""),
+    ("double", ""),
+    ("bit(1)", ""),
+    ("bit(64)", "any width from 2 on: as many bytes as hold it, the most significant first"),
+    ("year", "0 for the year 0000"),
+    ("date", "null for a date that no calendar has"),
+    ("time(6)", "microseconds, signed: it spans ±838:59:59"),
+    ("datetime(6)", "a local time; null for a date that no calendar has"),
+    ("timestamp(6)", "an instant; null for the zero timestamp"),
+    ("char(10)", "trailing spaces are the server's business: it strips them"),
+    ("varchar(10)", ""),
+    ("longtext", "and the smaller TEXTs; from each column's own character set into UTF-8"),
+    ("binary(16)", "filled up with zero bytes to its width"),
+    ("varbinary(16)", ""),
+    ("longblob", "and the smaller BLOBs"),
+    ("enum('a','b')", "the label; empty text for an invalid value"),
+    ("set('a','b')", "labels with commas between"),
+    ("json", "the text that the server prints, byte for byte"),
+    ("geometry", "and its subtypes: the SRID (4 bytes, little-endian), then WKB"),
+    ("vector(3)", ""),
+)
+
+
+def kinds() -> tuple[ColumnType, ...]:
+    """The type of each row. Raises ValueError where Tidemark doesn't know it."""
+    found = tuple(column_type(text, "utf8mb4") for text, _ in ROWS)
+    if None in found:
+        raise ValueError(f"{ROWS[found.index(None)][0]} isn't a type that Tidemark knows")
+    return tuple(kind for kind in found if kind is not None)
+
+
+def table() -> str:
+    """The table in Markdown."""
+    lines = ["| MySQL | Arrow, in the journal | Spark, in the lake | |", "|---|---|---|---|"]
+    for (text, remark), kind in zip(ROWS, kinds(), strict=True):
+        name, bracket, arguments = text.partition("(")
+        arrow = arrow_type(kind)
+        lines.append(
+            f"| `{name.upper()}{bracket}{arguments}` | `{arrow}` | `{spark_type(arrow)}` | {remark} |"
+        )
+    return "\n".join(lines)
+
+
+def written(document: str) -> str:
+    """The document with the present table."""
+    return replaced(document, BEGIN, END, table())
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(written(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,29 @@
+"""The document of types shows what the product does, and leaves no type out."""
+
+from typing import get_args
+
+from docs.type_table import BEGIN, DOCUMENT, END, kinds, written
+from pipeline.binlog.collations import BINARY, CHARSETS
+from pipeline.charsets import TextError, to_text
+from pipeline.types import ColumnType
+
+
+def test_the_document_shows_the_present_table() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    assert written(text) == text, "python -m docs.type_table"
+    assert written(f"{BEGIN}\nan old table\n{END}") in text
+
+
+def test_the_table_has_every_type() -> None:
+    assert {type(kind) for kind in kinds()} == set(get_args(ColumnType))
+
+
+def test_the_document_names_every_character_set_without_a_table() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    for charset in sorted(set(CHARSETS.values()) - {BINARY}):
+        try:
+            to_text(b"", charset)
+        except TextError:
+            assert f"`{charset}`" in text, charset
+        else:
+            assert f"`{charset}`" not in text, charset
