@@ -3,15 +3,19 @@
 A packet has a head of 4 bytes: the length of what follows (3 bytes) and a number that rises by one. Whatever is
 longer than 2²⁴ - 2 bytes comes in several packets, of which all but the last are of the full length 2²⁴ - 1.
 
+Only an error's number may be another one: a server that ends a stream of its own accord (a KILL, a second replica with
+our id) begins anew with 1, as was seen of MySQL 9.7.
+
 Source: MySQL 9.7 source documentation, "MySQL Packets".
 """
 
 from collections.abc import Iterator
 from typing import Final
 
-from pipeline.errors import InvariantBroken
+from pipeline.errors import Transient
 
 _HEAD: Final = 4
+_ERROR: Final = b"\xff"  # what an error's payload begins with
 _FULL: Final = 2**24 - 1
 
 
@@ -24,7 +28,10 @@ class Packets:
         self._parts: list[bytes] = []
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """The payloads that are whole with this piece; it's to be exhausted before the next is fed."""
+        """The payloads that are whole with this piece; it's to be exhausted before the next is fed.
+
+        Raises Transient where a packet isn't the next one: something of the stream was lost.
+        """
         self._waiting += piece
         with memoryview(self._waiting) as waiting:
             at = 0
@@ -33,8 +40,8 @@ class Packets:
                 end = at + _HEAD + length
                 if end > len(waiting):
                     break
-                self._count(waiting[at + 3])
-                part, at = bytes(waiting[at + _HEAD : end]), end
+                number, part, at = waiting[at + 3], bytes(waiting[at + _HEAD : end]), end
+                self._count(number, part)
                 if length == _FULL or self._parts:
                     self._parts.append(part)
                     if length == _FULL:
@@ -43,7 +50,7 @@ class Packets:
                 yield part
         del self._waiting[:at]
 
-    def _count(self, number: int) -> None:
-        if number != self._number:
-            raise InvariantBroken(f"packet {self._number} of the stream has the number {number}")
+    def _count(self, number: int, part: bytes) -> None:
+        if number != self._number and (self._parts or not part.startswith(_ERROR)):
+            raise Transient(f"packet {self._number} of the stream had the number {number}")
         self._number = (number + 1) % 256

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.binlog.packets import Packets
-from pipeline.errors import InvariantBroken
+from pipeline.errors import Transient
 
 FULL = 2**24 - 1
 
@@ -45,5 +45,13 @@ def test_a_payload_in_several_packets(size: int) -> None:
 
 
 def test_a_packet_out_of_order_is_seen() -> None:
-    with pytest.raises(InvariantBroken, match="packet 2 of the stream has the number 3"):
+    with pytest.raises(Transient, match="packet 2 of the stream had the number 3"):
         list(Packets(1).feed(framed([b"a"], 1) + framed([b"b"], 3)))
+
+
+def test_an_error_may_have_any_number_but_in_the_midst_of_a_payload() -> None:
+    error = framed([b"\xff\xd4\x04"], 1)
+    assert list(Packets(7).feed(framed([b"a"], 7) + error)) == [b"a", b"\xff\xd4\x04"]
+    begun = b"\xff\xff\xff\x07" + bytes(FULL)
+    with pytest.raises(Transient, match="packet 8"):
+        list(Packets(7).feed(begun + error))
