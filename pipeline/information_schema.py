@@ -122,6 +122,14 @@ TABLES = Statement(
 )
 
 
+# Tables whose rows a foreign key changes or deletes along with another table's: rows of database and name.
+CASCADING = Statement(
+    "SELECT DISTINCT CONSTRAINT_SCHEMA, TABLE_NAME FROM information_schema.REFERENTIAL_CONSTRAINTS"
+    " WHERE DELETE_RULE IN ('CASCADE', 'SET NULL') OR UPDATE_RULE IN ('CASCADE', 'SET NULL')"
+    " ORDER BY CONSTRAINT_SCHEMA, TABLE_NAME"
+)
+
+
 def describe(tables: Sequence[TableId]) -> Statement:
     """The statement that asks for these tables (at least one); its rows are `ColumnRow`s."""
     one = "(c.TABLE_SCHEMA = %s AND c.TABLE_NAME = %s)"

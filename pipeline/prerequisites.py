@@ -4,7 +4,8 @@ The facts are the server's own words: its variables, and what it answered when e
 tried. Trying tells more than SHOW GRANTS can, which leaves out default roles, partial revokes and column grants.
 
 Sources: MySQL 9.7 Reference Manual, "Binary Logging Options and Variables", "Replication and Binary Logging with
-GTIDs", "Privileges Provided by MySQL"; DESIGN.md §4 for the order in which a replica has to commit.
+GTIDs", "Privileges Provided by MySQL", "FOREIGN KEY Constraints"; DESIGN.md §4 for the order in which a replica has to
+commit.
 """
 
 import re
@@ -23,6 +24,7 @@ VARIABLES = (
     "binlog_row_value_options",
     "enforce_gtid_consistency",
     "gtid_mode",
+    "innodb_native_foreign_keys",
     "log_bin",
     "log_replica_updates",
     "log_slave_updates",
@@ -54,7 +56,8 @@ class ServerFacts:
 
     `variables`: those of VARIABLES that it has. `replica`: whether it replicates from another server. `log_filters`:
     the databases that --binlog-do-db or --binlog-ignore-db name. `user`: the account, as CURRENT_USER() tells it.
-    `denied`: each right or captured table that was refused, with the server's words.
+    `denied`: each right or captured table that was refused, with the server's words. `cascading`: captured tables whose
+    rows a foreign key changes or deletes along with another table's (ON DELETE or ON UPDATE, CASCADE or SET NULL).
     """
 
     version: str
@@ -63,6 +66,7 @@ class ServerFacts:
     log_filters: tuple[str, ...]
     user: str
     denied: Mapping[Privilege | TableId, str]
+    cascading: tuple[TableId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,8 @@ class Finding:
 
 def findings(facts: ServerFacts) -> tuple[Finding, ...]:
     """All that is wrong, errors before notes; nothing if capture can run at its best."""
-    found = [*_server(facts), *_log(facts), *(_replica(facts) if facts.replica else ()), *_rights(facts)]
+    replica = _replica(facts) if facts.replica else ()
+    found = [*_server(facts), *_log(facts), *replica, *_foreign_keys(facts), *_rights(facts)]
     return tuple(sorted(found, key=lambda finding: finding.severity is Severity.NOTE))
 
 
@@ -142,6 +147,18 @@ def _replica(facts: ServerFacts) -> Iterator[Finding]:
             f"{prefix}_preserve_commit_order",
             "ON",
             f"stop the replica's applier, SET PERSIST {prefix}_preserve_commit_order = ON, and start it",
+        )
+
+
+def _foreign_keys(facts: ServerFacts) -> Iterator[Finding]:
+    """Before 9.6 InnoDB cascades by itself, below the log; since then the server does, unless it's told not to."""
+    native = facts.variables.get("innodb_native_foreign_keys", "OFF") == "ON"
+    if facts.cascading and (native or server_version(facts.version) < (9, 6)):
+        yield _error(
+            f"foreign keys change rows of {', '.join(map(str, facts.cascading))} along with other tables' (ON DELETE or"
+            " ON UPDATE, CASCADE or SET NULL), and this server doesn't log that",
+            "start the server with --innodb-native-foreign-keys=OFF (MySQL 9.6 or later), change these foreign keys, or"
+            " leave the tables out",
         )
 
 

@@ -44,6 +44,34 @@ async def test_each_unfit_setting_is_found(mysql_factory: MysqlFactory, wrong: s
     assert any(text.startswith(wrong) for text in found), found
 
 
+@pytest.mark.parametrize("native", [False, True])
+async def test_foreign_keys_whose_changes_are_not_logged(mysql_factory: MysqlFactory, native: bool) -> None:
+    """The finding says what the server does: with its own foreign keys the row is gone, and no event told it."""
+    server = mysql_factory(
+        {**GTIDS, **FULL_METADATA, "innodb_native_foreign_keys": "ON" if native else "OFF"}
+    )
+    server.sql("CREATE DATABASE d")
+    server.sql(
+        "CREATE TABLE a (id INT PRIMARY KEY)",
+        "CREATE TABLE b (id INT PRIMARY KEY, a INT, FOREIGN KEY (a) REFERENCES a (id) ON DELETE CASCADE)",
+        "CREATE TABLE c (id INT PRIMARY KEY, a INT, FOREIGN KEY (a) REFERENCES a (id))",
+        "INSERT INTO a VALUES (1)",
+        "INSERT INTO b VALUES (1, 1)",
+        "FLUSH BINARY LOGS",
+        "DELETE FROM a",
+        database="d",
+    )
+    assert server.sql("SELECT * FROM d.b") == []
+    [(log, *_)] = server.sql("SHOW BINARY LOG STATUS")
+    maps = [
+        info for _, _, kind, *_, info in server.sql(f"SHOW BINLOG EVENTS IN '{log}'") if kind == "Table_map"
+    ]
+    assert len(maps) == (1 if native else 2)
+    tables = [TableId("d", name) for name in "abc"]
+    found = await found_on(server, server.create_capture_user("d"), *tables)
+    assert [wrong.startswith("foreign keys change rows of d.b along") for wrong in found] == [True] * native
+
+
 async def test_a_replica_is_known_as_one(mysql_factory: MysqlFactory) -> None:
     server = mysql_factory(
         {**GTIDS, **FULL_METADATA, "log_replica_updates": "OFF", "replica_preserve_commit_order": "OFF"}

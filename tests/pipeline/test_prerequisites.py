@@ -88,6 +88,17 @@ def test_a_filtered_log() -> None:
     assert "filtered by database (shop)" in finding.wrong
 
 
+def test_foreign_keys_that_change_rows_below_the_log() -> None:
+    cascading = replace(FIT, cascading=(TableId("shop", "items"), TableId("shop", "lines")))
+    assert findings(cascading) == ()
+    native = replace(cascading, variables={**FIT.variables, "innodb_native_foreign_keys": "ON"})
+    for facts in (native, replace(cascading, version="8.4.6")):
+        [finding] = findings(facts)
+        assert finding.severity is Severity.ERROR
+        assert "shop.items, shop.lines" in finding.wrong
+    assert findings(replace(native, cascading=())) == ()
+
+
 def test_what_the_user_may_not_do_comes_with_the_grant() -> None:
     found = findings(
         replace(
