@@ -29,6 +29,7 @@ from pipeline.messages import (
     ReadingPaused,
     ResumeReading,
     StatementRead,
+    TableImages,
     ToBinlogReader,
     ToSchemaVerifier,
 )
@@ -152,15 +153,7 @@ class BinlogReader(Actor[ToBinlogReader]):
                 self.metrics.count(catalogue.TRANSACTIONS, len(transactions))
                 self._measure_place(end, int(transactions.commit_time[-1]))
                 for images in tables:
-                    kinds = np.bincount(images.images.column("kind").to_numpy(), minlength=len(Kind))
-                    for kind in Kind:
-                        if kinds[kind]:
-                            self.metrics.count(
-                                catalogue.ROWS_READ,
-                                int(kinds[kind]),
-                                table=str(images.map.table),
-                                kind=kind.name.lower(),
-                            )
+                    self._measure_images(images)
             case StatementRead(_, commit_time, end=end):
                 self.metrics.count(catalogue.TRANSACTIONS)
                 self.metrics.count(catalogue.STATEMENTS)
@@ -171,6 +164,17 @@ class BinlogReader(Actor[ToBinlogReader]):
                 pass
             case _:
                 assert_never(message)
+
+    def _measure_images(self, images: TableImages) -> None:
+        table = str(images.map.table)
+        kinds = np.bincount(images.images.column("kind").to_numpy(), minlength=len(Kind))
+        for kind in Kind:
+            if kinds[kind]:
+                self.metrics.count(catalogue.ROWS_READ, int(kinds[kind]), table=table, kind=kind.name.lower())
+        if images.impossible_dates:
+            self.metrics.count(
+                catalogue.IMPOSSIBLE_DATES, images.impossible_dates, table=table, part="changes"
+            )
 
     def _measure_place(self, end: Coordinates, commit_time: int | None) -> None:
         if self._end is None or self._end.file != end.file:

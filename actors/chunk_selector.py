@@ -170,6 +170,8 @@ class ChunkSelector(Actor[ToChunkSelector]):
             raise Definite(wrong)
         cells = packets.cells(len(columns))
         rows = await asyncio.to_thread(resultset.decode, schema, cells)
+        if impossible := resultset.impossible_dates(rows, cells):
+            self.metrics.count(catalogue.IMPOSSIBLE_DATES, impossible, table=str(schema.table), part="chunks")
         for index in schema.key:
             if rows.column(index).null_count:
                 name = schema.columns[index].name

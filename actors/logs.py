@@ -22,7 +22,10 @@ def configure(pipeline: str, stream: TextIO = sys.stderr) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     if stream.isatty():
-        rendered: list[Processor] = [structlog.dev.ConsoleRenderer()]
+        # Its other tracebacks show the values of variables, which hold rows, passwords and statements.
+        rendered: list[Processor] = [
+            structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        ]
     else:
         rendered = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     handler = logging.StreamHandler(stream)

@@ -7,7 +7,7 @@ bound. A slice is what makes the flow columnar; all that the window rules ask fo
 is between two transactions.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 import pyarrow as pa
@@ -48,12 +48,13 @@ class TableImages:
 
     `rows` has one column for each column of the table, in the table's order, named "0", "1", … and of the canonical
     type, except that ENUM is its index (int32) and SET its bits (int64, by two's complement), since the log may not
-    give their labels.
+    give their labels. `impossible_dates`: how many dates in them are null because no calendar has them.
     """
 
     map: TableMap
     images: pa.RecordBatch
     rows: pa.RecordBatch
+    impossible_dates: int = 0
 
 
 # BinlogReader -> SchemaVerifier
@@ -73,12 +74,15 @@ class LogRead:
 
 @dataclass(frozen=True, slots=True)
 class StatementRead:
-    """A transaction that is a statement and not rows (DDL and its like); `commit_time` in µs since the epoch."""
+    """A transaction that is a statement and not rows (DDL and its like); `commit_time` in µs since the epoch.
+
+    The text may hold a password (CREATE USER), so that it's never told along, nor that of the messages below.
+    """
 
     gtid: Gtid
     commit_time: int
     database: str
-    statement: str
+    statement: str = field(repr=False)
     end: Coordinates
 
 
@@ -90,7 +94,7 @@ class CreationRead:
     """
 
     database: str
-    statement: str
+    statement: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +143,7 @@ class SchemaChanged:
 
     gtid: Gtid
     tables: frozenset[TableId]
-    statement: str
+    statement: str = field(repr=False)
     end: Coordinates
 
 

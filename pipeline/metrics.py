@@ -12,6 +12,7 @@ PREFIX = "tidemark_"
 UNITS = (
     "bytes",
     "chunks",
+    "dates",
     "errors",
     "images",
     "messages",
@@ -112,6 +113,11 @@ ROWS_READ = Counter(
     "tidemark_images_total",
     "Row images read from the log; kind is insert, update_before, update_after or delete.",
     ("table", "kind"),
+)
+IMPOSSIBLE_DATES = Counter(
+    "tidemark_impossible_dates_total",
+    "Dates that are null in the lake because no calendar has them (zero and partial ones); part is changes or chunks.",
+    ("table", "part"),
 )
 STATEMENTS = Counter(
     "tidemark_statement_transactions_total", "Transactions that were statements (DDL and its like)."

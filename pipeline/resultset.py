@@ -143,6 +143,12 @@ def decode(schema: TableSchema, cells: Cells) -> pa.RecordBatch:
     return pa.record_batch(columns, schema=schema.arrow)
 
 
+def impossible_dates(rows: pa.RecordBatch, cells: Cells) -> int:
+    """How many dates of the decoded rows are null because no calendar has them."""
+    told = int(np.count_nonzero(cells.lengths == kernels.NULL))
+    return sum(int(column.null_count) for column in rows.columns) - told
+
+
 def key(schema: TableSchema, cells: Cells, row: int, columns: tuple[int, ...]) -> Key:
     """The row's primary key, as it's bound to the next statement; `columns` are those of `cells` that hold it."""
     return tuple(

@@ -4,7 +4,7 @@ Source: MySQL 9.7 source documentation, class mysql::binlog::event::Query_event.
 """
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from pipeline.binlog.collations import charset
@@ -52,7 +52,7 @@ class Query:
     """
 
     database: str
-    statement: str
+    statement: str = field(repr=False)  # it may hold a password
     updated: frozenset[str] | None
 
 

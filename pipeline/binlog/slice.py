@@ -63,4 +63,4 @@ class Slice:
 
 def _images(builder: ImagesBuilder) -> TableImages:
     images, rows = builder.finish()
-    return TableImages(builder.map, images, rows)
+    return TableImages(builder.map, images, rows, builder.impossible_dates)

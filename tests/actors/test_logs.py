@@ -9,7 +9,11 @@ import pytest
 import structlog
 
 from actors import logs
+from pipeline.binlog.query_event import Query
+from pipeline.gtid import Gtid
+from pipeline.messages import CreationRead, SchemaChanged, StatementRead
 from pipeline.settings import Secret
+from pipeline.watermark import Coordinates
 
 
 class Terminal(io.StringIO):
@@ -73,6 +77,26 @@ def test_a_terminal_gets_text() -> None:
     structlog.get_logger("actors.http").info("listening", url="here")
     assert "listening" in stream.getvalue()
     assert not stream.getvalue().startswith("{")
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
+def test_a_traceback_shows_no_values_and_a_message_no_statement(stream: io.StringIO) -> None:
+    """CREATE USER comes through the log with its password."""
+    logs.configure("shop", stream)
+    gtid, end = Gtid.parse("3e11fa47-71ca-11e1-9e33-c80aa9429562:7"), Coordinates("binlog.000001", 400)
+    text = "CREATE USER u IDENTIFIED BY 'geheim'"
+    messages = (
+        StatementRead(gtid, 0, "shop", text, end),
+        CreationRead("shop", text),
+        SchemaChanged(gtid, frozenset(), text, end),
+        Query("shop", text, None),
+    )
+    try:
+        raise ValueError(f"odd: {messages}")
+    except ValueError as error:
+        structlog.get_logger("actors.supervisor").error("failed", error=str(error), exc_info=error)
+    assert "ValueError: odd" in stream.getvalue()
+    assert "geheim" not in stream.getvalue()
 
 
 def test_secrets_are_stars() -> None:

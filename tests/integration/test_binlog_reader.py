@@ -174,6 +174,20 @@ async def test_commit_times_are_the_servers_and_the_end_is_its_end_of_log(
         assert follow.reader.metrics.value(catalogue.BINLOG_POSITION, file=end.file) == end.offset
 
 
+async def test_dates_that_no_calendar_has_are_counted(mysql: MysqlServer, database: str) -> None:
+    mysql.sql(f"CREATE TABLE {database}.a (id INT PRIMARY KEY, d DATE)")
+    async with following(mysql, database) as follow:
+        mysql.sql(
+            "SET sql_mode = ''",
+            f"INSERT INTO {database}.a VALUES (1, '0000-00-00'), (2, NULL), (3, '2024-05-00')",
+        )
+        assert rows(await follow.next(LogRead), database) == {"a": [(1, None), (2, None), (3, None)]}
+        counted = follow.reader.metrics.value(
+            catalogue.IMPOSSIBLE_DATES, table=f"{database}.a", part="changes"
+        )
+        assert counted == 2
+
+
 async def test_a_created_and_filled_table(mysql: MysqlServer, database: str) -> None:
     mysql.sql(f"CREATE TABLE {database}.a (id INT PRIMARY KEY)", f"INSERT INTO {database}.a VALUES (1), (2)")
     async with verifying(mysql, database) as verify:

@@ -12,6 +12,7 @@ from actors.chunk_selector import ChunkSelector
 from actors.mailbox import Closed
 from actors.source import Source
 from deploy.toolchain.mysql_server import MysqlServer
+from pipeline import metrics as catalogue
 from pipeline.errors import InvariantBroken
 from pipeline.gtid import GtidSet
 from pipeline.keys import Key
@@ -100,6 +101,23 @@ async def test_a_chunk_lies_between_its_watermarks(mysql: MysqlServer, database:
     assert chunk.low == before
     assert chunk.rows.column("a").to_pylist() == [1, 9]
     assert chunk.high == Coordinates(file, offset)
+
+
+async def test_dates_that_no_calendar_has_are_counted(mysql: MysqlServer, database: str) -> None:
+    values = "(1, '0000-00-00', NULL), (2, '2024-00-01', '2024-01-01'), (3, '2024-02-29', '0000-00-00')"
+    mysql.sql(
+        "SET sql_mode = ''",
+        "CREATE TABLE t (a INT PRIMARY KEY, d DATE, e DATETIME)",
+        f"INSERT INTO t VALUES {values}",
+        database=database,
+    )
+    async with bench(mysql, database) as running:
+        plan = await running.plan(TableId(database, "t"))
+        await running.read(running.chunk(plan.schema, None, (9,), 10))
+        told = running.selector.metrics.value(
+            catalogue.IMPOSSIBLE_DATES, table=f"{database}.t", part="chunks"
+        )
+    assert told == 3
 
 
 async def test_a_low_watermark_waits_for_what_the_stream_has_passed(
