@@ -3,9 +3,6 @@
 A packet has a head of 4 bytes: the length of what follows (3 bytes) and a number that rises by one. Whatever is
 longer than 2²⁴ - 2 bytes comes in several packets, of which all but the last are of the full length 2²⁴ - 1.
 
-Only an error's number may be another one: a server that ends a stream of its own accord (a KILL, a second replica with
-our id) begins anew with 1, as was seen of MySQL 9.7.
-
 Source: MySQL 9.7 source documentation, "MySQL Packets".
 """
 
@@ -15,7 +12,6 @@ from typing import Final
 from pipeline.errors import Transient
 
 _HEAD: Final = 4
-_ERROR: Final = b"\xff"  # what an error's payload begins with
 _FULL: Final = 2**24 - 1
 
 
@@ -30,7 +26,7 @@ class Packets:
     def feed(self, piece: bytes) -> Iterator[bytes]:
         """The payloads that are whole with this piece; it's to be exhausted before the next is fed.
 
-        Raises Transient where a packet isn't the next one: something of the stream was lost.
+        Raises Transient where a packet isn't the next one: the connection lost something.
         """
         self._waiting += piece
         with memoryview(self._waiting) as waiting:
@@ -40,8 +36,8 @@ class Packets:
                 end = at + _HEAD + length
                 if end > len(waiting):
                     break
-                number, part, at = waiting[at + 3], bytes(waiting[at + _HEAD : end]), end
-                self._count(number, part)
+                self._count(waiting[at + 3])
+                part, at = bytes(waiting[at + _HEAD : end]), end
                 if length == _FULL or self._parts:
                     self._parts.append(part)
                     if length == _FULL:
@@ -50,7 +46,7 @@ class Packets:
                 yield part
         del self._waiting[:at]
 
-    def _count(self, number: int, part: bytes) -> None:
-        if number != self._number and (self._parts or not part.startswith(_ERROR)):
+    def _count(self, number: int) -> None:
+        if number != self._number:
             raise Transient(f"packet {self._number} of the stream had the number {number}")
         self._number = (number + 1) % 256

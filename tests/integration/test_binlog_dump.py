@@ -16,14 +16,13 @@ WITHIN_S = 20.0
 
 
 async def codes_through(dump: BinlogDump, last: Code) -> list[int]:
-    """The kinds of the events that come, through the first of this kind."""
+    """The kinds of the events that come, until there is one of this kind."""
     found: list[int] = []
     async with asyncio.timeout(WITHIN_S):
         while True:
-            for event in dump.events(await dump.piece()):
-                found.append(events.header(event).code)
-                if found[-1] == last:
-                    return found
+            found += [events.header(event).code for event in dump.events(await dump.piece())]
+            if last in found:
+                return found
 
 
 async def test_what_is_not_in_the_position_comes_and_nothing_else(mysql: MysqlServer, database: str) -> None:

@@ -47,11 +47,3 @@ def test_a_payload_in_several_packets(size: int) -> None:
 def test_a_packet_out_of_order_is_seen() -> None:
     with pytest.raises(Transient, match="packet 2 of the stream had the number 3"):
         list(Packets(1).feed(framed([b"a"], 1) + framed([b"b"], 3)))
-
-
-def test_an_error_may_have_any_number_but_in_the_midst_of_a_payload() -> None:
-    error = framed([b"\xff\xd4\x04"], 1)
-    assert list(Packets(7).feed(framed([b"a"], 7) + error)) == [b"a", b"\xff\xd4\x04"]
-    begun = b"\xff\xff\xff\x07" + bytes(FULL)
-    with pytest.raises(Transient, match="packet 8"):
-        list(Packets(7).feed(begun + error))
