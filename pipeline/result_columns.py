@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from pipeline.binlog.fieldtypes import FieldType
+from pipeline.binlog.fieldtypes import BLOBS, INTEGERS, FieldType
 from pipeline.schema import TableSchema
 from pipeline.types import (
     Binary,
@@ -39,14 +39,7 @@ _BINARY_CHARSET: Final = 63
 _UNSIGNED: Final = 32
 _ENUM: Final = 256
 _SET: Final = 2048
-_INTEGERS: Final = {
-    1: FieldType.TINY,
-    2: FieldType.SHORT,
-    3: FieldType.INT24,
-    4: FieldType.LONG,
-    8: FieldType.LONGLONG,
-}
-_BLOBS: Final = {FieldType.BLOB, FieldType.TINY_BLOB, FieldType.MEDIUM_BLOB, FieldType.LONG_BLOB}
+_STRINGS: Final = BLOBS | {FieldType.STRING, FieldType.VAR_STRING, FieldType.VARCHAR}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +66,7 @@ def mismatch(schema: TableSchema, columns: Sequence[ResultColumn]) -> str | None
 def _fits(kind: ColumnType, told: ResultColumn) -> bool:
     match kind:
         case Integer(size, unsigned):
-            return told.code == _INTEGERS[size] and bool(told.flags & _UNSIGNED) == unsigned
+            return told.code == INTEGERS[size] and bool(told.flags & _UNSIGNED) == unsigned
         case Decimal(precision, scale):
             signs = (0 if told.flags & _UNSIGNED else 1) + (1 if scale else 0)
             return (told.code, told.decimals, told.length - signs) == (
@@ -116,8 +109,7 @@ def _fits(kind: ColumnType, told: ResultColumn) -> bool:
 
 
 def _string(told: ResultColumn) -> bool:
-    strings = {FieldType.STRING, FieldType.VAR_STRING, FieldType.VARCHAR} | _BLOBS
-    return told.code in strings and not told.flags & (_ENUM | _SET)
+    return told.code in _STRINGS and not told.flags & (_ENUM | _SET)
 
 
 def _binary(told: ResultColumn) -> bool:

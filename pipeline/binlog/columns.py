@@ -14,7 +14,16 @@ import pyarrow as pa
 
 from pipeline.binlog import decimals, json, kernels, temporal
 from pipeline.binlog.errors import UndecodableError
-from pipeline.binlog.fieldtypes import FieldType, high_byte, low_byte, stored_width, string_type
+from pipeline.binlog.fieldtypes import (
+    BLOBS,
+    INTEGERS,
+    FieldType,
+    high_byte,
+    low_byte,
+    real_type,
+    stored_width,
+    string_type,
+)
 from pipeline.binlog.stored import Stored, fixed, little_endian, varying
 from pipeline.charsets import to_strings
 from pipeline.errors import InvariantBroken
@@ -59,8 +68,7 @@ def rows_type(column: ColumnType) -> pa.DataType:
 def check(column: ColumnType, storage: Storage) -> None:
     """Raise UndecodableError for a way to store that Tidemark doesn't know, InvariantBroken if it's not the type's."""
     width = stored_width(storage)
-    code = string_type(storage)[0] if storage.code == FieldType.STRING else storage.code
-    fits = code in _codes(column)
+    fits = real_type(storage) in _codes(column)
     match column:
         case Integer(size, _):
             fits = fits and width == size
@@ -78,16 +86,13 @@ def check(column: ColumnType, storage: Storage) -> None:
         raise InvariantBroken(f"a column of type {column} can't be stored as {storage}")
 
 
-_BLOBS: Final = frozenset({FieldType.TINY_BLOB, FieldType.BLOB, FieldType.MEDIUM_BLOB, FieldType.LONG_BLOB})
 _STRINGS: Final = frozenset({FieldType.STRING, FieldType.VARCHAR, FieldType.VAR_STRING})
 
 
 def _codes(column: ColumnType) -> frozenset[FieldType]:
     match column:
         case Integer():
-            return frozenset(
-                {FieldType.TINY, FieldType.SHORT, FieldType.INT24, FieldType.LONG, FieldType.LONGLONG}
-            )
+            return frozenset(INTEGERS.values())
         case Decimal():
             return frozenset({FieldType.NEWDECIMAL})
         case Float():
@@ -107,11 +112,11 @@ def _codes(column: ColumnType) -> frozenset[FieldType]:
         case Timestamp():
             return frozenset({FieldType.TIMESTAMP, FieldType.TIMESTAMP2})
         case Text():
-            return _STRINGS | _BLOBS
+            return _STRINGS | BLOBS
         case FixedBinary():
             return frozenset({FieldType.STRING})
         case Binary():
-            return _STRINGS - {FieldType.STRING} | _BLOBS
+            return _STRINGS - {FieldType.STRING} | BLOBS
         case Enum():
             return frozenset({FieldType.ENUM})
         case Set():

@@ -46,12 +46,19 @@ class FieldType(IntEnum):
     GEOMETRY = 255
 
 
+# The integers, by their bytes.
+INTEGERS: Final = {
+    1: FieldType.TINY,
+    2: FieldType.SHORT,
+    3: FieldType.INT24,
+    4: FieldType.LONG,
+    8: FieldType.LONGLONG,
+}
+
+BLOBS: Final = frozenset({FieldType.TINY_BLOB, FieldType.BLOB, FieldType.MEDIUM_BLOB, FieldType.LONG_BLOB})
+
 _WIDTHS: Final = {
-    FieldType.TINY: 1,
-    FieldType.SHORT: 2,
-    FieldType.INT24: 3,
-    FieldType.LONG: 4,
-    FieldType.LONGLONG: 8,
+    **{code: size for size, code in INTEGERS.items()},
     FieldType.FLOAT: 4,
     FieldType.DOUBLE: 8,
     FieldType.YEAR: 1,
@@ -64,17 +71,8 @@ _WIDTHS: Final = {
 # Without their fractions.
 _TEMPORAL_WIDTHS: Final = {FieldType.TIME2: 3, FieldType.TIMESTAMP2: 4, FieldType.DATETIME2: 5}
 
-_BLOBS: Final = frozenset(
-    {
-        FieldType.TINY_BLOB,
-        FieldType.BLOB,
-        FieldType.MEDIUM_BLOB,
-        FieldType.LONG_BLOB,
-        FieldType.JSON,
-        FieldType.GEOMETRY,
-        FieldType.VECTOR,
-    }
-)
+# Their metadata is the number of bytes that a value's length has.
+_STORED_AS_BLOBS: Final = BLOBS | {FieldType.JSON, FieldType.GEOMETRY, FieldType.VECTOR}
 
 
 def low_byte(storage: Storage) -> int:
@@ -98,6 +96,11 @@ def string_type(storage: Storage) -> tuple[int, int]:
     return real, length
 
 
+def real_type(storage: Storage) -> int:
+    """The type's code, with ENUM and SET told from the STRING that the log calls them."""
+    return string_type(storage)[0] if storage.code == FieldType.STRING else storage.code
+
+
 @cache
 def stored_width(storage: Storage) -> int:
     """How many bytes a value takes in a row image; -n where it lies behind a length of n bytes."""
@@ -113,7 +116,7 @@ def stored_width(storage: Storage) -> int:
             if real in (FieldType.ENUM, FieldType.SET):
                 return length
             return -1 if length <= 255 else -2
-        case code if code in _BLOBS and 1 <= storage.meta <= 4:
+        case code if code in _STORED_AS_BLOBS and 1 <= storage.meta <= 4:
             return -storage.meta
         case code if code in _TEMPORAL_WIDTHS and storage.meta <= 6:
             return _TEMPORAL_WIDTHS[FieldType(code)] + (storage.meta + 1) // 2

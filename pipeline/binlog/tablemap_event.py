@@ -15,7 +15,15 @@ from typing import Final
 from pipeline.binlog.collations import BINARY, charset
 from pipeline.binlog.cursor import Cursor, decoded
 from pipeline.binlog.errors import UndecodableError
-from pipeline.binlog.fieldtypes import FieldType, high_byte, low_byte, string_type
+from pipeline.binlog.fieldtypes import (
+    BLOBS,
+    INTEGERS,
+    FieldType,
+    high_byte,
+    low_byte,
+    real_type,
+    string_type,
+)
 from pipeline.charsets import to_text
 from pipeline.errors import Definite
 from pipeline.schema import TableId
@@ -64,10 +72,7 @@ _ONE_BYTE: Final = frozenset(
     {
         FieldType.FLOAT,
         FieldType.DOUBLE,
-        FieldType.TINY_BLOB,
-        FieldType.BLOB,
-        FieldType.MEDIUM_BLOB,
-        FieldType.LONG_BLOB,
+        *BLOBS,
         FieldType.JSON,
         FieldType.GEOMETRY,
         FieldType.VECTOR,
@@ -87,21 +92,14 @@ _TWO_BYTES: Final = frozenset(
         FieldType.SET,
     }
 )
-_INTEGERS: Final = {
-    FieldType.TINY: 1,
-    FieldType.SHORT: 2,
-    FieldType.INT24: 3,
-    FieldType.LONG: 4,
-    FieldType.LONGLONG: 8,
-}
+_INTEGER_BYTES: Final = {code: size for size, code in INTEGERS.items()}
 # Those that have a bit in SIGNEDNESS, and those that have a collation: the metadata counts them alone. Observed of
 # MySQL 9.7: YEAR is among the first, VECTOR (with the collation `binary`) among the second.
 _NUMERIC: Final = frozenset(
-    {*_INTEGERS, FieldType.NEWDECIMAL, FieldType.FLOAT, FieldType.DOUBLE, FieldType.YEAR}
+    {*_INTEGER_BYTES, FieldType.NEWDECIMAL, FieldType.FLOAT, FieldType.DOUBLE, FieldType.YEAR}
 )
-_BLOBS: Final = frozenset({FieldType.TINY_BLOB, FieldType.BLOB, FieldType.MEDIUM_BLOB, FieldType.LONG_BLOB})
 _TEXTUAL: Final = frozenset(
-    {FieldType.VARCHAR, FieldType.VAR_STRING, FieldType.STRING, FieldType.VECTOR, *_BLOBS}
+    {FieldType.VARCHAR, FieldType.VAR_STRING, FieldType.STRING, FieldType.VECTOR, *BLOBS}
 )
 _LABELLED: Final = frozenset({FieldType.ENUM, FieldType.SET})
 
@@ -153,7 +151,7 @@ def _table_map(table: TableId, cursor: Cursor) -> TableMap:
     storage = tuple(_storage(codes, Cursor(cursor.packed_bytes())))
     nullable = _bits(cursor.take((count + 7) // 8), count, first=0x01)
     optional = dict(_optional(cursor))
-    columns = _Columns(tuple(_real_type(s) for s in storage), optional)
+    columns = _Columns(tuple(real_type(s) for s in storage), optional)
     return TableMap(table, columns.types(storage), storage, nullable, columns.metadata())
 
 
@@ -167,10 +165,6 @@ def _storage(codes: bytes, metadata: Cursor) -> Iterator[Storage]:
             yield Storage(code, 0)
     if metadata.left:
         raise UndecodableError(f"its columns' metadata have {metadata.left} bytes that belong to no column")
-
-
-def _real_type(storage: Storage) -> int:
-    return string_type(storage)[0] if storage.code == FieldType.STRING else storage.code
 
 
 def _optional(cursor: Cursor) -> Iterator[tuple[int, bytes]]:
@@ -288,8 +282,8 @@ def _type(
     real: int, storage: Storage, *, unsigned: bool, charset: str, labels: tuple[str, ...]
 ) -> ColumnType:
     match real:
-        case code if code in _INTEGERS:
-            return Integer(_INTEGERS[FieldType(code)], unsigned)
+        case code if code in _INTEGER_BYTES:
+            return Integer(_INTEGER_BYTES[FieldType(code)], unsigned)
         case code if code in _SIMPLE:
             return _SIMPLE[code]
         case code if code in _TEMPORAL:
