@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pymysql.constants import COMMAND
+from pymysqlreplication.binlogstream import ReportSlave
 
 from actors.source import Source
 from pipeline.binlog.packets import Packets
@@ -35,6 +36,8 @@ _LOOK_EVERY_S: Final = 0.1
 _HEARTBEAT_V2: Final = 0x02
 _THROUGH_GTID: Final = 0x04
 _FIRST_OFFSET: Final = 4
+
+_PACKET_HEAD: Final = 5  # the payload's length (3 bytes), the packet's number, and the command
 
 _OK: Final = 0
 _ERROR: Final = 255
@@ -124,13 +127,9 @@ async def _prepare(source: Source, settings: SourceSettings) -> None:
     }
     for statement in _SESSION:
         await source.ask(Statement(statement.format(**values)))
-    await source.command(COMMAND.COM_REGISTER_SLAVE, _registration(settings.server_id))
-
-
-def _registration(server_id: int) -> bytes:
-    """What SHOW REPLICAS tells of us: a name as the host; no user, password, port, rank and source."""
-    host = b"tidemark"
-    return struct.pack(f"<IB{len(host)}sBBHII", server_id, len(host), host, 0, 0, 0, 0, 0)
+    # The host's name is what SHOW REPLICAS tells of us.
+    registration = ReportSlave("tidemark").encoded(settings.server_id)
+    await source.command(COMMAND.COM_REGISTER_SLAVE, registration[_PACKET_HEAD:])
 
 
 def _request(server_id: int, position: GtidSet) -> bytes:

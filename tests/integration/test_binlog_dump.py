@@ -50,3 +50,14 @@ async def test_the_older_of_two_with_the_same_id_is_ended_by_name(mysql: MysqlSe
     finally:
         older.close()
         newer.close()
+
+
+async def test_the_server_tells_of_us_as_of_a_replica(mysql: MysqlServer, database: str) -> None:
+    account = mysql.create_capture_user(database)
+    dump = await BinlogDump.open(settings(mysql, account), GtidSet.parse(mysql.executed()))
+    try:
+        await codes_through(dump, Code.FORMAT_DESCRIPTION)
+        replicas = mysql.sql("SHOW REPLICAS")
+    finally:
+        dump.close()
+    assert [(number, host, port) for number, host, port, *_ in replicas] == [(7, "tidemark", 0)]
