@@ -2,12 +2,13 @@
 
 import asyncio
 import json
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
-from pipeline.errors import Definite
+from pipeline.errors import Definite, Transient
 from pipeline.settings import Settings
 
 # A signal is answered once it's durable; the service itself gives up a little earlier.
@@ -24,8 +25,11 @@ def address_file(settings: Settings) -> Path:
 
 
 def get(settings: Settings, path: str) -> dict[str, Any]:
-    """The JSON that GET gives. Raises NotRunning."""
-    return asyncio.run(_ask(settings, "GET", path, None))[1]
+    """The JSON that GET gives. Raises NotRunning, or Transient where the service failed to answer."""
+    status, value = asyncio.run(_ask(settings, "GET", path, None))
+    if status != HTTPStatus.OK:
+        raise Transient(f"the service of {settings.name} failed to answer: {value.get('error', status)}")
+    return value
 
 
 def post(settings: Settings, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -44,9 +48,11 @@ async def _ask(
             session.request(method, url + path, json=body) as answer,
         ):
             value = await answer.json()
-            assert isinstance(value, dict)
+            if not isinstance(value, dict):
+                raise ValueError(f"{url}{path} gives something else")
             return answer.status, value
-    except (OSError, aiohttp.ClientError, TimeoutError) as error:
+    # Another program may have taken the port of a service that was killed.
+    except (OSError, aiohttp.ClientError, TimeoutError, ValueError) as error:
         raise NotRunning(
             f"the service of {settings.name} doesn't answer ({error}); start it with `tidemark run`"
         ) from error

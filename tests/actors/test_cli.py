@@ -2,7 +2,11 @@
 
 import json
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from click.testing import CliRunner, Result
@@ -68,6 +72,50 @@ def test_an_address_that_nobody_listens_on_any_more_is_no_service(config: Path) 
     address_file(settings).write_text(json.dumps({"url": f"http://127.0.0.1:{port}", "pid": 1}))
     with pytest.raises(NotRunning):
         get(settings, "/status")
+
+
+@contextmanager
+def answering(status: int, body: str) -> Iterator[int]:
+    """A server that answers every GET in this way; its port."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "code", "words"),
+    [
+        (200, '"a page of something else"', ExitCode.DEFINITE, "start it with `tidemark run`"),
+        (200, "no JSON at all", ExitCode.DEFINITE, "start it with `tidemark run`"),
+        (500, '{"error": "internal error"}', ExitCode.GAVE_UP, "failed to answer: internal error"),
+    ],
+)
+def test_an_answer_that_is_no_status_is_told_without_a_traceback(
+    status: int, body: str, code: ExitCode, words: str, config: Path
+) -> None:
+    file = address_file(load(config, {}))
+    file.parent.mkdir()
+    with answering(status, body) as port:
+        file.write_text(json.dumps({"url": f"http://127.0.0.1:{port}", "pid": 1}))
+        told = tidemark("status", config)
+    assert told.exit_code == code
+    assert words in told.output
 
 
 def test_pause_takes_no_tables(config: Path) -> None:
