@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from actors import signal_file, watermark_coordinator
+from actors import signal_file, spark_session, watermark_coordinator
 from actors.actor import Actor, Outlet
 from actors.binlog_reader import BinlogReader
 from actors.chunk_selector import ChunkSelector
@@ -66,6 +66,10 @@ async def serve(settings: Settings) -> Outcome:
 async def check(settings: Settings) -> list[Finding]:
     """All that's wrong, here and at the source."""
     found = list(local_findings(settings))
+    try:
+        spark_session.parts(settings.spark)
+    except TidemarkError as error:
+        found.append(Finding(Severity.ERROR, str(error), "nothing could be delivered"))
     try:
         found.extend((await preflight(settings)).findings)
     except TidemarkError as error:

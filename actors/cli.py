@@ -96,7 +96,7 @@ def run(settings: Settings) -> None:
 @config_argument
 def check(settings: Settings) -> None:
     """Check the source, the grants, the folders, Java and Spark's jars; list all that's wrong at once."""
-    from actors import assembly
+    from actors import assembly, spark_session
     from pipeline.prerequisites import Severity
 
     findings = asyncio.run(assembly.check(settings))
@@ -105,7 +105,8 @@ def check(settings: Settings) -> None:
     errors = sum(finding.severity is Severity.ERROR for finding in findings)
     if errors:
         _fail(f"{errors} to mend before it can run", 1)
-    click.echo("all is well" if not findings else "it can run")
+    well = "all is well" if not findings else "it can run"
+    click.echo(f"{well}, with {spark_session.parts(settings.spark)}")
 
 
 @main.command(name="signal")

@@ -67,7 +67,7 @@ class Parts:
     jars: tuple[Path, ...]
 
     def __str__(self) -> str:
-        return f"PySpark {self.pyspark} with Delta {self.delta} ({len(self.jars)} jars)"
+        return f"PySpark {self.pyspark}, Delta {self.delta} ({len(self.jars)} jars)"
 
 
 class Spark:

@@ -138,3 +138,4 @@ def test_a_check_goes_on_where_the_source_cannot_be_reached(
     assert told.exit_code == 1
     assert "127.0.0.1:1" in told.output
     assert "Java" in told.output
+    assert "delta-spark_" in told.output
