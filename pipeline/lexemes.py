@@ -76,6 +76,9 @@ def word(lexeme: Lexeme) -> str:
     return lexeme.text.casefold() if lexeme.kind is Kind.WORD else ""
 
 
+# Stands for what couldn't be decoded.
+_UNKNOWN: Final = "\N{REPLACEMENT CHARACTER}"
+
 _END: Final = Lexeme(Kind.SIGN, "")
 
 
@@ -112,9 +115,9 @@ class Reader:
         return found
 
     def name(self) -> str:
-        """Take a name. Raises NotRead."""
+        """Take a name whose characters are known. Raises NotRead."""
         kind, text = self.next
-        if kind not in NAMES or not text:
+        if kind not in NAMES or not text or _UNKNOWN in text:
             raise NotRead
         self._at += 1
         return text

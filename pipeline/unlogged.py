@@ -20,8 +20,6 @@ from itertools import pairwise
 from pipeline.lexemes import Kind, Lexeme, NotRead, Reader, lexemes, word
 from pipeline.schema import TableId
 
-_UNREADABLE = "\N{REPLACEMENT CHARACTER}"
-
 # What ADD and DROP are followed by where they aren't about a column; all are reserved words.
 _NO_COLUMN = frozenset(
     {
@@ -73,9 +71,7 @@ UnloggedChange = OfTables | OfDatabase | Unclear
 def unlogged_changes(database: str, statement: str) -> frozenset[UnloggedChange]:
     """What the statement, run with this default database, does to rows without telling the log."""
     return frozenset(
-        change
-        for reading in _readings(statement)
-        for change in _changes(Reader(reading), database, statement)
+        change for reading in _readings(statement) for change in _changes(Reader(reading), database)
     )
 
 
@@ -100,12 +96,9 @@ def _outside(found: list[Lexeme]) -> Iterator[Lexeme]:
             yield lexeme
 
 
-def _changes(reader: Reader, database: str, statement: str) -> Iterator[UnloggedChange]:
+def _changes(reader: Reader, database: str) -> Iterator[UnloggedChange]:
     what = _verb(reader)
     if what is None:
-        return
-    if _UNREADABLE in statement:
-        yield Unclear(what)
         return
     try:
         match what:

@@ -81,7 +81,9 @@ _BEGIN: Final = Query("", "BEGIN", None)
 
 def _text(statement: bytes, collation: int) -> str:
     try:
-        return to_text(statement, charset(collation))
+        name = charset(collation)
+        # The bytes of a client that has none are taken for names as they are, and names are kept in UTF-8.
+        return to_text(statement, "utf8mb4" if name == "binary" else name)
     except Definite:
         return statement.decode("ascii", errors="replace")
 

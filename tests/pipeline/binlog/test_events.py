@@ -202,6 +202,8 @@ def test_a_statement_is_read_in_its_clients_character_set() -> None:
     utf8 = b"\x04" + struct.pack("<HHH", 255, 255, 255)
     assert query(utf8, b"DROP TABLE `\xc3\xa9`").statement == "DROP TABLE `é`"
     assert query(utf8, b"DROP TABLE `\xe9`").statement == "DROP TABLE `\ufffd`"
+    binary = b"\x04" + struct.pack("<HHH", 63, 63, 255)
+    assert query(binary, b"DROP TABLE `\xc3\xa9`").statement == "DROP TABLE `é`"
     unknown = b"\x04" + struct.pack("<HHH", 2000, 255, 255)
     assert query(unknown, b"DROP TABLE `\xc3\xa9`").statement == "DROP TABLE `\ufffd\ufffd`"
 
