@@ -51,6 +51,10 @@ async def _ask(
             if not isinstance(value, dict):
                 raise ValueError(f"{url}{path} gives something else")
             return answer.status, value
+    except FileNotFoundError as error:
+        raise NotRunning(
+            f"the service of {settings.name} isn't running; start it with `tidemark run`"
+        ) from error
     # Another program may have taken the port of a service that was killed.
     except (OSError, aiohttp.ClientError, TimeoutError, ValueError) as error:
         raise NotRunning(
