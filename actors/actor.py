@@ -11,11 +11,12 @@ work calls `beat` as it gets on. Waiting isn't work: not for room in another's m
 and not for the world, before which an actor with a `run` of its own says `rest`.
 """
 
+import asyncio
 import time
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Generic, TypeVar
 
-from actors.mailbox import Mailbox
+from actors.mailbox import Closed, Mailbox
 from actors.metrics import Metrics
 from pipeline import topology
 from pipeline.topology import Edge
@@ -47,6 +48,7 @@ class Actor(ABC, Generic[Received]):
         self.mailbox = mailbox
         self.metrics = metrics
         self._busy_since: float | None = None
+        self._taking: asyncio.Task[Received] | None = None
 
     async def run(self) -> None:
         """Take messages until the mailbox is closed and empty."""
@@ -70,6 +72,28 @@ class Actor(ABC, Generic[Received]):
         finally:
             self.rest()
             self.metrics.handled(self.name, message, time.monotonic() - started, outcome)
+
+    def listen(self) -> None:
+        """Begin to wait for a message, in a `run` that waits for other things as well.
+
+        `_taking` is that wait, from here until `taken` finds the mailbox closed and empty: then it's None.
+        """
+        self._taking = asyncio.create_task(self.mailbox.get())
+
+    async def taken(self, taking: asyncio.Task[Received]) -> None:
+        """Handle the message that this wait brought, with the next wait begun before."""
+        try:
+            message = taking.result()
+        except Closed:
+            self._taking = None
+            return
+        self.listen()
+        await self.take(message)
+
+    def stop_listening(self) -> None:
+        """Wait no more; a cancelled wait has taken nothing."""
+        if self._taking is not None:
+            self._taking.cancel()
 
     @abstractmethod
     async def handle(self, message: Received) -> None:

@@ -62,6 +62,7 @@ class JournalReader:
     def __init__(self, directory: Path) -> None:
         """Open the journal in this directory. Raises Definite where there's none."""
         self.directory = directory
+        self.segments = directory / _SEGMENTS
         self.identity = _read_identity(directory)
         self._schemas: dict[str, TableSchema] = {}
 
@@ -79,7 +80,7 @@ class JournalReader:
 
     def entry(self, segment: int) -> Entry:
         """One segment. Raises Definite where it's damaged or gone."""
-        path = self.directory / _MANIFEST / f"{_name(segment)}.json"
+        path = self.directory / _MANIFEST / f"{numbered(segment)}.json"
         with _refusing(path):
             text = path.read_text()
             entry = manifest.from_json(text, self._schema)
@@ -89,7 +90,7 @@ class JournalReader:
 
     def path(self, entry: Entry, file: File) -> Path:
         """Where a segment's file is."""
-        return self.directory / _SEGMENTS / _name(entry.segment) / file.path
+        return self.segments / numbered(entry.segment) / file.path
 
     def _schema(self, version: str) -> TableSchema:
         if version not in self._schemas:
@@ -151,27 +152,26 @@ class JournalStore(JournalReader):
                 for file in last.files:
                     _verify(self.path(last, file), file)
             self._remove_leftovers(number)
-            size = sum(path.stat().st_size for path in (self.directory / _SEGMENTS).glob("*/*"))
+            size = sum(path.stat().st_size for path in self.segments.glob("*/*"))
             return Recovered(last, size)
 
     def write(self, segment: int, tables: Sequence[SegmentTable]) -> tuple[File, ...]:
         """Write the files of a segment, durably; it exists once its entry is published."""
         if not tables:
             return ()
-        segments = self.directory / _SEGMENTS
-        final = segments / _name(segment)
+        final = self.segments / numbered(segment)
         temporary = final.with_suffix(_TEMPORARY)
         with _telling(self.directory):
             temporary.mkdir()
             files = tuple(_write_table(temporary, table) for table in tables)
             _sync(temporary)
             temporary.rename(final)
-            _sync(segments)
+            _sync(self.segments)
         return files
 
     def publish(self, entry: Entry) -> None:
         """Make a segment exist whose files are written."""
-        path = self.directory / _MANIFEST / f"{_name(entry.segment)}.json"
+        path = self.directory / _MANIFEST / f"{numbered(entry.segment)}.json"
         if path.exists():
             raise InvariantBroken(f"segment {entry.segment} was to be sealed a second time: {path} exists")
         with _telling(self.directory):
@@ -185,7 +185,7 @@ class JournalStore(JournalReader):
         for directory in (_MANIFEST, _SCHEMAS):
             for path in (self.directory / directory).glob(f"*{_TEMPORARY}"):
                 path.unlink()
-        for path in (self.directory / _SEGMENTS).iterdir():
+        for path in self.segments.iterdir():
             match = _SEGMENT_NAME.fullmatch(path.name)
             number = int(match[1]) if match else 0
             if number > last + 1:
@@ -296,8 +296,8 @@ def _telling(directory: Path) -> Iterator[None]:
                 raise Transient(f"writing the journal in {directory} failed: {error}") from error
 
 
-def _name(segment: int) -> str:
-    """Names sort as the numbers do."""
+def numbered(segment: int) -> str:
+    """The name of a segment's folder and of its entry: names sort as the numbers do."""
     return f"{segment:012d}"
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from actors.actor import Actor, Outlet
 from actors.journal_store import JournalStore, Recovered
-from actors.mailbox import Closed, Mailbox
+from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from pipeline import journal, topology
 from pipeline import metrics as catalogue
@@ -74,12 +74,11 @@ class JournalWriter(Actor[ToJournalWriter]):
         self._checkpoint: Checkpoint | None = self._last.checkpoint if self._last else None
         self._waiting: Waiting | None = None
         self._sealing: Sealing | None = None
-        self._taking: asyncio.Task[ToJournalWriter] | None = None
 
     async def run(self) -> None:
         """Take appends and seal them when they're due, until the mailbox is closed and all is sealed."""
         try:
-            self._taking = asyncio.create_task(self.mailbox.get())
+            self.listen()
             while any(left is not None for left in (self._taking, self._waiting, self._sealing)):
                 self._seal_if_due()
                 await self._next()
@@ -93,8 +92,7 @@ class JournalWriter(Actor[ToJournalWriter]):
 
     async def release(self) -> None:
         """Wait for the thread that seals, since nothing can stop it."""
-        if self._taking is not None:
-            self._taking.cancel()
+        self.stop_listening()
         if self._sealing is not None:
             await asyncio.wait({self._sealing.task})
 
@@ -124,16 +122,7 @@ class JournalWriter(Actor[ToJournalWriter]):
         if self._sealing is not None and self._sealing.task in done:
             await self._sealed(self._sealing)
         if taking is not None and taking in done:
-            await self._received(taking)
-
-    async def _received(self, taking: asyncio.Task[ToJournalWriter]) -> None:
-        try:
-            message = taking.result()
-        except Closed:
-            self._taking = None
-            return
-        self._taking = asyncio.create_task(self.mailbox.get())
-        await self.take(message)
+            await self.taken(taking)
 
     def _seal_if_due(self) -> None:
         """Give what waits to a thread, unless one is at work or it's too early; at the end nothing is too early."""

@@ -23,11 +23,11 @@ from threading import Lock
 from pyspark.sql import DataFrame, SparkSession
 
 from actors.delta import DeltaTable, Snapshot
+from actors.journal_store import numbered
 from actors.spark_session import PARTITIONS
 from pipeline import mirror, schema
 from pipeline.delivery import Accepted, Batch, Delivered, Piece, accepted
 from pipeline.errors import Definite
-from pipeline.journal import META
 from pipeline.mirror import SEGMENT, LakeColumn, Property, Tier, Versions, columns, location, quoted
 from pipeline.schema import TableId, TableSchema
 
@@ -163,24 +163,19 @@ class Lake:
         for _, run in groupby(pieces, key=lambda piece: piece.schema.version):
             files = list(run)
             own = columns(files[0].schema, Tier.MIRROR)
-            has = {column.name for column in own}
-            in_files = (
-                own
-                if tier is Tier.MIRROR
-                else (*(LakeColumn(m.name, mirror.spark_type(m.type)) for m in META), *own)
-            )
-            names = has | set(META.names)
+            in_files = own if tier is Tier.MIRROR else (*mirror.FILE_COLUMNS, *own)
+            has = {column.name for column in in_files}
             frame = self._session.read.schema(mirror.ddl(in_files)).parquet(
                 *(str(self._file(p)) for p in files)
             )
-            frames.append(frame.selectExpr(*(_expression(column, names) for column in columns(wanted, tier))))
+            frames.append(frame.selectExpr(*(_expression(column, has) for column in columns(wanted, tier))))
         first, *others = frames
         for other in others:
             first = first.unionAll(other)
         return first
 
     def _file(self, piece: Piece) -> Path:
-        return self._segments / f"{piece.segment:012d}" / piece.path
+        return self._segments / numbered(piece.segment) / piece.path
 
     def _pending(self, table: TableId, merged: int) -> int:
         row = self._session.sql(mirror.pending_sql(self._root, table, merged)).first()

@@ -28,7 +28,7 @@ from actors.actor import Actor
 from actors.delta import is_conflict
 from actors.journal_store import JournalReader
 from actors.lake import Lake
-from actors.mailbox import Closed, Mailbox
+from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from actors.spark_session import Spark
 from pipeline import metrics as catalogue
@@ -95,7 +95,6 @@ class SparkSink(Actor[ToSparkSink]):
         self._delivered: dict[TableId, Delivered] = {}
         self._mirrored: dict[TableId, Mirrored] = {}
         self._merging: Merging | None = None
-        self._taking: asyncio.Task[ToSparkSink] | None = None
 
     async def run(self) -> None:
         """Deliver what is sealed, and what will be, until the mailbox is closed and the last segment delivered."""
@@ -103,7 +102,7 @@ class SparkSink(Actor[ToSparkSink]):
             self.beat()
             await self._open()
             self.rest()
-            self._taking = asyncio.create_task(self.mailbox.get())
+            self.listen()
             while any(left is not None for left in (self._taking, self._merging)):
                 await self._next()
                 self._merge_if_due()
@@ -118,8 +117,7 @@ class SparkSink(Actor[ToSparkSink]):
 
     async def release(self) -> None:
         """Kill the JVM, so that its threads end, and wait for these."""
-        if self._taking is not None:
-            self._taking.cancel()
+        self.stop_listening()
         await asyncio.to_thread(self._end)
         if self._merging is not None:
             await asyncio.wait({self._merging.task})
@@ -166,7 +164,7 @@ class SparkSink(Actor[ToSparkSink]):
             self._spark.session,
             self._settings.path,
             self._journal.identity.id,
-            self._journal.directory / "segments",
+            self._journal.segments,
         )
         last = await self._in_thread(self._journal.last_segment)
         if last == 0:
@@ -247,16 +245,7 @@ class SparkSink(Actor[ToSparkSink]):
         if merging is not None and merging.task in done:
             self._merged(merging)
         if self._taking is not None and self._taking in done:
-            await self._received(self._taking)
-
-    async def _received(self, taking: asyncio.Task[ToSparkSink]) -> None:
-        try:
-            message = taking.result()
-        except Closed:
-            self._taking = None
-            return
-        self._taking = asyncio.create_task(self.mailbox.get())
-        await self.take(message)
+            await self.taken(self._taking)
 
     def _merge_if_due(self) -> None:
         """Begin a MERGE of the mirror that has the most to take of those whose turn has come; none at the end."""

@@ -126,8 +126,9 @@ _SPARK_TYPES = {
     pa.timestamp("us", tz="UTC"): "TIMESTAMP",
 }
 
-# The columns that a changelog has before the table's own; all but the last are in the journal's files.
-META_COLUMNS = (*(LakeColumn(f.name, spark_type(f.type)) for f in META), LakeColumn(SEGMENT, "BIGINT"))
+# The columns before the table's own in the journal's changes files, and in a changelog.
+FILE_COLUMNS = tuple(LakeColumn(f.name, spark_type(f.type)) for f in META)
+META_COLUMNS = (*FILE_COLUMNS, LakeColumn(SEGMENT, "BIGINT"))
 
 
 def ddl(of: Iterable[LakeColumn]) -> str:

@@ -94,3 +94,37 @@ async def test_waiting_for_room_is_rest_and_going_on_is_work() -> None:
     await outlet.mailbox.get()
     await scribe.send(outlet, "z")
     assert not scribe.hung()
+
+
+async def next_taken(scribe: Scribe) -> bool:
+    """Let it take what comes next; whether it still listens then."""
+    waiting = scribe._taking
+    assert waiting is not None
+    await asyncio.wait({waiting})
+    await scribe.taken(waiting)
+    return scribe._taking is not None
+
+
+async def test_one_that_waits_for_other_things_too_takes_what_comes_until_the_close() -> None:
+    scribe = Scribe()
+    scribe.listen()
+    for message in ("a", "b"):
+        await scribe.mailbox.put(EDGE, message)
+        assert await next_taken(scribe)
+    scribe.mailbox.close()
+    assert not await next_taken(scribe)
+    assert scribe.story == ["a", "b"]
+    scribe.stop_listening()
+
+
+async def test_the_next_wait_has_begun_before_a_message_is_handled() -> None:
+    scribe = Scribe()
+    scribe.listen()
+    first = scribe._taking
+    await scribe.mailbox.put(EDGE, "stay")
+    handling = asyncio.create_task(next_taken(scribe))
+    await scribe.at_work.wait()
+    assert scribe._taking is not first
+    handling.cancel()
+    await asyncio.wait({handling})
+    scribe.stop_listening()
