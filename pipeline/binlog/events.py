@@ -12,67 +12,28 @@ WL#7083 and WL#7846 for the GTID event's commit timestamps.
 import struct
 import zlib
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final, NamedTuple
 
+from pipeline.binlog.codes import Code
 from pipeline.binlog.cursor import Cursor, decoded
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.gtid_event import TransactionBegins, gtid, tagged_gtid
 from pipeline.binlog.query_event import Query, query
 from pipeline.binlog.rows import ROW_EVENTS
-from pipeline.gtid import GtidSet
 
 HEADER_BYTES: Final = 19
 CHECKSUM_BYTES: Final = 4
-FIRST_OFFSET: Final = 4  # a file begins with four bytes of magic
 
 _HEADER: Final = struct.Struct("<IBIIIH")
 _TABLE_ID_BYTES: Final = 6
 _IGNORABLE: Final = 0x80
 
 
-class Code(IntEnum):
-    """The kinds of events, by the byte that stands for them (Log_event_type)."""
-
-    QUERY = 2
-    STOP = 3
-    ROTATE = 4
-    INTVAR = 5
-    APPEND_BLOCK = 9
-    DELETE_FILE = 11
-    RAND = 13
-    USER_VAR = 14
-    FORMAT_DESCRIPTION = 15
-    XID = 16
-    BEGIN_LOAD_QUERY = 17
-    EXECUTE_LOAD_QUERY = 18
-    TABLE_MAP = 19
-    WRITE_ROWS_V1 = 23
-    UPDATE_ROWS_V1 = 24
-    DELETE_ROWS_V1 = 25
-    INCIDENT = 26
-    HEARTBEAT = 27
-    IGNORABLE = 28
-    ROWS_QUERY = 29
-    WRITE_ROWS = 30
-    UPDATE_ROWS = 31
-    DELETE_ROWS = 32
-    GTID = 33
-    ANONYMOUS_GTID = 34
-    PREVIOUS_GTIDS = 35
-    TRANSACTION_CONTEXT = 36
-    VIEW_CHANGE = 37
-    XA_PREPARE = 38
-    PARTIAL_UPDATE_ROWS = 39
-    TRANSACTION_PAYLOAD = 40
-    HEARTBEAT_V2 = 41
-    TAGGED_GTID = 42
-
-
 _NAMES: Final = {code.value: code.name for code in Code}
 
-# What says nothing of rows or positions. The values that a statement uses (INTVAR, RAND, USER_VAR, the blocks of a
-# LOAD DATA) are followed by the statement itself, and that is where the decision is made.
+# What changes neither rows nor our position (PREVIOUS_GTIDS repeats what has passed or comes). The values that a
+# statement uses (INTVAR, RAND, USER_VAR, the blocks of a LOAD DATA) are followed by the statement itself, and that is
+# where the decision is made.
 _SKIPPED: Final = frozenset(
     {
         Code.INTVAR,
@@ -83,6 +44,7 @@ _SKIPPED: Final = frozenset(
         Code.BEGIN_LOAD_QUERY,
         Code.IGNORABLE,
         Code.ROWS_QUERY,
+        Code.PREVIOUS_GTIDS,
         Code.TRANSACTION_CONTEXT,
         Code.VIEW_CHANGE,
     }
@@ -112,9 +74,8 @@ class Header(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FormatDescription:
-    """How the events behind it are written: with a CRC32 or without, and by which server version."""
+    """How the events behind it are written: with a CRC32 or without."""
 
-    server_version: str
     checksum: bool
 
 
@@ -132,13 +93,6 @@ class Heartbeat:
 
     file: str
     offset: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class PreviousGtids:
-    """All transactions of the files before this one."""
-
-    gtids: GtidSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +151,6 @@ Event = (
     FormatDescription
     | Rotate
     | Heartbeat
-    | PreviousGtids
     | TransactionBegins
     | Query
     | Xid
@@ -268,8 +221,6 @@ def _rare(head: Header, body: bytes) -> Event:
         case Code.ROTATE:
             cursor = Cursor(body)
             return Rotate(offset=cursor.integer(8), file=decoded(cursor.rest()))
-        case Code.PREVIOUS_GTIDS:
-            return PreviousGtids(GtidSet.decode(body))
         case Code.XA_PREPARE:
             return _xa_prepare(body)
         case Code.STOP:
@@ -318,7 +269,7 @@ def _format_description(event: bytes) -> FormatDescription:
         raise UndecodableError(
             f"FORMAT_DESCRIPTION: the log of a server {server_version} is too old to be read"
         )
-    return FormatDescription(server_version, checksum=algorithm == 1)
+    return FormatDescription(checksum=algorithm == 1)
 
 
 def _heartbeat_v2(body: bytes) -> Heartbeat:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.binlog import kernels
+from pipeline.binlog.codes import Code
 from pipeline.binlog.columns import check, decode, rows_type
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.fieldtypes import stored_width
@@ -34,13 +35,13 @@ class _Layout(NamedTuple):
     extended: bool
 
 
-_LAYOUTS: Final = {
-    23: _Layout(Kind.INSERT, extended=False),
-    24: _Layout(Kind.UPDATE_BEFORE, extended=False),
-    25: _Layout(Kind.DELETE, extended=False),
-    30: _Layout(Kind.INSERT, extended=True),
-    31: _Layout(Kind.UPDATE_BEFORE, extended=True),
-    32: _Layout(Kind.DELETE, extended=True),
+_LAYOUTS: Final[dict[int, _Layout]] = {
+    Code.WRITE_ROWS_V1: _Layout(Kind.INSERT, extended=False),
+    Code.UPDATE_ROWS_V1: _Layout(Kind.UPDATE_BEFORE, extended=False),
+    Code.DELETE_ROWS_V1: _Layout(Kind.DELETE, extended=False),
+    Code.WRITE_ROWS: _Layout(Kind.INSERT, extended=True),
+    Code.UPDATE_ROWS: _Layout(Kind.UPDATE_BEFORE, extended=True),
+    Code.DELETE_ROWS: _Layout(Kind.DELETE, extended=True),
 }
 
 # WRITE, UPDATE and DELETE_ROWS of version 1 (MySQL 5.5) and 2.

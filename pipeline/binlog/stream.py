@@ -23,12 +23,12 @@ from dataclasses import dataclass, field
 from typing import Final, assert_never
 
 from pipeline.binlog import events, tablemap_event
+from pipeline.binlog.codes import Code
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.events import (
     FormatDescription,
     Header,
     Heartbeat,
-    PreviousGtids,
     Rotate,
     RowsChanged,
     RowsPartlyChanged,
@@ -152,12 +152,12 @@ class LogStream:
             case Rotate(file, offset):
                 self._between_transactions("ROTATE")
                 self._file, self._offset = file, offset
-            case FormatDescription(_, checksum):
+            case FormatDescription(checksum):
                 self._between_transactions("FORMAT_DESCRIPTION")
                 self._checksum = checksum
             case Stop():
                 self._between_transactions("STOP")
-            case PreviousGtids() | Skipped():
+            case Skipped():
                 pass
             case _:
                 assert_never(event)
@@ -167,7 +167,7 @@ class LogStream:
     def _advance(self, head: Header) -> None:
         """Go to the event's end. Its header has the offset's lowest 32 bits only: a file with one very large
         transaction is longer than that, but goes on from the place before."""
-        if head.end and head.code != events.Code.HEARTBEAT_V2:
+        if head.end and head.code != Code.HEARTBEAT_V2:
             self._offset += (head.end - self._offset) % 2**_OFFSET_BITS
 
     def _heartbeat(self, file: str, offset: int | None) -> None:

@@ -7,7 +7,7 @@ import pytest
 from actors.binlog_dump import BinlogDump
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.binlog import events
-from pipeline.binlog.events import Code
+from pipeline.binlog.codes import Code
 from pipeline.errors import Definite
 from pipeline.gtid import GtidSet
 from tests.servers.source import settings

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.binlog.codes import Code
 from pipeline.binlog.errors import UndecodableError
-from pipeline.binlog.events import Code
 from pipeline.binlog.stream import Bound, LogStream, Message
 from pipeline.errors import Definite
 from pipeline.gtid import Gtid
