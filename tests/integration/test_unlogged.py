@@ -38,7 +38,8 @@ DONE: Final[dict[str, dict[str, str]]] = {
 }
 PARTED: Final = ("parted", "parts", "fewer")
 TABLES: Final = (
-    "emptied", "größer", "called", "dropped", "moved", "a", "exchanged", "away", "filled", "swapped", "goes_on", *PARTED,
+    "emptied", "größer", "called", "dropped", "moved", "a", "exchanged", "away", "filled", "swapped", "goes_on",
+    *PARTED,
 )  # fmt: skip
 
 

@@ -44,6 +44,7 @@ def read(text: str, database: str = "d") -> dict[str, set[str]]:
         ("/*!40000 DROP TABLE IF EXISTS shop.b */", "DROP TABLE", {"shop.b"}),
         # What is in the comment is dropped by the servers that read it.
         ("DROP TABLE a /*!99999 , b */", "DROP TABLE", {"d.a", "d.b"}),
+        ("DROP /*!99999 TEMPORARY */ TABLE a", "DROP TABLE", {"d.a"}),
         ("DROP DATABASE IF EXISTS shop", "DROP DATABASE", {"shop.*"}),
         ("DROP SCHEMA `shop`", "DROP DATABASE", {"shop.*"}),
         (
@@ -93,6 +94,7 @@ ADDED = "ALTER TABLE … ADD COLUMN with a value for the rows that there were"
         "c ENUM('null') NOT NULL FIRST",
         "c INT AUTO_INCREMENT UNIQUE KEY",
         "c SERIAL",
+        "c INT CHECK (after > 1) NOT NULL",
         "c BIGINT KEY",
         "c INT PRIMARY KEY",
         "c INT AS (id + 1) STORED",
