@@ -172,10 +172,6 @@ class ChunkSelector(Actor[ToChunkSelector]):
         rows = await asyncio.to_thread(resultset.decode, schema, cells)
         if impossible := resultset.impossible_dates(rows, cells):
             self.metrics.count(catalogue.IMPOSSIBLE_DATES, impossible, table=str(schema.table), part="chunks")
-        for index in schema.key:
-            if rows.column(index).null_count:
-                name = schema.columns[index].name
-                raise Definite(f"{schema.table} has a key with a date that no calendar has, in column {name}")
         upto = (
             resultset.key(schema, cells, packets.rows - 1, schema.key)
             if packets.rows == order.limit
