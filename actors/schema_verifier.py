@@ -8,7 +8,7 @@ from actors.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline import schema_verifier, topology
 from pipeline.messages import SchemaChanged, TableStopped, ToSchemaVerifier, ToWatermarkCoordinator
-from pipeline.schema_verifier import FromVerifier, News, State
+from pipeline.schema_verifier import FromVerifier, News, State, Stopped
 
 
 class SchemaVerifier(Actor[ToSchemaVerifier]):
@@ -31,6 +31,9 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
 
     async def run(self) -> None:
         """Tell what's new at the start, then take messages."""
+        for table, state in self._state.tables.items():
+            if isinstance(state, Stopped):
+                self.metrics.set(catalogue.TABLE_STOPPED, 1, table=str(table))
         await self._tell(self._news)
         await super().run()
 

@@ -18,7 +18,7 @@ from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, Write
 
 from actors.binlog_dump import BinlogDump
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
-from pipeline.binlog.events import Code
+from pipeline.binlog.codes import Code
 from pipeline.binlog.fieldtypes import FieldType
 from pipeline.binlog.stream import LogStream
 from pipeline.gtid import GtidSet

@@ -6,6 +6,7 @@ from typing import Final
 
 from actors.journal_store import JournalStore
 from deploy.toolchain.mysql_server import MysqlServer
+from pipeline import metrics as catalogue
 from pipeline.checkpoint import Checkpoint
 from pipeline.schema import TableId
 from pipeline.settings import Settings
@@ -93,6 +94,8 @@ async def test_each_stops_the_tables_that_it_means(mysql: MysqlServer, database:
             mysql.sql(f"INSERT INTO {database}.dropped VALUES (3, 3)")
             await service.caught_up(mysql)
             assert service.status()["stopped"].keys() == wanted.keys()
+            for table in wanted:
+                assert service.assembly.metrics.value(catalogue.TABLE_STOPPED, table=table) == 1
             await service.stop()
     finally:
         mysql.sql(f"DROP DATABASE {other}")
