@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-from py4j.clientserver import ClientServer
+from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER, ClientServer
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
@@ -204,7 +204,9 @@ def _conf(settings: SparkSettings, jars: tuple[Path, ...], folder: Path) -> dict
 
 def _forget(gateway: ClientServer) -> None:
     """Make PySpark forget a JVM that has ended, and close what was open to it."""
-    gateway.shutdown(raise_exception=False)
+    # Its own shutdown would send the JVM a last command, and log that nobody takes it.
+    gateway.close(keep_callback_server=False, close_callback_server_connections=True)
+    gateway._gateway_client.finalizer_deque.appendleft(SHUTDOWN_FINALIZER_WORKER)  # noqa: SLF001 - ends its thread
     context = SparkContext._active_spark_context  # noqa: SLF001
     if context is not None:
         server = getattr(context, "_accumulatorServer", None)

@@ -40,7 +40,9 @@ _NOT_JUST_READING = re.compile(
 def judge(server: MysqlServer, account: Account, parts: Parts, folder: Path, view: View) -> bool:
     """Compare everything, print what was compared, and return whether all of it is right."""
     with view.stage("reading all of MySQL and all of the lake, and comparing them"):
-        running = spark_session.start(SparkSettings("local[2]", parts.jars, "2g"), folder / "judge")
+        # The rows of whole tables are shuffled here, which takes more pieces than there are cores.
+        settings = SparkSettings("local[2]", parts.jars, "2g", {"spark.sql.shuffle.partitions": "16"})
+        running = spark_session.start(settings, folder / "judge")
         spark = running.session
         tally = spark.read.parquet(str(folder / "tally.parquet")).cache()
         findings: list[Finding] = []

@@ -57,14 +57,21 @@ def same_rows(spark: SparkSession, what: str, exported: Path, lake: DataFrame) -
             field.dataType = StringType()
     source = spark.read.csv(str(exported), schema=read, sep="\t", nullValue="\\N", quote="")
     ours = lake.select(*(_comparable(lake, name) for name in lake.columns))
-    counted = source.withColumn("__n", f.lit(1)).unionAll(ours.withColumn("__n", f.lit(-1)))
-    unequal = (
-        counted.groupBy(*lake.columns).agg(f.sum("__n").alias("__n")).where("__n != 0").limit(SHOWN).collect()
+    both = source.withColumn("__n", f.lit(1)).unionAll(ours.withColumn("__n", f.lit(-1)))
+    rows = both.groupBy(*lake.columns).agg(
+        f.sum("__n").alias("__n"), f.count_if(f.col("__n") > 0).alias("__source")
     )
-    differences = tuple(
-        f"{'only in MySQL' if row['__n'] > 0 else 'only in the lake'}: {row}" for row in unequal
-    )
-    return Finding(f"rows of {what}", source.count(), differences)
+    compared = rows.agg(
+        f.sum("__source").alias("source"), f.count_if(f.col("__n") != 0).alias("unequal")
+    ).first()
+    assert compared is not None
+    unequal = rows.where("__n != 0").limit(SHOWN).collect() if compared["unequal"] else []
+    differences = tuple(f"{_only_in(row['__n'])}: {row}" for row in unequal)
+    return Finding(f"rows of {what}", compared["source"] or 0, differences)
+
+
+def _only_in(n: int) -> str:
+    return "only in MySQL" if n > 0 else "only in the lake"
 
 
 def history(what: str, changelog: DataFrame, key: Sequence[str], tally: DataFrame) -> Finding:
