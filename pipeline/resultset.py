@@ -12,13 +12,15 @@ Source: MySQL 9.7 source documentation, "Text Resultset".
 """
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, assert_never
+from typing import Final, NamedTuple, assert_never
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline import arrays
 from pipeline import resultset_kernels as kernels
+from pipeline.arrays import fixed
 from pipeline.binlog import kernels as calendar
 from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.keys import Key, KeyPart
@@ -214,13 +216,13 @@ def _column(kind: ColumnType, column: _Column) -> pa.Array:
         case Date():
             return _dates(column)
         case Time():
-            return _fixed(pa.int64(), column.parsed(kernels.times), column.exists())
+            return fixed(pa.int64(), column.parsed(kernels.times), column.exists())
         case DateTime() | Timestamp():
             return _datetimes(kind, column)
         case Text() | Enum() | Set() | Json() | FixedBinary() | Binary() | Geometry():
             return _texts(kind, column)
         case Vector():
-            return _vectors(column)
+            return arrays.vectors(*_laid_out(column), column.exists())
         case _:
             assert_never(kind)
 
@@ -228,27 +230,27 @@ def _column(kind: ColumnType, column: _Column) -> pa.Array:
 def _integers(kind: ColumnType, column: _Column) -> pa.Array:
     target = arrow_type(kind)
     values = column.parsed(kernels.integers).astype(target.to_pandas_dtype())
-    return _fixed(target, values, column.exists())
+    return fixed(target, values, column.exists())
 
 
 def _decimals(column: _Column, precision: int, scale: int) -> pa.Array:
     words = np.empty((len(column.starts), 2), np.uint64)
     column.refuse(kernels.decimals(column.buffer, column.starts, column.lengths, scale, words))
-    return _fixed(pa.decimal128(precision, scale), words, column.exists())
+    return fixed(pa.decimal128(precision, scale), words, column.exists())
 
 
 def _dates(column: _Column) -> pa.Array:
     packed, exists = column.parsed(kernels.packed_dates), column.exists()
     days = np.empty(len(packed), np.int64)
     column.refuse(calendar.dates(packed, exists, days))
-    return _fixed(pa.date32(), days.astype(np.int32), exists)
+    return fixed(pa.date32(), days.astype(np.int32), exists)
 
 
 def _datetimes(kind: ColumnType, column: _Column) -> pa.Array:
     packed, exists = column.parsed(kernels.packed_datetimes), column.exists()
     microseconds = np.empty(len(packed), np.int64)
     column.refuse(calendar.datetimes(packed, _MICROSECOND_BITS, 1, exists, microseconds))
-    return _fixed(arrow_type(kind), microseconds, exists)
+    return fixed(arrow_type(kind), microseconds, exists)
 
 
 def _bools(column: _Column) -> pa.Array:
@@ -260,22 +262,9 @@ def _texts(kind: ColumnType, column: _Column) -> pa.Array:
     return _bytes(column, arrow_type(kind))
 
 
-def _vectors(column: _Column) -> pa.Array:
-    offsets, data = _laid_out(column)
-    floats = pa.Array.from_buffers(pa.float32(), len(data) // 4, [None, pa.py_buffer(data)])
-    places = pa.py_buffer((offsets // 4).astype(np.int32))
-    exists = column.exists()
-    return pa.Array.from_buffers(
-        pa.list_(pa.float32()), len(exists), [_bitmap(exists), places], _nulls(exists), children=[floats]
-    )
-
-
 def _bytes(column: _Column, target: pa.DataType) -> pa.Array:
     """The values' own bytes as strings or binaries."""
-    offsets, data = _laid_out(column)
-    exists = column.exists()
-    buffers = [_bitmap(exists), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
-    return pa.Array.from_buffers(target, len(exists), buffers, _nulls(exists))
+    return arrays.varying(target, *_laid_out(column), column.exists())
 
 
 def _laid_out(column: _Column) -> tuple[kernels.Longs, kernels.Bytes]:
@@ -284,15 +273,3 @@ def _laid_out(column: _Column) -> tuple[kernels.Longs, kernels.Bytes]:
     data = np.empty(int(offsets[-1]), np.uint8)
     kernels.copy(column.buffer, column.starts, column.lengths, offsets, data)
     return offsets, data
-
-
-def _fixed(target: pa.DataType, values: np.ndarray[Any, Any], exists: kernels.Flags) -> pa.Array:
-    return pa.Array.from_buffers(target, len(exists), [_bitmap(exists), pa.py_buffer(values)], _nulls(exists))
-
-
-def _nulls(exists: kernels.Flags) -> int:
-    return len(exists) - int(np.count_nonzero(exists))
-
-
-def _bitmap(exists: kernels.Flags) -> pa.Buffer | None:
-    return None if exists.all() else pa.py_buffer(np.packbits(exists, bitorder="little"))

@@ -254,6 +254,17 @@ def _fraction(buffer: Bytes, at: int, end: int) -> int:
     return value
 
 
+@njit("int64(uint8[::1], int64)", cache=True, nogil=True)
+def _packed_date(buffer: Bytes, at: int) -> int:
+    """`year << 9 | month << 5 | day` of the ten bytes YYYY-MM-DD; negative if they're something else."""
+    if buffer[at + 4] != 45 or buffer[at + 7] != 45:
+        return -1
+    year, month, day = _digits(buffer, at, 4), _digits(buffer, at + 5, 2), _digits(buffer, at + 8, 2)
+    if min(year, month, day) < 0 or month > 12 or day > 31:
+        return -1
+    return year << 9 | month << 5 | day
+
+
 @njit("int64(uint8[::1], int32[::1], int32[::1], int64[::1])", cache=True, nogil=True)
 def packed_dates(buffer: Bytes, starts: Places, lengths: Places, out: Longs) -> int:
     """`year << 9 | month << 5 | day` of YYYY-MM-DD; zero for NULL. Returns the first that isn't such a text."""
@@ -262,12 +273,10 @@ def packed_dates(buffer: Bytes, starts: Places, lengths: Places, out: Longs) -> 
         out[i] = 0
         if length < 0:
             continue
-        if length != 10 or buffer[at + 4] != 45 or buffer[at + 7] != 45:
+        packed = _packed_date(buffer, at) if length == 10 else -1
+        if packed < 0:
             return i
-        year, month, day = _digits(buffer, at, 4), _digits(buffer, at + 5, 2), _digits(buffer, at + 8, 2)
-        if min(year, month, day) < 0 or month > 12 or day > 31:
-            return i
-        out[i] = year << 9 | month << 5 | day
+        out[i] = packed
     return NONE
 
 
@@ -282,18 +291,15 @@ def packed_datetimes(buffer: Bytes, starts: Places, lengths: Places, out: Longs)
         out[i] = 0
         if length < 0:
             continue
-        if length < 19 or buffer[at + 4] != 45 or buffer[at + 7] != 45 or buffer[at + 10] != 32:
+        if length < 19 or buffer[at + 10] != 32 or buffer[at + 13] != 58 or buffer[at + 16] != 58:
             return i
-        if buffer[at + 13] != 58 or buffer[at + 16] != 58:
-            return i
-        year, month, day = _digits(buffer, at, 4), _digits(buffer, at + 5, 2), _digits(buffer, at + 8, 2)
+        date = _packed_date(buffer, at)
         hour, minute = _digits(buffer, at + 11, 2), _digits(buffer, at + 14, 2)
         second, fraction = _digits(buffer, at + 17, 2), _fraction(buffer, at + 19, at + length)
-        if min(year, month, day, hour, minute, second, fraction) < 0:
+        if min(date, hour, minute, second, fraction) < 0 or hour > 23 or minute > 59 or second > 59:
             return i
-        if month > 12 or day > 31 or hour > 23 or minute > 59 or second > 59:
-            return i
-        whole = (year * 13 + month) << 22 | day << 17 | hour << 12 | minute << 6 | second
+        months, day = (date >> 9) * 13 + (date >> 5 & 15), date & 31
+        whole = months << 22 | day << 17 | hour << 12 | minute << 6 | second
         out[i] = whole << 20 | fraction
     return NONE
 

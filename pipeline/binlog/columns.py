@@ -12,6 +12,8 @@ from typing import Final, assert_never
 import numpy as np
 import pyarrow as pa
 
+from pipeline import arrays
+from pipeline.arrays import fixed
 from pipeline.binlog import decimals, json, kernels, temporal
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.fieldtypes import (
@@ -24,7 +26,7 @@ from pipeline.binlog.fieldtypes import (
     stored_width,
     string_type,
 )
-from pipeline.binlog.stored import Stored, fixed, little_endian, varying
+from pipeline.binlog.stored import Stored, laid_out, little_endian, varying
 from pipeline.charsets import to_strings
 from pipeline.errors import InvariantBroken
 from pipeline.tablemap import Storage
@@ -205,16 +207,10 @@ def _bits(width: int, storage: Storage, stored: Stored) -> pa.Array:
 
 
 def _vectors(storage: Storage, stored: Stored) -> pa.Array:
-    packed = varying(storage, stored)
-    _, offsets, floats = packed.buffers()
-    ends = np.frombuffer(offsets, np.int32)
-    if (ends % 4).any():
-        stored.refuse(int(np.argmax(ends % 4 != 0)) - 1, "VECTOR")
-    values = pa.Array.from_buffers(pa.float32(), int(ends[-1]) // 4, [None, floats])
-    kind = arrow_type(Vector())
-    return pa.Array.from_buffers(
-        kind, len(packed), [packed.buffers()[0], pa.py_buffer(ends // np.int32(4))], children=[values]
-    )
+    offsets, data = laid_out(storage, stored)
+    if (offsets % 4).any():
+        stored.refuse(int(np.argmax(offsets % 4 != 0)) - 1, "VECTOR")
+    return arrays.vectors(offsets, data, stored.exists)
 
 
 def _texts(text: Callable[[bytes], str], packed: pa.Array, stored: Stored) -> pa.Array:

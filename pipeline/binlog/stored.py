@@ -1,11 +1,11 @@
 """A column's values as they lie in the log, and the steps to Arrow that several types share."""
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from pipeline import arrays
 from pipeline.binlog import kernels
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.fieldtypes import stored_width
@@ -41,11 +41,6 @@ class Stored:
             )
 
 
-def fixed(kind: pa.DataType, values: NDArray[Any], exists: kernels.Flags) -> pa.Array:
-    """An array of a type of fixed width, over the memory of `values`."""
-    return pa.Array.from_buffers(kind, len(exists), [_validity(exists), pa.py_buffer(values)])
-
-
 def little_endian(width: int, stored: Stored, *, signed: bool = False) -> kernels.Longs:
     """Integers of up to 8 bytes; zero for NULL."""
     out = np.empty(len(stored), np.int64)
@@ -62,6 +57,11 @@ def big_endian(width: int, stored: Stored) -> kernels.Longs:
 
 def varying(storage: Storage, stored: Stored, padded: int = 0) -> pa.Array:
     """The stored bytes as they are, as pa.binary(); with `padded`, filled up with zero bytes to that many."""
+    return arrays.varying(pa.binary(), *laid_out(storage, stored, padded), stored.exists)
+
+
+def laid_out(storage: Storage, stored: Stored, padded: int = 0) -> tuple[kernels.Longs, kernels.Bytes]:
+    """The stored bytes end to end: where each value begins (one entry more than there are values), and all of them."""
     width = stored_width(storage)
     prefix = max(-width, 0)
     slot = padded if prefix else width
@@ -76,12 +76,4 @@ def varying(storage: Storage, stored: Stored, padded: int = 0) -> pa.Array:
         )
     data = np.zeros(offsets[-1], np.uint8) if padded else np.empty(offsets[-1], np.uint8)
     kernels.copy(stored.buffer, stored.cells, prefix, slot, offsets, data)
-    return pa.Array.from_buffers(
-        pa.binary(),
-        len(stored),
-        [_validity(stored.exists), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)],
-    )
-
-
-def _validity(exists: kernels.Flags) -> pa.Buffer | None:
-    return None if exists.all() else pa.py_buffer(np.packbits(exists, bitorder="little"))
+    return offsets, data

@@ -11,9 +11,10 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from pipeline.arrays import fixed
 from pipeline.binlog import kernels
 from pipeline.binlog.fieldtypes import FieldType, stored_width
-from pipeline.binlog.stored import Stored, big_endian, fixed, little_endian
+from pipeline.binlog.stored import Stored, big_endian, little_endian
 from pipeline.tablemap import Storage
 
 _SECOND: Final = 1_000_000  # microseconds
