@@ -6,7 +6,8 @@ numba are welcome, since they only compute. `actors` imports this folder, never 
 Reading order, which is the order a row takes:
 
     binlog/             the log's bytes to columns, in slices of whole transactions
-    schema_verifier     columns get their names, and only proven ones (schema, types, tablemap, identifiers)
+    schema_verifier     columns get their names, and only proven ones (schema, types, tablemap, labels)
+    ddl, unlogged       what statements do to tables, as far as their text tells (lexemes, identifiers)
     chunks, resultset   the other way that rows come: a chunk's SELECT, and its packets to columns
     watermark, window   where a chunk's rows give way to changes, with the proof
     coordinator         one ordered stream out of both (coordinator_state, schedule, requests; snapshot, checkpoint)
