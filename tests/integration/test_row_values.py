@@ -381,7 +381,9 @@ def test_more_columns_than_a_byte_counts(session: Session) -> None:
 
 
 def test_text_behind_a_vector_keeps_its_character_set(session: Session) -> None:
-    session.run("CREATE TABLE t (v VECTOR(2), a CHAR(200), b VARBINARY(9), c TEXT CHARSET latin1, j JSON, p POINT)")
+    session.run(
+        "CREATE TABLE t (v VECTOR(2), a CHAR(200), b VARBINARY(9), c TEXT CHARSET latin1, j JSON, p POINT)"
+    )
     (inserted,) = session.logged("INSERT INTO t (a, b, c) VALUES ('naïve', x'FF', 'naïve')")
     assert [column.to_pylist() for column in inserted.rows.columns[1:4]] == [["naïve"], [b"\xff"], ["naïve"]]
 
