@@ -81,7 +81,7 @@ async def _schemas(source: Source, settings: Settings) -> dict[TableId, TableSch
 
 
 def local_findings(settings: Settings) -> Iterator[Finding]:
-    """What's wrong on this machine: folders, Java, Spark's jars."""
+    """What's wrong on this machine: folders and Java."""
     yield from _folder("journal.path", Path(settings.journal.path))
     if "://" not in settings.lake.path:
         yield from _folder("lake.path", Path(settings.lake.path))

@@ -55,7 +55,6 @@ EXACT_CHARSETS: Final = frozenset(
         "cp850",
         "cp852",
         "cp866",
-        "keybcs2",
         "koi8r",
         "koi8u",
         "latin1",

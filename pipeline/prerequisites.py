@@ -4,8 +4,8 @@ The facts are the server's own words: its variables, and what it answered when e
 tried. Trying tells more than SHOW GRANTS can, which leaves out default roles, partial revokes and column grants.
 
 Sources: MySQL 9.7 Reference Manual, "Binary Logging Options and Variables", "Replication and Binary Logging with
-GTIDs", "Privileges Provided by MySQL", "FOREIGN KEY Constraints"; DESIGN.md §4 for the order in which a replica has to
-commit.
+GTIDs", "Privileges Provided by MySQL", "FOREIGN KEY Constraints"; "Replica Server Options and Variables"
+(replica_preserve_commit_order) for the order in which a replica has to commit.
 """
 
 import re

@@ -33,7 +33,6 @@ MAY_IMPORT = {
     "struct",
     "typing",
     "zlib",
-    "zstandard",
 }
 # Of these, only the names that compute.
 MAY_IMPORT_FROM = {("pathlib", "PurePath"), ("datetime", "timedelta")}
