@@ -22,6 +22,7 @@ VARIABLES = (
     "binlog_row_image",
     "binlog_row_metadata",
     "binlog_row_value_options",
+    "binlog_transaction_compression",
     "enforce_gtid_consistency",
     "gtid_mode",
     "innodb_native_foreign_keys",
@@ -121,6 +122,12 @@ def _log(facts: ServerFacts) -> Iterator[Finding]:
         "binlog_row_value_options",
         "",
         "SET PERSIST binlog_row_value_options = '', and reconnect all clients",
+    )
+    yield from _must(
+        facts,
+        "binlog_transaction_compression",
+        "OFF",
+        "SET PERSIST binlog_transaction_compression = OFF, and reconnect all clients",
     )
     if facts.variables.get("server_id") == "0":
         yield _error("server_id is 0, so the server takes no replicas", "SET PERSIST server_id = 1")
