@@ -17,7 +17,7 @@ from tests.servers.service import WITHIN_S, running, until
 from tests.servers.shop import TABLES, writing
 
 # The how-manieth time a step isn't survived: all are taken so often before the snapshot has ended.
-NTH = 8
+NTH = 4
 
 
 @pytest.mark.parametrize("step", CAPTURE)
@@ -25,7 +25,7 @@ async def test_killed_and_started_again(
     open_shop: MysqlServer, parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     config, journal, signals = tmp_path / "shop.toml", tmp_path / "journal", tmp_path / "signals"
-    monkeypatch.setenv("TIDEMARK__SNAPSHOT__CHUNK_ROWS", "100")
+    monkeypatch.setenv("TIDEMARK__SNAPSHOT__CHUNK_ROWS", "25")
     monkeypatch.setenv("TIDEMARK__JOURNAL__SEAL_AFTER_MS", "20")
     monkeypatch.setenv("TIDEMARK__SIGNALS__FILE", str(signals))
     write_config(config, open_shop, open_shop.create_capture_user("shop"), parts, tmp_path)
@@ -44,6 +44,7 @@ async def test_killed_and_started_again(
     finally:
         service.kill()
     async with running(load(config)) as resumed:
+        await resumed.completed("s")
         await resumed.caught_up(open_shop)
         await resumed.stop()
     assert unequal(open_shop, journal, *TABLES) == []
