@@ -14,7 +14,8 @@ alone.
 A clean stop follows the flow. Those without a sender before them (BinlogReader, SignalListener) are closed
 first; each other actor's mailbox is closed when its last sender before it has ended. So whatever was read
 gets as far as it can. An actor that would wait for room at one that has ended is cancelled, since nobody will
-take what it has. Before and after are the order of `topology.Actor`.
+take what it has. Before and after are the order of `topology.Actor`. A stop that finds the sink waiting to be
+built anew isn't clean, since the lake lacks what was sealed meanwhile.
 """
 
 import asyncio
@@ -221,6 +222,11 @@ class Supervisor:
             restarts = 0 if time.monotonic() - started > self._limits.calm_s else restarts
             await self._restart(group, self._limits.pause_s(restarts) * _JITTER.uniform(0.5, 1.0))
             restarts += 1
+        if group is DELIVERY and self.states[Name.SPARK_SINK] is State.RESTARTING:
+            why = self.failures.get(Name.SPARK_SINK, "it had failed")
+            self._give_up(
+                ExitCode.GAVE_UP, f"{why}; the lake lacks what's sealed since, and the next start delivers it"
+            )
         for name in group.actors:
             self._has_ended(name)
 

@@ -445,6 +445,18 @@ async def test_a_stop_does_not_wait_for_a_pause_or_a_build() -> None:
         assert (await run).code is ExitCode.CLEAN
 
 
+async def test_a_stop_while_the_sink_is_down_is_not_clean() -> None:
+    house = House(Limits(first_pause_s=3600, longest_pause_s=3600, look_every_s=0.01))
+    house.trouble[DELIVERY] = [Transient("Spark's JVM has ended")]
+    async with running(house) as run:
+        while house.supervisor.states[Name.SPARK_SINK] is not State.RESTARTING:
+            await asyncio.tasks.sleep(0)
+        house.supervisor.stop()
+        outcome = await run
+    assert outcome.code is ExitCode.GAVE_UP
+    assert "the next start delivers it" in outcome.message
+
+
 async def test_a_message_to_an_ended_coordinator_is_no_failure_of_the_selector() -> None:
     house = House()
 
