@@ -15,6 +15,7 @@ from deploy.toolchain.mysql_server import MysqlServer
 from pipeline import metrics as catalogue
 from pipeline.errors import InvariantBroken
 from pipeline.gtid import GtidSet
+from pipeline.gtid import Source as Origin
 from pipeline.keys import Key
 from pipeline.messages import (
     ChunkFailed,
@@ -134,8 +135,8 @@ async def test_a_low_watermark_waits_for_what_the_stream_has_passed(
     async with bench(mysql, database, kind=Watched) as running:
         plan = await running.plan(TableId(database, "t"))
         executed = GtidSet.parse(mysql.executed())
-        [(source, numbers)] = executed.intervals.items()
-        passed = executed.with_numbers(source, numbers.edges[-1:])
+        own = Origin(mysql.uuid)
+        passed = executed.with_numbers(own, executed.intervals[own].edges[-1:])
         plain = running.chunk(plan.schema, None, (9,), 10)
         await running.order(ReadChunk(plain.chunk, plain.schema, None, (9,), 10, passed))
         await asked.wait()

@@ -33,8 +33,8 @@ async def test_a_session_is_read_only_and_prints_alike_everywhere(mysql: MysqlSe
 
 async def test_nothing_can_be_written_even_with_the_right_to(mysql: MysqlServer, database: str) -> None:
     mysql.sql(f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
-    mysql.sql("CREATE USER writer", f"GRANT ALL ON {database}.* TO writer")
-    source = await Source.connect(settings(mysql, Account("writer", "")))
+    mysql.sql("CREATE USER mighty", f"GRANT ALL ON {database}.* TO mighty")
+    source = await Source.connect(settings(mysql, Account("mighty", "")))
     with pytest.raises(Definite, match="READ ONLY transaction"):
         await ask(source, f"INSERT INTO {database}.t VALUES (1)")
     source.close()
