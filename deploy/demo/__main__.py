@@ -45,7 +45,7 @@ def main() -> int:
     arguments.add_argument(
         "--watch",
         type=float,
-        default=20.0,
+        default=50.0,
         help="how long to go on once the snapshot is complete (s, default: %(default)s)",
     )
     chosen = arguments.parse_args()
