@@ -4,7 +4,7 @@ What MySQL holds is taken by a way that shares nothing with Tidemark: the server
 (SELECT … INTO OUTFILE, text as hexadecimal digits), and Spark reads it. What the writer committed is in its tally.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +16,6 @@ from deploy.toolchain.mysql_server import MysqlServer
 
 # How many differences are shown.
 SHOWN = 5
-
-Run = Callable[..., list[tuple[object, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
