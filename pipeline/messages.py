@@ -31,13 +31,17 @@ class Kind(IntEnum):
     DELETE = 3
 
 
-# Of each row image: its kind, the index of its transaction in the slice, and its ordinal in that transaction
-# (counted over all captured tables, from 0, one for each image).
+# Of each row image: its kind, the index of its transaction in the slice, its ordinal in that transaction (counted
+# over all captured tables, from 0, one for each image), and the columns that the log doesn't give (with
+# binlog_row_image MINIMAL or NOBLOB). `absent` is null where all are there, and else a bitmap: bit i % 8 of byte
+# i // 8 is set where column i is absent, so that its value in `rows` is null and means nothing. What an update's
+# after image leaves out it has from its before image, where that has it.
 IMAGE_FIELDS = pa.schema(
     [
         pa.field("kind", pa.int8(), nullable=False),
         pa.field("transaction", pa.int32(), nullable=False),
         pa.field("ordinal", pa.int32(), nullable=False),
+        pa.field("absent", pa.binary()),
     ]
 )
 

@@ -125,7 +125,13 @@ class ImagesBuilder:
         transactions = np.repeat(np.array(self._transaction, np.int32), counts)
         ordinals = (np.repeat(np.array(self._ordinal, np.int64), counts) + place).astype(np.int32)
         return pa.record_batch(
-            [pa.array(kinds), pa.array(transactions), pa.array(ordinals)], schema=IMAGE_FIELDS
+            [
+                pa.array(kinds),
+                pa.array(transactions),
+                pa.array(ordinals),
+                pa.nulls(self._rows, pa.binary()),
+            ],
+            schema=IMAGE_FIELDS,
         )
 
     def _finish_rows(self) -> pa.RecordBatch:

@@ -35,8 +35,12 @@ def moved(number: int, answers: tuple[SignalAnswer, ...] = ()) -> Append:
 def append(number: int, chunk: bool = False) -> Append:
     """The n-th append: its numbers as changes of one transaction each, or also as a chunk of a first snapshot."""
     ids = np.arange(ROWS * number, ROWS * (number + 1))
-    images = {"kind": np.zeros(ROWS), "transaction": np.arange(ROWS), "ordinal": np.zeros(ROWS)}
-    arrays = [pa.array(images[field.name]).cast(field.type) for field in IMAGE_FIELDS]
+    arrays = [
+        pa.array(np.zeros(ROWS, np.int8)),
+        pa.array(np.arange(ROWS, dtype=np.int32)),
+        pa.array(np.zeros(ROWS, np.int32)),
+        pa.nulls(ROWS, pa.binary()),
+    ]
     rows = pa.RecordBatch.from_arrays([pa.array(ids)], schema=ITEMS.arrow)
     changes = TableChanges(ITEMS, pa.RecordBatch.from_arrays(arrays, schema=IMAGE_FIELDS), rows)
     transactions = Transactions((SOURCE,), np.zeros(ROWS, np.int32), ids + 1, np.full(ROWS, COMMIT_TIME))

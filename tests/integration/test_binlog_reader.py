@@ -151,6 +151,7 @@ async def test_transactions_over_several_tables_with_their_gtids(mysql: MysqlSer
             "kind": [0, 3],
             "transaction": [0, 0],
             "ordinal": [0, 2],
+            "absent": [None, None],
         }
         assert rows(first, database)["b"][0] == (2,)
 

@@ -155,6 +155,7 @@ def _changes(schema: TableSchema, transactions: list[list[Image]]) -> TableChang
         pa.array([image.kind for image, _, _ in found], pa.int8()),
         pa.array([index for _, index, _ in found], pa.int32()),
         pa.array([ordinal for _, _, ordinal in found], pa.int32()),
+        pa.nulls(len(found), pa.binary()),
     ]
     images = pa.RecordBatch.from_arrays(fields, schema=IMAGE_FIELDS)
     return TableChanges(schema, images, rows(schema, [image.key for image, _, _ in found]))

@@ -73,11 +73,12 @@ def part_of(changes: list[Change], schema: TableSchema, first_scn: int = 1) -> C
 
 def images_of(images: list[tuple[Kind, int, Row]], schema: TableSchema, first_scn: int = 1) -> ChangePart:
     ordinals: Counter[int] = Counter()
-    described: dict[str, list[int]] = {"kind": [], "transaction": [], "ordinal": []}
+    described: dict[str, list[int | None]] = {"kind": [], "transaction": [], "ordinal": [], "absent": []}
     for kind, transaction, _ in images:
         described["kind"].append(kind)
         described["transaction"].append(transaction)
         described["ordinal"].append(ordinals[transaction])
+        described["absent"].append(None)
         ordinals[transaction] += 1
     rows = {name: [row[i] for _, _, row in images] for i, name in enumerate(schema.arrow.names)}
     return ChangePart(

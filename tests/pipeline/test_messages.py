@@ -64,13 +64,14 @@ def test_the_kinds_of_images_are_written_as_these_numbers() -> None:
     }
 
 
-def test_each_image_has_its_kind_transaction_and_ordinal() -> None:
+def test_each_image_has_its_kind_transaction_ordinal_and_absent_columns() -> None:
     assert [(field.name, field.type) for field in IMAGE_FIELDS] == [
         ("kind", pa.int8()),
         ("transaction", pa.int32()),
         ("ordinal", pa.int32()),
+        ("absent", pa.binary()),
     ]
-    assert not any(field.nullable for field in IMAGE_FIELDS)
+    assert [field.name for field in IMAGE_FIELDS if field.nullable] == ["absent"]
 
 
 def test_a_chunk_is_told_by_snapshot_table_and_number() -> None:

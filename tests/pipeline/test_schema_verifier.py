@@ -68,7 +68,7 @@ def images(table_map: TableMap, state: int | None = 2, tags: int | None = 3) -> 
         [pa.array([7], pa.int32()), pa.array([state], pa.int32()), pa.array([tags], pa.int64())],
         names=["0", "1", "2"],
     )
-    return TableImages(table_map, pa.record_batch([[0], [0], [0]], schema=IMAGE_FIELDS), rows)
+    return TableImages(table_map, pa.record_batch([[0], [0], [0], [None]], schema=IMAGE_FIELDS), rows)
 
 
 def statement(number: int, text: str, database: str = "shop") -> StatementRead:

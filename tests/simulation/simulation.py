@@ -298,6 +298,7 @@ class Simulation:
                     pa.array(kinds, pa.int8()),
                     pa.array(indices, pa.int32()),
                     pa.array(ordinals, pa.int32()),
+                    pa.nulls(len(images), pa.binary()),
                 ]
                 tables.append(
                     TableChanges(

@@ -143,8 +143,8 @@ def test_an_event_of_the_server() -> None:
     images, decoded = builder.finish()
     assert images.schema == IMAGE_FIELDS
     assert images.to_pylist() == [
-        {"kind": Kind.INSERT, "transaction": 3, "ordinal": 5},
-        {"kind": Kind.INSERT, "transaction": 3, "ordinal": 6},
+        {"kind": Kind.INSERT, "transaction": 3, "ordinal": 5, "absent": None},
+        {"kind": Kind.INSERT, "transaction": 3, "ordinal": 6, "absent": None},
     ]
     first, second = decoded.to_pylist()
     assert first == {str(i): value for i, (_, _, value) in enumerate(LOGGED)}
