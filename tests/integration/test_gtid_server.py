@@ -7,11 +7,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pymysql
 import pytest
 from pymysql.constants import COMMAND
 
 from deploy.toolchain.mysql_server import GTIDS, MysqlServer
 from pipeline.gtid import Gtid, GtidSet, Source
+from tests.pipeline.test_gtid import DOUBTFUL, READ, REFUSED, scattered
 from tests.servers.mysql import MysqlFactory
 
 UUIDS = [f"{i:08x}-71ca-11e1-9e33-c80aa942956{i}" for i in range(4)]
@@ -74,6 +76,43 @@ def test_membership_is_what_the_server_says(mysql: MysqlServer) -> None:
             assert (Gtid.parse(gtid_text) in GtidSet.parse(text)) == bool(answer), (gtid_text, text)
             inside += answer
     assert 0 < inside < CASES
+
+
+def canonical_text(mysql: MysqlServer, text: str) -> str:
+    with closing(mysql.connect()) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT GTID_SUBTRACT(%s, '')", (text,))
+        [(canonical,)] = cursor.fetchall()
+        return str(canonical)
+
+
+@pytest.mark.parametrize(("text", "canonical"), READ)
+def test_texts_that_we_read_are_read_by_the_server(mysql: MysqlServer, text: str, canonical: str) -> None:
+    assert canonical_text(mysql, text) == canonical
+
+
+@pytest.mark.parametrize("text", [text for text, _ in REFUSED])
+def test_texts_that_we_refuse_are_refused_by_the_server(mysql: MysqlServer, text: str) -> None:
+    with pytest.raises(pymysql.err.MySQLError, match="Malformed GTID set"):
+        canonical_text(mysql, text)
+
+
+@pytest.mark.parametrize("text", [text for text, _ in DOUBTFUL])
+def test_leading_zeros_are_read_by_this_server_and_not_by_us(mysql: MysqlServer, text: str) -> None:
+    """A set with such numbers isn't the same one to each version."""
+    assert canonical_text(mysql, text) == text.replace("010", "10")
+
+
+def test_sets_of_a_million_intervals_are_what_the_server_says(mysql: MysqlServer) -> None:
+    a, b = scattered(1, 1_000_000), scattered(2, 1_000_000)
+    assert canonical_text(mysql, str(a)) == str(a)
+    with closing(mysql.connect()) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT GTID_SUBTRACT(%s, %s)", (str(a), str(b)))
+        [(difference,)] = cursor.fetchall()
+        assert difference == str(a - b)
+        cursor.execute("SELECT GTID_SUBSET(%s, %s)", (str(a), str(b)))
+        assert cursor.fetchall() == ((int(a <= b),),) == ((0,),)
+        cursor.execute("SELECT GTID_SUBSET(%s, %s)", (difference, str(a)))
+        assert cursor.fetchall() == ((int(a - b <= a),),) == ((1,),)
 
 
 @pytest.fixture

@@ -2,6 +2,9 @@
 
 import random
 import struct
+import time
+from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pytest
@@ -10,6 +13,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import Definite
 from pipeline.gtid import LARGEST_NUMBER, Gtid, GtidSet, MalformedGtid, Source
+from pipeline.intervals import Intervals
 
 A = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 B = "a0b1c2d3-0000-4000-8000-000000000001"
@@ -113,62 +117,84 @@ def test_one_set_written_in_other_ways_is_one_value(
     assert len({str(value) for value in values}) == len(set(values)) == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "canonical"),
-    [
-        ("", ""),
-        (" \n,, ", ""),
-        (A, ""),
-        (f"{A.upper().replace('-', '')}:7", f"{A}:7"),
-        (f"{{{A}}}:7", f"{A}:7"),
-        (f"{A}:5-3", ""),
-        (f"{A}:5-0:7", f"{A}:7"),
-        (f"{A}:1-5:6:8", f"{A}:1-6:8"),
-        (f"{A}:8:1-5:3-6", f"{A}:1-6:8"),
-        (f"{A.upper()}:7", f"{A}:7"),
-        (f" {A} : 1 - 5 :\n7", f"{A}:1-5:7"),
-        (f"{B}:1,{A}:1", f"{A}:1,\n{B}:1"),
-        (f"{A}:1-5:tag:1-3:other:7", f"{A}:1-5:other:7:tag:1-3"),
-        (f"{A}:Tag:1-3,{A}:1,{A}:TAG:4", f"{A}:1:tag:1-4"),
-        (f"{A}:tag:1:tag:2", f"{A}:tag:1-2"),
-        (f"{A}:tag", ""),
-        (f"{A}:b:1:_:2:a0:3:a_:4:a:5", f"{A}:_:2:a:5:a0:3:a_:4:b:1"),
-        (f"{A}:{LARGEST_NUMBER}", f"{A}:{LARGEST_NUMBER}"),
-    ],
-)
+# Each text is asked of a live server too (the integration test).
+READ = [
+    ("", ""),
+    (" \n,, ", ""),
+    (A, ""),
+    (f"{A.upper().replace('-', '')}:7", f"{A}:7"),
+    (f"{{{A}}}:7", f"{A}:7"),
+    (f"{A}:5-3", ""),
+    (f"{A}:5-0:7", f"{A}:7"),
+    (f"{A}:1-5:6:8", f"{A}:1-6:8"),
+    (f"{A}:8:1-5:3-6", f"{A}:1-6:8"),
+    (f"{A.upper()}:7", f"{A}:7"),
+    (f" {A} : 1 - 5 :\n7", f"{A}:1-5:7"),
+    (f"{B}:1,{A}:1", f"{A}:1,\n{B}:1"),
+    (f"{A}:1-5:tag:1-3:other:7", f"{A}:1-5:other:7:tag:1-3"),
+    (f"{A}:Tag:1-3,{A}:1,{A}:TAG:4", f"{A}:1:tag:1-4"),
+    (f"{A}:tag:1:tag:2", f"{A}:tag:1-2"),
+    (f"{A}:tag", ""),
+    (f"{A}:b:1:_:2:a0:3:a_:4:a:5", f"{A}:_:2:a:5:a0:3:a_:4:b:1"),
+    (f"{A}:{LARGEST_NUMBER}", f"{A}:{LARGEST_NUMBER}"),
+    (f"{A}:1-{LARGEST_NUMBER}", f"{A}:1-{LARGEST_NUMBER}"),
+    (f"{A}\n:\t5\r-\v7\f", f"{A}:5-7"),
+    (f"\n{A}:1,\n{B}:2\n", f"{A}:1,\n{B}:2"),
+    (f",{A}:1,,{A}:2,", f"{A}:1-2"),
+    (f"{A}:3-5:4-9:1:6", f"{A}:1:3-9"),
+    (f"{A}:tag:9:other", f"{A}:tag:9"),
+    (f"{A}:{'T' * 32}:1", f"{A}:{'t' * 32}:1"),
+]
+
+
+@pytest.mark.parametrize(("text", "canonical"), READ)
 def test_texts_that_the_server_reads(text: str, canonical: str) -> None:
     assert str(GtidSet.parse(text)) == canonical
 
 
-@pytest.mark.parametrize(
-    ("text", "piece"),
-    [
-        ("nonsense", "'nonsense'"),
-        (f"{A[:-1]}:1", repr(A[:-1])),
-        (f"{A}0:1", repr(A + "0")),
-        (f"{{{A}:1", repr("{" + A)),
-        (f"{{{A.replace('-', '')}}}:1", repr(A.replace("-", ""))),
-        (A.replace("-", "", 1) + ":1", repr(A.replace("-", "", 1))),
-        (f"{A}:010", "'010'"),
-        (f"{A}:1-010", "'1-010'"),
-        (f"{A}:", "''"),
-        (f"{A}:0", "'0'"),
-        (f"{A}:0-5", "'0-5'"),
-        (f"{A}:-5", "'-5'"),
-        (f"{A}:1-", "'1-'"),
-        (f"{A}:1-2-3", "'1-2-3'"),
-        (f"{A}:1 2", "'1 2'"),
-        (f"{A}:{'9' * 5000}", "999"),
-        (f"{A}:1;{B}:1", f"'1;{B}'"),
-        (f"{A}:1_000", "'1_000'"),
-        (f"{A}:\u0661", "'\u0661'"),
-        (f"{A}:9tag:1", "'9tag'"),
-        (f"{A}:ta-g:1", "'ta-g'"),
-        (f"{A}:{'t' * 33}:1", "t" * 33),
-        (f"{A}:{LARGEST_NUMBER + 1}", str(LARGEST_NUMBER + 1)),
-        (f"{A}:1-{LARGEST_NUMBER + 1}", f"1-{LARGEST_NUMBER + 1}"),
-    ],
-)
+REFUSED = [
+    ("nonsense", "'nonsense'"),
+    (f"{A[:-1]}:1", repr(A[:-1])),
+    (f"{A}0:1", repr(A + "0")),
+    (f"{{{A}:1", repr("{" + A)),
+    (f"{{{A.replace('-', '')}}}:1", repr(A.replace("-", ""))),
+    (A.replace("-", "", 1) + ":1", repr(A.replace("-", "", 1))),
+    (f"{A}:", "''"),
+    (f"{A}:0", "'0'"),
+    (f"{A}:0-5", "'0-5'"),
+    (f"{A}:-5", "'-5'"),
+    (f"{A}:1-", "'1-'"),
+    (f"{A}:1-2-3", "'1-2-3'"),
+    (f"{A}:1 2", "'1 2'"),
+    (f"{A}:{'9' * 5000}", "999"),
+    (f"{A}:1;{B}:1", f"'1;{B}'"),
+    (f"{A}:1_000", "'1_000'"),
+    (f"{A}:\u0661", "'\u0661'"),
+    (f"{A}:9tag:1", "'9tag'"),
+    (f"{A}:ta-g:1", "'ta-g'"),
+    (f"{A}:{'t' * 33}:1", "t" * 33),
+    (f"{A}:{LARGEST_NUMBER + 1}", str(LARGEST_NUMBER + 1)),
+    (f"{A}:1-{LARGEST_NUMBER + 1}", f"1-{LARGEST_NUMBER + 1}"),
+    (f"{A}:1-2,+", "'+'"),
+    (f"{A}:+5", "'+5'"),
+    (f"{A}:1--2", "'1--2'"),
+    (f"{A}:0x10", "'0x10'"),
+    (f"{A}:1e3", "'1e3'"),
+    (f"{A}:\u00a05", r"'\xa05'"),
+    (f"{A}:ta g:1", "'ta g'"),
+    (f"{A}:a:", "''"),
+    (f"{A}:00", "'00'"),
+    (f"{A}:{2**64 + 1}", str(2**64 + 1)),
+]
+
+# What 9.7 reads as decimal numbers and older servers as octal ones.
+DOUBTFUL = [
+    (f"{A}:010", "'010'"),
+    (f"{A}:1-010", "'1-010'"),
+]
+
+
+@pytest.mark.parametrize(("text", "piece"), [*REFUSED, *DOUBTFUL])
 def test_texts_that_are_no_set_are_refused_with_the_bad_piece(text: str, piece: str) -> None:
     with pytest.raises(MalformedGtid) as refusal:
         GtidSet.parse(f"{B}:1-3,{text},{B}:5")
@@ -269,3 +295,94 @@ def test_containment_is_a_partial_order() -> None:
     assert not b <= a
     with pytest.raises(TypeError):
         assert a < b  # type: ignore[operator]
+
+
+@given(st.text(alphabet="aA_0159:-,{} \n\t" + B[:8], max_size=60), st.data())
+def test_any_text_is_a_set_or_refused(text: str, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(text)))
+    for whole in (text, f"{text[:at]}{A}:{text[at:]}", f"{A}:1,{text}"):
+        try:
+            value = GtidSet.parse(whole)
+        except MalformedGtid:
+            continue
+        assert GtidSet.parse(str(value)) == value
+
+
+@given(plain_sets, st.data())
+def test_any_bytes_are_a_set_or_refused(a: Plain, data: st.DataObject) -> None:
+    encoded = bytearray(gtid_set(a).encode())
+    for _ in range(data.draw(st.integers(1, 3))):
+        encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.sampled_from((0, 1, 2, 127, 255)))
+    try:
+        value = GtidSet.decode(bytes(encoded))
+    except MalformedGtid:
+        return
+    assert GtidSet.decode(value.encode()) == value
+
+
+# -- huge sets
+
+
+@cache
+def scattered(seed: int, intervals: int) -> GtidSet:
+    """A set of as many intervals, short ones with short gaps between them."""
+    steps = np.random.default_rng(seed).integers(1, 9, 2 * intervals)
+    return GtidSet({Source(A): Intervals.of_edges(np.cumsum(steps).astype(np.int64))})
+
+
+@cache
+def of_many_sources(count: int) -> GtidSet:
+    return GtidSet.parse(",".join(f"{i:08x}{A[8:]}:{i + 1}" for i in range(count)))
+
+
+Operation = Callable[[GtidSet, GtidSet], object]
+
+OPERATIONS: dict[str, Operation] = {
+    "union": lambda a, b: a | b,
+    "intersection": lambda a, b: a & b,
+    "subtraction": lambda a, b: a - b,
+    "containment": lambda a, b: a <= a | b,
+    "equality": lambda a, b: a == a | b,
+    "hash": lambda a, _: hash(a),
+    "printing": lambda a, _: str(a),
+    "parsing": lambda a, _: GtidSet.parse(str(a)),
+    "encoding": lambda a, _: GtidSet.decode(a.encode()),
+    "one more": lambda a, _: a.with_gtid(Gtid(Source(A), LARGEST_NUMBER)).with_gtid(Gtid(Source(A), 1)),
+    "many more": lambda a, b: a.with_numbers(Source(A), b.intervals[Source(A)].edges),
+    "membership of many": lambda a, b: a.contains_many(Source(A), b.intervals[Source(A)].edges),
+}
+
+
+def cpu_seconds(operation: Operation, a: GtidSet, b: GtidSet) -> float:
+    began = time.thread_time()
+    operation(a, b)
+    return time.thread_time() - began
+
+
+def assert_not_quadratic(
+    operation: Operation, small: tuple[GtidSet, GtidSet], large: tuple[GtidSet, GtidSet]
+) -> None:
+    """The large sets are ten times the small ones; what is quadratic takes a hundred times as long."""
+    usual = min(cpu_seconds(operation, *small) for _ in range(3))
+    assert cpu_seconds(operation, *large) < 40 * usual + 0.01
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_no_operation_on_a_million_intervals_is_quadratic(name: str) -> None:
+    small, large = ((scattered(1, n), scattered(2, n)) for n in (100_000, 1_000_000))
+    assert_not_quadratic(OPERATIONS[name], small, large)
+
+
+@pytest.mark.parametrize("name", sorted(OPERATIONS.keys() - {"many more", "membership of many"}))
+def test_nor_is_one_on_many_sources(name: str) -> None:
+    small, large = ((of_many_sources(n), of_many_sources(n + 1)) for n in (1_000, 10_000))
+    assert_not_quadratic(OPERATIONS[name], small, large)
+
+
+def test_a_follower_of_a_huge_set_copies_nothing() -> None:
+    """What the stream does for each transaction: its cost isn't that of the set."""
+    value = scattered(1, 1_000_000)
+    last = value.intervals[Source(A)].end
+    grown = value.with_gtid(Gtid(Source(A), last))
+    assert grown.intervals[Source(A)].inner is value.intervals[Source(A)].inner
+    assert grown.count() == value.count() + 1
