@@ -20,6 +20,10 @@ help: ## List the targets
 setup: ## Fetch what the machine lacks into the cache: Python packages, Java, Delta's jars, MySQL
 	@$(PYTHON) -m deploy.toolchain setup
 
+.PHONY: setup-tests
+setup-tests: ## Fetch what the tests need besides: MySQL 5.6
+	@$(PYTHON) -m deploy.toolchain setup --tests
+
 .PHONY: demo
 demo: setup ## Capture a busy MySQL into Delta and prove that they are equal (ROWS=n rows)
 	@$(PY) -m deploy.demo $(if $(ROWS),--rows $(ROWS))
@@ -36,11 +40,11 @@ format: setup ## Format the sources and mend what can be mended
 	@$(PY) -m ruff format --quiet .
 
 .PHONY: test
-test: lint ## Lint, then run every test but the long ones
+test: lint setup-tests ## Lint, then run every test but the long ones
 	@$(PY) -m pytest -m "not full"
 
 .PHONY: test-full
-test-full: lint ## Lint, then run every test
+test-full: lint setup-tests ## Lint, then run every test
 	@$(PY) -m pytest
 
 .PHONY: bench

@@ -7,11 +7,30 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.servers.mysql import database, mysql, mysql_factory, parts
+from tests.servers.mysql import (
+    database,
+    database56,
+    mysql,
+    mysql56,
+    mysql56_factory,
+    mysql_factory,
+    parts,
+)
 from tests.servers.shop import open_shop
 from tests.servers.spark import spark, spark_settings
 
-__all__ = ["database", "mysql", "mysql_factory", "open_shop", "parts", "spark", "spark_settings"]
+__all__ = [
+    "database",
+    "database56",
+    "mysql",
+    "mysql56",
+    "mysql56_factory",
+    "mysql_factory",
+    "open_shop",
+    "parts",
+    "spark",
+    "spark_settings",
+]
 
 # How long an example takes says more about what else the machine does than about the code.
 settings.register_profile("tidemark", deadline=None, print_blob=True)

@@ -1,4 +1,4 @@
-"""Command line: `python3 -m deploy.toolchain setup | paths`."""
+"""Command line: `python3 -m deploy.toolchain setup [--tests] | paths`."""
 
 import argparse
 import sys
@@ -11,18 +11,19 @@ def main() -> int:
     """Run one command; exit status 1 and one message where a part can't be had, 130 on Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python3 -m deploy.toolchain", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("setup", help="fetch what is missing into the cache")
+    making = commands.add_parser("setup", help="fetch what is missing into the cache")
+    making.add_argument("--tests", action="store_true", help="and what tests alone need: MySQL 5.6")
     commands.add_parser("paths", help="print where the parts are, as shell assignments")
-    command = parser.parse_args().command
+    asked = parser.parse_args()
     try:
-        parts = setup() if command == "setup" else locate()
+        parts = setup(for_tests=asked.tests) if asked.command == "setup" else locate()
     except ToolchainError as error:
         print(f"toolchain: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("toolchain: interrupted; another run goes on from here", file=sys.stderr)
         return 130
-    if command == "paths":
+    if asked.command == "paths":
         _print(parts)
     return 0
 

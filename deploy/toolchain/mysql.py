@@ -42,16 +42,20 @@ SERVER_OPTIONS = """ \\
 
 @dataclass(frozen=True, slots=True)
 class MysqlParts:
-    """MySQL's programs: `mysqld`, `mysql`, `mysqldump`, `mysqlbinlog`, ... in the folder `bin`."""
+    """MySQL's programs: `mysqld`, `mysql`, `mysqldump`, `mysqlbinlog`, ... in the folder `bin`.
+
+    `data` is a new server's data directory, where they come with one (MySQL 5.6, which brings `mysqld` alone).
+    """
 
     bin: Path
     version: str
+    data: Path | None = None
 
 
 def find() -> MysqlParts | None:
     """Return the MySQL to use: the PATH's if it's new enough, else the cache's; None if there is none."""
-    if (own := shutil.which("mysqld")) and _at_least(_version(Path(own)), OLDEST):
-        return MysqlParts(Path(own).parent, _version(Path(own)))
+    if (own := shutil.which("mysqld")) and _at_least(version_of(Path(own)), OLDEST):
+        return MysqlParts(Path(own).parent, version_of(Path(own)))
     if is_complete(folder()):
         return MysqlParts(folder() / "bin", (folder() / "version").read_text())
     return None
@@ -75,7 +79,7 @@ def setup() -> MysqlParts:
         debian.unpack(archives, prefix)
         shutil.rmtree(prefix / "apt")
         _write_wrappers(prefix)
-        (prefix / "version").write_text(_version(prefix / "bin" / "mysqld"))
+        (prefix / "version").write_text(version_of(prefix / "bin" / "mysqld"))
 
     ensure("MySQL", folder(), build)
     if (found := find()) is None:
@@ -125,7 +129,7 @@ def _write_wrappers(prefix: Path) -> None:
         wrapper.chmod(0o755)
 
 
-def _version(mysqld: Path) -> str:
+def version_of(mysqld: Path) -> str:
     """Return what a server program calls its version, such as `9.7.4-Debian`; MariaDB says so in it too."""
     told = run([mysqld, "--no-defaults", "--version"])
     match = re.search(r"Ver (\S+)", told)

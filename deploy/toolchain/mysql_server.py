@@ -2,7 +2,8 @@
 
 A server has a folder of its own (data directory, socket, logs), a free port on 127.0.0.1, and a UUID and a
 server id that no other one has. Its data directory is copied from one that was initialised once for each
-version of MySQL and lies in the cache, since copying takes a tenth of initialising.
+version of MySQL and lies in the cache, since copying takes a tenth of initialising; or from one that came with the
+programs.
 
 **No server outlives its parent**, however that ends: the kernel sends it SIGKILL when the thread that started
 it dies (prctl(2), PR_SET_PDEATHSIG, asked for by util-linux's setpriv, which hands it on through exec). For
@@ -50,6 +51,19 @@ SMALL_AND_QUICK: Final[Mapping[str, str]] = {
     "innodb_redo_log_capacity": "32M",
     "performance_schema": "OFF",
     "sync_binlog": "0",
+}
+# The same of MySQL 5.6, which keeps no log by itself, writes statements into it, and has GTIDs only if a replica's
+# changes are to be in it as well.
+GTIDS_56: Final[Mapping[str, str]] = {
+    **GTIDS,
+    "binlog_format": "ROW",
+    "log_bin": "binlog",
+    "log_slave_updates": "ON",
+}
+SMALL_AND_QUICK_56: Final[Mapping[str, str]] = {
+    **{name: value for name, value in SMALL_AND_QUICK.items() if name != "innodb_redo_log_capacity"},
+    "explicit_defaults_for_timestamp": "ON",
+    "innodb_log_file_size": "16M",
 }
 # Options that hold for the whole life of a data directory, so that its template depends on them.
 SET_AT_BIRTH: Final = frozenset({"innodb_page_size", "lower_case_table_names"})
@@ -187,8 +201,10 @@ class MysqlServer:
         May be called again for further databases.
         """
         name = f"'{account.user}'@'%'"
+        # MySQL 5.6 has no CREATE USER IF NOT EXISTS.
+        if not self.sql(f"SELECT 1 FROM mysql.user WHERE User = '{account.user}' AND Host = '%'"):
+            self.sql(f"CREATE USER {name} IDENTIFIED BY '{account.password}'")
         self.sql(
-            f"CREATE USER IF NOT EXISTS {name} IDENTIFIED BY '{account.password}'",
             f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {name}",
             # In a GRANT the underscore of a database's name is a wildcard.
             *(
@@ -230,7 +246,7 @@ class MysqlServer:
             "general_log_file": str(self.general_log),
             "log_error": str(self.error_log),
             "log_output": "FILE",
-            "mysqlx": "OFF",
+            "loose_mysqlx": "OFF",  # loose: older servers don't know it
             "pid_file": str(self.folder / "mysqld.pid"),
             "port": str(self.port),
             "secure_file_priv": "",
@@ -290,6 +306,14 @@ def _greets(path: Path) -> bool:
 
 def _new_data_directory(parts: MysqlParts, data: Path, options: Mapping[str, str], server: str) -> None:
     """Copy an initialised data directory (root without a password, no binlog) and give it its own UUID."""
+    template = parts.data or _template(parts, options)
+    data.parent.mkdir(parents=True, exist_ok=True)
+    run(["cp", "--archive", "--reflink=auto", template, data])
+    (data / "auto.cnf").write_text(f"[auto]\nserver-uuid={server}\n")
+
+
+def _template(parts: MysqlParts, options: Mapping[str, str]) -> Path:
+    """Return a data directory that these programs initialised; it's made if there is none yet."""
     lasting = {name: value for name, value in options.items() if name in SET_AT_BIRTH}
     template = root() / f"mysql-data-{digest(str(parts.bin), parts.version, repr(sorted(lasting.items())))}"
 
@@ -299,6 +323,4 @@ def _new_data_directory(parts: MysqlParts, data: Path, options: Mapping[str, str
 
     with locked():
         ensure("an empty MySQL data directory", template, build)
-    data.parent.mkdir(parents=True, exist_ok=True)
-    run(["cp", "--archive", "--reflink=auto", template / "data", data])
-    (data / "auto.cnf").write_text(f"[auto]\nserver-uuid={server}\n")
+    return template / "data"

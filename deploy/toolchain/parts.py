@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.toolchain import authorities, jars, java, mysql, virtualenv
+from deploy.toolchain import authorities, jars, java, mysql, mysql56, virtualenv
 from deploy.toolchain.cache import REPOSITORY, ToolchainError, is_complete, locked
+from deploy.toolchain.mysql import MysqlParts
 
 # The checkout's own name for its environment, whose place in the cache changes with the locks.
 LINK = REPOSITORY / ".venv"
@@ -12,15 +13,19 @@ LINK = REPOSITORY / ".venv"
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Where the real parts are on this machine."""
+    """Where the real parts are on this machine.
+
+    `mysql56` is for tests alone; None before `setup` was asked for it, and where it can't run.
+    """
 
     python: Path
     java_home: Path
     jars: tuple[Path, ...]
-    mysql: mysql.MysqlParts
+    mysql: MysqlParts
+    mysql56: MysqlParts | None
 
 
-def setup() -> Parts:
+def setup(*, for_tests: bool = False) -> Parts:
     """Make every part that isn't there, link the checkout's `.venv` to the environment, and tell them."""
     with locked():
         trusted = authorities.setup()
@@ -28,8 +33,9 @@ def setup() -> Parts:
         java_home = java.setup()
         jars.setup(java_home, python, virtualenv.pyspark(), trusted)
         programs = mysql.setup()
+        old = mysql56.setup(trusted) if for_tests else mysql56.find()
         _point(LINK, virtualenv.folder())
-    return Parts(LINK / "bin" / "python", java_home, jars.paths(), programs)
+    return Parts(LINK / "bin" / "python", java_home, jars.paths(), programs, old)
 
 
 def locate() -> Parts:
@@ -37,7 +43,7 @@ def locate() -> Parts:
     python, java_home, programs = LINK / "bin" / "python", java.home(), mysql.find()
     if not python.exists() or java_home is None or programs is None or not is_complete(jars.folder()):
         raise ToolchainError("the real parts aren't all here yet: run `make setup`")
-    return Parts(python, java_home, jars.paths(), programs)
+    return Parts(python, java_home, jars.paths(), programs, mysql56.find())
 
 
 def _point(link: Path, target: Path) -> None:

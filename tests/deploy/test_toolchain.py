@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.toolchain import cache, jars, mysql
+from deploy.toolchain import cache, debian, jars, mysql, mysql56
 from deploy.toolchain.cache import REPOSITORY, ToolchainError
 from deploy.toolchain.parts import Parts
 
@@ -113,6 +113,34 @@ def test_a_server_on_the_path_goes_before_a_fetched_one(
 )
 def test_only_a_mysql_that_is_new_enough_is_used(version: str, will_do: bool) -> None:
     assert mysql._at_least(version, mysql.OLDEST) is will_do
+
+
+OTHER_REGISTRY = """#!/bin/sh
+for last in "$@"; do :; done
+echo "something else" > "$last/mysql.tgz"
+"""
+
+
+def test_an_old_server_that_differs_from_the_lock_is_refused(
+    empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    npm = empty_cache / "bin" / "npm"
+    npm.parent.mkdir(parents=True)
+    npm.write_text(OTHER_REGISTRY)
+    npm.chmod(0o755)
+    monkeypatch.setenv("PATH", str(npm.parent), prepend=os.pathsep)
+    with pytest.raises(ToolchainError, match="lock says"):
+        mysql56.setup(empty_cache / "no authorities")
+    assert mysql56.find() is None
+
+
+@pytest.mark.usefixtures("empty_cache")
+def test_a_machine_that_the_old_server_cannot_run_on_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(debian, "architecture", lambda: "arm64")
+    assert mysql56.setup(tmp_path) is None
+    assert "there is none for arm64" in capsys.readouterr().err
 
 
 def test_a_failed_program_is_told_by_its_last_words() -> None:

@@ -21,6 +21,12 @@ def test_the_sessions_server_has_gtids_and_full_metadata(mysql: MysqlServer) -> 
     assert rows == [("ON", "ON", "FULL", "ROW")]
 
 
+def test_the_old_server_has_gtids_and_no_row_metadata(mysql56: MysqlServer) -> None:
+    rows = mysql56.sql("SELECT @@version, @@gtid_mode, @@enforce_gtid_consistency, @@binlog_format")
+    assert rows == [("5.6.24-log", "ON", 1, "ROW")]
+    assert not mysql56.sql("SHOW GLOBAL VARIABLES LIKE 'binlog_row_metadata'")
+
+
 def test_each_server_has_a_uuid_and_an_id_of_its_own(mysql: MysqlServer, mysql_factory: MysqlFactory) -> None:
     other = mysql_factory({})
     [mine] = mysql.sql("SELECT @@server_uuid, @@server_id, @@port")

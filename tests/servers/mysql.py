@@ -7,10 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, SMALL_AND_QUICK, MysqlServer
+from deploy.toolchain import mysql56 as old
+from deploy.toolchain.debian import architecture
+from deploy.toolchain.mysql import MysqlParts
+from deploy.toolchain.mysql_server import (
+    FULL_METADATA,
+    GTIDS,
+    GTIDS_56,
+    SMALL_AND_QUICK,
+    SMALL_AND_QUICK_56,
+    MysqlServer,
+)
 from deploy.toolchain.parts import Parts, locate
 
-__all__ = ["database", "mysql", "mysql_factory", "parts"]
+__all__ = ["database", "database56", "mysql", "mysql56", "mysql56_factory", "mysql_factory", "parts"]
 
 MysqlFactory = Callable[[Mapping[str, str]], MysqlServer]
 
@@ -43,10 +53,50 @@ def mysql_factory(parts: Parts, tmp_path: Path) -> Iterator[MysqlFactory]:
         yield start
 
 
+@pytest.fixture(scope="session")
+def mysql56(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MysqlServer]:
+    """One MySQL 5.6 for the whole session, with GTIDs. Leave its settings as they are."""
+    folder = tmp_path_factory.mktemp("mysql56")
+    with MysqlServer(_parts56(parts), folder, {**SMALL_AND_QUICK_56, **GTIDS_56}) as server:
+        yield server
+
+
+@pytest.fixture
+def mysql56_factory(parts: Parts, tmp_path: Path) -> Iterator[MysqlFactory]:
+    """As `mysql_factory`, for MySQL 5.6."""
+    with ExitStack() as servers:
+
+        def start(options: Mapping[str, str]) -> MysqlServer:
+            folder = tmp_path / f"mysql56-{next(_numbers)}"
+            settings = {**SMALL_AND_QUICK_56, **options}
+            return servers.enter_context(MysqlServer(_parts56(parts), folder, settings))
+
+        yield start
+
+
+def _parts56(parts: Parts) -> MysqlParts:
+    if architecture() != old.ARCHITECTURE:
+        pytest.skip(f"there is no MySQL 5.6 for {architecture()}")
+    assert parts.mysql56 is not None, (
+        "MySQL 5.6 isn't here yet: run `make test`, or the toolchain's `setup --tests`"
+    )
+    return parts.mysql56
+
+
+@pytest.fixture
+def database56(mysql56: MysqlServer) -> Iterator[str]:
+    """An empty database of one test's own on the session's MySQL 5.6."""
+    yield from _database(mysql56)
+
+
 @pytest.fixture
 def database(mysql: MysqlServer) -> Iterator[str]:
     """An empty database of one test's own on the session's server."""
+    yield from _database(mysql)
+
+
+def _database(server: MysqlServer) -> Iterator[str]:
     name = f"test_{next(_numbers)}"
-    mysql.sql(f"CREATE DATABASE `{name}`")
+    server.sql(f"CREATE DATABASE `{name}`")
     yield name
-    mysql.sql(f"DROP DATABASE `{name}`")
+    server.sql(f"DROP DATABASE `{name}`")
