@@ -153,7 +153,8 @@ class BinlogReader(Actor[ToBinlogReader]):
                 self.metrics.count(catalogue.TRANSACTIONS, len(transactions))
                 self._measure_place(end, int(transactions.commit_time[-1]))
                 for images in tables:
-                    self._measure_images(images)
+                    if isinstance(images, TableImages):
+                        self._measure_images(images)
             case StatementRead(_, commit_time, end=end):
                 self.metrics.count(catalogue.TRANSACTIONS)
                 self.metrics.count(catalogue.STATEMENTS)

@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from actors.actor import Actor, Outlet
 from actors.journal_store import JournalStore, Recovered
@@ -21,8 +21,10 @@ from actors.metrics import Metrics
 from pipeline import journal, topology
 from pipeline import metrics as catalogue
 from pipeline.checkpoint import Checkpoint
-from pipeline.journal import Entry, Waiting
+from pipeline.journal import Entry, Unfinished, Waiting
 from pipeline.messages import (
+    Append,
+    AppendRows,
     SegmentSealed,
     ToJournalWriter,
     ToSignalListener,
@@ -73,6 +75,7 @@ class JournalWriter(Actor[ToJournalWriter]):
         self._segment = self._last.segment if self._last else 0
         self._checkpoint: Checkpoint | None = self._last.checkpoint if self._last else None
         self._waiting: Waiting | None = None
+        self._unfinished = Unfinished()
         self._sealing: Sealing | None = None
 
     async def run(self) -> None:
@@ -87,8 +90,16 @@ class JournalWriter(Actor[ToJournalWriter]):
             await self.release()
 
     async def handle(self, message: ToJournalWriter) -> None:
-        """Put the append into the open segment."""
-        self._waiting = journal.appended(self._waiting, message, self._checkpoint, self._now())
+        """Put the append into the open segment, and keep rows until the one that they are meant for."""
+        match message:
+            case AppendRows():
+                self._unfinished = journal.continued(self._unfinished, message)
+            case Append():
+                whole = journal.finished(self._unfinished, message)
+                self._unfinished = Unfinished()
+                self._waiting = journal.appended(self._waiting, whole, self._checkpoint, self._now())
+            case _:
+                assert_never(message)
 
     async def release(self) -> None:
         """Wait for the thread that seals, since nothing can stop it."""

@@ -15,9 +15,10 @@ from actors.metrics import Metrics
 from pipeline import coordinator, topology
 from pipeline import metrics as catalogue
 from pipeline.checkpoint import Checkpoint
-from pipeline.coordinator_state import Order, State, WindowMode
+from pipeline.coordinator_state import Order, State, WindowMode, Within
 from pipeline.messages import (
     Append,
+    AppendRows,
     ChunkFailed,
     ChunkId,
     ChunkRead,
@@ -27,6 +28,7 @@ from pipeline.messages import (
     ResumeReading,
     ToBinlogReader,
     ToChunkSelector,
+    ToJournalWriter,
     ToWatermarkCoordinator,
 )
 from pipeline.snapshot import Chunking, Snapshot, progress
@@ -40,7 +42,7 @@ class Outlets:
 
     reader: Outlet[ToBinlogReader]
     selector: Outlet[ToChunkSelector]
-    journal: Outlet[Append]
+    journal: Outlet[ToJournalWriter]
 
 
 class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
@@ -77,11 +79,12 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         await self._perform(orders)
 
     def status(self) -> dict[str, Any]:
-        """The position, the snapshots with their progress, and the open windows."""
-        checkpoint = self._state.checkpoint
+        """The position, the transaction that is passing in parts, the snapshots, and the open windows."""
+        checkpoint, place = self._state.checkpoint, self._state.place
         return {
             "position": str(checkpoint.position),
             "stream": str(self._state.stream) if self._state.stream else None,
+            "within": str(place.gtid) if isinstance(place, Within) else None,
             "scn": checkpoint.scn,
             "paused": checkpoint.paused,
             "captured": [str(table) for table in checkpoint.schemas],
@@ -107,7 +110,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
                     await self.send(self._outlets.selector, order)
                 case PauseReading() | ResumeReading():
                     await self.send(self._outlets.reader, order)
-                case Append():
+                case AppendRows() | Append():
                     await self.send(self._outlets.journal, order)
                 case _:
                     assert_never(order)

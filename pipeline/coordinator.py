@@ -11,6 +11,15 @@ that everything the window rules ask for can happen there:
                          planned anew; what was emitted stays done
     a signal came        snapshots begin, stop, pause or resume
 
+**A transaction larger than a slice** comes in parts, and between the first one and its end the state says so
+(`Within`). Its rows go straight on to the journal, which keeps them back, and their keys touch the open windows under
+its GTID, as they would in a slice. All else waits for its end, which is the next moment between two transactions: no
+window closes, nothing is asked for, the position stays, and what changes the checkpoint meanwhile (a signal, a
+schema, a table that stops) goes out with the Append that ends it. So for every rule the transaction passes at its
+end and as a whole. Its SCN is the next one all the while, since nothing else takes a number.
+
+A table that stops within a transaction has nothing of that transaction in the journal: what had gone on is withdrawn.
+
 What's durable is in `State.checkpoint`, which goes out with each `Append`; all else (plans, open windows) is
 dropped by a restart and asked for again. Chunks of one table are asked for one after the other, since each
 begins where the one before ended, but they close on their own time: that's why a lagging stream costs latency
@@ -23,6 +32,7 @@ from typing import assert_never
 from pipeline import window as windows
 from pipeline.checkpoint import Checkpoint, Mirror
 from pipeline.coordinator_state import (
+    Between,
     Exhausted,
     Order,
     Overlapping,
@@ -31,6 +41,7 @@ from pipeline.coordinator_state import (
     Planning,
     State,
     WindowMode,
+    Within,
     checkpointed,
     dropped,
     ended,
@@ -46,6 +57,7 @@ from pipeline.errors import InvariantBroken
 from pipeline.keys import Key, tokens
 from pipeline.messages import (
     Append,
+    AppendRows,
     ChangePart,
     ChangesVerified,
     ChunkFailed,
@@ -63,12 +75,14 @@ from pipeline.messages import (
     TablePlanned,
     TableStopped,
     ToWatermarkCoordinator,
+    TransactionPartVerified,
 )
 from pipeline.requests import signalled
 from pipeline.schedule import scheduled
 from pipeline.schema import TableId
 from pipeline.snapshot import Chunking, Completed, Progress, Snapshot
 from pipeline.topology import MOST_WINDOWS
+from pipeline.transactions import Transactions
 from pipeline.window import PassedKeys, Reconciling, Window
 
 
@@ -83,11 +97,34 @@ def start(checkpoint: Checkpoint, chunk_rows: int, mode: WindowMode) -> tuple[St
 def step(state: State, message: ToWatermarkCoordinator) -> tuple[State, tuple[Order, ...]]:
     """The next state and the orders that follow from a message. InvariantBroken where a promise was broken."""
     taken, changes, answers = _taken(state, message)
+    match taken.place:
+        case Within():
+            return _held(taken, taken.place, changes, answers)
+        case Between():
+            return _appended(state, taken, changes, answers)
+        case _:
+            assert_never(taken.place)
+
+
+def _held(
+    taken: State, place: Within, changes: tuple[ChangePart, ...], answers: tuple[SignalAnswer, ...]
+) -> tuple[State, tuple[Order, ...]]:
+    """Rows go on, and all else waits for the end of the transaction."""
+    after, orders = scheduled(replace(taken, place=replace(place, answers=(*place.answers, *answers))))
+    return after, (AppendRows(changes), *orders) if changes else orders
+
+
+def _appended(
+    state: State, taken: State, changes: tuple[ChangePart, ...], answers: tuple[SignalAnswer, ...]
+) -> tuple[State, tuple[Order, ...]]:
     closed, chunks = _closed(taken)
     after, orders = scheduled(closed)
+    withdrawn: frozenset[TableId] = frozenset()
+    if isinstance(state.place, Within):  # and here it ends
+        answers, withdrawn = (*state.place.answers, *answers), state.place.stopped
     if after.checkpoint is state.checkpoint and not answers:
         return after, orders
-    return after, (Append((*changes, *chunks), after.checkpoint, answers), *orders)
+    return after, (Append((*changes, *chunks), after.checkpoint, answers, withdrawn), *orders)
 
 
 def _taken(
@@ -97,12 +134,16 @@ def _taken(
         case ChangesVerified():
             passed, changes = _changes_passed(state, message)
             return passed, changes, ()
+        case TransactionPartVerified():
+            passed, changes = _part_passed(state, message)
+            return passed, changes, ()
         case SignalReceived(signal):
             requested, answer = signalled(state, signal)
             return requested, (), (answer,)
         case SchemaChanged():
             return _statement_passed(state, message), (), ()
         case LogAdvanced(end):
+            _must_be_between(state, f"the log's advance to {end}")
             return replace(state, stream=end), (), ()
         case ReadingPaused():
             return replace(state, gate=Paused()), (), ()
@@ -126,23 +167,38 @@ def _taken(
 
 
 def _changes_passed(state: State, message: ChangesVerified) -> tuple[State, tuple[ChangePart, ...]]:
-    checkpoint = state.checkpoint
-    first_scn = checkpoint.scn + 1
-    changes = tuple(ChangePart(table, message.transactions, first_scn) for table in message.tables)
+    run, checkpoint = message.transactions, state.checkpoint
+    if isinstance(state.place, Within) and run.gtid(0) != state.place.gtid:
+        raise InvariantBroken(f"{run.gtid(0)} passed within {state.place.gtid}, which hadn't ended")
     passed = checkpointed(
-        replace(state, stream=message.end, open=_touched(state.open, message)),
-        position=message.transactions.added_to(checkpoint.position),
-        scn=checkpoint.scn + len(message.transactions),
+        replace(state, stream=message.end, place=Between(), open=_touched(state.open, message.tables, run)),
+        position=run.added_to(checkpoint.position),
+        scn=checkpoint.scn + len(run),
     )
-    return passed, changes
+    return passed, _change_parts(state, message.tables, run)
 
 
-def _touched(open_windows: tuple[Window, ...], message: ChangesVerified) -> tuple[Window, ...]:
+def _part_passed(state: State, message: TransactionPartVerified) -> tuple[State, tuple[ChangePart, ...]]:
+    place = state.place if isinstance(state.place, Within) else Within(message.gtid)
+    if place.gtid != message.gtid:
+        raise InvariantBroken(f"rows of {message.gtid} came within {place.gtid}, which hadn't ended")
+    transaction = Transactions.of([(message.gtid, message.commit_time)])
+    touched = _touched(state.open, message.tables, transaction)
+    return replace(state, place=place, open=touched), _change_parts(state, message.tables, transaction)
+
+
+def _change_parts(
+    state: State, tables: tuple[TableChanges, ...], run: Transactions
+) -> tuple[ChangePart, ...]:
+    return tuple(ChangePart(changes, run, state.checkpoint.scn + 1) for changes in tables)
+
+
+def _touched(
+    open_windows: tuple[Window, ...], tables: tuple[TableChanges, ...], run: Transactions
+) -> tuple[Window, ...]:
     waiting = {table_of(window) for window in open_windows}
     passed = [
-        (changes.schema.table, _keys(changes, message))
-        for changes in message.tables
-        if changes.schema.table in waiting
+        (changes.schema.table, _keys(changes, run)) for changes in tables if changes.schema.table in waiting
     ]
     for table, keys in passed:
         open_windows = tuple(
@@ -152,13 +208,19 @@ def _touched(open_windows: tuple[Window, ...], message: ChangesVerified) -> tupl
     return open_windows
 
 
-def _keys(changes: TableChanges, message: ChangesVerified) -> PassedKeys:
+def _keys(changes: TableChanges, run: Transactions) -> PassedKeys:
     # Every image counts, so that an update gives both its old and its new key.
     transaction = changes.images.column("transaction").to_numpy()
-    return PassedKeys(message.transactions, transaction, tokens(changes.rows, changes.schema.key))
+    return PassedKeys(run, transaction, tokens(changes.rows, changes.schema.key))
+
+
+def _must_be_between(state: State, what: str) -> None:
+    if isinstance(state.place, Within):
+        raise InvariantBroken(f"{what} came within {state.place.gtid}, which hadn't ended")
 
 
 def _statement_passed(state: State, message: SchemaChanged) -> State:
+    _must_be_between(state, f"the statement {message.gtid}")
     checkpoint = state.checkpoint
     if message.gtid in checkpoint.position:
         raise InvariantBroken(
@@ -173,6 +235,8 @@ def _statement_passed(state: State, message: SchemaChanged) -> State:
 
 
 def _table_stopped(state: State, message: TableStopped) -> State:
+    if isinstance(state.place, Within):
+        state = replace(state, place=replace(state.place, stopped=state.place.stopped | {message.table}))
     stopped = checkpointed(state, stopped={**state.checkpoint.stopped, message.table: message.reason})
     while snapshot_of(stopped.checkpoint, message.table):  # also those that wait for the first one
         stopped = ended(stopped, message.table, message.reason)

@@ -4,8 +4,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from pipeline.checkpoint import Checkpoint, Mirror
+from pipeline.gtid import Gtid
 from pipeline.keys import Key
-from pipeline.messages import Append, ChunkId, PauseReading, PlanTable, ReadChunk, ResumeReading
+from pipeline.messages import (
+    Append,
+    AppendRows,
+    ChunkId,
+    PauseReading,
+    PlanTable,
+    ReadChunk,
+    ResumeReading,
+    SignalAnswer,
+)
 from pipeline.schema import TableId, TableSchema
 from pipeline.snapshot import Chunking, Completed, Failed, Snapshot, TableState, Waiting, progress
 from pipeline.watermark import Coordinates
@@ -72,25 +82,46 @@ Gate = Flowing | PauseOrdered | Paused
 
 
 @dataclass(frozen=True, slots=True)
+class Between:
+    """The stream is between two transactions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """The stream is inside this transaction: rows of it have gone out, and it hasn't passed.
+
+    `answers` to signals and `stopped` tables have come since, and go out with its end.
+    """
+
+    gtid: Gtid
+    answers: tuple[SignalAnswer, ...] = ()
+    stopped: frozenset[TableId] = frozenset()
+
+
+Place = Between | Within
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """All that the coordinator knows.
 
-    `chunk_rows`: rows asked for in a chunk. `stream`: where the stream is in the log, None before its first
-    event. `runs`: the tables whose snapshot is under way in this run. `open`: the open windows in the order
-    asked. `chunks`: how many chunks were asked for in this run.
+    `chunk_rows`: rows asked for in a chunk. `stream`: where the last transaction ended in the log, None before the
+    stream's first event. `place`: what the stream is in now. `runs`: the tables whose snapshot is under way in this
+    run. `open`: the open windows in the order asked. `chunks`: how many chunks were asked for in this run.
     """
 
     chunk_rows: int
     mode: WindowMode
     checkpoint: Checkpoint
     stream: Coordinates | None = None
+    place: Place = Between()
     runs: dict[TableId, Run] = field(default_factory=dict)
     open: tuple[Window, ...] = ()
     gate: Gate = Flowing()
     chunks: int = 0
 
 
-Order = PlanTable | ReadChunk | PauseReading | ResumeReading | Append
+Order = PlanTable | ReadChunk | PauseReading | ResumeReading | AppendRows | Append
 
 
 def ended(state: State, table: TableId, reason: str) -> State:

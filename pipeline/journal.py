@@ -16,7 +16,7 @@ update is the old row less (`d`) and the new row more (`c`): the table is then a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import assert_never
 
@@ -30,7 +30,7 @@ from pipeline.errors import Definite, InvariantBroken
 from pipeline.gtid import GtidSet
 from pipeline.intervals import Int64s
 from pipeline.keys import tokens
-from pipeline.messages import Append, ChangePart, ChunkId, ChunkPart, Kind
+from pipeline.messages import Append, AppendRows, ChangePart, ChunkId, ChunkPart, Kind
 from pipeline.schema import TableId, TableSchema
 from pipeline.settings import JournalSettings
 from pipeline.transactions import Transactions
@@ -185,6 +185,25 @@ class Waiting:
     bytes: int
     since: float
     urgent_since: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """Rows of a transaction whose end hasn't come, and their bytes."""
+
+    parts: tuple[ChangePart, ...] = ()
+    bytes: int = 0
+
+
+def continued(unfinished: Unfinished, rows: AppendRows) -> Unfinished:
+    """With more rows of the transaction."""
+    return Unfinished((*unfinished.parts, *rows.parts), unfinished.bytes + sum(map(_bytes, rows.parts)))
+
+
+def finished(unfinished: Unfinished, append: Append) -> Append:
+    """What the append is with the rows that were kept for it."""
+    kept = [part for part in unfinished.parts if part.changes.schema.table not in append.withdrawn]
+    return replace(append, parts=(*kept, *append.parts))
 
 
 def appended(waiting: Waiting | None, append: Append, before: Checkpoint | None, now: float) -> Waiting:

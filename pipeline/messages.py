@@ -5,6 +5,10 @@ Facts are in the past tense, orders in the imperative. All are frozen; the big o
 The log crosses in *slices*: runs of whole transactions, in commit order, as many as were there to be read, up to a
 bound. A slice is what makes the flow columnar; all that the window rules ask for happens between two slices, which
 is between two transactions.
+
+A transaction that's larger than a slice comes in *parts*: its rows as they are read, before it has passed. Behind a
+part come only further parts (a pause may lie between), and then the slice whose first transaction it is, with the
+rows that are left, perhaps none.
 """
 
 from dataclasses import dataclass, field
@@ -61,6 +65,14 @@ class TableImages:
     impossible_dates: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class TableUnreadable:
+    """In place of images: rows of this table came here that can't be decoded rightly, for this reason."""
+
+    table: TableId
+    reason: str
+
+
 # BinlogReader -> SchemaVerifier
 
 
@@ -72,8 +84,21 @@ class LogRead:
     """
 
     transactions: Transactions
-    tables: tuple[TableImages, ...]
+    tables: tuple[TableImages | TableUnreadable, ...]
     end: Coordinates
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPartRead:
+    """Rows of a transaction that hasn't ended, and is too large for a slice.
+
+    `commit_time` in µs since the epoch. In `tables`, as in a slice's, the index of the transaction is 0, and the
+    ordinals go on from part to part.
+    """
+
+    gtid: Gtid
+    commit_time: int
+    tables: tuple[TableImages | TableUnreadable, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +119,7 @@ class StatementRead:
 class CreationRead:
     """The statement of a transaction that creates a table and fills it (CREATE TABLE … SELECT, WL#13355).
 
-    Its rows come next, with the slice in which its GTID passes.
+    Its rows come next, in parts if they are many, and with the slice in which its GTID passes.
     """
 
     database: str
@@ -116,9 +141,15 @@ class ReadingPaused:
 # SchemaVerifier -> WatermarkCoordinator (which also gets LogAdvanced and ReadingPaused, passed on in order)
 
 
+# As IMAGE_FIELDS, with the names of the columns that are absent; null where all are there.
+CHANGE_FIELDS = IMAGE_FIELDS.set(
+    IMAGE_FIELDS.get_field_index("absent"), pa.field("absent", pa.list_(pa.string()))
+)
+
+
 @dataclass(frozen=True, slots=True)
 class TableChanges:
-    """Row images of one table under a proven schema: `images` (IMAGE_FIELDS) beside `rows` (`schema.arrow`)."""
+    """Row images of one table under a proven schema: `images` (CHANGE_FIELDS) beside `rows` (`schema.arrow`)."""
 
     schema: TableSchema
     images: pa.RecordBatch
@@ -132,6 +163,15 @@ class ChangesVerified:
     transactions: Transactions
     tables: tuple[TableChanges, ...]
     end: Coordinates
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPartVerified:
+    """A part of a transaction that hasn't ended, its columns having proven names and types."""
+
+    gtid: Gtid
+    commit_time: int
+    tables: tuple[TableChanges, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,15 +346,24 @@ class ChunkPart:
 
 
 @dataclass(frozen=True, slots=True)
+class AppendRows:
+    """Keep these rows of a transaction that hasn't ended: the next Append has them before its own."""
+
+    parts: tuple[ChangePart, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Append:
     """Put the parts into the journal, in this order, together with the checkpoint that they complete.
 
-    `answers` are given to the SignalListener when the checkpoint is durable.
+    `answers` are given to the SignalListener when the checkpoint is durable. `withdrawn`: tables of which the rows
+    that were kept (AppendRows) don't come into the journal, since they stopped before their transaction's end.
     """
 
     parts: tuple[ChangePart | ChunkPart, ...]
     checkpoint: Checkpoint
     answers: tuple[SignalAnswer, ...] = ()
+    withdrawn: frozenset[TableId] = frozenset()
 
 
 # JournalWriter -> SparkSink
@@ -328,11 +377,12 @@ class SegmentSealed:
 
 
 # Who may get what.
-ToSchemaVerifier = LogRead | StatementRead | CreationRead | LogAdvanced | ReadingPaused
+ToSchemaVerifier = LogRead | TransactionPartRead | StatementRead | CreationRead | LogAdvanced | ReadingPaused
 ToChunkSelector = PlanTable | ReadChunk
 ToBinlogReader = PauseReading | ResumeReading
 ToWatermarkCoordinator = (
     ChangesVerified
+    | TransactionPartVerified
     | SchemaVerified
     | SchemaChanged
     | TableStopped
@@ -344,6 +394,6 @@ ToWatermarkCoordinator = (
     | ChunkFailed
     | SignalReceived
 )
-ToJournalWriter = Append
+ToJournalWriter = AppendRows | Append
 ToSignalListener = SignalAccepted | SignalRejected
 ToSparkSink = SegmentSealed

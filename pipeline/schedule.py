@@ -1,4 +1,9 @@
-"""The schedule: which chunk is asked for next, and when the stream is paused for it."""
+"""The schedule: which chunk is asked for next, and when the stream is paused for it.
+
+Both are for the moments between two transactions. Within one nothing is asked for: its rows that have gone by would
+be in no window, and it isn't in the position that a low watermark is held against. A pause that was ordered before
+and comes within a transaction is of no use either, so that reading goes on, and it's ordered again behind the end.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,6 +21,7 @@ from pipeline.coordinator_state import (
     Planned,
     Planning,
     State,
+    Within,
     is_reading,
     unended,
     with_run,
@@ -29,6 +35,8 @@ from pipeline.window import Reading
 
 def scheduled(state: State) -> tuple[State, tuple[Order, ...]]:
     """Ask for as many plans and chunks as the mode allows now."""
+    if isinstance(state.place, Within):
+        return _within(state)
     match state.mode:
         case Overlapping(most):
             return _overlapping(state, most)
@@ -36,6 +44,12 @@ def scheduled(state: State) -> tuple[State, tuple[Order, ...]]:
             return _pausing(state)
         case _:
             assert_never(state.mode)
+
+
+def _within(state: State) -> tuple[State, tuple[Order, ...]]:
+    if isinstance(state.gate, Paused):
+        return replace(state, gate=Flowing()), (ResumeReading(),)
+    return state, ()
 
 
 def _overlapping(state: State, most: int) -> tuple[State, tuple[Order, ...]]:

@@ -25,6 +25,13 @@ is being read, and that stays empty, can be asked for from the next start on. A 
 that isn't captured any more is stopped, since it would have a gap if it were captured again.
 
 Images of one table map have the columns that the map says; a schema that doesn't fit the map proves nothing.
+
+**What stops a table in mid-stream.** Rows that the reader couldn't decode, a value without a label, a column of the
+key that the log leaves out: none of the table's images of that slice or part is passed on. Of a transaction that
+comes in parts, earlier parts may have been; the coordinator sees to it that they don't come to anything.
+
+**Absent columns** are bits where the log is read, since only names last: the table may be altered later. A row image
+without all columns is told from the others by the names of those that it lacks.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,9 +41,11 @@ from typing import assert_never
 import pyarrow as pa
 
 from pipeline import ddl
+from pipeline.errors import Definite
 from pipeline.gtid import Gtid, GtidSet
 from pipeline.labels import NoLabel, enum_texts, set_texts
 from pipeline.messages import (
+    CHANGE_FIELDS,
     ChangesVerified,
     CreationRead,
     LogAdvanced,
@@ -48,7 +57,10 @@ from pipeline.messages import (
     TableChanges,
     TableImages,
     TableStopped,
+    TableUnreadable,
     ToSchemaVerifier,
+    TransactionPartRead,
+    TransactionPartVerified,
 )
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.signals import Tables
@@ -63,6 +75,14 @@ _LEFT_OUT = (
     "the configuration doesn't capture it any more, so that its changes are missing from here on; it stays stopped in "
     "this journal: to have it again, capture it with a journal and a lake of its own, and snapshot it there"
 )
+_KEY_ABSENT = (
+    "the log has rows of it without {columns} of its primary key, so that they can't be told apart; set "
+    "binlog_row_image=FULL on the source"
+)
+
+
+class KeyAbsent(Definite):
+    """The log leaves out a column of the primary key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +120,15 @@ class Stopped:
 Capturable = Unproven | Awaited | Holding | Verified
 TableState = Capturable | Stopped
 News = SchemaVerified | TableStopped
-FromVerifier = ChangesVerified | SchemaVerified | SchemaChanged | TableStopped | LogAdvanced | ReadingPaused
+FromVerifier = (
+    ChangesVerified
+    | TransactionPartVerified
+    | SchemaVerified
+    | SchemaChanged
+    | TableStopped
+    | LogAdvanced
+    | ReadingPaused
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +179,9 @@ def step(state: State, message: ToSchemaVerifier) -> tuple[State, tuple[FromVeri
     match message:
         case LogRead():
             return _slice_read(state, message)
+        case TransactionPartRead(gtid, commit_time, tables):
+            state, news, changes = _tables_read(state, tables)
+            return state, (*news, TransactionPartVerified(gtid, commit_time, changes))
         case StatementRead():
             return _statement_read(state, message)
         case CreationRead(database, statement):
@@ -209,15 +240,27 @@ def _passed(state: State, gtids: GtidSet) -> tuple[State, tuple[SchemaVerified, 
     return replace(state, to_come=to_come, tables={**state.tables, **arrived}), news
 
 
-# Slices
+# Slices, and parts of a transaction
 
 
 def _slice_read(state: State, message: LogRead) -> tuple[State, tuple[FromVerifier, ...]]:
+    after, news, changes = _tables_read(state, message.tables)
+    verified = ChangesVerified(message.transactions, changes, message.end)
+    if not after.to_come:
+        return after, (*news, verified)
+    after, arrived = _passed(after, message.transactions.added_to(GtidSet()))
+    return after, (*news, verified, *arrived)
+
+
+def _tables_read(
+    state: State, read: Iterable[TableImages | TableUnreadable]
+) -> tuple[State, tuple[News, ...], tuple[TableChanges, ...]]:
+    """The state after these images, what's new of their tables, and the changes of those that aren't stopped."""
     tables = dict(state.tables)
     news: list[News] = []
     changes: list[TableChanges] = []
-    for images in message.tables:
-        table = images.map.table
+    for images in read:
+        table = images.table if isinstance(images, TableUnreadable) else images.map.table
         before = tables.get(table, Unproven())
         if isinstance(before, Stopped):
             continue
@@ -231,24 +274,24 @@ def _slice_read(state: State, message: LogRead) -> tuple[State, tuple[FromVerifi
         changes.append(change)
         if not isinstance(before, Verified) or before.schema != change.schema:
             news.append(SchemaVerified(change.schema))
-    after = replace(state, tables=tables)
-    verified = ChangesVerified(message.transactions, tuple(changes), message.end)
-    if not after.to_come:
-        return after, (*news, verified)
-    after, arrived = _passed(after, message.transactions.added_to(GtidSet()))
-    return after, (*news, verified, *arrived)
+    return replace(state, tables=tables), tuple(news), tuple(changes)
 
 
-def _judged(state: Capturable, images: TableImages) -> tuple[Verified, TableChanges] | TableStopped:
+def _judged(
+    state: Capturable, images: TableImages | TableUnreadable
+) -> tuple[Verified, TableChanges] | TableStopped:
+    if isinstance(images, TableUnreadable):
+        return TableStopped(images.table, images.reason)
     table = images.map.table
     verified = _verified(state, images.map)
     if isinstance(verified, str):
         return TableStopped(table, verified)
     try:
+        fields = _with_names(verified.schema, images.images)
         rows = _labelled(verified.schema, images.rows)
-    except NoLabel as error:
+    except (KeyAbsent, NoLabel) as error:
         return TableStopped(table, str(error))
-    return verified, TableChanges(verified.schema, images.images, rows)
+    return verified, TableChanges(verified.schema, fields, rows)
 
 
 def _verified(state: Capturable, table_map: TableMap) -> Verified | str:
@@ -301,6 +344,25 @@ def _without_labels(kind: ColumnType) -> ColumnType:
             return Set(())
         case _:
             return kind
+
+
+def _with_names(schema: TableSchema, images: pa.RecordBatch) -> pa.RecordBatch:
+    """IMAGE_FIELDS as CHANGE_FIELDS. Raises KeyAbsent."""
+    *fields, bitmaps = images.columns
+    return pa.record_batch([*fields, _absent(schema, bitmaps)], schema=CHANGE_FIELDS)
+
+
+def _absent(schema: TableSchema, bitmaps: pa.Array) -> pa.Array:
+    """Of each row image the names of the absent columns, null where there are none. Raises KeyAbsent."""
+    kind = CHANGE_FIELDS.field("absent").type
+    if bitmaps.null_count == len(bitmaps):
+        return pa.nulls(len(bitmaps), kind)
+    encoded = bitmaps.dictionary_encode()
+    bits = [int.from_bytes(bitmap, "little") for bitmap in encoded.dictionary.to_pylist()]
+    if lacking := [schema.columns[i].name for i in schema.key if any(each >> i & 1 for each in bits)]:
+        raise KeyAbsent(_KEY_ABSENT.format(columns=" and ".join(lacking)))
+    names = [[column.name for i, column in enumerate(schema.columns) if each >> i & 1] for each in bits]
+    return pa.array(names, kind).take(encoded.indices)
 
 
 def _labelled(schema: TableSchema, rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -67,6 +67,7 @@ EDGES = (
         Actor.WATERMARK_COORDINATOR,
         (
             messages.ChangesVerified,
+            messages.TransactionPartVerified,
             messages.SchemaVerified,
             messages.SchemaChanged,
             messages.TableStopped,
@@ -99,7 +100,13 @@ EDGES = (
         WhenFull.BOUNDED,
         "a pause is ordered only while reading, a resume only while paused, and ReadingPaused lies between",
     ),
-    Edge(Actor.WATERMARK_COORDINATOR, Actor.JOURNAL_WRITER, (messages.Append,), 8, WhenFull.WAIT),
+    Edge(
+        Actor.WATERMARK_COORDINATOR,
+        Actor.JOURNAL_WRITER,
+        get_args(messages.ToJournalWriter),
+        8,
+        WhenFull.WAIT,
+    ),
     Edge(
         Actor.JOURNAL_WRITER,
         Actor.SIGNAL_LISTENER,

@@ -24,6 +24,11 @@ touched a key is in the stream with the row's whole image. The proof never compa
 membership, and keys only for equality. It holds for any E behind H that lies between two transactions, so
 slices of transactions will do.
 
+Parts of a transaction will do as well, since the proof needs only that a transaction is on one side of A and of E as
+a whole, and that all of its keys are touched if it lies between. Nothing is asked for and nothing emitted between its
+first part and its end, so that both sides hold, and a window that's open at one part is open at all of them or was
+dropped. Its GTID is known from the first part on, so that its membership in L is that of the whole.
+
 Sources: DBLog (Andreakis and Papapanagiotou, 2020) for the window; WL#6355 for what commit order does and
 doesn't promise; `watermark` for why the high watermark is a place in the log.
 """

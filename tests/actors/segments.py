@@ -8,7 +8,15 @@ from pipeline import journal
 from pipeline.checkpoint import Checkpoint
 from pipeline.gtid import GtidSet, Source
 from pipeline.journal import Entry
-from pipeline.messages import IMAGE_FIELDS, Append, ChangePart, ChunkId, ChunkPart, SignalAnswer, TableChanges
+from pipeline.messages import (
+    CHANGE_FIELDS,
+    Append,
+    ChangePart,
+    ChunkId,
+    ChunkPart,
+    SignalAnswer,
+    TableChanges,
+)
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.transactions import Transactions
 from pipeline.types import Integer
@@ -39,10 +47,10 @@ def append(number: int, chunk: bool = False) -> Append:
         pa.array(np.zeros(ROWS, np.int8)),
         pa.array(np.arange(ROWS, dtype=np.int32)),
         pa.array(np.zeros(ROWS, np.int32)),
-        pa.nulls(ROWS, pa.binary()),
+        pa.nulls(ROWS, CHANGE_FIELDS.field("absent").type),
     ]
     rows = pa.RecordBatch.from_arrays([pa.array(ids)], schema=ITEMS.arrow)
-    changes = TableChanges(ITEMS, pa.RecordBatch.from_arrays(arrays, schema=IMAGE_FIELDS), rows)
+    changes = TableChanges(ITEMS, pa.RecordBatch.from_arrays(arrays, schema=CHANGE_FIELDS), rows)
     transactions = Transactions((SOURCE,), np.zeros(ROWS, np.int32), ids + 1, np.full(ROWS, COMMIT_TIME))
     change_part = ChangePart(changes, transactions, first_scn=ROWS * number + 1)
     chunk_id = ChunkId("s1", ITEMS.table, number)

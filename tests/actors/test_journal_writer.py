@@ -18,7 +18,7 @@ from actors.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline.errors import Transient
 from pipeline.journal import Entry
-from pipeline.messages import Append, SegmentSealed, SignalAccepted, SignalRejected
+from pipeline.messages import Append, SegmentSealed, SignalAccepted, SignalRejected, ToJournalWriter
 from pipeline.settings import JournalSettings
 from pipeline.topology import EDGES, Actor, inbox
 from tests.actors.segments import COMMIT_TIME, ITEMS, ROWS, append, moved
@@ -58,7 +58,7 @@ class House:
     """A writer that runs, with the mailboxes around it."""
 
     def __init__(self, store: JournalStore, settings: JournalSettings) -> None:
-        self.mailbox: Mailbox[Append] = Mailbox(inbox(Actor.JOURNAL_WRITER))
+        self.mailbox: Mailbox[ToJournalWriter] = Mailbox(inbox(Actor.JOURNAL_WRITER))
         self.listener: Mailbox[Any] = Mailbox(inbox(Actor.SIGNAL_LISTENER))
         self.sink: Mailbox[Any] = Mailbox(inbox(Actor.SPARK_SINK))
         self.metrics = Metrics()

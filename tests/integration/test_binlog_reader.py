@@ -39,6 +39,7 @@ from pipeline.schema_verifier import Known, started
 from pipeline.settings import TlsMode, TlsSettings
 from pipeline.signals import Tables
 from pipeline.topology import EDGES, Actor, inbox
+from tests.pipeline.builders import decoded
 from tests.servers.mysql import MysqlFactory
 from tests.servers.source import connected, settings
 
@@ -123,7 +124,7 @@ async def following(
 def rows(message: LogRead, database: str) -> dict[str, list[tuple[Any, ...]]]:
     return {
         images.map.table.name: [tuple(row.values()) for row in images.rows.to_pylist()]
-        for images in message.tables
+        for images in decoded(message.tables)
         if images.map.table.database == database
     }
 

@@ -22,7 +22,7 @@ from pipeline.coordinator_state import Order, Overlapping, State, WindowMode
 from pipeline.gtid import Gtid, GtidSet
 from pipeline.keys import Key
 from pipeline.messages import (
-    IMAGE_FIELDS,
+    CHANGE_FIELDS,
     Append,
     ChangePart,
     ChangesVerified,
@@ -36,7 +36,9 @@ from pipeline.messages import (
     SignalAnswer,
     SignalReceived,
     TableChanges,
+    TableImages,
     TablePlanned,
+    TableUnreadable,
     ToWatermarkCoordinator,
 )
 from pipeline.schema import Column, TableId, TableSchema
@@ -155,10 +157,17 @@ def _changes(schema: TableSchema, transactions: list[list[Image]]) -> TableChang
         pa.array([image.kind for image, _, _ in found], pa.int8()),
         pa.array([index for _, index, _ in found], pa.int32()),
         pa.array([ordinal for _, _, ordinal in found], pa.int32()),
-        pa.nulls(len(found), pa.binary()),
+        pa.nulls(len(found), CHANGE_FIELDS.field("absent").type),
     ]
-    images = pa.RecordBatch.from_arrays(fields, schema=IMAGE_FIELDS)
+    images = pa.RecordBatch.from_arrays(fields, schema=CHANGE_FIELDS)
     return TableChanges(schema, images, rows(schema, [image.key for image, _, _ in found]))
+
+
+def decoded(tables: Iterable[TableImages | TableUnreadable]) -> list[TableImages]:
+    """The images of what was read, which could all be decoded."""
+    images = [images for images in tables if isinstance(images, TableImages)]
+    assert images == list(tables)
+    return images
 
 
 def statement(name: str, end: int, *schemas: TableSchema) -> SchemaChanged:

@@ -41,6 +41,7 @@ from pipeline.messages import (
 )
 from pipeline.schema import TableId, TableSchema
 from pipeline.snapshot import Chunking, Completed, Progress, Snapshot, TableState
+from pipeline.transactions import Transactions
 from pipeline.watermark import Coordinates
 
 Patch = pytest.MonkeyPatch
@@ -215,18 +216,20 @@ def inserts_do_not_touch(patch: Patch) -> None:
 def _touch_by(patch: Patch, *kinds: Kind) -> None:
     original = coordinator._keys
 
-    def keys(changes: TableChanges, message: ChangesVerified) -> window.PassedKeys:
+    def keys(changes: TableChanges, run: Transactions) -> window.PassedKeys:
         chosen = pc.is_in(changes.images["kind"], pa.array(kinds, pa.int8()))
         some = TableChanges(changes.schema, changes.images.filter(chosen), changes.rows.filter(chosen))
-        return original(some, message)
+        return original(some, run)
 
     patch.setattr(coordinator, "_keys", keys)
 
 
 def every_table_is_touched(patch: Patch) -> None:
-    def touched(windows: tuple[window.Window, ...], message: ChangesVerified) -> tuple[window.Window, ...]:
-        for changes in message.tables:
-            keys = coordinator._keys(changes, message)
+    def touched(
+        windows: tuple[window.Window, ...], tables: tuple[TableChanges, ...], run: Transactions
+    ) -> tuple[window.Window, ...]:
+        for changes in tables:
+            keys = coordinator._keys(changes, run)
             windows = tuple(window.keys_passed(w, keys) for w in windows)
         return windows
 

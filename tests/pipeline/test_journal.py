@@ -16,7 +16,7 @@ from pipeline.errors import Definite, InvariantBroken
 from pipeline.gtid import Gtid, GtidSet, Source
 from pipeline.journal import FileKind, Waiting
 from pipeline.messages import (
-    IMAGE_FIELDS,
+    CHANGE_FIELDS,
     Append,
     ChangePart,
     ChunkId,
@@ -84,7 +84,7 @@ def images_of(images: list[tuple[Kind, int, Row]], schema: TableSchema, first_sc
     return ChangePart(
         TableChanges(
             schema,
-            pa.RecordBatch.from_pydict(described, IMAGE_FIELDS),
+            pa.RecordBatch.from_pydict(described, CHANGE_FIELDS),
             pa.RecordBatch.from_pydict(rows, schema.arrow),
         ),
         run(1 + max((transaction for _, transaction, _ in images), default=0)),

@@ -15,6 +15,7 @@ from tests.pipeline.declarations import declared, is_value
 # What is no message, but a part of messages.
 PARTS = {
     messages.TableImages,
+    messages.TableUnreadable,
     messages.TableChanges,
     messages.ChangePart,
     messages.ChunkPart,
@@ -26,6 +27,7 @@ ORDERS_GIVEN = {
     messages.ReadChunk,
     messages.PauseReading,
     messages.ResumeReading,
+    messages.AppendRows,
     messages.Append,
 }
 
@@ -78,6 +80,7 @@ def test_a_chunk_is_told_by_snapshot_table_and_number() -> None:
     assert str(ChunkId("s1", TableId("shop", "orders"), 3)) == "s1/shop.orders/3"
 
 
-def test_an_append_answers_nobody_unless_it_says_so() -> None:
-    assert Append.__match_args__ == ("parts", "checkpoint", "answers")
+def test_an_append_answers_nobody_and_withdraws_nothing_unless_it_says_so() -> None:
+    assert Append.__match_args__ == ("parts", "checkpoint", "answers", "withdrawn")
     assert Append.__dataclass_fields__["answers"].default == ()
+    assert Append.__dataclass_fields__["withdrawn"].default == frozenset()

@@ -19,7 +19,7 @@ from pipeline.checkpoint import Checkpoint
 from pipeline.coordinator_state import Order, State, WindowMode
 from pipeline.gtid import GtidSet
 from pipeline.messages import (
-    IMAGE_FIELDS,
+    CHANGE_FIELDS,
     Append,
     ChangesVerified,
     ChunkPart,
@@ -298,12 +298,12 @@ class Simulation:
                     pa.array(kinds, pa.int8()),
                     pa.array(indices, pa.int32()),
                     pa.array(ordinals, pa.int32()),
-                    pa.nulls(len(images), pa.binary()),
+                    pa.nulls(len(images), CHANGE_FIELDS.field("absent").type),
                 ]
                 tables.append(
                     TableChanges(
                         version,
-                        pa.RecordBatch.from_arrays(meta, schema=IMAGE_FIELDS),
+                        pa.RecordBatch.from_arrays(meta, schema=CHANGE_FIELDS),
                         pa.RecordBatch.from_arrays(columns, schema=version.arrow),
                     )
                 )

@@ -14,7 +14,7 @@ from pipeline import coordinator, coordinator_state, watermark, window
 from pipeline.coordinator_state import Overlapping, Pausing, WindowMode
 from pipeline.errors import InvariantBroken
 from pipeline.gtid import Gtid, GtidSet
-from pipeline.messages import ChangesVerified, ChunkRead, Kind, TableChanges
+from pipeline.messages import ChunkRead, Kind, TableChanges
 from pipeline.snapshot import Chunking
 from pipeline.transactions import Transactions
 from pipeline.watermark import Coordinates
@@ -98,10 +98,10 @@ def _emit_touched_rows_too(patch: pytest.MonkeyPatch) -> None:
 def _touch_only(patch: pytest.MonkeyPatch, *kinds: Kind) -> None:
     original = coordinator._keys
 
-    def keys(changes: TableChanges, message: ChangesVerified) -> window.PassedKeys:
+    def keys(changes: TableChanges, run: Transactions) -> window.PassedKeys:
         chosen = pc.is_in(changes.images["kind"], pa.array(kinds, pa.int8()))
         return original(
-            TableChanges(changes.schema, changes.images.filter(chosen), changes.rows.filter(chosen)), message
+            TableChanges(changes.schema, changes.images.filter(chosen), changes.rows.filter(chosen)), run
         )
 
     patch.setattr(coordinator, "_keys", keys)

@@ -19,6 +19,7 @@ from pipeline.schema import TableId
 from pipeline.watermark import Coordinates
 from tests.pipeline.binlog.golden import STORIES, story
 from tests.pipeline.binlog.test_events import made
+from tests.pipeline.builders import decoded
 
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
@@ -53,7 +54,7 @@ def images(message: Message) -> list[tuple[int, int, Image]]:
     assert isinstance(message, LogRead)
     return sorted(
         (i["transaction"], i["ordinal"], (table.map.table.name, Kind(i["kind"]).name, list(row.values())))
-        for table in message.tables
+        for table in decoded(message.tables)
         for i, row in zip(table.images.to_pylist(), table.rows.to_pylist(), strict=True)
     )
 
@@ -118,7 +119,7 @@ def test_the_servers_own_story() -> None:
         (2, 0, ("log", "INSERT", [7])),
     ]
     assert isinstance(slice_, LogRead)
-    assert [table.map.table.name for table in slice_.tables] == ["orders", "items", "log"]
+    assert [table.map.table.name for table in decoded(slice_.tables)] == ["orders", "items", "log"]
     assert slice_.end == Coordinates("binlog.000001", 2332)
     assert isinstance(creation, CreationRead)
     assert creation.statement.startswith("CREATE TABLE `shop`.`copy`")
