@@ -24,6 +24,7 @@ from pymysql.constants import COMMAND
 from pymysql.converters import escape_item
 from pymysql.protocol import EOFPacketWrapper, FieldDescriptorPacket, MysqlPacket
 
+from actors.receive_buffer import ReceiveBuffer
 from pipeline import information_schema
 from pipeline.errors import Definite, Transient
 from pipeline.gtid import GtidSet
@@ -200,9 +201,10 @@ class Source:
         with _translated(statement.sql):
             async with self._answered():
                 columns, packets = await self._wire.rows_of(statement)
+            room = memoryview(bytearray(_PIECE))
             while not packets.ended:
                 async with self._answered():
-                    packets.feed(await self._wire.piece())
+                    packets.feed(bytes(room[: await self._wire.receive(room)]))
             self._wire.check_end(packets)
         return columns, packets
 
@@ -214,14 +216,26 @@ class Source:
                 await self._wire.ok()
 
     async def stream(self, code: int, payload: bytes) -> None:
-        """Send a command that is answered with packets without end: `piece` reads them, the first has number 1."""
+        """Send a command that is answered with packets without end: `receive` reads them, the first has number 1."""
         with _translated(f"command {code:#04x} of the protocol"):
             await self._wire.command(code, payload)
 
+    async def receive(self, room: memoryview) -> int:
+        """Wait for the next bytes of such an answer, put what is there into `room`, and return how many bytes.
+
+        `room`: writable, of bytes, not empty. Raises Transient if the connection is lost; cancelled, it's closed.
+        """
+        with _translated("reading from the source"):
+            try:
+                return await self._wire.receive(room)
+            except BaseException:
+                self._wire.close()
+                raise
+
     async def piece(self) -> bytes:
         """The next bytes of such an answer, as many as are there; waits until there are some."""
-        with _translated("reading from the source"):
-            return await self._wire.piece()
+        room = bytearray(_PIECE)
+        return bytes(room[: await self.receive(memoryview(room))])
 
     @asynccontextmanager
     async def _answered(self) -> AsyncIterator[None]:
@@ -286,6 +300,7 @@ class _Wire(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types
     async def open(self) -> None:
         """Connect and log in."""
         await self._connect()
+        self._reader: Any = await ReceiveBuffer.instead_of(self._reader, self._writer)
 
     def bound(self, statement: Statement) -> str:
         """The statement with the parameters in it, each written by the driver (sql_mode has to be empty)."""
@@ -321,12 +336,12 @@ class _Wire(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types
         """Read a packet; raises the server's error if it is one."""
         await self._read_packet()
 
-    async def piece(self) -> bytes:
-        """The next bytes of the stream, as many as are there."""
-        piece: bytes = await self._reader.read(_PIECE)
-        if not piece:
+    async def receive(self, room: memoryview) -> int:
+        """Put the next bytes of the stream into `room`, as many as are there."""
+        filled: int = await self._reader.receive(room)
+        if not filled:
             raise Transient("the connection to the source was lost")
-        return piece
+        return filled
 
     def check_end(self, packets: RowPackets) -> None:
         """Take note of the packet behind the rows; raises the server's error if it is one."""

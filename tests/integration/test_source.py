@@ -1,11 +1,13 @@
 """The source asked by SQL on a real server: sessions, failures and watermarks."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import PurePath
 
 import pytest
+import uvloop
 
 from actors.source import Source, SourcePool
 from deploy.toolchain.mysql_server import GTIDS, Account, MysqlServer
@@ -62,6 +64,22 @@ async def test_login_with_and_without_tls(mysql_factory: MysqlFactory, mode: Tls
     async with connected(server, tls=tls) as source:
         [(_, cipher)] = await ask(source, "SHOW SESSION STATUS LIKE 'Ssl_cipher'")
         assert bool(cipher) == (mode is TlsMode.REQUIRED)
+
+
+@pytest.mark.parametrize("mode", [TlsMode.DISABLED, TlsMode.REQUIRED])
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_rows_and_answers_in_turn(
+    mysql: MysqlServer, mode: TlsMode, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    async def turns() -> None:
+        async with connected(mysql, tls=TlsSettings(mode)) as source:
+            for letter in ("a", "b"):
+                _, packets = await source.rows(Statement(f"SELECT REPEAT('{letter}', 9000000), 1"))
+                assert packets.cells(2).text(0, 0) == letter.encode() * 9_000_000
+                assert await ask(source, f"SELECT REPEAT('{letter}', 200000), 2") == [(letter * 200_000, 2)]
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(turns())
 
 
 async def test_a_wrong_password_is_definite(mysql: MysqlServer) -> None:
