@@ -1,8 +1,9 @@
 """Columns get their names here, and only proven ones.
 
 With full metadata a table map describes itself. With minimal metadata it gives the columns' types without names or
-labels, and the schema has to come from the server's information_schema. What is needed then is a proof that this
-schema holds at this place in the stream.
+labels, and without any (before MySQL 8.0.1) not even the types wholly; then the schema has to come from the server's
+information_schema (`pipeline.completion`). What is needed is a proof that this schema holds at this place in the
+stream.
 
 **The proof.** Only a statement changes a table. Let K be a GTID set at which the server's schemas held (`Known`).
 A schema holds once every transaction of K has passed, until a statement passes that touches the table: what K holds
@@ -34,16 +35,16 @@ comes in parts, earlier parts may have been; the coordinator sees to it that the
 without all columns is told from the others by the names of those that it lacks.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 import pyarrow as pa
 
 from pipeline import ddl
+from pipeline.completion import completed, difference, self_described
 from pipeline.errors import Definite
 from pipeline.gtid import Gtid, GtidSet
-from pipeline.labels import NoLabel, enum_texts, set_texts
 from pipeline.messages import (
     CHANGE_FIELDS,
     ChangesVerified,
@@ -62,10 +63,9 @@ from pipeline.messages import (
     TransactionPartRead,
     TransactionPartVerified,
 )
-from pipeline.schema import Column, TableId, TableSchema
+from pipeline.schema import TableId, TableSchema
 from pipeline.signals import Tables
-from pipeline.tablemap import FullMetadata, MinimalMetadata, TableMap
-from pipeline.types import ColumnType, Enum, Set
+from pipeline.tablemap import FullMetadata, MinimalMetadata, NoMetadata, TableMap
 
 _UNLOGGED = (
     "{what} ({gtid}) changed its rows, and the log doesn't tell which; it stays stopped in this journal: to have it "
@@ -75,6 +75,7 @@ _LEFT_OUT = (
     "the configuration doesn't capture it any more, so that its changes are missing from here on; it stays stopped in "
     "this journal: to have it again, capture it with a journal and a lake of its own, and snapshot it there"
 )
+_REMEDY = "set binlog_row_metadata=FULL on the source (MySQL 8.0.1 or later)"
 _KEY_ABSENT = (
     "the log has rows of it without {columns} of its primary key, so that they can't be told apart; set "
     "binlog_row_image=FULL on the source"
@@ -288,8 +289,8 @@ def _judged(
         return TableStopped(table, verified)
     try:
         fields = _with_names(verified.schema, images.images)
-        rows = _labelled(verified.schema, images.rows)
-    except (KeyAbsent, NoLabel) as error:
+        rows = completed(verified.schema, images.map, images.rows)
+    except Definite as error:
         return TableStopped(table, str(error))
     return verified, TableChanges(verified.schema, fields, rows)
 
@@ -299,11 +300,9 @@ def _verified(state: Capturable, table_map: TableMap) -> Verified | str:
     if isinstance(state, Verified) and state.map == table_map:
         return state
     match table_map.metadata:
-        case FullMetadata(names, key):
-            columns = zip(names, table_map.types, table_map.nullable, strict=True)
-            schema = TableSchema(table_map.table, tuple(Column(*column) for column in columns), key)
-            return Verified(schema, table_map)
-        case MinimalMetadata():
+        case FullMetadata() as metadata:
+            return Verified(self_described(table_map, metadata), table_map)
+        case MinimalMetadata() | NoMetadata():
             return _proven(state, table_map)
         case _:
             assert_never(table_map.metadata)
@@ -314,36 +313,13 @@ def _proven(state: Capturable, table_map: TableMap) -> Verified | str:
         case Unproven() | Awaited():
             return (
                 "the log doesn't name its columns, and no schema is proven to hold here, since a statement may have "
-                "changed it; set binlog_row_metadata=FULL on the source"
+                f"changed it; {_REMEDY}"
             )
         case Holding(schema) | Verified(schema):
-            difference = _difference(schema, table_map)
-            return Verified(schema, table_map) if difference is None else difference
+            differs = difference(schema, table_map)
+            return Verified(schema, table_map) if differs is None else f"{differs}; {_REMEDY}"
         case _:
             assert_never(state)
-
-
-def _difference(schema: TableSchema, table_map: TableMap) -> str | None:
-    """How the known schema differs from what the log says, as far as it says it; None if it fits."""
-    if len(schema.columns) != len(table_map.types):
-        return f"the log has {len(table_map.types)} columns, and the server's schema {len(schema.columns)}"
-    for column, kind, nullable in zip(schema.columns, table_map.types, table_map.nullable, strict=True):
-        if _without_labels(column.type) != _without_labels(kind) or column.nullable != nullable:
-            return (
-                f"the log has {kind}, nullable={nullable}, where the server's schema has {column}; "
-                "set binlog_row_metadata=FULL on the source"
-            )
-    return None
-
-
-def _without_labels(kind: ColumnType) -> ColumnType:
-    match kind:
-        case Enum():
-            return Enum(())
-        case Set():
-            return Set(())
-        case _:
-            return kind
 
 
 def _with_names(schema: TableSchema, images: pa.RecordBatch) -> pa.RecordBatch:
@@ -363,19 +339,3 @@ def _absent(schema: TableSchema, bitmaps: pa.Array) -> pa.Array:
         raise KeyAbsent(_KEY_ABSENT.format(columns=" and ".join(lacking)))
     names = [[column.name for i, column in enumerate(schema.columns) if each >> i & 1] for each in bits]
     return pa.array(names, kind).take(encoded.indices)
-
-
-def _labelled(schema: TableSchema, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows under the schema's names, ENUM and SET as texts. Raises NoLabel."""
-    return pa.record_batch(list(_texts(schema, rows)), schema=schema.arrow)
-
-
-def _texts(schema: TableSchema, rows: pa.RecordBatch) -> Iterator[pa.Array]:
-    for column, values in zip(schema.columns, rows.columns, strict=True):
-        match column.type:
-            case Enum(labels):
-                yield enum_texts(values, labels)
-            case Set(labels):
-                yield set_texts(values, labels)
-            case _:
-                yield values

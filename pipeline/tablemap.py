@@ -6,7 +6,7 @@ Source: MySQL 9.7 source documentation, class mysql::binlog::event::Table_map_ev
 from dataclasses import dataclass
 
 from pipeline.schema import TableId
-from pipeline.types import ColumnType
+from pipeline.types import LogType
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,16 @@ class MinimalMetadata:
 
 
 @dataclass(frozen=True, slots=True)
+class NoMetadata:
+    """What servers before MySQL 8.0.1 write: no names, and types that are raw where signs or character sets matter."""
+
+
+@dataclass(frozen=True, slots=True)
 class TableMap:
     """A table as the log describes it: equal maps describe the columns equally (the log's table id isn't in it)."""
 
     table: TableId
-    types: tuple[ColumnType, ...]
+    types: tuple[LogType, ...]
     storage: tuple[Storage, ...]
     nullable: tuple[bool, ...]
-    metadata: FullMetadata | MinimalMetadata
+    metadata: FullMetadata | MinimalMetadata | NoMetadata

@@ -126,6 +126,25 @@ class Vector:
     """VECTOR: 4-byte floats."""
 
 
+@dataclass(frozen=True, slots=True)
+class RawInteger:
+    """An integer of which it isn't known whether it's unsigned."""
+
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RawChar:
+    """CHAR or BINARY, of up to `width` bytes."""
+
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class RawString:
+    """VARCHAR, VARBINARY, a TEXT or a BLOB."""
+
+
 ColumnType = (
     Integer
     | Decimal
@@ -146,6 +165,13 @@ ColumnType = (
     | Geometry
     | Vector
 )
+
+# What a log without optional metadata (before MySQL 8.0.1) leaves open: signs, and which strings are text in which
+# character set.
+RawType = RawInteger | RawChar | RawString
+
+# What a log says of a column's type; the type itself comes from the server's schema where it's raw.
+LogType = ColumnType | RawType
 
 # The widest decimal that Arrow's decimal128 and Spark's DecimalType hold.
 DECIMAL128_DIGITS = 38

@@ -34,7 +34,6 @@ from pipeline.types import (
     DECIMAL128_DIGITS,
     Binary,
     Bit,
-    ColumnType,
     Date,
     DateTime,
     Decimal,
@@ -45,6 +44,10 @@ from pipeline.types import (
     Geometry,
     Integer,
     Json,
+    LogType,
+    RawChar,
+    RawInteger,
+    RawString,
     Set,
     Text,
     Time,
@@ -55,9 +58,13 @@ from pipeline.types import (
 )
 
 
-def rows_type(column: ColumnType) -> pa.DataType:
-    """The Arrow type of a column in `TableImages.rows`: canonical, but an ENUM's index and a SET's bits."""
+def rows_type(column: LogType) -> pa.DataType:
+    """The Arrow type of a column in `TableImages.rows`: canonical, but an ENUM's index, a SET's bits, and raw types."""
     match column:
+        case RawInteger(size):
+            return arrow_type(Integer(size, unsigned=False))
+        case RawChar() | RawString():
+            return pa.binary()
         case Enum():
             return pa.int32()
         case Set():
@@ -67,18 +74,18 @@ def rows_type(column: ColumnType) -> pa.DataType:
 
 
 @cache
-def check(column: ColumnType, storage: Storage) -> None:
+def check(column: LogType, storage: Storage) -> None:
     """Raise UndecodableError for a way to store that Tidemark doesn't know, InvariantBroken if it's not the type's."""
     width = stored_width(storage)
     fits = real_type(storage) in _codes(column)
     match column:
-        case Integer(size, _):
+        case Integer(size, _) | RawInteger(size):
             fits = fits and width == size
         case Decimal(precision, scale):
             fits = fits and storage.meta == precision | scale << 8
         case Bit(bits):
             fits = fits and high_byte(storage) * 8 + low_byte(storage) == bits
-        case FixedBinary(size):
+        case FixedBinary(size) | RawChar(size):
             fits = fits and string_type(storage)[1] == size
         case Time(digits) | DateTime(digits) | Timestamp(digits):
             fits = fits and storage.meta == digits
@@ -91,9 +98,9 @@ def check(column: ColumnType, storage: Storage) -> None:
 _STRINGS: Final = frozenset({FieldType.STRING, FieldType.VARCHAR, FieldType.VAR_STRING})
 
 
-def _codes(column: ColumnType) -> frozenset[FieldType]:
+def _codes(column: LogType) -> frozenset[FieldType]:
     match column:
-        case Integer():
+        case Integer() | RawInteger():
             return frozenset(INTEGERS.values())
         case Decimal():
             return frozenset({FieldType.NEWDECIMAL})
@@ -115,9 +122,9 @@ def _codes(column: ColumnType) -> frozenset[FieldType]:
             return frozenset({FieldType.TIMESTAMP, FieldType.TIMESTAMP2})
         case Text():
             return _STRINGS | BLOBS
-        case FixedBinary():
+        case FixedBinary() | RawChar():
             return frozenset({FieldType.STRING})
-        case Binary():
+        case Binary() | RawString():
             return _STRINGS - {FieldType.STRING} | BLOBS
         case Enum():
             return frozenset({FieldType.ENUM})
@@ -133,11 +140,13 @@ def _codes(column: ColumnType) -> frozenset[FieldType]:
             assert_never(column)
 
 
-def decode(column: ColumnType, storage: Storage, stored: Stored) -> pa.Array:
+def decode(column: LogType, storage: Storage, stored: Stored) -> pa.Array:
     """The column's values as an array of `rows_type(column)`. `check` has passed the column and its storage."""
     match column:
         case Integer(size, unsigned):
             return _integers(size, unsigned, stored)
+        case RawInteger(size):
+            return _integers(size, unsigned=False, stored=stored)
         case Decimal(precision, scale):
             return _decimals(precision, scale, storage, stored)
         case Float():
@@ -162,7 +171,7 @@ def decode(column: ColumnType, storage: Storage, stored: Stored) -> pa.Array:
             return to_strings(varying(storage, stored), charset, stored.name)
         case FixedBinary(width):
             return varying(storage, stored, width)
-        case Binary() | Geometry():
+        case Binary() | Geometry() | RawChar() | RawString():
             return varying(storage, stored)
         case Enum():
             indices = little_endian(stored_width(storage), stored).astype(np.int32)

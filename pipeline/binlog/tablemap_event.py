@@ -1,7 +1,9 @@
 """The TABLE_MAP event: how a table's columns are stored, and with full metadata what they are called.
 
 Its optional metadata are fields, each a number, a length and bytes. The numeric columns' signs and the text columns'
-collations come with MINIMAL metadata as well; names, labels and the primary key with FULL only.
+collations come with MINIMAL metadata as well; names, labels and the primary key with FULL only. Servers before MySQL
+8.0.1 write no field at all. (With MINIMAL metadata a table that has neither numbers nor texts has none either, and
+lacks nothing: no type of it is raw.)
 
 Sources: MySQL 9.7 source documentation, class mysql::binlog::event::Table_map_event; WL#4618 (optional metadata);
 `Field::do_save_field_metadata` of each type in sql/field.cc.
@@ -27,7 +29,7 @@ from pipeline.binlog.fieldtypes import (
 from pipeline.charsets import to_text
 from pipeline.errors import Definite
 from pipeline.schema import TableId
-from pipeline.tablemap import FullMetadata, MinimalMetadata, Storage, TableMap
+from pipeline.tablemap import FullMetadata, MinimalMetadata, NoMetadata, Storage, TableMap
 from pipeline.types import (
     Binary,
     Bit,
@@ -42,6 +44,10 @@ from pipeline.types import (
     Geometry,
     Integer,
     Json,
+    LogType,
+    RawChar,
+    RawInteger,
+    RawString,
     Set,
     Text,
     Time,
@@ -98,9 +104,8 @@ _INTEGER_BYTES: Final = {code: size for size, code in INTEGERS.items()}
 _NUMERIC: Final = frozenset(
     {*_INTEGER_BYTES, FieldType.NEWDECIMAL, FieldType.FLOAT, FieldType.DOUBLE, FieldType.YEAR}
 )
-_TEXTUAL: Final = frozenset(
-    {FieldType.VARCHAR, FieldType.VAR_STRING, FieldType.STRING, FieldType.VECTOR, *BLOBS}
-)
+_STRINGS: Final = frozenset({FieldType.VARCHAR, FieldType.VAR_STRING, FieldType.STRING, *BLOBS})
+_TEXTUAL: Final = _STRINGS | {FieldType.VECTOR}
 _LABELLED: Final = frozenset({FieldType.ENUM, FieldType.SET})
 
 _SIMPLE: Final[dict[int, ColumnType]] = {
@@ -187,8 +192,10 @@ class _Columns:
     real: tuple[int, ...]
     fields: dict[int, bytes]
 
-    def types(self, storage: tuple[Storage, ...]) -> tuple[ColumnType, ...]:
+    def types(self, storage: tuple[Storage, ...]) -> tuple[LogType, ...]:
         """Each column's type; signs, character sets and labels are given to those columns that have them."""
+        if not self.fields:
+            return tuple(_raw_type(real, stored) for real, stored in zip(self.real, storage, strict=True))
         unsigned = iter(self._unsigned())
         charsets = iter(self._charsets(_TEXTUAL, _Field.DEFAULT_CHARSET, _Field.COLUMN_CHARSET))
         labels = self._labels()
@@ -203,8 +210,10 @@ class _Columns:
             for real, stored in zip(self.real, storage, strict=True)
         )
 
-    def metadata(self) -> FullMetadata | MinimalMetadata:
+    def metadata(self) -> FullMetadata | MinimalMetadata | NoMetadata:
         """Names and key, if there are any names."""
+        if not self.fields:
+            return NoMetadata()
         if _Field.COLUMN_NAME not in self.fields:
             return MinimalMetadata()
         cursor = Cursor(self.fields[_Field.COLUMN_NAME])
@@ -214,9 +223,7 @@ class _Columns:
     def _unsigned(self) -> tuple[bool, ...]:
         count = sum(real in _NUMERIC for real in self.real)
         if count and _Field.SIGNEDNESS not in self.fields:
-            raise UndecodableError(
-                "the log doesn't say which columns are unsigned; the source has to be MySQL 8.0.1 or later"
-            )
+            raise UndecodableError("its metadata don't say which columns are unsigned")
         return _bits(self.fields.get(_Field.SIGNEDNESS, b""), count, first=0x80)
 
     def _charsets(self, of: frozenset[FieldType], default: _Field, each: _Field) -> tuple[str, ...]:
@@ -233,9 +240,7 @@ class _Columns:
             cursor = Cursor(self.fields.get(each, b""))
             collations = [cursor.packed() for _ in range(count)]
         else:
-            raise UndecodableError(
-                "the log doesn't say in which character sets texts are; the source has to be MySQL 8.0.1 or later"
-            )
+            raise UndecodableError("its metadata don't say in which character sets texts are")
         return tuple(charset(collation) for collation in collations)
 
     def _labels(self) -> dict[int, Iterator[tuple[str, ...]]]:
@@ -276,6 +281,18 @@ class _Columns:
             if index >= len(self.real):
                 raise UndecodableError(f"its primary key has the column {index}, of {len(self.real)}")
             yield index
+
+
+def _raw_type(real: int, storage: Storage) -> LogType:
+    match real:
+        case code if code in _INTEGER_BYTES:
+            return RawInteger(_INTEGER_BYTES[FieldType(code)])
+        case FieldType.STRING:
+            return RawChar(string_type(storage)[1])
+        case code if code in _STRINGS:
+            return RawString()
+        case code:
+            return _type(code, storage, unsigned=False, charset="", labels=())
 
 
 def _type(
