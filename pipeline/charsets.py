@@ -1,101 +1,51 @@
-"""MySQL's character sets into UTF-8, as the server itself converts them.
+"""Text in MySQL's character sets as Arrow's strings, which are UTF-8.
 
-Most have a codec of Python's that agrees with the server on every code but a few, which are listed here: what the
-integration test finds on a live server for each code is what this file says. A code that the server has no
-character for (it prints a question mark) is refused, since a question mark would hide it.
-
-Source: MySQL 9.7 Reference Manual, chapter "Character Sets, Collations, Unicode".
+Both ways into Tidemark bring text as its column's own bytes and come through here, so that it reads alike in both:
+the log has them anyway, and a SELECT is told not to convert them (the server would print a question mark for a code
+that has no character, and so make one text of many). What isn't a character of its set is refused, by the column's
+name: nothing takes its place.
 """
 
-import codecs
-import re
-from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pipeline import charset_kernels as kernels
+from pipeline.charset_tables import TABLED, tables
 from pipeline.errors import Definite
 
 
 class TextError(Definite):
-    """Text that isn't of its column's character set, or a character set that Tidemark has no exact table of."""
+    """Text that isn't of its column's character set, or a character set that Tidemark doesn't know."""
 
 
-# Their bytes are UTF-8 already.
-_UTF_8: Final = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})
+class _Wide(NamedTuple):
+    """A set of Unicode's with units of more than a byte; `pairs`: two units may make one character."""
 
-# One byte, one character.
-_SINGLE: Final = {
-    "cp1250": "cp1250",
-    "cp1251": "cp1251",
-    "cp1256": "cp1256",
-    "cp1257": "cp1257",
-    "cp850": "cp850",
-    "cp852": "cp852",
-    "cp866": "cp866",
-    "greek": "iso8859-7",
-    "hebrew": "iso8859-8",
-    "hp8": "hp-roman8",
-    "koi8r": "koi8-r",
-    "koi8u": "koi8-u",
-    "latin1": "cp1252",
-    "latin2": "iso8859-2",
-    "latin5": "iso8859-9",
-    "latin7": "iso8859-13",
-    "macce": "mac-latin2",
-    "macroman": "mac-roman",
-    "tis620": "tis-620",
-}
+    width: int
+    little: bool = False
+    pairs: bool = False
 
-# ASCII, and more bytes for what isn't.
-_MULTIPLE: Final = {
-    "big5": "big5",
-    "cp932": "cp932",
-    "euckr": "cp949",
-    "gb18030": "gb18030",
-    "gb2312": "gb2312",
-    "gbk": "gbk",
-    "sjis": "shift-jis",
-    "ujis": "euc-jp",
-}
+
+# Their bytes are UTF-8 already; each set's highest byte.
+_UTF_8: Final = {"ascii": 0x7F, "utf8mb3": 0xEF, "utf8mb4": 0xF4}
 
 _WIDE: Final = {
-    "ucs2": "utf-16-be",
-    "utf16": "utf-16-be",
-    "utf16le": "utf-16-le",
-    "utf32": "utf-32-be",
+    "ucs2": _Wide(2),
+    "utf16": _Wide(2, pairs=True),
+    "utf16le": _Wide(2, little=True, pairs=True),
+    "utf32": _Wide(4),
 }
 
-# Where the server differs from Python; None is a code that the server has no character for.
-_EXCEPTIONS: Final[dict[str, dict[bytes, str | None]]] = {
-    "big5": {
-        **dict.fromkeys(
-            (b"\xa1\x5a", b"\xa1\xc3", b"\xa1\xc5", b"\xa1\xfe", b"\xa2\x40", b"\xa2\xcc", b"\xa2\xce"),
-            "\ufffd",
-        ),
-        **{bytes([0xF9, 0xD6 + i]): character for i, character in enumerate("碁銹裏墻恒粧嫺")},
-    },
-    "cp1256": {bytes([code]): None for code in (0x8A, 0x8F, 0x98, 0x9A, 0x9F, 0xAA, 0xC0, 0xFF)},
-    "cp866": {b"\xfc": "ⁿ", b"\xfd": "²"},
-    "cp932": dict.fromkeys((b"\x80", b"\xa0", b"\xfd", b"\xfe", b"\xff")),
-    "gb18030": {b"\xa8\xbc": "\u1e3f", b"\x81\x35\xf4\x37": "\ue7c7"},
-    "greek": {b"\xa1": "\u02bd", b"\xa2": "\u02bc", b"\xa4": None, b"\xa5": None, b"\xaa": None},
-    "hebrew": {b"\xaf": "\u203e"},
-    "koi8u": {b"\x95": "\u2022"},
-    "latin1": {bytes([code]): chr(code) for code in (0x81, 0x8D, 0x8F, 0x90, 0x9D)},
-    "sjis": {b"\x81\x5f": "\\"},
-    "tis620": {bytes([code]): "\ufffd" for code in (0xA0, *range(0xDB, 0xDF), *range(0xFC, 0x100))},
-    "ujis": {
-        b"\xa1\xc0": "\\",
-        # Rows of the user's own characters, in both of the set's planes.
-        **{bytes([0xF5 + i // 94, 0xA1 + i % 94]): chr(0xE000 + i) for i in range(940)},
-        **{bytes([0x8F, 0xF5 + i // 94, 0xA1 + i % 94]): chr(0xE3AC + i) for i in range(940)},
-    },
-}
+# Sets of the table in which a byte below 0x80 isn't always the character of ASCII.
+_NOT_ASCII: Final = frozenset({"swe7"})
 
-_UNDEFINED: Final = "\ufffe"  # what `codecs.charmap_decode` takes for a byte without a character
+KNOWN: Final = frozenset(_UTF_8) | frozenset(_WIDE) | TABLED
+
+_LONGEST_CODE: Final = 4
+_MOST: Final = 2**31 - 1  # bytes, since Arrow's strings have 32-bit offsets
 
 
 def to_strings(values: pa.Array, charset: str, column: str) -> pa.Array:
@@ -103,19 +53,17 @@ def to_strings(values: pa.Array, charset: str, column: str) -> pa.Array:
 
     Raises TextError, which names `column`.
     """
-    if charset not in _UTF_8 and not any(charset in codecs for codecs in (_SINGLE, _MULTIPLE, _WIDE)):
+    if charset in _UTF_8:
+        return _utf8(values, charset, column)
+    if charset in _WIDE:
+        return _converted(values, charset, column)
+    if charset not in TABLED:
         raise TextError(
-            f"{column}: Tidemark has no exact table of the character set {charset}; change the column to utf8mb4 or"
-            " leave its table out of the capture"
+            f"{column}: Tidemark doesn't know the character set {charset}; change the column to utf8mb4 or leave"
+            " its table out of the capture"
         )
-    try:
-        if charset in _WIDE:
-            return _by_value(values, charset)
-        if charset in _UTF_8 or _data(values).max(initial=0) < 0x80:
-            return _as_utf8(values)
-        return _by_byte(values, charset) if charset in _SINGLE else _by_value(values, charset)
-    except (UnicodeDecodeError, pa.ArrowInvalid) as error:
-        raise TextError(f"{column}: a value isn't text in {charset}: {error}") from error
+    plain = charset not in _NOT_ASCII and _data(values).max(initial=0) < 0x80
+    return _utf8(values, charset, column) if plain else _converted(values, charset, column)
 
 
 def to_text(value: bytes, charset: str) -> str:
@@ -135,70 +83,33 @@ def _data(values: pa.Array) -> NDArray[np.uint8]:
     return np.frombuffer(data or b"", np.uint8)[ends[0] : ends[-1]]
 
 
-def _as_utf8(values: pa.Array) -> pa.Array:
+def _utf8(values: pa.Array, charset: str, column: str) -> pa.Array:
     text = pa.Array.from_buffers(pa.string(), len(values), values.buffers(), offset=values.offset)
-    text.validate(full=True)
+    try:
+        text.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise TextError(f"{column}: a value isn't text in {charset}: {error}") from error
+    highest = int(_data(values).max(initial=0))
+    if highest > _UTF_8.get(charset, 0x7F):
+        raise TextError(f"{column}: a value isn't text in {charset}: there's no byte {highest:#x} in it")
     return text
 
 
-def _by_byte(values: pa.Array, charset: str) -> pa.Array:
-    """All values at once; each byte's length in UTF-8 says where they end."""
-    characters, lengths = _table(charset)
+def _converted(values: pa.Array, charset: str, column: str) -> pa.Array:
     ends, data = _ends(values), _data(values)
-    text, _ = codecs.charmap_decode(data.tobytes(), "strict", characters)
-    grown = np.zeros(len(data) + 1, np.int32)
-    np.cumsum(lengths[data], out=grown[1:])
+    ends = ends - ends[0]
+    out, out_ends = np.empty(kernels.GROWTH * len(data), np.uint8), np.empty(len(ends), np.int64)
+    if charset in _WIDE:
+        wide = _WIDE[charset]
+        wrong = kernels.by_unit(data, ends, wide.width, wide.little, wide.pairs, out, out_ends)
+    else:
+        wrong = kernels.by_table(data, ends, *tables(charset), out, out_ends)
+    if wrong != kernels.WHOLE:
+        behind = min(int(ends[np.searchsorted(ends, wrong, "right")]), int(wrong) + _LONGEST_CODE)
+        raise TextError(f"{column}: a value isn't text in {charset}: {data[wrong:behind].tobytes()!r}")
+    if out_ends[-1] > _MOST:
+        raise TextError(f"{column}: more than 2 GiB of text at once")
     valid = values.is_valid().buffers()[1] if values.null_count else None
-    return pa.Array.from_buffers(
-        pa.string(), len(values), [valid, pa.py_buffer(grown[ends - ends[0]]), pa.py_buffer(text.encode())]
-    )
-
-
-@cache
-def _table(charset: str) -> tuple[str, NDArray[np.int32]]:
-    """The character of each byte, and its length in UTF-8."""
-    characters = [_decoded_or(_UNDEFINED, bytes([byte]), charset) for byte in range(256)]
-    return "".join(characters), np.array([len(character.encode()) for character in characters], np.int32)
-
-
-def _decoded_or(other: str, code: bytes, charset: str) -> str:
-    exceptions = _EXCEPTIONS.get(charset, {})
-    if code in exceptions:
-        return exceptions[code] or other
-    try:
-        return code.decode(_SINGLE[charset])
-    except UnicodeDecodeError:
-        return other
-
-
-def _by_value(values: pa.Array, charset: str) -> pa.Array:
-    """Each distinct value once."""
-    distinct = values.dictionary_encode()
-    texts = [_decoded(value, charset) for value in distinct.dictionary.to_pylist()]
-    return pa.array(texts, pa.string()).take(distinct.indices)
-
-
-def _decoded(value: bytes, charset: str) -> str:
-    codec = _WIDE.get(charset) or _MULTIPLE[charset]
-    exceptions = _EXCEPTIONS.get(charset, {})
-    if not exceptions or not _exception_in(charset).search(value):
-        return value.decode(codec)
-    decoder = codecs.getincrementaldecoder(codec)()
-    text, code = "", b""
-    for place, byte in enumerate(value):
-        code += bytes([byte])
-        if code in exceptions:
-            character = exceptions[code]
-            if character is None:
-                raise UnicodeDecodeError(codec, value, place, place + 1, "no character of MySQL's")
-            decoder.reset()
-        else:
-            character = decoder.decode(bytes([byte]))
-        if character:
-            text, code = text + character, b""
-    return text + decoder.decode(b"", final=True)
-
-
-@cache
-def _exception_in(charset: str) -> re.Pattern[bytes]:
-    return re.compile(b"|".join(re.escape(code) for code in _EXCEPTIONS[charset]))
+    places = pa.py_buffer(out_ends.astype(np.int32))
+    text = pa.py_buffer(out[: out_ends[-1]].copy())  # gives back the room that it didn't take
+    return pa.Array.from_buffers(pa.string(), len(values), [valid, places, text])

@@ -55,6 +55,7 @@ EXACT_CHARSETS: Final = frozenset(
         "cp850",
         "cp852",
         "cp866",
+        "keybcs2",
         "koi8r",
         "koi8u",
         "latin1",
