@@ -1,151 +1,26 @@
-"""The compiled loops between row images and Arrow's buffers.
+"""The compiled loops between the cells of a column and Arrow's buffers.
 
-All of them see the same two things: `buffer`, the bodies of row events one after the other, followed by at least
-`SLACK` bytes that belong to nobody; and `cells`, which holds for one column and each row image where its value
-begins in the buffer, or `NULL`.
-
-**No read outside the buffer.** Compiled code isn't checked, so the argument is this. `walk` alone looks at lengths
-that come from the log. It counts a row only when each of its values, length prefixes included, lies before the end
-of its event; what isn't whole ends the walk with a status, after a read of no more than a length's 4 bytes. Every
-other kernel starts at a cell of a counted row and reads either 8 bytes (for a value of up to 8 bytes; the slack makes
-that safe for the last one), or the width that the walk checked, or the length in the prefix that the walk checked.
-None of them trusts anything else.
+All of them see `buffer`, the bodies of rows events, and `cells`, which say for each row image where its value begins
+in the buffer, or a negative number where there's none (`cells`, whose top argues why nothing outside of the buffer is
+read: each of these kernels starts at a cell and reads either 8 bytes, or the width that the walk checked, or the length
+in the prefix that it checked).
 
 Values that can't be come back as the index of the first one; `NONE` says that there is none.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-Bytes = NDArray[np.uint8]
-Cells = NDArray[np.int32]  # of one column
-CellTable = NDArray[np.int32]  # [columns, room]
-Longs = NDArray[np.int64]
-Flags = NDArray[np.bool_]
-Int = int | np.integer[Any]  # compiled code knows but the latter
+from pipeline.binlog.cells import Bytes, Cells, Flags, Int, Longs, unsigned
 
-SLACK: Final = 8
-NULL: Final = -1
 NONE: Final = -1
 
-# How a walk ends.
-WHOLE: Final = 0
-FULL: Final = 1  # there are more row images than room for them
-TRUNCATED: Final = 2  # the event ends inside of an image
-OTHER_COLUMNS: Final = 3  # the event has another number of columns than its table map
-PARTIAL: Final = 4  # an image leaves columns out
-
-_HEADER: Final = 8  # table id (6 bytes) and flags (2 bytes)
 _DAYS_0000_03_01_TO_1970: Final = 719468
 _MICROSECONDS_OF_DAY: Final = 86_400_000_000
 _LOW_32: Final = 0xFFFFFFFF
-
-
-@njit("int64(uint8[::1], int64, int64)", cache=True, nogil=True)
-def _unsigned(buffer: Bytes, at: Int, width: Int) -> Int:
-    """The little-endian integer of `width` (up to 4) bytes."""
-    value: Int = np.int64(0)
-    for i in range(width):
-        value |= np.int64(buffer[at + i]) << (8 * i)
-    return value
-
-
-@njit("boolean(uint8[::1], int64, int64)", cache=True, nogil=True)
-def _all_present(buffer: Bytes, at: Int, columns: Int) -> bool:
-    """Whether the first `columns` bits of the bitmap are all set."""
-    present = True
-    for column in range(columns):
-        present &= bool((buffer[at + (column >> 3)] >> (column & 7)) & 1)
-    return present
-
-
-@njit("UniTuple(int64, 2)(uint8[::1], int64, int64, boolean, int64, int32[::1])", cache=True, nogil=True)
-def _rows_start(
-    buffer: Bytes, start: int, end: int, extended: bool, bitmaps: int, widths: Cells
-) -> tuple[int, Int]:
-    """The status of the event's header, and where its first row image begins."""
-    at: Int = start + _HEADER
-    if extended:
-        if at + 2 > end:
-            return TRUNCATED, at
-        at += _unsigned(buffer, at, 2)  # it counts its own two bytes
-    if at >= end:
-        return TRUNCATED, at
-    columns: Int = np.int64(buffer[at])
-    at += 1
-    if columns == 252:  # a length-encoded integer; a table has no more than 4096 columns
-        if at + 2 > end:
-            return TRUNCATED, at
-        columns = _unsigned(buffer, at, 2)
-        at += 2
-    elif columns > 250:
-        return OTHER_COLUMNS, at
-    if columns != len(widths):
-        return OTHER_COLUMNS, at
-    size = (columns + 7) // 8
-    if at + bitmaps * size > end:
-        return TRUNCATED, at
-    for _ in range(bitmaps):
-        if not _all_present(buffer, at, columns):
-            return PARTIAL, at
-        at += size
-    return WHOLE, at
-
-
-@njit(
-    "UniTuple(int64, 3)(uint8[::1], int64, int64, boolean, boolean, int32[::1], int32[:, ::1], int64)",
-    cache=True,
-    nogil=True,
-)
-def walk(
-    buffer: Bytes,
-    start: int,
-    end: int,
-    extended: bool,
-    update: bool,
-    widths: Cells,
-    cells: Cells,
-    row: int,
-) -> tuple[int, int, int]:
-    """Find the cells of the row event whose body is buffer[start:end], from `row` on.
-
-    `extended`: the header has the extra data of version 2. `update`: images come in pairs, with a bitmap for each.
-    `widths` of the columns: n bytes, or -n for values behind a length of n bytes. `cells` is [columns, room].
-
-    Returns the status, the row after the last one, and the column at fault where the event is truncated (-1 where
-    it's no column's).
-    """
-    status, at = _rows_start(buffer, start, end, extended, 2 if update else 1, widths)
-    if status != WHOLE:
-        return status, row, -1
-    columns = len(widths)
-    size = (columns + 7) // 8
-    first = row
-    while at < end:
-        if row == cells.shape[1]:
-            return FULL, row, -1
-        nulls = at
-        at += size
-        if at > end:
-            return TRUNCATED, row, -1
-        for column in range(columns):
-            if (buffer[nulls + (column >> 3)] >> (column & 7)) & 1:
-                cells[column, row] = NULL
-                continue
-            cells[column, row] = at
-            width: Int = np.int64(widths[column])
-            if width < 0:  # a length that isn't whole ends in the slack, and makes the value end behind it
-                width = -width + _unsigned(buffer, at, -width)
-            at += width
-            if at > end:
-                return TRUNCATED, row, column
-        row += 1
-    if update and (row - first) % 2 != 0:
-        return TRUNCATED, row, -1
-    return WHOLE, row, -1
 
 
 @njit("void(uint8[::1], int32[::1], int64, boolean, int64[::1])", cache=True, nogil=True)
@@ -293,7 +168,7 @@ def extents(buffer: Bytes, cells: Cells, prefix: int, width: int, offsets: Longs
         at = np.int64(cells[i])
         taken: Int = np.int64(0)
         if at >= 0:
-            taken = _unsigned(buffer, at, prefix)
+            taken = unsigned(buffer, at, prefix)
             if width > 0:
                 if taken > width:
                     return i
@@ -311,7 +186,7 @@ def copy(buffer: Bytes, cells: Cells, prefix: int, width: int, offsets: Longs, o
     for i in range(len(cells)):
         at = np.int64(cells[i])
         if at >= 0:
-            length = _unsigned(buffer, at, prefix) if prefix > 0 else width
+            length = unsigned(buffer, at, prefix) if prefix > 0 else width
             at += prefix
             to = offsets[i]
             for k in range(length):

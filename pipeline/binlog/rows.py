@@ -1,181 +1,222 @@
-"""Row events into Arrow: one builder for the row images of one table map in one slice of the log.
+"""Row events into Arrow: the row images of one table map in one slice of the log.
 
-The bodies of the events are laid end to end in one buffer, and one compiled walk over each finds where the cells
-are (`kernels.walk`). When the slice is complete, each column is made from its cells in one go (`columns.decode`).
-So no row and no value becomes a Python object, JSON and a few rare types aside.
+Two steps. `locate` walks over all of the table's events at once, in compiled code, and finds where each cell is
+(`cells`); with it, one knows how many images each event has. `finish` makes each column from its cells in one go
+(`columns`). No row becomes a Python object, and no value but a few rare ones. Both release the GIL while they work and
+share nothing, so that slices can be decoded beside each other in threads.
 
-Source: MySQL 9.7 source documentation, class mysql::binlog::event::Rows_event; WL#5092 (columns-present bitmaps).
+Source: MySQL 9.7 source documentation, class mysql::binlog::event::Rows_event.
 """
 
+from dataclasses import dataclass
 from typing import Final, NamedTuple, Never
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from pipeline.binlog import kernels
+from pipeline import arrays
+from pipeline.binlog import cells
 from pipeline.binlog.codes import Code
 from pipeline.binlog.columns import check, decode, rows_type
 from pipeline.binlog.errors import UndecodableError
-from pipeline.binlog.fieldtypes import stored_width
+from pipeline.binlog.fieldtypes import FieldType, stored_width
 from pipeline.binlog.stored import Stored
-from pipeline.messages import IMAGE_FIELDS, Kind
+from pipeline.errors import InvariantBroken
+from pipeline.intervals import Int64s
+from pipeline.messages import IMAGE_FIELDS, Kind, TableImages
 from pipeline.tablemap import FullMetadata, TableMap
 
 # Cells are 32-bit places in the buffer, and Arrow's strings have 32-bit offsets.
-LARGEST_BUFFER: Final = 2**31 - 1 - kernels.SLACK
+LARGEST_BUFFER: Final = 2**31 - 1
 
-_SMALLEST_ROOM: Final = 64  # row images
-_SMALLEST_BUFFER: Final = 8192  # bytes
-
-
-class _Layout(NamedTuple):
-    """What a row event holds: the kind of its first image, and whether its header is that of version 2."""
-
-    first: Kind
-    extended: bool
-
-
-_LAYOUTS: Final[dict[int, _Layout]] = {
-    Code.WRITE_ROWS_V1: _Layout(Kind.INSERT, extended=False),
-    Code.UPDATE_ROWS_V1: _Layout(Kind.UPDATE_BEFORE, extended=False),
-    Code.DELETE_ROWS_V1: _Layout(Kind.DELETE, extended=False),
-    Code.WRITE_ROWS: _Layout(Kind.INSERT, extended=True),
-    Code.UPDATE_ROWS: _Layout(Kind.UPDATE_BEFORE, extended=True),
-    Code.DELETE_ROWS: _Layout(Kind.DELETE, extended=True),
+_FIRST_KINDS: Final[dict[int, Kind]] = {
+    Code.WRITE_ROWS_V1: Kind.INSERT,
+    Code.UPDATE_ROWS_V1: Kind.UPDATE_BEFORE,
+    Code.DELETE_ROWS_V1: Kind.DELETE,
+    Code.WRITE_ROWS: Kind.INSERT,
+    Code.UPDATE_ROWS: Kind.UPDATE_BEFORE,
+    Code.DELETE_ROWS: Kind.DELETE,
+    Code.PARTIAL_UPDATE_ROWS: Kind.UPDATE_BEFORE,
 }
 
-# WRITE, UPDATE and DELETE_ROWS of version 1 (MySQL 5.5) and 2.
-ROW_EVENTS: Final = frozenset(_LAYOUTS)
+# WRITE, UPDATE and DELETE_ROWS of version 1 (MySQL 5.5) and 2, and PARTIAL_UPDATE_ROWS.
+ROW_EVENTS: Final = frozenset(_FIRST_KINDS)
+
+# Of each type code, the kind of its first image.
+_KINDS: Final = np.zeros(256, np.int8)
+for _code, _kind in _FIRST_KINDS.items():
+    _KINDS[_code] = _kind
+
+_SMALLEST_ROOM: Final = 64  # row images
+
+
+class RowsEvents(NamedTuple):
+    """The rows events of one table map in one slice, in the log's order; as long as each other."""
+
+    start: Int64s  # bounds of each body in the buffer: behind the event's header, before its checksum
+    end: Int64s
+    code: NDArray[np.uint8]  # its type code, one of ROW_EVENTS
+    transaction: NDArray[np.int32]  # the index of its transaction in the slice
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Where all values of the events' row images are; `images` is the number of row images of each event.
+
+    `cells` is [columns, row images] (see pipeline.binlog.cells). `partial` says whether an event may leave columns out.
+    """
+
+    table_map: TableMap
+    buffer: cells.Bytes
+    events: RowsEvents
+    images: Int64s
+    cells: cells.CellTable
+    partial: bool
+
+
+def locate(table_map: TableMap, buffer: cells.Bytes, events: RowsEvents) -> Located:
+    """Find the row images of the events. Behind the last body the buffer has at least `cells.SLACK` bytes.
+
+    Raises UndecodableError, which names the table: a column is stored in a way that Tidemark doesn't know, or the
+    bytes aren't whole row images of such columns.
+    """
+    for column, storage in zip(table_map.types, table_map.storage, strict=True):
+        check(column, storage)
+    if len(buffer) > LARGEST_BUFFER:
+        raise InvariantBroken(
+            f"{table_map.table}: a slice has {len(buffer)} bytes, more than a cell can point to"
+        )
+    stored = np.array([stored_width(storage) for storage in table_map.storage], np.int64)
+    widths = np.abs(stored)  # of the value, or of the length before it
+    masks = np.where(stored < 0, (np.int64(1) << (8 * widths * (stored < 0))) - 1, 0)
+    json = np.array([storage.code == FieldType.JSON for storage in table_map.storage], np.bool_)
+    smallest = int(widths.sum()) + (len(stored) + 7) // 8  # bytes of an image without NULLs and texts
+    room = max(_SMALLEST_ROOM, int((events.end - events.start).sum()) // smallest)
+    found = np.empty((len(stored), room), np.int32)
+    images, state = np.zeros(len(events.start), np.int64), np.zeros(4, np.int64)
+    while True:
+        status = cells.walk(
+            buffer, events.start, events.end, events.code, widths, masks, json, found, images, state
+        )
+        if status != cells.FULL:
+            break
+        found = _wider(found, int(state[cells.ROW]))
+    if status != cells.WHOLE:
+        _refuse(table_map, status, int(state[cells.COLUMN]))
+    return Located(
+        table_map, buffer, events, images, found[:, : state[cells.ROW]], bool(state[cells.PARTIAL])
+    )
+
+
+def finish(located: Located, first_ordinals: Int64s) -> TableImages:
+    """The row images in columns; `first_ordinals` has, of each event, the ordinal of its first image.
+
+    Raises UndecodableError or TextError, which name table and column, if a value isn't one of its column's type.
+    """
+    arrays: list[pa.Array] = []
+    fields: list[pa.Field] = []
+    impossible_dates = 0
+    table_map = located.table_map
+    for i, (column, storage) in enumerate(zip(table_map.types, table_map.storage, strict=True)):
+        stored = Stored(located.buffer, located.cells[i], _column_name(table_map, i))
+        values = decode(column, storage, stored)
+        impossible_dates += values.null_count - stored.nulls
+        arrays.append(values)
+        fields.append(pa.field(str(i), rows_type(column)))
+    rows = pa.record_batch(arrays, schema=pa.schema(fields))
+    return TableImages(table_map, _images(located, first_ordinals), rows, impossible_dates)
+
+
+def _images(located: Located, first_ordinals: Int64s) -> pa.RecordBatch:
+    """IMAGE_FIELDS of each row image."""
+    counts = located.images
+    starts = np.cumsum(counts) - counts
+    place = np.arange(counts.sum()) - np.repeat(starts, counts)
+    first = np.repeat(_KINDS[located.events.code], counts)
+    kinds = np.where(first == Kind.UPDATE_BEFORE, first + place % 2, first).astype(np.int8)
+    transactions = np.repeat(located.events.transaction, counts)
+    ordinals = (np.repeat(first_ordinals, counts) + place).astype(np.int32)
+    fields = [pa.array(kinds), pa.array(transactions), pa.array(ordinals), _absent(located)]
+    return pa.record_batch(fields, schema=IMAGE_FIELDS)
+
+
+def _absent(located: Located) -> pa.Array:
+    """The bitmap of absent columns of each row image, null where there are none."""
+    columns, images = located.cells.shape
+    if not located.partial:
+        return pa.nulls(images, pa.binary())
+    absent = np.equal(located.cells, cells.ABSENT)
+    some: cells.Flags = np.logical_or.reduce(absent, axis=0)
+    size = (columns + 7) // 8
+    offsets = np.zeros(images + 1, np.int64)
+    np.cumsum(some * size, out=offsets[1:])
+    bitmaps = np.packbits(absent[:, some], axis=0, bitorder="little")
+    return arrays.varying(pa.binary(), offsets, np.ascontiguousarray(bitmaps.T).reshape(-1), some)
+
+
+def _wider(found: cells.CellTable, used: int) -> cells.CellTable:
+    columns, room = found.shape
+    wider = np.empty((columns, 2 * room), np.int32)
+    wider[:, :used] = found[:, :used]
+    return wider
+
+
+def _refuse(table_map: TableMap, status: int, column: int) -> Never:
+    table = table_map.table
+    match status:
+        case cells.OUTSIDE:
+            raise InvariantBroken(f"{table}: a rows event lies outside of the slice's buffer")
+        case cells.OTHER_COLUMNS:
+            raise UndecodableError(f"{table}: a row event has another number of columns than its table map")
+        case cells.OTHER_OPTIONS:
+            raise UndecodableError(f"{table}: a row image has value options that Tidemark doesn't know")
+        case _:
+            where = f"column {_column_name(table_map, column)}" if column >= 0 else "between its columns"
+            raise UndecodableError(f"{table}: a row event ends inside of a row image, {where}")
+
+
+def _column_name(table_map: TableMap, column: int) -> str:
+    metadata = table_map.metadata
+    name = metadata.names[column] if isinstance(metadata, FullMetadata) else str(column)
+    return f"{table_map.table}.{name}"
 
 
 class ImagesBuilder:
-    """Collects the row images of one table map: `add` for each event, `finish` once.
+    """Collects the row images of one table map from bodies: `add` for each event, `finish` once.
 
-    `impossible_dates`, after `finish`: how many dates became null because no calendar has them.
+    It's what the slices were made with before they had a buffer of their own, and goes with them.
     """
 
     def __init__(self, table_map: TableMap) -> None:
-        """Raise UndecodableError if a column is stored in a way that Tidemark doesn't know."""
-        for column, storage in zip(table_map.types, table_map.storage, strict=True):
-            check(column, storage)
         self.map = table_map
         self.impossible_dates = 0
-        self._widths = np.array([stored_width(storage) for storage in table_map.storage], np.int32)
-        self._buffer = np.empty(_SMALLEST_BUFFER, np.uint8)
-        self._used = 0
-        self._cells = np.empty((len(table_map.types), _SMALLEST_ROOM), np.int32)
-        self._rows = 0
-        # Of each event.
-        self._images: list[int] = []
-        self._first: list[int] = []
+        self._bodies: list[bytes] = []
+        self._code: list[int] = []
         self._transaction: list[int] = []
         self._ordinal: list[int] = []
+        _located(table_map, [], [], [])
 
-    def add(self, body: bytes | bytearray | memoryview, code: int, transaction: int, ordinal: int) -> int:
-        """Take a row event, and return the number of its row images (two for each updated row).
-
-        `body`: the event without its header of 19 bytes and without its checksum; `code`: its type code, one of
-        ROW_EVENTS; `transaction`: index of its transaction in the slice; `ordinal`: of its first image.
-
-        Raises UndecodableError if the bytes aren't whole images with all of the table's columns. The builder is of
-        no use after that.
-        """
-        layout = _LAYOUTS[code]
-        start, end = self._used, self._used + len(body)
-        self._reserve(end)
-        self._buffer[start:end] = np.frombuffer(body, np.uint8)
-        self._used = end
-        before = self._rows
-        while True:
-            status, rows, column = kernels.walk(
-                self._buffer,
-                start,
-                end,
-                layout.extended,
-                layout.first is Kind.UPDATE_BEFORE,
-                self._widths,
-                self._cells,
-                before,
-            )
-            if status == kernels.WHOLE:
-                break
-            if status != kernels.FULL:
-                self._refuse(status, column)
-            self._cells = _wider(self._cells)
-        self._rows = rows
-        self._images.append(rows - before)
-        self._first.append(layout.first)
+    def add(self, body: bytes, code: int, transaction: int, ordinal: int) -> int:
+        """Take a row event, and return the number of its row images. Raises UndecodableError."""
+        count = int(_located(self.map, [body], [code], [transaction]).images[0])
+        self._bodies.append(body)
+        self._code.append(code)
         self._transaction.append(transaction)
         self._ordinal.append(ordinal)
-        return int(rows - before)
+        return count
 
     def finish(self) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """The images (IMAGE_FIELDS) and, as long, the rows: columns "0", "1", … of `TableImages.rows`.
-
-        Raises UndecodableError or TextError if a value isn't one of its column's type.
-        """
-        return self._finish_images(), self._finish_rows()
-
-    def _finish_images(self) -> pa.RecordBatch:
-        counts = np.array(self._images, np.int64)
-        starts = np.cumsum(counts) - counts
-        place = np.arange(self._rows) - np.repeat(starts, counts)
-        first = np.repeat(np.array(self._first, np.int8), counts)
-        kinds = np.where(first == Kind.UPDATE_BEFORE, first + place % 2, first).astype(np.int8)
-        transactions = np.repeat(np.array(self._transaction, np.int32), counts)
-        ordinals = (np.repeat(np.array(self._ordinal, np.int64), counts) + place).astype(np.int32)
-        return pa.record_batch(
-            [
-                pa.array(kinds),
-                pa.array(transactions),
-                pa.array(ordinals),
-                pa.nulls(self._rows, pa.binary()),
-            ],
-            schema=IMAGE_FIELDS,
-        )
-
-    def _finish_rows(self) -> pa.RecordBatch:
-        arrays: list[pa.Array] = []
-        fields: list[pa.Field] = []
-        for i, (column, storage) in enumerate(zip(self.map.types, self.map.storage, strict=True)):
-            stored = Stored(self._buffer, self._cells[i, : self._rows], self._column_name(i))
-            values = decode(column, storage, stored)
-            self.impossible_dates += values.null_count - stored.nulls
-            arrays.append(values)
-            fields.append(pa.field(str(i), rows_type(column)))
-        return pa.record_batch(arrays, schema=pa.schema(fields))
-
-    def _reserve(self, used: int) -> None:
-        if used > LARGEST_BUFFER:
-            raise UndecodableError(
-                f"{self.map.table}: more than 2 GiB of row images in one slice of the log; change the table in"
-                " smaller transactions"
-            )
-        if used + kernels.SLACK > len(self._buffer):
-            larger = np.empty(max(used + kernels.SLACK, 2 * len(self._buffer)), np.uint8)
-            larger[: self._used] = self._buffer[: self._used]
-            self._buffer = larger
-
-    def _refuse(self, status: int, column: int) -> Never:
-        table = self.map.table
-        if status == kernels.PARTIAL:
-            raise UndecodableError(
-                f"{table}: a row image leaves columns out; binlog_row_image must be FULL on the source, for all"
-                " of its sessions"
-            )
-        if status == kernels.OTHER_COLUMNS:
-            raise UndecodableError(f"{table}: a row event has another number of columns than its table map")
-        where = f"column {self._column_name(column)}" if column >= 0 else "between its columns"
-        raise UndecodableError(f"{table}: a row event ends inside of a row image, {where}")
-
-    def _column_name(self, column: int) -> str:
-        metadata = self.map.metadata
-        name = metadata.names[column] if isinstance(metadata, FullMetadata) else str(column)
-        return f"{self.map.table}.{name}"
+        """The images and the rows."""
+        located = _located(self.map, self._bodies, self._code, self._transaction)
+        images = finish(located, np.array(self._ordinal, np.int64))
+        self.impossible_dates = images.impossible_dates
+        return images.images, images.rows
 
 
-def _wider(cells: kernels.CellTable) -> kernels.CellTable:
-    columns, room = cells.shape
-    wider = np.empty((columns, 4 * room), np.int32)
-    wider[:, :room] = cells
-    return wider
+def _located(table_map: TableMap, bodies: list[bytes], codes: list[int], transactions: list[int]) -> Located:
+    ends = np.cumsum([len(body) for body in bodies], dtype=np.int64)
+    starts = ends - np.array([len(body) for body in bodies], np.int64)
+    buffer = np.frombuffer(bytearray(b"".join(bodies) + bytes(cells.SLACK)), np.uint8)
+    events = RowsEvents(starts, ends, np.array(codes, np.uint8), np.array(transactions, np.int32))
+    return locate(table_map, buffer, events)

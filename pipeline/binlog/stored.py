@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from pipeline import arrays
 from pipeline.binlog import kernels
+from pipeline.binlog.cells import Bytes, Cells, Flags, Longs
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.fieldtypes import stored_width
 from pipeline.tablemap import Storage
@@ -22,11 +23,11 @@ class Stored:
 
     __slots__ = ("buffer", "cells", "exists", "name", "nulls")
 
-    def __init__(self, buffer: kernels.Bytes, cells: kernels.Cells, name: str) -> None:
+    def __init__(self, buffer: Bytes, cells: Cells, name: str) -> None:
         self.buffer = buffer
         self.cells = cells
         self.name = name
-        self.exists: kernels.Flags = np.not_equal(cells, kernels.NULL)
+        self.exists: Flags = np.greater_equal(cells, 0)
         self.nulls = len(cells) - int(np.count_nonzero(self.exists))
 
     def __len__(self) -> int:
@@ -41,14 +42,14 @@ class Stored:
             )
 
 
-def little_endian(width: int, stored: Stored, *, signed: bool = False) -> kernels.Longs:
+def little_endian(width: int, stored: Stored, *, signed: bool = False) -> Longs:
     """Integers of up to 8 bytes; zero for NULL."""
     out = np.empty(len(stored), np.int64)
     kernels.little_endian(stored.buffer, stored.cells, width, signed, out)
     return out
 
 
-def big_endian(width: int, stored: Stored) -> kernels.Longs:
+def big_endian(width: int, stored: Stored) -> Longs:
     """Unsigned integers of up to 8 bytes; zero for NULL."""
     out = np.empty(len(stored), np.int64)
     kernels.big_endian(stored.buffer, stored.cells, width, out)
@@ -60,7 +61,7 @@ def varying(storage: Storage, stored: Stored, padded: int = 0) -> pa.Array:
     return arrays.varying(pa.binary(), *laid_out(storage, stored, padded), stored.exists)
 
 
-def laid_out(storage: Storage, stored: Stored, padded: int = 0) -> tuple[kernels.Longs, kernels.Bytes]:
+def laid_out(storage: Storage, stored: Stored, padded: int = 0) -> tuple[Longs, Bytes]:
     """The stored bytes end to end: where each value begins (one entry more than there are values), and all of them."""
     width = stored_width(storage)
     prefix = max(-width, 0)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from pipeline.arrays import fixed
 from pipeline.binlog import kernels
+from pipeline.binlog.cells import Flags, Longs
 from pipeline.binlog.fieldtypes import FieldType, stored_width
 from pipeline.binlog.stored import Stored, big_endian, little_endian
 from pipeline.tablemap import Storage
@@ -81,7 +82,7 @@ def _fraction(storage: Storage) -> tuple[int, int]:
     return 8 * size, 10 ** (6 - 2 * size)
 
 
-def _packed_datetimes(stored: Stored) -> kernels.Longs:
+def _packed_datetimes(stored: Stored) -> Longs:
     """The old DATETIME, decimal digits YYYYMMDDhhmmss, in DATETIME2's packed form without a fraction."""
     digits = little_endian(8, stored, signed=True)
     date, time = digits // 1_000_000, digits % 1_000_000
@@ -93,6 +94,6 @@ def _packed_datetimes(stored: Stored) -> kernels.Longs:
     return (year * 13 + month) << 22 | day << 17 | hour << 12 | minute << 6 | second
 
 
-def _refuse_first(wrong: kernels.Flags, stored: Stored, kind: str) -> None:
+def _refuse_first(wrong: Flags, stored: Stored, kind: str) -> None:
     if wrong.any():
         stored.refuse(int(np.argmax(wrong)), kind)

@@ -3,11 +3,11 @@
 import importlib.util
 import random
 import struct
+import sys
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Context
 from decimal import Decimal as Number
-from types import ModuleType
 from typing import Any
 
 import numba
@@ -17,14 +17,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.binlog import columns, kernels, rows, stored, temporal
+from pipeline.binlog import cells, columns, kernels, rows, stored, temporal
 from pipeline.binlog import decimals as stored_decimals
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.fieldtypes import FieldType, stored_width
-from pipeline.binlog.rows import ImagesBuilder
+from pipeline.binlog.rows import finish
 from pipeline.charsets import TextError
 from pipeline.errors import InvariantBroken
-from pipeline.messages import IMAGE_FIELDS, Kind
+from pipeline.messages import IMAGE_FIELDS, Kind, TableImages
 from pipeline.schema import TableId
 from pipeline.tablemap import FullMetadata, MinimalMetadata, Storage, TableMap
 from pipeline.types import (
@@ -48,6 +48,7 @@ from pipeline.types import (
     Vector,
     Year,
 )
+from tests.pipeline.binlog.rows_events import Body, images, located
 
 WIDE = Context(prec=65)
 WRITE, UPDATE, DELETE = 30, 31, 32
@@ -109,7 +110,7 @@ LOGGED_MAP = table_map(*((column, storage) for column, storage, _ in LOGGED))
 
 
 def bitmap(bits: Sequence[bool]) -> bytes:
-    return np.packbits(bits, bitorder="little").tobytes()
+    return np.packbits(np.array(bits, np.bool_), bitorder="little").tobytes()
 
 
 def image(*cells: bytes | None) -> bytes:
@@ -127,9 +128,7 @@ def body(code: int, count: int, *images: bytes, extra: bytes = b"", present: byt
 
 def column_of(column: ColumnType, storage: Storage, *cells: bytes | None) -> pa.Array:
     """The decoded column of images of one column."""
-    builder = ImagesBuilder(table_map((column, storage)))
-    builder.add(body(WRITE, 1, *(image(cell) for cell in cells)), WRITE, transaction=0, ordinal=0)
-    _, decoded = builder.finish()
+    decoded = images(table_map((column, storage)), [Body(body(WRITE, 1, *map(image, cells)), WRITE)]).rows
     decoded.validate(full=True)
     return decoded["0"]
 
@@ -138,19 +137,17 @@ def column_of(column: ColumnType, storage: Storage, *cells: bytes | None) -> pa.
 
 
 def test_an_event_of_the_server() -> None:
-    builder = ImagesBuilder(LOGGED_MAP)
-    assert builder.add(LOGGED_BODY, WRITE, transaction=3, ordinal=5) == 2
-    images, decoded = builder.finish()
-    assert images.schema == IMAGE_FIELDS
-    assert images.to_pylist() == [
+    table = images(LOGGED_MAP, [Body(LOGGED_BODY, WRITE, transaction=3)], first_ordinal=5)
+    assert table.images.schema == IMAGE_FIELDS
+    assert table.images.to_pylist() == [
         {"kind": Kind.INSERT, "transaction": 3, "ordinal": 5, "absent": None},
         {"kind": Kind.INSERT, "transaction": 3, "ordinal": 6, "absent": None},
     ]
-    first, second = decoded.to_pylist()
+    first, second = table.rows.to_pylist()
     assert first == {str(i): value for i, (_, _, value) in enumerate(LOGGED)}
     assert second == {"0": 2} | {str(i): None for i in range(1, len(LOGGED))}
-    assert decoded.schema.types == [columns.rows_type(column) for column, _, _ in LOGGED]
-    assert builder.impossible_dates == 0
+    assert table.rows.schema.types == [columns.rows_type(column) for column, _, _ in LOGGED]
+    assert table.impossible_dates == 0
 
 
 # -- images
@@ -183,43 +180,54 @@ def number(value: int) -> bytes:
 @pytest.mark.parametrize("codes", [(WRITE, UPDATE, DELETE), (WRITE_V1, UPDATE_V1, DELETE_V1)])
 def test_kinds_transactions_and_ordinals_of_many_events(codes: tuple[int, int, int]) -> None:
     write, update, delete = codes
-    builder = ImagesBuilder(table_map(INT))
-    assert builder.add(body(write, 1, image(number(1)), image(number(2))), write, 0, 0) == 2
-    assert builder.add(body(update, 1, *(image(number(n)) for n in (1, 3, 2, 4))), update, 1, 7) == 4
-    assert builder.add(body(delete, 1, image(number(3))), delete, 2, 0) == 1
-    images, decoded = builder.finish()
-    assert decoded["0"].to_pylist() == [1, 2, 1, 3, 2, 4, 3]
-    assert images["kind"].to_pylist() == [0, 0, 1, 2, 1, 2, 3]
-    assert images["transaction"].to_pylist() == [0, 0, 1, 1, 1, 1, 2]
-    assert images["ordinal"].to_pylist() == [0, 1, 7, 8, 9, 10, 0]
+    found = located(
+        table_map(INT),
+        [
+            Body(body(write, 1, image(number(1)), image(number(2))), write, 0),
+            Body(body(update, 1, *(image(number(n)) for n in (1, 3, 2, 4))), update, 1),
+            Body(body(delete, 1, image(number(3))), delete, 2),
+        ],
+    )
+    assert found.images.tolist() == [2, 4, 1]
+    table = finish(found, np.array([0, 7, 0]))
+    assert table.rows["0"].to_pylist() == [1, 2, 1, 3, 2, 4, 3]
+    assert table.images["kind"].to_pylist() == [0, 0, 1, 2, 1, 2, 3]
+    assert table.images["transaction"].to_pylist() == [0, 0, 1, 1, 1, 1, 2]
+    assert table.images["ordinal"].to_pylist() == [0, 1, 7, 8, 9, 10, 0]
+    assert table.images["absent"].null_count == 7
 
 
-def test_a_builder_without_events_gives_columns_without_rows() -> None:
-    images, decoded = ImagesBuilder(LOGGED_MAP).finish()
-    assert (images.num_rows, decoded.num_rows, decoded.num_columns) == (0, 0, len(LOGGED))
+def test_no_events_give_columns_without_rows() -> None:
+    table = images(LOGGED_MAP, [])
+    assert (table.images.num_rows, table.rows.num_rows, table.rows.num_columns) == (0, 0, len(LOGGED))
 
 
-def test_buffer_and_cells_grow_with_the_events() -> None:
-    builder = ImagesBuilder(table_map(INT, VARCHAR))
+def test_many_events_of_texts_and_nulls() -> None:
     texts = [str(n) * (n % 50) for n in range(5000)]
-    for start in range(0, 5000, 1000):
-        images = [
-            image(number(n), bytes([len(texts[n])]) + texts[n].encode() if n % 3 else None)
-            for n in range(start, start + 1000)
-            if len(texts[n]) < 256
-        ]
-        assert builder.add(body(WRITE, 2, *images), WRITE, 0, start) == len(images)
-    _, decoded = builder.finish()
-    expected = [(n, texts[n] if n % 3 else None) for n in range(5000) if len(texts[n]) < 256]
+    kept = [n for n in range(5000) if len(texts[n]) < 256]
+    cells = {n: bytes([len(texts[n])]) + texts[n].encode() if n % 3 else None for n in kept}
+    bodies = [
+        Body(body(WRITE, 2, *(image(number(n), cells[n]) for n in kept if n // 1000 == part)), WRITE)
+        for part in range(5)
+    ]
+    decoded = images(table_map(INT, VARCHAR), bodies).rows
+    expected = [(n, texts[n] if n % 3 else None) for n in kept]
     assert list(zip(decoded["0"].to_pylist(), decoded["1"].to_pylist(), strict=True)) == expected
+
+
+def test_images_of_nothing_but_nulls_find_more_room() -> None:
+    """There are more of them than the bytes would hold of any others."""
+    bodies = [Body(body(WRITE, 3, *[image(None, None, None)] * 700), WRITE)] * 3
+    table = images(table_map(INT, INT, VARCHAR), bodies)
+    assert [column.null_count for column in table.rows.columns] == [2100] * 3
+    assert table.images["ordinal"].to_pylist() == list(range(2100))
 
 
 @pytest.mark.parametrize("count", [1, 8, 9, 250, 251, 1000])
 def test_any_number_of_columns(count: int) -> None:
-    builder = ImagesBuilder(table_map(*[INT] * count))
     cells = [number(n) if n % 5 else None for n in range(count)]
-    builder.add(body(WRITE, count, image(*cells), image(*cells[::-1])), WRITE, 0, 0)
-    _, decoded = builder.finish()
+    event = Body(body(WRITE, count, image(*cells), image(*cells[::-1])), WRITE)
+    decoded = images(table_map(*[INT] * count), [event]).rows
     values = [n if n % 5 else None for n in range(count)]
     assert [column.to_pylist() for column in decoded.columns] == [
         list(pair) for pair in zip(values, values[::-1], strict=True)
@@ -227,8 +235,8 @@ def test_any_number_of_columns(count: int) -> None:
 
 
 def test_extra_row_data_is_passed_over() -> None:
-    builder = ImagesBuilder(table_map(INT))
-    assert builder.add(body(WRITE, 1, image(number(9)), extra=b"\x01\x05abc"), WRITE, 0, 0) == 1
+    event = Body(body(WRITE, 1, image(number(9)), extra=b"\x01\x05abc"), WRITE)
+    assert images(table_map(INT), [event]).rows["0"].to_pylist() == [9]
 
 
 # -- values
@@ -349,16 +357,14 @@ def test_dates_that_no_calendar_has_become_null_and_are_counted() -> None:
         (2024, 2, 29),
         (0, 1, 1),
     ]
-    builder = ImagesBuilder(
-        table_map(
-            (Date(), Storage(10, 0)),
-            (DateTime(2), Storage(18, 2)),
-            (DateTime(0), Storage(12, 0)),
-            (Timestamp(0), Storage(17, 0)),
-            (Timestamp(0), Storage(7, 0)),
-        )
+    described = table_map(
+        (Date(), Storage(10, 0)),
+        (DateTime(2), Storage(18, 2)),
+        (DateTime(0), Storage(12, 0)),
+        (Timestamp(0), Storage(17, 0)),
+        (Timestamp(0), Storage(7, 0)),
     )
-    images = [
+    dated = [
         image(
             struct.pack("<I", year << 9 | month << 5 | day)[:3],
             encode_datetime(year, month, day, (1, 2, 3, 0), 2),
@@ -368,14 +374,14 @@ def test_dates_that_no_calendar_has_become_null_and_are_counted() -> None:
         )
         for year, month, day in days
     ]
-    builder.add(body(WRITE, 5, *images, image(*[None] * 5)), WRITE, 0, 0)
-    _, decoded = builder.finish()
+    table = images(described, [Body(body(WRITE, 5, *dated, image(*[None] * 5)), WRITE)])
+    decoded = table.rows
     nulls = [i for i, exists in enumerate(decoded["0"].is_valid().to_pylist()) if not exists]
     assert nulls == [0, 1, 2, 3, 4, 5, 8]
     assert decoded["1"].is_valid().equals(decoded["0"].is_valid())
     assert decoded["2"].is_valid().equals(decoded["0"].is_valid())
     assert decoded["3"].null_count == decoded["4"].null_count == 3
-    assert builder.impossible_dates == 3 * 6 + 2 * 2
+    assert table.impossible_dates == 3 * 6 + 2 * 2
     assert decoded["0"].cast(pa.int32())[7].as_py() == -719528  # the first day of the year 0
 
 
@@ -458,41 +464,120 @@ def test_a_value_that_is_none_of_its_type_is_refused_by_name(
 
 def test_text_of_another_character_set_is_refused_by_name() -> None:
     named = TableMap(TableId("shop", "t"), (VARCHAR[0],), (VARCHAR[1],), (True,), FullMetadata(("note",), ()))
-    builder = ImagesBuilder(named)
-    builder.add(body(WRITE, 1, image(b"\1\xff")), WRITE, 0, 0)
     with pytest.raises(TextError, match=r"^shop\.t\.note: "):
-        builder.finish()
+        images(named, [Body(body(WRITE, 1, image(b"\1\xff")), WRITE)])
+
+
+# -- images that leave columns out
+
+
+def partial(cells: dict[int, bytes | None]) -> bytes:
+    """An image of these columns: a bit of NULL for each of them, and no more."""
+    return image(*(cells[column] for column in sorted(cells)))
+
+
+def given_of(table: TableImages, i: int) -> dict[int, Any]:
+    """The values that are there of a row image, by column."""
+    bits = table.images["absent"][i].as_py()
+    row = [column[i].as_py() for column in table.rows.columns]
+    if bits is None:
+        return dict(enumerate(row))
+    absent = {column for column in range(len(row)) if bits[column // 8] >> column % 8 & 1}
+    assert absent, "all columns are there, which is told by null"
+    assert len(bits) == (len(row) + 7) // 8
+    assert all(row[column] is None for column in absent)
+    return {column: value for column, value in enumerate(row) if column not in absent}
+
+
+CELLS = st.none() | st.integers(-(2**31), 2**31 - 1)
+
+
+@st.composite
+def rows_events(draw: st.DrawFn, columns: int) -> tuple[Body, list[dict[int, int | None]]]:
+    """An event of any kind whose images hold any of the columns, and the values that each image stands for."""
+    code = draw(st.sampled_from([WRITE, UPDATE, DELETE, WRITE_V1, UPDATE_V1, DELETE_V1]))
+    update = code in (UPDATE, UPDATE_V1)
+    subsets = st.just(set(range(columns))) | st.sets(st.integers(0, columns - 1), min_size=1)
+    sets = [draw(subsets), *([draw(subsets | st.just(set()))] if update else [])]
+    images, meant = [], []
+    for _ in range(draw(st.integers(0, 4))):
+        last: dict[int, int | None] = {}
+        for present in sets:
+            values = {column: draw(CELLS) for column in present}
+            images.append(partial({c: None if v is None else number(v) for c, v in values.items()}))
+            last = {**last, **values}
+            meant.append(last)
+    bitmaps = b"".join(bitmap([column in present for column in range(columns)]) for present in sets)
+    return Body(body(code, columns, *images, present=bitmaps), code), meant
+
+
+@given(
+    st.sampled_from([1, 3, 8, 9, 20]).flatmap(
+        lambda n: st.tuples(st.just(n), st.lists(rows_events(n), max_size=4))
+    )
+)
+def test_what_is_absent_is_told_and_an_after_image_has_it_from_its_before(
+    case: tuple[int, list[tuple[Body, list[dict[int, int | None]]]]],
+) -> None:
+    columns, events = case
+    table = images(table_map(*[INT] * columns), [event for event, _ in events])
+    meant = [values for _, of_event in events for values in of_event]
+    assert [given_of(table, i) for i in range(table.images.num_rows)] == [
+        dict(sorted(values.items())) for values in meant
+    ]
+
+
+def test_dates_and_texts_of_absent_columns_are_null_and_not_counted() -> None:
+    described = table_map(*((column, storage) for column, storage, _ in LOGGED))
+    present = bitmap([column == 0 for column in range(len(LOGGED))])
+    table = images(described, [Body(body(WRITE, len(LOGGED), image(number(7)), present=present), WRITE)])
+    assert given_of(table, 0) == {0: 7}
+    assert table.impossible_dates == 0
 
 
 @pytest.mark.parametrize("code", [WRITE, UPDATE, DELETE, WRITE_V1])
-def test_images_that_leave_columns_out_are_refused(code: int) -> None:
-    builder = ImagesBuilder(table_map(*[INT] * 9))
-    for left_out in range(9):
-        present = bitmap([column != left_out for column in range(9)])
-        whole = bitmap([True] * 9)
-        for bitmaps in [present + whole, whole + present] if code == UPDATE else [present]:
-            with pytest.raises(UndecodableError, match=r"shop\.t: .*binlog_row_image must be FULL"):
-                builder.add(body(code, 9, image(*[None] * 9), present=bitmaps), code, 0, 0)
+def test_an_image_that_is_not_of_its_columns_is_refused(code: int) -> None:
+    for missing in range(9):
+        present = bitmap([column != missing for column in range(9)])
+        bitmaps = present * (2 if code == UPDATE else 1)
+        event = body(code, 9, *[image(*[number(1)] * 9)] * 2, present=bitmaps)
+        with pytest.raises(UndecodableError, match="ends inside"):
+            located(table_map(*[INT] * 9), [Body(event, code)])
+
+
+@pytest.mark.parametrize("code", [WRITE, UPDATE, DELETE, WRITE_V1])
+def test_images_of_no_columns_are_refused_and_not_read_for_ever(code: int) -> None:
+    bitmaps = bitmap([False] * 9) * (2 if code == UPDATE else 1)
+    with pytest.raises(UndecodableError, match="ends inside"):
+        located(table_map(*[INT] * 9), [Body(body(code, 9, b"\0", present=bitmaps), code)])
+
+
+def test_an_insert_of_nothing_but_defaults_has_no_column_and_no_bytes() -> None:
+    """As MySQL 9.7 logs INSERT INTO t () VALUES () with binlog_row_image=MINIMAL."""
+    event = Body(bytes(8) + bytes.fromhex("02 00 02 00"), WRITE)
+    table = images(table_map(INT, INT), [event, Body(body(WRITE, 2, image(number(1), None)), WRITE)])
+    assert [given_of(table, i) for i in range(table.images.num_rows)] == [{}, {0: 1, 1: None}]
+
+
+# -- what can't be walked
 
 
 @pytest.mark.parametrize("count", [1, 3, 251])
 def test_another_number_of_columns_is_refused(count: int) -> None:
-    builder = ImagesBuilder(table_map(INT, INT))
     with pytest.raises(UndecodableError, match="another number of columns"):
-        builder.add(body(WRITE, count, image(*[None] * count)), WRITE, 0, 0)
+        located(table_map(INT, INT), [Body(body(WRITE, count, image(*[None] * count)), WRITE)])
 
 
 @pytest.mark.parametrize("length", [0, 1])
 def test_extra_row_data_shorter_than_its_own_length_is_refused(length: int) -> None:
     lying = bytes(8) + struct.pack("<H", length) + body(WRITE_V1, 1, image(number(1)))[8:]
     with pytest.raises(UndecodableError):
-        ImagesBuilder(table_map(INT)).add(lying, WRITE, 0, 0)
+        located(table_map(INT), [Body(lying, WRITE)])
 
 
 def test_an_update_with_half_a_pair_is_refused() -> None:
-    builder = ImagesBuilder(table_map(INT))
     with pytest.raises(UndecodableError, match="ends inside"):
-        builder.add(body(UPDATE, 1, *[image(number(1))] * 3), UPDATE, 0, 0)
+        located(table_map(INT), [Body(body(UPDATE, 1, *[image(number(1))] * 3), UPDATE)])
 
 
 @pytest.mark.parametrize(
@@ -500,7 +585,7 @@ def test_an_update_with_half_a_pair_is_refused() -> None:
 )
 def test_unknown_storage_is_refused(storage: Storage) -> None:
     with pytest.raises(UndecodableError, match=f"type code {storage.code}"):
-        ImagesBuilder(table_map((INT[0], storage)))
+        located(table_map((INT[0], storage)), [])
 
 
 @pytest.mark.parametrize(
@@ -517,7 +602,7 @@ def test_unknown_storage_is_refused(storage: Storage) -> None:
 )
 def test_a_type_that_is_not_the_storages_breaks_an_invariant(column: ColumnType, storage: Storage) -> None:
     with pytest.raises(InvariantBroken):
-        ImagesBuilder(table_map((column, storage)))
+        located(table_map((column, storage)), [])
 
 
 # -- damage
@@ -525,14 +610,12 @@ def test_a_type_that_is_not_the_storages_breaks_an_invariant(column: ColumnType,
 
 def decoded_or_refused(damaged: bytes, code: int) -> bool:
     """Whether the bytes could be decoded; they may end in nothing but whole columns or the typed errors."""
-    builder = ImagesBuilder(LOGGED_MAP)
     try:
-        builder.add(damaged, code, 0, 0)
-        images, decoded = builder.finish()
+        table = images(LOGGED_MAP, [Body(damaged, code)])
     except (UndecodableError, TextError):
         return False
-    images.validate(full=True)
-    decoded.validate(full=True)
+    table.images.validate(full=True)
+    table.rows.validate(full=True)
     return True
 
 
@@ -571,19 +654,19 @@ def test_any_bytes_end_in_columns_or_the_typed_error(behind: bytes, code: int) -
 
 
 @pytest.fixture
-def interpreted(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The kernels as plain Python, which checks every index, over a buffer without a byte to spare."""
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernels as plain Python, which checks every index."""
     monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
-    specification = importlib.util.spec_from_file_location("interpreted_kernels", kernels.__file__)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    for user in (rows, stored, columns, temporal):
-        monkeypatch.setattr(user, "kernels", module)
-    monkeypatch.setattr(rows, "_SMALLEST_BUFFER", 0)
     monkeypatch.setattr(rows, "_SMALLEST_ROOM", 1)
-    return module
+    for compiled, users in ((cells, [rows]), (kernels, [stored, columns, temporal])):
+        specification = importlib.util.spec_from_file_location(compiled.__name__, compiled.__file__)
+        assert specification is not None
+        assert specification.loader is not None
+        module = importlib.util.module_from_spec(specification)
+        monkeypatch.setitem(sys.modules, compiled.__name__, module)  # where the next one finds it
+        specification.loader.exec_module(module)
+        for user in users:
+            monkeypatch.setattr(user, compiled.__name__.rpartition(".")[2], module)
 
 
 @pytest.mark.usefixtures("interpreted")
@@ -596,12 +679,11 @@ def test_no_kernel_reads_or_writes_outside_of_its_arrays() -> None:
         decoded_or_refused(*damage(seed))
 
 
-def test_bitmaps_of_many_columns_are_not_read_beyond_the_event(interpreted: ModuleType) -> None:
+@pytest.mark.usefixtures("interpreted")
+def test_bitmaps_of_many_columns_are_not_read_beyond_the_event() -> None:
     """Bits that are all set look like present columns and like NULLs, so that nothing else would end the walk."""
     whole = body(WRITE, 100, image(*[None] * 100))
-    widths, cells = np.full(100, 4, np.int32), np.empty((100, 2), np.int32)
     header = len(body(WRITE, 100))  # an event may hold no image at all
     for end in {*range(len(whole))} - {header}:
-        buffer = np.frombuffer(whole[:end] + b"\xff" * kernels.SLACK, np.uint8)
-        status, _, _ = interpreted.walk(buffer, 0, end, True, False, widths, cells, 0)
-        assert status == kernels.TRUNCATED, end
+        with pytest.raises(UndecodableError, match="ends inside"):
+            located(table_map(*[INT] * 100), [Body(whole[:end], WRITE)])

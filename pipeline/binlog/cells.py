@@ -1,0 +1,296 @@
+"""Where each value of row images lies: one compiled walk over the rows events of a table.
+
+A *cell* says of one column in one row image where its value begins in the buffer, or, where that's negative, what
+there is instead: `NULL`; `ABSENT`, if the log doesn't give the column (binlog_row_image MINIMAL or NOBLOB); or the
+place of JSON diffs (`diffs_at`), which make the value out of the row image before it (PARTIAL_UPDATE_ROWS).
+
+**An update doesn't change what its after image leaves out.** So there the cell is that of the before image, and only
+what neither image has is `ABSENT`.
+
+**No read outside the buffer.** Compiled code isn't checked, so the argument is this. The walk alone looks at lengths
+that come from the log. An event is walked only if it ends at least `SLACK` bytes before the buffer does. An image is
+counted only when each of its values, length prefixes included, lies before the end of its event; what isn't whole ends
+the walk with a status, after a read of no more than eight bytes beyond the event. So whoever begins at a cell may read
+8 bytes, or the width that the walk has checked, or the length in the prefix that it has checked.
+
+Source: MySQL 9.7 source documentation, class mysql::binlog::event::Rows_event; `unpack_row` in sql/rpl_record.cc;
+WL#5092 (columns-present bitmaps), WL#2955 (partial JSON).
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from pipeline.binlog.codes import Code
+
+Bytes = NDArray[np.uint8]
+Cells = NDArray[np.int32]  # of one column
+CellTable = NDArray[np.int32]  # [columns, room]
+Longs = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Int = int | np.integer[Any]  # compiled code knows but the latter
+
+SLACK: Final = 8
+
+NULL: Final = -1
+ABSENT: Final = -2
+_DIFFS: Final = -3
+
+# How a walk ends.
+WHOLE: Final = 0
+FULL: Final = 1  # there are more row images than room for them
+TRUNCATED: Final = 2  # an event ends inside of an image
+OTHER_COLUMNS: Final = 3  # an event has another number of columns than its table map
+OUTSIDE: Final = 4  # an event isn't in the buffer
+OTHER_OPTIONS: Final = 5  # a row image has value options that aren't known
+
+# What `state` holds between two walks: the next event, the next row image, the column at fault (-1: none), and
+# whether there's a cell that is neither a place nor NULL.
+EVENT: Final = 0
+ROW: Final = 1
+COLUMN: Final = 2
+PARTIAL: Final = 3
+
+_HEADER: Final = 8  # table id (6 bytes) and flags (2 bytes)
+_PARTIAL_JSON: Final = 1  # the one value option
+
+_V2: Final = int(Code.WRITE_ROWS)
+_UPDATE_V1: Final = int(Code.UPDATE_ROWS_V1)
+_UPDATE: Final = int(Code.UPDATE_ROWS)
+_UPDATE_PARTLY: Final = int(Code.PARTIAL_UPDATE_ROWS)
+
+
+def diffs_at(cells: Cells) -> Cells:
+    """Where the JSON diffs of such cells begin. It's its own inverse."""
+    return _DIFFS - cells
+
+
+@njit("int64(uint8[::1], int64, int64)", cache=True, nogil=True)
+def unsigned(buffer: Bytes, at: Int, width: Int) -> Int:
+    """The little-endian integer of `width` (up to 4) bytes."""
+    value: Int = np.int64(0)
+    for i in range(width):
+        value |= np.int64(buffer[at + i]) << (8 * i)
+    return value
+
+
+@njit("boolean(uint8[::1], int64, int64)", cache=True, nogil=True)
+def _bit(buffer: Bytes, at: Int, bit: Int) -> bool:
+    return bool((buffer[at + (bit >> 3)] >> (bit & 7)) & 1)
+
+
+@njit("int64(uint8[::1], int64, int64)", cache=True, nogil=True)
+def _count(buffer: Bytes, at: Int, bits: Int) -> Int:
+    """How many of the first `bits` bits are set."""
+    count: Int = np.int64(0)
+    for bit in range(bits):
+        count += np.int64(_bit(buffer, at, bit))
+    return count
+
+
+@njit("UniTuple(int64, 2)(uint8[::1], int64, int64, int64, int64)", cache=True, nogil=True)
+def _bitmaps(buffer: Bytes, start: Int, end: Int, code: Int, columns: Int) -> tuple[int, Int]:
+    """The status of an event's header, and where its columns-present bitmaps begin."""
+    at: Int = start + _HEADER
+    if code >= _V2:
+        if at + 2 > end:
+            return TRUNCATED, at
+        extra = unsigned(buffer, at, 2)  # it counts its own two bytes
+        if extra < 2:
+            return TRUNCATED, at
+        at += extra
+    if at >= end:
+        return TRUNCATED, at
+    count: Int = np.int64(buffer[at])
+    at += 1
+    if count == 252:  # a length-encoded integer; a table has no more than 4096 columns
+        if at + 2 > end:
+            return TRUNCATED, at
+        count = unsigned(buffer, at, 2)
+        at += 2
+    elif count > 250:
+        return OTHER_COLUMNS, at
+    if count != columns:
+        return OTHER_COLUMNS, at
+    return WHOLE, at
+
+
+@njit(
+    "UniTuple(int64, 2)(uint8[::1], int64, int64, int64[::1], int64[::1], int32[:, ::1], int64)",
+    cache=True,
+    nogil=True,
+)
+def _whole_image(
+    buffer: Bytes, at: Int, end: Int, widths: Longs, masks: Longs, cells: CellTable, row: Int
+) -> tuple[Int, Int]:
+    """Find the cells of an image that has all columns. Returns where it ends, or -1 and the column at fault."""
+    columns = np.int64(len(widths))
+    nulls = at
+    at += (columns + 7) >> 3
+    if at > end:
+        return np.int64(-1), np.int64(-1)
+    for column in range(columns):
+        if (buffer[nulls + (column >> 3)] >> (column & 7)) & 1:
+            cells[column, row] = NULL
+            continue
+        cells[column, row] = at
+        # A length that isn't whole ends in the slack, and makes the value end behind it.
+        at += widths[column] + (unsigned(buffer, at, 4) & masks[column])
+        if at > end:
+            return np.int64(-1), np.int64(column)
+    return at, np.int64(-1)
+
+
+@njit(
+    "UniTuple(int64, 2)(uint8[::1], int64, int64, int64, int64, boolean, int64[::1], int64[::1], boolean[::1],"
+    " int32[:, ::1], int64)",
+    cache=True,
+    nogil=True,
+)
+def _partial_image(
+    buffer: Bytes,
+    at: Int,
+    end: Int,
+    present: Int,
+    partial: Int,
+    after: bool,
+    widths: Longs,
+    masks: Longs,
+    json: Flags,
+    cells: CellTable,
+    row: Int,
+) -> tuple[Int, Int]:
+    """Find the cells of an image with the columns of the bitmap at `present`; else as `_whole_image`.
+
+    `partial`: where the bitmap is that says which JSON columns have diffs, or -1. `after`: the image before it in
+    `cells` is its before image.
+    """
+    columns = np.int64(len(widths))
+    nulls = at
+    at += (_count(buffer, present, columns) + 7) >> 3
+    if at > end:
+        return np.int64(-1), np.int64(-1)
+    bit, document = np.int64(0), np.int64(0)
+    for column in range(columns):
+        differs = False
+        if partial >= 0 and json[column]:
+            differs = _bit(buffer, partial, document)
+            document += 1
+        if not _bit(buffer, present, column):
+            cells[column, row] = cells[column, row - 1] if after else ABSENT
+            continue
+        null = _bit(buffer, nulls, bit)
+        bit += 1
+        if null:
+            cells[column, row] = NULL
+            continue
+        cells[column, row] = _DIFFS - at if differs else at
+        at += widths[column] + (unsigned(buffer, at, 4) & masks[column])
+        if at > end:
+            return np.int64(-1), np.int64(column)
+    return at, np.int64(-1)
+
+
+@njit("UniTuple(int64, 3)(uint8[::1], int64, int64, int64)", cache=True, nogil=True)
+def _value_options(buffer: Bytes, at: Int, end: Int, documents: Int) -> tuple[int, Int, Int]:
+    """What stands before the after images of PARTIAL_UPDATE_ROWS: status, where the bitmap of JSON columns that have
+    diffs is (-1 without any), and where the image begins."""
+    if at >= end:
+        return TRUNCATED, np.int64(-1), at
+    options = buffer[at]
+    at += 1
+    if options > _PARTIAL_JSON:
+        return OTHER_OPTIONS, np.int64(-1), at
+    if options == 0:
+        return WHOLE, np.int64(-1), at
+    partial = at
+    at += (documents + 7) >> 3
+    if at > end:
+        return TRUNCATED, np.int64(-1), at
+    return WHOLE, partial, at
+
+
+@njit(
+    "int64(uint8[::1], int64[::1], int64[::1], uint8[::1], int64[::1], int64[::1], boolean[::1], int32[:, ::1],"
+    " int64[::1], int64[::1])",
+    cache=True,
+    nogil=True,
+)
+def walk(
+    buffer: Bytes,
+    starts: Longs,
+    ends: Longs,
+    codes: Bytes,
+    widths: Longs,
+    masks: Longs,
+    json: Flags,
+    cells: CellTable,
+    images: Longs,
+    state: Longs,
+) -> int:
+    """Find the cells of the rows events with these bodies and type codes, from where `state` stands. Returns a status.
+
+    A column's value takes its `widths` in bytes, and those that its first four bytes, masked by `masks`, count.
+    `json` says which columns are of that type. `cells` is [columns, room]; `images` takes the number of row images of
+    each event.
+
+    With FULL, `state` stands before the event that didn't fit; the walk is to be called again with more room. With
+    any other status but WHOLE, it stands at the event at fault.
+    """
+    columns = np.int64(len(widths))
+    size = (columns + 7) >> 3
+    documents = np.int64(np.count_nonzero(json))
+    state[COLUMN] = -1
+    while state[EVENT] < len(starts):
+        event = state[EVENT]
+        start, end, code = starts[event], ends[event], np.int64(codes[event])
+        if start < 0 or end < start or end > len(buffer) - SLACK:
+            return OUTSIDE
+        status, before = _bitmaps(buffer, start, end, code, columns)
+        if status != WHOLE:
+            return status
+        partly = code == _UPDATE_PARTLY
+        update = code in (_UPDATE, _UPDATE_V1) or partly
+        after = before + size if update else before
+        at: Int = after + size
+        if at > end:
+            return TRUNCATED
+        present_before = _count(buffer, before, columns)
+        # An inserted row of nothing but defaults may have no column, and so no bytes; it's alone in its event.
+        nothing = present_before == 0
+        if nothing and (update or at < end):
+            return TRUNCATED
+        whole_before = present_before == columns
+        whole_after = _count(buffer, after, columns) == columns and not partly
+        if not (whole_before and whole_after):
+            state[PARTIAL] = 1
+        first = state[ROW]
+        row = first
+        is_after = False
+        while at < end or is_after or (nothing and row == first):
+            if row == cells.shape[1]:
+                return FULL
+            whole = whole_after if is_after else whole_before
+            if whole:
+                at, fault = _whole_image(buffer, at, end, widths, masks, cells, row)
+            else:
+                partial: Int = np.int64(-1)
+                if is_after and partly:
+                    status, partial, at = _value_options(buffer, at, end, documents)
+                    if status != WHOLE:
+                        return status
+                present = after if is_after else before
+                at, fault = _partial_image(
+                    buffer, at, end, present, partial, is_after, widths, masks, json, cells, row
+                )
+            if at < 0:
+                state[COLUMN] = fault
+                return TRUNCATED
+            row += 1
+            is_after = update and not is_after
+        images[event] = row - first
+        state[ROW] = row
+        state[EVENT] = event + 1
+    return WHOLE
