@@ -188,7 +188,8 @@ async def test_a_connection_that_had_ended_before() -> None:
         far.close()
         assert await reader.read() == b""
         if closed:
-            writer.transport.close()
+            writer.close()
+            await writer.wait_closed()
         buffer = await ReceiveBuffer.instead_of(reader, writer)
         assert await buffer.receive(room(LARGE)) == 0
         writer.transport.close()
