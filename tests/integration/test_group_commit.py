@@ -1,0 +1,110 @@
+"""Why the high watermark is a place in the log: on a real server whose transactions commit in groups.
+
+Sessions count up one row each as fast as they can, so that a row's value tells which transaction a SELECT saw. The
+log, read afterwards by mysql-replication, says which GTID that was and where it ended.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import closing
+from threading import Thread
+from typing import Final, NamedTuple
+
+import pytest
+from pymysqlreplication import BinLogStreamReader
+from pymysqlreplication.event import GtidEvent, XidEvent
+from pymysqlreplication.row_event import UpdateRowsEvent
+
+from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
+from pipeline.gtid import Gtid, GtidSet
+from pipeline.watermark import Coordinates
+from tests.servers.mysql import MysqlFactory
+from tests.servers.source import ask, connected
+
+WRITERS: Final = 24
+TRANSACTIONS_EACH: Final = 2_000
+
+
+class Read(NamedTuple):
+    """What a SELECT saw of each writer, and what was read after it: the end of the log and the executed set."""
+
+    counts: list[tuple[int, int]]
+    end: Coordinates
+    executed: GtidSet
+
+
+class Logged(NamedTuple):
+    """A transaction in the log, and where it ends."""
+
+    gtid: Gtid
+    end: Coordinates
+
+
+async def _reads_beside_writers(server: MysqlServer) -> list[Read]:
+    server.sql(
+        "CREATE DATABASE d",
+        "CREATE TABLE d.counters (writer INT PRIMARY KEY, n INT NOT NULL)",
+        f"INSERT INTO d.counters VALUES {', '.join(f'({writer}, 0)' for writer in range(WRITERS))}",
+        "CREATE PROCEDURE d.count_up(IN own INT, IN times INT) BEGIN WHILE times > 0 DO"
+        " UPDATE d.counters SET n = n + 1 WHERE writer = own; SET times = times - 1; END WHILE; END",
+    )
+    writers = [
+        Thread(target=server.sql, args=(f"CALL d.count_up({writer}, {TRANSACTIONS_EACH})",))
+        for writer in range(WRITERS)
+    ]
+    reads: list[Read] = []
+    async with connected(server, "d") as source:
+        for writer in writers:
+            writer.start()
+        while any(writer.is_alive() for writer in writers):
+            counts = await ask(source, "SELECT writer, n FROM d.counters")
+            reads.append(Read([(int(w), int(n)) for w, n in counts], *await source.end_of_log()))
+    for writer in writers:
+        writer.join()
+    return reads
+
+
+def _logged(server: MysqlServer) -> Iterator[tuple[tuple[int, int], Logged]]:
+    """Each count that a writer set, with its transaction."""
+    gtid: Gtid | None = None
+    counts: list[tuple[int, int]] = []
+    account = server.create_capture_user("d")
+    connection = {
+        "host": server.host,
+        "port": server.port,
+        "user": account.user,
+        "password": account.password,
+    }
+    wanted = [GtidEvent, UpdateRowsEvent, XidEvent]
+    with closing(
+        BinLogStreamReader(
+            connection, 99, only_events=wanted, auto_position=f"{server.uuid}:1", enable_logging=False
+        )
+    ) as stream:
+        for event in stream:
+            match event:
+                case GtidEvent():
+                    gtid, counts = Gtid.parse(event.gtid), []
+                case UpdateRowsEvent():
+                    counts = [(row["after_values"]["writer"], row["after_values"]["n"]) for row in event.rows]
+                case XidEvent():
+                    assert gtid is not None
+                    end = Coordinates(stream.log_file, event.packet.log_pos)
+                    for writer, n in counts:
+                        yield (writer, n), Logged(gtid, end)
+
+
+@pytest.mark.filterwarnings("ignore:'db' is deprecated:DeprecationWarning")  # mysql-replication's own
+def test_a_select_sees_what_the_executed_set_lacks_but_nothing_behind_the_end_of_the_log(
+    mysql_factory: MysqlFactory,
+) -> None:
+    server = mysql_factory({**GTIDS, **FULL_METADATA})
+    reads = asyncio.run(_reads_beside_writers(server))
+    logged = dict(_logged(server))
+    assert len(logged) == WRITERS * TRANSACTIONS_EACH
+    ahead_of_the_set = 0
+    for read in reads:
+        seen = [logged[count] for count in read.counts if count[1]]
+        ahead_of_the_set += any(transaction.gtid not in read.executed for transaction in seen)
+        assert all(read.end.reaches(transaction.end) for transaction in seen)
+    assert ahead_of_the_set > 0, f"not one of {len(reads)} reads was ahead of the executed set"
