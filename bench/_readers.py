@@ -1,0 +1,146 @@
+"""Who reads a log: the raw socket, which is the limit, Tidemark's reader, and mysql-replication.
+
+Each reads in a process of its own, several times over, and says how many seconds each time took, from the request on.
+"""
+
+import asyncio
+import struct
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any, Final
+
+import pymysql
+import uvloop
+from pymysql.constants import COMMAND
+from pymysqlreplication import BinLogStreamReader
+from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
+
+from actors.actor import Outlet
+from actors.binlog_reader import BinlogReader
+from actors.mailbox import Mailbox
+from actors.metrics import Metrics
+from bench._logs import DATABASE, Log
+from pipeline.gtid import GtidSet
+from pipeline.messages import (
+    LogAdvanced,
+    LogRead,
+    StatementRead,
+    TableImages,
+    ToBinlogReader,
+    ToSchemaVerifier,
+)
+from pipeline.signals import Tables
+from pipeline.topology import EDGES, Actor, inbox
+
+# Flags of COM_BINLOG_DUMP_GTID: the server ends the stream at the log's end instead of waiting there, and reads the
+# GTID set.
+_NON_BLOCK: Final = 0x01
+_THROUGH_GTID: Final = 0x04
+
+_PIECE: Final = 1 << 20
+
+
+def timed(read: Callable[[Log, int], int], log: Log, rows: int, times: int) -> list[float]:
+    """Rows per second of each reading, in a new process that reads so many times."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        return process.submit(_timed, read, log, rows, times).result()
+
+
+def _timed(read: Callable[[Log, int], int], log: Log, rows: int, times: int) -> list[float]:
+    rates = []
+    for _ in range(times):
+        begun = time.perf_counter()
+        came = read(log, rows)
+        rates.append(came / (time.perf_counter() - begun))
+    return rates
+
+
+def raw_socket(log: Log, rows: int) -> int:
+    """Take what the server sends and throw it away."""
+    with pymysql.connect(
+        host=log.source.host, port=log.source.port, user=log.source.user, password=log.source.password.value
+    ) as connection:
+        with connection.cursor() as cursor:
+            cursor.execute("SET @source_binlog_checksum = 'CRC32'")
+        position = GtidSet.parse(log.gtids).encode()
+        request = struct.pack("<HIIQI", _NON_BLOCK | _THROUGH_GTID, log.source.server_id, 0, 4, len(position))
+        wire: Any = connection  # its type says nothing of what lies below the driver
+        wire._execute_command(COMMAND.COM_BINLOG_DUMP_GTID, request + position)
+        buffer = bytearray(_PIECE)
+        came = 0
+        while size := wire._sock.recv_into(buffer):
+            came += size
+        wire._force_close()
+    assert came > log.bytes, f"{came} bytes came of a log of {log.bytes}"
+    return rows
+
+
+def tidemark(log: Log, rows: int) -> int:
+    """Follow the log with the service's own actor until the end; every row is in Arrow columns then."""
+    images = _follow(log, rf"{DATABASE}\.{log.table}")
+    assert images == log.images, f"{images} row images came of {log.images}"
+    return rows
+
+
+def tidemark_uncaptured(log: Log, rows: int) -> int:
+    """The same where no table of the log is captured, though others of its database may be."""
+    images = _follow(log, rf"{DATABASE}\.another")
+    assert images == 0, f"{images} row images came of a table that isn't captured"
+    return rows
+
+
+def _follow(log: Log, captured: str) -> int:
+    """How many row images came of the captured tables."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_followed(log, Tables((captured,))))
+
+
+async def _followed(log: Log, captured: Tables) -> int:
+    orders: Mailbox[ToBinlogReader] = Mailbox(inbox(Actor.BINLOG_READER))
+    read: Mailbox[ToSchemaVerifier] = Mailbox(inbox(Actor.SCHEMA_VERIFIER))
+    edge = next(edge for edge in EDGES if edge.sender is Actor.BINLOG_READER)
+    reader = BinlogReader(
+        orders, Metrics(), log.source, captured, GtidSet.parse(log.gtids), Outlet(edge, read)
+    )
+    following = asyncio.create_task(reader.run())
+    following.add_done_callback(
+        lambda _: read.close()
+    )  # so that an error of the reader ends the waiting, too
+    images = 0
+    async for message in read:
+        match message:
+            case LogRead(tables=tables, end=end):
+                images += sum(table.images.num_rows for table in tables if isinstance(table, TableImages))
+                if end.reaches(log.end):
+                    break
+            case LogAdvanced(end) | StatementRead(end=end):
+                if end.reaches(log.end):
+                    break
+    orders.close()
+    await following
+    return images
+
+
+def mysql_replication(log: Log, rows: int) -> int:
+    """Read the first rows with mysql-replication and its decoder."""
+    reader = BinLogStreamReader(
+        connection_settings={
+            "host": log.source.host,
+            "port": log.source.port,
+            "user": log.source.user,
+            "passwd": log.source.password.value,
+        },
+        server_id=log.source.server_id,
+        auto_position=log.gtids,
+        blocking=True,
+        only_events=[WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent],
+    )
+    came = 0
+    for event in reader:
+        came += len(event.rows)
+        if came >= rows:
+            break
+    reader.close()
+    return came

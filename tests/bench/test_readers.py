@@ -1,0 +1,69 @@
+"""Everyone reads the same rows of a benchmark's log: else their rates would say nothing."""
+
+from collections.abc import Iterator
+from multiprocessing import resource_tracker
+
+import pytest
+
+from bench import _debezium, _readers
+from bench._logs import DOCUMENTS, ELEVEN, ONE, SIXTY, Log, Table, server, write
+from deploy.toolchain.mysql_server import MysqlServer
+from deploy.toolchain.parts import Parts
+
+ROWS = 4_000  # several events in a transaction
+
+
+@pytest.fixture(scope="module")
+def mysql(parts: Parts) -> Iterator[MysqlServer]:
+    with server(parts) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def log(mysql: MysqlServer) -> Log:
+    """The server's log until a test writes another one."""
+    return write(mysql, ELEVEN, ROWS, transaction=1_000)
+
+
+def test_a_log_has_the_rows_and_images_that_it_tells(mysql: MysqlServer, log: Log) -> None:
+    assert (log.rows, log.images) == (ROWS, ROWS + ROWS // 5)
+    assert mysql.sql("SELECT COUNT(*) FROM bench.eleven") == [(ROWS - ROWS // 5,)]
+
+
+def test_the_raw_socket_gives_the_whole_log(log: Log) -> None:
+    assert _readers.raw_socket(log, ROWS) == ROWS  # it counts the bytes itself
+
+
+def test_tidemark_reads_every_image_and_none_of_another_table(log: Log) -> None:
+    assert _readers.tidemark(log, ROWS) == ROWS
+    assert _readers.tidemark_uncaptured(log, ROWS) == ROWS
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_mysql_replication_reads_the_first_rows(log: Log) -> None:
+    assert _readers.mysql_replication(log, 1_000) in range(1_000, ROWS)
+
+
+@pytest.fixture(scope="module")
+def _tracker() -> None:
+    """multiprocessing's own child, which stays as long as the interpreter does."""
+    resource_tracker.ensure_running()
+
+
+@pytest.mark.usefixtures("_tracker")
+def test_a_reading_in_a_process_of_its_own_is_timed(log: Log) -> None:
+    first, second = _readers.timed(_readers.raw_socket, log, ROWS, times=2)
+    assert first > 0 and second > 0
+
+
+@pytest.mark.parametrize(
+    ("table", "transaction"), [(ONE, 1_000), (SIXTY, 1_000), (DOCUMENTS, 1_000), (ELEVEN, 1)]
+)
+def test_every_table_can_be_filled_and_read(mysql: MysqlServer, table: Table, transaction: int) -> None:
+    written = write(mysql, table, 1_000, transaction)
+    assert _readers.tidemark(written, 1_000) == 1_000
+
+
+def test_debeziums_rate_is_told_from_behind_its_warming_up() -> None:
+    told = "100 0\n200 4000000000\n600 5000000000\n1000 6000000000\n"
+    assert _debezium._rate(told) == 400  # 800 rows in the 2 s behind the first 200
