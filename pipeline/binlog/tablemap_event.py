@@ -152,6 +152,8 @@ def _table(cursor: Cursor) -> TableId:
 
 def _table_map(table: TableId, cursor: Cursor) -> TableMap:
     count = cursor.packed()
+    if count == 0:
+        raise UndecodableError("it has no columns")
     codes = cursor.take(count)
     storage = tuple(_storage(codes, Cursor(cursor.packed_bytes())))
     nullable = _bits(cursor.take((count + 7) // 8), count, first=0x01)
