@@ -5,7 +5,8 @@ import pytest
 from actors.source import Source
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from pipeline.binlog.tablemap_event import table_map
-from pipeline.schema import Column, TableId, TableSchema
+from pipeline.completion import self_described
+from pipeline.schema import TableId, TableSchema
 from pipeline.tablemap import FullMetadata, TableMap
 from pipeline.types import Enum, Set
 from tests.servers.source import connected, read_whole, settings
@@ -29,8 +30,7 @@ def table_maps(server: MysqlServer) -> dict[str, TableMap]:
 
 def of_log(found: TableMap) -> TableSchema:
     assert isinstance(found.metadata, FullMetadata)
-    columns = zip(found.metadata.names, found.types, found.nullable, strict=True)
-    return TableSchema(found.table, tuple(Column(*column) for column in columns), found.metadata.key)
+    return self_described(found, found.metadata)
 
 
 def in_bmp(column: str) -> str:
