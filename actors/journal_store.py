@@ -6,9 +6,10 @@
     segments/000000000007/*.parquet     a segment's files
     manifest/000000000007.json          its entry, which makes it exist
 
-A segment is written under a name that nobody reads (`….tmp`), made durable, and renamed; last of all its
-entry, in the same way. So a crash at any moment leaves either the entry with all that it names, or leftovers
-that the next `recover` removes. An entry that's published and can't be read is no crash's doing, and is
+A segment's files are written into a folder that nobody reads (`….tmp`), some of them long before the others
+where a transaction is large; the whole is made durable, and renamed; last of all its entry, in the same way. So
+a crash at any moment leaves either the entry with all that it names, or leftovers that the next `recover`
+removes. An entry that's published and can't be read is no crash's doing, and is
 refused by name.
 
 Source for what must be synced and when: POSIX `fsync` and `rename`; a new name is durable once its directory
@@ -18,6 +19,7 @@ is.
 import errno
 import fcntl
 import hashlib
+import io
 import json
 import os
 import re
@@ -28,7 +30,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -39,12 +41,17 @@ from pipeline.journal import Entry, File, SegmentTable
 from pipeline.manifest import Damaged
 from pipeline.schema import TableSchema
 
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
 _IDENTITY = "journal.json"
 _LOCK = "lock"
 _MANIFEST = "manifest"
 _SCHEMAS = "schemas"
 _SEGMENTS = "segments"
 _TEMPORARY = ".tmp"
+# A page of a Parquet file (bytes), as pyarrow makes them; a row can't be divided.
+_PAGE = 1 << 20
 _SEGMENT_NAME = re.compile(r"([0-9]{12})(\.tmp)?")
 
 
@@ -155,19 +162,15 @@ class JournalStore(JournalReader):
             size = sum(path.stat().st_size for path in self.segments.glob("*/*"))
             return Recovered(last, size)
 
-    def write(self, segment: int, tables: Sequence[SegmentTable]) -> tuple[File, ...]:
-        """Write the files of a segment, durably; it exists once its entry is published."""
+    def write(self, segment: int, tables: Sequence[SegmentTable], first: int = 0) -> tuple[File, ...]:
+        """Write files of a segment, `first` being the number of those that it has; they count once it's published."""
         if not tables:
             return ()
-        final = self.segments / numbered(segment)
-        temporary = final.with_suffix(_TEMPORARY)
+        temporary = self._temporary(segment)
         with _telling(self.directory):
-            temporary.mkdir()
-            files = tuple(_write_table(temporary, table) for table in tables)
-            _sync(temporary)
-            temporary.rename(final)
-            _sync(self.segments)
-        return files
+            if first == 0:
+                temporary.mkdir()
+            return tuple(_write_table(temporary, place, table) for place, table in enumerate(tables, first))
 
     def publish(self, entry: Entry) -> None:
         """Make a segment exist whose files are written."""
@@ -175,11 +178,30 @@ class JournalStore(JournalReader):
         if path.exists():
             raise InvariantBroken(f"segment {entry.segment} was to be sealed a second time: {path} exists")
         with _telling(self.directory):
+            self._keep(entry)
             for version in entry.schemas.keys() - self._written:
                 text = manifest.schema_to_json(entry.schemas[version])
                 _write_whole(self.directory / _SCHEMAS / f"{version}.json", text.encode())
                 self._written.add(version)
             _write_whole(path, manifest.to_json(entry).encode())
+
+    def _keep(self, entry: Entry) -> None:
+        """Give the files that the entry names their place; those that it doesn't name are removed."""
+        temporary, named = self._temporary(entry.segment), {file.path for file in entry.files}
+        if not named and not temporary.exists():
+            return
+        for path in temporary.iterdir():
+            if path.name not in named:
+                path.unlink()
+        if not named:
+            temporary.rmdir()
+            return
+        _sync(temporary)
+        temporary.rename(self.segments / numbered(entry.segment))
+        _sync(self.segments)
+
+    def _temporary(self, segment: int) -> Path:
+        return self.segments / f"{numbered(segment)}{_TEMPORARY}"
 
     def _remove_leftovers(self, last: int) -> None:
         for directory in (_MANIFEST, _SCHEMAS):
@@ -230,15 +252,64 @@ def _locked(directory: Path) -> IO[str]:
     return lock
 
 
-def _write_table(directory: Path, table: SegmentTable) -> File:
-    buffer = pa.BufferOutputStream()
-    pq.write_table(table.rows, buffer, compression="lz4", use_dictionary=False)
-    content = buffer.getvalue()
+def _write_table(directory: Path, place: int, table: SegmentTable) -> File:
     version = table.schema.version
-    path = f"{version}.{table.kind}.parquet"
-    _write_durably(directory / path, content)
-    digest = hashlib.sha256(content).hexdigest()
-    return File(path, table.schema.table, version, table.kind, table.rows.num_rows, content.size, digest)
+    path = f"{place:04}.{version}.{table.kind}.parquet"
+    with (directory / path).open("wb") as file:
+        digesting = _Digesting(file)
+        pq.write_table(
+            table.rows,
+            digesting,
+            compression="lz4",
+            use_dictionary=False,
+            write_batch_size=_batch(table.rows),
+        )
+        file.flush()
+        os.fsync(file.fileno())
+    return File(
+        path=path,
+        table=table.schema.table,
+        version=version,
+        kind=table.kind,
+        rows=table.rows.num_rows,
+        bytes=digesting.tell(),
+        sha256=digesting.hexdigest(),
+        absent=table.absent,
+    )
+
+
+def _batch(rows: pa.Table) -> int:
+    """How many rows are written before it's looked whether they fill a page: with large ones, one at a time."""
+    return max(1, min(_PAGE * rows.num_rows // max(1, rows.nbytes), 1024))
+
+
+class _Digesting(io.RawIOBase):
+    """A file that's written from front to back, digested on the way, so that none of it has to stay in memory."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._digest = hashlib.sha256()
+        self._bytes = 0
+
+    def writable(self) -> bool:
+        """So it is."""
+        return True
+
+    def tell(self) -> int:
+        """How many bytes are written."""
+        return self._bytes
+
+    def write(self, content: "ReadableBuffer") -> int:
+        """Write all of it."""
+        size: int = memoryview(content).nbytes
+        self._digest.update(content)
+        self._file.write(content)
+        self._bytes += size
+        return size
+
+    def hexdigest(self) -> str:
+        """The SHA-256 of what's written."""
+        return self._digest.hexdigest()
 
 
 def _verify(path: Path, file: File) -> None:

@@ -1,8 +1,13 @@
 """The JournalWriter: gathers what the coordinator appends, and seals it into segments.
 
 One segment is sealed at a time, in a thread, while the next one fills; when that one is full too, no further message
-is taken, and the mailbox's edge makes the coordinator wait. So segments are published in the order of the appends,
-and memory holds two of them at most.
+is taken, and the mailbox's edge makes the coordinator wait. So segments are published in the order of the appends.
+
+Rows of a transaction that hasn't ended fill the next segment like everything else. Once they are what fills it, the
+thread writes them ahead (`pipeline.journal`) and memory lets go of them; what's whole and came before them is sealed
+first. So memory holds as much as two segments at most, each with one message more than fits, and no transaction
+changes that. A transaction whose end doesn't come before the mailbox is closed hasn't happened; the next recovery
+removes its files.
 
 A cancellation can't stop a thread. So the end, of whatever kind, waits for it: afterwards no file of the journal
 changes any more, and whoever recovers finds the segment sealed or not.
@@ -21,7 +26,7 @@ from actors.metrics import Metrics
 from pipeline import journal, topology
 from pipeline import metrics as catalogue
 from pipeline.checkpoint import Checkpoint
-from pipeline.journal import Entry, Unfinished, Waiting
+from pipeline.journal import Entry, File, Unfinished, Waiting
 from pipeline.messages import (
     Append,
     AppendRows,
@@ -44,10 +49,18 @@ class Outlets:
 
 @dataclass(frozen=True, slots=True)
 class Sealing:
-    """A segment that a thread is sealing: its task, what's in it, and when it began (s, the loop's clock)."""
+    """A thread seals a segment: its task, what's in it, and when it began (s, the loop's clock)."""
 
     task: asyncio.Task[Entry]
     waiting: Waiting
+    began: float
+
+
+@dataclass(frozen=True, slots=True)
+class WritingAhead:
+    """A thread writes rows of a transaction that hasn't ended: its task, and when it began (s, the loop's clock)."""
+
+    task: asyncio.Task[tuple[File, ...]]
     began: float
 
 
@@ -76,14 +89,16 @@ class JournalWriter(Actor[ToJournalWriter]):
         self._checkpoint: Checkpoint | None = self._last.checkpoint if self._last else None
         self._waiting: Waiting | None = None
         self._unfinished = Unfinished()
-        self._sealing: Sealing | None = None
+        # Files of the next segment that are written ahead.
+        self._ahead: tuple[File, ...] = ()
+        self._work: Sealing | WritingAhead | None = None
 
     async def run(self) -> None:
         """Take appends and seal them when they're due, until the mailbox is closed and all is sealed."""
         try:
             self.listen()
-            while any(left is not None for left in (self._taking, self._waiting, self._sealing)):
-                self._seal_if_due()
+            while any(left is not None for left in (self._taking, self._waiting, self._work)):
+                self._work_if_due()
                 await self._next()
         finally:
             self.rest()
@@ -102,15 +117,15 @@ class JournalWriter(Actor[ToJournalWriter]):
                 assert_never(message)
 
     async def release(self) -> None:
-        """Wait for the thread that seals, since nothing can stop it."""
+        """Wait for the thread, since nothing can stop it."""
         self.stop_listening()
-        if self._sealing is not None:
-            await asyncio.wait({self._sealing.task})
+        if self._work is not None:
+            await asyncio.wait({self._work.task})
 
     def hung(self) -> bool:
-        """Also while a segment takes too long to be sealed."""
-        sealing = self._sealing
-        return super().hung() or (sealing is not None and self._now() - sealing.began > self.patience)
+        """Also while the thread takes too long."""
+        work = self._work
+        return super().hung() or (work is not None and self._now() - work.began > self.patience)
 
     def status(self) -> dict[str, Any]:
         """The last sealed segment, its position, and what waits."""
@@ -119,43 +134,80 @@ class JournalWriter(Actor[ToJournalWriter]):
             "position": str(self._last.checkpoint.position) if self._last else None,
             "bytes": self._size,
             "waiting_bytes": self._waiting.bytes if self._waiting else 0,
-            "sealing": self._sealing is not None,
+            "unfinished_bytes": self._unfinished.bytes,
+            "ahead_bytes": sum(file.bytes for file in self._ahead),
+            "sealing": isinstance(self._work, Sealing),
         }
 
     async def _next(self) -> None:
-        """Wait for a message, if there's room for it, for the thread that seals, or for the moment to seal."""
-        room = (
-            self._sealing is None or self._waiting is None or not journal.full(self._waiting, self._settings)
-        )
-        taking = self._taking if room else None
-        awaited = {task for task in (taking, self._sealing and self._sealing.task) if task}
+        """Wait for a message, if there's room for it, for the thread, or for the moment to seal."""
+        work = self._work
+        taking = self._taking if work is None or not self._full() else None
+        awaited = {task for task in (taking, work and work.task) if task}
         done, _ = await asyncio.wait(awaited, timeout=self._time_left(), return_when=asyncio.FIRST_COMPLETED)
-        if self._sealing is not None and self._sealing.task in done:
-            await self._sealed(self._sealing)
+        if work is not None and work.task in done:
+            self._work = None
+            await self._worked(work)
         if taking is not None and taking in done:
             await self.taken(taking)
 
-    def _seal_if_due(self) -> None:
-        """Give what waits to a thread, unless one is at work or it's too early; at the end nothing is too early."""
-        if self._waiting is None or self._sealing is not None:
-            return
-        if self._taking is None or self._now() >= journal.seal_at(self._waiting, self._settings):
-            before, self._checkpoint = self._checkpoint, self._waiting.appends[-1].checkpoint
-            self._segment += 1
-            work = asyncio.to_thread(self._seal, self._segment, self._waiting, before)
-            self._sealing = Sealing(asyncio.create_task(work), self._waiting, self._now())
-            self._waiting = None
+    def _full(self) -> bool:
+        return journal.full(self._waiting, self._unfinished, self._settings)
 
-    def _seal(self, segment: int, waiting: Waiting, before: Checkpoint | None) -> Entry:
+    def _work_if_due(self) -> None:
+        """Give what's there to a thread, unless one is at work or it's too early; at the end nothing is too early."""
+        if self._work is not None:
+            return
+        if self._waiting is None:
+            if self._full():
+                self._write_ahead()
+        elif (
+            self._taking is None
+            or self._full()
+            or self._now() >= journal.seal_at(self._waiting, self._settings)
+        ):
+            self._seal(self._waiting)
+
+    def _write_ahead(self) -> None:
+        work = asyncio.to_thread(self._rows_written, self._segment + 1, self._unfinished, len(self._ahead))
+        self._work = WritingAhead(asyncio.create_task(work), self._now())
+        self._unfinished = journal.written(self._unfinished)
+
+    def _rows_written(self, segment: int, unfinished: Unfinished, first: int) -> tuple[File, ...]:
+        """In the thread: write and sync."""
+        return self._store.write(segment, journal.segment_tables(unfinished.parts), first)
+
+    def _seal(self, waiting: Waiting) -> None:
+        before, self._checkpoint = self._checkpoint, waiting.appends[-1].checkpoint
+        self._segment += 1
+        work = asyncio.to_thread(self._segment_sealed, self._segment, waiting, self._ahead, before)
+        self._work = Sealing(asyncio.create_task(work), waiting, self._now())
+        self._waiting, self._ahead = None, ()
+
+    def _segment_sealed(
+        self, segment: int, waiting: Waiting, ahead: tuple[File, ...], before: Checkpoint | None
+    ) -> Entry:
         """In the thread: write, sync, publish."""
-        files = self._store.write(segment, journal.segment_tables(waiting.appends))
-        entry = journal.seal(segment, waiting.appends, files, before, sealed_at=time.time_ns() // 1000)
+        appends = waiting.appends
+        rest = self._store.write(segment, journal.segment_tables(journal.parts_of(appends)), len(ahead))
+        files = (*journal.kept(ahead, appends), *rest)
+        entry = journal.seal(segment, appends, files, before, sealed_at=time.time_ns() // 1000)
         self._store.publish(entry)
         return entry
 
+    async def _worked(self, work: Sealing | WritingAhead) -> None:
+        """The thread has ended; raises what it raised."""
+        match work:
+            case Sealing():
+                await self._sealed(work)
+            case WritingAhead():
+                self._ahead += work.task.result()
+                self.metrics.progressed(self.name)
+            case _:
+                assert_never(work)
+
     async def _sealed(self, sealing: Sealing) -> None:
         """Tell those who wait for it that the segment is durable."""
-        self._sealing = None
         self._last = entry = sealing.task.result()
         self.metrics.observe(catalogue.SEALING, self._now() - sealing.began)
         self._measure(entry)
@@ -185,7 +237,7 @@ class JournalWriter(Actor[ToJournalWriter]):
             self.metrics.observe(catalogue.COMMIT_TO_JOURNAL, oldest)
 
     def _time_left(self) -> float | None:
-        if self._waiting is None or self._sealing is not None:
+        if self._waiting is None or self._work is not None:
             return None
         return max(0.0, journal.seal_at(self._waiting, self._settings) - self._now())
 

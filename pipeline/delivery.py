@@ -42,7 +42,7 @@ class Delivered:
 @dataclass(frozen=True, slots=True)
 class Piece:
     """A file of the journal: its segment, its place among the segment's files and its name there, its table's schema
-    and the number of its rows.
+    and the number of its rows, and whether some of them lack columns.
     """
 
     segment: int
@@ -50,6 +50,7 @@ class Piece:
     path: str
     schema: TableSchema
     rows: int
+    absent: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,9 @@ def next_batch(entries: Iterable[Entry], most_bytes: int = MOST_BYTES) -> Batch:
         table: Pieces(
             *(
                 tuple(
-                    Piece(entry.segment, place, file.path, entry.schemas[file.version], file.rows)
+                    Piece(
+                        entry.segment, place, file.path, entry.schemas[file.version], file.rows, file.absent
+                    )
                     for entry, place, file in files
                     if file.table == table and file.kind is kind
                 )
@@ -126,8 +129,14 @@ def missing(delivered: Delivered, pieces: Pieces) -> Pieces:
     )
 
 
+_LACKING = (
+    "rows of {table} came without all of their columns, and what the others hold isn't known; set "
+    "binlog_row_image=FULL on the source, remove the lake tables of {table} and snapshot it anew"
+)
+
+
 class Incompatible(Definite):
-    """The lake tables of a table can't take on its new schema."""
+    """The lake tables of a table can't take on its new schema, or its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +158,18 @@ def accepted(delivered: Delivered, table: TableId, batch: Batch) -> Accepted:
     """How far a table can be delivered, and what of its files it lacks.
 
     A segment is taken as a whole or not at all. So the segment that the present schema came with has no version in it
-    that wasn't accepted, and neither has any before.
+    that wasn't accepted, and neither has any before. A segment with rows that lack columns isn't taken: a value that
+    the log didn't give would become NULL.
     """
     pieces = missing(delivered, batch.tables.get(table, Pieces()))
+    lacking = {piece.segment for piece in pieces.changes if piece.absent}
     schema, since = delivered.schema, delivered.since
     for segment, versions in _versions(pieces, table, batch):
-        if segment <= since:
+        if segment <= since and segment not in lacking:
             continue
         try:
+            if segment in lacking:
+                raise Incompatible(_LACKING.format(table=table))
             taken = schema
             for version in versions:
                 taken = version if taken and version.version == taken.version else taken_on(taken, version)

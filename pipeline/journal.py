@@ -9,13 +9,18 @@ There are two kinds of files. A *changes* file has the meta columns of META, the
 names; its rows are in the order of the stream, which is the order of (`__scn`, `__ordinal`). A *rows* file has the
 table's own columns only: chunks of a table's first snapshot, which go to the mirror as they are.
 
+A transaction is in one segment, however large it is. When its rows fill a segment before its end has come, they are
+written *ahead*: into files of the open segment, which no entry names yet. Nothing whole may wait then, so that the
+transaction is the first thing in its segment, and these files are the first ones of its entry. If the end never
+comes, no entry ever names them.
+
 What an update becomes depends on the key. Where old and new row have the same key, it's one row, the new one, with
 `u`: a consumer that takes the last row of each key needs no more. Where the key changed, the old key ends with `d`
 and the new one follows with `u`. Without a primary key there's nothing to say which row is replaced, so that an
 update is the old row less (`d`) and the new row more (`c`): the table is then a bag, and its changes a sum.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import assert_never
@@ -30,7 +35,16 @@ from pipeline.errors import Definite, InvariantBroken
 from pipeline.gtid import GtidSet
 from pipeline.intervals import Int64s
 from pipeline.keys import tokens
-from pipeline.messages import Append, AppendRows, ChangePart, ChunkId, ChunkPart, Kind
+from pipeline.messages import (
+    CHANGE_FIELDS,
+    Append,
+    AppendRows,
+    ChangePart,
+    ChunkId,
+    ChunkPart,
+    Kind,
+    TableChanges,
+)
 from pipeline.schema import TableId, TableSchema
 from pipeline.settings import JournalSettings
 from pipeline.transactions import Transactions
@@ -43,7 +57,8 @@ COMMIT_TIME_SAMPLES = 16
 POSITION_INTERVAL_S = 5.0
 
 # `__op`: c, u, d or r (a snapshot's row). `__ordinal`: order inside the transaction or chunk. `__gtid` and
-# `__commit_time` (of the source's commit) are null for r, `__chunk` for all others.
+# `__commit_time` (of the source's commit) are null for r, `__chunk` for all others. `__absent`: the columns of which
+# the log doesn't give the row's value, which is null in the table's own column and means nothing; null where it's all.
 META = pa.schema(
     [
         pa.field("__op", pa.string(), nullable=False),
@@ -52,6 +67,7 @@ META = pa.schema(
         pa.field("__gtid", pa.string()),
         pa.field("__commit_time", pa.timestamp("us", tz="UTC")),
         pa.field("__chunk", pa.string()),
+        pa.field("__absent", CHANGE_FIELDS.field("absent").type),
     ]
 )
 
@@ -69,7 +85,10 @@ class FileKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A Parquet file of a segment: `path` relative to the segment's directory, `version` of the table's schema."""
+    """A Parquet file of a segment: `path` relative to the segment's directory, `version` of the table's schema.
+
+    `absent`: whether there are rows in it that lack columns (`__absent`), so that nobody has to look for them.
+    """
 
     path: str
     table: TableId
@@ -78,6 +97,7 @@ class File:
     rows: int
     bytes: int
     sha256: str
+    absent: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +172,8 @@ def change_table(part: ChangePart) -> pa.Table:
         images.column("ordinal"),
         passed.gtid_texts(),
         pa.array(passed.commit_time).cast(META.field("__commit_time").type),
-        pa.nulls(len(rows), pa.string()),
+        pa.nulls(len(rows), META.field("__chunk").type),
+        images.column("absent"),
     ]
     return pa.Table.from_arrays([*meta, *rows.columns], schema=changes_schema(schema))
 
@@ -169,6 +190,7 @@ def chunk_table(part: ChunkPart) -> pa.Table:
         pa.nulls(count, META.field("__gtid").type),
         pa.nulls(count, META.field("__commit_time").type),
         pa.repeat(pa.scalar(str(part.chunk)), count),
+        pa.nulls(count, META.field("__absent").type),
     ]
     return pa.Table.from_arrays([*meta, *part.rows.columns], schema=changes_schema(part.schema))
 
@@ -189,7 +211,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """Rows of a transaction whose end hasn't come, and their bytes."""
+    """Rows of a transaction whose end hasn't come, as far as they are in memory, and their bytes."""
 
     parts: tuple[ChangePart, ...] = ()
     bytes: int = 0
@@ -200,10 +222,21 @@ def continued(unfinished: Unfinished, rows: AppendRows) -> Unfinished:
     return Unfinished((*unfinished.parts, *rows.parts), unfinished.bytes + sum(map(_bytes, rows.parts)))
 
 
+def written(unfinished: Unfinished) -> Unfinished:
+    """What's left in memory once the rows are written ahead: of each table version a part that says whose it is."""
+    left = {part.changes.schema: replace(part, changes=_rowless(part.changes)) for part in unfinished.parts}
+    return Unfinished(tuple(left.values()))
+
+
 def finished(unfinished: Unfinished, append: Append) -> Append:
-    """What the append is with the rows that were kept for it."""
+    """The append that ends the transaction, with its rows before its own."""
     kept = [part for part in unfinished.parts if part.changes.schema.table not in append.withdrawn]
     return replace(append, parts=(*kept, *append.parts))
+
+
+def kept(ahead: Iterable[File], appends: Sequence[Append]) -> tuple[File, ...]:
+    """Those of the files written ahead that come into the segment; their transaction ends with its first append."""
+    return tuple(file for file in ahead if file.table not in appends[0].withdrawn)
 
 
 def appended(waiting: Waiting | None, append: Append, before: Checkpoint | None, now: float) -> Waiting:
@@ -217,15 +250,14 @@ def appended(waiting: Waiting | None, append: Append, before: Checkpoint | None,
     return Waiting((*waiting.appends, append), waiting.bytes + size, waiting.since, urgent_since)
 
 
-def full(waiting: Waiting, settings: JournalSettings) -> bool:
-    """Whether a segment has become as large as it may."""
-    return waiting.bytes >= settings.seal_mib << 20
+def full(waiting: Waiting | None, unfinished: Unfinished, settings: JournalSettings) -> bool:
+    """Whether the rows in memory are as many as a segment may have."""
+    size = unfinished.bytes + (waiting.bytes if waiting else 0)
+    return size > 0 and size >= settings.seal_mib << 20
 
 
 def seal_at(waiting: Waiting, settings: JournalSettings) -> float:
-    """The moment at which what waits is to be sealed; it's past for a full segment."""
-    if full(waiting, settings):
-        return waiting.since
+    """The moment at which what waits is to be sealed, unless it's full before."""
     if waiting.urgent_since is None:
         return waiting.since + POSITION_INTERVAL_S
     return waiting.urgent_since + settings.seal_after_ms / 1000
@@ -239,15 +271,19 @@ class SegmentTable:
     kind: FileKind
     rows: pa.Table
 
+    @property
+    def absent(self) -> bool:
+        """Whether there are rows that lack columns."""
+        return self.kind is FileKind.CHANGES and self.rows["__absent"].null_count < len(self.rows)
 
-def segment_tables(appends: Sequence[Append]) -> tuple[SegmentTable, ...]:
+
+def segment_tables(parts: Iterable[ChangePart | ChunkPart]) -> tuple[SegmentTable, ...]:
     """One table for each table version and kind of file, in order of first appearance; none of them is empty."""
     pieces: dict[tuple[TableSchema, FileKind], list[pa.Table]] = {}
-    for append in appends:
-        for part in append.parts:
-            schema, kind, rows = _piece(part)
-            if len(rows):
-                pieces.setdefault((schema, kind), []).append(rows)
+    for part in parts:
+        schema, kind, rows = _piece(part)
+        if len(rows):
+            pieces.setdefault((schema, kind), []).append(rows)
     return tuple(SegmentTable(*which, pa.concat_tables(tables)) for which, tables in pieces.items())
 
 
@@ -259,7 +295,7 @@ def seal(
     sealed_at: int,
 ) -> Entry:
     """The entry of a segment that ends with the last append's checkpoint; `before` is that of the last one."""
-    parts = [part for append in appends for part in append.parts]
+    parts = parts_of(appends)
     slices = {part.first_scn: part.transactions for part in parts if isinstance(part, ChangePart)}
     checkpoint = appends[-1].checkpoint
     named = [part.changes.schema if isinstance(part, ChangePart) else part.schema for part in parts]
@@ -281,6 +317,11 @@ def seal(
     )
 
 
+def parts_of(appends: Iterable[Append]) -> list[ChangePart | ChunkPart]:
+    """All parts, in order."""
+    return [part for append in appends for part in append.parts]
+
+
 def _piece(part: ChangePart | ChunkPart) -> tuple[TableSchema, FileKind, pa.Table]:
     match part:
         case ChangePart():
@@ -299,8 +340,14 @@ def _urgent(append: Append, before: Checkpoint | None) -> bool:
 
 
 def _bytes(part: ChangePart | ChunkPart) -> int:
-    rows = part.changes.rows if isinstance(part, ChangePart) else part.rows
-    return int(rows.nbytes)
+    if isinstance(part, ChangePart):
+        return int(part.changes.images.nbytes + part.changes.rows.nbytes)
+    return int(part.rows.nbytes)
+
+
+def _rowless(changes: TableChanges) -> TableChanges:
+    images, rows = (pa.RecordBatch.from_pylist([], each.schema) for each in (changes.images, changes.rows))
+    return replace(changes, images=images, rows=rows)
 
 
 def _commit_times(times: list[Int64s]) -> CommitTimes | None:

@@ -22,7 +22,7 @@ from pipeline.schema import TableId, TableSchema
 from pipeline.watermark import Coordinates
 
 # Raised by one whenever an older reader would misunderstand a newer entry.
-FORMAT = 1
+FORMAT = 2
 
 _REMEDY = "restore it from a copy of the journal"
 
@@ -111,6 +111,7 @@ def _file_to_json(file: File) -> dict[str, Any]:
         "rows": file.rows,
         "bytes": file.bytes,
         "sha256": file.sha256,
+        "absent": file.absent,
     }
 
 
@@ -123,6 +124,7 @@ def _file_from_json(value: dict[str, Any]) -> File:
         rows=value["rows"],
         bytes=value["bytes"],
         sha256=value["sha256"],
+        absent=value["absent"],
     )
 
 

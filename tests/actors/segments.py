@@ -1,5 +1,7 @@
 """Segments for tests of the journal: the n-th holds the numbers 10 n to 10 n + 9, and the n-th checkpoint."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 
@@ -60,10 +62,18 @@ def append(number: int, chunk: bool = False) -> Append:
 
 
 def seal(store: JournalStore, number: int) -> Entry:
-    """Seal the n-th append, with a chunk, as the n-th segment."""
-    appends = [append(number, chunk=True)]
-    files = store.write(number, journal.segment_tables(appends))
+    """Seal the n-th append, with a chunk, as the n-th segment, after half of the changes are written ahead."""
+    whole = append(number, chunk=True)
+    changes, chunk = whole.parts
+    assert isinstance(changes, ChangePart)
+    ahead = store.write(number, journal.segment_tables([_cut(changes, 0, ROWS // 2)]))
+    rest = store.write(number, journal.segment_tables([_cut(changes, ROWS // 2, ROWS), chunk]), len(ahead))
     before = moved(number - 1).checkpoint if number > 1 else None
-    entry = journal.seal(number, appends, files, before, sealed_at=COMMIT_TIME + number)
+    entry = journal.seal(number, [whole], (*ahead, *rest), before, sealed_at=COMMIT_TIME + number)
     store.publish(entry)
     return entry
+
+
+def _cut(part: ChangePart, begin: int, end: int) -> ChangePart:
+    images, rows = (each.slice(begin, end - begin) for each in (part.changes.images, part.changes.rows))
+    return replace(part, changes=replace(part.changes, images=images, rows=rows))

@@ -27,8 +27,9 @@ NEXT = GOOD_SEGMENTS + 1
 # What has to be durable before what: files before their directory, that before the entry, that before its name.
 STEPS = [
     "mkdir segments/000000000003.tmp",
-    f"fsync 000000000003.tmp/{ITEMS.version}.changes.parquet",
-    f"fsync 000000000003.tmp/{ITEMS.version}.rows.parquet",
+    f"fsync 000000000003.tmp/0000.{ITEMS.version}.changes.parquet",
+    f"fsync 000000000003.tmp/0001.{ITEMS.version}.changes.parquet",
+    f"fsync 000000000003.tmp/0002.{ITEMS.version}.rows.parquet",
     "fsync segments/000000000003.tmp",
     "rename segments/000000000003.tmp",
     "fsync whole/segments",
@@ -53,9 +54,9 @@ def check(reader: JournalReader, last: int) -> None:
     assert [entry.segment for entry in entries] == list(range(1, last + 1))
     for entry in entries:
         ids = list(range(ROWS * entry.segment, ROWS * (entry.segment + 1)))
-        assert [file.kind for file in entry.files] == [FileKind.CHANGES, FileKind.ROWS]
-        for file in entry.files:
-            assert pq.read_table(reader.path(entry, file)).column("id").to_pylist() == ids
+        assert [file.kind for file in entry.files] == [FileKind.CHANGES, FileKind.CHANGES, FileKind.ROWS]
+        tables = [pq.read_table(reader.path(entry, file)).column("id").to_pylist() for file in entry.files]
+        assert [tables[0] + tables[1], tables[2]] == [ids, ids]
         assert entry.checkpoint == moved(entry.segment).checkpoint
     named = {reader.path(entry, file) for entry in entries for file in entry.files}
     named |= {reader.directory / "manifest" / f"{entry.segment:012d}.json" for entry in entries}

@@ -20,7 +20,7 @@ ITEMS = replace(V1, table=TableId("shop", "items"))
 
 
 def entry(segment: int, *schemas: TableSchema, kind: FileKind = FileKind.CHANGES, size: int = 10) -> Entry:
-    files = tuple(File(f"{s.version}.{kind}", s.table, s.version, kind, 5, size, "") for s in schemas)
+    files = tuple(File(f"{s.version}.{kind}", s.table, s.version, kind, 5, size, "", False) for s in schemas)
     times = CommitTimes(segment, segment + 1, (segment, segment + 1)) if schemas else None
     checkpoint = Checkpoint(GtidSet(), segment)
     return Entry(
@@ -51,6 +51,18 @@ def test_a_batch_ends_for_a_table_before_the_segment_that_it_cannot_take() -> No
     assert (todo.schema, todo.since, todo.through) == (V2, 2, 2)
     assert [piece.segment for piece in todo.pieces.changes] == [1, 2]
     assert todo.reason.startswith("from segment 3 on: column 'note' of shop.orders was dropped or renamed")
+
+
+def test_a_batch_ends_for_a_table_before_rows_that_lack_columns() -> None:
+    lacking = entry(3, V1, ITEMS)
+    files = (replace(lacking.files[0], absent=True), lacking.files[1])
+    batch = next_batch([entry(1, V1), entry(2, V1), replace(lacking, files=files), entry(4, V1, ITEMS)])
+    todo = accepted(Delivered(), V1.table, batch)
+    assert (todo.through, [piece.segment for piece in todo.pieces.changes]) == (2, [1, 2])
+    assert todo.reason.startswith("from segment 3 on: rows of shop.orders came without all of their columns")
+    # Also behind a schema that came with a later segment, as it's found after a crash in between.
+    assert accepted(Delivered(V1, since=4), V1.table, batch).through == 2
+    assert accepted(Delivered(), ITEMS.table, batch).reason == ""
 
 
 def test_files_with_an_older_schema_that_come_again_are_known_as_older() -> None:

@@ -1,7 +1,8 @@
 """What goes into the journal's files, against a plain-Python model; entries; and when a segment is sealed."""
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,11 @@ from pipeline import journal
 from pipeline.checkpoint import Checkpoint, Mirror
 from pipeline.errors import Definite, InvariantBroken
 from pipeline.gtid import Gtid, GtidSet, Source
-from pipeline.journal import FileKind, Waiting
+from pipeline.journal import File, FileKind, Unfinished, Waiting
 from pipeline.messages import (
     CHANGE_FIELDS,
     Append,
+    AppendRows,
     ChangePart,
     ChunkId,
     ChunkPart,
@@ -150,7 +152,7 @@ def test_changes_of_a_table_with_a_key(history: tuple[list[Change], dict[Key, Ro
         ordinals[change.transaction] += 1
         gtid = run(change.transaction + 1).gtid(change.transaction)
         time = 1_700_000_000_000_000 + 7 * change.transaction
-        meta = (op, first_scn + change.transaction, ordinal, str(gtid), time, None)
+        meta = (op, first_scn + change.transaction, ordinal, str(gtid), time, None, None)
         if op:
             expected.append(dict(zip((*journal.META.names, *KEYED.arrow.names), (*meta, *row), strict=True)))
 
@@ -202,6 +204,24 @@ def test_a_key_that_is_null_counts_as_changed() -> None:
     assert table.column("n").to_pylist() == [1, 2]
 
 
+def test_a_row_says_which_columns_it_lacks_and_its_file_that_there_is_such_a_row() -> None:
+    changes = [
+        Change(0, None, ("x", 1, "a")),
+        Change(0, ("x", 1, "a"), (None, 1, "a")),
+        Change(0, (None, 2, "b"), None),
+    ]
+    part = part_of(changes, KEYED)
+    lacking = [None, None, ["value"], ["value"]]
+    images = part.changes.images.set_column(3, CHANGE_FIELDS.field("absent"), pa.array(lacking))
+    part = replace(part, changes=replace(part.changes, images=images))
+    (table,) = journal.segment_tables([part])
+    assert table.rows["__op"].to_pylist() == ["c", "u", "d"]
+    assert table.rows["__absent"].to_pylist() == [None, ["value"], ["value"]]
+    assert table.absent
+    whole = part_of(changes, KEYED), chunk_of([("x", 1, "a")], first=True)
+    assert [table.absent for table in journal.segment_tables(whole)] == [False, False]
+
+
 @pytest.mark.parametrize(
     "kinds",
     [
@@ -246,6 +266,7 @@ def test_a_chunk_of_a_later_snapshot_is_changes_of_its_own() -> None:
             "__gtid": None,
             "__commit_time": None,
             "__chunk": "s1/shop.items/3",
+            "__absent": None,
         }
         for ordinal in (0, 1)
     ]
@@ -272,19 +293,14 @@ def test_a_segment_has_one_table_for_each_version_and_kind_in_the_order_of_the_s
         Append((part_of([Change(0, None, ("6", 6, "a"))], newer, 6),), checkpoint(6)),
         Append((chunk_of([], first=False),), checkpoint(7)),
     ]
-    tables = journal.segment_tables(appends)
+    tables = journal.segment_tables(journal.parts_of(appends))
     assert [(table.schema, table.kind, table.rows.column("value").to_pylist()) for table in tables] == [
         (KEYED, FileKind.CHANGES, ["1", "2", "5"]),
         (other, FileKind.CHANGES, ["3"]),
         (KEYED, FileKind.ROWS, ["4"]),
         (newer, FileKind.CHANGES, ["6"]),
     ]
-    assert (
-        journal.segment_tables(
-            [Append((), checkpoint(1)), Append((chunk_of([], first=True),), checkpoint(2))]
-        )
-        == ()
-    )
+    assert journal.segment_tables([chunk_of([], first=True)]) == ()
 
 
 def test_what_an_entry_says() -> None:
@@ -366,9 +382,68 @@ def test_a_new_position_alone_can_wait() -> None:
 
 def test_a_full_segment_is_sealed_at_once() -> None:
     half = Append((part_of([Change(0, None, ("x" * (600 << 10), 1, "a"))], KEYED),), checkpoint(6))
-    assert not journal.full(waiting((100.0, half)), SETTINGS)
-    assert journal.seal_at(waiting((100.0, half)), SETTINGS) > 100.0
+    assert not journal.full(None, Unfinished(), SETTINGS)
+    assert not journal.full(waiting((100.0, half)), Unfinished(), SETTINGS)
     both = waiting((100.0, half), (100.1, half))
     assert both.appends == (half, half)
-    assert journal.full(both, SETTINGS)
-    assert journal.seal_at(both, SETTINGS) <= 100.1
+    assert journal.full(both, Unfinished(), SETTINGS)
+
+
+# A transaction whose end hasn't come
+
+OTHERS = TableSchema(TableId("shop", "others"), COLUMNS, key=(1,))
+
+
+def rows_of(*values: str, schema: TableSchema = KEYED) -> AppendRows:
+    return AppendRows((part_of([Change(0, None, (value, 1, "a")) for value in values], schema, 8),))
+
+
+def values(parts: Iterable[ChangePart | ChunkPart]) -> list[str]:
+    return [value for table in journal.segment_tables(parts) for value in table.rows["value"].to_pylist()]
+
+
+def test_rows_that_were_kept_come_before_those_of_the_append_that_ends_their_transaction() -> None:
+    unfinished = journal.continued(journal.continued(Unfinished(), rows_of("1")), rows_of("2"))
+    assert unfinished.bytes == 2 * journal.continued(Unfinished(), rows_of("1")).bytes > 0
+    end = Append(rows_of("3").parts, checkpoint(8), (SignalAccepted("s", ""),))
+    whole = journal.finished(unfinished, end)
+    assert values(whole.parts) == ["1", "2", "3"]
+    assert (whole.checkpoint, whole.answers) == (end.checkpoint, end.answers)
+
+
+def test_rows_in_memory_fill_a_segment_whether_their_transaction_has_ended_or_not() -> None:
+    half = "x" * (600 << 10)
+    whole = waiting((100.0, Append(rows_of(half).parts, checkpoint(6))))
+    unfinished = journal.continued(Unfinished(), rows_of(half))
+    assert not journal.full(None, unfinished, SETTINGS)
+    assert journal.full(whole, unfinished, SETTINGS)
+    assert journal.full(None, journal.continued(unfinished, rows_of(half)), SETTINGS)
+
+
+def test_what_is_written_ahead_leaves_nothing_in_memory_but_whose_it_was() -> None:
+    unfinished = Unfinished()
+    for rows in (rows_of("1"), rows_of("2", schema=OTHERS), rows_of("3"), rows_of("4", schema=OTHERS)):
+        unfinished = journal.continued(unfinished, rows)
+    left = journal.written(unfinished)
+    assert left.bytes == 0
+    assert values(left.parts) == []
+    entry = journal.seal(
+        4, [journal.finished(left, Append((), checkpoint(8)))], (), checkpoint(7), sealed_at=1
+    )
+    assert entry.transactions == 1
+    assert entry.commit_times is not None
+    assert {schema.table for schema in entry.schemas.values()} == {ITEMS, OTHERS.table}
+
+
+def test_a_table_that_is_withdrawn_has_nothing_of_the_transaction_in_the_segment() -> None:
+    unfinished = journal.continued(Unfinished(), rows_of("1"))
+    unfinished = journal.continued(unfinished, rows_of("2", schema=OTHERS))
+    end = Append((), checkpoint(8), withdrawn=frozenset({ITEMS}))
+    assert values(journal.finished(unfinished, end).parts) == ["2"]
+    ahead = [
+        File("0", ITEMS, "", FileKind.CHANGES, 1, 1, "", False),
+        File("1", OTHERS.table, "", FileKind.CHANGES, 1, 1, "", False),
+    ]
+    assert journal.kept(ahead, [end]) == (ahead[1],)
+    # A later transaction's withdrawal isn't about files that were written ahead of the first one's end.
+    assert journal.kept(ahead, [Append((), checkpoint(8)), end]) == tuple(ahead)

@@ -56,7 +56,9 @@ def entries(draw: st.DrawFn) -> Entry:
         stopped=draw(st.dictionaries(tables, texts, max_size=2)),
     )
     more = draw(st.lists(table_schemas, max_size=2))
-    files = st.builds(File, texts, tables, texts, st.sampled_from(FileKind), counts, counts, texts)
+    files = st.builds(
+        File, texts, tables, texts, st.sampled_from(FileKind), counts, counts, texts, st.booleans()
+    )
     coordinates = st.builds(Coordinates, texts, counts)
     chunk_ids = st.builds(ChunkId, texts, tables, counts)
     chunks = st.builds(SealedChunk, chunk_ids, positions, coordinates, counts)
@@ -118,13 +120,13 @@ def unknown(version: str) -> TableSchema:
 
 
 def test_another_format_is_refused_by_its_number() -> None:
-    with pytest.raises(manifest.Damaged, match="format 2") as refusal:
-        manifest.from_json(json.dumps({"format": 2, "whatever": "it holds"}), unknown)
+    with pytest.raises(manifest.Damaged, match="format 3") as refusal:
+        manifest.from_json(json.dumps({"format": 3, "whatever": "it holds"}), unknown)
     assert isinstance(refusal.value, Definite)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "7", "null", "[]", "{}", '{"format": 1}', '{"format":1,"sha256":"","entry":{}}']
+    "text", ["", "7", "null", "[]", "{}", '{"format": 2}', '{"format":2,"sha256":"","entry":{}}']
 )
 def test_a_text_that_is_no_entry_is_refused(text: str) -> None:
     with pytest.raises(manifest.Damaged):

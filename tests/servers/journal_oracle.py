@@ -128,6 +128,7 @@ def _take(story: Story, reader: JournalReader, entry: Entry, file: File) -> None
         plain = {name: _plain(value) for name, value in row.items()}
         key = tuple(plain[name] for name in story.key)
         if file.kind is FileKind.CHANGES:
+            assert meta["__absent"] is None, f"{file.path} has a row that can't be judged: {meta}"
             assert entry.first_scn <= meta["__scn"] <= entry.last_scn
             story.changes.append(
                 Change(meta["__op"], meta["__scn"], meta["__ordinal"], entry.segment, key, plain)
