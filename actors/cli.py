@@ -76,10 +76,13 @@ def run(settings: Settings) -> None:
     """
     import uvloop
 
-    from actors import assembly, logs
-    from actors.supervisor import ExitCode
+    from actors import compiling, logs
 
     logs.configure(settings.name)
+    with compiling.told():
+        from actors import assembly
+        from actors.supervisor import ExitCode
+
     runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
     outcome = runner.run(assembly.serve(settings))
     if outcome.code is ExitCode.CLEAN:

@@ -1,0 +1,36 @@
+"""A start that has to compile says so, and one that needn't doesn't."""
+
+from pathlib import Path
+
+import numba
+from structlog.testing import capture_logs
+
+from actors import compiling
+
+
+def test_what_has_to_be_compiled_is_told_once_and_that_it_is_done() -> None:
+    with capture_logs() as said, compiling.told():
+        numba.njit("int64(int64)")(lambda number: number + 1)
+        numba.njit("int64(int64)")(lambda number: number + 2)
+    assert [line["event"].split(",")[0] for line in said] == ["compiling the decoder", "compiled the decoder"]
+    assert said[1]["seconds"] >= 0
+
+
+CACHED = """
+import numba
+
+@numba.njit("int64(int64)", cache=True)
+def next_number(number):
+    return number + 1
+"""
+
+
+def test_what_is_in_the_cache_is_not_told(tmp_path: Path) -> None:
+    source = tmp_path / "kernels.py"
+    source.write_text(CACHED)
+    for expected in (2, 0):
+        with capture_logs() as said, compiling.told():
+            exec(
+                compile(source.read_text(), source, "exec"), {"__name__": "kernels", "__file__": str(source)}
+            )
+        assert len(said) == expected
