@@ -1,6 +1,7 @@
 """Everyone reads the same rows of a benchmark's log: else their rates would say nothing."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from multiprocessing import resource_tracker
 
 import pytest
@@ -9,6 +10,7 @@ from bench import _debezium, _readers
 from bench._logs import DOCUMENTS, ELEVEN, ONE, SIXTY, Log, Table, server, write
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
+from pipeline.watermark import Coordinates
 
 ROWS = 4_000  # several events in a transaction
 
@@ -31,17 +33,22 @@ def test_a_log_has_the_rows_and_images_that_it_tells(mysql: MysqlServer, log: Lo
 
 
 def test_the_raw_socket_gives_the_whole_log(log: Log) -> None:
-    assert _readers.raw_socket(log, ROWS) == ROWS  # it counts the bytes itself
+    assert _readers.raw_socket(log, ROWS) > 0  # it counts the bytes itself
+    with pytest.raises(AssertionError, match="bytes came"):
+        _readers.raw_socket(replace(log, end=Coordinates(log.end.file, 10 * log.end.offset)), ROWS)
 
 
 def test_tidemark_reads_every_image_and_none_of_another_table(log: Log) -> None:
-    assert _readers.tidemark(log, ROWS) == ROWS
-    assert _readers.tidemark_uncaptured(log, ROWS) == ROWS
+    assert _readers.tidemark(log, ROWS) > 0  # it counts the images itself
+    assert _readers.tidemark_uncaptured(log, ROWS) > 0
+    with pytest.raises(AssertionError, match="row images came"):
+        _readers.tidemark(replace(log, images=log.images + 1), ROWS)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_mysql_replication_reads_the_first_rows(log: Log) -> None:
-    assert _readers.mysql_replication(log, 1_000) in range(1_000, ROWS)
+    assert _readers.mysql_replication(log, 1_000) > 0
+    assert _readers.mysql_replication(log, ROWS) > 0
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +58,8 @@ def _tracker() -> None:
 
 
 @pytest.mark.usefixtures("_tracker")
-def test_a_reading_in_a_process_of_its_own_is_timed(log: Log) -> None:
-    first, second = _readers.timed(_readers.raw_socket, log, ROWS, times=2)
+def test_a_reading_in_a_process_of_its_own_gives_its_rate(log: Log) -> None:
+    first, second = _readers.rates(_readers.raw_socket, log, ROWS, times=2)
     assert first > 0 and second > 0
 
 
@@ -61,7 +68,7 @@ def test_a_reading_in_a_process_of_its_own_is_timed(log: Log) -> None:
 )
 def test_every_table_can_be_filled_and_read(mysql: MysqlServer, table: Table, transaction: int) -> None:
     written = write(mysql, table, 1_000, transaction)
-    assert _readers.tidemark(written, 1_000) == 1_000
+    assert _readers.tidemark(written, 1_000) > 0
 
 
 def test_debeziums_rate_is_told_from_behind_its_warming_up() -> None:
