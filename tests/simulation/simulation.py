@@ -11,16 +11,19 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from pipeline import coordinator, watermark
+from pipeline import coordinator, journal, watermark
 from pipeline.checkpoint import Checkpoint
-from pipeline.coordinator_state import Order, State, WindowMode
+from pipeline.coordinator_state import Order, State, WindowMode, Within
 from pipeline.gtid import GtidSet
+from pipeline.journal import Unfinished
 from pipeline.messages import (
     CHANGE_FIELDS,
     Append,
+    AppendRows,
     ChangesVerified,
     ChunkPart,
     ChunkRead,
@@ -36,6 +39,7 @@ from pipeline.messages import (
     TableChanges,
     TablePlanned,
     ToWatermarkCoordinator,
+    TransactionPartVerified,
 )
 from pipeline.schema import TableId
 from pipeline.signals import ExecuteSnapshot, PauseSnapshot, ResumeSnapshot, Tables
@@ -63,9 +67,18 @@ class Chunk:
 
 
 class Simulation:
-    """One run."""
+    """One run.
+
+    Of the coordinator that runs now: `read` transactions of the log have been read to their end, and of the next one
+    `given` changes have been given in parts, which the journal keeps as `unfinished`.
+    """
 
     state: State
+    read: int
+    given: int
+    unfinished: Unfinished
+    pausing: bool
+    paused: bool
 
     def __init__(self, seed: int, mode: WindowMode) -> None:
         self.random = Random(seed)
@@ -97,9 +110,33 @@ class Simulation:
         self._settle()
 
     def read_log(self) -> None:
-        """Give the coordinator the next slice: some whole transactions, one statement, or a heartbeat."""
+        """Give the coordinator what comes next: a slice, a part of a transaction, a statement, a heartbeat, a pause."""
         if self.paused:
             return
+        if self.pausing and self.random.random() < 0.5:
+            self.pausing, self.paused = False, True
+            self.give(ReadingPaused())
+        elif self._is_large():
+            self._read_part(self.server.log[self.read])
+        else:
+            self._read_slice()
+
+    def _is_large(self) -> bool:
+        """Whether a part of the next transaction is to be given, rather than its end."""
+        left = self.server.log[self.read :][:1]
+        return bool(
+            left
+            and left[0].gtid not in self.resumed_at
+            and len(left[0].changes) > self.given
+            and self.random.random() < 0.3
+        )
+
+    def _read_part(self, transaction: Transaction) -> None:
+        begin, self.given = self.given, self.random.randint(self.given + 1, len(transaction.changes))
+        tables = self._tables([(0, i) for i in _images(transaction) if begin <= i.change < self.given])
+        self.give(TransactionPartVerified(transaction.gtid, COMMIT_TIME, tables))
+
+    def _read_slice(self) -> None:
         waiting = self.server.log[self.read :]
         slice_: list[Transaction] = []
         for transaction in waiting[: self.random.choice((1, 1, 2, 4))]:
@@ -120,7 +157,11 @@ class Simulation:
                 SchemaChanged(transaction.gtid, frozenset([fresh[0].statement]), "ALTER", transaction.end)
             )
         else:
-            self.give(self._changes(fresh))
+            given, self.given = self.given, 0
+            images = [(i, image) for i, t in enumerate(fresh) for image in _images(t)]
+            tables = self._tables([(i, image) for i, image in images if i or image.change >= given])
+            run = Transactions.of((transaction.gtid, COMMIT_TIME) for transaction in fresh)
+            self.give(ChangesVerified(run, tables, fresh[-1].end))
 
     def select(self) -> None:
         """Get on with one of the selector's orders by one step."""
@@ -170,6 +211,8 @@ class Simulation:
         self.reached["crash"] += 1
         if self.state.open:
             self.reached["crash with open windows"] += 1
+        if isinstance(self.state.place, Within):
+            self.reached["crash within a transaction"] += 1
         self.unsealed = []
         self._boot(self.sealed[-1].checkpoint)
 
@@ -182,8 +225,10 @@ class Simulation:
     def _boot(self, checkpoint: Checkpoint) -> None:
         self.plans: list[PlanTable] = []
         self.chunks: list[Chunk] = []
-        self.paused = False
+        self.pausing = self.paused = False
         self.read = 0
+        self.given = 0
+        self.unfinished = Unfinished()
         self.resumed_at = checkpoint.position
         self.lake = Lake()
         for append in self.sealed:
@@ -199,14 +244,17 @@ class Simulation:
                 case ReadChunk():
                     self.chunks.append(Chunk(order))
                 case PauseReading():
-                    self.paused = True
-                    self.give(ReadingPaused())
+                    self.pausing = True
                 case ResumeReading():
                     self.paused = False
+                case AppendRows():
+                    self.unfinished = journal.continued(self.unfinished, order)
                 case Append():
-                    self.unsealed.append(order)
-                    self.lake.take(order)
-                    self._judge(order)
+                    whole = journal.finished(self.unfinished, order)
+                    self.unfinished = Unfinished()
+                    self.unsealed.append(whole)
+                    self.lake.take(whole)
+                    self._judge(whole)
 
     def _settle(self) -> None:
         self.give(SignalReceived(ResumeSnapshot("last")))
@@ -280,25 +328,21 @@ class Simulation:
         columns += [pa.nulls(len(keys), pa.int64())] * (len(order.schema.columns) - 2)
         return pa.RecordBatch.from_arrays(columns, schema=order.schema.arrow)
 
-    def _changes(self, transactions: list[Transaction]) -> ChangesVerified:
+    def _tables(self, images: "list[tuple[int, Image]]") -> tuple[TableChanges, ...]:
+        """The images, each with the index of its transaction, as the changes of each table."""
         tables = []
         for table in TABLES:
             version = schema(table, self.server.version(table, self.state.checkpoint.position))
-            images = [
-                (kind, index, ordinal, row)
-                for index, transaction in enumerate(transactions)
-                for ordinal, (of, kind, row) in enumerate(_images(transaction))
-                if of == table
-            ]
-            if images:
-                kinds, indices, ordinals, rows = zip(*images, strict=True)
-                columns = [pa.array(column, pa.int64()) for column in zip(*rows, strict=True)]
-                columns += [pa.nulls(len(images), pa.int64())] * (len(version.columns) - 2)
+            of_table = [(i, image) for i, image in images if image.table == table]
+            if of_table:
+                count = len(of_table)
+                columns = [pa.array([image.row[n] for _, image in of_table], pa.int64()) for n in range(2)]
+                columns += [pa.nulls(count, pa.int64())] * (len(version.columns) - 2)
                 meta = [
-                    pa.array(kinds, pa.int8()),
-                    pa.array(indices, pa.int32()),
-                    pa.array(ordinals, pa.int32()),
-                    pa.nulls(len(images), CHANGE_FIELDS.field("absent").type),
+                    pa.array([image.kind for _, image in of_table], pa.int8()),
+                    pa.array([i for i, _ in of_table], pa.int32()),
+                    pa.array([image.ordinal for _, image in of_table], pa.int32()),
+                    pa.nulls(count, CHANGE_FIELDS.field("absent").type),
                 ]
                 tables.append(
                     TableChanges(
@@ -307,8 +351,7 @@ class Simulation:
                         pa.RecordBatch.from_arrays(columns, schema=version.arrow),
                     )
                 )
-        run = Transactions.of((transaction.gtid, COMMIT_TIME) for transaction in transactions)
-        return ChangesVerified(run, tuple(tables), transactions[-1].end)
+        return tuple(tables)
 
     def _count(self, message: ToWatermarkCoordinator) -> None:
         match message:
@@ -324,21 +367,36 @@ class Simulation:
                     self.reached["empty chunk"] += 1
                 if any(t.committed and not t.executed for t in self.server.log):
                     self.reached["committed but not in the executed set"] += 1
+            case TransactionPartVerified() if self.state.open:
+                self.reached["part of a transaction while a window is open"] += 1
             case _:
                 pass
+        if isinstance(self.state.place, Within):
+            self.reached[f"{type(message).__name__} within a transaction"] += 1
         self.reached["most windows"] = max(self.reached["most windows"], len(self.state.open))
 
 
-def _images(transaction: Transaction) -> list[tuple[TableId, Kind, tuple[int, int]]]:
-    images = []
-    for change in transaction.changes:
-        if change.before and change.after:
-            images += [(change.table, Kind.UPDATE_BEFORE, change.before)]
-            images += [(change.table, Kind.UPDATE_AFTER, change.after)]
-        elif change.before:
-            images += [(change.table, Kind.DELETE, change.before)]
-        elif change.after:
-            images += [(change.table, Kind.INSERT, change.after)]
+class Image(NamedTuple):
+    """A row image: the index of its change in its transaction, its ordinal there, and what it is."""
+
+    change: int
+    ordinal: int
+    table: TableId
+    kind: Kind
+    row: tuple[int, int]
+
+
+def _images(transaction: Transaction) -> list[Image]:
+    images: list[Image] = []
+    for i, change in enumerate(transaction.changes):
+        kinds = (
+            (Kind.UPDATE_BEFORE, Kind.UPDATE_AFTER)
+            if change.before and change.after
+            else (Kind.DELETE, Kind.INSERT)
+        )
+        for kind, row in zip(kinds, (change.before, change.after), strict=True):
+            if row:
+                images.append(Image(i, len(images), change.table, kind, row))
     return images
 
 

@@ -10,11 +10,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from pipeline import coordinator, coordinator_state, watermark, window
-from pipeline.coordinator_state import Overlapping, Pausing, WindowMode
+from pipeline import coordinator, coordinator_state, schedule, watermark, window
+from pipeline.coordinator_state import Overlapping, Pausing, State, WindowMode, Within
 from pipeline.errors import InvariantBroken
 from pipeline.gtid import Gtid, GtidSet
-from pipeline.messages import ChunkRead, Kind, TableChanges
+from pipeline.messages import (
+    Append,
+    ChangePart,
+    ChunkRead,
+    Kind,
+    SignalAnswer,
+    TableChanges,
+    TransactionPartVerified,
+)
 from pipeline.snapshot import Chunking
 from pipeline.transactions import Transactions
 from pipeline.watermark import Coordinates
@@ -44,6 +52,12 @@ def test_the_hard_cases_are_reached() -> None:
         "window closes at once",
         "empty chunk",
         "committed but not in the executed set",
+        "part of a transaction while a window is open",
+        "crash within a transaction",
+        "ChunkRead within a transaction",
+        "TablePlanned within a transaction",
+        "SignalReceived within a transaction",
+        "TransactionPartVerified within a transaction",
     }
     assert hard <= {case for case, times in reached.items() if times}
     assert reached["most windows"] > 1
@@ -179,6 +193,44 @@ def _begin_the_next_chunk_at_the_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(coordinator, "_chunk_read", chunk_read)
 
 
+def _let_a_part_advance_the_position(patch: pytest.MonkeyPatch) -> None:
+    def held(taken: State, place: Within, changes: tuple[ChangePart, ...], _answers: object) -> object:
+        if not changes:
+            return taken, ()
+        position = taken.checkpoint.position.with_gtid(place.gtid)
+        after = coordinator_state.checkpointed(taken, position=position)
+        return after, (Append(changes, after.checkpoint),)
+
+    patch.setattr(coordinator, "_held", held)
+
+
+def _close_windows_within_a_transaction(patch: pytest.MonkeyPatch) -> None:
+    original = coordinator._held
+
+    def held(
+        taken: State, place: Within, changes: tuple[ChangePart, ...], answers: tuple[SignalAnswer, ...]
+    ) -> object:
+        closed, chunks = coordinator._closed(taken)
+        after, orders = original(closed, place, changes, answers)
+        return after, (*orders, Append(chunks, after.checkpoint)) if chunks else orders
+
+    patch.setattr(coordinator, "_held", held)
+
+
+def _forget_the_keys_of_parts(patch: pytest.MonkeyPatch) -> None:
+    original = coordinator._part_passed
+
+    def part_passed(state: State, message: TransactionPartVerified) -> object:
+        after, changes = original(state, message)
+        return replace(after, open=state.open), changes
+
+    patch.setattr(coordinator, "_part_passed", part_passed)
+
+
+def _ask_within_a_transaction(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(schedule, "_within", lambda state: schedule._overlapping(state, 4))
+
+
 PLANTED = [
     _forget_what_passed_before_low,
     _use_any_low_watermark,
@@ -193,6 +245,10 @@ PLANTED = [
     _append_every_snapshot_to_the_mirror,
     _pass_high_only_when_beyond,
     _begin_the_next_chunk_at_the_end,
+    _let_a_part_advance_the_position,
+    _close_windows_within_a_transaction,
+    _forget_the_keys_of_parts,
+    _ask_within_a_transaction,
 ]
 
 
