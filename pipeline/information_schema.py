@@ -51,11 +51,22 @@ SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, c.COLUMN_TYPE, c.CHARACTER_S
 FROM information_schema.COLUMNS c LEFT JOIN information_schema.STATISTICS s
   ON s.TABLE_SCHEMA = c.TABLE_SCHEMA AND s.TABLE_NAME = c.TABLE_NAME AND s.COLUMN_NAME = c.COLUMN_NAME
      AND s.NON_UNIQUE = 0
+     AND CAST(s.TABLE_SCHEMA AS BINARY) = CAST(c.TABLE_SCHEMA AS BINARY)
+     AND CAST(s.TABLE_NAME AS BINARY) = CAST(c.TABLE_NAME AS BINARY)
 WHERE {tables}
-ORDER BY c.TABLE_SCHEMA, c.TABLE_NAME, c.ORDINAL_POSITION"""
+ORDER BY CAST(c.TABLE_SCHEMA AS BINARY), CAST(c.TABLE_NAME AS BINARY), c.ORDINAL_POSITION"""
+
+# The names as they are compared, for the server's indexes; and byte for byte, since before MySQL 8.0 `t` equals `T`.
+_ONE = (
+    "({c}TABLE_SCHEMA = %s AND {c}TABLE_NAME = %s"
+    " AND CAST({c}TABLE_SCHEMA AS BINARY) = CAST(%s AS BINARY)"
+    " AND CAST({c}TABLE_NAME AS BINARY) = CAST(%s AS BINARY))"
+)
 
 _TYPE = re.compile(
-    r"(?P<name>\w+)(?:\((?P<arguments>.*)\))?(?P<unsigned> unsigned)?(?: zerofill)?", re.DOTALL
+    r"(?P<name>\w+)(?:\((?P<arguments>.*)\))?(?P<unsigned> unsigned)?(?: zerofill)?"
+    r"(?: /\* 5\.5 binary format \*/)?",  # what show_old_temporals says of a column made before MySQL 5.6.4
+    re.DOTALL,
 )
 _LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'(?:,|$)", re.DOTALL)
 _ESCAPE = re.compile(r"''|\\(.)", re.DOTALL)
@@ -132,18 +143,17 @@ CASCADING = Statement(
 
 def describe(tables: Sequence[TableId]) -> Statement:
     """The statement that asks for these tables (at least one); its rows are `ColumnRow`s."""
-    one = "(c.TABLE_SCHEMA = %s AND c.TABLE_NAME = %s)"
     return Statement(
-        _DESCRIBE.format(tables=" OR ".join([one] * len(tables))),
-        tuple(part for table in tables for part in (table.database, table.name)),
+        _DESCRIBE.format(tables=" OR ".join([_ONE.format(c="c.")] * len(tables))),
+        tuple(part for table in tables for part in 2 * (table.database, table.name)),
     )
 
 
 def estimate(table: TableId) -> Statement:
     """The statement that asks for the server's estimate of a table's rows: one row with one column, maybe NULL."""
     return Statement(
-        "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
-        (table.database, table.name),
+        f"SELECT TABLE_ROWS FROM information_schema.TABLES WHERE {_ONE.format(c='')}",  # noqa: S608 - no names in it
+        2 * (table.database, table.name),
     )
 
 

@@ -37,6 +37,12 @@ VARIABLES = (
 )
 
 
+_GTIDS_AT_START = (
+    "start it, and at once all servers that replicate with it, with --gtid-mode=ON --enforce-gtid-consistency --log-bin"
+    " --log-slave-updates"
+)
+
+
 class Privilege(StrEnum):
     """The global rights that capture needs, by the names that GRANT takes."""
 
@@ -84,8 +90,10 @@ class Finding:
 
 def findings(facts: ServerFacts) -> tuple[Finding, ...]:
     """All that is wrong, errors before notes; nothing if capture can run at its best."""
+    if other := tuple(_server(facts)):
+        return other
     replica = _replica(facts) if facts.replica else ()
-    found = [*_server(facts), *_log(facts), *replica, *_foreign_keys(facts), *_rights(facts)]
+    found = [*_log(facts), *replica, *_foreign_keys(facts), *_rights(facts)]
     return tuple(sorted(found, key=lambda finding: finding.severity is Severity.NOTE))
 
 
@@ -95,65 +103,93 @@ def server_version(text: str) -> tuple[int, ...]:
 
 
 def _server(facts: ServerFacts) -> Iterator[Finding]:
+    """A server that can't be captured from, whatever else is true of it."""
     if "MariaDB" in facts.version:
-        yield _error(f"the server is MariaDB {facts.version}, whose GTIDs are others", "capture from MySQL")
+        yield _error(
+            f"the server is MariaDB ({facts.version}), whose GTIDs and log are others", "capture from MySQL"
+        )
     elif server_version(facts.version) < (5, 6, 5):
         yield _error(f"MySQL {facts.version} has no GTIDs", "upgrade to 5.6.5 or later, best to 8.0 or later")
 
 
 def _log(facts: ServerFacts) -> Iterator[Finding]:
     yield from _must(facts, "log_bin", "ON", "start the server with --log-bin")
+    yield from _must(facts, "gtid_mode", "ON", _gtids(facts))
     yield from _must(
         facts,
-        "gtid_mode",
+        "enforce_gtid_consistency",
         "ON",
-        "SET PERSIST gtid_mode = OFF_PERMISSIVE, then ON_PERMISSIVE, then, when no anonymous transaction is under way"
-        " on any replica, ON",
+        _setting(facts, "enforce_gtid_consistency = ON") if _gtids_online(facts) else _GTIDS_AT_START,
     )
-    yield from _must(facts, "enforce_gtid_consistency", "ON", "SET PERSIST enforce_gtid_consistency = ON")
-    yield from _must(
-        facts, "binlog_format", "ROW", "SET PERSIST binlog_format = ROW, and reconnect all clients"
-    )
-    yield from _must(
-        facts, "binlog_row_image", "FULL", "SET PERSIST binlog_row_image = FULL, and reconnect all clients"
-    )
-    yield from _must(
-        facts,
-        "binlog_row_value_options",
-        "",
-        "SET PERSIST binlog_row_value_options = '', and reconnect all clients",
-    )
-    yield from _must(
-        facts,
-        "binlog_transaction_compression",
-        "OFF",
-        "SET PERSIST binlog_transaction_compression = OFF, and reconnect all clients",
-    )
+    for variable, wanted in (
+        ("binlog_format", "ROW"),
+        ("binlog_row_image", "FULL"),
+        ("binlog_row_value_options", ""),
+        ("binlog_transaction_compression", "OFF"),
+    ):
+        remedy = _setting(facts, f"{variable} = {wanted or repr(wanted)}")
+        yield from _must(facts, variable, wanted, f"{remedy}, and reconnect all clients")
     if facts.variables.get("server_id") == "0":
-        yield _error("server_id is 0, so the server takes no replicas", "SET PERSIST server_id = 1")
+        yield _error("server_id is 0, so the server takes no replicas", _setting(facts, "server_id = 1"))
     if facts.log_filters:
         yield _error(
             f"the log is filtered by database ({'; '.join(facts.log_filters)}), so changes may be missing from it",
             "start the server without --binlog-do-db and --binlog-ignore-db",
         )
-    if facts.variables.get("binlog_row_metadata") != "FULL":
-        yield Finding(
-            Severity.NOTE,
-            "binlog_row_metadata isn't FULL, so the log doesn't describe itself and schemas are asked of the server",
-            "SET PERSIST binlog_row_metadata = FULL (MySQL 8.0.1 or later)",
-        )
+    yield from _metadata(facts)
+
+
+def _metadata(facts: ServerFacts) -> Iterator[Finding]:
+    match facts.variables.get("binlog_row_metadata"):
+        case "FULL":
+            return
+        case None:
+            yield _note(
+                f"MySQL {facts.version} doesn't describe tables in its log, so schemas are asked of the server, and a"
+                " captured table that is altered stops",
+                "upgrade to 8.0.1 or later",
+            )
+        case _:
+            yield _note(
+                "binlog_row_metadata isn't FULL, so tables aren't wholly described in the log, and schemas are asked of"
+                " the server",
+                "SET PERSIST binlog_row_metadata = FULL",
+            )
+
+
+def _gtids(facts: ServerFacts) -> str:
+    if not _gtids_online(facts):
+        return _GTIDS_AT_START
+    steps = "gtid_mode = OFF_PERMISSIVE, then ON_PERMISSIVE, then, when no anonymous transaction is under way"
+    return _setting(facts, f"{steps} on any replica, ON")
+
+
+def _gtids_online(facts: ServerFacts) -> bool:
+    """Whether GTIDs can be turned on while the server runs (WL#7083)."""
+    return server_version(facts.version) >= (5, 7, 6)
+
+
+def _setting(facts: ServerFacts, assignment: str) -> str:
+    """How a variable is set for now and for later starts."""
+    if server_version(facts.version) >= (8,):
+        return f"SET PERSIST {assignment}"
+    return f"SET GLOBAL {assignment}, and the same in the server's option file"
 
 
 def _replica(facts: ServerFacts) -> Iterator[Finding]:
     prefix = "replica" if "replica_parallel_workers" in facts.variables else "slave"
     updates = "log_replica_updates" if "log_replica_updates" in facts.variables else "log_slave_updates"
     yield from _must(facts, updates, "ON", f"start the replica with --{updates.replace('_', '-')}")
-    if int(facts.variables.get(f"{prefix}_parallel_workers", "0")) > 1:
-        yield from _must(
-            facts,
-            f"{prefix}_preserve_commit_order",
-            "ON",
-            f"stop the replica's applier, SET PERSIST {prefix}_preserve_commit_order = ON, and start it",
+    workers, order = f"{prefix}_parallel_workers", f"{prefix}_preserve_commit_order"
+    if int(facts.variables.get(workers, "0")) <= 1:
+        return
+    if order in facts.variables:
+        remedy = f"stop the replica's applier, {_setting(facts, f'{order} = ON')}, and start it"
+        yield from _must(facts, order, "ON", remedy)
+    else:
+        yield _error(
+            f"{workers} is {facts.variables[workers]}, and MySQL {facts.version} can't keep the order of commits then",
+            f"stop the replica's applier, {_setting(facts, f'{workers} = 0')}, and start it",
         )
 
 
@@ -189,3 +225,7 @@ def _must(facts: ServerFacts, variable: str, wanted: str, remedy: str) -> Iterat
 
 def _error(wrong: str, remedy: str) -> Finding:
     return Finding(Severity.ERROR, wrong, remedy)
+
+
+def _note(wrong: str, remedy: str) -> Finding:
+    return Finding(Severity.NOTE, wrong, remedy)

@@ -57,14 +57,14 @@ def megabytes(path: Path) -> str:
     return f"{sum(file.stat().st_size for file in files if file.is_file()) / 1e6:.0f} MB"
 
 
-def run(command: Sequence[str | Path], cwd: Path | None = None) -> str:
-    """Run a program to its end and return its standard output.
+def run(command: Sequence[str | Path], cwd: Path | None = None, given: str = "") -> str:
+    """Run a program to its end, with `given` to read, and return its standard output.
 
     Raises `ToolchainError` with the program's last words if it isn't there or fails.
     """
     words = [str(word) for word in command]
     try:
-        done = subprocess.run(words, cwd=cwd, text=True, capture_output=True, check=True)
+        done = subprocess.run(words, cwd=cwd, text=True, capture_output=True, check=True, input=given)
     except FileNotFoundError as missing:
         raise ToolchainError(f"{words[0]} is needed and isn't on this machine") from missing
     except subprocess.CalledProcessError as failed:

@@ -1,9 +1,11 @@
 """MySQL 5.6.24, the old end of the range, for tests: an npm package that carries the server for x86-64.
 
 Beside the server lie the one library that the machine may lack and a data directory that's ready-made: root without
-a password, and no binlog. `mysql56.lock` pins the package.
+a password, and no binlog. What everybody may do in it (accounts without a name, databases called `test…`) is taken
+away, so that nobody has rights that weren't granted. `mysql56.lock` pins the package.
 """
 
+import os
 import shutil
 from pathlib import Path
 
@@ -24,6 +26,11 @@ from deploy.toolchain.mysql import MysqlParts, version_of
 LOCK = Path(__file__).with_name("mysql56.lock")
 ARCHITECTURE = "amd64"
 
+ONLY_ROOT = """
+DELETE FROM mysql.user WHERE User <> 'root' OR Host <> 'localhost';
+DELETE FROM mysql.db;
+"""
+
 WRAPPER = """#!/bin/sh
 root=$(cd "$(dirname "$0")/.." && pwd)
 LD_LIBRARY_PATH="$root" exec "$root/mysqld" "$@" \\
@@ -33,7 +40,7 @@ LD_LIBRARY_PATH="$root" exec "$root/mysqld" "$@" \\
 
 def folder() -> Path:
     """Return where the server lies, whether it is there yet or not."""
-    return root() / f"mysql56-{digest(LOCK.read_bytes())}"
+    return root() / f"mysql56-{digest(LOCK.read_bytes(), ONLY_ROOT)}"
 
 
 def find() -> MysqlParts | None:
@@ -71,5 +78,14 @@ def _build(trusted: Path) -> None:
     wrapper.write_text(WRAPPER)
     wrapper.chmod(0o755)
     (prefix / "version").write_text(version_of(wrapper))
+    # Rights are in MyISAM tables; without InnoDB its files stay as they are.
+    engines = ["--skip-innodb", "--default-storage-engine=MyISAM", "--default-tmp-storage-engine=MyISAM"]
+    start: list[str | Path] = [
+        wrapper,
+        "--no-defaults",
+        "--bootstrap",
+        f"--datadir={prefix / 'data' / 'mysql'}",
+    ]
+    run([*start, *engines, *(["--user=root"] if os.geteuid() == 0 else [])], given=ONLY_ROOT)
     archive.unlink()
     shutil.rmtree(prefix / "npm")

@@ -46,6 +46,7 @@ from pipeline.types import (
         ("time", None, Time(0)),
         ("datetime(3)", None, DateTime(3)),
         ("timestamp(6)", None, Timestamp(6)),
+        ("time /* 5.5 binary format */", None, Time(0)),
         ("char(3)", "latin1", Text("latin1")),
         ("longtext", "utf8", Text("utf8mb3")),
         ("binary(16)", None, FixedBinary(16)),
@@ -138,5 +139,5 @@ def test_an_unknown_type_is_named() -> None:
 
 def test_names_are_bound() -> None:
     statement = describe([TableId("a", "b"), TableId("c", "d'")])
-    assert statement.sql.count("%s") == 4
-    assert statement.parameters == ("a", "b", "c", "d'")
+    assert statement.sql.count("%s") == len(statement.parameters) == 8
+    assert statement.parameters == 2 * ("a", "b") + 2 * ("c", "d'")

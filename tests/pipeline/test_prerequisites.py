@@ -120,10 +120,71 @@ def test_what_the_user_may_not_do_comes_with_the_grant() -> None:
     assert found[2].wrong == "shop.a%b can't be read: SELECT command denied"
 
 
-@pytest.mark.parametrize("version", ["10.11.6-MariaDB-log", "5.5.62"])
-def test_servers_without_such_gtids(version: str) -> None:
-    [finding] = findings(replace(FIT, version=version))
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [
+        ("10.11.6-MariaDB-log", "MariaDB"),
+        ("5.5.5-10.11.14-MariaDB-0+deb12u2-log", "MariaDB"),
+        ("5.5.62", "MySQL 5.5.62"),
+    ],
+)
+def test_servers_without_such_gtids_are_named_and_nothing_else_of_them(version: str, name: str) -> None:
+    [finding] = findings(replace(FIT, version=version, variables={"log_bin": "OFF"}))
     assert finding.severity is Severity.ERROR
+    assert name in finding.wrong
+
+
+OLD = {"binlog_row_image": "FULL", "log_slave_updates": "ON", "slave_parallel_workers": "0"}
+
+
+def old(version: str, **variables: str) -> ServerFacts:
+    """The facts of a server that has only the variables that it had."""
+    kept = ("binlog_format", "enforce_gtid_consistency", "gtid_mode", "log_bin", "server_id")
+    return replace(
+        FIT, version=version, variables={**{name: FIT.variables[name] for name in kept}, **OLD, **variables}
+    )
+
+
+@pytest.mark.parametrize("version", ["5.6.24-log", "5.7.44-log"])
+def test_a_fit_server_that_logs_no_metadata(version: str) -> None:
+    [note] = findings(old(version))
+    assert note.severity is Severity.NOTE
+    assert f"MySQL {version} doesn't describe tables" in note.wrong
+    assert note.remedy == "upgrade to 8.0.1 or later"
+
+
+@pytest.mark.parametrize(
+    ("version", "wrong", "remedy"),
+    [
+        (
+            "5.6.24",
+            {"gtid_mode": "OFF"},
+            "--gtid-mode=ON --enforce-gtid-consistency --log-bin --log-slave-updates",
+        ),
+        ("5.6.24", {"enforce_gtid_consistency": "OFF"}, "--enforce-gtid-consistency --log-bin"),
+        ("5.7.44", {"gtid_mode": "OFF"}, "SET GLOBAL gtid_mode = OFF_PERMISSIVE, then"),
+        (
+            "5.7.44",
+            {"enforce_gtid_consistency": "WARN"},
+            "SET GLOBAL enforce_gtid_consistency = ON, and the same in",
+        ),
+        ("5.6.24", {"binlog_row_image": "NOBLOB"}, "SET GLOBAL binlog_row_image = FULL, and the same in"),
+        ("5.6.24", {"binlog_format": "MIXED"}, "SET GLOBAL binlog_format = ROW, and the same in"),
+        ("8.0.36", {"binlog_format": "MIXED"}, "SET PERSIST binlog_format = ROW, and reconnect"),
+    ],
+)
+def test_a_remedy_is_one_that_the_server_knows(version: str, wrong: dict[str, str], remedy: str) -> None:
+    [error, _] = findings(old(version, **wrong))
+    assert error.severity is Severity.ERROR
+    assert remedy in error.remedy
+
+
+def test_a_replica_that_cannot_keep_the_order_of_commits() -> None:
+    facts = replace(old("5.6.24", slave_parallel_workers="8"), replica=True)
+    [error, _] = findings(facts)
+    assert "slave_parallel_workers is 8" in error.wrong
+    assert "SET GLOBAL slave_parallel_workers = 0" in error.remedy
+    assert len(findings(replace(facts, replica=False))) == 1
 
 
 def test_everything_is_told_at_once_and_notes_last() -> None:
