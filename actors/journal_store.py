@@ -280,7 +280,8 @@ def _write_table(directory: Path, place: int, table: SegmentTable) -> File:
 
 def _batch(rows: pa.Table) -> int:
     """How many rows are written before it's looked whether they fill a page: with large ones, one at a time."""
-    return max(1, min(_PAGE * rows.num_rows // max(1, rows.nbytes), 1024))
+    row_bytes = int(rows.nbytes // rows.num_rows)
+    return max(1, min(_PAGE // max(1, row_bytes), 1024))
 
 
 class _Digesting(io.RawIOBase):
@@ -301,9 +302,8 @@ class _Digesting(io.RawIOBase):
 
     def write(self, content: "ReadableBuffer") -> int:
         """Write all of it."""
-        size: int = memoryview(content).nbytes
         self._digest.update(content)
-        self._file.write(content)
+        size = self._file.write(content)
         self._bytes += size
         return size
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from actors.journal_store import JournalStore
 from pipeline import journal
 from pipeline.checkpoint import Checkpoint
-from pipeline.gtid import GtidSet, Source
+from pipeline.gtid import Gtid, GtidSet, Source
 from pipeline.journal import Entry
 from pipeline.messages import (
     CHANGE_FIELDS,
@@ -59,6 +59,18 @@ def append(number: int, chunk: bool = False) -> Append:
     high = Coordinates("binlog.000001", 4)
     chunk_part = ChunkPart(chunk_id, ITEMS, rows, position(number), high, scn=0, first=True)
     return Append((change_part, chunk_part) if chunk else (change_part,), moved(number).checkpoint)
+
+
+def part(number: int, begin: int, end: int, schema: TableSchema = ITEMS) -> ChangePart:
+    """The numbers 10 n + `begin` to before 10 n + `end`, as changes of one transaction behind the (n-1)-th append."""
+    ids = np.arange(ROWS * number + begin, ROWS * number + end)
+    images = {"kind": ids * 0, "transaction": ids * 0, "ordinal": np.arange(begin, end)}
+    arrays = [pa.array(values).cast(CHANGE_FIELDS.field(name).type) for name, values in images.items()]
+    absent = pa.nulls(len(ids), CHANGE_FIELDS.field("absent").type)
+    rows = pa.RecordBatch.from_arrays([pa.array(ids)], schema=schema.arrow)
+    changes = TableChanges(schema, pa.RecordBatch.from_arrays([*arrays, absent], schema=CHANGE_FIELDS), rows)
+    transaction = Transactions.of([(Gtid(SOURCE, ROWS * number + 1), COMMIT_TIME)])
+    return ChangePart(changes, transaction, first_scn=ROWS * number + 1)
 
 
 def seal(store: JournalStore, number: int) -> Entry:

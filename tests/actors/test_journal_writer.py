@@ -4,6 +4,8 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,19 @@ from actors.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline.errors import Transient
 from pipeline.journal import Entry
-from pipeline.messages import Append, SegmentSealed, SignalAccepted, SignalRejected, ToJournalWriter
+from pipeline.messages import (
+    Append,
+    AppendRows,
+    SegmentSealed,
+    SignalAccepted,
+    SignalRejected,
+    ToJournalWriter,
+)
+from pipeline.schema import TableId
 from pipeline.settings import JournalSettings
 from pipeline.topology import EDGES, Actor, inbox
-from tests.actors.segments import COMMIT_TIME, ITEMS, ROWS, append, moved
+from tests.actors.segments import COMMIT_TIME, ITEMS, ROWS, append, moved, part
+from tests.servers.service import until
 
 SOON = JournalSettings("journal", seal_after_ms=1)  # type: ignore[arg-type]
 LATE = JournalSettings("journal", seal_after_ms=600_000)  # type: ignore[arg-type]
@@ -65,9 +76,10 @@ class House:
         to_listener, to_sink = (edge for edge in EDGES if edge.sender is Actor.JOURNAL_WRITER)
         outlets = Outlets(Outlet(to_listener, self.listener), Outlet(to_sink, self.sink))
         self.writer = JournalWriter(self.mailbox, self.metrics, settings, store, store.recover(), outlets)
+        self.store = store
         self.task = asyncio.create_task(self.writer.run())
 
-    async def put(self, *messages: Append) -> None:
+    async def put(self, *messages: ToJournalWriter) -> None:
         for message in messages:
             await self.mailbox.put(APPENDS, message)
 
@@ -90,6 +102,20 @@ def ids(store: JournalStore) -> list[int]:
     entries = store.entries(0, store.last_segment())
     tables = [pq.read_table(store.path(entry, file)) for entry in entries for file in entry.files]
     return [number for table in tables for number in table.column("id").to_pylist()]
+
+
+def unnamed(store: JournalStore) -> list[Path]:
+    """Files of segments that aren't published."""
+    return sorted(store.segments.glob("*.tmp/*"))
+
+
+def has_unnamed(store: JournalStore, number: int = 1) -> bool:
+    return len(unnamed(store)) == number
+
+
+def rests(house: "House") -> bool:
+    ahead: int = house.writer.status()["ahead_bytes"]
+    return ahead == sum(path.stat().st_size for path in unnamed(house.store))
 
 
 async def test_what_came_is_sealed_after_a_while(store: GatedStore) -> None:
@@ -169,6 +195,98 @@ async def test_the_next_segment_fills_while_one_is_being_sealed(store: GatedStor
     assert await house.sink.get() == SegmentSealed(2)
     await house.stop()
     assert [file.rows for entry in store.entries(0, 2) for file in entry.files] == [ROWS, 2 * ROWS]
+
+
+async def test_a_transaction_larger_than_a_segment_is_written_before_its_end_and_seen_after_it(
+    store: GatedStore,
+) -> None:
+    house = House(store, EACH)
+    await house.put(append(1))
+    assert await house.sink.get() == SegmentSealed(1)
+    for begin in range(0, 8, 2):
+        await house.put(AppendRows((part(2, begin, begin + 2),)))
+        await until(partial(has_unnamed, store, begin // 2 + 1), "a file more")
+        await until(partial(rests, house), "the thread has ended")
+        assert house.writer.status()["unfinished_bytes"] == 0
+    assert ids(store) == list(range(ROWS, 2 * ROWS))
+    assert house.sink.depth == 0
+    await house.put(Append((part(2, 8, 10),), moved(2).checkpoint))
+    assert await house.sink.get() == SegmentSealed(2)
+    assert ids(store) == list(range(ROWS, 3 * ROWS))
+    assert [file.rows for file in store.entry(2).files] == [2, 2, 2, 2, 2]
+    assert store.entry(2).transactions == 1
+    assert house.writer.status()["ahead_bytes"] == 0
+    await house.stop()
+
+
+async def test_a_transaction_whose_end_does_not_come_leaves_nothing(store: GatedStore) -> None:
+    house = House(store, EACH)
+    await house.put(append(1), AppendRows((part(2, 0, 5),)))
+    await until(partial(has_unnamed, store), "a file that no entry names")
+    await house.put(AppendRows((part(2, 5, 7),)))
+    await house.stop()
+    assert ids(store) == list(range(ROWS, 2 * ROWS))
+    again = House(store, EACH)
+    assert unnamed(store) == []
+    await again.put(append(2))
+    await again.stop()
+    assert ids(store) == list(range(ROWS, 3 * ROWS))
+
+
+async def test_what_is_whole_is_sealed_before_rows_are_written_ahead(store: GatedStore) -> None:
+    house = House(store, replace(LATE, seal_mib=1))
+    await house.put(append(1), AppendRows((part(2, 0, 5),)))
+    await settle()
+    assert house.sink.depth == 0
+    await house.put(AppendRows((part(2, 5, 100_000),)))
+    assert await house.sink.get() == SegmentSealed(1)
+    await until(partial(has_unnamed, store), "a file that no entry names")
+    await house.put(Append((part(2, 100_000, 100_003),), moved(2).checkpoint))
+    await house.stop()
+    assert [[file.rows for file in store.entry(segment).files] for segment in (1, 2)] == [
+        [ROWS],
+        [100_000, 3],
+    ]
+    assert ids(store) == list(range(ROWS, 2 * ROWS + 100_003))
+
+
+async def test_rows_are_not_taken_faster_than_they_can_be_written(store: GatedStore) -> None:
+    store.gate.clear()
+    house = House(store, EACH)
+    await house.put(append(1))
+    await arrived(store)
+    parts = [AppendRows((part(2, at, at + 1),)) for at in range(2 + APPENDS.bound)]
+    await house.put(*parts[:2])
+    await settle()
+    await house.put(*parts[2:])
+    await settle()
+    # One is being sealed, one is kept, one is in the hand; the next ones wait.
+    assert house.writer.status()["unfinished_bytes"] > 0
+    assert not house.mailbox.has_room(APPENDS)
+    assert has_unnamed(store)  # that of the segment which is being sealed
+    store.gate.set()
+    await house.put(Append((), moved(2).checkpoint))
+    await house.stop()
+    assert ids(store) == list(range(ROWS, 2 * ROWS + len(parts)))
+
+
+async def test_a_table_that_is_withdrawn_has_no_file_of_the_transaction(store: GatedStore) -> None:
+    house = House(store, EACH)
+    other = replace(ITEMS, table=TableId("shop", "others"))
+    await house.put(AppendRows((part(1, 0, 5), part(1, 0, 5, other))))
+    await until(partial(has_unnamed, store, 2), "two files that no entry names")
+    await house.put(Append((part(1, 5, 10),), moved(1).checkpoint, withdrawn=frozenset({other.table})))
+    assert await house.sink.get() == SegmentSealed(1)
+    assert ids(store) == list(range(ROWS, 2 * ROWS))
+    assert {file.table for file in store.entry(1).files} == {ITEMS.table}
+    assert len(list(store.segments.glob("*/*"))) == len(store.entry(1).files)
+    await house.put(AppendRows((part(2, 0, 5),)))
+    await until(partial(has_unnamed, store), "a file that no entry names")
+    await house.put(Append((), moved(2).checkpoint, withdrawn=frozenset({ITEMS.table})))
+    assert await house.sink.get() == SegmentSealed(2)
+    assert store.entry(2).files == ()
+    assert unnamed(store) == []
+    await house.stop()
 
 
 async def test_answers_are_given_when_they_are_durable(store: GatedStore) -> None:
