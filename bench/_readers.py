@@ -6,11 +6,13 @@ request on, the others from their connecting on, so that what that costs (some 1
 
 import asyncio
 import struct
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from typing import Any, Final
+from statistics import median
+from typing import Any, Final, NamedTuple
 
 import pymysql
 import uvloop
@@ -43,10 +45,25 @@ _THROUGH_GTID: Final = 0x04
 _PIECE: Final = 1 << 20
 
 
-def rates(read: Callable[[Log, int], float], log: Log, rows: int, times: int) -> list[float]:
-    """Rows per second of each reading, in a new process that reads so many times."""
+class Reading(NamedTuple):
+    """How fast a log was read: rows per second, and microseconds of processor time for each row in all threads."""
+
+    rate: float
+    processor_us: float
+
+
+def readings(read: Callable[[Log, int], float], log: Log, rows: int, times: int) -> Reading:
+    """The median of so many readings, in a process of their own."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-        return [rows / process.submit(read, log, rows).result() for _ in range(times)]
+        each = [process.submit(_reading, read, log, rows).result() for _ in range(times)]
+    print("  " + ", ".join(f"{reading.rate:,.0f}" for reading in each), file=sys.stderr, flush=True)
+    return Reading(*(median(values) for values in zip(*each, strict=True)))
+
+
+def _reading(read: Callable[[Log, int], float], log: Log, rows: int) -> Reading:
+    before = time.process_time()
+    seconds = read(log, rows)
+    return Reading(rows / seconds, (time.process_time() - before) / rows * 1e6)
 
 
 def raw_socket(log: Log, _: int) -> float:

@@ -12,17 +12,17 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from statistics import median
 from typing import Final
 
-from bench import _readers
 from bench._debezium import catch_up
 from bench._logs import DOCUMENTS, ELEVEN, ONE, SIXTY, Log, Table, server, write
+from bench._readers import mysql_replication, raw_socket, readings, tidemark, tidemark_uncaptured
 from bench._report import Figure, Peer, report
 from deploy.toolchain.parts import Parts, locate
 
 _TIMES: Final = 5
 _MB: Final = 1_000_000
+_LIMIT: Final = "raw dump socket"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,33 +89,31 @@ def _measured(parts: Parts, scenario: Scenario) -> Iterator[Figure]:
         _say(
             f"{scenario.name}: {log.rows:,} rows, {log.bytes / _MB:.0f} MB, written in {time.monotonic() - begun:.0f} s"
         )
-        raw = _rate(_readers.rates(_readers.raw_socket, log, log.rows, _TIMES))
-        ours = _rate(_readers.rates(_readers.tidemark, log, log.rows, _TIMES))
-        for peer in (Peer("raw dump socket", raw), *_peers(parts, scenario, log)):
-            yield Figure(scenario.name, ours, "rows/s", peer)
+        raw = readings(raw_socket, log, log.rows, _TIMES)
+        ours = readings(tidemark, log, log.rows, _TIMES)
+        for peer in (Peer(_LIMIT, raw.rate), *_peers(parts, scenario, log)):
+            yield Figure(scenario.name, ours.rate, "rows/s", peer)
         if log.images > log.rows:
-            yield Figure(f"{scenario.name}, row images", ours * log.images / log.rows, "images/s")
+            yield Figure(f"{scenario.name}: row images", ours.rate * log.images / log.rows, "images/s")
+        yield Figure(
+            f"{scenario.name}: processor time", ours.processor_us, "µs/row", Peer(_LIMIT, raw.processor_us)
+        )
         if scenario.uncaptured:
-            passed = _rate(_readers.rates(_readers.tidemark_uncaptured, log, log.rows, _TIMES))
+            passed = readings(tidemark_uncaptured, log, log.rows, _TIMES)
             size = log.bytes / log.rows / _MB
             yield Figure(
-                f"{scenario.name}, uncaptured", passed * size, "MB/s", Peer("raw dump socket", raw * size)
+                f"{scenario.name}, uncaptured", passed.rate * size, "MB/s", Peer(_LIMIT, raw.rate * size)
             )
 
 
 def _peers(parts: Parts, scenario: Scenario, log: Log) -> Iterator[Peer]:
     if scenario.replication:
         _say("  mysql-replication")
-        [rate] = _readers.rates(_readers.mysql_replication, log, scenario.replication, 1)
-        yield Peer(f"mysql-replication, first {scenario.replication:,} rows", rate)
+        reading = readings(mysql_replication, log, scenario.replication, 1)
+        yield Peer(f"mysql-replication, first {scenario.replication:,} rows", reading.rate)
     for form in scenario.forms:
         _say(f"  Debezium to {form}")
         yield catch_up(parts, log, scenario.debezium, form)
-
-
-def _rate(rates: list[float]) -> float:
-    _say("  " + ", ".join(f"{rate:,.0f}" for rate in rates))
-    return median(rates)
 
 
 def _say(text: str) -> None:
