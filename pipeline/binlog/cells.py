@@ -32,7 +32,8 @@ Longs = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Int = int | np.integer[Any]  # compiled code knows but the latter
 
-SLACK: Final = 8
+SLACK: Final = 8  # bytes
+LARGEST_BUFFER: Final = 2**31 - 1  # bytes, that cells can point to
 
 NULL: Final = -1
 ABSENT: Final = -2

@@ -179,7 +179,7 @@ def decode(column: LogType, storage: Storage, stored: Stored) -> pa.Array:
         case Set():
             return fixed(pa.int64(), little_endian(stored_width(storage), stored), stored.exists)
         case Json():
-            return _texts(json.text, varying(storage, stored), stored)
+            return json.texts(-stored_width(storage), stored)
         case Vector():
             return _vectors(storage, stored)
         case _:

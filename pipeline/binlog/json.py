@@ -1,234 +1,84 @@
-"""MySQL's binary JSON into the text that the server prints for it, byte for byte.
+"""JSON columns into the texts that the server prints: the compiled walk over all documents, and what is wrong with one.
 
-Every container begins with its number of elements and its size, then has an entry for each key (offset, length) and
-for each value (type, and either the value itself or its offset), then keys and values. In small ones counts, sizes
-and offsets have 2 bytes, in large ones 4. Offsets count from the container's beginning.
-
-**It ends, whatever the bytes.** Offsets could make containers share their insides, and so describe exponentially
-much text. But the bytes of two values never overlap in what a server writes. So each value that is visited pays for
-its own bytes out of a budget, which at first is the whole document's size; whoever can't pay is refused.
-
-Source: MySQL 9.7 source, sql-common/json_binary.h (format), json_dom.cc (`wrapper_to_string`), strings/dtoa.cc
-(`my_gcvt`), mysys/my_time.cc (packed dates).
+Source: MySQL 9.7 source, sql-common/json_binary.h; WL#2955 (partial updates in the log).
 """
 
-import struct
-from base64 import b64encode
-from decimal import Decimal
-from enum import IntEnum
-from math import isfinite
-from typing import Final
+from typing import Final, TypeVar
 
-from pipeline.binlog import decimals
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from pipeline import arrays
+from pipeline.binlog import json_diffs, json_doubles, json_kernels, json_opaque, kernels
+from pipeline.binlog.cells import ABSENT
 from pipeline.binlog.errors import UndecodableError
-from pipeline.binlog.fieldtypes import FieldType
+from pipeline.binlog.json_writing import PIECE
+from pipeline.binlog.stored import LONGEST_DATA, Stored
+from pipeline.charsets import to_strings
 
-
-class _Kind(IntEnum):
-    """Types of values (JSONB_TYPE_ of json_binary.cc)."""
-
-    SMALL_OBJECT = 0
-    LARGE_OBJECT = 1
-    SMALL_ARRAY = 2
-    LARGE_ARRAY = 3
-    LITERAL = 4
-    INT16 = 5
-    UINT16 = 6
-    INT32 = 7
-    UINT32 = 8
-    INT64 = 9
-    UINT64 = 10
-    DOUBLE = 11
-    STRING = 12
-    OPAQUE = 15
-
-
-# Bytes of an integer, and whether it has a sign.
-_INTEGERS: Final[dict[int, tuple[int, bool]]] = {
-    _Kind.INT16: (2, True),
-    _Kind.UINT16: (2, False),
-    _Kind.INT32: (4, True),
-    _Kind.UINT32: (4, False),
-    _Kind.INT64: (8, True),
-    _Kind.UINT64: (8, False),
+_WRONG: Final = {
+    json_opaque.NO_DECIMAL: "a DECIMAL in a JSON document isn't one",
+    json_opaque.NO_DATE: "a date or time in a JSON document isn't one",
+    json_kernels.ENDS: "a JSON document ends inside of a value",
+    json_kernels.OVERLAPS: "values of a JSON document overlap",
+    json_kernels.TOO_DEEP: "a JSON document is nested more than 100 times",
+    json_kernels.REACHES_BEYOND: "a part of a JSON document reaches beyond it",
+    json_kernels.NO_TYPE: "a JSON document has a value of a type that JSON doesn't have",
+    json_kernels.NO_LITERAL: "a JSON document has a literal that is neither null nor true nor false",
+    json_kernels.NO_NUMBER: "a JSON document has a double that is no number",
+    json_kernels.TOO_LONG: "a length in a JSON document has more than 5 bytes",
 }
-_LITERALS: Final = {0: "null", 1: "true", 2: "false"}
 
-_DEEPEST: Final = 100  # JSON_DOCUMENT_MAX_DEPTH
-_LINE_OF_BASE64: Final = 57  # bytes that give 76 characters, after which MySQL begins a new line
+_Number = TypeVar("_Number", bound=np.generic)
 
-_ESCAPES: Final = {code: f"\\u{code:04x}" for code in range(32)} | {
-    ord(plain): escaped
-    for plain, escaped in {
-        '"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t",
-    }.items()
-}  # fmt: skip
+_LARGEST_ROOM: Final = 2**32  # bytes, holes included
+_ROOM_OF_EACH: Final = 64  # bytes, for small documents whose text is longer than they are
 
 
-def text(document: bytes) -> str:
-    """The text of a stored document. Raises UndecodableError; an empty document is null, as it is for the server."""
-    if not document:
-        return "null"
-    return _Document(document).value(document[0], 1, len(document), 0)
+def texts(prefix: int, stored: Stored) -> pa.Array:
+    """Documents behind lengths of `prefix` bytes as pa.string().
+
+    Raises UndecodableError or TextError, which name the column.
+    """
+    printed = _printed(prefix, stored)
+    differ = np.less(stored.cells, ABSENT)
+    if not differ.any():
+        return printed
+    changed = json_diffs.changed(prefix, stored, np.flatnonzero(differ))
+    return pc.replace_with_mask(printed, pa.array(differ), _printed(json_diffs.PREFIX, changed))
 
 
-class _Document:
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._budget = len(data)
-
-    def value(self, kind: int, at: int, end: int, depth: int) -> str:
-        """The text of the value at data[at:end]."""
-        match kind:
-            case _Kind.SMALL_OBJECT | _Kind.LARGE_OBJECT | _Kind.SMALL_ARRAY | _Kind.LARGE_ARRAY:
-                return self._container(kind, at, end, depth + 1)
-            case _Kind.LITERAL:
-                return _literal(self._take(at, 1, end)[0])
-            case integer if integer in _INTEGERS:
-                size, signed = _INTEGERS[integer]
-                return str(int.from_bytes(self._take(at, size, end), "little", signed=signed))
-            case _Kind.DOUBLE:
-                (number,) = struct.unpack("<d", self._take(at, 8, end))
-                return double(number)
-            case _Kind.STRING:
-                start, length = self._length(at, end)
-                return _quoted(_utf8(self._take(start, length, end)))
-            case _Kind.OPAQUE:
-                kind = self._take(at, 1, end)[0]
-                start, length = self._length(at + 1, end)
-                return _opaque(kind, self._take(start, length, end))
-            case _:
-                raise UndecodableError(f"JSON has no values of type {kind}")
-
-    def _container(self, kind: int, at: int, end: int, depth: int) -> str:
-        if depth > _DEEPEST:
-            raise UndecodableError(f"a JSON document is nested more than {_DEEPEST} times")
-        large = kind in (_Kind.LARGE_OBJECT, _Kind.LARGE_ARRAY)
-        word = 4 if large else 2
-        count, size = self._integer(at, word, end), self._integer(at + word, word, end)
-        if size > end - at:
-            raise UndecodableError("a part of a JSON document reaches beyond it")
-        end = at + size
-        entries = at + 2 * word
-        if kind in (_Kind.SMALL_ARRAY, _Kind.LARGE_ARRAY):
-            return f"[{', '.join(self._elements(at, entries, count, end, depth, word))}]"
-        keys = self._keys(at, entries, count, end, word)
-        values = self._elements(at, entries + count * (word + 2), count, end, depth, word)
-        return "{" + ", ".join(f"{key}: {value}" for key, value in zip(keys, values, strict=True)) + "}"
-
-    def _keys(self, at: int, entries: int, count: int, end: int, word: int) -> list[str]:
-        keys: list[str] = []
-        for entry in range(entries, entries + count * (word + 2), word + 2):
-            start = at + self._integer(entry, word, end)
-            length = self._integer(entry + word, 2, end)
-            keys.append(_quoted(_utf8(self._take(start, length, end))))
-        return keys
-
-    def _elements(self, at: int, entries: int, count: int, end: int, depth: int, word: int) -> list[str]:
-        elements: list[str] = []
-        for entry in range(entries, entries + count * (word + 1), word + 1):
-            kind = self._take(entry, 1, end)[0]
-            if kind == _Kind.LITERAL:
-                elements.append(_literal(self._integer(entry + 1, word, end)))
-            elif kind in _INTEGERS and _INTEGERS[kind][0] <= word:
-                size, signed = _INTEGERS[kind]
-                inlined = self._take(entry + 1, word, end)[:size]
-                elements.append(str(int.from_bytes(inlined, "little", signed=signed)))
-            else:
-                start = at + self._integer(entry + 1, word, end)
-                elements.append(self.value(kind, start, end, depth))
-        return elements
-
-    def _take(self, at: int, size: int, end: int) -> bytes:
-        if at + size > end:
-            raise UndecodableError("a JSON document ends inside of a value")
-        self._budget -= size
-        if self._budget < 0:
-            raise UndecodableError("values of a JSON document overlap")
-        return self._data[at : at + size]
-
-    def _integer(self, at: int, size: int, end: int) -> int:
-        return int.from_bytes(self._take(at, size, end), "little")
-
-    def _length(self, at: int, end: int) -> tuple[int, int]:
-        """Where a value begins behind its length, and the length: 7 bits to a byte, the lowest first."""
-        length = 0
-        for i in range(5):
-            byte = self._take(at + i, 1, end)[0]
-            length |= (byte & 0x7F) << 7 * i
-            if byte < 0x80:
-                return at + i + 1, length
-        raise UndecodableError("a length in a JSON document has more than 5 bytes")
+def _printed(prefix: int, stored: Stored) -> pa.Array:
+    """The texts of the documents that are there; what is made from diffs is an empty text here."""
+    offsets = np.empty(len(stored) + 1, np.int64)
+    kernels.extents(stored.buffer, stored.cells, prefix, 0, offsets)
+    size = int(offsets[-1])
+    out = np.empty(2 * size + _ROOM_OF_EACH * len(stored) + 4 * PIECE, np.uint8)
+    doubles = np.empty(size // 32 + 16)
+    holes = np.empty(len(doubles), np.int64)
+    state = np.zeros(3, np.int64)
+    while True:
+        status = json_kernels.texts(stored.buffer, stored.cells, prefix, offsets, out, doubles, holes, state)
+        if status != json_opaque.NO_ROOM:
+            break
+        if len(out) >= _LARGEST_ROOM:
+            stored.refuse_size()
+        out = _larger(out, int(state[json_kernels.TO]))
+        doubles = _larger(doubles, int(state[json_kernels.HOLES]))
+        holes = _larger(holes, int(state[json_kernels.HOLES]))
+    if status < 0:
+        raise UndecodableError(f"{stored.name}: {_WRONG[int(status)]}")
+    found = int(state[json_kernels.HOLES])
+    json_doubles.fill(out, offsets, holes[:found], doubles[:found])
+    if offsets[-1] > LONGEST_DATA:
+        stored.refuse_size()
+    texts = arrays.varying(pa.binary(), offsets, out[: offsets[-1]], stored.exists)
+    return to_strings(texts, "utf8mb4", stored.name)
 
 
-def double(number: float) -> str:
-    """A double as the server prints it in JSON: `my_gcvt` with room for all digits, and never like an integer."""
-    if not isfinite(number):
-        raise UndecodableError(f"a JSON document has no number {number}")
-    sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
-    assert isinstance(exponent, int)
-    shown = "".join(map(str, digits))
-    point = len(shown) + exponent if number else 1
-    minus = "-" if sign else ""
-    if not -15 < point <= 15:
-        return f"{minus}{shown[0]}{'.' if len(shown) > 1 else ''}{shown[1:]}e{point - 1}"
-    if point <= 0:
-        return f"{minus}0.{'0' * -point}{shown}"
-    return f"{minus}{shown[:point].ljust(point, '0')}.{shown[point:] or '0'}"
-
-
-def _literal(code: int) -> str:
-    if code not in _LITERALS:
-        raise UndecodableError(f"JSON has no literal {code}")
-    return _LITERALS[code]
-
-
-def _quoted(plain: str) -> str:
-    return f'"{plain.translate(_ESCAPES)}"'
-
-
-def _utf8(stored: bytes) -> str:
-    try:
-        return stored.decode()
-    except UnicodeDecodeError as error:
-        raise UndecodableError("a string in a JSON document isn't UTF-8") from error
-
-
-def _opaque(kind: int, stored: bytes) -> str:
-    """A value that JSON has no type for, but SQL has."""
-    match kind:
-        case FieldType.NEWDECIMAL:
-            if len(stored) < 3:
-                raise UndecodableError("a DECIMAL in a JSON document is too short")
-            return decimals.text(stored[2:], stored[0], stored[1])
-        case FieldType.DATE:
-            return f'"{_date(_packed(stored))}"'
-        case FieldType.TIME:
-            packed = _packed(stored)
-            return f'"{"-" if packed < 0 else ""}{_time(abs(packed), 0x3FF)}"'
-        case FieldType.DATETIME | FieldType.TIMESTAMP:
-            packed = _packed(stored)
-            return f'"{_date(packed)} {_time(packed, 0x1F)}"'
-        case _:
-            lines = range(0, len(stored), _LINE_OF_BASE64)
-            encoded = "\n".join(b64encode(stored[i : i + _LINE_OF_BASE64]).decode() for i in lines)
-            return _quoted(f"base64:type{kind}:{encoded}")
-
-
-def _packed(stored: bytes) -> int:
-    if len(stored) != 8:
-        raise UndecodableError("a date or time in a JSON document doesn't have 8 bytes")
-    return int.from_bytes(stored, "little", signed=True)
-
-
-def _date(packed: int) -> str:
-    if packed < 0:
-        raise UndecodableError("a date in a JSON document is negative")
-    months, day = packed >> 46, packed >> 41 & 31
-    return f"{months // 13:04}-{months % 13:02}-{day:02}"
-
-
-def _time(packed: int, hours: int) -> str:
-    """The time of day, or the span, in the packed form's lower bits; `hours` is the mask of its hours."""
-    whole, fraction = packed >> 24, packed & 0xFFFFFF
-    return f"{whole >> 12 & hours:02}:{whole >> 6 & 63:02}:{whole & 63:02}.{fraction:06}"
+def _larger(array: NDArray[_Number], used: int) -> NDArray[_Number]:
+    larger = np.empty(2 * len(array), array.dtype)
+    larger[:used] = array[:used]
+    return larger

@@ -27,9 +27,6 @@ from pipeline.intervals import Int64s
 from pipeline.messages import IMAGE_FIELDS, Kind, TableImages
 from pipeline.tablemap import FullMetadata, TableMap
 
-# Cells are 32-bit places in the buffer, and Arrow's strings have 32-bit offsets.
-LARGEST_BUFFER: Final = 2**31 - 1
-
 _FIRST_KINDS: Final[dict[int, Kind]] = {
     Code.WRITE_ROWS_V1: Kind.INSERT,
     Code.UPDATE_ROWS_V1: Kind.UPDATE_BEFORE,
@@ -83,7 +80,7 @@ def locate(table_map: TableMap, buffer: cells.Bytes, events: RowsEvents) -> Loca
     """
     for column, storage in zip(table_map.types, table_map.storage, strict=True):
         check(column, storage)
-    if len(buffer) > LARGEST_BUFFER:
+    if len(buffer) > cells.LARGEST_BUFFER:
         raise InvariantBroken(
             f"{table_map.table}: a slice has {len(buffer)} bytes, more than a cell can point to"
         )

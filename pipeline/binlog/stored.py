@@ -1,24 +1,25 @@
 """A column's values as they lie in the log, and the steps to Arrow that several types share."""
 
-from typing import Final
+from typing import Final, Never
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline import arrays
 from pipeline.binlog import kernels
-from pipeline.binlog.cells import Bytes, Cells, Flags, Longs
+from pipeline.binlog.cells import ABSENT, Bytes, Cells, Flags, Longs
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.fieldtypes import stored_width
 from pipeline.tablemap import Storage
 
-_LONGEST_DATA: Final = 2**31 - 1  # bytes that Arrow's 32-bit offsets reach
+LONGEST_DATA: Final = 2**31 - 1  # bytes that Arrow's 32-bit offsets reach
+_NO_PLACE: Final = ABSENT % 2**32  # from here on, as unsigned numbers, cells say that there is no value
 
 
 class Stored:
     """A column's values as they lie in the log: see `kernels` for `buffer` and `cells`. `name` is for errors.
 
-    `exists` says which values aren't NULL, and `nulls` how many are.
+    `exists` says which values are neither NULL nor absent, and `nulls` how many are.
     """
 
     __slots__ = ("buffer", "cells", "exists", "name", "nulls")
@@ -27,7 +28,7 @@ class Stored:
         self.buffer = buffer
         self.cells = cells
         self.name = name
-        self.exists: Flags = np.greater_equal(cells, 0)
+        self.exists: Flags = np.less(cells.view(np.uint32), _NO_PLACE)
         self.nulls = len(cells) - int(np.count_nonzero(self.exists))
 
     def __len__(self) -> int:
@@ -40,6 +41,13 @@ class Stored:
             raise UndecodableError(
                 f"{self.name}: bytes beginning with {self.buffer[at : at + 8].tobytes().hex(' ')} aren't a {kind}"
             )
+
+    def refuse_size(self) -> Never:
+        """Raise UndecodableError because the column's values are longer than Arrow's offsets reach."""
+        raise UndecodableError(
+            f"{self.name}: more than 2 GiB of values in one slice of the log; change fewer or smaller rows in one"
+            " statement"
+        )
 
 
 def little_endian(width: int, stored: Stored, *, signed: bool = False) -> Longs:
@@ -70,11 +78,8 @@ def laid_out(storage: Storage, stored: Stored, padded: int = 0) -> tuple[Longs, 
     stored.refuse(
         kernels.extents(stored.buffer, stored.cells, prefix, slot, offsets), f"value of {padded} bytes"
     )
-    if offsets[-1] > _LONGEST_DATA:
-        raise UndecodableError(
-            f"{stored.name}: more than 2 GiB of values in one slice of the log; change the table in smaller"
-            " transactions"
-        )
+    if offsets[-1] > LONGEST_DATA:
+        stored.refuse_size()
     data = np.zeros(offsets[-1], np.uint8) if padded else np.empty(offsets[-1], np.uint8)
     kernels.copy(stored.buffer, stored.cells, prefix, slot, offsets, data)
     return offsets, data

@@ -11,51 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from pymysql.cursors import Cursor
 
 from deploy.toolchain.mysql_server import MysqlServer
-from pipeline.binlog import events
-from pipeline.binlog.tablemap_event import table_map
-from pipeline.messages import Kind, TableImages
-from pipeline.tablemap import TableMap
-from tests.pipeline.binlog.rows_events import Body, images
-
-
-@dataclass
-class Session:
-    """A connection that can tell what the log holds of the statements it ran."""
-
-    server: MysqlServer
-    cursor: Cursor
-
-    def run(self, statement: str) -> list[tuple[Any, ...]]:
-        self.cursor.execute(statement)
-        return list(self.cursor.fetchall())
-
-    def logged(self, *statements: str) -> list[TableImages]:
-        """The images that the statements wrote to the log, by table map."""
-        file, start = self.run("SHOW BINARY LOG STATUS")[0][:2]
-        for statement in statements:
-            self.run(statement)
-        log = (self.server.data / file).read_bytes()
-        maps: dict[int, TableMap] = {}
-        bodies: dict[TableMap, list[Body]] = {}
-        for event in split(log, start):
-            match events.parse(events.header(event), event, checksum=True):
-                case events.TableMapped(table_id, body):
-                    maps[table_id] = table_map(body)
-                case events.RowsChanged(table_id, code, body):
-                    bodies.setdefault(maps[table_id], []).append(Body(body, code))
-                case _:
-                    pass
-        return [images(mapped, of_table) for mapped, of_table in bodies.items()]
-
-
-def split(log: bytes, at: int) -> Iterator[bytes]:
-    while at < len(log):
-        (size,) = struct.unpack_from("<I", log, at + 9)
-        yield log[at : at + size]
-        at += size
+from pipeline.messages import Kind
+from tests.integration.logging_session import Session
 
 
 @pytest.fixture

@@ -1,16 +1,46 @@
 """Binary JSON: documents as MySQL 9.7 logged them, an encoder's own by the format's description, and damaged ones."""
 
-import contextlib
 import json
 import struct
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.binlog import decimals
+from pipeline.binlog.cells import NULL, SLACK
 from pipeline.binlog.errors import UndecodableError
-from pipeline.binlog.json import double, text
+from pipeline.binlog.json import texts
+from pipeline.binlog.stored import Stored
+from pipeline.charsets import TextError
+from tests.pipeline.binlog import json_reference
+
+
+def printed(documents: Sequence[bytes | None]) -> list[str | None]:
+    """The texts of a column of documents, behind lengths of 4 bytes and with nothing to spare around them."""
+    buffer, cells = bytearray(), []
+    for document in documents:
+        cells.append(NULL if document is None else len(buffer))
+        buffer += b"" if document is None else struct.pack("<I", len(document)) + document
+    stored = Stored(np.frombuffer(buffer + b"\xff" * SLACK, np.uint8), np.array(cells, np.int32), "shop.t.j")
+    column = texts(4, stored)
+    column.validate(full=True)
+    return list(column.to_pylist())
+
+
+def text(document: bytes) -> str:
+    (shown,) = printed([document])
+    assert shown is not None
+    return shown
+
+
+def double(number: float) -> str:
+    return text(b"\x0b" + struct.pack("<d", number))
+
 
 LOGGED = [
     (
@@ -152,11 +182,87 @@ VALUES = st.recursive(
 
 @given(VALUES, st.booleans())
 def test_text_is_the_documents_json(value: Any, large: bool) -> None:
-    printed = text(document(value, large=large))
-    assert json.loads(printed) == value
+    stored = document(value, large=large)
+    shown = text(stored)
+    assert json.loads(shown) == value
+    assert shown == json_reference.text(stored)
     if not contains_float(value):
         # Only doubles, the delete character and beyond ASCII are printed otherwise than by Python.
-        assert printed == json.dumps(value, ensure_ascii=False)
+        assert shown == json.dumps(value, ensure_ascii=False)
+
+
+@given(st.lists(st.none() | st.tuples(VALUES, st.booleans()), max_size=30))
+def test_a_column_of_documents(values: list[tuple[Any, bool] | None]) -> None:
+    documents = [None if value is None else document(value[0], large=value[1]) for value in values]
+    assert printed(documents) == [None if d is None else json_reference.text(d) for d in documents]
+
+
+@given(st.lists(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=40), max_size=40))
+def test_doubles_go_into_the_holes_that_they_left(values: list[list[float]]) -> None:
+    """More of them than there's room for at first, too."""
+    documents = [document({"a": numbers, "b": "x"}, large=False) for numbers in values]
+    assert printed(documents) == [json_reference.text(d) for d in documents]
+
+
+@pytest.mark.parametrize("plain", ["\0" * 100_000, '"' * 99_999, "a" * 1_000_000, "é\n" * 50_001])
+def test_texts_that_need_more_room_than_their_documents(plain: str) -> None:
+    assert printed([document([plain], large=True)] * 3) == [json.dumps([plain], ensure_ascii=False)] * 3
+
+
+@given(st.text(max_size=40), st.integers(0, 9))
+def test_escapes_at_every_place_of_a_word(plain: str, before: int) -> None:
+    shown = "x" * before + plain
+    assert text(document(shown, large=False)) == json_reference.text(document(shown, large=False))
+
+
+OPAQUE = (
+    st.tuples(st.integers(1, 65), st.integers(0, 30), st.integers()).map(lambda shape: decimal(*shape))
+    | st.binary(max_size=400).map(lambda data: b"\x0f" + length(len(data)) + data)
+    | st.datetimes().map(
+        lambda moment: packed(12, moment.year * 13 + moment.month, moment.day, *clock(moment))
+    )
+    | st.dates().map(lambda day: packed(10, day.year * 13 + day.month, day.day, 0, 0, 0, 0))
+    | st.tuples(st.integers(-838, 838), st.integers(0, 59), st.integers(0, 999_999)).map(
+        lambda span: packed(11, 0, 0, abs(span[0]), span[1], span[1], span[2], negative=span[0] < 0)
+    )
+)
+
+
+def clock(moment: datetime) -> tuple[int, int, int, int]:
+    return moment.hour, moment.minute, moment.second, moment.microsecond
+
+
+def packed(
+    kind: int,
+    months: int,
+    day: int,
+    hour: int,
+    minute: int,
+    second: int,
+    fraction: int,
+    *,
+    negative: bool = False,
+) -> bytes:
+    whole = ((months << 5 | day) << 17 | hour << 12 | minute << 6 | second) << 24 | fraction
+    return bytes([kind, 8]) + struct.pack("<q", -whole if negative else whole)
+
+
+def decimal(precision: int, scale: int, number: int) -> bytes:
+    scale = min(scale, precision)
+    digits = f"{abs(number) % 10**precision:0{precision}}"
+    stored, at = b"", 0
+    for size, count in decimals.groups(precision, scale):
+        stored += int(digits[at : at + count]).to_bytes(size, "big")
+        at += count
+    stored = bytes([stored[0] | 0x80]) + stored[1:]
+    if number < 0:
+        stored = bytes(byte ^ 0xFF for byte in stored)
+    return bytes([246, 2 + len(stored), precision, scale]) + stored
+
+
+@given(OPAQUE)
+def test_values_that_only_sql_has(stored: bytes) -> None:
+    assert text(b"\x0f" + stored) == json_reference.text(b"\x0f" + stored)
 
 
 def contains_float(value: Any) -> bool:
@@ -174,17 +280,30 @@ def test_damaged_documents_end_in_text_or_the_typed_error(value: Any, data: st.D
     for _ in range(data.draw(st.integers(1, 4))):
         stored[data.draw(st.integers(0, len(stored) - 1))] = data.draw(st.integers(0, 255))
     cut = data.draw(st.integers(1, len(stored)))
-    try:
-        printed = text(bytes(stored[:cut]))
-    except UndecodableError:
-        return
-    json.loads(printed)
+    assert outcome(bytes(stored[:cut])) in (None, reference(bytes(stored[:cut])))
 
 
 @given(st.binary(max_size=60))
 def test_any_bytes_end_in_text_or_the_typed_error(stored: bytes) -> None:
-    with contextlib.suppress(UndecodableError):
-        json.loads(text(stored))
+    assert outcome(stored) in (None, reference(stored))
+
+
+def outcome(stored: bytes) -> str | None:
+    """The text, which is JSON, or None if the bytes are refused."""
+    try:
+        shown = text(stored)
+    except (UndecodableError, TextError):
+        return None
+    json.loads(shown)
+    return shown
+
+
+def reference(stored: bytes) -> str | None:
+    """What plain Python, which is laxer about dates, makes of the bytes."""
+    try:
+        return json_reference.text(stored)
+    except UndecodableError:
+        return None
 
 
 def test_every_truncation_is_refused() -> None:
@@ -225,16 +344,22 @@ def test_nesting_ends_where_the_server_ends_it(depth: int, fits: bool) -> None:
     ("stored", "why"),
     [
         (b"\x03", "ends"),
-        (b"\x0d\x00", "type 13"),
-        (b"\x04\x03", "literal 3"),
-        (b"\x0b" + struct.pack("<d", float("nan")), "no number"),
-        (b"\x0c\x02\xc3\x28", "UTF-8"),
+        (b"\x0d\x00", "of a type"),
+        (b"\x04\x03", "literal that"),
+        (b"\x0b" + struct.pack("<d", float("nan")), "is no number"),
+        (b"\x0b" + struct.pack("<d", float("-inf")), "is no number"),
+        (b"\x0c\x02\xc3\x28", "utf8mb4"),
         (b"\x0c\xff\xff\xff\xff\xff", "more than 5 bytes"),
-        (b"\x0f\xf6\x01\x05", "too short"),
+        (b"\x0f\xf6\x01\x05", "DECIMAL"),
         (b"\x0f\xf6\x03\x02\x05\x80", "DECIMAL"),
-        (b"\x0f\x0a\x02\x00\x00", "8 bytes"),
+        (b"\x0f\x0a\x02\x00\x00", "date or time"),
+        (b"\x0f" + packed(10, 13 * 10000 + 1, 1, 0, 0, 0, 0), "date or time"),
+        (b"\x0f" + packed(11, 0, 0, 839, 0, 0, 0), "date or time"),
+        (b"\x0f" + packed(12, 13, 1, 24, 0, 0, 0), "date or time"),
+        (b"\x0f" + packed(12, 13, 1, 0, 0, 0, 1_000_000), "date or time"),
+        (b"\x0f\x0b\x08" + struct.pack("<q", -(2**63)), "date or time"),
     ],
 )
 def test_what_is_wrong_is_said(stored: bytes, why: str) -> None:
-    with pytest.raises(UndecodableError, match=why):
+    with pytest.raises((UndecodableError, TextError), match=rf"^shop\.t\.j: .*{why}"):
         text(stored)
