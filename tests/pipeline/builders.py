@@ -24,6 +24,7 @@ from pipeline.keys import Key
 from pipeline.messages import (
     CHANGE_FIELDS,
     Append,
+    AppendRows,
     ChangePart,
     ChangesVerified,
     ChunkPart,
@@ -40,6 +41,7 @@ from pipeline.messages import (
     TablePlanned,
     TableUnreadable,
     ToWatermarkCoordinator,
+    TransactionPartVerified,
 )
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.signals import ExecuteSnapshot, StopSnapshot, Tables
@@ -49,6 +51,8 @@ from pipeline.types import Integer
 from pipeline.watermark import Coordinates
 
 T = TypeVar("T")
+
+COMMIT_TIME = 1_700_000_000_000_000
 
 
 # Servers, transactions, places
@@ -141,9 +145,16 @@ def wrote(name: str, *changes: list[Image]) -> tuple[Gtid, list[Image]]:
 def passed(end: int, *transactions: tuple[Gtid, list[Image]]) -> ChangesVerified:
     """A slice of the log: these transactions, the last of which ends at the place."""
     seen = dict.fromkeys(image.schema for _, images in transactions for image in images)
-    run = Transactions.of((name, 1_700_000_000_000_000) for name, _ in transactions)
+    run = Transactions.of((name, COMMIT_TIME) for name, _ in transactions)
     tables = tuple(_changes(schema, [images for _, images in transactions]) for schema in seen)
     return ChangesVerified(run, tables, place(end))
+
+
+def part(name: str, *changes: list[Image]) -> TransactionPartVerified:
+    """Some of what a transaction changed, before its end."""
+    of_it, images = wrote(name, *changes)
+    seen = dict.fromkeys(image.schema for image in images)
+    return TransactionPartVerified(of_it, COMMIT_TIME, tuple(_changes(schema, [images]) for schema in seen))
 
 
 def _changes(schema: TableSchema, transactions: list[list[Image]]) -> TableChanges:
@@ -277,8 +288,19 @@ class Capture:
 
     @property
     def parts(self) -> list[ChangePart | ChunkPart]:
-        """All that was put into the stream, in order."""
-        return [part for append in self.appends for part in append.parts]
+        """All that was put into the stream, in order: rows that are kept come with the append that they wait for."""
+        put: list[ChangePart | ChunkPart] = []
+        kept: list[ChangePart] = []
+        for order in self.orders:
+            match order:
+                case AppendRows(parts):
+                    kept += parts
+                case Append(parts):
+                    put += [*kept, *parts]
+                    kept = []
+                case _:
+                    pass
+        return put
 
     @property
     def stream(self) -> list[str]:

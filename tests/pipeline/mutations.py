@@ -19,12 +19,13 @@ import pytest
 
 from pipeline import coordinator, coordinator_state, keys, requests, schedule, watermark, window
 from pipeline.checkpoint import Checkpoint
-from pipeline.coordinator_state import Order, Paused, Planned, Planning, State
+from pipeline.coordinator_state import Between, Order, Paused, Planned, Planning, State, Within
 from pipeline.errors import InvariantBroken
 from pipeline.gtid import GtidSet, Source
 from pipeline.intervals import EMPTY
 from pipeline.messages import (
     Append,
+    ChangePart,
     ChangesVerified,
     ChunkFailed,
     ChunkId,
@@ -34,10 +35,13 @@ from pipeline.messages import (
     PlanFailed,
     ReadChunk,
     ResumeReading,
+    SignalAnswer,
     SignalReceived,
     TableChanges,
     TablePlanned,
+    TableStopped,
     ToWatermarkCoordinator,
+    TransactionPartVerified,
 )
 from pipeline.schema import TableId, TableSchema
 from pipeline.snapshot import Chunking, Completed, Progress, Snapshot, TableState
@@ -561,3 +565,107 @@ def signals_are_remembered_for_ever(patch: Patch) -> None:
 
 def snapshots_are_remembered_for_ever(patch: Patch) -> None:
     patch.setattr(coordinator_state, "SNAPSHOTS_REMEMBERED", 10**9)
+
+
+# Transactions in parts
+
+
+def a_part_advances_the_position(patch: Patch) -> None:
+    original = coordinator._part_passed
+
+    def part_passed(state: State, message: TransactionPartVerified) -> object:
+        state, changes = original(state, message)
+        position = state.checkpoint.position.with_gtid(message.gtid)
+        return coordinator_state.checkpointed(state, position=position), changes
+
+    patch.setattr(coordinator, "_part_passed", part_passed)
+
+
+def keys_of_parts_do_not_touch(patch: Patch) -> None:
+    original = coordinator._part_passed
+
+    def part_passed(state: State, message: TransactionPartVerified) -> object:
+        after, changes = original(state, message)
+        return replace(after, open=state.open), changes
+
+    patch.setattr(coordinator, "_part_passed", part_passed)
+
+
+def a_part_is_a_slice(patch: Patch) -> None:
+    def held(
+        taken: State, _place: Within, changes: tuple[ChangePart, ...], answers: tuple[SignalAnswer, ...]
+    ) -> object:
+        before = replace(taken, checkpoint=replace(taken.checkpoint))
+        return coordinator._appended(before, taken, changes, answers)
+
+    patch.setattr(coordinator, "_held", held)
+
+
+def windows_close_within(patch: Patch) -> None:
+    original = coordinator._held
+
+    def held(taken: State, place: Within, changes: object, answers: object) -> object:
+        return original(coordinator._closed(taken)[0], place, changes, answers)  # type: ignore[arg-type]
+
+    patch.setattr(coordinator, "_held", held)
+
+
+def chunks_are_asked_for_within(patch: Patch) -> None:
+    patch.setattr(schedule, "_within", lambda state: schedule._overlapping(state, 4))
+
+
+def a_pause_within_lasts(patch: Patch) -> None:
+    patch.setattr(schedule, "_within", lambda state: (state, ()))
+
+
+def a_pause_within_is_used(patch: Patch) -> None:
+    patch.setattr(schedule, "_within", schedule._pausing)
+
+
+def answers_within_are_lost(patch: Patch) -> None:
+    original = coordinator._held
+    patch.setattr(
+        coordinator, "_held", lambda taken, place, changes, _answers: original(taken, place, changes, ())
+    )
+
+
+def nothing_is_withdrawn(patch: Patch) -> None:
+    original = coordinator._table_stopped
+
+    def table_stopped(state: State, message: TableStopped) -> State:
+        return replace(original(state, message), place=state.place)
+
+    patch.setattr(coordinator, "_table_stopped", table_stopped)
+
+
+def what_stopped_stays_withdrawn(patch: Patch) -> None:
+    original = coordinator._appended
+
+    def appended(state: State, *others: object) -> object:
+        after, orders = original(state, *others)  # type: ignore[arg-type]
+        stopped = frozenset(after.checkpoint.stopped)
+        return after, tuple(replace(o, withdrawn=stopped) if isinstance(o, Append) else o for o in orders)
+
+    patch.setattr(coordinator, "_appended", appended)
+
+
+def any_transaction_may_end_it(patch: Patch) -> None:
+    original = coordinator._changes_passed
+
+    def changes_passed(state: State, message: ChangesVerified) -> object:
+        return original(replace(state, place=Between()), message)
+
+    patch.setattr(coordinator, "_changes_passed", changes_passed)
+
+
+def parts_of_any_transaction_may_follow(patch: Patch) -> None:
+    original = coordinator._part_passed
+
+    def part_passed(state: State, message: TransactionPartVerified) -> object:
+        return original(replace(state, place=Between()), message)
+
+    patch.setattr(coordinator, "_part_passed", part_passed)
+
+
+def anything_may_come_within(patch: Patch) -> None:
+    patch.setattr(coordinator, "_must_be_between", lambda _state, _what: None)

@@ -10,11 +10,17 @@ from pipeline.coordinator_state import Overlapping, Pausing, WindowMode
 from pipeline.errors import InvariantBroken
 from pipeline.messages import (
     Append,
+    AppendRows,
     ChangePart,
     ChunkPart,
     LogAdvanced,
+    PauseReading,
+    PlanTable,
     ReadChunk,
+    ReadingPaused,
+    ResumeReading,
     SchemaVerified,
+    SignalAccepted,
     TableStopped,
 )
 from pipeline.snapshot import Chunking, Completed, Progress, progress
@@ -23,6 +29,7 @@ from tests.pipeline import mutations
 from tests.pipeline.builders import (
     ITEMS,
     ORDERS,
+    USERS,
     Capture,
     altered,
     delete,
@@ -31,6 +38,7 @@ from tests.pipeline.builders import (
     gtids,
     insert,
     of,
+    part,
     passed,
     place,
     planned,
@@ -425,3 +433,185 @@ def test_each_chunk_of_a_run_has_a_number_of_its_own() -> None:
     orders = capture.give(read(first, 1, 2, high=10))
     asked = [first, second, *of(ReadChunk, orders)]
     assert [order.chunk.number for order in asked] == [1, 2, 3]
+
+
+# A transaction in parts
+
+
+@broken_by(mutations.a_part_is_a_slice)
+def test_rows_go_on_at_once_and_are_in_the_stream_with_the_end() -> None:
+    capture = Capture(ORDERS)
+    (rows,) = capture.give(part("a:6", insert(1), insert(2)))
+    assert isinstance(rows, AppendRows)
+    (more,) = capture.give(part("a:6", insert(3), insert(4, ITEMS)))
+    assert isinstance(more, AppendRows)
+    assert [len(kept.changes.rows) for kept in (*rows.parts, *more.parts)] == [2, 1, 1]
+    assert capture.stream == []
+    capture.give(passed(20, wrote("a:6", insert(5)), wrote("a:7", insert(6))))
+    assert capture.stream == ["orders a:6", "orders a:6", "items a:6", "orders a:6 a:7"]
+
+
+def test_a_part_without_rows_of_captured_tables_orders_nothing() -> None:
+    capture = Capture(ORDERS)
+    assert capture.give(part("a:6")) == ()
+    assert of(Append, capture.give(passed(20, wrote("a:6"))))
+
+
+@broken_by(mutations.a_part_advances_the_position, mutations.a_part_is_a_slice)
+def test_the_position_stays_until_the_end() -> None:
+    capture = Capture(ORDERS)
+    before = len(capture.appends)
+    capture.give(part("a:6", insert(1)), part("a:6", insert(2)))
+    assert capture.checkpoint.position == gtids("a:1-5")
+    assert len(capture.appends) == before
+    capture.give(passed(20, wrote("a:6"), wrote("a:7")))
+    assert capture.checkpoint.position == gtids("a:1-7")
+
+
+def test_all_parts_have_the_number_of_their_transaction() -> None:
+    capture = Capture(ORDERS)
+    capture.give(
+        part("a:6", insert(1)), part("a:6", insert(2)), passed(20, wrote("a:6", insert(3)), wrote("a:7"))
+    )
+    capture.give(passed(30, wrote("a:8", insert(4))))
+    assert [part.first_scn for part in of(ChangePart, capture.parts)] == [1, 1, 1, 3]
+
+
+# Windows and parts
+
+
+@broken_by(mutations.keys_of_parts_do_not_touch, mutations.keys_are_forgotten_while_reading)
+def test_keys_of_a_part_touch_a_window_whose_chunk_is_being_read() -> None:
+    capture = Capture(ORDERS)
+    order = capture.begin(ORDERS)
+    capture.give(part("a:6", update(1)), passed(20, wrote("a:6", delete(3))), read(order, 1, 2, high=20))
+    assert capture.stream == ["orders a:6", "orders a:6", "orders rows 2"]
+
+
+@broken_by(mutations.keys_of_parts_do_not_touch, mutations.keys_are_forgotten_while_reconciling)
+def test_keys_of_a_part_touch_a_window_whose_chunk_is_here() -> None:
+    capture = Capture(ORDERS)
+    capture.give(read(capture.begin(ORDERS), 1, 2, high=20))
+    capture.give(part("a:6", insert(7)), part("a:6", update(2, to=8)), passed(20, wrote("a:6")))
+    assert capture.stream[-1] == "orders rows 1"
+
+
+@broken_by(mutations.what_low_holds_touches_too)
+def test_keys_of_a_part_do_not_touch_where_low_holds_the_transaction() -> None:
+    capture = Capture(ORDERS)
+    order = capture.begin(ORDERS)
+    capture.give(part("a:6", update(1)), read(order, 1, 2, low="a:1-6", high=20))
+    capture.give(part("a:6", update(2)), passed(20, wrote("a:6")))
+    assert capture.stream[-1] == "orders rows 1 2"
+
+
+@broken_by(mutations.windows_close_within, mutations.a_part_is_a_slice)
+def test_no_window_closes_before_the_end() -> None:
+    capture = Capture(ORDERS)
+    order = capture.begin(ORDERS)
+    capture.give(part("a:6", update(1)), read(order, 1, 2, high=10))
+    assert capture.open == ["orders reconciling"]
+    capture.give(part("a:6", update(7)))
+    assert capture.open == ["orders reconciling"]
+    capture.give(passed(20, wrote("a:6")))
+    assert capture.stream[-1] == "orders rows 2"
+
+
+# What is asked for within a transaction
+
+
+@broken_by(mutations.chunks_are_asked_for_within)
+def test_nothing_is_asked_for_before_the_end() -> None:
+    capture = Capture(ORDERS, ITEMS, USERS)
+    capture.give(execute("s1", ORDERS), execute("s2", ITEMS))
+    capture.give(read(Capture.chunk(capture.give(planned(ITEMS))), 1, 2, high=10))
+    within = capture.give(part("a:6", insert(1)), planned(ORDERS), execute("s3", USERS))
+    assert of(PlanTable, within) + of(ReadChunk, within) == []
+    behind = capture.give(passed(20, wrote("a:6"), wrote("a:7")))
+    assert {order.asked_at for order in of(ReadChunk, behind)} == {gtids("a:1-7")}
+    assert Capture.plans(behind) == [USERS.table]
+
+
+@broken_by(mutations.a_pause_within_lasts, mutations.a_pause_within_is_used)
+def test_a_pause_that_comes_within_is_ended_and_ordered_again_behind_the_end() -> None:
+    capture = Capture(ORDERS, mode=Pausing())
+    capture.give(execute("s1", ORDERS))
+    assert of(PauseReading, capture.give(planned(ORDERS)))
+    assert capture.give(part("a:6", insert(1)), ReadingPaused())[1:] == (ResumeReading(),)
+    assert of(PauseReading, capture.give(part("a:6", insert(2)))) == []
+    behind = capture.give(passed(20, wrote("a:6")))
+    assert of(PauseReading, behind)
+    assert of(ReadChunk, capture.give(ReadingPaused()))
+
+
+# What else goes out with the end
+
+
+@broken_by(mutations.answers_within_are_lost, mutations.a_part_is_a_slice)
+def test_signals_are_answered_with_the_end() -> None:
+    capture = Capture(ORDERS)
+    assert capture.give(part("a:6", insert(1)), execute("s1", ORDERS))[1:] == ()
+    assert capture.answers == []
+    (append, *_) = of(Append, capture.give(passed(20, wrote("a:6"))))
+    assert [type(answer) for answer in append.answers] == [SignalAccepted]
+    assert append.checkpoint.signals == ("s1",)
+    assert of(Append, capture.give(passed(30, wrote("a:7"))))[0].answers == ()
+
+
+@broken_by(mutations.a_part_is_a_slice)
+def test_schemas_hold_with_the_end() -> None:
+    capture = Capture(ORDERS)
+    assert capture.give(part("a:6", insert(1)), SchemaVerified(ITEMS))[1:] == ()
+    (append,) = of(Append, capture.give(passed(20, wrote("a:6"))))
+    assert append.checkpoint.schemas == {ORDERS.table: ORDERS, ITEMS.table: ITEMS}
+
+
+@broken_by(mutations.nothing_is_withdrawn, mutations.what_stopped_stays_withdrawn)
+def test_a_table_that_stops_has_nothing_of_the_transaction() -> None:
+    capture = Capture(ORDERS, ITEMS, USERS)
+    capture.give(TableStopped(USERS.table, "long ago"))
+    assert capture.appends[-1].withdrawn == frozenset()
+    within = capture.give(part("a:6", insert(1), insert(1, ITEMS)), TableStopped(ITEMS.table, "so"))
+    assert of(Append, within) == []
+    capture.give(passed(20, wrote("a:6", insert(2))))
+    assert capture.appends[-1].withdrawn == {ITEMS.table}
+    assert capture.appends[-1].checkpoint.stopped == {USERS.table: "long ago", ITEMS.table: "so"}
+    capture.give(passed(30, wrote("a:7")))
+    assert capture.appends[-1].withdrawn == frozenset()
+
+
+# What can't come within
+
+WITHIN = r"within .*:6, which hadn't ended"
+
+
+@broken_by(mutations.any_transaction_may_end_it)
+def test_a_slice_that_begins_with_another_transaction_breaks_an_invariant() -> None:
+    capture = Capture(ORDERS)
+    capture.give(part("a:6", insert(1)))
+    with pytest.raises(InvariantBroken, match=WITHIN):
+        capture.give(passed(20, wrote("a:7"), wrote("a:6")))
+
+
+@broken_by(mutations.parts_of_any_transaction_may_follow)
+def test_a_part_of_another_transaction_breaks_an_invariant() -> None:
+    capture = Capture(ORDERS)
+    capture.give(part("a:6", insert(1)))
+    with pytest.raises(InvariantBroken, match=WITHIN):
+        capture.give(part("a:7", insert(1)))
+
+
+@broken_by(mutations.anything_may_come_within)
+def test_a_statement_within_a_transaction_breaks_an_invariant() -> None:
+    capture = Capture(ORDERS)
+    capture.give(part("a:6", insert(1)))
+    with pytest.raises(InvariantBroken, match=WITHIN):
+        capture.give(statement("a:7", 20, ORDERS))
+
+
+@broken_by(mutations.anything_may_come_within)
+def test_an_advance_of_the_log_within_a_transaction_breaks_an_invariant() -> None:
+    capture = Capture(ORDERS)
+    capture.give(part("a:6", insert(1)))
+    with pytest.raises(InvariantBroken, match=WITHIN):
+        capture.give(LogAdvanced(place(20)))
