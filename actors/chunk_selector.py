@@ -37,7 +37,7 @@ from pipeline.messages import (
     ToChunkSelector,
     ToWatermarkCoordinator,
 )
-from pipeline.result_columns import mismatch
+from pipeline.result_columns import ResultColumn, mismatch
 from pipeline.schema import TableId, TableSchema
 from pipeline.settings import SourceSettings
 from pipeline.watermark import Coordinates, usable
@@ -51,6 +51,9 @@ FIRST_LOOK_S: Final = 0.001
 LONGEST_LOOK_S: Final = 0.1
 # A transaction that's in the log becomes visible within a commit, unless it waits for a replica's acknowledgement.
 VISIBLE_WITHIN_S: Final = 15.0
+
+# A chunk with so many bytes of packets takes no more rows, so that large rows don't take the memory.
+LARGEST_CHUNK: Final = 64 << 20
 
 # So that the chunks that failed together don't come back together.
 _JITTER: Final = random.SystemRandom()
@@ -163,21 +166,29 @@ class ChunkSelector(Actor[ToChunkSelector]):
         return executed
 
     async def select(self, source: Source, order: ReadChunk) -> tuple[pa.RecordBatch, Key | None]:
-        """The chunk's rows, and the key of the last one if there may be more."""
+        """The chunk's rows, and the key of the last one if there may be more.
+
+        A chunk that has grown to `LARGEST_CHUNK` ends there: it's as good as if it had been asked for no more rows.
+        """
         schema = order.schema
-        columns, packets = await source.rows(chunks.chunk(schema, order.after, order.end, order.limit))
-        if wrong := mismatch(schema, columns):
-            raise Definite(wrong)
-        cells = packets.cells(len(columns))
-        rows = await asyncio.to_thread(resultset.decode, schema, cells)
-        if impossible := resultset.impossible_dates(rows, cells):
-            self.metrics.count(catalogue.IMPOSSIBLE_DATES, impossible, table=str(schema.table), part="chunks")
-        upto = (
-            resultset.key(schema, cells, packets.rows - 1, schema.key)
-            if packets.rows == order.limit
-            else None
-        )
-        return rows, upto
+        batches: list[pa.RecordBatch] = []
+        upto: Key | None = None
+        number = size = 0
+        async with source.select(chunks.chunk(schema, order.after, order.end, order.limit)) as result:
+            if wrong := mismatch(schema, result.columns):
+                raise Definite(wrong)
+            while size < LARGEST_CHUNK and (rows := await result.rows()) is not None:
+                batch, located = await asyncio.to_thread(_decoded, schema, rows, result.columns)
+                batches.append(batch)
+                number, size = number + rows.number, size + rows.end
+                if impossible := resultset.impossible_dates(batch, located):
+                    table = str(schema.table)
+                    self.metrics.count(catalogue.IMPOSSIBLE_DATES, impossible, table=table, part="chunks")
+                if number == order.limit or size >= LARGEST_CHUNK:
+                    upto = resultset.key(schema, located, rows.number - 1, schema.key)
+        if not batches:
+            return pa.RecordBatch.from_pylist([], schema.arrow), None
+        return await asyncio.to_thread(pa.concat_batches, batches), upto
 
     async def high(self, source: Source) -> Coordinates:
         """The end of the log."""
@@ -185,8 +196,17 @@ class ChunkSelector(Actor[ToChunkSelector]):
         return coordinates
 
 
+def _decoded(
+    schema: TableSchema, rows: resultset.Rows, columns: tuple[ResultColumn, ...]
+) -> tuple[pa.RecordBatch, resultset.Located]:
+    located = rows.located(columns)
+    return resultset.decode(schema, located), located
+
+
 async def _last_key(source: Source, schema: TableSchema) -> Key | None:
-    columns, packets = await source.rows(chunks.last_key(schema))
-    if not packets.rows:
-        return None
-    return resultset.key(schema, packets.cells(len(columns)), 0, tuple(range(len(columns))))
+    async with source.select(chunks.last_key(schema)) as result:
+        rows = await result.rows()
+        if not rows:
+            return None
+        located = rows.located(result.columns)
+        return resultset.key(schema, located, 0, tuple(range(len(result.columns))))

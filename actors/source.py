@@ -7,12 +7,13 @@ a value's text the same on every server: UTC, utf8mb4, an empty sql_mode.
 The driver's errors end at this border: they become Transient (the connection or the server failed for now) or
 Definite (the server refused, and will again).
 
-aiomysql makes Python objects of rows, so chunks bypass it: `_Wire.rows_of` sends the query and takes the packets
-from the stream itself. That class is the only place which knows aiomysql's insides.
+aiomysql makes Python objects of rows, so chunks bypass it: a `Result` takes the packets from the socket itself. `_Wire`
+is the only place which knows aiomysql's insides.
 """
 
 import asyncio
 import ssl
+import struct
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -31,7 +32,7 @@ from pipeline.gtid import GtidSet
 from pipeline.information_schema import Described
 from pipeline.prerequisites import VARIABLES, Privilege, ServerFacts, server_version
 from pipeline.result_columns import ResultColumn
-from pipeline.resultset import RowPackets
+from pipeline.resultset import RowPackets, Rows
 from pipeline.schema import TableId
 from pipeline.settings import SourceSettings, TlsMode
 from pipeline.statement import Statement, quoted_table
@@ -43,9 +44,14 @@ _PIECE: Final = 1 << 20
 # How much longer than the server's own limit an answer is waited for, in seconds.
 _GRACE_S: Final = 5.0
 
+# COM_STMT_PREPARE_OK: a zero byte, the statement's number, how many columns it gives, and how many parameters it has.
+_PREPARED: Final = struct.Struct("<xIHH")
+_NO_CURSOR: Final = 0  # all rows are sent at once
+
 # What a session sets for itself. The comments are the servers that know the setting.
 _SESSION: Final = (
     "SET NAMES utf8mb4",
+    "SET SESSION character_set_results = NULL",  # text comes as it's stored, not converted with losses
     "SET SESSION time_zone = '+00:00', sql_mode = '', autocommit = 1, lock_wait_timeout = {timeout_s:d}",
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
     # The estimate of a table's rows is asked of InnoDB; otherwise the server may write it to a cache of its own.
@@ -89,15 +95,9 @@ _CLIENT_ERRORS: Final = range(2000, 3000)
 class Source:
     """One connection to the source. A failure leaves it closed where its stream can't be trusted any more."""
 
-    def __init__(self, wire: "_Wire", silence_s: float) -> None:
-        self._wire = wire
-        self._silence_s = silence_s
-
-    @staticmethod
-    async def connect(settings: SourceSettings) -> "Source":
-        """A new connection with its session set up. Raises Transient or Definite."""
-        where = f"{settings.host}:{settings.port}"
-        wire = _Wire(
+    def __init__(self, settings: SourceSettings) -> None:
+        self._settings = settings
+        self._wire = _Wire(
             host=settings.host,
             port=settings.port,
             user=settings.user,
@@ -107,18 +107,27 @@ class Source:
             ssl=_tls(settings),
             program_name="tidemark",
         )
-        source = Source(wire, settings.read_timeout_s)
-        timeout_s = max(1, int(settings.read_timeout_s))
-        with _translated(f"connecting to {where}"):
-            try:
-                async with asyncio.timeout(settings.connect_timeout_s):
-                    await wire.open()
-                    for statement in _SESSION:
-                        await wire.query(statement.format(timeout_s=timeout_s, timeout_ms=timeout_s * 1000))
-            except BaseException:
-                wire.close()
-                raise
+
+    @staticmethod
+    async def connect(settings: SourceSettings) -> "Source":
+        """A new connection with its session set up. Raises Transient or Definite."""
+        source = Source(settings)
+        await source._open()
         return source
+
+    async def _open(self) -> None:
+        timeout_s = max(1, int(self._settings.read_timeout_s))
+        with _translated(f"connecting to {self._settings.host}:{self._settings.port}"):
+            try:
+                async with asyncio.timeout(self._settings.connect_timeout_s):
+                    await self._wire.open()
+                    for statement in _SESSION:
+                        await self._wire.query(
+                            statement.format(timeout_s=timeout_s, timeout_ms=timeout_s * 1000)
+                        )
+            except BaseException:
+                self._wire.close()
+                raise
 
     @property
     def usable(self) -> bool:
@@ -196,17 +205,35 @@ class Source:
             async with self._answered():
                 return await self._wire.small(statement)
 
-    async def rows(self, statement: Statement) -> tuple[tuple[ResultColumn, ...], RowPackets]:
-        """The columns and the raw rows of any SELECT's result, in one transaction of its own."""
+    @asynccontextmanager
+    async def select(self, statement: Statement) -> AsyncIterator["Result"]:
+        """The result of any SELECT, in one transaction of its own.
+
+        Left before its end, the connection is made anew, for the server can't be told to stop.
+        """
         with _translated(statement.sql):
             async with self._answered():
-                columns, packets = await self._wire.rows_of(statement)
-            room = memoryview(bytearray(_PIECE))
-            while not packets.ended:
-                async with self._answered():
-                    packets.feed(bytes(room[: await self._wire.receive(room)]))
-            self._wire.check_end(packets)
-        return columns, packets
+                columns, packets = await self._wire.select(statement)
+        try:
+            yield Result(self, statement, columns, packets)
+        except BaseException:
+            if not packets.ended:
+                self.close()
+            raise
+        if not packets.ended:
+            self.close()
+            await self._open()
+
+    async def fill(self, packets: RowPackets, statement: Statement) -> None:
+        """Read on in the statement's result until `packets` are full. Raises the server's error if that's its end."""
+        clock = asyncio.get_running_loop().time
+        with _translated(statement.sql):
+            async with self._answered() as limit:
+                while not packets.full:
+                    packets.filled(await self._wire.receive(packets.room()))
+                    limit.reschedule(clock() + self._patience_s)
+                if packets.ended:
+                    self._wire.check_end(packets.tail)
 
     async def command(self, code: int, payload: bytes) -> None:
         """Send a command of the protocol that the server answers with OK."""
@@ -238,11 +265,11 @@ class Source:
         return bytes(room[: await self.receive(memoryview(room))])
 
     @asynccontextmanager
-    async def _answered(self) -> AsyncIterator[None]:
+    async def _answered(self) -> AsyncIterator[asyncio.Timeout]:
         """Close the connection if the answer doesn't come in time, or isn't waited for: its stream is out of step."""
         try:
-            async with asyncio.timeout(self._silence_s + _GRACE_S):
-                yield
+            async with asyncio.timeout(self._patience_s) as limit:
+                yield limit
         except pymysql.Error:
             raise  # the server's answer is complete
         except BaseException:
@@ -258,8 +285,30 @@ class Source:
             denied.append((right, str(refusal)))
             return []
 
+    @property
+    def _patience_s(self) -> float:
+        """How long an answer, or the next piece of one, is waited for."""
+        return self._settings.read_timeout_s + _GRACE_S
+
     def _log_status(self) -> str:
         return "BINARY LOG" if self.version >= (8, 4) else "MASTER"
+
+
+class Result:
+    """The result of a SELECT: its columns, and its rows as they come."""
+
+    def __init__(
+        self, source: Source, statement: Statement, columns: tuple[ResultColumn, ...], packets: RowPackets
+    ) -> None:
+        self.columns = columns
+        self._source = source
+        self._statement = statement
+        self._packets = packets
+
+    async def rows(self) -> Rows | None:
+        """The next rows, about a megabyte of them or a larger one; None behind the last."""
+        await self._source.fill(self._packets, self._statement)
+        return self._packets.take()
 
 
 class SourcePool:
@@ -313,20 +362,30 @@ class _Wire(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types
         await self.query(self.bound(statement))
         return list(self._result.rows or ())
 
-    async def rows_of(self, statement: Statement) -> tuple[tuple[ResultColumn, ...], RowPackets]:
-        """Send a query and read the head of its result; the rows follow, for `piece`."""
-        await self._execute_command(COMMAND.COM_QUERY, self.bound(statement))
+    async def select(self, statement: Statement) -> tuple[tuple[ResultColumn, ...], RowPackets]:
+        """Run a query by the binary protocol and read the head of its result; the rows follow, for `receive`."""
+        await self._execute_command(COMMAND.COM_STMT_PREPARE, self.bound(statement))
+        number, count, parameters = _PREPARED.unpack_from((await self._read_packet()).get_all_data())
+        await self._columns(parameters)
+        await self._columns(count)
+        if not count:
+            raise Definite("the source answers this statement with something else than rows")
+        await self._execute_command(COMMAND.COM_STMT_EXECUTE, struct.pack("<IBI", number, _NO_CURSOR, 1))
+        # The commands are taken in their order, and this one isn't answered.
+        await self._execute_command(COMMAND.COM_STMT_CLOSE, struct.pack("<I", number))
         head = await self._read_packet()
-        if not head.is_resultset_packet():
-            raise Definite("the source answered a query with something else than rows")
-        columns = [
-            await self._read_packet(FieldDescriptorPacket) for _ in range(head.read_length_encoded_integer())
-        ]
-        await self._read_packet()
+        columns = await self._columns(head.read_length_encoded_integer())
         return (
             tuple(ResultColumn(c.type_code, c.flags, c.charsetnr, c.length, c.scale) for c in columns),
             RowPackets(self._next_seq_id),
         )
+
+    async def _columns(self, count: int) -> list[Any]:
+        """The definitions of so many columns, and the packet behind them if there are any."""
+        columns = [await self._read_packet(FieldDescriptorPacket) for _ in range(count)]
+        if columns:
+            await self._read_packet()
+        return columns
 
     async def command(self, code: int, payload: bytes) -> None:
         """Send a command; its answer isn't read."""
@@ -343,11 +402,11 @@ class _Wire(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types
             raise Transient("the connection to the source was lost")
         return filled
 
-    def check_end(self, packets: RowPackets) -> None:
+    def check_end(self, packet: bytes) -> None:
         """Take note of the packet behind the rows; raises the server's error if it is one."""
-        packet = MysqlPacket(packets.tail[4:], self._encoding)
-        packet.check_error()
-        self.server_status = EOFPacketWrapper(packet).server_status
+        end = MysqlPacket(packet, self._encoding)
+        end.check_error()
+        self.server_status = EOFPacketWrapper(end).server_status
 
 
 @contextmanager

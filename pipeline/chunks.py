@@ -92,13 +92,13 @@ def refusal(schema: TableSchema, prefixed: Collection[str] = ()) -> str | None:
 
 
 def chunk(schema: TableSchema, after: Key | None, end: Key, limit: int) -> Statement:
-    """The next `limit` rows with `after` < key <= `end`, in key order; columns as `select_list` gives them."""
+    """The next `limit` rows with `after` < key <= `end`, in key order; all columns, in the table's order."""
     upper, upper_parameters = _beyond(schema, end, "<", "<=")
     conditions, parameters = [upper], upper_parameters
     if after is not None:
         lower, lower_parameters = _beyond(schema, after, ">", ">")
         conditions, parameters = [lower, upper], lower_parameters + upper_parameters
-    columns = ", ".join(_selected(column.type, quoted(column.name)) for column in schema.columns)
+    columns = ", ".join(quoted(column.name) for column in schema.columns)
     order = ", ".join(quoted(name) for name in schema.key_names)
     where = " AND ".join(conditions)
     return Statement(f"{_select(schema, columns)} WHERE {where} ORDER BY {order} LIMIT {limit:d}", parameters)
@@ -128,11 +128,6 @@ def _beyond(schema: TableSchema, key: Key, strict: str, last: str) -> tuple[str,
         condition = f"({names[0]} {strict}= {values[0]} AND {condition})"
         parameters = (key[0], *parameters)
     return condition, parameters
-
-
-def _selected(kind: ColumnType, name: str) -> str:
-    # The server rounds a FLOAT to six digits, and a DOUBLE(m, d) to d places, unless it's the result of a computation.
-    return f"{name} * 1e0" if isinstance(kind, Float | Double) else name
 
 
 def _parameter(kind: ColumnType) -> str:

@@ -4,13 +4,15 @@ A table can be altered between the plan of its chunks and their SELECT. The stre
 so the coordinator will drop such a chunk; this check keeps its values from being read as something that they aren't
 until then.
 
-Source: MySQL 9.7 source documentation, "Protocol::ColumnDefinition41", enum_field_types, "Column Definition Flags".
+Source: MySQL 9.7 source documentation, "Protocol::ColumnDefinition41", enum_field_types, "Column Definition Flags",
+"Binary Protocol Value".
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, assert_never
 
+from pipeline.binlog.collations import CHARSETS
 from pipeline.binlog.fieldtypes import BLOBS, INTEGERS, FieldType
 from pipeline.schema import TableSchema
 from pipeline.types import (
@@ -53,6 +55,24 @@ class ResultColumn:
     decimals: int
 
 
+# The bytes of a value in the binary protocol; of all other types a value tells its own length.
+WIDTHS: Final[Mapping[int, int]] = {
+    FieldType.TINY: 1,
+    FieldType.SHORT: 2,
+    FieldType.YEAR: 2,
+    FieldType.INT24: 4,
+    FieldType.LONG: 4,
+    FieldType.LONGLONG: 8,
+    FieldType.FLOAT: 4,
+    FieldType.DOUBLE: 8,
+}
+
+
+def charset_of(column: ResultColumn) -> str:
+    """The character set that the column's text comes in."""
+    return CHARSETS.get(column.collation, f"of collation {column.collation}")
+
+
 def mismatch(schema: TableSchema, columns: Sequence[ResultColumn]) -> str | None:
     """Why a result with these columns isn't one of all columns of the schema's table; None if it is."""
     if len(columns) != len(schema.columns):
@@ -74,7 +94,9 @@ def _fits(kind: ColumnType, told: ResultColumn) -> bool:
                 scale,
                 precision,
             )
-        case Float() | Double():  # The statement multiplies them by one.
+        case Float():
+            return told.code == FieldType.FLOAT
+        case Double():
             return told.code == FieldType.DOUBLE
         case Bit(width):
             return (told.code, told.length) == (FieldType.BIT, width)
@@ -88,8 +110,8 @@ def _fits(kind: ColumnType, told: ResultColumn) -> bool:
             return (told.code, told.decimals) == (FieldType.DATETIME, digits)
         case Timestamp(digits):
             return (told.code, told.decimals) == (FieldType.TIMESTAMP, digits)
-        case Text():
-            return _string(told) and not _binary(told)
+        case Text(charset):
+            return _string(told) and charset_of(told) == charset
         case FixedBinary(width):
             return (told.code, told.length) == (FieldType.STRING, width) and _binary(told)
         case Binary():

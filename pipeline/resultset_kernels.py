@@ -1,13 +1,16 @@
 """The compiled loops between the packets of a result set and Arrow's buffers.
 
-`buffer` holds row packets as they came, one after the other. `starts` and `lengths` hold for one column and each row
-where its value's text begins in the buffer and how many bytes it has; a length of `NULL` says NULL.
+`buffer` holds row packets as they came, one after the other. A *cell* says of one column in one row where its value
+begins in the buffer; a value without a fixed width begins with its length. `NULL` is a cell as well.
 
-**No read outside the buffer.** `frame` reads headers of four bytes that it has seen to lie before the end. `locate`
-alone looks at lengths that come from the server; it writes a cell only when the whole value lies before the end, and
-ends with the row at fault otherwise. Every other kernel reads just what such a cell spans.
+**No read outside the buffer.** Compiled code isn't checked, so the argument is this. `frame` reads headers of four
+bytes, and one byte behind them, that it has seen to lie before the end. `locate` alone looks at lengths that come from
+the server. It takes a row only when each of its values, lengths included, lies before the row's end, and ends with the
+row at fault otherwise. So whoever begins at a cell may read the width or the length that `locate` has checked, or
+eight bytes: so many lie behind the rows in each buffer (`SLACK`).
 
-Source: MySQL 9.7 source documentation, "MySQL Packets", "Text Resultset", "Protocol::LengthEncodedInteger".
+Source: MySQL 9.7 source documentation, "MySQL Packets", "Binary Protocol Resultset",
+"Protocol::LengthEncodedInteger".
 """
 
 from typing import Final
@@ -16,11 +19,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-Bytes = NDArray[np.uint8]
-Places = NDArray[np.int32]  # of one column
-PlaceTable = NDArray[np.int32]  # [columns, rows]
-Longs = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from pipeline.binlog.cells import Bytes, Cells, CellTable, Int, Longs
+
+SLACK: Final = 8
 
 NULL: Final = -1
 NONE: Final = -1
@@ -31,49 +32,60 @@ ENDED: Final = 1  # the EOF packet
 FAILED: Final = 2  # an ERR packet
 LOST: Final = 3  # a packet without the next sequence number
 
+# What `frame` keeps between two calls: where the next packet begins, where the last whole row ends, the next packet's
+# number, whether that continues a row, how many rows are whole, and how many packets continued one.
+AT: Final = 0
+WHOLE: Final = 1
+SEQUENCE: Final = 2
+INSIDE: Final = 3
+ROWS: Final = 4
+CONTINUED: Final = 5
+
 LARGEST_PACKET: Final = 0xFFFFFF  # bytes; a packet of this size goes on in the next one
 _HEADER: Final = 4
 _MICROSECONDS: Final = 1_000_000
+_LONGEST_DAYS: Final = 34  # 838:59:59
 _LOW_32: Final = 0xFFFFFFFF
 _TEN_18: Final = 10**18
 
 
 @njit("int64(uint8[::1], int64, int64)", cache=True, nogil=True)
-def _unsigned(buffer: Bytes, at: int, width: int) -> int:
-    value = 0
+def _unsigned(buffer: Bytes, at: Int, width: Int) -> Int:
+    value: Int = np.int64(0)
     for i in range(width):
-        value |= int(buffer[at + i]) << (8 * i)
+        value |= np.int64(buffer[at + i]) << (8 * i)
     return value
 
 
-@njit("UniTuple(int64, 6)(uint8[::1], int64, int64, int64, int64)", cache=True, nogil=True)
-def frame(
-    buffer: Bytes, at: int, end: int, sequence: int, inside: int
-) -> tuple[int, int, int, int, int, int]:
-    """Walk over the whole packets in buffer[at:end]; `inside` is 1 if the first one continues a row.
-
-    Returns what was found, the place after the last row packet, the next sequence number, `inside` for what follows,
-    how many rows were completed, and how many packets continued one. EOF and ERR packets aren't walked over.
-    """
-    rows, continued = 0, 0
+@njit("int64(uint8[::1], int64, int64[::1])", cache=True, nogil=True)
+def frame(buffer: Bytes, end: int, state: Longs) -> int:
+    """Walk on over the whole packets in buffer[:end], and return what was found; not over EOF and ERR packets."""
+    at, sequence, inside = state[AT], state[SEQUENCE], state[INSIDE]
+    found = MORE
     while end - at > _HEADER:
         size = _unsigned(buffer, at, 3)
         if at + _HEADER + size > end:
             break
         if buffer[at + 3] != sequence:
-            return LOST, at, sequence, inside, rows, continued
+            found = LOST
+            break
         if not inside:
             first = buffer[at + _HEADER]
             if first == 0xFE and size < 9:
-                return ENDED, at, sequence, inside, rows, continued
+                found = ENDED
+                break
             if first == 0xFF:
-                return FAILED, at, sequence, inside, rows, continued
-        continued += inside
-        inside = 1 if size == LARGEST_PACKET else 0
-        rows += 1 - inside
+                found = FAILED
+                break
         at += _HEADER + size
         sequence = (sequence + 1) & 255
-    return MORE, at, sequence, inside, rows, continued
+        state[CONTINUED] += inside
+        inside = 1 if size == LARGEST_PACKET else 0
+        if not inside:
+            state[ROWS] += 1
+            state[WHOLE] = at
+    state[AT], state[SEQUENCE], state[INSIDE] = at, sequence, inside
+    return found
 
 
 @njit("int64(uint8[::1], int64)", cache=True, nogil=True)
@@ -95,101 +107,90 @@ def join(buffer: Bytes, end: int) -> int:
     return write
 
 
-@njit("int64(uint8[::1], int64, int32[:, ::1], int32[:, ::1])", cache=True, nogil=True)
-def locate(buffer: Bytes, end: int, starts: PlaceTable, lengths: PlaceTable) -> int:
-    """Find all values of the rows in buffer[:end]: `starts` and `lengths` are [columns, rows].
+@njit("UniTuple(int64, 2)(uint8[::1], int64)", cache=True, nogil=True)
+def value(buffer: Bytes, at: Int) -> tuple[Int, Int]:
+    """Where the bytes of a value with its length before it begin, and how many there are."""
+    length: Int = np.int64(buffer[at])
+    if length < 251:
+        return at + 1, length
+    width = 2 if length == 252 else 3 if length == 253 else 8
+    return at + 1 + width, _unsigned(buffer, at + 1, width)
 
-    Returns the first row that isn't whole, or NONE.
+
+@njit("int64(uint8[::1], int64, int64[::1], int32[:, ::1])", cache=True, nogil=True)
+def locate(buffer: Bytes, end: int, widths: Longs, cells: CellTable) -> int:
+    """Find all values of the rows in buffer[:end]; `cells` is [columns, rows].
+
+    `widths`: the bytes of each column's values, 0 where their length is told. Returns the first row that isn't whole.
     """
-    columns, rows = starts.shape
-    at = 0
+    columns, rows = cells.shape
+    bitmap = (columns + 9) >> 3
+    at: Int = np.int64(0)
     for row in range(rows):
-        size = _unsigned(buffer, at, 3) if at + _HEADER <= end else -1
+        size = _unsigned(buffer, at, 3) if at + _HEADER <= end else np.int64(0)
         at += _HEADER
-        begin = at
+        # Where a row of several packets ends is told by none of them.
+        stop = at + size if size != LARGEST_PACKET else np.int64(end)
+        nulls = at + 1  # behind a byte that is zero
+        at = nulls + bitmap
+        if stop > end or at > stop or buffer[nulls - 1] != 0:
+            return row
         for column in range(columns):
-            if at >= end:
-                return row
-            length = int(buffer[at])
-            at += 1
-            if length == 251:
-                starts[column, row] = at
-                lengths[column, row] = NULL
+            bit = column + 2
+            if (buffer[nulls + (bit >> 3)] >> (bit & 7)) & 1:
+                cells[column, row] = NULL
                 continue
-            if length > 251:
-                width = 2 if length == 252 else 3 if length == 253 else 8
-                if at + width > end:
-                    return row
-                length = _unsigned(buffer, at, width)
-                at += width
-            if length < 0 or length > end - at:
+            cells[column, row] = at
+            if widths[column] > 0:
+                at += widths[column]
+                continue
+            if at >= stop:
                 return row
-            starts[column, row] = at
-            lengths[column, row] = length
+            if buffer[at] in (251, 255):  # neither begins a length; one that isn't whole ends in the slack
+                return row
+            at, length = value(buffer, at)
+            if length < 0 or length > stop - at:
+                return row
             at += length
-        if size != LARGEST_PACKET and at - begin != size:
+        if at > stop or (at != stop and size != LARGEST_PACKET):
             return row
     return NONE if at == end else rows - 1
 
 
-@njit("void(int32[::1], boolean[::1])", cache=True, nogil=True)
-def exist(lengths: Places, out: Flags) -> None:
-    """Which values aren't NULL."""
-    for i in range(len(lengths)):
-        out[i] = lengths[i] >= 0
-
-
-@njit("void(int32[::1], int64[::1])", cache=True, nogil=True)
-def extents(lengths: Places, offsets: Longs) -> None:
-    """Where each value goes when all of them are laid end to end: `offsets` has one entry more than `lengths`."""
+@njit("void(uint8[::1], int32[::1], int64[::1])", cache=True, nogil=True)
+def extents(buffer: Bytes, cells: Cells, offsets: Longs) -> None:
+    """Where each value goes when all of them are laid end to end: `offsets` has one entry more than `cells`."""
     offsets[0] = 0
-    for i in range(len(lengths)):
-        offsets[i + 1] = offsets[i] + max(int(lengths[i]), 0)
+    for i in range(len(cells)):
+        length: Int = np.int64(0)
+        if cells[i] >= 0:
+            _, length = value(buffer, cells[i])
+        offsets[i + 1] = offsets[i] + length
 
 
-@njit("void(uint8[::1], int32[::1], int32[::1], int64[::1], uint8[::1])", cache=True, nogil=True)
-def copy(buffer: Bytes, starts: Places, lengths: Places, offsets: Longs, out: Bytes) -> None:
+@njit("void(uint8[::1], int32[::1], int64[::1], uint8[::1])", cache=True, nogil=True)
+def copy(buffer: Bytes, cells: Cells, offsets: Longs, out: Bytes) -> None:
     """Lay the values end to end where `extents` said."""
-    for i in range(len(starts)):
-        at, to = int(starts[i]), offsets[i]
-        for k in range(int(lengths[i])):
-            out[to + k] = buffer[at + k]
+    for i in range(len(cells)):
+        if cells[i] >= 0:
+            at, length = value(buffer, cells[i])
+            to = offsets[i]
+            for k in range(length):
+                out[to + k] = buffer[at + k]
 
 
-@njit("int64(uint8[::1], int32[::1], int32[::1], int64[::1])", cache=True, nogil=True)
-def integers(buffer: Bytes, starts: Places, lengths: Places, out: Longs) -> int:
-    """Decimal integers that fit into 64 bits with their sign; zero for NULL. Returns the first that isn't one."""
-    for i in range(len(starts)):
-        at, length = int(starts[i]), int(lengths[i])
-        out[i] = 0
-        if length < 0:
-            continue
-        negative = length > 0 and buffer[at] == 45
-        first = 1 if negative else 0
-        if length == first:
-            return i
-        value = 0
-        for k in range(first, length):
-            digit = int(buffer[at + k]) - 48
-            if digit < 0 or digit > 9:
-                return i
-            value = value * 10 - digit  # Negative numbers reach one further than positive ones.
-        out[i] = value if negative else -value
-    return NONE
-
-
-@njit("int64(uint8[::1], int32[::1], int32[::1], int64, uint64[:, ::1])", cache=True, nogil=True)
-def decimals(buffer: Bytes, starts: Places, lengths: Places, scale: int, out: NDArray[np.uint64]) -> int:
+@njit("int64(uint8[::1], int32[::1], int64, uint64[:, ::1])", cache=True, nogil=True)
+def decimals(buffer: Bytes, cells: Cells, scale: int, out: NDArray[np.uint64]) -> int:
     """decimal128 words (low, high) of numbers with `scale` digits after the point; zero for NULL.
 
     Returns the first that isn't such a number; up to 38 digits are taken for granted.
     """
     low_32, half = np.uint64(_LOW_32), np.uint64(32)
-    for i in range(len(starts)):
-        at, length = int(starts[i]), int(lengths[i])
+    for i in range(len(cells)):
         out[i, 0], out[i, 1] = 0, 0
-        if length < 0:
+        if cells[i] < 0:
             continue
+        at, length = value(buffer, cells[i])
         end = at + length
         negative = length > 0 and buffer[at] == 45
         if negative:
@@ -204,7 +205,7 @@ def decimals(buffer: Bytes, starts: Places, lengths: Places, scale: int, out: ND
                 if buffer[at] != 46:
                     return i
             else:
-                digit = int(buffer[at]) - 48
+                digit = np.int64(buffer[at]) - 48
                 if digit < 0 or digit > 9:
                     return i
                 part = part * np.uint64(10) + np.uint64(digit)
@@ -229,105 +230,80 @@ def decimals(buffer: Bytes, starts: Places, lengths: Places, scale: int, out: ND
     return NONE
 
 
-@njit("int64(uint8[::1], int64, int64)", cache=True, nogil=True)
-def _digits(buffer: Bytes, at: int, count: int) -> int:
-    """The number in `count` digits, negative if there's anything else among them."""
-    value = 0
-    for i in range(count):
-        digit = int(buffer[at + i]) - 48
-        if digit < 0 or digit > 9:
-            return -1
-        value = value * 10 + digit
-    return value
-
-
-@njit("int64(uint8[::1], int64, int64)", cache=True, nogil=True)
-def _fraction(buffer: Bytes, at: int, end: int) -> int:
-    """The microseconds in `.ffffff` with up to six digits, or in nothing; negative if it's neither."""
-    if at == end:
-        return 0
-    if buffer[at] != 46 or not 2 <= end - at <= 7:
-        return -1
-    value = _digits(buffer, at + 1, end - at - 1)
-    for _ in range(7 - (end - at)):
-        value *= 10
-    return value
-
-
-@njit("int64(uint8[::1], int64)", cache=True, nogil=True)
-def _packed_date(buffer: Bytes, at: int) -> int:
-    """`year << 9 | month << 5 | day` of the ten bytes YYYY-MM-DD; negative if they're something else."""
-    if buffer[at + 4] != 45 or buffer[at + 7] != 45:
-        return -1
-    year, month, day = _digits(buffer, at, 4), _digits(buffer, at + 5, 2), _digits(buffer, at + 8, 2)
-    if min(year, month, day) < 0 or month > 12 or day > 31:
-        return -1
+@njit("int64(int64, int64, int64)", cache=True, nogil=True)
+def _packed_date(year: Int, month: Int, day: Int) -> Int:
+    """`year << 9 | month << 5 | day`; negative for one that can't be."""
+    if year > 9999 or month > 12 or day > 31:
+        return np.int64(-1)
     return year << 9 | month << 5 | day
 
 
-@njit("int64(uint8[::1], int32[::1], int32[::1], int64[::1])", cache=True, nogil=True)
-def packed_dates(buffer: Bytes, starts: Places, lengths: Places, out: Longs) -> int:
-    """`year << 9 | month << 5 | day` of YYYY-MM-DD; zero for NULL. Returns the first that isn't such a text."""
-    for i in range(len(starts)):
-        at, length = int(starts[i]), int(lengths[i])
+@njit("int64(uint8[::1], int64, boolean)", cache=True, nogil=True)
+def _packed_time(buffer: Bytes, at: Int, fraction: bool) -> Int:
+    """Hour, minute, second and, if there's a `fraction`, microseconds in 5, 6, 6 and 20 bits; -1 if they can't be."""
+    hour, minute, second = np.int64(buffer[at]), np.int64(buffer[at + 1]), np.int64(buffer[at + 2])
+    micros: Int = _unsigned(buffer, at + 3, 4) if fraction else np.int64(0)
+    if hour > 23 or minute > 59 or second > 59 or micros >= _MICROSECONDS:
+        return np.int64(-1)
+    return hour << 32 | minute << 26 | second << 20 | micros
+
+
+@njit("int64(uint8[::1], int32[::1], int64[::1])", cache=True, nogil=True)
+def packed_dates(buffer: Bytes, cells: Cells, out: Longs) -> int:
+    """`year << 9 | month << 5 | day` of dates; zero for NULL. Returns the first that isn't one."""
+    for i in range(len(cells)):
+        at = np.int64(cells[i])
         out[i] = 0
-        if length < 0:
+        if at < 0 or buffer[at] == 0:  # What is left out at the end is zero, and here that's all.
             continue
-        packed = _packed_date(buffer, at) if length == 10 else -1
+        if buffer[at] != 4:
+            return i
+        packed = _packed_date(
+            _unsigned(buffer, at + 1, 2), np.int64(buffer[at + 3]), np.int64(buffer[at + 4])
+        )
         if packed < 0:
             return i
         out[i] = packed
     return NONE
 
 
-@njit("int64(uint8[::1], int32[::1], int32[::1], int64[::1])", cache=True, nogil=True)
-def packed_datetimes(buffer: Bytes, starts: Places, lengths: Places, out: Longs) -> int:
-    """YYYY-MM-DD hh:mm:ss[.f] in the log's packed form (WL#946) with 20 bits of microseconds; zero for NULL.
+@njit("int64(uint8[::1], int32[::1], int64[::1])", cache=True, nogil=True)
+def packed_datetimes(buffer: Bytes, cells: Cells, out: Longs) -> int:
+    """Dates with their times in the log's packed form (WL#946) with 20 bits of microseconds; zero for NULL.
 
-    Returns the first that isn't such a text.
+    Returns the first that isn't one.
     """
-    for i in range(len(starts)):
-        at, length = int(starts[i]), int(lengths[i])
+    for i in range(len(cells)):
+        at = np.int64(cells[i])
         out[i] = 0
-        if length < 0:
+        if at < 0 or buffer[at] == 0:
             continue
-        if length < 19 or buffer[at + 10] != 32 or buffer[at + 13] != 58 or buffer[at + 16] != 58:
+        size = np.int64(buffer[at])
+        if size not in (4, 7, 11):
             return i
-        date = _packed_date(buffer, at)
-        hour, minute = _digits(buffer, at + 11, 2), _digits(buffer, at + 14, 2)
-        second, fraction = _digits(buffer, at + 17, 2), _fraction(buffer, at + 19, at + length)
-        if min(date, hour, minute, second, fraction) < 0 or hour > 23 or minute > 59 or second > 59:
+        date = _packed_date(_unsigned(buffer, at + 1, 2), np.int64(buffer[at + 3]), np.int64(buffer[at + 4]))
+        time: Int = np.int64(0) if size == 4 else _packed_time(buffer, at + 5, size == 11)
+        if date < 0 or time < 0:
             return i
-        months, day = (date >> 9) * 13 + (date >> 5 & 15), date & 31
-        whole = months << 22 | day << 17 | hour << 12 | minute << 6 | second
-        out[i] = whole << 20 | fraction
+        out[i] = ((date >> 9) * 13 + (date >> 5 & 15)) << 42 | (date & 31) << 37 | time
     return NONE
 
 
-@njit("int64(uint8[::1], int32[::1], int32[::1], int64[::1])", cache=True, nogil=True)
-def times(buffer: Bytes, starts: Places, lengths: Places, out: Longs) -> int:
-    """Signed microseconds of [-]hh:mm:ss[.f] with two or three digits of hours; zero for NULL.
-
-    Returns the first that isn't such a text.
-    """
-    for i in range(len(starts)):
-        at, length = int(starts[i]), int(lengths[i])
+@njit("int64(uint8[::1], int32[::1], int64[::1])", cache=True, nogil=True)
+def times(buffer: Bytes, cells: Cells, out: Longs) -> int:
+    """Times in signed microseconds; zero for NULL. Returns the first that isn't one."""
+    for i in range(len(cells)):
+        at = np.int64(cells[i])
         out[i] = 0
-        if length < 0:
+        if at < 0 or buffer[at] == 0:
             continue
-        end = at + length
-        negative = length > 0 and buffer[at] == 45
-        if negative:
-            at += 1
-        if end - at < 8:
+        size = np.int64(buffer[at])
+        if size not in (8, 12) or buffer[at + 1] > 1:
             return i
-        wide = 2 if buffer[at + 2] == 58 else 3
-        if end - at < wide + 6 or buffer[at + wide] != 58 or buffer[at + wide + 3] != 58:
+        days, time = _unsigned(buffer, at + 2, 4), _packed_time(buffer, at + 6, size == 12)
+        if time < 0 or days > _LONGEST_DAYS:
             return i
-        hour, minute = _digits(buffer, at, wide), _digits(buffer, at + wide + 1, 2)
-        second, fraction = _digits(buffer, at + wide + 4, 2), _fraction(buffer, at + wide + 6, end)
-        if min(hour, minute, second, fraction) < 0 or minute > 59 or second > 59:
-            return i
-        value = ((hour * 60 + minute) * 60 + second) * _MICROSECONDS + fraction
-        out[i] = -value if negative else value
+        hours, minutes = days * 24 + (time >> 32), time >> 26 & 63
+        value = ((hours * 60 + minutes) * 60 + (time >> 20 & 63)) * _MICROSECONDS + (time & 0xFFFFF)
+        out[i] = -value if buffer[at + 1] else value
     return NONE

@@ -26,7 +26,7 @@ LAST_S = 10
 
 # What may reach the source from our account: questions, settings of the own session, and the dump. A statement may
 # stand in a comment that only servers of some version or later execute.
-_ALLOWED_KINDS = {"Connect", "Quit", "Binlog Dump GTID", "Register Replica", "Ping", "Init DB"}
+_ALLOWED_KINDS = {"Connect", "Quit", "Binlog Dump GTID", "Register Replica", "Ping", "Init DB", "Close stmt"}
 _ALLOWED_STATEMENTS = re.compile(
     r"(/\*!\d+ )?"
     r"(SELECT|SHOW|SET (SESSION|NAMES|AUTOCOMMIT|@)|SET @|COMMIT|ROLLBACK|START TRANSACTION READ ONLY|KILL)\b",

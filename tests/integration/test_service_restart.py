@@ -76,7 +76,7 @@ def sealed_chunks(settings: Settings) -> list[SealedChunk]:
 
 def chunk_selects(server: MysqlServer) -> int:
     """How many chunks' SELECTs have reached the server."""
-    ours = [command.text for command in server.logged() if command.kind == "Query"]
+    ours = [command.text for command in server.logged() if command.kind == "Execute"]
     return sum("FROM `shop`.`t` t WHERE" in text for text in ours)
 
 

@@ -16,10 +16,10 @@ from pipeline.gtid import GtidSet
 from pipeline.settings import SourceSettings, TlsMode, TlsSettings
 from pipeline.statement import Statement
 from tests.servers.mysql import MysqlFactory
-from tests.servers.source import ask, connected, settings
+from tests.servers.source import ask, connected, select, settings
 
 
-async def test_a_session_is_read_only_and_prints_alike_everywhere(mysql: MysqlServer) -> None:
+async def test_a_session_is_read_only_and_tells_alike_everywhere(mysql: MysqlServer) -> None:
     async with connected(mysql) as source:
         [told] = await ask(
             source,
@@ -28,7 +28,7 @@ async def test_a_session_is_read_only_and_prints_alike_everywhere(mysql: MysqlSe
             " @@SESSION.max_execution_time, @@SESSION.character_set_results, @@SESSION.character_set_client,"
             " @@SESSION.information_schema_stats_expiry",
         )
-        assert told == ("+00:00", "", 1, 1, "REPEATABLE-READ", 30, 30_000, "utf8mb4", "utf8mb4", 0)
+        assert told == ("+00:00", "", 1, 1, "REPEATABLE-READ", 30, 30_000, None, "utf8mb4", 0)
     [unchanged] = mysql.sql("SELECT @@GLOBAL.sql_mode <> '', @@GLOBAL.transaction_read_only")
     assert unchanged == (1, 0)
 
@@ -74,8 +74,8 @@ def test_rows_and_answers_in_turn(
     async def turns() -> None:
         async with connected(mysql, tls=TlsSettings(mode)) as source:
             for letter in ("a", "b"):
-                _, packets = await source.rows(Statement(f"SELECT REPEAT('{letter}', 9000000), 1"))
-                assert packets.cells(2).text(0, 0) == letter.encode() * 9_000_000
+                _, [rows] = await select(source, Statement(f"SELECT REPEAT('{letter}', 9000000), 1"))
+                assert rows.value(0, 0) == letter.encode() * 9_000_000
                 assert await ask(source, f"SELECT REPEAT('{letter}', 200000), 2") == [(letter * 200_000, 2)]
 
     with asyncio.Runner(loop_factory=loop) as runner:
@@ -147,7 +147,7 @@ async def _identity(pool: SourcePool) -> int:
 
 async def test_a_read_that_is_cancelled_closes_its_connection(mysql: MysqlServer) -> None:
     async with connected(mysql) as source:
-        query = asyncio.create_task(source.rows(Statement("SELECT SLEEP(60)")))
+        query = asyncio.create_task(select(source, Statement("SELECT SLEEP(60)")))
         sleeping = "SELECT 1 FROM information_schema.PROCESSLIST WHERE INFO = 'SELECT SLEEP(60)'"
         while not await asyncio.to_thread(mysql.sql, sleeping):
             pass

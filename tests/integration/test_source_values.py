@@ -11,7 +11,7 @@ from pipeline.errors import Definite
 from pipeline.result_columns import mismatch
 from pipeline.schema import TableId
 from pipeline.statement import Statement
-from tests.servers.source import connected, read_whole
+from tests.servers.source import connected, read_whole, select
 from tests.servers.values import CASES, Case
 
 
@@ -62,14 +62,14 @@ async def test_an_error_behind_the_first_rows_is_told_and_the_connection_lives(
         # The subquery gives two rows only for the last id.
         sql = f"SELECT (SELECT u.id FROM {database}.t u WHERE u.id > 1 AND t.id = 3) FROM {database}.t ORDER BY id"
         with pytest.raises(Definite, match="Subquery returns more than 1 row"):
-            await source.rows(Statement(sql))
+            await select(source, Statement(sql))
         assert await source.executed()
 
 
 async def test_a_result_that_is_not_one_is_refused(mysql: MysqlServer) -> None:
     async with connected(mysql) as source:
         with pytest.raises(Definite, match="something else than rows"):
-            await source.rows(Statement("DO 1"))
+            await select(source, Statement("DO 1"))
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,6 @@ async def test_a_result_of_an_altered_table_is_seen(mysql: MysqlServer, database
         [found] = (await source.describe([TableId(database, "t")])).values()
         mysql.sql(f"ALTER TABLE t {altered}", database=database)
         [now] = (await source.describe([TableId(database, "t")])).values()
-        columns, _ = await source.rows(chunks.chunk(now.schema, None, (9,), 9))
+        columns, _ = await select(source, chunks.chunk(now.schema, None, (9,), 9))
     assert mismatch(now.schema, columns) is None
     assert mismatch(found.schema, columns) is not None

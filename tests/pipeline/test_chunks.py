@@ -74,13 +74,6 @@ def test_names_are_quoted() -> None:
     )
 
 
-def test_floats_are_computed_so_that_they_are_not_rounded() -> None:
-    schema = table(INT, rest=(Column("f", Float(), nullable=True), Column("d", Double(), nullable=True)))
-    assert chunk(schema, None, (1,), 2).sql.startswith(
-        "SELECT /*+ INDEX(t PRIMARY) */ `a`, `f` * 1e0, `d` * 1e0 FROM"
-    )
-
-
 @pytest.mark.parametrize(
     ("kind", "parameter"),
     [

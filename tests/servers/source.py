@@ -10,7 +10,7 @@ import pyarrow as pa
 from actors.source import Source
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from pipeline import chunks, resultset
-from pipeline.result_columns import mismatch
+from pipeline.result_columns import ResultColumn, mismatch
 from pipeline.schema import TableSchema
 from pipeline.settings import Secret, SourceSettings
 from pipeline.statement import Statement
@@ -39,8 +39,19 @@ async def ask(source: Source, sql: str) -> list[tuple[Any, ...]]:
 
 async def read_whole(source: Source, schema: TableSchema) -> pa.RecordBatch:
     """All rows of a table with an integer for its key, in one chunk."""
-    columns, packets = await source.rows(chunks.chunk(schema, None, (2**31 - 1,), 1000))
+    columns, located = await select(source, chunks.chunk(schema, None, (2**31 - 1,), 1000))
     assert mismatch(schema, columns) is None
-    batch = resultset.decode(schema, packets.cells(len(columns)))
+    batch = pa.concat_batches([resultset.decode(schema, rows) for rows in located])
     batch.validate(full=True)
     return batch
+
+
+async def select(
+    source: Source, statement: Statement
+) -> tuple[tuple[ResultColumn, ...], list[resultset.Located]]:
+    """The columns of a result, and where all its values lie."""
+    located = []
+    async with source.select(statement) as result:
+        while rows := await result.rows():
+            located.append(rows.located(result.columns))
+        return result.columns, located
