@@ -165,7 +165,7 @@ def _legs(path: bytes) -> Iterator[_Leg]:
             raise _no_path(text)
         at = leg.end()
         if leg["name"] is not None:
-            yield _unquoted(leg["name"]).encode()
+            yield _unquoted(leg["name"])
         elif leg["index"] is not None:
             yield _Cell(int(leg["index"]), from_end=False)
         else:
@@ -179,12 +179,10 @@ def _text(path: bytes) -> str:
         raise UndecodableError("a path into a JSON document isn't UTF-8") from error
 
 
-def _unquoted(name: str) -> str:
-    if not name.startswith('"'):
-        return name
+def _unquoted(name: str) -> bytes:
     try:
-        return str(loads(name))
-    except JSONDecodeError as error:
+        return str(loads(name) if name.startswith('"') else name).encode()
+    except (JSONDecodeError, UnicodeEncodeError) as error:  # the second for half a surrogate pair
         raise _no_path(name) from error
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.binlog import decimals
@@ -363,3 +363,23 @@ def test_nesting_ends_where_the_server_ends_it(depth: int, fits: bool) -> None:
 def test_what_is_wrong_is_said(stored: bytes, why: str) -> None:
     with pytest.raises((UndecodableError, TextError), match=rf"^shop\.t\.j: .*{why}"):
         text(stored)
+
+
+# -- memory
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.none() | st.tuples(VALUES, st.booleans()), max_size=4), OPAQUE, st.data())
+def test_nothing_outside_of_the_documents_is_read_or_written(
+    values: list[tuple[Any, bool] | None], opaque: bytes, data: st.DataObject
+) -> None:
+    documents = [None if value is None else document(value[0], large=value[1]) for value in values]
+    documents += [b"\x0f" + opaque]
+    assert printed(documents) == [None if d is None else json_reference.text(d) for d in documents]
+    damaged = bytearray(data.draw(st.sampled_from([d for d in documents if d])))
+    for _ in range(data.draw(st.integers(1, 4))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    cut = bytes(damaged[: data.draw(st.integers(1, len(damaged)))])
+    assert outcome(cut) in (None, reference(cut))

@@ -1,23 +1,20 @@
 """Row images into columns: an event that MySQL 9.7 logged, encoders of the stored forms, and damaged bytes."""
 
-import importlib.util
 import random
 import struct
-import sys
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Context
 from decimal import Decimal as Number
 from typing import Any
 
-import numba
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.binlog import cells, columns, kernels, rows, stored, temporal
+from pipeline.binlog import columns, rows
 from pipeline.binlog import decimals as stored_decimals
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.fieldtypes import FieldType, stored_width
@@ -653,25 +650,10 @@ def test_any_bytes_end_in_columns_or_the_typed_error(behind: bytes, code: int) -
     decoded_or_refused(body(code, count, behind), code)
 
 
-@pytest.fixture
-def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernels as plain Python, which checks every index."""
-    monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
-    monkeypatch.setattr(rows, "_SMALLEST_ROOM", 1)
-    for compiled, users in ((cells, [rows]), (kernels, [stored, columns, temporal])):
-        specification = importlib.util.spec_from_file_location(compiled.__name__, compiled.__file__)
-        assert specification is not None
-        assert specification.loader is not None
-        module = importlib.util.module_from_spec(specification)
-        monkeypatch.setitem(sys.modules, compiled.__name__, module)  # where the next one finds it
-        specification.loader.exec_module(module)
-        for user in users:
-            monkeypatch.setattr(user, compiled.__name__.rpartition(".")[2], module)
-
-
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.filterwarnings("ignore:overflow encountered")
-def test_no_kernel_reads_or_writes_outside_of_its_arrays() -> None:
+def test_no_kernel_reads_or_writes_outside_of_its_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "_SMALLEST_ROOM", 1)
     assert decoded_or_refused(LOGGED_BODY, WRITE)
     for end in range(len(LOGGED_BODY)):
         decoded_or_refused(LOGGED_BODY[:end], WRITE)

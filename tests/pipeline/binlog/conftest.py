@@ -1,0 +1,49 @@
+"""The compiled loops as plain Python, which checks every index: what they read and write is inside of their arrays."""
+
+import importlib.util
+import sys
+from types import ModuleType
+
+import numba
+import pytest
+
+from pipeline.binlog import (
+    cells,
+    columns,
+    json,
+    json_doubles,
+    json_kernels,
+    json_opaque,
+    json_writing,
+    kernels,
+    rows,
+    stored,
+    temporal,
+    words,
+)
+
+# Each is loaded after those that it uses.
+_COMPILED = (cells, words, kernels, json_writing, json_opaque, json_kernels, json_doubles)
+_USERS = (rows, stored, columns, temporal, json)
+
+
+@pytest.fixture
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the test ends, row images are decoded by plain Python."""
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
+    for compiled in _COMPILED:
+        plain = _loaded(compiled, monkeypatch)
+        for user in _USERS:
+            for name, used in list(vars(user).items()):
+                if used is compiled:
+                    monkeypatch.setattr(user, name, plain)
+
+
+def _loaded(compiled: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    specification = importlib.util.spec_from_file_location(compiled.__name__, compiled.__file__)
+    assert specification is not None
+    assert specification.loader is not None
+    plain = importlib.util.module_from_spec(specification)
+    monkeypatch.setitem(sys.modules, compiled.__name__, plain)  # where the next one finds it
+    specification.loader.exec_module(plain)
+    return plain

@@ -1,0 +1,180 @@
+"""Diffs of JSON documents: applied as MySQL 9.7 logged them, refused where they fit no document, and damaged ones."""
+
+import json
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.binlog.cells import ABSENT, NULL, SLACK, diffs_at
+from pipeline.binlog.errors import UndecodableError
+from pipeline.binlog.json import texts
+from pipeline.binlog.stored import Stored
+from pipeline.charsets import TextError
+from tests.pipeline.binlog.test_json import VALUES, document
+
+REPLACE, INSERT, REMOVE = 0, 1, 2
+
+LARGE = st.booleans()
+
+
+def packed(number: int) -> bytes:
+    return bytes([number]) if number < 251 else b"\xfc" + struct.pack("<H", number)
+
+
+def diff(operation: int, path: str, value: bytes | None = None) -> bytes:
+    stored = bytes([operation]) + packed(len(path.encode())) + path.encode()
+    return stored if value is None else stored + packed(len(value)) + value
+
+
+def after(before: bytes, *diffs: bytes) -> str | None:
+    """The text of an after image whose diffs are of this document."""
+    column = column_of([before, b"".join(diffs)], changed={1})
+    return column[1]
+
+
+def column_of(values: list[bytes], changed: set[int]) -> list[str | None]:
+    """The texts of documents and diffs, each behind a length of 4 bytes, with nothing to spare around them."""
+    buffer, cells = bytearray(), []
+    for i, value in enumerate(values):
+        cells.append(int(diffs_at(np.int32(len(buffer)))) if i in changed else len(buffer))
+        buffer += struct.pack("<I", len(value)) + value
+    stored = Stored(np.frombuffer(buffer + b"\xff" * SLACK, np.uint8), np.array(cells, np.int32), "shop.t.j")
+    return list(texts(4, stored).to_pylist())
+
+
+BEFORE = document({"a": [1, 2, {"b": "text"}], "c": None, 'quo"te': {}}, large=False)
+NINE = document(9, large=False)
+
+
+@pytest.mark.parametrize(
+    ("diffs", "meant"),
+    [
+        ([], {"a": [1, 2, {"b": "text"}], "c": None, 'quo"te': {}}),
+        ([diff(REPLACE, "$.a", NINE)], {"a": 9, "c": None, 'quo"te': {}}),
+        ([diff(REPLACE, "$.a[2].b", NINE)], {"a": [1, 2, {"b": 9}], "c": None, 'quo"te': {}}),
+        ([diff(REPLACE, "$.a[last]", NINE)], {"a": [1, 2, 9], "c": None, 'quo"te': {}}),
+        ([diff(REPLACE, "$.a[last-2]", NINE)], {"a": [9, 2, {"b": "text"}], "c": None, 'quo"te': {}}),
+        ([diff(INSERT, "$.a[1]", NINE)], {"a": [1, 9, 2, {"b": "text"}], "c": None, 'quo"te': {}}),
+        ([diff(INSERT, "$.a[3]", NINE)], {"a": [1, 2, {"b": "text"}, 9], "c": None, 'quo"te': {}}),
+        ([diff(INSERT, "$.a[99]", NINE)], {"a": [1, 2, {"b": "text"}, 9], "c": None, 'quo"te': {}}),
+        (
+            [diff(INSERT, '$."quo\\"te"."é"', NINE)],
+            {"a": [1, 2, {"b": "text"}], "c": None, 'quo"te': {"é": 9}},
+        ),
+        ([diff(INSERT, "$.bb", NINE)], {"a": [1, 2, {"b": "text"}], "c": None, "bb": 9, 'quo"te': {}}),
+        ([diff(INSERT, "$.b", NINE)], {"a": [1, 2, {"b": "text"}], "b": 9, "c": None, 'quo"te': {}}),
+        ([diff(REMOVE, "$.a[0]")], {"a": [2, {"b": "text"}], "c": None, 'quo"te': {}}),
+        (
+            [diff(REMOVE, "$.c"), diff(INSERT, "$.c", NINE)],
+            {"a": [1, 2, {"b": "text"}], "c": 9, 'quo"te': {}},
+        ),
+        (
+            [diff(REPLACE, "$.c", document([[]], large=True)), diff(INSERT, "$.c[0][0]", NINE)],
+            {"a": [1, 2, {"b": "text"}], "c": [[9]], 'quo"te': {}},
+        ),
+    ],
+)
+def test_diffs_are_applied(diffs: list[bytes], meant: Any) -> None:
+    assert after(BEFORE, *diffs) == json.dumps(meant, ensure_ascii=False)
+
+
+@given(VALUES, VALUES, LARGE, LARGE)
+def test_any_value_goes_into_any_container(inner: Any, other: Any, small: bool, large: bool) -> None:
+    before = document({"x": [other, {"y": other}], "z": other}, large=large)
+    value = document(inner, large=small)
+    shown = after(
+        before, diff(REPLACE, "$.x[1].y", value), diff(INSERT, "$.x[0]", value), diff(REMOVE, "$.z")
+    )
+    assert shown is not None
+    assert json.loads(shown) == {"x": [inner, other, {"y": inner}]}
+
+
+def test_values_beyond_a_small_containers_reach() -> None:
+    """Small containers end at 64 KiB; one that is opened becomes a large one."""
+    long = "x" * 60_000
+    before = document({"a": [long], "b": 70_000, "c": -1}, large=False)
+    shown = after(before, diff(INSERT, "$.a[0]", document(long, large=False)), diff(INSERT, "$.d", NINE))
+    assert shown == json.dumps({"a": [long, long], "b": 70_000, "c": -1, "d": 9})
+
+
+def test_documents_and_diffs_of_a_column() -> None:
+    whole = document([1], large=False)
+    values = [whole, diff(INSERT, "$[0]", NINE), whole, whole, whole, diff(REMOVE, "$[0]")]
+    assert column_of(values, changed={1, 5}) == ["[1]", "[9, 1]", "[1]", "[1]", "[1]", "[]"]
+
+
+@pytest.mark.parametrize(
+    ("diffs", "why"),
+    [
+        (diff(3, "$.a", NINE), "no operation 3"),
+        (diff(REPLACE, "$.x", NINE), "doesn't have"),
+        (diff(REPLACE, "$.a[3]", NINE), "doesn't have"),
+        (diff(REPLACE, "$[0]", NINE), "doesn't have"),
+        (diff(REPLACE, "$.c.d", NINE), "doesn't have"),
+        (diff(REPLACE, "$.a.d", NINE), "doesn't have"),
+        (diff(INSERT, "$.a.d", NINE), "doesn't have"),
+        (diff(INSERT, "$.c", NINE), "doesn't have"),
+        (diff(INSERT, "$.a[9][0]", NINE), "doesn't have"),
+        (diff(REMOVE, "$.x"), "doesn't have"),
+        (diff(REMOVE, "$.a[last-3]"), "doesn't have"),
+        (diff(REMOVE, "$"), "isn't a path"),
+        (diff(REMOVE, ""), "isn't a path"),
+        (diff(REMOVE, "a"), "isn't a path"),
+        (diff(REMOVE, "$a"), "isn't a path"),
+        (diff(REMOVE, "$.*"), "isn't a path"),
+        (diff(REMOVE, "$[-1]"), "isn't a path"),
+        (diff(REMOVE, "$[]"), "isn't a path"),
+        (diff(REMOVE, '$."\\x"'), "isn't a path"),
+        (diff(REMOVE, '$."\\ud800"'), "isn't a path"),
+        (diff(REMOVE, "$" + "[0]" * 101), "isn't a path"),
+        (bytes([REMOVE, 2]) + b"$\xff", "UTF-8"),
+        (diff(REPLACE, "$.a", b""), "isn't one"),
+        (diff(REPLACE, "$.a", NINE + b"\0"), "isn't one"),
+        (diff(REPLACE, "$.a", b"\x0d"), "type"),
+        (diff(REPLACE, "$.a", NINE)[:-1], "too early"),
+        (b"\0\xfb", "begins with 251"),
+    ],
+)
+def test_what_fits_no_document_is_refused_by_name(diffs: bytes, why: str) -> None:
+    with pytest.raises(UndecodableError, match=rf"^shop\.t\.j: .*{why}"):
+        after(BEFORE, diffs)
+
+
+@pytest.mark.parametrize(("cell", "why"), [(ABSENT, "binlog_row_image='FULL'"), (NULL, "is NULL")])
+def test_diffs_of_what_is_not_there_are_refused_by_name(cell: int, why: str) -> None:
+    stored = Stored(
+        np.zeros(4 + SLACK, np.uint8), np.array([cell, diffs_at(np.int32(0))], np.int32), "shop.t.j"
+    )
+    with pytest.raises(UndecodableError, match=rf"^shop\.t\.j: .*{why}"):
+        texts(4, stored)
+
+
+def test_a_document_that_multiplies_itself_is_refused_before_it_does() -> None:
+    """A thousand elements, each of which is one and the same text of almost the whole document."""
+    count, text = 1000, b"\xe0\xd4\x03" + b"x" * 60_000
+    head = 8 + 5 * count
+    array = struct.pack("<II", count, head + len(text)) + (b"\x0c" + struct.pack("<I", head)) * count + text
+    with pytest.raises(UndecodableError, match="overlap"):
+        after(b"\x03" + array, diff(REMOVE, "$[0]"))
+
+
+@given(VALUES, VALUES, LARGE, st.data())
+def test_damaged_diffs_and_documents_end_in_text_or_the_typed_error(
+    value: Any, inner: Any, large: bool, data: st.DataObject
+) -> None:
+    before = document({"a": [value, {"b": inner}], "c": value}, large=large)
+    diffs = diff(REPLACE, "$.a[1].b", document(value, large=large)) + diff(REMOVE, "$.a[0]")
+    damaged = [bytearray(before), bytearray(diffs)]
+    for _ in range(data.draw(st.integers(1, 3))):
+        bytes_ = damaged[data.draw(st.integers(0, 1))]
+        bytes_[data.draw(st.integers(0, len(bytes_) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        shown = after(bytes(damaged[0]), bytes(damaged[1]))
+    except (UndecodableError, TextError):
+        return
+    assert shown is not None
+    json.loads(shown)
