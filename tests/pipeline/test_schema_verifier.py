@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pipeline.gtid import Gtid, GtidSet, Source
 from pipeline.labels import NoLabel, enum_texts, set_texts
 from pipeline.messages import (
+    CHANGE_FIELDS,
     IMAGE_FIELDS,
     ChangesVerified,
     CreationRead,
@@ -21,6 +22,9 @@ from pipeline.messages import (
     StatementRead,
     TableImages,
     TableStopped,
+    TableUnreadable,
+    TransactionPartRead,
+    TransactionPartVerified,
 )
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.schema_verifier import FromVerifier, Known, State, started, step
@@ -79,7 +83,9 @@ def fresh(known: Known = NOTHING_KNOWN, position: int = 0, **schemas: TableSchem
     return started(SHOP, known, upto(position), {s.table: s for s in schemas.values()}, ())[0]
 
 
-def run(state: State, *log: LogRead | StatementRead | CreationRead) -> list[FromVerifier]:
+def run(
+    state: State, *log: LogRead | TransactionPartRead | StatementRead | CreationRead
+) -> list[FromVerifier]:
     said: list[FromVerifier] = []
     for message in log:
         state, messages = step(state, message)
@@ -389,6 +395,89 @@ def test_a_value_without_a_label_stops_the_table() -> None:
         said = run(fresh(), replace(slice_(1), tables=(bad,)))
         assert kinds(said) == ["TableStopped", "ChangesVerified"]
         assert schemas(said) == []
+
+
+def test_a_table_that_could_not_be_decoded_is_stopped_by_name_and_the_others_go_on() -> None:
+    items = replace(FULL, table=TableId("shop", "items"))
+    unreadable = replace(slice_(2), tables=(TableUnreadable(ORDERS, "a time of 25 hours"), images(items)))
+    said = run(fresh(), slice_(1), unreadable, slice_(3))
+    assert [m for m in said if isinstance(m, TableStopped)] == [TableStopped(ORDERS, "a time of 25 hours")]
+    assert [schema.table.name for schema in schemas(said)] == ["orders", "items"]
+
+
+# -- parts of a transaction
+
+
+def part(number: int, *tables: TableImages | TableUnreadable) -> TransactionPartRead:
+    return TransactionPartRead(Gtid(SERVER, number), number, tables)
+
+
+def test_a_part_is_verified_as_a_slice_is() -> None:
+    state, (verified, changes) = step(fresh(), part(7, images(FULL)))
+    assert verified == SchemaVerified(SCHEMA)
+    assert isinstance(changes, TransactionPartVerified)
+    assert (changes.gtid, changes.commit_time) == (Gtid(SERVER, 7), 7)
+    assert [change.rows.to_pylist() for change in changes.tables] == [
+        [{"id": 7, "state": "paid", "tags": "x,y"}]
+    ]
+    said = run(state, part(7, images(MINIMAL)), part(7, TableUnreadable(ORDERS, "so")), slice_(7))
+    assert kinds(said) == [
+        "TransactionPartVerified", "TableStopped", "TransactionPartVerified", "ChangesVerified",
+    ]  # fmt: skip
+    assert schemas(said) == []
+
+
+def test_a_part_has_not_passed() -> None:
+    """What the server knew holds once all of it has passed, which a transaction has with its end."""
+    state = fresh(Known({ORDERS: SCHEMA}, upto(7)), position=6)
+    assert kinds(run(state, part(7), slice_(7, maps=()), slice_(8, maps=(MINIMAL,)))) == [
+        "TransactionPartVerified", "ChangesVerified", "SchemaVerified", "SchemaVerified", "ChangesVerified",
+    ]  # fmt: skip
+    assert kinds(run(state, part(7, images(MINIMAL)))) == ["TableStopped", "TransactionPartVerified"]
+
+
+# -- absent columns
+
+
+def lacking(*bitmaps: bytes | None) -> LogRead:
+    """A slice with a row for each of these bitmaps."""
+    count = len(bitmaps)
+    whole = images(FULL)
+    rows = pa.record_batch(
+        [pa.concat_arrays([column] * count) for column in whole.rows.columns], whole.rows.schema
+    )
+    fields = [[0] * count, [0] * count, range(count), bitmaps]
+    meta = pa.record_batch(
+        [pa.array(values, f.type) for values, f in zip(fields, IMAGE_FIELDS, strict=True)], IMAGE_FIELDS
+    )
+    return replace(slice_(1), tables=(replace(whole, images=meta, rows=rows),))
+
+
+@pytest.mark.parametrize(
+    ("bitmaps", "wanted"),
+    [
+        ([None, None], [None, None]),
+        ([None, b"\x04"], [None, ["tags"]]),
+        ([b"\x06", b"\x02", b"\x06"], [["state", "tags"], ["state"], ["state", "tags"]]),
+    ],
+)
+def test_absent_columns_are_told_by_their_names(
+    bitmaps: list[bytes | None], wanted: list[list[str] | None]
+) -> None:
+    said = run(fresh(), lacking(*bitmaps))
+    (changes,) = [m for m in said if isinstance(m, ChangesVerified)]
+    (table,) = changes.tables
+    assert table.images.schema == CHANGE_FIELDS
+    assert table.images["absent"].to_pylist() == wanted
+    assert table.images["ordinal"].to_pylist() == list(range(len(bitmaps)))
+
+
+def test_an_absent_column_of_the_key_stops_the_table_by_name() -> None:
+    said = run(fresh(), lacking(None, b"\x03"))
+    (stopped,) = [m for m in said if isinstance(m, TableStopped)]
+    assert stopped.table == ORDERS
+    assert "without id of its primary key" in stopped.reason
+    assert schemas(said) == []
 
 
 # -- labels
