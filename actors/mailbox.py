@@ -1,7 +1,8 @@
 """A bounded mailbox that can be closed and emptied, and counts.
 
 Each sender has room of its own in it (an `Edge` of the topology), so that a flood from one can't keep another's
-message out; the receiver takes messages in the order in which they came.
+message out; the receiver takes messages in the order in which they came. Room is counted in messages, and where they
+carry rows of the log in bytes as well: a message is taken while those before it weigh less than the edge may hold.
 
 A mailbox lives as long as the service. Two things happen to it besides messages. It's *closed* in a clean stop,
 once its senders have ended: what waits can still be received, and then the receiver ends. It's *emptied* when
@@ -19,6 +20,7 @@ from typing import Generic, TypeVar, assert_never
 
 from pipeline.errors import InvariantBroken
 from pipeline.topology import Edge, WhenFull
+from pipeline.weight import weight
 
 Message = TypeVar("Message")
 
@@ -34,8 +36,9 @@ class Mailbox(Generic[Message]):
         self.capacity = sum(edge.bound for edge in edges)
         self.closed = False
         self.emptied = 0
-        self._waiting: deque[tuple[Edge, Message]] = deque()
+        self._waiting: deque[tuple[Edge, Message, int]] = deque()
         self._taken: dict[Edge, int] = dict.fromkeys(edges, 0)
+        self._weight: dict[Edge, int] = dict.fromkeys(edges, 0)
         self._changed = asyncio.Event()
 
     @property
@@ -45,7 +48,7 @@ class Mailbox(Generic[Message]):
 
     def has_room(self, edge: Edge) -> bool:
         """Whether a message on this edge would be taken at once."""
-        return self._taken[edge] < edge.bound
+        return self._taken[edge] < edge.bound and (edge.bytes is None or self._weight[edge] < edge.bytes)
 
     async def put(self, edge: Edge, message: Message) -> None:
         """Leave a message, by the edge's policy when there's no room.
@@ -62,8 +65,10 @@ class Mailbox(Generic[Message]):
             return
         elif not self.has_room(edge):
             self._make_room(edge)
-        self._waiting.append((edge, message))
+        heavy = 0 if edge.bytes is None else weight(message)
+        self._waiting.append((edge, message, heavy))
         self._taken[edge] += 1
+        self._weight[edge] += heavy
         self._wake()
 
     async def get(self) -> Message:
@@ -71,8 +76,9 @@ class Mailbox(Generic[Message]):
         await self._until(lambda: self.closed or bool(self._waiting))
         if not self._waiting:
             raise Closed
-        edge, message = self._waiting.popleft()
+        edge, message, heavy = self._waiting.popleft()
         self._taken[edge] -= 1
+        self._weight[edge] -= heavy
         self._wake()
         return message
 
@@ -94,6 +100,7 @@ class Mailbox(Generic[Message]):
         """Drop what waits, since its receiver is being built anew."""
         self._waiting.clear()
         self._taken = dict.fromkeys(self._taken, 0)
+        self._weight = dict.fromkeys(self._weight, 0)
         self.emptied += 1
         self._wake()
 
@@ -105,7 +112,7 @@ class Mailbox(Generic[Message]):
     def _make_room(self, edge: Edge) -> None:
         match edge.when_full:
             case WhenFull.NEWEST:
-                oldest = next(i for i, (of, _) in enumerate(self._waiting) if of is edge)
+                oldest = next(i for i, (of, _, _) in enumerate(self._waiting) if of is edge)
                 del self._waiting[oldest]
                 self._taken[edge] -= 1
             case WhenFull.BOUNDED:

@@ -62,7 +62,8 @@ def replaced(document: str, begin: str, end: str, part: str) -> str:
 
 def _label(edge: Edge) -> str:
     names = "<br>".join(message.__name__ for message in edge.messages)
-    return f"{names}<br>at most {edge.bound}"
+    size = "" if edge.bytes is None else f", or {edge.bytes >> 20} MiB"
+    return f"{names}<br>at most {edge.bound}{size}"
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ from pipeline.schema import TableId, TableSchema
 from pipeline.settings import JournalSettings
 from pipeline.transactions import Transactions
 from pipeline.watermark import Coordinates
+from pipeline.weight import of_part
 
 # How many commit times an entry keeps, at most, to tell how fresh its segment was.
 COMMIT_TIME_SAMPLES = 16
@@ -219,7 +220,7 @@ class Unfinished:
 
 def continued(unfinished: Unfinished, rows: AppendRows) -> Unfinished:
     """With more rows of the transaction."""
-    return Unfinished((*unfinished.parts, *rows.parts), unfinished.bytes + sum(map(_bytes, rows.parts)))
+    return Unfinished((*unfinished.parts, *rows.parts), unfinished.bytes + sum(map(of_part, rows.parts)))
 
 
 def written(unfinished: Unfinished) -> Unfinished:
@@ -246,7 +247,7 @@ def appended(waiting: Waiting | None, append: Append, before: Checkpoint | None,
     urgent_since = waiting.urgent_since
     if urgent_since is None and _urgent(append, before):
         urgent_since = now
-    size = sum(map(_bytes, append.parts))
+    size = sum(map(of_part, append.parts))
     return Waiting((*waiting.appends, append), waiting.bytes + size, waiting.since, urgent_since)
 
 
@@ -337,12 +338,6 @@ def _urgent(append: Append, before: Checkpoint | None) -> bool:
     if append.parts or append.answers or before is None:
         return True
     return not append.checkpoint.same_but_position(before)
-
-
-def _bytes(part: ChangePart | ChunkPart) -> int:
-    if isinstance(part, ChangePart):
-        return int(part.changes.images.nbytes + part.changes.rows.nbytes)
-    return int(part.rows.nbytes)
 
 
 def _rowless(changes: TableChanges) -> TableChanges:

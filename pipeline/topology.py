@@ -37,7 +37,11 @@ class WhenFull(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """An edge of the flow; `bound` is in messages. `why` argues for BOUNDED and NEWEST."""
+    """An edge of the flow. `why` argues for BOUNDED and NEWEST.
+
+    It's full with `bound` messages, or when those that wait weigh `bytes` (`pipeline.weight`), where that's said: one
+    message more may be heavier than that, since it can't be divided.
+    """
 
     sender: Actor
     receiver: Actor
@@ -45,6 +49,7 @@ class Edge:
     bound: int
     when_full: WhenFull
     why: str = ""
+    bytes: int | None = None
 
 
 # How many chunks may be asked for or waiting to close at once, at most (the configuration may ask for fewer).
@@ -52,6 +57,9 @@ MOST_WINDOWS = 64
 
 # How many signals may be unanswered at once; the SignalListener takes no further one before.
 MOST_SIGNALS = 64
+
+# How many bytes of rows out of the log may wait on each of the edges that they take: two full slices.
+ROWS_WAITING = 32 << 20
 
 EDGES = (
     Edge(
@@ -61,7 +69,14 @@ EDGES = (
         MOST_SIGNALS,
         WhenFull.WAIT,
     ),
-    Edge(Actor.BINLOG_READER, Actor.SCHEMA_VERIFIER, get_args(messages.ToSchemaVerifier), 8, WhenFull.WAIT),
+    Edge(
+        Actor.BINLOG_READER,
+        Actor.SCHEMA_VERIFIER,
+        get_args(messages.ToSchemaVerifier),
+        8,
+        WhenFull.WAIT,
+        bytes=ROWS_WAITING,
+    ),
     Edge(
         Actor.SCHEMA_VERIFIER,
         Actor.WATERMARK_COORDINATOR,
@@ -76,6 +91,7 @@ EDGES = (
         ),
         8,
         WhenFull.WAIT,
+        bytes=ROWS_WAITING,
     ),
     Edge(
         Actor.WATERMARK_COORDINATOR,
@@ -106,6 +122,7 @@ EDGES = (
         get_args(messages.ToJournalWriter),
         8,
         WhenFull.WAIT,
+        bytes=ROWS_WAITING,
     ),
     Edge(
         Actor.JOURNAL_WRITER,

@@ -1,13 +1,17 @@
 """Mailboxes: order, room for each sender, and what each policy does when there's none."""
 
 import asyncio
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from actors.mailbox import Closed, Mailbox
 from pipeline.errors import InvariantBroken
-from pipeline.messages import LogAdvanced
+from pipeline.messages import LogAdvanced, TransactionPartVerified
 from pipeline.topology import Actor, Edge, WhenFull
+from pipeline.weight import weight
+from tests.pipeline.builders import insert, part, place
 
 READER = Edge(Actor.BINLOG_READER, Actor.WATERMARK_COORDINATOR, (LogAdvanced,), 2, WhenFull.WAIT)
 SELECTOR = Edge(
@@ -46,6 +50,28 @@ async def test_a_full_edge_waits_and_leaves_room_to_others(mailbox: Mailbox[str]
     assert await mailbox.get() == "a"
     await waiting
     assert await drain(mailbox) == ["b", "other", "c"]
+
+
+async def test_an_edge_is_full_by_weight_as_well() -> None:
+    rows = Edge(
+        Actor.SCHEMA_VERIFIER, Actor.WATERMARK_COORDINATOR, (TransactionPartVerified,), 3, WhenFull.WAIT
+    )
+    message = part("a:6", insert(1))
+    heavy = replace(rows, bytes=weight(message) + 1)
+    boxes: list[Mailbox[Any]] = [Mailbox((heavy,)), Mailbox((rows,))]
+    room = []
+    for box, edge in zip(boxes, (heavy, rows), strict=True):
+        await box.put(edge, message)
+        await box.put(edge, message)
+        room.append(box.has_room(edge))
+        await box.get()
+        assert box.has_room(edge)
+        await box.put(edge, LogAdvanced(place(1)))
+        assert box.has_room(edge)
+    assert room == [False, True]
+    boxes[0].empty()
+    await boxes[0].put(heavy, message)
+    assert boxes[0].has_room(heavy)
 
 
 async def test_a_full_bounded_edge_breaks_an_invariant(mailbox: Mailbox[str]) -> None:

@@ -59,6 +59,20 @@ def test_bounds_are_positive_and_exceptions_from_waiting_are_argued_for() -> Non
         assert edge.bound == 1 or edge.when_full is not WhenFull.NEWEST
 
 
+def test_edges_that_carry_rows_of_the_log_are_bounded_in_bytes_too() -> None:
+    carriers = {
+        messages.LogRead,
+        messages.TransactionPartRead,
+        messages.ChangesVerified,
+        messages.TransactionPartVerified,
+        messages.AppendRows,
+        messages.Append,
+    }
+    for edge in EDGES:
+        assert (edge.bytes is not None) is bool(carriers.intersection(edge.messages))
+        assert edge.bytes is None or edge.when_full is WhenFull.WAIT
+
+
 def test_two_actors_have_one_edge_at_most_in_each_direction() -> None:
     ends = [(edge.sender, edge.receiver) for edge in EDGES]
     assert len(set(ends)) == len(ends)
