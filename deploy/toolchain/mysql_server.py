@@ -253,6 +253,8 @@ class MysqlServer:
             "server_id": str(self.server_id),
             "skip_name_resolve": "ON",
             "socket": str(self.socket),
+            # Its own: a server that starts removes the temporary tables that it finds there.
+            "tmpdir": str(self.folder),
         }
         return _as_arguments(settings | self.options)
 

@@ -1,0 +1,107 @@
+"""The whole service on MySQL 5.6: a snapshot under writes, judged on the journal."""
+
+import random
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from deploy.toolchain.mysql_server import GTIDS_56, MysqlServer
+from pipeline.schema import TableId
+from pipeline.settings import WindowMode
+from tests.servers.journal_oracle import replay, unequal
+from tests.servers.mysql import MysqlFactory
+from tests.servers.service import pipeline, running
+
+TABLES = (TableId("shop", "wide"), TableId("shop", "named"))
+WIDE = """CREATE TABLE wide (
+    id    BIGINT UNSIGNED PRIMARY KEY,
+    n     INT UNSIGNED NOT NULL,
+    state ENUM('new','paid','sent') NOT NULL,
+    note  VARCHAR(40) CHARACTER SET latin1,
+    image BINARY(6),
+    blob_ BLOB,
+    price DECIMAL(12,2) NOT NULL,
+    at    DATETIME(3) NOT NULL)"""
+NAMED = """CREATE TABLE named (
+    name VARCHAR(20) CHARACTER SET utf8 COLLATE utf8_unicode_ci,
+    part SMALLINT UNSIGNED,
+    tags SET('a','b','c'),
+    text TEXT CHARACTER SET ucs2,
+    PRIMARY KEY (name, part))"""
+ROWS = 3000
+WRITERS = 3
+
+
+def values(random_: random.Random) -> str:
+    """Of a row in `wide`, behind its key; both halves of each range, and bytes that only one character set has."""
+    return (
+        f"{random_.randrange(2**32)}, {random_.randint(1, 3)}, 'nä{random_.randrange(99)}',"
+        f" x'ff{random_.randrange(256):02x}', x'{random_.randrange(2**32):08x}', {random_.randint(-99, 99)}.5, NOW(3)"
+    )
+
+
+def fill(server: MysqlServer) -> None:
+    """Both tables, with some thousand rows."""
+    random_ = random.Random(0)
+    wide = ", ".join(f"({2**63 + i}, {values(random_)})" for i in range(0, 2 * ROWS, 2))
+    named = ", ".join(f"('{'aÉüz'[i % 4]}{i}', {65535 - i}, {i % 8}, '漢{i}')" for i in range(ROWS))
+    server.sql("CREATE DATABASE shop CHARACTER SET utf8")
+    server.sql(
+        WIDE, NAMED, f"INSERT INTO wide VALUES {wide}", f"INSERT INTO named VALUES {named}", database="shop"
+    )
+
+
+def write(server: MysqlServer, seed: int, stop: threading.Event) -> None:
+    """Transactions of any kind of change, each writer on keys of its own, until it's told to stop."""
+    random_ = random.Random(seed)
+    with closing(server.connect(database="shop")) as connection, connection.cursor() as cursor:
+        while not stop.is_set():
+            id_ = 2**63 + 2 * WRITERS * random_.randrange(ROWS // WRITERS) + 2 * seed
+            part = WRITERS * random_.randrange(ROWS // WRITERS) + seed
+            cursor.execute("BEGIN")
+            cursor.execute(f"REPLACE INTO wide VALUES ({id_ + random_.choice((0, 1))}, {values(random_)})")
+            cursor.execute(f"UPDATE wide SET n = n ^ 2147483648, price = -price WHERE id = {id_}")
+            cursor.execute(
+                f"UPDATE named SET name = CONCAT(name, 'x'), tags = tags ^ 5 WHERE part = {65535 - part}"
+                " AND LENGTH(name) < 20"
+            )
+            if random_.random() < 0.2:
+                cursor.execute(f"DELETE FROM wide WHERE id = {id_}")
+            cursor.execute("ROLLBACK" if random_.random() < 0.1 else "COMMIT")
+
+
+@contextmanager
+def writing(server: MysqlServer) -> Iterator[None]:
+    """Some writers at work."""
+    stop = threading.Event()
+    with ThreadPoolExecutor(WRITERS) as pool:
+        working = [pool.submit(write, server, seed, stop) for seed in range(WRITERS)]
+        try:
+            yield
+        finally:
+            stop.set()
+        for work in working:
+            work.result()
+
+
+@pytest.mark.parametrize("mode", WindowMode)
+async def test_a_snapshot_under_writes_equals_the_source(
+    mysql56_factory: MysqlFactory, tmp_path: Path, mode: WindowMode
+) -> None:
+    server = mysql56_factory(GTIDS_56)
+    fill(server)
+    async with running(pipeline(server, tmp_path, "shop", window=mode)) as service:
+        await service.begun()
+        with writing(server):
+            for snapshot in ("first", "second"):
+                await service.execute(snapshot)
+                await service.completed(snapshot)
+        await service.caught_up(server)
+        await service.stop()
+    assert unequal(server, tmp_path / "journal", *TABLES) == []
+    for table, ops in zip(TABLES, ("cdru", "dru"), strict=True):
+        assert {change.op for change in replay(server, tmp_path / "journal", table).changes} == set(ops)
