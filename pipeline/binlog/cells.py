@@ -63,9 +63,9 @@ _UPDATE: Final = int(Code.UPDATE_ROWS)
 _UPDATE_PARTLY: Final = int(Code.PARTIAL_UPDATE_ROWS)
 
 
-def diffs_at(cells: Cells) -> Cells:
-    """Where the JSON diffs of such cells begin. It's its own inverse."""
-    return _DIFFS - cells
+def diffs_at(cell: int) -> int:
+    """Where the JSON diffs of such a cell begin. It's its own inverse."""
+    return _DIFFS - cell
 
 
 @njit("int64(uint8[::1], int64, int64)", cache=True, nogil=True)
@@ -92,7 +92,7 @@ def _count(buffer: Bytes, at: Int, bits: Int) -> Int:
 
 
 @njit("UniTuple(int64, 2)(uint8[::1], int64, int64, int64, int64)", cache=True, nogil=True)
-def _bitmaps(buffer: Bytes, start: Int, end: Int, code: Int, columns: Int) -> tuple[int, Int]:
+def _bitmaps(buffer: Bytes, start: Int, end: Int, code: Int, columns: Int) -> tuple[Int, Int]:
     """The status of an event's header, and where its columns-present bitmaps begin."""
     at: Int = start + _HEADER
     if code >= _V2:
@@ -195,7 +195,7 @@ def _partial_image(
 
 
 @njit("UniTuple(int64, 3)(uint8[::1], int64, int64, int64)", cache=True, nogil=True)
-def _value_options(buffer: Bytes, at: Int, end: Int, documents: Int) -> tuple[int, Int, Int]:
+def _value_options(buffer: Bytes, at: Int, end: Int, documents: Int) -> tuple[Int, Int, Int]:
     """What stands before the after images of PARTIAL_UPDATE_ROWS: status, where the bitmap of JSON columns that have
     diffs is (-1 without any), and where the image begins."""
     if at >= end:
@@ -211,6 +211,66 @@ def _value_options(buffer: Bytes, at: Int, end: Int, documents: Int) -> tuple[in
     if at > end:
         return TRUNCATED, np.int64(-1), at
     return WHOLE, partial, at
+
+
+@njit(
+    "UniTuple(int64, 2)(uint8[::1], int64, int64, int64, int64, boolean, boolean, int64[::1], int64[::1], boolean[::1],"
+    " int32[:, ::1], int64, int64[::1])",
+    cache=True,
+    nogil=True,
+)
+def _images(
+    buffer: Bytes,
+    at: Int,
+    end: Int,
+    before: Int,
+    after: Int,
+    update: bool,
+    partly: bool,
+    widths: Longs,
+    masks: Longs,
+    json: Flags,
+    cells: CellTable,
+    row: Int,
+    state: Longs,
+) -> tuple[Int, Int]:
+    """Find the cells of the images at buffer[at:end], from `row` on. Returns a status and the row behind the last one.
+
+    `before`, `after`: where the bitmaps of the columns are that images have; the second one is for after images.
+    """
+    columns = np.int64(len(widths))
+    documents = np.int64(np.count_nonzero(json))
+    present_before = _count(buffer, before, columns)
+    # An inserted row of nothing but defaults may have no column, and so no bytes; it's alone in its event.
+    nothing = present_before == 0
+    if nothing and (update or at < end):
+        return np.int64(TRUNCATED), row
+    whole_before = present_before == columns
+    whole_after = _count(buffer, after, columns) == columns and not partly
+    state[PARTIAL] |= not (whole_before and whole_after)
+    is_after = False
+    while at < end or is_after or nothing:
+        if row == cells.shape[1]:
+            return np.int64(FULL), row
+        if whole_after if is_after else whole_before:
+            at, fault = _whole_image(buffer, at, end, widths, masks, cells, row)
+        else:
+            partial: Int = np.int64(-1)
+            if is_after and partly:
+                status, partial, at = _value_options(buffer, at, end, documents)
+                if status != WHOLE:
+                    return status, row
+            present = after if is_after else before
+            at, fault = _partial_image(
+                buffer, at, end, present, partial, is_after, widths, masks, json, cells, row
+            )
+        if at < 0:
+            state[COLUMN] = fault
+            return np.int64(TRUNCATED), row
+        row += 1
+        is_after = update and not is_after
+        nothing = False
+    return np.int64(WHOLE), row
 
 
 @njit(
@@ -230,7 +290,7 @@ def walk(
     cells: CellTable,
     images: Longs,
     state: Longs,
-) -> int:
+) -> Int:
     """Find the cells of the rows events with these bodies and type codes, from where `state` stands. Returns a status.
 
     A column's value takes its `widths` in bytes, and those that its first four bytes, masked by `masks`, count.
@@ -242,7 +302,6 @@ def walk(
     """
     columns = np.int64(len(widths))
     size = (columns + 7) >> 3
-    documents = np.int64(np.count_nonzero(json))
     state[COLUMN] = -1
     while state[EVENT] < len(starts):
         event = state[EVENT]
@@ -255,43 +314,26 @@ def walk(
         partly = code == _UPDATE_PARTLY
         update = code in (_UPDATE, _UPDATE_V1) or partly
         after = before + size if update else before
-        at: Int = after + size
-        if at > end:
+        if after + size > end:
             return TRUNCATED
-        present_before = _count(buffer, before, columns)
-        # An inserted row of nothing but defaults may have no column, and so no bytes; it's alone in its event.
-        nothing = present_before == 0
-        if nothing and (update or at < end):
-            return TRUNCATED
-        whole_before = present_before == columns
-        whole_after = _count(buffer, after, columns) == columns and not partly
-        if not (whole_before and whole_after):
-            state[PARTIAL] = 1
-        first = state[ROW]
-        row = first
-        is_after = False
-        while at < end or is_after or (nothing and row == first):
-            if row == cells.shape[1]:
-                return FULL
-            whole = whole_after if is_after else whole_before
-            if whole:
-                at, fault = _whole_image(buffer, at, end, widths, masks, cells, row)
-            else:
-                partial: Int = np.int64(-1)
-                if is_after and partly:
-                    status, partial, at = _value_options(buffer, at, end, documents)
-                    if status != WHOLE:
-                        return status
-                present = after if is_after else before
-                at, fault = _partial_image(
-                    buffer, at, end, present, partial, is_after, widths, masks, json, cells, row
-                )
-            if at < 0:
-                state[COLUMN] = fault
-                return TRUNCATED
-            row += 1
-            is_after = update and not is_after
-        images[event] = row - first
+        status, row = _images(
+            buffer,
+            after + size,
+            end,
+            before,
+            after,
+            update,
+            partly,
+            widths,
+            masks,
+            json,
+            cells,
+            state[ROW],
+            state,
+        )
+        if status != WHOLE:
+            return status
+        images[event] = row - state[ROW]
         state[ROW] = row
         state[EVENT] = event + 1
     return WHOLE

@@ -95,7 +95,7 @@ def changed(prefix: int, stored: Stored, rows: NDArray[np.int64]) -> Stored:
         before = int(stored.cells[row - 1])
         if before < 0:
             raise UndecodableError(f"{stored.name}: {_unknown(before)}")
-        diffs = _behind_length(stored.buffer, int(cells.diffs_at(stored.cells[row])), prefix)
+        diffs = _behind_length(stored.buffer, cells.diffs_at(int(stored.cells[row])), prefix)
         try:
             document = _applied(_behind_length(stored.buffer, before, prefix), diffs)
         except UndecodableError as error:

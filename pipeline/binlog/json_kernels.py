@@ -198,6 +198,22 @@ def _key(buffer: Bytes, frame: Longs, index: Int, budget: Longs, out: Bytes, to:
     return to + 2
 
 
+@njit("UniTuple(int64, 2)(uint8[::1], int64[::1], int64[::1], uint8[::1], int64)", cache=True, nogil=True)
+def _before_value(buffer: Bytes, frame: Longs, budget: Longs, out: Bytes, to: Int) -> tuple[Int, Int]:
+    """Go on to the next value, and write what stands before it. Returns where it goes, and where its entry is."""
+    index, word = frame[_NEXT], frame[_WORD]
+    frame[_NEXT] = index + 1
+    if index > 0:
+        out[to] = 44  # ,
+        out[to + 1] = 32
+        to += 2
+    entry = frame[_AT] + 2 * word + index * (word + 1)
+    if not frame[_IS_ARRAY]:
+        to = _key(buffer, frame, index, budget, out, to)
+        entry += frame[_COUNT] * (word + 2)
+    return to, entry
+
+
 @njit(
     "int64(uint8[::1], int64, int64, int64[:, ::1], uint8[::1], int64, float64[::1], int64[::1], int64[::1])",
     cache=True,
@@ -234,24 +250,15 @@ def _document(
         if budget[0] < 0:
             return np.int64(OVERLAPS)
         frame = stack[depth]
-        index = frame[_NEXT]
-        if index == frame[_COUNT]:
+        if frame[_NEXT] == frame[_COUNT]:
             out[to] = 93 if frame[_IS_ARRAY] else 125  # ] }
             to += 1
             depth -= 1
             continue
-        frame[_NEXT] = index + 1
-        if index > 0:
-            out[to] = 44  # ,
-            out[to + 1] = 32
-            to += 2
+        to, entry = _before_value(buffer, frame, budget, out, to)
+        if to < 0:
+            return to
         word = frame[_WORD]
-        entry = frame[_AT] + 2 * word + index * (word + 1)
-        if not frame[_IS_ARRAY]:
-            to = _key(buffer, frame, index, budget, out, to)
-            if to < 0:
-                return to
-            entry += frame[_COUNT] * (word + 2)
         kind = np.int64(buffer[entry])
         inlined = unsigned(buffer, entry + 1, word)
         if kind == _LITERAL:

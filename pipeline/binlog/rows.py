@@ -100,7 +100,7 @@ def locate(table_map: TableMap, buffer: cells.Bytes, events: RowsEvents) -> Loca
             break
         found = _wider(found, int(state[cells.ROW]))
     if status != cells.WHOLE:
-        _refuse(table_map, status, int(state[cells.COLUMN]))
+        _refuse(table_map, int(status), int(state[cells.COLUMN]))
     return Located(
         table_map, buffer, events, images, found[:, : state[cells.ROW]], bool(state[cells.PARTIAL])
     )
