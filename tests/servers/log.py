@@ -1,0 +1,36 @@
+"""A server's log as the product reads it, from the dump to the rows of proven schemas."""
+
+from actors.binlog_dump import BinlogDump
+from deploy.toolchain.mysql_server import Account, MysqlServer
+from pipeline.binlog.stream import LogStream
+from pipeline.gtid import GtidSet
+from pipeline.messages import ChangesVerified
+from pipeline.schema_verifier import FromVerifier, Known, started, step
+from pipeline.signals import Tables
+from tests.servers.source import settings
+
+
+async def read_log(
+    server: MysqlServer, account: Account, captured: Tables, position: GtidSet, known: Known
+) -> list[FromVerifier]:
+    """All that the verifier tells of the log behind the position, up to what the server has executed by now."""
+    executed = GtidSet.parse(server.executed())
+    dump = await BinlogDump.open(settings(server, account), position)
+    stream = LogStream(captured.match, captured.may_match_in)
+    state, news = started(captured, known, position, {}, ())
+    told: list[FromVerifier] = list(news)
+    try:
+        while not executed <= position:
+            for event in dump.events(await dump.piece()):
+                stream.feed(event)
+            for message in stream.take():
+                state, verified = step(state, message)
+                told += verified
+                for each in verified:
+                    if isinstance(each, ChangesVerified):
+                        position = each.transactions.added_to(position)
+                    elif gtid := getattr(each, "gtid", None):
+                        position = position.with_gtid(gtid)
+    finally:
+        dump.close()
+    return told

@@ -1,0 +1,102 @@
+"""What a random column can be, and what others than us say of its values.
+
+A `Kind` is one type of column. For its values it has SQL literals, and two ways to hear of them that have nothing to do
+with our decoders: what the server answers to an expression, and what mysqlbinlog prints. Both are read into plain
+Python values, the first in the canonical form of docs/types.md, the second in mysqlbinlog's own, which for FLOAT has
+six digits only.
+"""
+
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hypothesis import strategies as st
+from pymysql.converters import escape_string
+
+# What a value is, told by the server or by mysqlbinlog.
+Reader = Callable[[Any], object]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A column's type, and what others say of one of its values (`{c}` stands for the column).
+
+    `told` is the expression that the server is asked, `read` brings its answer into the canonical form. `logged` is
+    the expression to hold against what mysqlbinlog prints, and `printed` reads that print as `as_printed` reads the
+    answer to it. `attribute` is what comes behind GENERATED in a definition; `since` the first version that has it all;
+    `generable` whether such a column can be a generated one.
+    """
+
+    definition: str
+    values: st.SearchStrategy[str]
+    told: str
+    read: Reader
+    logged: str
+    as_printed: Reader
+    printed: Callable[[bytes], object] = bytes.decode
+    since: tuple[int, ...] = (5, 6)
+    attribute: str = ""
+    generable: bool = True
+
+    def __repr__(self) -> str:
+        return self.definition
+
+
+def quoted(text: str) -> str:
+    """A literal of this text."""
+    return f"'{escape_string(text)}'"
+
+
+def hexed(value: bytes) -> str:
+    return f"x'{value.hex()}'"
+
+
+def single(text: Any) -> float:
+    return float(struct.unpack("<f", struct.pack("<f", float(text)))[0])
+
+
+# mysqlbinlog doesn't know the type, and stops at it.
+UNPRINTED: Final = "NULL"
+
+# What mysqlbinlog prints, undone.
+
+
+_ESCAPE: Final = re.compile(rb"\\(?:x(..)|(.))", re.DOTALL)
+_CONTROLS: Final = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
+
+
+def printed_bytes(text: bytes) -> bytes:
+    """A quoted string, with control characters, quotes and backslashes behind a backslash."""
+
+    def unescaped(match: re.Match[bytes]) -> bytes:
+        code, letter = match.groups()
+        return bytes.fromhex(code.decode()) if code else _CONTROLS.get(letter, letter)
+
+    assert text[:1] == text[-1:] == b"'", text
+    return _ESCAPE.sub(unescaped, text[1:-1])
+
+
+def printed_bits(text: bytes) -> int:
+    return int(text[2:-1], 2)
+
+
+def printed_set(text: bytes) -> int:
+    """Its bytes are printed as they lie in the log, the lowest one first."""
+    digits = text[2:-1]
+    return int.from_bytes(int(digits, 2).to_bytes(len(digits) // 8, "little"), "big")
+
+
+def printed_integer(unsigned: bool) -> Callable[[bytes], int]:
+    """A negative number has the unsigned one behind it, since the log needn't say which it is."""
+
+    def read(text: bytes) -> int:
+        signed, _, other = text.decode().partition(" ")
+        return int(other[1:-1]) if unsigned and other else int(signed)
+
+    return read
+
+
+def in_quotes(text: bytes) -> str:
+    return text.decode()[1:-1]

@@ -1,0 +1,126 @@
+"""Random tables: columns of all types that MySQL has, and rows for them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from tests.servers.random_kinds import Kind
+from tests.servers.random_numbers import bits, dates, decimals, doubles, floats, integers, moments
+from tests.servers.random_texts import binaries, choices, documents, geometries, texts, vectors
+
+# The column that each table has, and that each update changes: the log has nothing of one that changes nothing.
+CHANGES: Final = "changes"
+
+
+@dataclass(frozen=True)
+class Column:
+    """`generated` is "", "STORED" or "VIRTUAL"; such a column has the value of the column `base`."""
+
+    name: str
+    kind: Kind
+    nullable: bool
+    invisible: bool = False
+    generated: str = ""
+    base: str = ""
+
+    @property
+    def sql(self) -> str:
+        """The column in CREATE TABLE."""
+        words = [self.name, self.kind.definition]
+        if self.generated:
+            words.append(f"GENERATED ALWAYS AS ({self.base}) {self.generated}")
+        words += [self.kind.attribute, "NULL" if self.nullable else "NOT NULL", "INVISIBLE" * self.invisible]
+        return " ".join(word for word in words if word)
+
+
+@dataclass(frozen=True)
+class Table:
+    """`key_at`: where the column `id` stands, None for a generated invisible primary key.
+
+    `rows` holds SQL literals of the columns that aren't generated; the key of the first row is 1.
+    """
+
+    columns: tuple[Column, ...]
+    key_at: int | None
+    rows: tuple[tuple[str, ...], ...]
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """How Hypothesis shows an example."""
+        assert not cycle
+        printer.text(f"<{self.create('t')}; {self.insert('t')}>")
+
+    @property
+    def key(self) -> str:
+        return "my_row_id" if self.key_at is None else "id"
+
+    @property
+    def written(self) -> list[Column]:
+        return [column for column in self.columns if not column.generated]
+
+    def create(self, name: str) -> str:
+        """The statement that makes it."""
+        columns = [column.sql for column in self.columns] + [f"{CHANGES} INT NOT NULL DEFAULT 0"]
+        if self.key_at is not None:
+            columns.insert(self.key_at, "id INT PRIMARY KEY")
+        return f"CREATE TABLE {name} ({', '.join(columns)})"
+
+    def insert(self, name: str) -> str:
+        """The statement that fills it."""
+        names = [column.name for column in self.written]
+        rows = self.rows
+        if self.key_at is not None:
+            names, rows = ["id", *names], tuple((str(i), *row) for i, row in enumerate(rows, 1))
+        values = ", ".join(f"({', '.join(row)})" for row in rows)
+        return f"INSERT INTO {name} ({', '.join(names)}) VALUES {values}"
+
+    def updates(self, name: str) -> Iterator[str]:
+        """Statements that give each row the values of the next one."""
+        for i in range(len(self.rows)):
+            row = self.rows[(i + 1) % len(self.rows)]
+            pairs = ", ".join(f"{c.name} = {value}" for c, value in zip(self.written, row, strict=True))
+            yield f"UPDATE {name} SET {pairs}, {CHANGES} = {CHANGES} + 1 WHERE {self.key} = {i + 1}"
+
+
+def plain(values: pa.Array) -> list[Any]:
+    """A column of ours as Python values that compare exactly; dates and times as numbers, floats in hexadecimal."""
+    kind = values.type
+    if pa.types.is_floating(kind):
+        return [None if value is None else value.hex() for value in values.to_pylist()]
+    if pa.types.is_list(kind):
+        return [None if value is None else [part.hex() for part in value] for value in values.to_pylist()]
+    if pa.types.is_date(kind):
+        values = values.cast(pa.int32())
+    return list((values.cast(pa.int64()) if pa.types.is_timestamp(kind) else values).to_pylist())
+
+
+KINDS: Final = st.one_of(
+    integers(), decimals(), floats(), doubles(), bits(), dates(), moments(), texts(), texts(), binaries(), choices(),
+    documents(), geometries(), vectors(),
+)  # fmt: skip
+
+
+@st.composite
+def some_tables(draw: st.DrawFn, version: tuple[int, ...]) -> Table:
+    """A table that a server of this version can have."""
+    kinds = draw(st.lists(KINDS.filter(lambda kind: kind.since <= version), min_size=1, max_size=8))
+    columns = [Column(f"c{i}", kind, draw(st.booleans())) for i, kind in enumerate(kinds)]
+    if version >= (8, 0, 23):
+        columns = [columns[0], *(replace(c, invisible=draw(st.booleans())) for c in columns[1:])]
+    rows = tuple(
+        tuple(
+            draw(st.one_of(st.just("NULL"), c.kind.values) if c.nullable else c.kind.values) for c in columns
+        )
+        for _ in range(draw(st.integers(1, 5)))
+    )
+    bases = [column for column in columns if column.kind.generable]
+    if version >= (5, 7) and bases:
+        for base in draw(st.lists(st.sampled_from(bases), unique_by=lambda c: c.name, max_size=2)):
+            way = draw(st.sampled_from(["STORED", "VIRTUAL"]))
+            generated = Column(f"g{base.name}", base.kind, nullable=True, generated=way, base=base.name)
+            columns.insert(draw(st.integers(0, len(columns))), generated)
+    key_at = draw(st.integers(0, len(columns)))
+    gipk = version >= (8, 0, 30) and draw(st.booleans())
+    return Table(tuple(columns), None if gipk else key_at, rows)
