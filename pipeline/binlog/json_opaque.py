@@ -30,6 +30,8 @@ _COLON: Final = ord(":")
 _SPACE: Final = ord(" ")
 _ZERO: Final = ord("0")
 _PREFIX: Final = np.frombuffer(b'"base64:type', np.uint8)
+# A DECIMAL has 65 digits, but the precision may count whole groups of nine (DECIMAL_BUFF_LENGTH).
+_MOST_DIGITS: Final = 81
 _DECIMAL_BYTES: Final = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 4], np.int64)  # of a group, by its digits
 _POWERS: Final = 10 ** np.arange(10, dtype=np.int64)
 
@@ -105,7 +107,7 @@ def _decimal(buffer: Bytes, at: Int, length: Int, out: Bytes, to: Int) -> Int:
     precision, scale = np.int64(buffer[at]), np.int64(buffer[at + 1])
     at += 2
     whole = precision - scale
-    if precision > 65 or whole < 0:
+    if precision > _MOST_DIGITS or whole < 0:
         return np.int64(NO_DECIMAL)
     size = whole // 9 * 4 + _DECIMAL_BYTES[whole % 9] + scale // 9 * 4 + _DECIMAL_BYTES[scale % 9]
     if length - 2 != size or size == 0:

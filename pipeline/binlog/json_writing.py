@@ -14,7 +14,7 @@ from numba import njit
 from pipeline.binlog.cells import Bytes, Int
 from pipeline.binlog.words import put_word, word
 
-PIECE: Final = 128  # bytes: a DECIMAL has 67, a date and time 28, and keys and separators come on top
+PIECE: Final = 128  # bytes: a DECIMAL has 83 at most, a date and time 28, and keys and separators come on top
 
 QUOTE: Final = ord('"')
 _BACKSLASH: Final = ord("\\")
