@@ -23,6 +23,7 @@ class Table:
     """A table: its schema, its mirror's state, the source's rows by key, and those of them that the lake is to know.
 
     `changes` and `chunk` are what the open segment holds: (op, scn, ordinal, row) and rows of the first snapshot.
+    `absent`: the columns that the log left out of a change, by its scn and ordinal.
     """
 
     schema: TableSchema
@@ -31,6 +32,7 @@ class Table:
     rows: dict[Row, Row] = field(default_factory=dict)
     changes: list[tuple[str, int, int, Row]] = field(default_factory=list)
     chunk: list[Row] = field(default_factory=list)
+    absent: dict[tuple[int, int], list[str]] = field(default_factory=dict)
     sealed: list[SegmentTable] = field(default_factory=list)
 
     def key(self, row: Row) -> Row:
@@ -49,6 +51,7 @@ class Table:
                 [f"{SOURCE}:{scn}" for scn in columns[1]],
                 [1_700_000_000_000_000 + scn for scn in columns[1]],
                 [None] * count,
+                [self.absent.get((scn, ordinal)) for scn, ordinal in zip(*columns[1:3], strict=True)],
             ]
             arrays = [
                 pa.array(list(values), field.type)

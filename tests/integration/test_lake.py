@@ -282,6 +282,27 @@ def test_any_other_schema_change_stops_the_table_by_name_and_for_good(delivery: 
     assert delivery.view(users) == expected(users)
 
 
+def test_rows_without_all_of_their_columns_stop_the_table_by_name_and_never_become_null(
+    delivery: Delivery,
+) -> None:
+    history = delivery.history
+    orders, users = history.table(ORDERS), history.table(USERS)
+    history.transaction((orders, "c", (1, "a")))
+    delivery.deliver()
+    history.transaction((orders, "u", (1, None)), (users, "c", (None, "ann", 1)))
+    orders.absent[history.scn, 0] = ["note"]
+    history.seal()
+    history.transaction((orders, "c", (2, "b")))
+    delivery.deliver()
+    found = delivery.lake.find(ORDERS.table)
+    assert (found.stopped or "").startswith(
+        "from segment 2 on: rows of shop.orders came without all of their"
+    )
+    assert rows(delivery.tier(orders, Tier.CHANGELOG).select("id", "note", "__absent")) == [(1, "a", None)]
+    assert delivery.view(orders) == [(1, "a")]
+    assert delivery.view(users) == expected(users)
+
+
 def test_a_table_that_cannot_be_represented_is_stopped_from_the_start(delivery: Delivery) -> None:
     history = delivery.history
     odd = history.table(schema("odd", Column("id", INT, False), Column("__SCN", INT, True)))
