@@ -76,12 +76,13 @@ def run(settings: Settings) -> None:
     """
     import uvloop
 
-    from actors import compiling, logs
+    from actors import loading, logs
 
     logs.configure(settings.name)
-    with compiling.told():
-        from actors import assembly
-        from actors.supervisor import ExitCode
+    loading.load()
+
+    from actors import assembly
+    from actors.supervisor import ExitCode
 
     runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
     outcome = runner.run(assembly.serve(settings))

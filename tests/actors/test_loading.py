@@ -1,15 +1,19 @@
 """A start that has to compile says so, and one that needn't doesn't."""
 
+import gc
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numba
+import pytest
 from structlog.testing import capture_logs
 
-from actors import compiling
+from actors import loading
 
 
 def test_what_has_to_be_compiled_is_told_once_and_that_it_is_done() -> None:
-    with capture_logs() as said, compiling.told():
+    with capture_logs() as said, loading.compiling_told():
         numba.njit("int64(int64)")(lambda number: number + 1)
         numba.njit("int64(int64)")(lambda number: number + 2)
     assert [line["event"].split(",")[0] for line in said] == ["compiling the decoder", "compiled the decoder"]
@@ -18,6 +22,7 @@ def test_what_has_to_be_compiled_is_told_once_and_that_it_is_done() -> None:
 
 CACHED = """
 import numba
+import pytest
 
 @numba.njit("int64(int64)", cache=True)
 def next_number(number):
@@ -29,8 +34,21 @@ def test_what_is_in_the_cache_is_not_told(tmp_path: Path) -> None:
     source = tmp_path / "kernels.py"
     source.write_text(CACHED)
     for expected in (2, 0):
-        with capture_logs() as said, compiling.told():
+        with capture_logs() as said, loading.compiling_told():
             exec(
                 compile(source.read_text(), source, "exec"), {"__name__": "kernels", "__file__": str(source)}
             )
         assert len(said) == expected
+
+
+@pytest.fixture
+def _thawed() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("_thawed")
+def test_what_is_loaded_is_looked_at_by_the_collector_no_more() -> None:
+    loading.load()
+    assert "actors.assembly" in sys.modules
+    assert gc.isenabled() and gc.get_freeze_count() > 10_000
