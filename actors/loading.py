@@ -2,7 +2,7 @@
 
 numba compiles its kernels as their modules are imported, and keeps the machine code on disk. So that happens once
 after an install or an update, and a later start loads what's there. All that's loaded stays: the garbage collector
-needn't look at it again and again meanwhile (a fifth of a start's processor time), nor ever after.
+needn't look at it again and again meanwhile (a third of a start's processor time), nor ever after.
 
 Source: numba's developer manual, "Event API": `numba:compile` is an event of the compiler alone, not of its cache.
 """
