@@ -10,15 +10,15 @@ for the session's variables.
 import asyncio
 import struct
 import uuid
-from collections.abc import Iterator
 from typing import Final
 
 from pymysql.constants import COMMAND
 from pymysqlreplication.binlogstream import ReportSlave
 
 from actors.source import Source
+from pipeline.binlog.frames import Frames
 from pipeline.binlog.packets import Packets
-from pipeline.errors import Definite, Transient
+from pipeline.errors import Definite
 from pipeline.gtid import GtidSet
 from pipeline.settings import SourceSettings
 from pipeline.statement import Statement
@@ -38,11 +38,6 @@ _THROUGH_GTID: Final = 0x04
 _FIRST_OFFSET: Final = 4
 
 _PACKET_HEAD: Final = 5  # the payload's length (3 bytes), the packet's number, and the command
-
-_OK: Final = 0
-_ERROR: Final = 255
-_ERROR_HEAD: Final = 9  # that byte, the error's number (2 bytes), and its SQL state (6 bytes)
-_FATAL: Final = 1236  # ER_SOURCE_FATAL_ERROR_READING_BINLOG: it can't give this log, now or later
 
 # The old names are those of servers before 8.0.26, and a server looks at one of the two.
 _SESSION: Final = (
@@ -76,20 +71,16 @@ class BinlogDump:
             raise
         return BinlogDump(source)
 
-    async def piece(self) -> bytes:
-        """The next bytes, as many as are there. Raises Transient if the connection is lost."""
-        return await self._source.piece()
+    async def receive(self) -> int:
+        """Wait for the next bytes, and return how many came; no frames may be in use. Raises Transient if the
+        connection is lost."""
+        count = await self._source.receive(self._packets.room())
+        self._packets.arrived(count)
+        return count
 
-    def events(self, piece: bytes) -> Iterator[bytes]:
-        """The events that are whole with this piece.
-
-        Raises Definite where the server refused to go on, Transient where it ended the stream.
-        """
-        for packet in self._packets.feed(piece):
-            if packet[:1] == bytes([_OK]):
-                yield packet[1:]
-            else:
-                raise _ended(packet)
+    def frames(self) -> Frames | None:
+        """The next events that are whole; see `Packets.frames`."""
+        return self._packets.frames()
 
     def close(self) -> None:
         """Close without ado."""
@@ -137,11 +128,3 @@ def _request(server_id: int, position: GtidSet) -> bytes:
     encoded = position.encode()
     flags = _HEARTBEAT_V2 | _THROUGH_GTID
     return struct.pack("<HIIQI", flags, server_id, 0, _FIRST_OFFSET, len(encoded)) + encoded
-
-
-def _ended(packet: bytes) -> Transient | Definite:
-    if packet[:1] != bytes([_ERROR]):
-        return Transient("the source ended the stream of its log")
-    code, text = int.from_bytes(packet[1:3], "little"), packet[_ERROR_HEAD:].decode(errors="replace")
-    told = f"{text} (error {code} of the source, which gave its log)"
-    return Definite(told) if code == _FATAL else Transient(told)

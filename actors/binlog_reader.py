@@ -1,22 +1,28 @@
 """The BinlogReader: reads the log from the checkpoint's position on, and gives it out in slices.
 
-It listens to two things at once, the connection and its mailbox. What came over the connection is digested in a
-thread, so that the other actors get on meanwhile. A slice is cut when nothing more is there to be read, or when it's
-full: so a quiet source has each transaction in a slice of its own at once, and a busy one has large ones.
+It listens to three things at once: the connection, its mailbox, and the slices that are being put into columns. What
+came over the connection is walked over in a thread, so that the other actors get on meanwhile.
+
+A slice is cut when it's full, or when nothing more is there to be read and a thread is free to decode it: so a quiet
+source has each transaction in a slice of its own at once, and a busy one has large ones, of as much as comes while
+the ones before are decoded.
 """
 
 import asyncio
 import time
+from collections.abc import Iterator
 from typing import Any, Final, assert_never
 
 import numpy as np
 
 from actors.actor import Actor, Outlet
 from actors.binlog_dump import BinlogDump
+from actors.decoding import Decoding
 from actors.mailbox import Closed, Mailbox
 from actors.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline import topology
+from pipeline.binlog.fold import Given
 from pipeline.binlog.stream import LogStream, Message
 from pipeline.errors import Transient
 from pipeline.gtid import GtidSet
@@ -30,8 +36,10 @@ from pipeline.messages import (
     ResumeReading,
     StatementRead,
     TableImages,
+    TableUnreadable,
     ToBinlogReader,
     ToSchemaVerifier,
+    TransactionPartRead,
 )
 from pipeline.settings import SourceSettings
 from pipeline.signals import Tables
@@ -39,12 +47,15 @@ from pipeline.watermark import Coordinates
 
 _MICROSECONDS: Final = 1_000_000
 
+# For so long the stream has to be silent to have nothing more at present, in seconds.
+_LINGER_S: Final = 0.001
+
 
 class BinlogReader(Actor[ToBinlogReader]):
     """Follows the log of one server; built anew for each connection."""
 
     name = topology.Actor.BINLOG_READER
-    patience = 60.0  # a transaction is put into columns in one go
+    patience = 60.0  # a slice is put into columns in one go
 
     def __init__(
         self,
@@ -61,6 +72,8 @@ class BinlogReader(Actor[ToBinlogReader]):
         self._verifier = verifier
         self._stream = LogStream(captured.match, captured.may_match_in)
         self._dump: BinlogDump | None = None
+        self._decoding = Decoding()
+        self._uncut = False  # whether events have come since the last cut
         self._paused = False
         self._end: Coordinates | None = None
 
@@ -71,7 +84,9 @@ class BinlogReader(Actor[ToBinlogReader]):
             self._dump = await BinlogDump.open(self._settings, self._position)
             self.rest()
             await self._read(self._dump)
-            await self._give(self._stream.take())
+            self._cut()
+            while self._decoding.oldest is not None:
+                await self._give()
         finally:
             self.rest()
             await self.release()
@@ -80,9 +95,9 @@ class BinlogReader(Actor[ToBinlogReader]):
         """Pause or go on."""
         match message:
             case PauseReading():
-                await self._give(self._stream.take())
+                self._cut()
                 self._paused = True
-                await self.send(self._verifier, ReadingPaused())
+                self._decoding.put(ReadingPaused())
             case ResumeReading():
                 self._paused = False
             case _:
@@ -90,7 +105,8 @@ class BinlogReader(Actor[ToBinlogReader]):
         self.metrics.set(catalogue.PAUSED, self._paused)
 
     async def release(self) -> None:
-        """Close the connection."""
+        """Close the connection, and decode no more."""
+        self._decoding.close()
         if self._dump is not None:
             self._dump.close()
 
@@ -104,10 +120,10 @@ class BinlogReader(Actor[ToBinlogReader]):
 
     async def _read(self, dump: BinlogDump) -> None:
         order = asyncio.create_task(self.mailbox.get())
-        piece = asyncio.create_task(dump.piece())
+        arrival = asyncio.create_task(dump.receive())
         try:
             while True:
-                await self._wait(order, piece)
+                await self._wait(order, arrival)
                 if order.done():
                     try:
                         message = order.result()
@@ -115,46 +131,70 @@ class BinlogReader(Actor[ToBinlogReader]):
                         return
                     await self.take(message)
                     order = asyncio.create_task(self.mailbox.get())
-                elif piece.done():
-                    came = piece.result()
-                    piece = asyncio.create_task(dump.piece())
-                    await asyncio.sleep(0)  # one turn, in which the task takes what's already there
-                    await self._digest(dump, came, cut=not piece.done())
+                elif (oldest := self._decoding.oldest) is not None and oldest.done():
+                    await self._give()
+                elif arrival.done() and not self._paused:
+                    self._count(arrival.result())
+                    await self._walk(dump)
+                    arrival = asyncio.create_task(dump.receive())
+                else:
+                    self._cut()
         finally:
             order.cancel()
-            piece.cancel()
-            await asyncio.gather(order, piece, return_exceptions=True)
+            arrival.cancel()
+            await asyncio.gather(order, arrival, return_exceptions=True)
 
-    async def _wait(self, order: asyncio.Task[ToBinlogReader], piece: asyncio.Task[bytes]) -> None:
-        if self._paused:
-            await asyncio.wait({order})
-            return
-        silence_s = self._settings.read_timeout_s
-        done, _ = await asyncio.wait({order, piece}, timeout=silence_s, return_when=asyncio.FIRST_COMPLETED)
-        if not done:
-            raise Transient(f"the source's log was silent for {silence_s} s, heartbeats included")
-
-    async def _digest(self, dump: BinlogDump, piece: bytes, *, cut: bool) -> None:
-        self.beat()
-        messages = await asyncio.to_thread(_digested, dump, self._stream, piece, cut)
-        self.metrics.count(catalogue.BINLOG_READ, len(piece))
-        self.metrics.set(catalogue.LAST_EVENT, time.time())
-        await self._give(messages)
+    async def _wait(self, order: asyncio.Task[ToBinlogReader], arrival: asyncio.Task[int]) -> None:
+        """Wait for something to do; a short while only if that's to cut a slice."""
+        awaited: set[asyncio.Future[Any]] = {order}
+        if not self._paused:
+            awaited.add(arrival)
+        if (oldest := self._decoding.oldest) is not None:
+            awaited.add(oldest)
+            self.beat()
+        to_cut = self._uncut and self._decoding.free
+        waits = self._paused or oldest is not None
+        timeout_s = _LINGER_S if to_cut else None if waits else self._settings.read_timeout_s
+        done, _ = await asyncio.wait(awaited, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         self.rest()
+        if not done and not to_cut:
+            raise Transient(f"the source's log was silent for {timeout_s} s, heartbeats included")
 
-    async def _give(self, messages: tuple[Message, ...]) -> None:
-        for message in messages:
+    def _count(self, came: int) -> None:
+        self.metrics.count(catalogue.BINLOG_READ, came)
+        self.metrics.set(catalogue.LAST_EVENT, time.time())
+
+    async def _walk(self, dump: BinlogDump) -> None:
+        """Walk over what has come, in a thread; what it gives goes to be decoded."""
+        walk = _walked(dump, self._stream)
+        self.beat()
+        while (given := await asyncio.to_thread(next, walk, None)) is not None:
+            while self._decoding.full:
+                await self._give()
+            self._decoding.put(given)
+            self.beat()
+        self.rest()
+        self._uncut = True
+
+    def _cut(self) -> None:
+        for given in self._stream.take():
+            self._decoding.put(given)
+        self._uncut = False
+
+    async def _give(self) -> None:
+        message = await self._decoding.give()
+        if not isinstance(message, ReadingPaused):
             self._measure(message)
-            await self.send(self._verifier, message)
+        await self.send(self._verifier, message)
 
     def _measure(self, message: Message) -> None:
         match message:
             case LogRead(transactions, tables, end):
                 self.metrics.count(catalogue.TRANSACTIONS, len(transactions))
                 self._measure_place(end, int(transactions.commit_time[-1]))
-                for images in tables:
-                    if isinstance(images, TableImages):
-                        self._measure_images(images)
+                self._measure_tables(tables)
+            case TransactionPartRead(tables=tables):
+                self._measure_tables(tables)
             case StatementRead(_, commit_time, end=end):
                 self.metrics.count(catalogue.TRANSACTIONS)
                 self.metrics.count(catalogue.STATEMENTS)
@@ -165,6 +205,11 @@ class BinlogReader(Actor[ToBinlogReader]):
                 pass
             case _:
                 assert_never(message)
+
+    def _measure_tables(self, tables: tuple[TableImages | TableUnreadable, ...]) -> None:
+        for table in tables:
+            if isinstance(table, TableImages):
+                self._measure_images(table)
 
     def _measure_images(self, images: TableImages) -> None:
         table = str(images.map.table)
@@ -186,13 +231,6 @@ class BinlogReader(Actor[ToBinlogReader]):
         self.metrics.set(catalogue.SOURCE_LAG, lag_s)
 
 
-def _digested(dump: BinlogDump, stream: LogStream, piece: bytes, cut: bool) -> tuple[Message, ...]:
-    """What the piece made whole: everything if it's time to cut, else only slices that are full."""
-    messages: list[Message] = []
-    for event in dump.events(piece):
-        stream.feed(event)
-        if stream.full:
-            messages += stream.take()
-    if cut:
-        messages += stream.take()
-    return tuple(messages)
+def _walked(dump: BinlogDump, stream: LogStream) -> Iterator[Given]:
+    while (frames := dump.frames()) is not None:
+        yield from stream.walk(frames)

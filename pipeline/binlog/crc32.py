@@ -13,6 +13,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from pipeline.binlog.cells import Bytes, Int
+
 _POLYNOMIAL: Final = 0xEDB88320
 _STEP: Final = 16
 
@@ -39,7 +41,7 @@ _ALL: Final = np.uint64(0xFFFFFFFF)
 
 
 @njit("uint64(uint8[::1], uint64)", cache=True, nogil=True)
-def _eight(buffer: NDArray[np.uint8], at: Unsigned) -> Unsigned:
+def _eight(buffer: Bytes, at: Unsigned) -> Unsigned:
     """The little-endian integer of the 8 bytes there; LLVM makes one load of it."""
     value = np.uint64(0)
     for k in range(8):
@@ -63,7 +65,7 @@ def _moved(eight: Unsigned, following: int) -> Unsigned:
 
 
 @njit("int64(uint8[::1], int64, int64)", cache=True, nogil=True)
-def crc32(buffer: NDArray[np.uint8], start: int, end: int) -> int:
+def crc32(buffer: Bytes, start: Int, end: Int) -> Int:
     """The CRC32 of buffer[start:end], which has to lie in the buffer; as zlib.crc32 gives it."""
     remainder = _ALL
     at, behind, step = np.uint64(start), np.uint64(end), np.uint64(_STEP)
@@ -74,4 +76,4 @@ def crc32(buffer: NDArray[np.uint8], start: int, end: int) -> int:
     while at < behind:
         remainder = remainder >> np.uint64(8) ^ np.uint64(_T[0, (remainder ^ np.uint64(buffer[at])) & _BYTE])
         at += np.uint64(1)
-    return np.int64(remainder ^ _ALL)  # type: ignore[return-value]
+    return np.int64(remainder ^ _ALL)

@@ -18,6 +18,7 @@ from pipeline.binlog.codes import Code
 from pipeline.binlog.cursor import Cursor, decoded
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.gtid_event import TransactionBegins, gtid, tagged_gtid
+from pipeline.binlog.payload import Payload, payload
 from pipeline.binlog.query_event import Query, query
 from pipeline.binlog.rows import ROW_EVENTS
 
@@ -26,7 +27,10 @@ CHECKSUM_BYTES: Final = 4
 
 _HEADER: Final = struct.Struct("<IBIIIH")
 _TABLE_ID_BYTES: Final = 6
+# With one length for each kind of event up to the GTID's, and with the checksums' algorithm.
+_SHORTEST_DESCRIPTION: Final = HEADER_BYTES + 57 + Code.GTID + 1 + CHECKSUM_BYTES
 _IGNORABLE: Final = 0x80
+_LARGEST_OFFSET: Final = 2**62  # far beyond all files, and far from what 64 bits hold
 
 
 _NAMES: Final = {code.value: code.name for code in Code}
@@ -54,7 +58,6 @@ _REFUSED: Final = {
     Code.INCIDENT: "the source says that its log may lack changes (LOST_EVENTS); "
     "start from a position behind it and snapshot the tables again",
     Code.ANONYMOUS_GTID: "a transaction has no GTID; set gtid_mode=ON on the source",
-    Code.TRANSACTION_PAYLOAD: "a transaction is compressed; set binlog_transaction_compression=OFF on the source",
 }
 
 
@@ -118,18 +121,11 @@ class TableMapped:
 
 @dataclass(frozen=True, slots=True)
 class RowsChanged:
-    """Row images, still as bytes without the event's header and checksum, as `rows.ImagesBuilder` takes them."""
+    """Row images, still as bytes: the event without its header and its checksum, as `rows.locate` takes it."""
 
     table_id: int
     code: int
     body: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class RowsPartlyChanged:
-    """Row images that give only parts of JSON values (PARTIAL_UPDATE_ROWS), which can't be followed."""
-
-    table_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +153,7 @@ Event = (
     | XaPrepare
     | TableMapped
     | RowsChanged
-    | RowsPartlyChanged
+    | Payload
     | StatementLoaded
     | Stop
     | Skipped
@@ -220,15 +216,15 @@ def _rare(head: Header, body: bytes) -> Event:
             return _heartbeat_v2(body)
         case Code.ROTATE:
             cursor = Cursor(body)
-            return Rotate(offset=cursor.integer(8), file=decoded(cursor.rest()))
+            return Rotate(offset=_offset(cursor.integer(8)), file=decoded(cursor.rest()))
         case Code.XA_PREPARE:
             return _xa_prepare(body)
         case Code.STOP:
             return Stop()
         case Code.EXECUTE_LOAD_QUERY:
             return StatementLoaded()
-        case Code.PARTIAL_UPDATE_ROWS:
-            return RowsPartlyChanged(_table_id(body))
+        case Code.TRANSACTION_PAYLOAD:
+            return payload(body)
         case code if code in _REFUSED:
             raise UndecodableError(_REFUSED[Code(code)])
         case code if code in _SKIPPED or head.flags & _IGNORABLE:
@@ -251,8 +247,16 @@ def _body(event: bytes) -> bytes:
 
 
 def _format_description(event: bytes) -> FormatDescription:
-    """The one event that always has a checksum, and that says whether the others have one."""
-    cursor = Cursor(_body(event))
+    """The one event that always has room for a checksum, and that says whether the others have one.
+
+    Where they haven't, that room says nothing: before MySQL 8.0 a server changes the event behind it as it sends it.
+    """
+    if len(event) < _SHORTEST_DESCRIPTION:
+        raise UndecodableError(
+            "FORMAT_DESCRIPTION: the log of a server before MySQL 5.6.5 is too old to be read"
+        )
+    unchecked = event[-CHECKSUM_BYTES - 1] == 0
+    cursor = Cursor(event[HEADER_BYTES:-CHECKSUM_BYTES] if unchecked else _body(event))
     version = cursor.integer(2)
     if version != 4:
         raise UndecodableError(f"FORMAT_DESCRIPTION: the log's format is {version}, and only 4 is read")
@@ -281,10 +285,16 @@ def _heartbeat_v2(body: bytes) -> Heartbeat:
         if field == 1:
             file = decoded(value)
         elif field == 2:
-            offset = Cursor(value).packed()
+            offset = _offset(Cursor(value).packed())
     if file is None or offset is None:
         raise UndecodableError("it doesn't say where the log stands")
     return Heartbeat(file, offset)
+
+
+def _offset(written: int) -> int:
+    if written > _LARGEST_OFFSET:
+        raise UndecodableError(f"no file has an offset {written}")
+    return written
 
 
 def _xa_prepare(body: bytes) -> XaPrepare:

@@ -20,6 +20,8 @@ _GTID: Final = struct.Struct("<B16sQ")
 _TIME_AT: Final = _GTID.size + 1 + 16
 _TIME_END: Final = _TIME_AT + 7
 
+_LARGEST_TIME: Final = 2**55 - 1  # the event without a tag has as many bits for it
+
 _SERIALIZATION: Final = 1
 
 # The fields of a tagged GTID's message, by the numbers under which they're written.
@@ -75,6 +77,8 @@ def tagged_gtid(body: bytes) -> TransactionBegins:
     cursor.variable_signed()
     _field(cursor, _COMMIT_TIME)
     commit_time = cursor.variable()
+    if commit_time > _LARGEST_TIME:
+        raise UndecodableError(f"its commit time is {commit_time} µs since the epoch")
     return TransactionBegins(Gtid(_source(uuid, tag), number), commit_time)
 
 

@@ -1,52 +1,133 @@
-"""The protocol's packets out of the pieces that a socket gives.
+"""The packets in which a server sends its log: each payload is an OK byte and an event.
 
 A packet has a head of 4 bytes: the length of what follows (3 bytes) and a number that rises by one. Whatever is
-longer than 2²⁴ - 2 bytes comes in several packets, of which all but the last are of the full length 2²⁴ - 1.
+longer than 2²⁴ - 2 bytes comes in several packets, of which all but the last are of the full length 2²⁴ - 1. These
+are put together where they lie, by moving each to the left over its own head.
 
-Source: MySQL 9.7 source documentation, "MySQL Packets".
+**No access outside of the buffer.** `_framed` looks at a head only if its 4 bytes have arrived, and at a payload
+only if as many bytes as its head says have.
+
+Source: MySQL 9.7 source documentation, "MySQL Packets", "COM_BINLOG_DUMP_GTID", "ERR_Packet".
 """
 
-from collections.abc import Iterator
 from typing import Final
 
-from pipeline.errors import Transient
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
 
+from pipeline.binlog.cells import Bytes, Int, unsigned
+from pipeline.binlog.frames import Frames, Inflow
+from pipeline.errors import Definite, Transient
+
+_LENGTH: Final = 3
 _HEAD: Final = 4
 _FULL: Final = 2**24 - 1
+_AT_ONCE: Final = 16_384  # events
+
+# Why there are no more frames at present.
+_MORE: Final = 0  # the next payload isn't whole yet, or there was room for no more
+_LOST: Final = 1  # the next packet has another number
+_ENDED: Final = 2  # the next payload is something else than OK and an event
+
+_OK: Final = 0
+_ERROR: Final = 255
+_ERROR_HEAD: Final = 9  # that byte, the error's number (2 bytes), and its SQL state (6 bytes)
+_FATAL: Final = 1236  # ER_SOURCE_FATAL_ERROR_READING_BINLOG: it can't give this log, now or later
 
 
-class Packets:
-    """Takes pieces and gives payloads; `number` is that of the first packet to come."""
+@njit("UniTuple(int64, 3)(uint8[::1], int64, int64, int64)", cache=True, nogil=True)
+def _whole(buffer: Bytes, at: Int, end: Int, number: Int) -> tuple[Int, int, Int]:
+    """The packets from `at` on that make one payload: where they end (-1 if they aren't all there), how many
+    were looked at, and the number of one that isn't the next one (-1 if they all are)."""
+    packets = 0
+    while end - at >= _HEAD:
+        if np.int64(buffer[at + 3]) != (number + packets) % 256:
+            return -1, packets, np.int64(buffer[at + 3])
+        length = unsigned(buffer, at, _LENGTH)
+        at += _HEAD + length
+        packets += 1
+        if at > end:
+            break
+        if length < _FULL:
+            return at, packets, -1
+    return -1, packets, -1
+
+
+@njit("int64(uint8[::1], int64, int64)", cache=True, nogil=True)
+def _join(buffer: Bytes, at: Int, packets: Int) -> Int:
+    """Lay the payloads of the packets end to end behind the first one's head; returns where that ends."""
+    to = at + _HEAD + _FULL
+    at = to
+    for _ in range(packets - 1):
+        length = unsigned(buffer, at, _LENGTH)
+        at += _HEAD
+        for i in range(length):
+            buffer[to + i] = buffer[at + i]
+        to += length
+        at += length
+    return to
+
+
+@njit("UniTuple(int64, 4)(uint8[::1], int64, int64, int64, int64[:, ::1])", cache=True, nogil=True)
+def _framed(
+    buffer: Bytes, at: Int, end: Int, number: Int, bounds: NDArray[np.int64]
+) -> tuple[int, Int, Int, int]:
+    """Find the events in the payloads that are whole in buffer[at:end]; `number` is the first packet's.
+
+    Returns why it ended, where the first packet begins that isn't framed, its number, and how many events there are.
+    Behind their bounds are, for _LOST, the number of the next packet and the one that it had, for _ENDED the bounds
+    of the payload.
+    """
+    count = 0
+    while count < len(bounds):
+        behind, packets, wrong = _whole(buffer, at, end, number)
+        if wrong >= 0:
+            bounds[count, 0], bounds[count, 1] = (number + packets) % 256, wrong
+            return _LOST, at, number, count
+        if behind < 0:
+            break
+        first, last = at + _HEAD, behind
+        if first == last or buffer[first] != _OK:
+            bounds[count, 0], bounds[count, 1] = first, last
+            return _ENDED, at, number, count
+        if packets > 1:
+            last = _join(buffer, at, packets)
+        bounds[count, 0], bounds[count, 1] = first + 1, last
+        at, number, count = behind, (number + packets) % 256, count + 1
+    return _MORE, at, number, count
+
+
+class Packets(Inflow):
+    """What the server has sent; `number` is that of the first packet to come."""
 
     def __init__(self, number: int) -> None:
+        super().__init__()
         self._number = number
-        self._waiting = bytearray()
-        self._parts: list[bytes] = []
+        self._bounds = np.empty((_AT_ONCE, 2), np.int64)
 
-    def feed(self, piece: bytes) -> Iterator[bytes]:
-        """The payloads that are whole with this piece; it's to be exhausted before the next is fed.
+    def frames(self) -> Frames | None:
+        """The next events that are whole, as many as are handled at once; None if there are none.
 
-        Raises Transient where a packet isn't the next one: the connection lost something.
+        Raises Transient where a packet isn't the next one (the connection lost something) or the server ended the
+        stream for now, Definite where it can't go on.
         """
-        self._waiting += piece
-        with memoryview(self._waiting) as waiting:
-            at = 0
-            while len(waiting) - at >= _HEAD:
-                length = int.from_bytes(waiting[at : at + 3], "little")
-                end = at + _HEAD + length
-                if end > len(waiting):
-                    break
-                self._count(waiting[at + 3])
-                part, at = bytes(waiting[at + _HEAD : end]), end
-                if length == _FULL or self._parts:
-                    self._parts.append(part)
-                    if length == _FULL:
-                        continue
-                    part, self._parts = b"".join(self._parts), []
-                yield part
-        del self._waiting[:at]
+        status, start, number, count = _framed(self.bytes, self.start, self.end, self._number, self._bounds)
+        self.start, self._number = int(start), int(number)
+        if count:  # what's wrong behind them is found again
+            return Frames(self.bytes, self._bounds[:count])
+        if status == _LOST:
+            expected, had = self._bounds[0]
+            raise Transient(f"packet {expected} of the stream had the number {had}")
+        if status == _ENDED:
+            first, last = self._bounds[0]
+            raise _ended(self.bytes[first:last].tobytes())
+        return None
 
-    def _count(self, number: int) -> None:
-        if number != self._number:
-            raise Transient(f"packet {self._number} of the stream had the number {number}")
-        self._number = (number + 1) % 256
+
+def _ended(payload: bytes) -> Transient | Definite:
+    if payload[:1] != bytes([_ERROR]):
+        return Transient("the source ended the stream of its log")
+    code, text = int.from_bytes(payload[1:3], "little"), payload[_ERROR_HEAD:].decode(errors="replace")
+    told = f"{text} (error {code} of the source, which gave its log)"
+    return Definite(told) if code == _FATAL else Transient(told)

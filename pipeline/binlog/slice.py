@@ -1,66 +1,289 @@
-"""A slice of the log in the making: transactions and their rows events go in, columns come out."""
+"""A slice of the log: transactions and the bodies of their rows events, on their way into columns.
 
-from typing import NamedTuple
+`SliceBuilder` gathers them, together with the compiled walk, which fills the same arrays. What has passed and what is
+still open lie one behind the other, so that a commit moves nothing. `Slice` is what was cut off: it depends on
+nothing any more, and is read in whatever thread has time.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pipeline.binlog.rows import ImagesBuilder
+from pipeline.binlog.cells import SLACK, Bytes
+from pipeline.binlog.errors import UndecodableError
+from pipeline.binlog.rows import Located, RowsEvents, finish, locate
+from pipeline.binlog.walkstate import (
+    CODE,
+    END,
+    MAP,
+    START,
+    TRANSACTION,
+    Maps,
+    Rows,
+    Sources,
+    State,
+    new_rows,
+    wider,
+)
+from pipeline.errors import Definite
 from pipeline.gtid import Gtid, Source
-from pipeline.messages import LogRead, TableImages
+from pipeline.intervals import Int64s
+from pipeline.messages import LogRead, TableImages, TableUnreadable, TransactionPartRead
 from pipeline.tablemap import TableMap
 from pipeline.transactions import Transactions
 from pipeline.watermark import Coordinates
 
-
-class RowsEvent(NamedTuple):
-    """A rows event of a captured table, as `rows.ImagesBuilder` takes it."""
-
-    map: TableMap
-    code: int
-    body: bytes
+_SMALLEST: Final = 1 << 16  # bytes
+_SMALLEST_TABLE: Final = 256  # events, transactions
+_LARGEST_ORDINAL: Final = 2**31 - 1
 
 
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """When a slice is full: as many transactions, or as many bytes of row images (it may pass this by one event).
+
+    `held`: how many bytes of XA transactions' rows may wait for the second phase.
+    """
+
+    transactions: int = 20_000
+    bytes: int = 16 * 2**20
+    held: int = 256 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The slice holds whole transactions, the last of which ends here."""
+
+    end: Coordinates
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The slice holds some rows of a transaction that hasn't ended."""
+
+    gtid: Gtid
+    commit_time: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Slice:
-    """A run of transactions on its way into columns."""
+    """What has been cut off; `maps` and `sources` explain the numbers in `rows` (see `walkstate.Rows`).
 
-    def __init__(self) -> None:
-        self.bytes = 0
-        self.end: Coordinates | None = None  # of its last transaction
-        self._sources: dict[Source, int] = {}
-        self._source: list[int] = []
-        self._number: list[int] = []
-        self._commit_time: list[int] = []
-        # By the map's identity, since maps are told apart often and compared never.
-        self._builders: dict[int, ImagesBuilder] = {}
+    `continues`: its first transaction's rows began in the slice before, which is a part of that transaction.
+    """
 
-    def __len__(self) -> int:
-        return len(self._number)
+    rows: Rows
+    maps: Mapping[int, TableMap | TableUnreadable]
+    sources: tuple[Source, ...]
+    of: Passed | Part
+    continues: bool
 
-    def add(self, gtid: Gtid, commit_time: int, rows: list[RowsEvent]) -> None:
-        """Put one transaction behind the others, with these rows events."""
-        transaction, ordinal = len(self), 0
-        self._source.append(self._sources.setdefault(gtid.source, len(self._sources)))
-        self._number.append(gtid.number)
-        self._commit_time.append(commit_time)
-        for table_map, code, body in rows:
-            builder = self._builders.get(id(table_map))
-            if builder is None:
-                builder = self._builders[id(table_map)] = ImagesBuilder(table_map)
-            ordinal += builder.add(body, code, transaction, ordinal)
-            self.bytes += len(body)
+    def read(self, first_ordinal: int = 0) -> tuple[LogRead | TransactionPartRead, int]:
+        """The slice in columns, and the ordinal with which a slice that continues it goes on.
 
-    def read(self) -> LogRead:
-        """The slice in columns; it's to be called once."""
-        assert self.end is not None
-        transactions = Transactions(
-            tuple(self._sources),
-            np.array(self._source, np.int32),
-            np.array(self._number, np.int64),
-            np.array(self._commit_time, np.int64),
+        `first_ordinal`: that number, as the slice before gave it, if this one `continues`, else 0. A table that can't
+        be decoded is in the message as such. Raises UndecodableError where a transaction has too many images.
+        """
+        tables = self._located()
+        ordinals = self._ordinals(tables, first_ordinal)
+        read = tuple(table.finish(ordinals) for table in tables)
+        match self.of:
+            case Passed(end):
+                return LogRead(self._transactions(), read, end), 0
+            case Part(gtid, commit_time):
+                images = sum(int(table.images.sum()) for table in tables)
+                return TransactionPartRead(gtid, commit_time, read), first_ordinal + images
+
+    def _located(self) -> tuple["_Table", ...]:
+        """The tables in the order of their first appearance."""
+        numbers, first, which = np.unique(self.rows.events[MAP], return_index=True, return_inverse=True)
+        by_table = np.argsort(which, kind="stable")
+        ends = np.cumsum(np.bincount(which, minlength=len(numbers)))
+        return tuple(
+            self._located_table(int(numbers[i]), by_table[ends[i - 1] if i else 0 : ends[i]])
+            for i in np.argsort(first)
         )
-        return LogRead(transactions, tuple(_images(b) for b in self._builders.values()), self.end)
+
+    def _located_table(self, number: int, indices: Int64s) -> "_Table":
+        described = self.maps[number]
+        if isinstance(described, TableUnreadable):
+            return _Table(indices, np.zeros(len(indices), np.int64), described)
+        events = self.rows.events
+        try:
+            located = locate(
+                described,
+                self.rows.body,
+                RowsEvents(
+                    start=events[START][indices],
+                    end=events[END][indices],
+                    code=events[CODE][indices].astype(np.uint8),
+                    transaction=events[TRANSACTION][indices].astype(np.int32),
+                ),
+            )
+        except Definite as error:
+            unreadable = TableUnreadable(described.table, str(error))
+            return _Table(indices, np.zeros(len(indices), np.int64), unreadable)
+        return _Table(indices, located.images, located)
+
+    def _ordinals(self, tables: tuple["_Table", ...], first_ordinal: int) -> Int64s:
+        """Of each rows event, the ordinal of its first image in its transaction, over all tables."""
+        transaction = self.rows.events[TRANSACTION]
+        images = np.zeros(len(transaction), np.int64)
+        for table in tables:
+            images[table.indices] = table.images
+        before: Int64s = np.cumsum(images) - images
+        if not len(before):
+            return before
+        ordinals: Int64s = before - before[np.searchsorted(transaction, transaction)]
+        ordinals[transaction == 0] += first_ordinal
+        if int((ordinals + images).max()) > _LARGEST_ORDINAL:
+            raise UndecodableError(
+                "a transaction has more than 2³¹ row images; change the table in smaller ones"
+            )
+        return ordinals
+
+    def _transactions(self) -> Transactions:
+        source, number, commit_time = self.rows.transactions
+        used, index = np.unique(source, return_inverse=True)
+        return Transactions(
+            tuple(self.sources[i] for i in used), index.astype(np.int32), number.copy(), commit_time.copy()
+        )
 
 
-def _images(builder: ImagesBuilder) -> TableImages:
-    images, rows = builder.finish()
-    return TableImages(builder.map, images, rows, builder.impossible_dates)
+class _Table(NamedTuple):
+    """One table's rows events in a slice: their indices there, the images of each, and where these are."""
+
+    indices: Int64s
+    images: Int64s
+    found: Located | TableUnreadable
+
+    def finish(self, ordinals: Int64s) -> TableImages | TableUnreadable:
+        if isinstance(self.found, TableUnreadable):
+            return self.found
+        try:
+            return finish(self.found, ordinals[self.indices])
+        except Definite as error:
+            return TableUnreadable(self.found.table_map.table, str(error))
+
+
+class Held(NamedTuple):
+    """Rows that were taken out of a slice, to be put into a later one: their bodies and `Rows.events` of these."""
+
+    body: Bytes
+    events: NDArray[np.int64]
+
+
+class SliceBuilder:
+    """The slice in the making, which is `state` and `rows`."""
+
+    def __init__(self, state: State, sources: Sources, maps: Maps) -> None:
+        self._state = state
+        self._sources = sources
+        self._maps = maps
+        self._continues = False
+        self.rows = new_rows(_SMALLEST, _SMALLEST_TABLE, _SMALLEST_TABLE)
+
+    @property
+    def full(self) -> bool:
+        """Whether it has reached its bound."""
+        state = self._state
+        return bool(state.transactions >= state.most_transactions or state.bytes >= state.most_bytes)
+
+    @property
+    def passed(self) -> int:
+        """How many transactions in it have passed."""
+        return int(self._state.transactions)
+
+    @property
+    def open_rows(self) -> bool:
+        """Whether the open transaction has rows of captured tables, in this slice or in parts before it."""
+        continues = self._continues and not self._state.transactions
+        return continues or bool(self._state.events > self._state.first_event)
+
+    @property
+    def open_bytes(self) -> int:
+        """How many bytes of rows the open transaction has in this slice."""
+        return int(self._state.bytes - self._state.first_byte)
+
+    def make_room(self, body_bytes: int) -> None:
+        """Have room for one more rows event with a body of this length, and for one more transaction."""
+        state, (body, events, transactions) = self._state, self.rows
+        self.rows = Rows(
+            wider(body, int(state.bytes) + body_bytes + SLACK),
+            wider(events, int(state.events) + 1),
+            wider(transactions, int(state.transactions) + 1),
+        )
+
+    def add_rows(self, map_number: int, code: int, body: bytes) -> None:
+        """Add a rows event to the open transaction."""
+        event = np.array([[map_number], [code], [0], [len(body)], [0]], np.int64)
+        self.add_held(Held(np.frombuffer(body, np.uint8), event))
+
+    def add_held(self, held: Held) -> None:
+        """Add what was held to the open transaction."""
+        state, count, length = self._state, held.events.shape[1], len(held.body)
+        self.rows = self.rows._replace(
+            body=wider(self.rows.body, int(state.bytes) + length + SLACK),
+            events=wider(self.rows.events, int(state.events) + count),
+        )
+        self.rows.body[state.bytes : state.bytes + length] = held.body
+        events = self.rows.events[:, state.events : state.events + count]
+        events[:] = held.events
+        events[START] += state.bytes
+        events[END] += state.bytes
+        events[TRANSACTION] = state.transactions
+        state.events += count
+        state.bytes += length
+
+    def hold(self) -> Held:
+        """Take the open transaction's rows out."""
+        state = self._state
+        body = self.rows.body[state.first_byte : state.bytes].copy()
+        events = self.rows.events[:, state.first_event : state.events].copy()
+        events[START] -= state.first_byte
+        events[END] -= state.first_byte
+        state.events, state.bytes = state.first_event, state.first_byte
+        return Held(body, events)
+
+    def add_transaction(self, source: int, number: int, commit_time: int) -> None:
+        """The transaction has passed, with what's open as its rows."""
+        state = self._state
+        self.make_room(0)
+        self.rows.transactions[:, state.transactions] = source, number, commit_time
+        state.transactions += 1
+        state.first_event, state.first_byte = state.events, state.bytes
+
+    def cut(self, end: Coordinates) -> Slice:
+        """Cut off what has passed, which ends here; what's open stays."""
+        held = self.hold()
+        passed = self._cut(Passed(end))
+        self._continues = False
+        self.add_held(held)
+        return passed
+
+    def cut_part(self, gtid: Gtid, commit_time: int) -> Slice:
+        """Cut off what's open, which has to be all there is."""
+        part = self._cut(Part(gtid, commit_time))
+        self._continues = True
+        return part
+
+    def _cut(self, of: Passed | Part) -> Slice:
+        state = self._state
+        events = self.rows.events[:, : state.events]
+        maps = {int(i): self._maps.captured(int(i)) for i in np.unique(events[MAP])}
+        transactions = self.rows.transactions[:, : state.transactions]
+        rows = Rows(self.rows.body, events, transactions)
+        done = Slice(rows, maps, self._sources.all, of, self._continues)
+        # The next one is likely to be like this one.
+        most = int(state.most_bytes)
+        room = min(max(_SMALLEST, 2 * int(state.bytes)), most + most // 8)
+        self.rows = new_rows(
+            room,
+            max(_SMALLEST_TABLE, 2 * int(state.events)),
+            max(_SMALLEST_TABLE, 2 * int(state.transactions)),
+        )
+        state.events = state.bytes = state.transactions = state.first_event = state.first_byte = 0
+        return done

@@ -20,7 +20,9 @@ async def codes_through(dump: BinlogDump, last: Code) -> list[int]:
     found: list[int] = []
     async with asyncio.timeout(WITHIN_S):
         while True:
-            found += [events.header(event).code for event in dump.events(await dump.piece())]
+            await dump.receive()
+            while (frames := dump.frames()) is not None:
+                found += [events.header(frames.event(i)).code for i in range(len(frames))]
             if last in found:
                 return found
 

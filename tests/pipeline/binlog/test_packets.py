@@ -1,11 +1,14 @@
-"""Packets come whole, however the socket cuts them."""
+"""Events come whole, however the socket cuts their packets."""
 
+from collections.abc import Iterator
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.binlog.packets import Packets
-from pipeline.errors import Transient
+from pipeline.errors import Definite, Transient
 
 FULL = 2**24 - 1
 
@@ -23,27 +26,82 @@ def framed(payloads: list[bytes], number: int) -> bytes:
     return bytes(stream)
 
 
+def fed(packets: Packets, piece: bytes) -> Iterator[bytes]:
+    """The events that are whole with this piece."""
+    while piece:
+        room = packets.room()
+        count = min(len(room), len(piece))
+        room[:count] = piece[:count]
+        packets.arrived(count)
+        piece = piece[count:]
+        while (frames := packets.frames()) is not None:
+            yield from map(frames.event, range(len(frames)))
+
+
 @given(st.lists(st.binary(max_size=40)), st.integers(0, 255), st.lists(st.integers(1, 30), min_size=1))
-def test_whatever_the_pieces_the_payloads_are_the_same(
-    payloads: list[bytes], number: int, sizes: list[int]
+def test_whatever_the_pieces_the_events_are_the_same(
+    events: list[bytes], number: int, sizes: list[int]
 ) -> None:
-    stream, packets = framed(payloads, number), Packets(number)
+    stream, packets = framed([b"\0" + event for event in events], number), Packets(number)
     got: list[bytes] = []
     while stream:
         for size in sizes:
-            got += packets.feed(stream[:size])
+            got += fed(packets, stream[:size])
             stream = stream[size:]
-    assert got == payloads
+    assert got == events
 
 
-@pytest.mark.parametrize("size", [FULL - 1, FULL, FULL + 1, 2 * FULL])
-def test_a_payload_in_several_packets(size: int) -> None:
-    payload = bytes(1000) + b"x" * (size - 1000)
-    stream, packets = framed([payload, b"next"], 255), Packets(255)
+@pytest.mark.parametrize("size", [FULL - 1, FULL, FULL + 1, 2 * FULL, 3 * FULL + 5])
+def test_an_event_in_several_packets(size: int) -> None:
+    payload = b"\0" + np.random.default_rng(size).bytes(size - 1)
+    stream, packets = framed([payload, b"\0next"], 255), Packets(255)
     pieces = [stream[at : at + 1_000_000] for at in range(0, len(stream), 1_000_000)]
-    assert [got for piece in pieces for got in packets.feed(piece)] == [payload, b"next"]
+    assert [got for piece in pieces for got in fed(packets, piece)] == [payload[1:], b"next"]
 
 
-def test_a_packet_out_of_order_is_seen() -> None:
+def test_more_events_than_are_handled_at_once() -> None:
+    events = [b"%d" % n for n in range(40_000)]
+    assert list(fed(Packets(1), framed([b"\0" + event for event in events], 1))) == events
+
+
+def test_the_buffer_grows_with_an_event_and_shrinks_again() -> None:
+    packets = Packets(0)
+    usual = len(packets.room())
+    large = framed([bytes(3 * usual)], 0)
+    assert list(fed(packets, large[:-1])) == []
+    assert len(packets.bytes) > 3 * usual
+    assert [len(event) for event in fed(packets, large[-1:])] == [3 * usual - 1]
+    assert len(packets.room()) == usual
+
+
+def test_what_is_not_whole_is_not_moved_for_each_piece() -> None:
+    packets = Packets(0)
+    list(fed(packets, framed([b"\0first"], 0) + b"\xff\xff"))
+    packets.room()
+    assert packets.start > 0
+
+
+def test_a_packet_out_of_order_is_seen_behind_those_before_it() -> None:
+    came = fed(Packets(1), framed([b"\0a"], 1) + framed([b"\0b"], 3))
+    assert next(came) == b"a"
     with pytest.raises(Transient, match="packet 2 of the stream had the number 3"):
-        list(Packets(1).feed(framed([b"a"], 1) + framed([b"b"], 3)))
+        next(came)
+    parts = framed([bytes(FULL), b""], 7)
+    with pytest.raises(Transient, match="packet 8 of the stream had the number 9"):
+        list(fed(Packets(7), parts[: FULL + 4] + b"\0\0\0\x09"))
+
+
+@pytest.mark.parametrize(
+    ("payload", "error", "words"),
+    [
+        (b"\xff\xd4\x04#HY000it was purged", Definite, "it was purged .error 1236"),
+        (b"\xff\x01\x04#HY000busy", Transient, "busy .error 1025"),
+        (b"\xfe\0\0", Transient, "ended the stream"),
+        (b"", Transient, "ended the stream"),
+    ],
+)
+def test_what_is_no_event_ends_the_stream(payload: bytes, error: type[Exception], words: str) -> None:
+    came = fed(Packets(1), framed([b"\0a", payload], 1))
+    assert next(came) == b"a"
+    with pytest.raises(error, match=words):
+        next(came)

@@ -4,15 +4,17 @@ import struct
 
 import pytest
 
+from pipeline.binlog.codes import Code
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.fieldtypes import FieldType
-from pipeline.binlog.slice import RowsEvent, Slice
+from pipeline.binlog.slice import Part, Slice, SliceBuilder
+from pipeline.binlog.walkstate import Maps, Sources, new_state
 from pipeline.gtid import Gtid
+from pipeline.messages import LogRead, TableImages, TableUnreadable, TransactionPartRead
 from pipeline.schema import TableId
 from pipeline.tablemap import FullMetadata, Storage, TableMap
 from pipeline.types import Integer
 from pipeline.watermark import Coordinates
-from tests.pipeline.builders import decoded
 
 A = "0000000a-0000-0000-0000-000000000000"
 B = "0000000b-0000-0000-0000-000000000000"
@@ -26,39 +28,175 @@ def table(name: str) -> TableMap:
     return TableMap(TableId("shop", name), (Integer(4, unsigned=False),), storage, (False,), metadata)
 
 
-def inserted(of: TableMap, *ids: int) -> RowsEvent:
-    """A WRITE_ROWS event: table id and flags, no extra data, one column that's present, and the images."""
+def inserted(*ids: int) -> bytes:
+    """A WRITE_ROWS event's body: table id and flags, no extra data, one column that's present, and the images."""
     images = b"".join(struct.pack("<Bi", 0, id_) for id_ in ids)
-    return RowsEvent(of, 30, struct.pack("<6sHHBB", b"\1", 0, 2, 1, 1) + images)
+    return struct.pack("<6sHHBB", b"\1", 0, 2, 1, 1) + images
+
+
+class Making:
+    """A builder, with maps of the tables `orders` and `items` by number."""
+
+    def __init__(self, most_bytes: int = 1 << 20) -> None:
+        self.sources, self.maps = Sources(), Maps()
+        self.state = new_state(100, most_bytes)
+        self.slice = SliceBuilder(self.state, self.sources, self.maps)
+        self.orders, self.items, self.strange = (
+            self.maps.add(b"orders", table("orders")),
+            self.maps.add(b"items", table("items")),
+            self.maps.add(b"strange", TableUnreadable(TableId("shop", "strange"), "it's strange")),
+        )
+
+    def rows(self, number: int, *ids: int) -> None:
+        self.slice.add_rows(number, Code.WRITE_ROWS, inserted(*ids))
+
+    def passed(self, gtid: str, commit_time: int) -> None:
+        named = Gtid.parse(gtid)
+        self.slice.add_transaction(self.sources.number(named.source), named.number, commit_time)
+
+
+def read(slice_: Slice) -> LogRead:
+    message, ordinal = slice_.read()
+    assert isinstance(message, LogRead)
+    assert ordinal == 0
+    return message
+
+
+def ids(message: LogRead | TransactionPartRead) -> list[list[int]]:
+    return [t.rows["0"].to_pylist() for t in message.tables if isinstance(t, TableImages)]
+
+
+def ordinals(message: LogRead | TransactionPartRead) -> list[list[int]]:
+    return [t.images["ordinal"].to_pylist() for t in message.tables if isinstance(t, TableImages)]
 
 
 def test_images_know_their_transaction_and_are_counted_over_all_its_tables() -> None:
-    orders, items = table("orders"), table("items")
-    made = Slice()
-    made.add(Gtid.parse(f"{A}:1"), 10, [inserted(orders, 1, 2), inserted(items, 7), inserted(orders, 3)])
-    made.add(Gtid.parse(f"{B}:5"), 20, [])
-    made.add(Gtid.parse(f"{A}:2"), 30, [inserted(orders, 4)])
-    made.end = END
-    assert len(made) == 3
-    read = made.read()
-    assert [str(read.transactions.gtid(i)) for i in range(3)] == [f"{A}:1", f"{B}:5", f"{A}:2"]
-    assert read.transactions.commit_time.tolist() == [10, 20, 30]
-    of_orders, of_items = decoded(read.tables)
-    assert (of_orders.map, of_items.map) == (orders, items)
-    assert of_orders.rows["0"].to_pylist() == [1, 2, 3, 4]
+    made = Making()
+    made.rows(made.orders, 1, 2)
+    made.rows(made.items, 7)
+    made.rows(made.orders, 3)
+    made.passed(f"{A}:1", 10)
+    made.passed(f"{B}:5", 20)
+    made.rows(made.orders, 4)
+    made.passed(f"{A}:2", 30)
+    assert made.slice.passed == 3
+    message = read(made.slice.cut(END))
+    assert message.transactions.gtid_texts().to_pylist() == [f"{A}:1", f"{B}:5", f"{A}:2"]
+    assert message.transactions.commit_time.tolist() == [10, 20, 30]
+    assert [t.map.table.name for t in message.tables if isinstance(t, TableImages)] == ["orders", "items"]
+    assert ids(message) == [[1, 2, 3, 4], [7]]
+    of_orders, _ = message.tables
+    assert isinstance(of_orders, TableImages)
     assert of_orders.images["transaction"].to_pylist() == [0, 0, 0, 2]
-    assert of_orders.images["ordinal"].to_pylist() == [0, 1, 3, 0]
-    assert of_items.images["ordinal"].to_pylist() == [2]
-    assert read.end == END
+    assert ordinals(message) == [[0, 1, 3, 0], [2]]
+    assert message.end == END
 
 
-def test_its_bytes_are_those_of_the_rows() -> None:
-    made, event = Slice(), inserted(table("orders"), 1)
-    made.add(Gtid.parse(f"{A}:1"), 10, [event, event])
-    assert made.bytes == 2 * len(event.body)
+def test_a_slice_names_only_the_sources_that_it_has() -> None:
+    made = Making()
+    made.passed(f"{A}:1", 10)
+    made.slice.cut(END)
+    made.passed(f"{B}:1", 10)
+    assert [str(source) for source in read(made.slice.cut(END)).transactions.sources] == [B]
 
 
-def test_a_rows_event_that_is_not_whole_is_refused() -> None:
-    whole = inserted(table("orders"), 1)
-    with pytest.raises(UndecodableError, match=r"shop\.orders"):
-        Slice().add(Gtid.parse(f"{A}:1"), 10, [whole._replace(body=whole.body[:-1])])
+def test_what_is_open_stays_for_the_next_slice() -> None:
+    made = Making()
+    made.rows(made.orders, 1)
+    made.passed(f"{A}:1", 10)
+    made.rows(made.items, 2)
+    made.rows(made.orders, 3)
+    assert ids(read(made.slice.cut(END))) == [[1]]
+    made.passed(f"{A}:2", 20)
+    message = read(made.slice.cut(END))
+    assert ids(message) == [[2], [3]]
+    assert ordinals(message) == [[0], [1]]
+
+
+def test_parts_count_on() -> None:
+    made = Making()
+    gtid = Gtid.parse(f"{A}:1")
+    made.rows(made.orders, 1, 2)
+    first = made.slice.cut_part(gtid, 10)
+    made.rows(made.items, 3)
+    second = made.slice.cut_part(gtid, 10)
+    made.rows(made.orders, 4)
+    made.passed(f"{A}:1", 10)
+    made.rows(made.orders, 5)
+    made.passed(f"{A}:2", 20)
+    last = made.slice.cut(END)
+    assert [part.continues for part in (first, second, last)] == [False, True, True]
+    assert first.of == Part(gtid, 10)
+    message, ordinal = first.read()
+    assert message == TransactionPartRead(gtid, 10, message.tables)
+    assert (ordinals(message), ordinal) == ([[0, 1]], 2)
+    message, ordinal = second.read(ordinal)
+    assert (ordinals(message), ordinal) == ([[2]], 3)
+    message, ordinal = last.read(ordinal)
+    assert (ordinals(message), ordinal) == ([[3, 0]], 0)
+    made.passed(f"{A}:3", 30)
+    assert not made.slice.cut(END).continues
+
+
+def test_what_is_held_is_out_of_the_slice_until_it_is_put_back() -> None:
+    made = Making()
+    made.rows(made.orders, 1)
+    made.passed(f"{A}:1", 10)
+    made.rows(made.items, 2)
+    held = made.slice.hold()
+    assert made.slice.open_bytes == 0
+    made.rows(made.orders, 3)
+    made.passed(f"{A}:2", 20)
+    made.slice.add_held(held)
+    made.passed(f"{A}:3", 30)
+    message = read(made.slice.cut(END))
+    assert ids(message) == [[1, 3], [2]]
+    assert [t.images["transaction"].to_pylist() for t in message.tables if isinstance(t, TableImages)] == [
+        [0, 1],
+        [2],
+    ]
+
+
+def test_it_grows_as_needed_and_the_next_one_is_small_again() -> None:
+    made = Making()
+    small = len(made.slice.rows.body)
+    made.rows(made.orders, *range(100_000))
+    made.passed(f"{A}:1", 10)
+    assert len(made.slice.rows.body) > 500_000
+    assert ids(read(made.slice.cut(END))) == [list(range(100_000))]
+    made.passed(f"{A}:2", 10)
+    made.slice.cut(END)
+    assert len(made.slice.rows.body) == small
+
+
+def test_it_is_full_at_its_bound() -> None:
+    made = Making(most_bytes=3 * len(inserted(1)))
+    fullness: list[bool] = []
+    for _ in range(3):
+        made.rows(made.orders, 1)
+        fullness.append(made.slice.full)
+    assert fullness == [False, False, True]
+
+
+def test_a_table_that_cannot_be_decoded_is_unreadable_and_the_others_are_not() -> None:
+    made = Making()
+    made.slice.add_rows(made.orders, Code.WRITE_ROWS, inserted(1)[:-1])
+    made.rows(made.items, 2)
+    made.rows(made.strange, 3)
+    made.passed(f"{A}:1", 10)
+    orders, items, strange = read(made.slice.cut(END)).tables
+    assert isinstance(orders, TableUnreadable)
+    assert orders.table == TableId("shop", "orders")
+    assert "ends inside" in orders.reason
+    assert isinstance(items, TableImages)
+    assert strange == TableUnreadable(TableId("shop", "strange"), "it's strange")
+
+
+def test_a_transaction_of_too_many_images_is_refused() -> None:
+    made = Making()
+    gtid = Gtid.parse(f"{A}:1")
+    made.rows(made.orders, 1)
+    made.slice.cut_part(gtid, 10)
+    made.rows(made.orders, 2)
+    with pytest.raises(UndecodableError, match="more than 2³¹ row images"):
+        made.slice.cut_part(gtid, 10).read(2**31 - 1)

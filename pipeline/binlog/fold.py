@@ -1,0 +1,387 @@
+"""The fold from events to messages: whole transactions, in slices, in the log's order.
+
+A transaction's rows events are laid behind those that have passed, and pass with the event that commits it. A slice
+may be cut between any two transactions, whenever there's nothing more to read or it has reached its bound; what's
+open goes to the next one.
+
+**Each transaction passes exactly once**, with images or without: one whose tables aren't captured passes as well,
+since the position has to be whole. A statement that isn't rows (DDL and its like) ends the slice before it and
+passes by itself. CREATE TABLE … SELECT is both in one transaction (WL#13355): it ends the slice before it as
+`CreationRead`, and begins the next slice with its rows, where it passes.
+
+**A transaction that is larger than a slice** is given in parts, which say that it hasn't ended. What has passed
+before it is cut off first, so that behind a part there's nothing but further parts, until the slice with which the
+transaction passes, as the first in it.
+
+**XA transactions** have two GTIDs: one for what was prepared, with the rows, and one for the XA COMMIT, which may
+come much later or not at all. Before it nobody sees the rows, and after an XA ROLLBACK nobody ever will. So nothing
+of the first passes before the second comes; then both pass together, and the rows belong to the second, since a
+snapshot whose low watermark holds only the first didn't see them. The position has a gap meanwhile, so that after a
+restart the server sends the prepared transaction again. The rows wait here, so that they may not be too many.
+
+Nothing is dropped silently: what can't be followed is an error. The fold works on the same state as the compiled walk
+over the usual events (`walkstate`), and is the one place that knows the others.
+"""
+
+from collections.abc import Callable
+from typing import Final, assert_never
+
+import numpy as np
+
+from pipeline.binlog import tablemap_event
+from pipeline.binlog.codes import Code
+from pipeline.binlog.errors import UndecodableError
+from pipeline.binlog.events import (
+    CHECKSUM_BYTES,
+    Event,
+    FormatDescription,
+    Header,
+    Heartbeat,
+    Rotate,
+    RowsChanged,
+    Skipped,
+    StatementLoaded,
+    Stop,
+    TableMapped,
+    XaPrepare,
+    Xid,
+)
+from pipeline.binlog.gtid_event import TransactionBegins
+from pipeline.binlog.payload import Payload
+from pipeline.binlog.prepared import Prepared, PreparedTransactions
+from pipeline.binlog.query_event import Query
+from pipeline.binlog.slice import Bound, Slice, SliceBuilder
+from pipeline.binlog.walkstate import BEGUN, BETWEEN, FRAMED, SPECIAL, Maps, Sources, new_state, wider
+from pipeline.errors import Definite
+from pipeline.gtid import Gtid
+from pipeline.messages import CreationRead, LogAdvanced, StatementRead, TableUnreadable
+from pipeline.schema import TableId
+from pipeline.tablemap import TableMap
+from pipeline.watermark import Coordinates
+
+# What the fold gives; a slice becomes a LogRead or a TransactionPartRead (`Slice.read`).
+Given = Slice | StatementRead | CreationRead | LogAdvanced
+
+# How many different table maps are remembered. A server with more tables than this has them parsed more often.
+_MAPS_REMEMBERED: Final = 10_000
+
+_OFFSET_BITS: Final = 32  # that a header has room for
+
+
+class Fold:
+    """Takes one event after the other (`advance`, `take_in`); what they make is `given`.
+
+    `captured` says which tables' rows are wanted, `captures_in` whether there can be such a table in a database.
+    """
+
+    def __init__(
+        self, captured: Callable[[TableId], bool], captures_in: Callable[[str], bool], bound: Bound
+    ) -> None:
+        self._captured = captured
+        self._captures_in = captures_in
+        self.state = new_state(bound.transactions, bound.bytes)
+        self.sources = Sources()
+        self.maps = Maps()
+        self.explained = np.empty((2, 16), np.int64)  # table ids of the open transaction, and their maps
+        self.slice = SliceBuilder(self.state, self.sources, self.maps)
+        self._file: str | None = None
+        self._told: Coordinates | None = None  # the end of the last message
+        # Of the open transaction: its XA identifier, and the statement of a CREATE TABLE … SELECT.
+        self._xid = ""
+        self._creation: CreationRead | None = None
+        self._prepared = PreparedTransactions(bound.held)
+        self._ready: list[Given] = []
+
+    @property
+    def placed(self) -> bool:
+        """Whether the log has said in which file it is."""
+        return self._file is not None
+
+    def make_room(self, event_bytes: int) -> None:
+        """Have room for what an event of so many bytes can bring."""
+        self.slice.make_room(event_bytes)
+        self.explained = wider(self.explained, int(self.state.tables) + 1)
+
+    def take_in(self, event: Event) -> None:
+        """Take an event, at whose end `state` stands. Raises Definite where it can't be followed."""
+        self._refuse_within(event)
+        self._take_in(event)
+        if self.slice.full:
+            self.relieve()
+
+    def _refuse_within(self, event: Event) -> None:
+        """A payload has the events between a GTID and the next alone, none about the log itself."""
+        if self.state.within and isinstance(
+            event, TransactionBegins | Rotate | Heartbeat | FormatDescription | Stop
+        ):
+            raise UndecodableError("an event that is no part of a transaction came in a compressed one")
+
+    def _take_in(self, event: Event) -> None:
+        match event:
+            case TableMapped():
+                self._map(event)
+            case RowsChanged():
+                self._rows(event)
+            case TransactionBegins():
+                self._begin(event)
+            case Query():
+                self._query(event)
+            case Xid():
+                self._in_transaction("an XID")
+                self._commit()
+            case XaPrepare():
+                self._prepare(event)
+            case StatementLoaded():
+                self._refuse_statement("a LOAD DATA")
+            case Heartbeat(file, offset):
+                self._heartbeat(file, offset)
+            case Rotate(file, offset):
+                self._rotate(file, offset)
+            case FormatDescription(checksum):
+                self.between_transactions("FORMAT_DESCRIPTION")
+                self.state.checksum_bytes = CHECKSUM_BYTES if checksum else 0
+            case Stop():
+                self.between_transactions("STOP")
+            case Skipped():
+                pass
+            case Payload():
+                raise AssertionError("a payload's events are taken, not itself")
+            case _:
+                assert_never(event)
+
+    # Where the log stands
+
+    def advance(self, head: Header) -> None:
+        """Go to the event's end. Its header has the offset's lowest 32 bits only: a file with one very large
+        transaction is longer than that, but goes on from the place before. What's in a payload has no place."""
+        if head.end and head.code != Code.HEARTBEAT_V2 and not self.state.within:
+            self.state.offset += (head.end - int(self.state.offset)) % 2**_OFFSET_BITS
+
+    def _heartbeat(self, file: str, offset: int | None) -> None:
+        if file != self._file:
+            raise UndecodableError(f"a heartbeat came from the file {file}")
+        if offset is None:
+            return
+        if offset < self.state.offset:
+            raise UndecodableError(f"a heartbeat came from {file}:{offset}, which lies behind")
+        self.state.offset = offset
+
+    def _rotate(self, file: str, offset: int) -> None:
+        """Go to the next file. A slice ends in the file that it began in, so that an offset tells its end."""
+        self.between_transactions("ROTATE")
+        self.cut()
+        self._file, self.state.offset = file, offset
+
+    def between_transactions(self, what: str) -> None:
+        """Raises UndecodableError if a transaction is open when this comes."""
+        if self.state.phase != BETWEEN:
+            raise UndecodableError(f"{what} came before the transaction's end, so that the log isn't whole")
+
+    def place(self) -> str:
+        """Where in the log it is, for an error's text."""
+        at = f"at {self._at()}" if self._file is not None else "before the log's first event"
+        return f"{at}, in the transaction {self._gtid()}" if self.state.phase != BETWEEN else at
+
+    # Rows
+
+    def _map(self, event: TableMapped) -> None:
+        described = event.body[8:]  # without the table id, which changes with each opening of the table
+        number = self.maps.number(described)
+        if number is None:
+            number = self.maps.add(described, self._table(event.body))
+        state = self.state
+        self.explained = wider(self.explained, int(state.tables) + 1)
+        [known] = np.nonzero(self.explained[0, : state.tables] == event.table_id)
+        if not len(known):
+            known = state.tables
+            state.tables += 1
+        self.explained[0, known], self.explained[1, known] = event.table_id, number
+
+    def _table(self, body: bytes) -> TableMap | TableUnreadable | None:
+        table = tablemap_event.table_id(body)
+        if not self._captured(table):
+            return None
+        try:
+            return tablemap_event.table_map(body)
+        except Definite as error:
+            return TableUnreadable(table, str(error))
+
+    def _rows(self, event: RowsChanged) -> None:
+        self._in_transaction("a rows event")
+        if self.state.phase == BEGUN:
+            raise UndecodableError("a rows event came before its transaction's BEGIN")
+        table_ids, maps = self.explained[:, : self.state.tables]
+        numbers = maps[table_ids == event.table_id]
+        if not len(numbers):
+            raise UndecodableError(
+                f"rows came for the table id {event.table_id}, which no table map explains"
+            )
+        [number] = numbers.tolist()
+        if self.maps.wants(number):
+            self.slice.add_rows(number, event.code, event.body)
+
+    # Transactions
+
+    def _begin(self, event: TransactionBegins) -> None:
+        self.between_transactions("the next transaction")
+        state = self.state
+        state.phase = BEGUN
+        state.source = self.sources.number(event.gtid.source)
+        state.number, state.commit_time = event.gtid.number, event.commit_time
+
+    def _gtid(self) -> Gtid:
+        return Gtid(self.sources.all[self.state.source], int(self.state.number))
+
+    def _in_transaction(self, what: str) -> None:
+        if self.state.phase == BETWEEN:
+            raise UndecodableError(f"{what} came without a GTID before it; set gtid_mode=ON on the source")
+
+    def _query(self, event: Query) -> None:
+        self._in_transaction("a statement")
+        if self.state.phase != BEGUN:
+            self._framed_query(event)
+            return
+        match event.statement.split(" ", 2):
+            case ["BEGIN"]:
+                self.state.phase = FRAMED
+            case ["XA", "START", xid]:
+                self.state.phase, self._xid = SPECIAL, xid
+            case ["XA", "COMMIT", xid]:
+                self._commit_prepared(xid)
+            case ["XA", "ROLLBACK", xid]:
+                self._roll_back_prepared(xid)
+            case _:
+                self._statement(event)
+
+    def _framed_query(self, event: Query) -> None:
+        match event.statement.split(" ", 2):
+            case ["COMMIT"]:
+                self._commit()
+            case ["ROLLBACK"]:
+                self._refuse_partial()
+                self._commit()
+            case ["ROLLBACK", "TO", _]:
+                self._refuse_partial()
+            case ["SAVEPOINT", *_] | ["XA", "END", _]:
+                pass
+            case ["CREATE", *_] if event.statement.endswith("START TRANSACTION"):
+                self.state.phase = SPECIAL
+                self._creation = CreationRead(event.database, event.statement)
+            case _ if event.updated is None or any(self._captures_in(name) for name in event.updated):
+                self._refuse_statement("a change")
+            case _:
+                pass
+
+    def _refuse_statement(self, what: str) -> None:
+        raise UndecodableError(
+            f"{what} was logged as a statement, whose rows can't be known; "
+            "set binlog_format=ROW on the source, for all of its sessions"
+        )
+
+    def _refuse_partial(self) -> None:
+        """What a ROLLBACK in the log takes back are its transactional tables' rows, and which these are isn't said.
+
+        It's logged only if the transaction also changed others, which GTIDs don't allow.
+        """
+        if self.slice.open_rows:
+            raise UndecodableError(
+                "a transaction that changed captured tables was partly rolled back; "
+                "set enforce_gtid_consistency=ON on the source"
+            )
+
+    def _commit(self) -> None:
+        self._tell_creation()
+        self._pass(int(self.state.source), int(self.state.number), int(self.state.commit_time))
+        self._leave()
+
+    def _prepare(self, event: XaPrepare) -> None:
+        self._in_transaction("an XA PREPARE")
+        if event.xid != self._xid:
+            raise UndecodableError(f"XA PREPARE of {event.xid} came in the transaction {self._xid!r}")
+        if event.one_phase:
+            self._commit()
+            return
+        state = self.state
+        prepared = Prepared(int(state.source), int(state.number), int(state.commit_time), self.slice.hold())
+        self._prepared.put(event.xid, prepared)
+        self._leave()
+
+    def _commit_prepared(self, xid: str) -> None:
+        prepared = self._prepared.take(xid)
+        if prepared is None:
+            raise UndecodableError(
+                f"XA COMMIT {xid}: it was prepared before the log's part that is read, so that its rows aren't "
+                "known; start from a position behind it and snapshot the tables again"
+            )
+        self._pass(prepared.source, prepared.number, prepared.commit_time)
+        self.slice.add_held(prepared.rows)
+        self._commit()
+
+    def _roll_back_prepared(self, xid: str) -> None:
+        prepared = self._prepared.take(xid)
+        if prepared is not None:
+            self._pass(prepared.source, prepared.number, prepared.commit_time)
+        self._commit()
+
+    def _pass(self, source: int, number: int, commit_time: int) -> None:
+        self.slice.add_transaction(source, number, commit_time)
+        self.state.end = self._at().offset
+
+    def _statement(self, event: Query) -> None:
+        self.cut()
+        gtid, end, commit_time = self._gtid(), self._at(), int(self.state.commit_time)
+        self._leave()
+        self._tell(StatementRead(gtid, commit_time, event.database, event.statement, end), end)
+
+    def _leave(self) -> None:
+        self.state.phase = BETWEEN
+        self.state.tables = 0
+        self._xid, self._creation = "", None
+
+    # Messages
+
+    def _at(self) -> Coordinates:
+        if self._file is None:
+            raise UndecodableError("a transaction came before the log had said in which file it is")
+        return Coordinates(self._file, int(self.state.offset))
+
+    def relieve(self) -> None:
+        """Cut a slice that's full, and what's open as well where that alone fills it; an XA transaction waits."""
+        self.cut()
+        if not self.slice.full:
+            return
+        if self._xid:
+            self._prepared.check(self.slice.open_bytes)
+            return
+        self._tell_creation()
+        self._ready.append(self.slice.cut_part(self._gtid(), int(self.state.commit_time)))
+
+    def _tell_creation(self) -> None:
+        """Tell a table's creation before its rows; to what follows, it's a transaction like any other."""
+        if self._creation is not None:
+            self.cut()
+            self._ready.append(self._creation)
+            self._creation, self.state.phase = None, FRAMED
+
+    def cut(self) -> None:
+        """End the slice, if it has any transactions that have passed."""
+        if self.slice.passed:
+            assert self._file is not None
+            end = Coordinates(self._file, int(self.state.end))
+            self._tell(self.slice.cut(end), end)
+        if len(self.maps) > _MAPS_REMEMBERED and self.state.phase == BETWEEN:
+            self.maps.forget()
+
+    def _tell(self, given: Given, end: Coordinates) -> None:
+        self._ready.append(given)
+        self._told = end
+
+    def tell_place(self) -> None:
+        """Say how far the log is, if it's between two transactions and that isn't known."""
+        if self.state.phase == BETWEEN and self._file is not None and self._at() != self._told:
+            self._tell(LogAdvanced(self._at()), self._at())
+
+    def given(self) -> list[Given]:
+        """What has been made since this was asked last."""
+        ready, self._ready = self._ready, []
+        return ready
