@@ -183,6 +183,7 @@ class Source:
         cascading = [
             TableId(database, name) for database, name in await self.ask(information_schema.CASCADING)
         ]
+        described = await self.describe(tables)
         [(user,)] = await self.ask(Statement("SELECT CURRENT_USER()"))
         return ServerFacts(
             version=self._wire.get_server_info(),
@@ -192,6 +193,7 @@ class Source:
             user=user,
             denied=dict(denied),
             cascading=tuple(table for table in cascading if table in tables),
+            doubtful={table: found.doubtful for table, found in described.items() if found.doubtful},
         )
 
     @property

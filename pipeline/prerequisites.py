@@ -10,7 +10,7 @@ GTIDs", "Privileges Provided by MySQL", "FOREIGN KEY Constraints"; "Replica Serv
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pipeline.schema import TableId
@@ -65,6 +65,8 @@ class ServerFacts:
     the databases that --binlog-do-db or --binlog-ignore-db name. `user`: the account, as CURRENT_USER() tells it.
     `denied`: each right or captured table that was refused, with the server's words. `cascading`: captured tables whose
     rows a foreign key changes or deletes along with another table's (ON DELETE or ON UPDATE, CASCADE or SET NULL).
+    `doubtful`: of captured tables the ENUM and SET columns whose labels the server doesn't tell wholly
+    (`pipeline.information_schema`).
     """
 
     version: str
@@ -74,6 +76,7 @@ class ServerFacts:
     user: str
     denied: Mapping[Privilege | TableId, str]
     cascading: tuple[TableId, ...] = ()
+    doubtful: Mapping[TableId, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,7 @@ def findings(facts: ServerFacts) -> tuple[Finding, ...]:
     if other := tuple(_server(facts)):
         return other
     replica = _replica(facts) if facts.replica else ()
-    found = [*_log(facts), *replica, *_foreign_keys(facts), *_rights(facts)]
+    found = [*_log(facts), *replica, *_foreign_keys(facts), *_labels(facts), *_rights(facts)]
     return tuple(sorted(found, key=lambda finding: finding.severity is Severity.NOTE))
 
 
@@ -202,6 +205,18 @@ def _foreign_keys(facts: ServerFacts) -> Iterator[Finding]:
             " ON UPDATE, CASCADE or SET NULL), and this server doesn't log that",
             "start the server with --innodb-native-foreign-keys=OFF (MySQL 9.6 or later), change these foreign keys, or"
             " leave the tables out",
+        )
+
+
+def _labels(facts: ServerFacts) -> Iterator[Finding]:
+    """The log has an ENUM's index and a SET's bits, so that a label that isn't known would be a wrong text."""
+    if facts.variables.get("binlog_row_metadata") == "FULL":
+        return
+    for table, columns in facts.doubtful.items():
+        yield _error(
+            f"a label of {', '.join(columns)} of {table} has a question mark, which information_schema shows for"
+            " characters beyond U+FFFF as well, so that it can't be known",
+            "set binlog_row_metadata = FULL (MySQL 8.0.1 or later), change the label, or leave the table out",
         )
 
 

@@ -106,6 +106,18 @@ async def test_a_fit_server_and_user(mysql56: MysqlServer, database56: str) -> N
     assert await found_on(mysql56, mysql56.create_capture_user(database56), TableId(database56, "t")) == {}
 
 
+async def test_a_label_that_is_not_told_is_refused(mysql56: MysqlServer, database56: str) -> None:
+    """Else the log's rows would have the text that stands for it in information_schema."""
+    mysql56.sql(
+        "SET NAMES utf8mb4",
+        "CREATE TABLE t (id INT PRIMARY KEY, e ENUM('a', '😀') CHARACTER SET utf8mb4)",
+        database=database56,
+    )
+    account = mysql56.create_capture_user(database56)
+    [wrong] = await found_on(mysql56, account, TableId(database56, "t"))
+    assert wrong.startswith(f"a label of e of {database56}.t has a question mark")
+
+
 UNFIT = {
     "log_bin is OFF": {},
     "gtid_mode is OFF": {"log_bin": "binlog"},

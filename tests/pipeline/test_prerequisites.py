@@ -101,6 +101,18 @@ def test_foreign_keys_that_change_rows_below_the_log() -> None:
     assert findings(replace(native, cascading=())) == ()
 
 
+def test_labels_that_cannot_be_known_without_the_logs_own() -> None:
+    doubtful = replace(FIT, doubtful={TableId("shop", "t"): ("a", "b")})
+    assert findings(doubtful) == ()
+    for facts in (
+        replace(doubtful, variables={**FIT.variables, "binlog_row_metadata": "MINIMAL"}),
+        replace(old("5.6.24"), doubtful=doubtful.doubtful),
+    ):
+        [error, _] = findings(facts)
+        assert error.severity is Severity.ERROR
+        assert "a label of a, b of shop.t has a question mark" in error.wrong
+
+
 def test_what_the_user_may_not_do_comes_with_the_grant() -> None:
     found = findings(
         replace(
