@@ -8,8 +8,6 @@ import mmap
 from typing import Final
 
 import numpy as np
-
-from pipeline.intervals import Int64s
 from numpy.typing import NDArray
 
 Bytes = NDArray[np.uint8]
