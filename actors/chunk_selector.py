@@ -21,7 +21,7 @@ import structlog
 from actors.actor import Actor, Outlet
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
-from actors.source import Source, SourcePool
+from actors.source import Result, Source, SourcePool
 from pipeline import chunks, resultset, topology
 from pipeline import metrics as catalogue
 from pipeline.errors import Definite, Transient
@@ -37,7 +37,7 @@ from pipeline.messages import (
     ToChunkSelector,
     ToWatermarkCoordinator,
 )
-from pipeline.result_columns import ResultColumn, mismatch
+from pipeline.result_columns import mismatch
 from pipeline.schema import TableId, TableSchema
 from pipeline.settings import SourceSettings
 from pipeline.watermark import Coordinates, usable
@@ -58,7 +58,7 @@ LARGEST_CHUNK: Final = 64 << 20
 # So that the chunks that failed together don't come back together.
 _JITTER: Final = random.SystemRandom()
 
-Result = TypeVar("Result")
+Answer = TypeVar("Answer")
 
 
 class ChunkSelector(Actor[ToChunkSelector]):
@@ -120,7 +120,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
             answer = ChunkFailed(order.chunk, str(failure))
         await self.send(self._coordinator, answer)
 
-    async def _tried(self, work: Callable[[Source], Awaitable[Result]], what: str) -> Result:
+    async def _tried(self, work: Callable[[Source], Awaitable[Answer]], what: str) -> Answer:
         """The result of the work on a connection. Raises Definite, or the last try's Transient."""
         tries = 1
         while True:
@@ -177,15 +177,15 @@ class ChunkSelector(Actor[ToChunkSelector]):
         async with source.select(chunks.chunk(schema, order.after, order.end, order.limit)) as result:
             if wrong := mismatch(schema, result.columns):
                 raise Definite(wrong)
-            while size < LARGEST_CHUNK and (rows := await result.rows()) is not None:
-                batch, located = await asyncio.to_thread(_decoded, schema, rows, result.columns)
+            while size < LARGEST_CHUNK and (read := await decoded(result, schema)) is not None:
+                batch, located = read
                 batches.append(batch)
-                number, size = number + rows.number, size + rows.end
+                number, size = number + batch.num_rows, size + located.size
                 if impossible := resultset.impossible_dates(batch, located):
                     table = str(schema.table)
                     self.metrics.count(catalogue.IMPOSSIBLE_DATES, impossible, table=table, part="chunks")
                 if number == order.limit or size >= LARGEST_CHUNK:
-                    upto = resultset.key(schema, located, rows.number - 1, schema.key)
+                    upto = resultset.key(schema, located, batch.num_rows - 1, schema.key)
         if not batches:
             return pa.RecordBatch.from_pylist([], schema.arrow), None
         return await asyncio.to_thread(pa.concat_batches, batches), upto
@@ -196,11 +196,18 @@ class ChunkSelector(Actor[ToChunkSelector]):
         return coordinates
 
 
-def _decoded(
-    schema: TableSchema, rows: resultset.Rows, columns: tuple[ResultColumn, ...]
-) -> tuple[pa.RecordBatch, resultset.Located]:
-    located = rows.located(columns)
-    return resultset.decode(schema, located), located
+async def decoded(result: Result, schema: TableSchema) -> tuple[pa.RecordBatch, resultset.Located] | None:
+    """The next rows of a result, and where their values lie; None behind the last.
+
+    The work is done in a thread. What the server sends meanwhile waits in the socket's buffers, which hold more.
+    """
+
+    def batch(rows: resultset.Rows) -> tuple[pa.RecordBatch, resultset.Located]:
+        located = rows.located(result.columns)
+        return resultset.decode(schema, located), located
+
+    rows = await result.rows()
+    return None if rows is None else await asyncio.to_thread(batch, rows)
 
 
 async def _last_key(source: Source, schema: TableSchema) -> Key | None:

@@ -308,7 +308,7 @@ class Result:
         self._packets = packets
 
     async def rows(self) -> Rows | None:
-        """The next rows, about a megabyte of them or a larger one; None behind the last."""
+        """The next rows, some megabytes of them; None behind the last. Raises Transient or Definite."""
         await self._source.fill(self._packets, self._statement)
         return self._packets.take()
 

@@ -10,7 +10,7 @@ cells in one go (`decode`). No row and no value becomes a Python object, but for
 The connection's time zone has to be UTC, and character_set_results NULL: then text comes as its column's own bytes,
 as it does in the log.
 
-**What a reader holds** is one buffer: 1 MiB, or less than twice the largest row; a row ends it.
+**What a reader holds** is one buffer of 4 MiB, or of less than twice the largest row.
 
 Source: MySQL 9.7 source documentation, "Binary Protocol Resultset".
 """
@@ -60,7 +60,7 @@ from pipeline.types import (
 # Cells are 32-bit places in the buffer, and Arrow's strings have 32-bit offsets.
 LARGEST_ROW: Final = 2**31 - 1
 
-_BUFFER: Final = 1 << 20  # bytes
+_BUFFER: Final = 1 << 22  # bytes
 _LEAST_ROOM: Final = 1 << 16  # bytes
 _MICROSECOND_BITS: Final = 20
 
@@ -84,7 +84,7 @@ class Rows(NamedTuple):
         broken = kernels.locate(self.buffer, end, widths, cells)
         if broken != kernels.NONE:
             raise InvariantBroken(f"row {broken} of a result set doesn't have {len(columns)} whole values")
-        return Located(self.buffer, columns, cells)
+        return Located(self.buffer, end, columns, cells)
 
 
 class RowPackets:
@@ -104,7 +104,7 @@ class RowPackets:
     @property
     def full(self) -> bool:
         """Whether there's nothing to wait for any more before the rows are taken."""
-        return self.ended or (bool(self._state[kernels.ROWS]) and self._free < _LEAST_ROOM)
+        return self.ended or (bool(self._state[kernels.ROWS]) and self._used > _BUFFER - 2 * _LEAST_ROOM)
 
     def room(self) -> memoryview:
         """Where the next bytes go. Raises Definite for a row of more than 2 GiB."""
@@ -156,9 +156,10 @@ class RowPackets:
 
 
 class Located(NamedTuple):
-    """All values of some rows; `cells` is [columns, rows]."""
+    """All values of some rows, which have `size` bytes; `cells` is [columns, rows]."""
 
     buffer: Bytes
+    size: int
     columns: Sequence[ResultColumn]
     cells: CellTable
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from actors import chunk_selector
 from actors.chunk_selector import ChunkSelector
 from actors.mailbox import Closed
 from actors.source import Source
-from deploy.toolchain.mysql_server import MysqlServer
+from deploy.toolchain.mysql_server import GTIDS, MysqlServer
 from pipeline import metrics as catalogue
 from pipeline.errors import InvariantBroken
 from pipeline.gtid import GtidSet
@@ -26,6 +27,7 @@ from pipeline.messages import (
 )
 from pipeline.schema import TableId
 from pipeline.watermark import Coordinates
+from tests.servers.mysql import MysqlFactory
 from tests.servers.selector import Bench, bench
 
 
@@ -119,6 +121,38 @@ async def test_dates_that_no_calendar_has_are_counted(mysql: MysqlServer, databa
             catalogue.IMPOSSIBLE_DATES, table=f"{database}.t", part="chunks"
         )
     assert told == 3
+
+
+async def test_large_rows_end_a_chunk_before_they_take_the_memory(mysql_factory: MysqlFactory) -> None:
+    size, count = 64 << 20, 6
+    server = mysql_factory({**GTIDS, "max_allowed_packet": "128M"})
+    server.sql("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY, b LONGBLOB)")
+    for a in range(count):
+        server.sql("SET SESSION sql_log_bin = 0", f"INSERT INTO d.t VALUES ({a}, REPEAT('{a}', {size}))")
+    async with bench(server, "d") as running:
+        plan = await running.plan(TableId("d", "t"))
+        read: list[tuple[int, int]] = []
+        after: Key | None = None
+        before = resident("VmRSS", anew=True)
+        while after != (count - 1,):
+            chunk = await running.read(running.chunk(plan.schema, after, (count - 1,), 50_000))
+            [a], [b] = chunk.rows["a"].to_pylist(), chunk.rows["b"]
+            assert b.as_buffer()[-1:].to_pybytes() == b"%d" % a
+            read.append((a, len(b.as_buffer())))
+            after = chunk.upto
+            del chunk, b
+        taken = resident("VmHWM") - before
+    assert read == [(a, size) for a in range(count)]
+    # A row in the buffer, which has grown for it, in its column, and the next one's beginning; all have 384 MiB.
+    assert taken < 320 << 20
+
+
+def resident(which: str, *, anew: bool = False) -> int:
+    """Bytes of this process's memory by /proc/self/status: that are resident, VmRSS, or were at most, VmHWM."""
+    if anew:
+        Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins at VmRSS
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(which))
+    return int(line.split()[1]) * 1024
 
 
 async def test_a_low_watermark_waits_for_what_the_stream_has_passed(

@@ -191,10 +191,10 @@ def test_an_error_in_the_midst_of_the_rows_ends_them() -> None:
 
 
 def test_a_buffer_grows_for_a_large_row_only() -> None:
-    small, large = as_sent([[bytes(1000)]])[0], as_sent([[bytes(3_000_000)]])[0]
+    small, large = as_sent([[bytes(1000)]])[0], as_sent([[bytes(10_000_000)]])[0]
     stream = result([*[small] * 5000, large, *[small] * 5000])
     sizes = [len(rows.buffer) for rows in fed(RowPackets(5), stream)]
-    assert sorted(sizes)[-2:] == [1 << 20, 1 << 22]
+    assert sorted(sizes)[-2:] == [1 << 22, 1 << 24]
 
 
 def test_a_packet_out_of_sequence_is_a_lost_connection() -> None:
