@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+import actors  # noqa: F401 - it says how numba keeps machine code, and has to before numba is imported
 from tests.servers.mysql import (
     database,
     database56,

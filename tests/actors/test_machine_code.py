@@ -1,0 +1,66 @@
+"""Machine code is made anew when anything that went into it has changed, be it in another file."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import actors
+from actors import machine_code
+from pipeline.binlog import rows
+
+CALLED = """
+from numba import njit
+
+@njit("int64(int64)", cache=True)
+def raised(number):
+    return number + {}
+"""
+CALLING = """
+from numba import njit
+from pipeline.called import (
+    raised,
+)
+
+@njit("int64(int64)", cache=True)
+def tenfold(number):
+    return raised(number) * 10
+"""
+
+
+@pytest.fixture
+def product(tmp_path: Path) -> Path:
+    """A product of its own: two kernels of which one calls the other, and the package that looks after them."""
+    shutil.copytree(
+        Path(actors.__file__).parent, tmp_path / "actors", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    (tmp_path / "pipeline").mkdir()
+    (tmp_path / "pipeline" / "calling.py").write_text(CALLING)
+    return tmp_path
+
+
+def run(product: Path) -> str:
+    program = (
+        "import actors; from pipeline.calling import tenfold; "
+        "print(tenfold(1), sum(tenfold.stats.cache_hits.values()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=product, text=True, capture_output=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_a_kernel_in_another_file_that_changes_changes_its_callers(product: Path) -> None:
+    (product / "pipeline" / "called.py").write_text(CALLED.format(1))
+    assert run(product) == "20 0"
+    assert run(product) == "20 1"  # from the cache
+    (product / "pipeline" / "called.py").write_text(CALLED.format(2))
+    assert run(product) == "30 0"
+
+
+def test_what_a_module_imports_is_followed_to_the_end() -> None:
+    reached = {file.name for file in machine_code._reached(Path(rows.__file__))}
+    assert {"rows.py", "cells.py", "kernels.py", "tablemap.py", "schema.py", "errors.py"} <= reached
+    assert "coordinator.py" not in reached
