@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from pipeline.binlog.cells import Bytes, Int, unsigned
 from pipeline.binlog.frames import Frames, Inflow
+from pipeline.binlog.memory import copy
 from pipeline.errors import Definite, Transient
 
 _LENGTH: Final = 3
@@ -62,8 +63,7 @@ def _join(buffer: Bytes, at: Int, packets: Int) -> Int:
     for _ in range(packets - 1):
         length = unsigned(buffer, at, _LENGTH)
         at += _HEAD
-        for i in range(length):
-            buffer[to + i] = buffer[at + i]
+        copy(buffer, at, length, buffer, to)
         to += length
         at += length
     return to

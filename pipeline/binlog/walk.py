@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from pipeline.binlog.cells import SLACK, Bytes, Int
 from pipeline.binlog.codes import Code
 from pipeline.binlog.crc32 import crc32
+from pipeline.binlog.memory import copy, integer, same
 from pipeline.binlog.walkstate import (
     BEGUN,
     BETWEEN,
@@ -90,31 +91,14 @@ _TABLE: Final = types.int64[:, ::1]
 _SOURCES: Final = types.uint8[:, ::1]
 
 
-@njit(_INT(_BYTES, _INT, _INT), cache=True, nogil=True)
-def _integer(buffer: Bytes, at: Int, width: Int) -> Int:
-    """The little-endian integer of `width` bytes; one of 8 bytes wraps."""
-    value = np.uint64(0)
-    for i in range(width):
-        value |= np.uint64(buffer[at + i]) << np.uint64(8 * i)
-    return np.int64(value)
-
-
-@njit(types.boolean(_BYTES, _INT, _BYTES, _INT, _INT), cache=True, nogil=True)
-def _same(one: Bytes, at: Int, other: Bytes, there: Int, length: Int) -> bool:
-    for i in range(length):  # noqa: SIM110 - any() isn't compiled
-        if one[at + i] != other[there + i]:
-            return False
-    return True
-
-
 @njit(types.boolean(_BYTES, _INT, _INT, _INT), cache=True, nogil=True)
 def _sound(buffer: Bytes, start: Int, end: Int, checksum_bytes: int) -> bool:
     """Whether the event is as long as it says, and undamaged."""
-    if end - start < _HEADER + checksum_bytes or _integer(buffer, start + 9, 4) != end - start:
+    if end - start < _HEADER + checksum_bytes or integer(buffer, start + 9, 4) != end - start:
         return False
     if checksum_bytes == 0:
         return True
-    return crc32(buffer, start, end - checksum_bytes) == _integer(buffer, end - checksum_bytes, 4)
+    return crc32(buffer, start, end - checksum_bytes) == integer(buffer, end - checksum_bytes, 4)
 
 
 @njit(_INT(_BYTES, _INT, _SOURCES, _INT), cache=True, nogil=True)
@@ -125,7 +109,7 @@ def _source(buffer: Bytes, at: Int, sources: NDArray[np.uint8], last: Int) -> In
         if (
             number < len(sources)
             and sources[number, _UUID] == 0
-            and _same(buffer, at, sources[number], 0, _UUID)
+            and same(buffer, at, sources[number], 0, _UUID)
         ):
             return number
     return -1
@@ -137,12 +121,12 @@ def _begin(buffer: Bytes, at: Int, end: Int, state: State, sources: NDArray[np.u
     if state.phase != BETWEEN or end - at < _GTID_BYTES:
         return RARE
     source = _source(buffer, at + 1, sources, state.source)
-    number = _integer(buffer, at + 1 + _UUID, 8)
+    number = integer(buffer, at + 1 + _UUID, 8)
     if source < 0 or not 1 <= number <= LARGEST_NUMBER:
         return RARE
-    commit_time = _integer(buffer, at - _HEADER, 4) * 1_000_000
+    commit_time = integer(buffer, at - _HEADER, 4) * 1_000_000
     if end - at >= _TIME_AT + _TIME_BYTES and buffer[at + _GTID_BYTES] == _LOGICAL_CLOCK:
-        commit_time = _integer(buffer, at + _TIME_AT, _TIME_BYTES) & ~(1 << 55)
+        commit_time = integer(buffer, at + _TIME_AT, _TIME_BYTES) & ~(1 << 55)
     state.phase = BEGUN
     state.source, state.number, state.commit_time = source, number, commit_time
     return DONE
@@ -154,8 +138,8 @@ def _frame(buffer: Bytes, at: Int, end: Int, state: State) -> int:
     if state.phase != BEGUN or end - at < _QUERY_HEAD:
         return RARE
     # Behind the status variables are the database's name, a zero, and the statement.
-    statement = at + _QUERY_HEAD + _integer(buffer, at + 11, 2) + np.int64(buffer[at + 8]) + 1
-    if end - statement != _BEGIN_BYTES or _integer(buffer, statement, _BEGIN_BYTES) != _BEGIN:
+    statement = at + _QUERY_HEAD + integer(buffer, at + 11, 2) + np.int64(buffer[at + 8]) + 1
+    if end - statement != _BEGIN_BYTES or integer(buffer, statement, _BEGIN_BYTES) != _BEGIN:
         return RARE
     state.phase = FRAMED
     return DONE
@@ -169,7 +153,7 @@ def _find(buffer: Bytes, at: Int, end: Int, known: Known) -> Int:
     while known.slots[slot] >= 0:
         number = np.int64(known.slots[slot])
         start = known.ends[number]
-        if known.ends[number + 1] - start == end - at and _same(buffer, at, known.content, start, end - at):
+        if known.ends[number + 1] - start == end - at and same(buffer, at, known.content, start, end - at):
             return number
         slot = (slot + 1) & mask
     return np.int64(-1)
@@ -192,7 +176,7 @@ def _map(buffer: Bytes, at: Int, end: Int, state: State, known: Known, explained
     number = _find(buffer, at + _MAP_HEAD, end, known)
     if number < 0:
         return RARE
-    table_id = _integer(buffer, at, _TABLE_ID_BYTES)
+    table_id = integer(buffer, at, _TABLE_ID_BYTES)
     i = _explained(state, explained, table_id)
     if i < 0:
         if state.tables == explained.shape[1]:
@@ -217,7 +201,7 @@ def _rows(
     """A rows event's body."""
     if state.phase < FRAMED or end - at < _TABLE_ID_BYTES:
         return RARE
-    i = _explained(state, explained, _integer(buffer, at, _TABLE_ID_BYTES))
+    i = _explained(state, explained, integer(buffer, at, _TABLE_ID_BYTES))
     if i < 0:
         return RARE
     number = explained[1, i]
@@ -226,8 +210,7 @@ def _rows(
     start, length = state.bytes, end - at
     if start + length + SLACK > len(rows.body) or state.events == rows.events.shape[1]:
         return NO_ROOM
-    for k in range(length):
-        rows.body[start + k] = buffer[at + k]
+    copy(buffer, at, length, rows.body, start)
     event = state.events
     rows.events[MAP, event] = number
     rows.events[CODE, event] = code
@@ -285,7 +268,7 @@ def _event(
     elif code == _ROWS_QUERY:
         status = DONE
     if status in (DONE, FULL):
-        place = _integer(buffer, start + 13, 4)
+        place = integer(buffer, start + 13, 4)
         if place != 0 and not state.within:
             state.offset += (place - state.offset) % _OFFSETS
         if code == _XID:
