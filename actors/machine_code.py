@@ -17,6 +17,8 @@ from pathlib import Path
 
 from numba.core.caching import InTreeCacheLocator, UserProvidedCacheLocator, UserWideCacheLocator
 
+_ROOT = Path(__file__).resolve().parents[1]
+
 # Imported names matter as well, since they may be modules; there can be brackets around them.
 _IMPORT = re.compile(r"^\s*(?:from ([\w.]+) import (\([^)]*\)|.*)|import ([\w.]+))", re.MULTILINE)
 
@@ -44,7 +46,7 @@ class UserWide(_WithImports, UserWideCacheLocator):
 
 @cache
 def stamp(module: Path) -> bytes:
-    """A digest of the module's source and of all that it imports from its own packages' root."""
+    """A digest of the module's source and of all of ours that it imports."""
     whole = hashlib.sha256()
     for file in sorted(_reached(module)):
         whole.update(hashlib.sha256(file.read_bytes()).digest())
@@ -64,12 +66,9 @@ def _reached(module: Path) -> set[Path]:
 @cache
 def _imported(module: Path) -> frozenset[Path]:
     """The files of our modules that are imported anywhere in this one."""
-    root = next(folder.parent for folder in module.parents if folder.name == "pipeline")
     found = set()
     for package, names, plain in _IMPORT.findall(module.read_text(encoding="utf-8")):
         parts = re.findall(r"\w+", names)
         found |= {package or plain, *(f"{package}.{part}" for part in parts)}
-    files = (
-        root.joinpath(*name.split(".")).with_suffix(".py") for name in found if name.startswith("pipeline.")
-    )
+    files = (_ROOT.joinpath(*name.split(".")).with_suffix(".py") for name in found)
     return frozenset(file for file in files if file.exists())
