@@ -21,8 +21,6 @@ VARIABLES = (
     "binlog_format",
     "binlog_row_image",
     "binlog_row_metadata",
-    "binlog_row_value_options",
-    "binlog_transaction_compression",
     "enforce_gtid_consistency",
     "gtid_mode",
     "innodb_native_foreign_keys",
@@ -124,13 +122,8 @@ def _log(facts: ServerFacts) -> Iterator[Finding]:
         "ON",
         _setting(facts, "enforce_gtid_consistency = ON") if _gtids_online(facts) else _GTIDS_AT_START,
     )
-    for variable, wanted in (
-        ("binlog_format", "ROW"),
-        ("binlog_row_image", "FULL"),
-        ("binlog_row_value_options", ""),
-        ("binlog_transaction_compression", "OFF"),
-    ):
-        remedy = _setting(facts, f"{variable} = {wanted or repr(wanted)}")
+    for variable, wanted in (("binlog_format", "ROW"), ("binlog_row_image", "FULL")):
+        remedy = _setting(facts, f"{variable} = {wanted}")
         yield from _must(facts, variable, wanted, f"{remedy}, and reconnect all clients")
     if facts.variables.get("server_id") == "0":
         yield _error("server_id is 0, so the server takes no replicas", _setting(facts, "server_id = 1"))

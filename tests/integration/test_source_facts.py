@@ -30,8 +30,6 @@ UNFIT = {
     "gtid_mode is ON_PERMISSIVE": {"gtid_mode": "ON_PERMISSIVE", "enforce_gtid_consistency": "ON"},
     "binlog_format is MIXED": {**GTIDS, "binlog_format": "MIXED"},
     "binlog_row_image is MINIMAL": {**GTIDS, "binlog_row_image": "MINIMAL"},
-    "binlog_row_value_options is PARTIAL_JSON": {**GTIDS, "binlog_row_value_options": "PARTIAL_JSON"},
-    "binlog_transaction_compression is ON": {**GTIDS, "binlog_transaction_compression": "ON"},
     "binlog_row_metadata isn't FULL": GTIDS,
     "the log is filtered by database (shop)": {**GTIDS, "binlog_do_db": "shop"},
     "server_id is 0": {**GTIDS, "server_id": "0"},
