@@ -16,19 +16,15 @@ from pymysqlreplication.constants import BINLOG, FIELD_TYPE
 from pymysqlreplication.event import GtidEvent
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
-from actors.binlog_dump import BinlogDump
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline.binlog.codes import Code
 from pipeline.binlog.fieldtypes import FieldType
-from pipeline.binlog.fold import Given
-from pipeline.binlog.slice import Slice
-from pipeline.binlog.stream import LogStream
 from pipeline.gtid import GtidSet
 from pipeline.messages import ChangesVerified, Kind
-from pipeline.schema_verifier import Known, started, step
+from pipeline.schema_verifier import Known
 from pipeline.signals import Tables
+from tests.servers.log import read_log
 from tests.servers.mysql import MysqlFactory
-from tests.servers.source import settings
 
 SHOP: Final = Tables((r"shop\..*",))
 
@@ -98,30 +94,9 @@ def write(server: MysqlServer) -> None:
 
 async def ours(server: MysqlServer, position: GtidSet) -> Story:
     """What BinlogDump, LogStream and SchemaVerifier make of the log behind the position."""
-    executed = GtidSet.parse(server.executed())
-    dump = await BinlogDump.open(settings(server, server.create_capture_user("shop")), position)
-    stream = LogStream(SHOP.match, SHOP.may_match_in)
-    state, _ = started(SHOP, Known({}, GtidSet()), position, {}, ())
-    story: Story = []
-    try:
-        while not executed <= position:
-            await dump.receive()
-            came: list[Given] = []
-            while (frames := dump.frames()) is not None:
-                came += stream.walk(frames)
-            for given in [*came, *stream.take()]:
-                message = given.read()[0] if isinstance(given, Slice) else given
-                state, verified = step(state, message)
-                for each in verified:
-                    match each:
-                        case ChangesVerified():
-                            story += images(each)
-                            position = each.transactions.added_to(position)
-                        case _ if gtid := getattr(each, "gtid", None):
-                            position = position.with_gtid(gtid)
-    finally:
-        dump.close()
-    return story
+    account = server.create_capture_user("shop")
+    told = await read_log(server, account, SHOP, position, Known({}, GtidSet()))
+    return [each for changes in told if isinstance(changes, ChangesVerified) for each in images(changes)]
 
 
 def images(changes: ChangesVerified) -> Story:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -16,7 +17,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pymysql.cursors import Cursor
 
-from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, SMALL_AND_QUICK, MysqlServer
+from deploy.toolchain.mysql_server import (
+    FULL_METADATA,
+    GTIDS,
+    GTIDS_56,
+    SMALL_AND_QUICK,
+    SMALL_AND_QUICK_56,
+    MysqlServer,
+)
 from deploy.toolchain.parts import Parts
 from pipeline.gtid import GtidSet
 from pipeline.messages import ChangesVerified, Kind, LogAdvanced, SchemaVerified
@@ -24,6 +32,7 @@ from pipeline.schema import TableId
 from pipeline.schema_verifier import FromVerifier, Known
 from pipeline.signals import Tables
 from tests.servers.log import read_log
+from tests.servers.mysql import parts56
 from tests.servers.mysqlbinlog import Printed, printed_rows
 from tests.servers.random_kinds import UNPRINTED
 from tests.servers.random_tables import CHANGES, Table, plain, some_tables
@@ -35,7 +44,10 @@ CAPTURED: Final = Tables((rf"{DATABASE}\..*",))
 
 @dataclass(frozen=True)
 class Log:
-    """How the server logs; checksum and metadata are set for all sessions, the others for the one that writes."""
+    """How the server logs, with "" where it doesn't know the setting.
+
+    Checksums and metadata are set for all sessions, the others for the one that writes.
+    """
 
     metadata: str = "FULL"
     image: str = "FULL"
@@ -45,7 +57,10 @@ class Log:
 
 LOGS: Final = [
     Log(*each)
-    for each in product(("FULL", "MINIMAL"), ("FULL", "NOBLOB", "MINIMAL"), ("OFF",), ("CRC32", "NONE"))
+    for each in product(("FULL", "MINIMAL"), ("FULL", "NOBLOB", "MINIMAL"), ("OFF", "ON"), ("CRC32", "NONE"))
+]
+LOGS_56: Final = [
+    Log("", image, "", sum_) for image, sum_ in product(("FULL", "NOBLOB", "MINIMAL"), ("CRC32", "NONE"))
 ]
 
 
@@ -54,6 +69,21 @@ def server(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[M
     """A server of these tests' own, since they change its settings."""
     folder = tmp_path_factory.mktemp("random-tables")
     with MysqlServer(parts.mysql, folder, {**SMALL_AND_QUICK, **GTIDS, **FULL_METADATA}) as server:
+        server.sql(f"CREATE DATABASE {DATABASE}")
+        yield server
+
+
+@pytest.fixture(scope="module")
+def mysqlbinlog(parts: Parts) -> Path:
+    """The program, of the newest MySQL, which reads the logs of all."""
+    return parts.mysql.bin / "mysqlbinlog"
+
+
+@pytest.fixture(scope="module")
+def server56(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MysqlServer]:
+    """The same of MySQL 5.6."""
+    folder = tmp_path_factory.mktemp("random-tables-56")
+    with MysqlServer(parts56(parts), folder, {**SMALL_AND_QUICK_56, **GTIDS_56}) as server:
         server.sql(f"CREATE DATABASE {DATABASE}")
         yield server
 
@@ -156,27 +186,32 @@ def check_printed(
     assert absent == [image.absent for image in images]
 
 
-def run(server: MysqlServer, tables: list[Table], log: Log) -> None:
+def run(server: MysqlServer, tables: list[Table], log: Log, mysqlbinlog: Path) -> None:
     """Write the tables' history, and hold against each other what all say of it."""
-    if server.sql("SELECT @@binlog_checksum") != [(log.checksum,)]:
+    if server.sql("SELECT @@GLOBAL.binlog_checksum") != [(log.checksum,)]:
         server.sql(f"SET GLOBAL binlog_checksum = {log.checksum}")
-    server.sql(f"SET GLOBAL binlog_row_metadata = {log.metadata}")
+    settings = [
+        "SET NAMES utf8mb4",
+        "SET time_zone = '+00:00', sql_mode = 'ALLOW_INVALID_DATES'",
+        f"SET binlog_row_image = {log.image}",
+    ]
+    if log.metadata:
+        server.sql(f"SET GLOBAL binlog_row_metadata = {log.metadata}")
+        settings.append(f"SET binlog_transaction_compression = {log.compression}")
+        settings.append("SET sql_generate_invisible_primary_key = ON")
     with closing(server.connect(database=DATABASE)) as connection, connection.cursor() as cursor:
-        for statement in (
-            "SET NAMES utf8mb4",
-            "SET time_zone = '+00:00', sql_mode = 'ALLOW_INVALID_DATES'",
-            f"SET binlog_row_image = {log.image}, binlog_transaction_compression = {log.compression}",
-            "SET sql_generate_invisible_primary_key = ON, show_gipk_in_create_table_and_information_schema = ON",
-        ):
+        for statement in settings:
             cursor.execute(statement)
         try:
-            asyncio.run(written_and_read(server, cursor, tables))
+            asyncio.run(written_and_read(server, cursor, tables, mysqlbinlog))
         finally:
             for i, _ in enumerate(tables):
                 cursor.execute(f"DROP TABLE IF EXISTS t{i}")
 
 
-async def written_and_read(server: MysqlServer, cursor: Cursor, tables: list[Table]) -> None:
+async def written_and_read(
+    server: MysqlServer, cursor: Cursor, tables: list[Table], mysqlbinlog: Path
+) -> None:
     ids = [TableId(DATABASE, f"t{i}") for i, _ in enumerate(tables)]
     for table, id_ in zip(tables, ids, strict=True):
         cursor.execute(table.create(id_.name))
@@ -198,9 +233,8 @@ async def written_and_read(server: MysqlServer, cursor: Cursor, tables: list[Tab
                 cursor.execute(statement)
             cursor.execute(f"DELETE FROM {id_.name} ORDER BY {table.key}")
     changes = await read_log(server, account, CAPTURED, position, Known(schemas, position))
-    cursor.execute("SHOW BINARY LOG STATUS")
-    [(file, *_)] = cursor.fetchall()
-    printed = printed_rows(server.parts.bin / "mysqlbinlog", server.data / file)
+    *_, (file, *_) = server.sql("SHOW BINARY LOGS")
+    printed = printed_rows(mysqlbinlog, server.data / file)
     for table, id_ in zip(tables, ids, strict=True):
         images = images_of(changes, id_)
         check_images(table, before[id_].values, images)
@@ -210,10 +244,17 @@ async def written_and_read(server: MysqlServer, cursor: Cursor, tables: list[Tab
             check_printed(table, names, before[id_].printed, images, rows)
 
 
-TABLES: Final = st.lists(some_tables((9, 7, 4)), min_size=1, max_size=4)
-
-
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(TABLES, st.sampled_from(LOGS))
-def test_every_value_has_one_form(server: MysqlServer, tables: list[Table], log: Log) -> None:
-    run(server, tables, log)
+@given(st.lists(some_tables((9, 7, 4)), min_size=1, max_size=4), st.sampled_from(LOGS))
+def test_every_value_has_one_form(
+    server: MysqlServer, mysqlbinlog: Path, tables: list[Table], log: Log
+) -> None:
+    run(server, tables, log, mysqlbinlog)
+
+
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(st.lists(some_tables((5, 6, 24)), min_size=1, max_size=4), st.sampled_from(LOGS_56))
+def test_every_value_has_one_form_on_mysql_56(
+    server56: MysqlServer, mysqlbinlog: Path, tables: list[Table], log: Log
+) -> None:
+    run(server56, tables, log, mysqlbinlog)

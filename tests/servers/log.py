@@ -2,6 +2,8 @@
 
 from actors.binlog_dump import BinlogDump
 from deploy.toolchain.mysql_server import Account, MysqlServer
+from pipeline.binlog.fold import Given
+from pipeline.binlog.slice import Slice
 from pipeline.binlog.stream import LogStream
 from pipeline.gtid import GtidSet
 from pipeline.messages import ChangesVerified
@@ -21,9 +23,12 @@ async def read_log(
     told: list[FromVerifier] = list(news)
     try:
         while not executed <= position:
-            for event in dump.events(await dump.piece()):
-                stream.feed(event)
-            for message in stream.take():
+            await dump.receive()
+            came: list[Given] = []
+            while (frames := dump.frames()) is not None:
+                came += stream.walk(frames)
+            for given in [*came, *stream.take()]:
+                message = given.read()[0] if isinstance(given, Slice) else given
                 state, verified = step(state, message)
                 told += verified
                 for each in verified:

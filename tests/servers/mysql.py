@@ -20,7 +20,16 @@ from deploy.toolchain.mysql_server import (
 )
 from deploy.toolchain.parts import Parts, locate
 
-__all__ = ["database", "database56", "mysql", "mysql56", "mysql56_factory", "mysql_factory", "parts"]
+__all__ = [
+    "database",
+    "database56",
+    "mysql",
+    "mysql56",
+    "mysql56_factory",
+    "mysql_factory",
+    "parts",
+    "parts56",
+]
 
 MysqlFactory = Callable[[Mapping[str, str]], MysqlServer]
 
@@ -57,7 +66,7 @@ def mysql_factory(parts: Parts, tmp_path: Path) -> Iterator[MysqlFactory]:
 def mysql56(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MysqlServer]:
     """One MySQL 5.6 for the whole session, with GTIDs. Leave its settings as they are."""
     folder = tmp_path_factory.mktemp("mysql56")
-    with MysqlServer(_parts56(parts), folder, {**SMALL_AND_QUICK_56, **GTIDS_56}) as server:
+    with MysqlServer(parts56(parts), folder, {**SMALL_AND_QUICK_56, **GTIDS_56}) as server:
         yield server
 
 
@@ -69,12 +78,13 @@ def mysql56_factory(parts: Parts, tmp_path: Path) -> Iterator[MysqlFactory]:
         def start(options: Mapping[str, str]) -> MysqlServer:
             folder = tmp_path / f"mysql56-{next(_numbers)}"
             settings = {**SMALL_AND_QUICK_56, **options}
-            return servers.enter_context(MysqlServer(_parts56(parts), folder, settings))
+            return servers.enter_context(MysqlServer(parts56(parts), folder, settings))
 
         yield start
 
 
-def _parts56(parts: Parts) -> MysqlParts:
+def parts56(parts: Parts) -> MysqlParts:
+    """MySQL 5.6; skips the test on a machine that there's none for."""
     if architecture() != old.ARCHITECTURE:
         pytest.skip(f"there is no MySQL 5.6 for {architecture()}")
     assert parts.mysql56 is not None, (
