@@ -8,21 +8,28 @@ from collections.abc import Collection, Iterator
 from typing import assert_never
 
 from pipeline.identifiers import identifiers
+from pipeline.lexemes import word
 from pipeline.schema import TableId
 from pipeline.signals import Tables
-from pipeline.unlogged import OfDatabase, OfTables, Unclear, UnloggedChange, unlogged_changes
+from pipeline.unlogged import OfDatabase, OfTables, Unclear, UnloggedChange, readings, unlogged_changes
 
 # Statements that begin with one of these change no table's columns.
 _HARMLESS = frozenset({"analyze", "check", "flush", "grant", "optimize", "repair", "revoke", "truncate"})
+# With TEMPORARY behind them these mean a session's own tables, which hide others of the same name and have no rows in
+# the log. Up to MySQL 5.7 a log has their DROP when the session ends.
+_OF_A_SESSION = frozenset({"create", "drop"})
 
 # A statement that means a whole database has one of these in it.
 _OF_DATABASES = frozenset({"database", "schema"})
 
 
 def is_harmless(statement: str) -> bool:
-    """Whether it changes no table's columns, by its first word."""
-    first = next(identifiers(statement), None)
-    return first is not None and first.name.casefold() in _HARMLESS
+    """Whether it changes no table's columns, by its first words, in whatever way it's read."""
+    return all(_is_harmless(*map(word, reading[:2])) for reading in readings(statement))
+
+
+def _is_harmless(first: str = "", second: str = "") -> bool:
+    return first in _HARMLESS or (first in _OF_A_SESSION and second == "temporary")
 
 
 def touched(captured: Tables, met: Collection[TableId], database: str, statement: str) -> frozenset[TableId]:

@@ -57,7 +57,8 @@ class TableImages:
     `rows` has one column for each column of the table, in the table's order, named "0", "1", … and of the canonical
     type, except for what the log may leave open: ENUM is its index (int32) and SET its bits (int64, by two's
     complement), without labels. Raw types (`pipeline.types.RawType`) are neutral: an integer has its bits read as a
-    signed one (int8 to int64), a string the bytes that are stored (binary), which is BINARY without its padding. `impossible_dates`: how many dates in them are null because no calendar has them.
+    signed one (int8 to int64), a string the bytes that are stored (binary), which is BINARY without its padding.
+    `impossible_dates`: how many dates in them are null because no calendar has them.
     """
 
     map: TableMap

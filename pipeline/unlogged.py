@@ -20,6 +20,9 @@ from itertools import pairwise
 from pipeline.lexemes import Kind, Lexeme, NotRead, Reader, lexemes, word
 from pipeline.schema import TableId
 
+# The oldest one with GTIDs, as `/*!50605 … */` has it.
+_OLDEST_SERVER = 5_06_05
+
 # What ADD and DROP are followed by where they aren't about a column; all are reserved words.
 _NO_COLUMN = frozenset(
     {
@@ -71,29 +74,34 @@ UnloggedChange = OfTables | OfDatabase | Unclear
 def unlogged_changes(database: str, statement: str) -> frozenset[UnloggedChange]:
     """What the statement, run with this default database, does to rows without telling the log."""
     return frozenset(
-        change for reading in _readings(statement) for change in _changes(Reader(reading), database)
+        change for reading in readings(statement) for change in _changes(Reader(reading), database)
     )
 
 
-def _readings(statement: str) -> Iterator[list[Lexeme]]:
+def readings(statement: str) -> Iterator[list[Lexeme]]:
     """The statement in each way in which a server might have read it."""
     for escapes in (True, False) if "\\" in statement else (True,):
         found = list(lexemes(statement, escapes=escapes))
         yield [lexeme for lexeme in found if lexeme.kind not in (Kind.OPENING, Kind.CLOSING)]
-        if any(lexeme.kind is Kind.OPENING for lexeme in found):
-            yield list(_outside(found))
+        if any(lexeme.kind is Kind.OPENING and not _by_all(lexeme) for lexeme in found):
+            yield list(_by_all_servers(found))
 
 
-def _outside(found: list[Lexeme]) -> Iterator[Lexeme]:
-    """What is outside of `/*! … */`."""
-    inside = False
+def _by_all_servers(found: list[Lexeme]) -> Iterator[Lexeme]:
+    """What is outside of `/*! … */`, or inside of one that no server leaves out."""
+    outside = True
     for lexeme in found:
         if lexeme.kind is Kind.OPENING:
-            inside = True
+            outside = _by_all(lexeme)
         elif lexeme.kind is Kind.CLOSING:
-            inside = False
-        elif not inside:
+            outside = True
+        elif outside:
             yield lexeme
+
+
+def _by_all(opening: Lexeme) -> bool:
+    """Whether all servers execute it, as they do the TEMPORARY in what they log when a session ends."""
+    return int(opening.text.removeprefix("/*!") or 0) <= _OLDEST_SERVER
 
 
 def _changes(reader: Reader, database: str) -> Iterator[UnloggedChange]:

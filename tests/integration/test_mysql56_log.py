@@ -208,3 +208,49 @@ async def test_a_table_that_was_altered_in_between_goes_on(
         ("c", {1: 1, 2: -1}),
         ("c", {1: 2, 2: 4294967295}),
     ]
+
+
+async def test_an_idle_log_a_new_file_and_a_restart_are_followed(
+    mysql56_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    """Heartbeats of the first form tell where an idle log stands; the old file ends with ROTATE, then with STOP."""
+    server = mysql56_factory(GTIDS_56)
+    server.sql("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
+    async with running(pipeline(server, tmp_path, "d")) as service:
+
+        async def at_the_end() -> None:
+            [(file, offset, *_)] = server.sql("SHOW MASTER STATUS")
+            await service.until(
+                lambda: service.status().get("stream") == f"{file}:{offset}", "the end of the log"
+            )
+
+        await service.begun()
+        server.sql("INSERT INTO d.t VALUES (1)", "FLUSH BINARY LOGS")
+        await at_the_end()
+        server.stop()
+        server.start()
+        await at_the_end()
+        server.sql("INSERT INTO d.t VALUES (2)")
+        await service.caught_up(server)
+        await service.stop()
+    assert in_journal(tmp_path / "journal", TableId("d", "t")) == [("c", {1: 1}), ("c", {1: 2})]
+
+
+async def test_a_temporary_table_of_the_same_name_is_another_table(
+    mysql56_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    """MySQL 5.6 logs that it's dropped at its session's end, and nothing else of it."""
+    server = mysql56_factory(GTIDS_56)
+    server.sql("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
+    async with running(pipeline(server, tmp_path, "d")) as service:
+        await service.begun()
+        server.sql("CREATE TEMPORARY TABLE d.t (other TEXT)", "INSERT INTO d.t VALUES ('a')")
+        server.sql("INSERT INTO d.t VALUES (1)")
+        await service.caught_up(server)
+        assert service.status()["stopped"] == {}
+        await service.stop()
+    [(file, *_)] = server.sql("SHOW MASTER STATUS")
+    assert any(
+        "DROP /*!40005 TEMPORARY */ TABLE" in row[-1] for row in server.sql(f"SHOW BINLOG EVENTS IN '{file}'")
+    )
+    assert in_journal(tmp_path / "journal", TableId("d", "t")) == [("c", {1: 1})]

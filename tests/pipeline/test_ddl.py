@@ -58,6 +58,15 @@ def test_what_changes_no_columns() -> None:
     assert not is_harmless("")
 
 
+def test_a_sessions_own_table_is_another_one() -> None:
+    assert is_harmless("DROP /*!40005 TEMPORARY */ TABLE IF EXISTS `orders`")
+    assert is_harmless("CREATE TEMPORARY TABLE shop.orders (a INT)")
+    assert not is_harmless("DROP /*!99999 TEMPORARY */ TABLE IF EXISTS `orders`")  # only to newer servers
+    assert not is_harmless("DROP TABLE temporary")
+    assert not is_harmless("DROP /* TEMPORARY */ TABLE orders")
+    assert not is_harmless("ALTER TEMPORARY")
+
+
 # -- of which does it change rows?
 
 

@@ -45,6 +45,7 @@ def read(text: str, database: str = "d") -> dict[str, set[str]]:
         # What is in the comment is dropped by the servers that read it.
         ("DROP TABLE a /*!99999 , b */", "DROP TABLE", {"d.a", "d.b"}),
         ("DROP /*!99999 TEMPORARY */ TABLE a", "DROP TABLE", {"d.a"}),
+        ("DROP TABLE a /*!50605 , b */ /*!50606 , c */", "DROP TABLE", {"d.a", "d.b", "d.c"}),
         ("DROP DATABASE IF EXISTS shop", "DROP DATABASE", {"shop.*"}),
         ("DROP SCHEMA `shop`", "DROP DATABASE", {"shop.*"}),
         (
@@ -160,6 +161,8 @@ def test_a_name_that_goes_from_one_column_to_another(options: str, swaps: bool) 
         "",
         "BEGIN",
         "DROP TEMPORARY TABLE IF EXISTS shop.orders",
+        "DROP /*!40005 TEMPORARY */ TABLE IF EXISTS shop.orders",
+        "DROP /*! TEMPORARY */ TABLE IF EXISTS shop.orders",
         "DROP VIEW shop.orders",
         "DROP INDEX a ON shop.orders",
         "DROP TRIGGER shop.t",
