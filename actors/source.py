@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import aiomysql
 import pymysql
-from pymysql.constants import COMMAND
+from pymysql.constants import CLIENT, COMMAND
 from pymysql.converters import escape_item
 from pymysql.protocol import EOFPacketWrapper, FieldDescriptorPacket, MysqlPacket
 
@@ -352,6 +352,12 @@ class _Wire(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types
         """Connect and log in."""
         await self._connect()
         self._reader: Any = await ReceiveBuffer.instead_of(self._reader, self._writer)
+
+    async def _request_authentication(self) -> None:
+        """Log in. The driver would do so without TLS where none is offered, if only by whoever is in between."""
+        if self._ssl_context and not self.server_capabilities & CLIENT.SSL:
+            raise Definite("the source offers no TLS; turn it on there, or see to source.tls")
+        await super()._request_authentication()
 
     def bound(self, statement: Statement) -> str:
         """The statement with the parameters in it, each written by the driver (sql_mode has to be empty)."""

@@ -5,8 +5,10 @@ import pytest
 from actors.source import Source
 from deploy.toolchain.mysql_server import GTIDS_56, Account, MysqlServer
 from pipeline import chunks
+from pipeline.errors import Definite
 from pipeline.prerequisites import Privilege, Severity, findings
 from pipeline.schema import Column, TableId, TableSchema
+from pipeline.settings import TlsMode, TlsSettings
 from pipeline.types import Integer
 from tests.integration.test_chunk_walks import WALKS, shuffled
 from tests.servers.mysql import MysqlFactory
@@ -104,6 +106,13 @@ async def found_on(server: MysqlServer, account: Account, *tables: TableId) -> d
 async def test_a_fit_server_and_user(mysql56: MysqlServer, database56: str) -> None:
     mysql56.sql(f"CREATE TABLE {database56}.t (id INT PRIMARY KEY)")
     assert await found_on(mysql56, mysql56.create_capture_user(database56), TableId(database56, "t")) == {}
+
+
+@pytest.mark.parametrize("mode", [TlsMode.REQUIRED, TlsMode.VERIFY])
+async def test_a_server_without_tls_is_not_told_who_we_are(mysql56: MysqlServer, mode: TlsMode) -> None:
+    assert mysql56.sql("SHOW VARIABLES LIKE 'have_ssl'") == [("have_ssl", "DISABLED")]
+    with pytest.raises(Definite, match="offers no TLS"):
+        await Source.connect(settings(mysql56, mysql56.create_capture_user(), tls=TlsSettings(mode)))
 
 
 async def test_a_label_that_is_not_told_is_refused(mysql56: MysqlServer, database56: str) -> None:
