@@ -38,9 +38,6 @@ from pipeline.settings import SourceSettings, TlsMode
 from pipeline.statement import Statement, quoted_table
 from pipeline.watermark import Coordinates
 
-# The largest piece that's taken from the stream at once, in bytes.
-_PIECE: Final = 1 << 20
-
 # How much longer than the server's own limit an answer is waited for, in seconds.
 _GRACE_S: Final = 5.0
 
@@ -260,11 +257,6 @@ class Source:
             except BaseException:
                 self._wire.close()
                 raise
-
-    async def piece(self) -> bytes:
-        """The next bytes of such an answer, as many as are there; waits until there are some."""
-        room = bytearray(_PIECE)
-        return bytes(room[: await self.receive(memoryview(room))])
 
     @asynccontextmanager
     async def _answered(self) -> AsyncIterator[asyncio.Timeout]:

@@ -51,10 +51,10 @@ _TEN_18: Final = 10**18
 
 @njit("int64(uint8[::1], int64, int64)", cache=True, nogil=True)
 def _unsigned(buffer: Bytes, at: Int, width: Int) -> Int:
-    value: Int = np.int64(0)
-    for i in range(width):
-        value |= np.int64(buffer[at + i]) << (8 * i)
-    return value
+    first, value = np.uint64(at), np.uint64(0)
+    for i in range(np.uint64(width)):
+        value |= np.uint64(buffer[first + i]) << (np.uint64(8) * i)
+    return np.int64(value)
 
 
 @njit("int64(uint8[::1], int64, int64[::1])", cache=True, nogil=True)
@@ -174,9 +174,9 @@ def copy(buffer: Bytes, cells: Cells, offsets: Longs, out: Bytes) -> None:
     for i in range(len(cells)):
         if cells[i] >= 0:
             at, length = value(buffer, cells[i])
-            to = offsets[i]
-            for k in range(length):
-                out[to + k] = buffer[at + k]
+            here, there = np.uint64(at), np.uint64(offsets[i])
+            for k in range(np.uint64(length)):  # unsigned, so that LLVM makes larger steps of them
+                out[there + k] = buffer[here + k]
 
 
 @njit("int64(uint8[::1], int32[::1], int64, uint64[:, ::1])", cache=True, nogil=True)

@@ -463,7 +463,7 @@ def damaged(stream: bytes, random: Random) -> bytes:
             case 1:
                 out[at] = random.choice((0, 1, 250, 251, 252, 253, 254, 255))
             case 2:
-                del out[at : at + random.randint(1, 8)]
+                del out[max(at, 1) : at + random.randint(1, 8)]
             case 3:
                 out[at:at] = random.randbytes(random.randint(1, 8))
             case _:
