@@ -1,5 +1,10 @@
-"""Every code of every character set, against the conversion that the server itself makes."""
+"""Every code of every character set, against the conversion that the server itself makes.
 
+That columns of all sets read alike on both paths is what tests/integration/test_random_tables.py holds; here is what
+both refuse.
+"""
+
+import re
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -9,6 +14,13 @@ import pytest
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.binlog.collations import BINARY
 from pipeline.charsets import KNOWN, TextError, to_strings, to_text
+from pipeline.gtid import GtidSet
+from pipeline.messages import TableStopped
+from pipeline.schema import TableId
+from pipeline.schema_verifier import Known
+from pipeline.signals import Tables
+from tests.servers.log import read_log
+from tests.servers.source import connected, read_whole
 
 # The bytes of a set's shortest code.
 _UNITS = {"ucs2": 2, "utf16": 2, "utf16le": 2, "utf32": 4}
@@ -102,3 +114,47 @@ def refused(code: bytes, charset: str) -> bool:
     except TextError:
         return True
     return False
+
+
+@pytest.mark.parametrize(
+    ("charset", "code"),
+    [
+        ("cp1250", b"\x81"),
+        ("cp1251", b"\x98"),
+        ("cp1256", b"\x8a"),
+        ("cp1257", b"\x81"),
+        ("dec8", b"\xa4"),
+        ("eucjpms", b"\xad\xfe"),
+        ("euckr", b"\xc9\xa1"),
+        ("gb2312", b"\xaa\xa1"),
+        ("gbk", b"\xa6\xd9"),
+        ("geostd8", b"\x81"),
+        ("greek", b"\xa4"),
+        ("hebrew", b"\xa1"),
+        ("hp8", b"\xff"),
+        ("sjis", b"\x87\x40"),
+        ("cp932", b"\x85\x40"),
+        ("swe7", b"\x7f"),
+        ("ujis", b"\xa9\xa1"),
+    ],
+)
+async def test_a_code_without_a_character_is_refused_on_both_paths_by_the_columns_name(
+    mysql: MysqlServer, database: str, charset: str, code: bytes
+) -> None:
+    table = TableId(database, "t")
+    mysql.sql(
+        f"CREATE TABLE t (id INT PRIMARY KEY, note VARCHAR(9) CHARACTER SET {charset})", database=database
+    )
+    async with connected(mysql, database) as source:
+        schema = (await source.describe([table]))[table].schema
+        position = GtidSet.parse(mysql.executed())
+        mysql.sql(f"INSERT INTO t VALUES (1, _{charset} x'41{code.hex()}')", database=database)
+        assert mysql.sql("SELECT CONVERT(note USING utf8mb4) FROM t", database=database) == [("A?",)]
+        shown = rf"{database}\.t\.note: a value isn't text in {charset}: {re.escape(repr(code))}"
+        with pytest.raises(TextError, match=shown):
+            await read_whole(source, schema)
+    account = mysql.create_capture_user(database)
+    told = await read_log(mysql, account, Tables((rf"{database}\.t",)), position, Known({}, GtidSet()))
+    [stopped] = [each for each in told if isinstance(each, TableStopped)]
+    assert stopped.table == table
+    assert re.fullmatch(rf".*{shown}.*", stopped.reason)
