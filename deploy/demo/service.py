@@ -55,6 +55,12 @@ class Service:
                 )
             time.sleep(POLL_S)
 
+    @property
+    def pid(self) -> int:
+        """Of its process, which has been started."""
+        assert self._process is not None
+        return self._process.pid
+
     def status(self) -> dict[str, Any]:
         """What `/status` says now."""
         status = json.loads(self._get("/status"))

@@ -170,6 +170,52 @@ async def test_rows_that_change_while_their_chunk_is_read(
     assert [chunk.rows for chunk in sealed if chunk.chunk.number == 2] == [len(emitted)]
 
 
+def change_at_length(connection: "pymysql.Connection[pymysql.cursors.Cursor]") -> set[int]:
+    """A transaction of some 100 MB, many slices of the log, with changes to the chunk's rows all along; their keys."""
+    rows = "INSERT INTO large (pad) SELECT REPEAT('x', 60000) FROM t, t AS u LIMIT 800"
+    with connection.cursor() as cursor:
+        connection.begin()
+        for statement in (
+            "UPDATE t SET v = v + 1 WHERE id = 310",
+            rows,
+            "UPDATE t SET id = 345 WHERE id = 340",
+            "DELETE FROM t WHERE id = 320",
+            rows,
+            "UPDATE t SET v = v + 1 WHERE id = 330",
+        ):
+            assert cursor.execute(statement)
+        connection.commit()
+    return {310, 340, 345, 320, 330}
+
+
+@pytest.mark.parametrize("step", ["select", "high", "_chunk"])
+async def test_rows_that_change_in_a_transaction_of_many_slices_while_their_chunk_is_read(
+    mysql: MysqlServer,
+    table: TableId,
+    writer: "pymysql.Connection[pymysql.cursors.Cursor]",
+    hold: Hold,
+    tmp_path: Path,
+    step: str,
+) -> None:
+    mysql.sql("CREATE TABLE large (id INT AUTO_INCREMENT PRIMARY KEY, pad BLOB)", database=table.database)
+    gate = hold(step, 2)
+    before = source_rows(mysql, table)
+    async with running(pipeline(mysql, tmp_path, table.database, chunk_rows=CHUNK_ROWS)) as service:
+        await second_chunk(service, gate)
+        touched = await asyncio.to_thread(change_at_length, writer)
+        after = source_rows(mysql, table)
+        await service.until(lambda: service.status()["within"], "the transaction passes")
+        gate.opened.set()
+        await service.completed("s")
+        await service.caught_up(mysql)
+        await service.stop()
+    assert unequal(mysql, tmp_path / "journal", table, TableId(table.database, "large")) == []
+    seen = chunk_of(after if step == "select" else before)
+    mirror = replay(mysql, tmp_path / "journal", table).mirror
+    emitted = {key: row for key, (_, row) in mirror.items() if (BEHIND,) < key <= max(seen)}
+    assert emitted == {key: row for key, row in seen.items() if key[0] not in touched}
+
+
 async def test_rows_that_change_while_a_lock_keeps_their_chunk_from_being_read(
     mysql: MysqlServer,
     table: TableId,
