@@ -29,9 +29,9 @@ from pipeline.messages import (
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.schema_verifier import FromVerifier, Known, State, started, step
 from pipeline.signals import Tables
-from pipeline.tablemap import FullMetadata, MinimalMetadata, Storage, TableMap
+from pipeline.tablemap import FullMetadata, MinimalMetadata, NoMetadata, Storage, TableMap
 from pipeline.transactions import Transactions
-from pipeline.types import ColumnType, Enum, Integer, Set, Text
+from pipeline.types import ColumnType, Enum, Integer, RawInteger, RawString, Set, Text
 from pipeline.watermark import Coordinates
 
 SERVER = Source("3e11fa47-71ca-11e1-9e33-c80aa9429562")
@@ -267,6 +267,48 @@ def test_a_created_and_filled_table_needs_full_metadata() -> None:
         "TableStopped",
         "ChangesVerified",
     ]
+
+
+# -- no metadata
+
+
+def named(*, unsigned: bool, charset: str = "latin1") -> TableSchema:
+    """A schema of a log without metadata: an integer and a text."""
+    columns = (Column("id", Integer(4, unsigned=unsigned), False), Column("note", Text(charset), True))
+    return TableSchema(ORDERS, columns, (0,))
+
+
+def test_a_map_without_metadata_has_its_types_from_the_schema_as_well() -> None:
+    bare = TableMap(
+        ORDERS,
+        (RawInteger(4), RawString()),
+        (Storage(3, 0), Storage(15, 40)),
+        (False, True),
+        NoMetadata(),
+    )
+    rows = pa.record_batch([pa.array([-1], pa.int32()), pa.array([b"\xfc"], pa.binary())], names=["0", "1"])
+    fields = pa.record_batch([[0], [0], [0], [None]], schema=IMAGE_FIELDS)
+    log = replace(slice_(6, maps=()), tables=(TableImages(bare, fields, rows),))
+
+    def told(schema: TableSchema) -> list[FromVerifier]:
+        return run(fresh(Known({ORDERS: schema}, upto(5)), 5), log)
+
+    for unsigned, number in ((True, 2**32 - 1), (False, -1)):
+        schema = named(unsigned=unsigned)
+        [changes] = told(schema)[-1:]
+        assert isinstance(changes, ChangesVerified)
+        [change] = changes.tables
+        assert change.schema == schema
+        assert change.rows.to_pylist() == [{"id": number, "note": "ü"}]
+    # Bytes that aren't text in the column's character set, and a schema that the log contradicts.
+    for schema, why in (
+        (named(unsigned=True, charset="utf8mb4"), "orders.note"),
+        (SCHEMA, "the log has 2 columns"),
+    ):
+        stop, _ = told(schema)
+        assert isinstance(stop, TableStopped)
+        assert why in stop.reason
+    assert kinds(run(fresh(), log)) == ["TableStopped", "ChangesVerified"]
 
 
 # -- tables that the checkpoint doesn't know
