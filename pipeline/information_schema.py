@@ -89,7 +89,6 @@ _SPATIAL = {
 _WITHOUT_ARGUMENTS: dict[str, ColumnType] = {
     "float": Float(),
     "double": Double(),
-    "year": Year(),
     "date": Date(),
     "json": Json(),
     "vector": Vector(),
@@ -187,6 +186,8 @@ def _with_arguments(name: str, arguments: str | None) -> ColumnType | None:
         case "decimal":
             precision, scale = (arguments or "").split(",")
             return Decimal(int(precision), int(scale))
+        case "year" if arguments != "2":  # a YEAR(2) shows the half of what the log has of it
+            return Year()
         case "bit":
             return Bit(int(arguments or 1))
         case "time":
