@@ -17,6 +17,7 @@ from pipeline.binlog.stream import Message
 from pipeline.messages import ReadingPaused
 
 _AHEAD: Final = 1  # slices that wait for a thread
+_MOST_BYTES: Final = 32 << 20  # of row images under way; one slice is always taken
 
 
 # A slice's message, or what's given as it is, with the ordinal for a slice that continues it.
@@ -30,42 +31,44 @@ class Decoding:
         self._cores = len(os.sched_getaffinity(0))
         self._threads = ThreadPoolExecutor(self._cores, "decoding")
         self._last: Future[Read] | None = None
-        self._under_way: deque[asyncio.Future[Read]] = deque()
+        self._under_way: deque[tuple[asyncio.Future[Read], int]] = deque()  # each with its bytes
 
     @property
     def free(self) -> bool:
         """Whether a slice would be begun at once."""
-        return len(self._under_way) < self._cores
+        return len(self._under_way) < self._cores and not self.full
 
     @property
     def full(self) -> bool:
         """Whether so much is under way that the oldest has to be given first."""
-        return len(self._under_way) >= self._cores + _AHEAD
+        too_many = len(self._under_way) >= self._cores + _AHEAD
+        return too_many or sum(size for _, size in self._under_way) >= _MOST_BYTES
 
     @property
     def oldest(self) -> asyncio.Future[Read] | None:
         """The next to be given, if anything is under way."""
-        return self._under_way[0] if self._under_way else None
+        return self._under_way[0][0] if self._under_way else None
 
     def put(self, given: Given | ReadingPaused) -> None:
         """Begin with a slice, or let something go behind those that are under way."""
         if isinstance(given, Slice):
             self._last = self._threads.submit(_read, given, self._last)
-            self._under_way.append(asyncio.wrap_future(self._last))
+            self._under_way.append((asyncio.wrap_future(self._last), given.bytes))
         else:
             done: asyncio.Future[Read] = asyncio.get_running_loop().create_future()
             done.set_result((given, 0))
-            self._under_way.append(done)
+            self._under_way.append((done, 0))
 
     async def give(self) -> Message | ReadingPaused:
         """The oldest, once it's in columns. Raises Definite if it can't be."""
-        message, _ = await self._under_way[0]
+        oldest, _ = self._under_way[0]
+        message, _ = await oldest
         self._under_way.popleft()
         return message
 
     def close(self) -> None:
         """Drop what's under way; a thread that is at work ends with that."""
-        for each in self._under_way:
+        for each, _ in self._under_way:
             each.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)
 

@@ -3,7 +3,7 @@
 asyncio's StreamReader gathers what comes in a bytearray of at most 128 KiB and makes `bytes` of it again: two copies
 of everything, and a pause of the transport for each full bytearray. A `ReceiveBuffer` takes its place as the
 transport's protocol once the driver has logged in. While somebody waits in `receive`, it hands the transport that
-memory itself; in between, what comes is held in a small buffer of its own, and only when that is full is the
+memory itself; in between, what comes is held in a buffer of its own, and only when that is full is the
 transport told to pause. So a reader that keeps up is given every byte without a copy and without a pause, and one
 that doesn't holds the sender back.
 
@@ -15,7 +15,8 @@ Source: Python documentation, "Transports and Protocols", on buffered streaming 
 import asyncio
 from typing import Final, cast
 
-_HELD: Final = 1 << 16  # bytes
+_HELD: Final = 1 << 20  # bytes; as much as a reader is given to work on when it comes back
+_LITTLE: Final = 1 << 16  # bytes
 
 
 class ReceiveBuffer(asyncio.BufferedProtocol):
@@ -54,7 +55,7 @@ class ReceiveBuffer(asyncio.BufferedProtocol):
         """
         if self._begin == self._end and not self._ended:
             # Into little room the way leads through our own: a packet's head isn't worth a call of the system.
-            self._room = room if len(room) >= _HELD else None
+            self._room = room if len(room) >= _LITTLE else None
             filled = await self._arrived()
             if filled:
                 return filled

@@ -81,6 +81,12 @@ class Slice:
     of: Passed | Part
     continues: bool
 
+    @property
+    def bytes(self) -> int:
+        """How many bytes its rows have in the log."""
+        ends = self.rows.events[END]
+        return int(ends[-1]) if len(ends) else 0
+
     def read(self, first_ordinal: int = 0) -> tuple[LogRead | TransactionPartRead, int]:
         """The slice in columns, and the ordinal with which a slice that continues it goes on.
 

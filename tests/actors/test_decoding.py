@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from actors.decoding import Decoding
+from pipeline.binlog.codes import Code
 from pipeline.binlog.slice import Slice
 from pipeline.gtid import Gtid
 from pipeline.messages import LogAdvanced, LogRead, ReadingPaused, TransactionPartRead
@@ -72,6 +73,21 @@ async def test_so_much_and_no_more_is_under_way() -> None:
             message = await decoding.give()
             assert isinstance(message, LogRead)
             assert ids(message) == [[n]]
+    finally:
+        decoding.close()
+
+
+async def test_a_large_slice_is_alone_under_way() -> None:
+    decoding, made = Decoding(), Making()
+    try:
+        made.slice.add_rows(made.orders, Code.WRITE_ROWS, bytes(33 << 20))
+        made.passed(f"{A}:1", 10)
+        fullness = [decoding.full]
+        decoding.put(made.slice.cut(END))
+        fullness.append(decoding.full)
+        await decoding.give()
+        fullness.append(decoding.full)
+        assert fullness == [False, True, False]
     finally:
         decoding.close()
 
