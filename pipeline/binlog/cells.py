@@ -20,10 +20,10 @@ WL#5092 (columns-present bitmaps), WL#2955 (partial JSON).
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from pipeline.binlog.codes import Code
+from pipeline.compiled import compiled
 
 Bytes = NDArray[np.uint8]
 Cells = NDArray[np.int32]  # of one column
@@ -68,21 +68,21 @@ def diffs_at(cell: int) -> int:
     return _DIFFS - cell
 
 
-@njit("int64(uint8[::1], int64, int64)", cache=True, nogil=True)
+@compiled("int64(uint8[::1], int64, int64)", inlined=True)
 def unsigned(buffer: Bytes, at: Int, width: Int) -> Int:
     """The little-endian integer of `width` (up to 4) bytes."""
-    value: Int = np.int64(0)
+    value, first = np.int64(0), np.uint64(at)
     for i in range(width):
-        value |= np.int64(buffer[at + i]) << (8 * i)
+        value |= np.int64(buffer[first + np.uint64(i)]) << (8 * i)
     return value
 
 
-@njit("boolean(uint8[::1], int64, int64)", cache=True, nogil=True)
+@compiled("boolean(uint8[::1], int64, int64)", inlined=True)
 def _bit(buffer: Bytes, at: Int, bit: Int) -> bool:
     return bool((buffer[at + (bit >> 3)] >> (bit & 7)) & 1)
 
 
-@njit("int64(uint8[::1], int64, int64)", cache=True, nogil=True)
+@compiled("int64(uint8[::1], int64, int64)", inlined=True)
 def _count(buffer: Bytes, at: Int, bits: Int) -> Int:
     """How many of the first `bits` bits are set."""
     count: Int = np.int64(0)
@@ -91,7 +91,7 @@ def _count(buffer: Bytes, at: Int, bits: Int) -> Int:
     return count
 
 
-@njit("UniTuple(int64, 2)(uint8[::1], int64, int64, int64, int64)", cache=True, nogil=True)
+@compiled("UniTuple(int64, 2)(uint8[::1], int64, int64, int64, int64)", inlined=True)
 def _bitmaps(buffer: Bytes, start: Int, end: Int, code: Int, columns: Int) -> tuple[Int, Int]:
     """The status of an event's header, and where its columns-present bitmaps begin."""
     at: Int = start + _HEADER
@@ -118,10 +118,8 @@ def _bitmaps(buffer: Bytes, start: Int, end: Int, code: Int, columns: Int) -> tu
     return WHOLE, at
 
 
-@njit(
-    "UniTuple(int64, 2)(uint8[::1], int64, int64, int64[::1], int64[::1], int32[:, ::1], int64)",
-    cache=True,
-    nogil=True,
+@compiled(
+    "UniTuple(int64, 2)(uint8[::1], int64, int64, int64[::1], int64[::1], int32[:, ::1], int64)", inlined=True
 )
 def _whole_image(
     buffer: Bytes, at: Int, end: Int, widths: Longs, masks: Longs, cells: CellTable, row: Int
@@ -144,11 +142,10 @@ def _whole_image(
     return at, np.int64(-1)
 
 
-@njit(
+@compiled(
     "UniTuple(int64, 2)(uint8[::1], int64, int64, int64, int64, boolean, int64[::1], int64[::1], boolean[::1],"
     " int32[:, ::1], int64)",
-    cache=True,
-    nogil=True,
+    inlined=True,
 )
 def _partial_image(
     buffer: Bytes,
@@ -194,7 +191,7 @@ def _partial_image(
     return at, np.int64(-1)
 
 
-@njit("UniTuple(int64, 3)(uint8[::1], int64, int64, int64)", cache=True, nogil=True)
+@compiled("UniTuple(int64, 3)(uint8[::1], int64, int64, int64)", inlined=True)
 def _value_options(buffer: Bytes, at: Int, end: Int, documents: Int) -> tuple[Int, Int, Int]:
     """What stands before the after images of PARTIAL_UPDATE_ROWS: status, where the bitmap of JSON columns that have
     diffs is (-1 without any), and where the image begins."""
@@ -213,11 +210,9 @@ def _value_options(buffer: Bytes, at: Int, end: Int, documents: Int) -> tuple[In
     return WHOLE, partial, at
 
 
-@njit(
+@compiled(
     "UniTuple(int64, 2)(uint8[::1], int64, int64, int64, int64, boolean, boolean, int64[::1], int64[::1], boolean[::1],"
-    " int32[:, ::1], int64, int64[::1])",
-    cache=True,
-    nogil=True,
+    " int32[:, ::1], int64, int64[::1])"
 )
 def _images(
     buffer: Bytes,
@@ -239,7 +234,9 @@ def _images(
     `before`, `after`: where the bitmaps of the columns are that images have; the second one is for after images.
     """
     columns = np.int64(len(widths))
-    documents = np.int64(np.count_nonzero(json))
+    documents = np.int64(0)
+    for column in range(columns):
+        documents += np.int64(json[column])
     present_before = _count(buffer, before, columns)
     # An inserted row of nothing but defaults may have no column, and so no bytes; it's alone in its event.
     nothing = present_before == 0
@@ -273,11 +270,9 @@ def _images(
     return np.int64(WHOLE), row
 
 
-@njit(
+@compiled(
     "int64(uint8[::1], int64[::1], int64[::1], uint8[::1], int64[::1], int64[::1], boolean[::1], int32[:, ::1],"
-    " int64[::1], int64[::1])",
-    cache=True,
-    nogil=True,
+    " int64[::1], int64[::1])"
 )
 def walk(
     buffer: Bytes,

@@ -56,22 +56,21 @@ def _printed(prefix: int, stored: Stored) -> pa.Array:
     kernels.extents(stored.buffer, stored.cells, prefix, 0, offsets)
     size = int(offsets[-1])
     out = np.empty(2 * size + _ROOM_OF_EACH * len(stored) + 4 * PIECE, np.uint8)
-    doubles = np.empty(size // 32 + 16)
-    holes = np.empty(len(doubles), np.int64)
-    state = np.zeros(3, np.int64)
+    holes = np.empty(size // 32 + 16, np.int64)
+    stack = np.empty(json_kernels.STACK, np.int64)
+    state = np.zeros(json_kernels.STATE, np.int64)
     while True:
-        status = json_kernels.texts(stored.buffer, stored.cells, prefix, offsets, out, doubles, holes, state)
+        status = json_kernels.texts(stored.buffer, stored.cells, prefix, stack, offsets, out, holes, state)
         if status != json_opaque.NO_ROOM:
             break
         if len(out) >= _LARGEST_ROOM:
             stored.refuse_size()
         out = _larger(out, int(state[json_kernels.TO]))
-        doubles = _larger(doubles, int(state[json_kernels.HOLES]))
         holes = _larger(holes, int(state[json_kernels.HOLES]))
     if status < 0:
         raise UndecodableError(f"{stored.name}: {_WRONG[int(status)]}")
     found = int(state[json_kernels.HOLES])
-    json_doubles.fill(out, offsets, holes[:found], doubles[:found])
+    json_doubles.fill(out, offsets, holes[:found])
     if offsets[-1] > LONGEST_DATA:
         stored.refuse_size()
     texts = arrays.varying(pa.binary(), offsets, out[: offsets[-1]], stored.exists)

@@ -11,16 +11,18 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 from numpy.typing import NDArray
 
 from pipeline.binlog.cells import Bytes, Int, Longs
 from pipeline.binlog.json_kernels import HOLE
 from pipeline.binlog.json_writing import integer
-from pipeline.binlog.words import copy_words
+from pipeline.binlog.words import copy_words, word
+from pipeline.compiled import compiled
 
 _FEWEST_BEFORE_POINT: Final = -15  # not reached: digits behind more zeros than this have an exponent
 _MOST_BEFORE_POINT: Final = 15
+
+_MOST_DIGITS: Final = 32
 
 _MINUS: Final = ord("-")
 _DOT: Final = ord(".")
@@ -29,17 +31,25 @@ _NINE: Final = ord("9")
 _E: Final = ord("e")
 
 
-def fill(out: Bytes, offsets: Longs, holes: Longs, doubles: NDArray[np.float64]) -> None:
-    """Put each number into its hole in `out`, and move the text behind it, and its `offsets`, up to it."""
+def fill(out: Bytes, offsets: Longs, holes: Longs) -> None:
+    """Put the text of each double in place of its hole in `out`, and move what's behind it, and its `offsets`."""
     if len(holes) == 0:
         return
-    shown = pc.cast(pa.array(doubles), pa.string())
+    bits = np.empty(len(holes), np.uint64)
+    _words(out, holes, bits)
+    shown = pc.cast(pa.array(bits.view(np.float64)), pa.string())
     ends = np.frombuffer(shown.buffers()[1], np.int32)[: len(shown) + 1].astype(np.int64)
     digits = np.frombuffer(bytearray(shown.buffers()[2]), np.uint8)
-    _fill(out, offsets, holes, digits, ends)
+    _fill(out, offsets, holes, digits, ends, np.empty(_MOST_DIGITS, np.uint8))
 
 
-@njit("int64(uint8[::1], int64, int64, int64, uint8[::1], int64)", cache=True, nogil=True)
+@compiled("void(uint8[::1], int64[::1], uint64[::1])")
+def _words(out: Bytes, places: Longs, words: NDArray[np.uint64]) -> None:
+    for i in range(len(places)):
+        words[i] = word(out, places[i])
+
+
+@compiled("int64(uint8[::1], int64, int64, int64, uint8[::1], int64)")
 def _digits(digits: Bytes, count: Int, first: Int, end: Int, out: Bytes, to: Int) -> Int:
     """Write the digits from `first` to `end`; before and behind the `count` that there are stand zeros."""
     for k in range(first, end):
@@ -48,7 +58,7 @@ def _digits(digits: Bytes, count: Int, first: Int, end: Int, out: Bytes, to: Int
     return to
 
 
-@njit("int64(uint8[::1], int64, int64, uint8[::1], int64, uint8[::1])", cache=True, nogil=True)
+@compiled("int64(uint8[::1], int64, int64, uint8[::1], int64, uint8[::1])")
 def _double(shown: Bytes, at: Int, end: Int, out: Bytes, to: Int, digits: Bytes) -> Int:
     """Write a number that lies in decimal at shown[at:end] as the server does. `digits` is room for its own.
 
@@ -98,10 +108,9 @@ def _double(shown: Bytes, at: Int, end: Int, out: Bytes, to: Int, digits: Bytes)
     return _digits(digits, count, point, max(count, point + 1), out, to + 1)
 
 
-@njit("void(uint8[::1], int64[::1], int64[::1], uint8[::1], int64[::1])", cache=True, nogil=True)
-def _fill(out: Bytes, offsets: Longs, holes: Longs, shown: Bytes, ends: Longs) -> None:
-    """`shown` has the numbers in decimal, the n-th at shown[ends[n]:ends[n + 1]]."""
-    digits = np.zeros(32, np.uint8)
+@compiled("void(uint8[::1], int64[::1], int64[::1], uint8[::1], int64[::1], uint8[::1])")
+def _fill(out: Bytes, offsets: Longs, holes: Longs, shown: Bytes, ends: Longs, digits: Bytes) -> None:
+    """`shown` has the numbers in decimal, the n-th at shown[ends[n]:ends[n + 1]]; `digits` is room for one's."""
     at, row = np.int64(0), np.int64(0)
     to: Int = np.int64(0)
     for hole in range(len(holes)):

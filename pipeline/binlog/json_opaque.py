@@ -7,11 +7,11 @@ dates), strings/decimal.cc (`decimal2bin`).
 from typing import Final
 
 import numpy as np
-from numba import njit
 
 from pipeline.binlog.cells import Bytes, Int
 from pipeline.binlog.fieldtypes import FieldType
 from pipeline.binlog.json_writing import PIECE, QUOTE, base64, base64_room, natural, padded
+from pipeline.compiled import compiled
 
 # What a piece comes back as that isn't written.
 NO_ROOM: Final = -1
@@ -36,7 +36,7 @@ _DECIMAL_BYTES: Final = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 4], np.int64)  # of
 _POWERS: Final = 10 ** np.arange(10, dtype=np.int64)
 
 
-@njit("int64(uint64, uint8[::1], int64)", cache=True, nogil=True)
+@compiled("int64(uint64, uint8[::1], int64)")
 def _day(packed: np.uint64, out: Bytes, to: Int) -> Int:
     """A date as it's packed (year * 13 + month, and 5 bits of day); -1 if it's none, zero and partial ones aside."""
     months, day = packed >> np.uint64(5), packed & np.uint64(31)
@@ -50,7 +50,7 @@ def _day(packed: np.uint64, out: Bytes, to: Int) -> Int:
     return padded(day, 2, out, to + 1)
 
 
-@njit("int64(uint64, uint64, uint8[::1], int64)", cache=True, nogil=True)
+@compiled("int64(uint64, uint64, uint8[::1], int64)")
 def _clock(packed: np.uint64, most_hours: np.uint64, out: Bytes, to: Int) -> Int:
     """Hours, minutes, seconds (6 bits each of the last two) and 24 bits of microseconds; -1 if they're none."""
     low_6 = np.uint64(63)
@@ -68,7 +68,7 @@ def _clock(packed: np.uint64, most_hours: np.uint64, out: Bytes, to: Int) -> Int
     return padded(fraction, 6, out, to + 1)
 
 
-@njit("int64(int64, uint8[::1], int64, int64, uint8[::1], int64)", cache=True, nogil=True)
+@compiled("int64(int64, uint8[::1], int64, int64, uint8[::1], int64)")
 def _temporal(kind: Int, buffer: Bytes, at: Int, length: Int, out: Bytes, to: Int) -> Int:
     """A packed date, time, or both, in quotes: 8 bytes, little-endian, negative for a negative time."""
     if length != 8:
@@ -99,7 +99,7 @@ def _temporal(kind: Int, buffer: Bytes, at: Int, length: Int, out: Bytes, to: In
     return to + 1
 
 
-@njit("int64(uint8[::1], int64, int64, uint8[::1], int64)", cache=True, nogil=True)
+@compiled("int64(uint8[::1], int64, int64, uint8[::1], int64)")
 def _decimal(buffer: Bytes, at: Int, length: Int, out: Bytes, to: Int) -> Int:
     """Precision and scale, a byte each, and a DECIMAL as it's stored in a row: see pipeline.binlog.decimals."""
     if length < 3:
@@ -147,7 +147,7 @@ def _decimal(buffer: Bytes, at: Int, length: Int, out: Bytes, to: Int) -> Int:
     return to
 
 
-@njit("int64(int64, uint8[::1], int64, int64, uint8[::1], int64)", cache=True, nogil=True)
+@compiled("int64(int64, uint8[::1], int64, int64, uint8[::1], int64)")
 def opaque(kind: Int, buffer: Bytes, at: Int, length: Int, out: Bytes, to: Int) -> Int:
     """Write the value of a field type that lies in `length` bytes at buffer[at:]. Returns where the next piece goes, or
     NO_ROOM (`out` needs more than PIECE bytes), NO_DECIMAL or NO_DATE."""

@@ -9,10 +9,10 @@ Source: MySQL 9.7 source, sql-common/json_dom.cc (`double_quote`, `wrapper_to_st
 from typing import Final
 
 import numpy as np
-from numba import njit
 
 from pipeline.binlog.cells import Bytes, Int
 from pipeline.binlog.words import put_word, word
+from pipeline.compiled import compiled
 
 PIECE: Final = 128  # bytes: a DECIMAL has 83 at most, a date and time 28, and keys and separators come on top
 
@@ -34,7 +34,7 @@ _ONES: Final = 0x0101010101010101
 _TOPS: Final = 0x8080808080808080
 
 
-@njit("uint64(uint64)", cache=True, nogil=True)
+@compiled("uint64(uint64)")
 def _escaped(bits: np.uint64) -> np.uint64:
     """Not zero if one of a word's bytes is a control character, a quote or a backslash.
 
@@ -47,7 +47,7 @@ def _escaped(bits: np.uint64) -> np.uint64:
     return (controls | ((quotes - ones) & ~quotes) | ((backslashes - ones) & ~backslashes)) & tops
 
 
-@njit("int64(uint8[::1], int64, int64)", cache=True, nogil=True)
+@compiled("int64(uint8[::1], int64, int64)")
 def quoted_room(buffer: Bytes, at: Int, length: Int) -> Int:
     """The bytes that `quoted` writes of this text."""
     room = 2 + length
@@ -58,7 +58,7 @@ def quoted_room(buffer: Bytes, at: Int, length: Int) -> Int:
     return room
 
 
-@njit("int64(uint8, uint8[::1], int64)", cache=True, nogil=True)
+@compiled("int64(uint8, uint8[::1], int64)")
 def _character(byte: Int, out: Bytes, to: Int) -> Int:
     escape = _ESCAPES[byte]
     if escape == 0:
@@ -76,7 +76,7 @@ def _character(byte: Int, out: Bytes, to: Int) -> Int:
     return to
 
 
-@njit("int64(uint8[::1], int64, int64, uint8[::1], int64)", cache=True, nogil=True)
+@compiled("int64(uint8[::1], int64, int64, uint8[::1], int64)")
 def quoted(buffer: Bytes, at: Int, length: Int, out: Bytes, to: Int) -> Int:
     """The text of `length` bytes at buffer[at:], in quotes and with escapes. `buffer` may be read 8 bytes beyond it."""
     out[to] = QUOTE
@@ -101,7 +101,7 @@ def quoted(buffer: Bytes, at: Int, length: Int, out: Bytes, to: Int) -> Int:
     return to + 1
 
 
-@njit("int64(uint64, int64, uint8[::1], int64)", cache=True, nogil=True)
+@compiled("int64(uint64, int64, uint8[::1], int64)", inlined=True)
 def padded(number: np.uint64, digits: Int, out: Bytes, to: Int) -> Int:
     """A number in that many digits, with zeros before it."""
     ten, zero = np.uint64(10), np.uint64(_ZERO)
@@ -111,7 +111,7 @@ def padded(number: np.uint64, digits: Int, out: Bytes, to: Int) -> Int:
     return to + digits
 
 
-@njit("int64(uint64, uint8[::1], int64)", cache=True, nogil=True)
+@compiled("int64(uint64, uint8[::1], int64)", inlined=True)
 def natural(number: np.uint64, out: Bytes, to: Int) -> Int:
     """A number without a sign."""
     digits, rest = np.int64(1), number // np.uint64(10)
@@ -121,7 +121,7 @@ def natural(number: np.uint64, out: Bytes, to: Int) -> Int:
     return padded(number, digits, out, to)
 
 
-@njit("int64(int64, uint8[::1], int64)", cache=True, nogil=True)
+@compiled("int64(int64, uint8[::1], int64)")
 def integer(number: Int, out: Bytes, to: Int) -> Int:
     """A number with its sign."""
     if number >= 0:
@@ -130,7 +130,7 @@ def integer(number: Int, out: Bytes, to: Int) -> Int:
     return natural(~np.uint64(number) + np.uint64(1), out, to + 1)
 
 
-@njit("int64(uint8[::1], int64, int64, uint8[::1], int64)", cache=True, nogil=True)
+@compiled("int64(uint8[::1], int64, int64, uint8[::1], int64)")
 def base64(buffer: Bytes, at: Int, length: Int, out: Bytes, to: Int) -> Int:
     r"""Bytes as base64 in lines of 76 characters, between which a new line is escaped (\n)."""
     line = np.int64(0)
@@ -153,7 +153,7 @@ def base64(buffer: Bytes, at: Int, length: Int, out: Bytes, to: Int) -> Int:
     return to
 
 
-@njit("int64(int64)", cache=True, nogil=True)
+@compiled("int64(int64)")
 def base64_room(length: Int) -> Int:
     """The bytes that `base64` writes of so many."""
     return (length + 2) // 3 * 4 + length // _LINE_OF_BASE64 * 2

@@ -11,10 +11,10 @@ Values that can't be come back as the index of the first one; `NONE` says that t
 from typing import Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from pipeline.binlog.cells import Bytes, Cells, Flags, Int, Longs, unsigned
+from pipeline.compiled import compiled
 
 NONE: Final = -1
 
@@ -23,7 +23,7 @@ _MICROSECONDS_OF_DAY: Final = 86_400_000_000
 _LOW_32: Final = 0xFFFFFFFF
 
 
-@njit("void(uint8[::1], int32[::1], int64, boolean, int64[::1])", cache=True, nogil=True)
+@compiled("void(uint8[::1], int32[::1], int64, boolean, int64[::1])")
 def little_endian(buffer: Bytes, cells: Cells, width: int, signed: bool, out: Longs) -> None:
     """Integers of up to 8 bytes, least significant first; zero for NULL. Unsigned ones of 8 bytes wrap."""
     spare = np.uint64(64 - 8 * width)
@@ -39,7 +39,7 @@ def little_endian(buffer: Bytes, cells: Cells, width: int, signed: bool, out: Lo
         out[i] = np.int64(bits) >> np.int64(spare) if signed else np.int64(bits >> spare)
 
 
-@njit("void(uint8[::1], int32[::1], int64, int64[::1])", cache=True, nogil=True)
+@compiled("void(uint8[::1], int32[::1], int64, int64[::1])")
 def big_endian(buffer: Bytes, cells: Cells, width: int, out: Longs) -> None:
     """Unsigned integers of up to 8 bytes, most significant first; zero for NULL. Those of 8 bytes wrap."""
     spare = np.uint64(64 - 8 * width)
@@ -54,14 +54,14 @@ def big_endian(buffer: Bytes, cells: Cells, width: int, out: Longs) -> None:
         out[i] = np.int64(bits >> spare)
 
 
-@njit("int64(int64, int64)", cache=True, nogil=True)
+@compiled("int64(int64, int64)")
 def _days_in_month(year: Int, month: Int) -> int:
     if month == 2:
         return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
     return 30 if month in (4, 6, 9, 11) else 31
 
 
-@njit("int64(int64, int64, int64)", cache=True, nogil=True)
+@compiled("int64(int64, int64, int64)")
 def _days_since_1970(year: Int, month: Int, day: Int) -> Int:
     """Days in the proleptic Gregorian calendar (H. Hinnant, "chrono-Compatible Low-Level Date Algorithms")."""
     if month <= 2:
@@ -74,7 +74,7 @@ def _days_since_1970(year: Int, month: Int, day: Int) -> Int:
     return era * 146097 + day_of_era - _DAYS_0000_03_01_TO_1970
 
 
-@njit("int64(int64[::1], boolean[::1], int64[::1])", cache=True, nogil=True)
+@compiled("int64(int64[::1], boolean[::1], int64[::1])")
 def dates(packed: Longs, exists: Flags, out: Longs) -> int:
     """Days since 1970 of `year << 9 | month << 5 | day`; clears `exists` where the calendar has no such day."""
     for i in range(len(packed)):
@@ -92,7 +92,7 @@ def dates(packed: Longs, exists: Flags, out: Longs) -> int:
     return NONE
 
 
-@njit("int64(int64[::1], int64, int64, boolean[::1], int64[::1])", cache=True, nogil=True)
+@compiled("int64(int64[::1], int64, int64, boolean[::1], int64[::1])")
 def datetimes(packed: Longs, fraction_bits: int, scale: int, exists: Flags, out: Longs) -> int:
     """Microseconds since 1970 of DATETIME2's packed form; clears `exists` where the calendar has no such day.
 
@@ -119,7 +119,7 @@ def datetimes(packed: Longs, fraction_bits: int, scale: int, exists: Flags, out:
     return NONE
 
 
-@njit("int64(uint8[::1], int32[::1], int64[::1], int64[::1], uint64[:, ::1])", cache=True, nogil=True)
+@compiled("int64(uint8[::1], int32[::1], int64[::1], int64[::1], uint64[:, ::1])")
 def decimals(buffer: Bytes, cells: Cells, sizes: Longs, limits: Longs, out: NDArray[np.uint64]) -> int:
     """decimal128 words (low, high) of DECIMALs of up to 38 digits; zero for NULL.
 
@@ -156,7 +156,7 @@ def decimals(buffer: Bytes, cells: Cells, sizes: Longs, limits: Longs, out: NDAr
     return NONE
 
 
-@njit("int64(uint8[::1], int32[::1], int64, int64, int64[::1])", cache=True, nogil=True)
+@compiled("int64(uint8[::1], int32[::1], int64, int64, int64[::1])")
 def extents(buffer: Bytes, cells: Cells, prefix: int, width: int, offsets: Longs) -> int:
     """Where each value goes when all of them are laid end to end: `offsets` has one entry more than `cells`.
 
@@ -177,7 +177,7 @@ def extents(buffer: Bytes, cells: Cells, prefix: int, width: int, offsets: Longs
     return NONE
 
 
-@njit("void(uint8[::1], int32[::1], int64, int64, int64[::1], uint8[::1])", cache=True, nogil=True)
+@compiled("void(uint8[::1], int32[::1], int64, int64, int64[::1], uint8[::1])")
 def copy(buffer: Bytes, cells: Cells, prefix: int, width: int, offsets: Longs, out: Bytes) -> None:
     """Lay the values end to end where `extents` said; a shorter one is followed by what `out` has there already.
 

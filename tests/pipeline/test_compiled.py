@@ -1,0 +1,36 @@
+"""What compiled loops may rely on."""
+
+import pytest
+
+from pipeline.binlog import cells, json_doubles, json_kernels, json_opaque, json_writing, kernels, words
+from pipeline.compiled import compiled
+
+
+@compiled("int64(int64)")
+def _doubled(number: int) -> int:
+    return number + number
+
+
+def test_a_compiled_function_gives_what_the_plain_one_does() -> None:
+    assert _doubled(21) == 42
+    with pytest.raises(TypeError, match="No matching definition"):
+        _doubled("a")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        cells.walk,
+        words.copy_words,
+        kernels.copy,
+        json_writing.quoted,
+        json_opaque.opaque,
+        json_kernels.texts,
+        json_doubles._fill,
+    ],
+    ids=lambda loop: loop.__name__,
+)
+def test_a_compiled_loop_counts_no_references_and_keeps_its_code(loop: object) -> None:
+    options = loop.targetoptions  # type: ignore[attr-defined]
+    assert (options["nogil"], options["_nrt"]) == (True, False)
+    assert loop._cache.cache_path  # type: ignore[attr-defined]
