@@ -18,6 +18,7 @@ from pipeline.statement import quoted_table
 
 # The server's variables that are judged, by all the names that they have had.
 VARIABLES = (
+    "binlog_error_action",
     "binlog_format",
     "binlog_row_image",
     "binlog_row_metadata",
@@ -131,6 +132,12 @@ def _log(facts: ServerFacts) -> Iterator[Finding]:
         yield _error(
             f"the log is filtered by database ({'; '.join(facts.log_filters)}), so changes may be missing from it",
             "start the server without --binlog-do-db and --binlog-ignore-db",
+        )
+    if facts.variables.get("binlog_error_action") == "IGNORE_ERROR":
+        yield _note(
+            "binlog_error_action is IGNORE_ERROR, so a server that can't write its log goes on without one, and changes"
+            " are missing from it",
+            _setting(facts, "binlog_error_action = ABORT_SERVER"),
         )
     yield from _metadata(facts)
 

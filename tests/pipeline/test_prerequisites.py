@@ -187,6 +187,14 @@ def test_a_remedy_is_one_that_the_server_knows(version: str, wrong: dict[str, st
     assert remedy in error.remedy
 
 
+def test_a_server_that_may_lose_its_log() -> None:
+    """By default before MySQL 5.7.7."""
+    note, _ = findings(old("5.6.24", binlog_error_action="IGNORE_ERROR"))
+    assert note.severity is Severity.NOTE
+    assert note.remedy.startswith("SET GLOBAL binlog_error_action = ABORT_SERVER")
+    assert len(findings(old("5.6.24", binlog_error_action="ABORT_SERVER"))) == 1
+
+
 def test_a_replica_that_cannot_keep_the_order_of_commits() -> None:
     facts = replace(old("5.6.24", slave_parallel_workers="8"), replica=True)
     [error, _] = findings(facts)
