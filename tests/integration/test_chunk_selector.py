@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from actors import chunk_selector
@@ -121,6 +122,22 @@ async def test_dates_that_no_calendar_has_are_counted(mysql: MysqlServer, databa
             catalogue.IMPOSSIBLE_DATES, table=f"{database}.t", part="chunks"
         )
     assert told == 3
+
+
+async def test_a_chunk_of_several_buffers_is_one(mysql: MysqlServer, database: str) -> None:
+    mysql.sql(
+        "SET SESSION cte_max_recursion_depth = 100000",
+        "CREATE TABLE t (a INT PRIMARY KEY, b VARCHAR(200))",
+        "INSERT INTO t WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60000)"
+        " SELECT i, REPEAT('x', i % 201) FROM n",
+        database=database,
+    )
+    async with bench(mysql, database) as running:
+        plan = await running.plan(TableId(database, "t"))
+        chunk = await running.read(running.chunk(plan.schema, None, (60_000,), 59_999))
+    assert chunk.rows["a"].to_pylist() == list(range(1, 60_000))
+    assert pc.binary_length(chunk.rows["b"]).to_pylist() == [i % 201 for i in range(1, 60_000)]
+    assert chunk.upto == (59_999,)
 
 
 async def test_large_rows_end_a_chunk_before_they_take_the_memory(mysql_factory: MysqlFactory) -> None:

@@ -1,13 +1,11 @@
 """The source asked by SQL on a real server: sessions, failures and watermarks."""
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import PurePath
 
 import pytest
-import uvloop
 
 from actors.source import Source, SourcePool
 from deploy.toolchain.mysql_server import GTIDS, Account, MysqlServer
@@ -64,22 +62,6 @@ async def test_login_with_and_without_tls(mysql_factory: MysqlFactory, mode: Tls
     async with connected(server, tls=tls) as source:
         [(_, cipher)] = await ask(source, "SHOW SESSION STATUS LIKE 'Ssl_cipher'")
         assert bool(cipher) == (mode is TlsMode.REQUIRED)
-
-
-@pytest.mark.parametrize("mode", [TlsMode.DISABLED, TlsMode.REQUIRED])
-@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_rows_and_answers_in_turn(
-    mysql: MysqlServer, mode: TlsMode, loop: Callable[[], asyncio.AbstractEventLoop]
-) -> None:
-    async def turns() -> None:
-        async with connected(mysql, tls=TlsSettings(mode)) as source:
-            for letter in ("a", "b"):
-                _, [rows] = await select(source, Statement(f"SELECT REPEAT('{letter}', 9000000), 1"))
-                assert rows.value(0, 0) == letter.encode() * 9_000_000
-                assert await ask(source, f"SELECT REPEAT('{letter}', 200000), 2") == [(letter * 200_000, 2)]
-
-    with asyncio.Runner(loop_factory=loop) as runner:
-        runner.run(turns())
 
 
 async def test_a_wrong_password_is_definite(mysql: MysqlServer) -> None:
@@ -155,6 +137,42 @@ async def test_a_read_that_is_cancelled_closes_its_connection(mysql: MysqlServer
         with pytest.raises(asyncio.CancelledError):
             await query
         assert not source.usable
+
+
+MANY = Statement(
+    "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 900)"
+    " SELECT i, REPEAT('x', 100000) FROM n"
+)
+
+
+async def test_a_result_that_is_left_before_its_end_leaves_a_new_connection(mysql: MysqlServer) -> None:
+    identity = "SELECT CONNECTION_ID(), @@SESSION.transaction_read_only"
+    async with connected(mysql) as source:
+        [(before, _)] = await ask(source, identity)
+        async with source.select(MANY) as result:
+            assert await result.rows()
+        [(after, read_only)] = await ask(source, identity)
+        assert (after != before, read_only) == (True, 1)
+        async with source.select(MANY) as result:
+            while await result.rows():
+                pass
+        assert await ask(source, identity) == [(after, 1)]
+
+
+async def test_who_fails_in_the_midst_of_a_result_leaves_no_connection(mysql: MysqlServer) -> None:
+    async with connected(mysql) as source:
+        with pytest.raises(ZeroDivisionError):
+            async with source.select(MANY):
+                raise ZeroDivisionError
+        assert not source.usable
+
+
+async def test_a_select_that_takes_too_long_is_ended_by_the_server(mysql: MysqlServer) -> None:
+    tables = ", ".join(f"information_schema.COLLATIONS {name}" for name in "abcd")
+    async with connected(mysql, read_timeout_s=1.0) as source:
+        with pytest.raises(Transient, match="maximum statement execution time exceeded"):
+            await select(source, Statement(f"SELECT COUNT(*) FROM {tables}"))
+        assert source.usable
 
 
 # -- watermarks

@@ -1,0 +1,97 @@
+"""aiomysql's connection, and what is done with its insides, which nobody else knows.
+
+The driver logs in (TLS included) and runs small statements. Then its stream is a `ReceiveBuffer`: a SELECT's rows and
+the log are received without it.
+
+Source: MySQL 9.7 source documentation, "Prepared Statements"; aiomysql 0.3, connection.py.
+"""
+
+import struct
+from typing import Any, Final
+
+import aiomysql
+from pymysql.constants import CLIENT, COMMAND
+from pymysql.converters import escape_item
+from pymysql.protocol import EOFPacketWrapper, FieldDescriptorPacket, MysqlPacket
+
+from actors.receive_buffer import ReceiveBuffer
+from pipeline.errors import Definite, Transient
+from pipeline.result_columns import ResultColumn
+from pipeline.resultset import RowPackets
+from pipeline.statement import Statement
+
+# COM_STMT_PREPARE_OK: a zero byte, the statement's number, how many columns it gives, and how many parameters it has.
+_PREPARED: Final = struct.Struct("<xIHH")
+_NO_CURSOR: Final = 0  # all rows are sent at once
+
+
+class Wire(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types
+    """A connection. Raises the driver's errors, OSError where it's lost, and ours for what the driver doesn't see."""
+
+    async def open(self) -> None:
+        """Connect and log in."""
+        await self._connect()
+        self._reader: Any = await ReceiveBuffer.instead_of(self._reader, self._writer)
+
+    async def _request_authentication(self) -> None:
+        """Log in. The driver would do so without TLS where none is offered, if only by whoever is in between."""
+        if self._ssl_context and not self.server_capabilities & CLIENT.SSL:
+            raise Definite("the source offers no TLS; turn it on there, or see to source.tls")
+        await super()._request_authentication()
+
+    def bound(self, statement: Statement) -> str:
+        """The statement with the parameters in it, each written by the driver (sql_mode has to be empty)."""
+        return statement.sql % tuple(
+            escape_item(parameter, self._charset) for parameter in statement.parameters
+        )
+
+    async def small(self, statement: Statement) -> list[tuple[Any, ...]]:
+        """All rows of a result, decoded by the driver."""
+        await self.query(self.bound(statement))
+        return list(self._result.rows or ())
+
+    async def select(self, statement: Statement) -> tuple[tuple[ResultColumn, ...], RowPackets]:
+        """Run a query by the binary protocol and read the head of its result; the rows follow, for `receive`."""
+        await self._execute_command(COMMAND.COM_STMT_PREPARE, self.bound(statement))
+        number, count, parameters = _PREPARED.unpack_from((await self._read_packet()).get_all_data())
+        await self._columns(parameters)
+        await self._columns(count)
+        if not count:
+            raise Definite("the source answers this statement with something else than rows")
+        await self._execute_command(COMMAND.COM_STMT_EXECUTE, struct.pack("<IBI", number, _NO_CURSOR, 1))
+        # The commands are taken in their order, and this one isn't answered.
+        await self._execute_command(COMMAND.COM_STMT_CLOSE, struct.pack("<I", number))
+        head = await self._read_packet()
+        columns = await self._columns(head.read_length_encoded_integer())
+        return (
+            tuple(ResultColumn(c.type_code, c.flags, c.charsetnr, c.length, c.scale) for c in columns),
+            RowPackets(self._next_seq_id),
+        )
+
+    async def _columns(self, count: int) -> list[Any]:
+        """The definitions of so many columns, and the packet behind them if there are any."""
+        columns = [await self._read_packet(FieldDescriptorPacket) for _ in range(count)]
+        if columns:
+            await self._read_packet()
+        return columns
+
+    async def command(self, code: int, payload: bytes) -> None:
+        """Send a command; its answer isn't read."""
+        await self._execute_command(code, payload)
+
+    async def ok(self) -> None:
+        """Read a packet; raises the server's error if it is one."""
+        await self._read_packet()
+
+    async def receive(self, room: memoryview) -> int:
+        """Put the next bytes of the stream into `room`, as many as are there."""
+        filled: int = await self._reader.receive(room)
+        if not filled:
+            raise Transient("the connection to the source was lost")
+        return filled
+
+    def check_end(self, packet: bytes) -> None:
+        """Take note of the packet behind the rows; raises the server's error if it is one."""
+        end = MysqlPacket(packet, self._encoding)
+        end.check_error()
+        self.server_status = EOFPacketWrapper(end).server_status
