@@ -244,17 +244,45 @@ async def written_and_read(
             check_printed(table, names, before[id_].printed, images, rows)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(st.lists(some_tables((9, 7, 4)), min_size=1, max_size=4), st.sampled_from(LOGS))
+NEW: Final = st.lists(some_tables((9, 7, 4)), min_size=1, max_size=4)
+OLD: Final = st.lists(some_tables((5, 6, 24)), min_size=1, max_size=4)
+
+FEW: Final = settings(
+    max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+FEWER: Final = settings(FEW, max_examples=20)
+MANY: Final = settings(FEW, max_examples=5000)
+
+
+@FEW
+@given(NEW, st.sampled_from(LOGS))
 def test_every_value_has_one_form(
     server: MysqlServer, mysqlbinlog: Path, tables: list[Table], log: Log
 ) -> None:
     run(server, tables, log, mysqlbinlog)
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(st.lists(some_tables((5, 6, 24)), min_size=1, max_size=4), st.sampled_from(LOGS_56))
+@FEWER
+@given(OLD, st.sampled_from(LOGS_56))
 def test_every_value_has_one_form_on_mysql_56(
+    server56: MysqlServer, mysqlbinlog: Path, tables: list[Table], log: Log
+) -> None:
+    run(server56, tables, log, mysqlbinlog)
+
+
+@pytest.mark.full
+@MANY
+@given(NEW, st.sampled_from(LOGS))
+def test_every_value_of_many_tables_has_one_form(
+    server: MysqlServer, mysqlbinlog: Path, tables: list[Table], log: Log
+) -> None:
+    run(server, tables, log, mysqlbinlog)
+
+
+@pytest.mark.full
+@MANY
+@given(OLD, st.sampled_from(LOGS_56))
+def test_every_value_of_many_tables_has_one_form_on_mysql_56(
     server56: MysqlServer, mysqlbinlog: Path, tables: list[Table], log: Log
 ) -> None:
     run(server56, tables, log, mysqlbinlog)

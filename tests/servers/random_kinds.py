@@ -60,9 +60,6 @@ def single(text: Any) -> float:
 # mysqlbinlog doesn't know the type, and stops at it.
 UNPRINTED: Final = "NULL"
 
-# What mysqlbinlog prints, undone.
-
-
 _ESCAPE: Final = re.compile(rb"\\(?:x(..)|(.))", re.DOTALL)
 _CONTROLS: Final = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 
