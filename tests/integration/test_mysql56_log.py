@@ -11,15 +11,19 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from actors.binlog_dump import BinlogDump
 from actors.journal_store import JournalReader
 from deploy.toolchain.cache import run
 from deploy.toolchain.mysql_server import GTIDS_56, MysqlServer
 from deploy.toolchain.parts import Parts
+from pipeline.errors import Definite
+from pipeline.gtid import GtidSet
 from pipeline.schema import TableId
 from tests.servers.journal_oracle import Row, replay
 from tests.servers.mysql import MysqlFactory
 from tests.servers.old_temporals import create_old_table
 from tests.servers.service import pipeline, running
+from tests.servers.source import settings
 
 # The values of a row image by the numbers of their columns, from 1.
 Image = dict[int, Any]
@@ -236,6 +240,26 @@ async def test_an_idle_log_a_new_file_and_a_restart_are_followed(
     assert in_journal(tmp_path / "journal", TableId("d", "t")) == [("c", {1: 1}), ("c", {1: 2})]
 
 
+async def test_checksums_that_come_and_go_are_followed(mysql56_factory: MysqlFactory, tmp_path: Path) -> None:
+    """Each change begins a new file; the events between the two files are of the old kind or of the new one."""
+    server = mysql56_factory(GTIDS_56)
+    server.sql("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
+    async with running(pipeline(server, tmp_path, "d")) as service:
+        await service.begun()
+        for number, checksum in enumerate(("NONE", "CRC32", "NONE")):
+            server.sql(f"SET GLOBAL binlog_checksum = {checksum}", f"INSERT INTO d.t VALUES ({number})")
+            await service.caught_up(server)
+        # The next file is of the same kind, and so is what a reader that comes late is sent.
+        server.sql("FLUSH BINARY LOGS", "INSERT INTO d.t VALUES (3)")
+        await service.caught_up(server)
+        await service.drop()
+    async with running(pipeline(server, tmp_path, "d")) as service:
+        server.sql("INSERT INTO d.t VALUES (4)")
+        await service.caught_up(server)
+        await service.stop()
+    assert in_journal(tmp_path / "journal", TableId("d", "t")) == [("c", {1: number}) for number in range(5)]
+
+
 async def test_a_temporary_table_of_the_same_name_is_another_table(
     mysql56_factory: MysqlFactory, tmp_path: Path
 ) -> None:
@@ -254,3 +278,11 @@ async def test_a_temporary_table_of_the_same_name_is_another_table(
         "DROP /*!40005 TEMPORARY */ TABLE" in row[-1] for row in server.sql(f"SHOW BINLOG EVENTS IN '{file}'")
     )
     assert in_journal(tmp_path / "journal", TableId("d", "t")) == [("c", {1: 1})]
+
+
+async def test_a_purged_log_is_told_before_it_is_asked_for(mysql56_factory: MysqlFactory) -> None:
+    server = mysql56_factory(GTIDS_56)
+    server.sql("CREATE DATABASE d")
+    server.purge_binlogs()
+    with pytest.raises(Definite, match=f"was purged: {server.uuid}:1"):
+        await BinlogDump.open(settings(server, server.create_capture_user("d")), GtidSet())
