@@ -34,7 +34,7 @@ _AT_ONCE: Final = 16_384  # events
 class Payload:
     """A transaction's events; `size` is their length in bytes, unpacked."""
 
-    data: bytes = field(repr=False)
+    data: memoryview = field(repr=False)
     compressed: bool
     size: int
 
@@ -47,7 +47,7 @@ def payload(body: bytes) -> Payload:
         value = cursor.packed_bytes()
         if number in (_PAYLOAD_SIZE, _COMPRESSION, _UNCOMPRESSED_SIZE):
             fields[number] = Cursor(value).packed()
-    data = cursor.rest()
+    data = memoryview(body)[cursor.at :]
     compression = fields.get(_COMPRESSION)
     if compression not in (_ZSTD, _NONE):
         raise UndecodableError(f"it's compressed in a way that isn't known ({compression})")

@@ -100,6 +100,7 @@ class LogStream:
         head = events.header(event)
         this = events.parse(head, event, checksum=self._fold.state.checksum_bytes != 0)
         self._fold.advance(head)
+        del event  # a payload is worth having only once while it's unpacked
         if isinstance(this, Payload):
             yield from self._unpack(this)
         else:
