@@ -71,6 +71,15 @@ _WIDTHS: Final = {
 # Without their fractions.
 _TEMPORAL_WIDTHS: Final = {FieldType.TIME2: 3, FieldType.TIMESTAMP2: 4, FieldType.DATETIME2: 5}
 
+# An ENUM and a SET in as many bytes as their labels need.
+_LABELLED_WIDTHS: Final = frozenset(
+    {*((FieldType.ENUM, size) for size in (1, 2)), *((FieldType.SET, size) for size in (1, 2, 3, 4, 8))}
+)
+
+_MOST_BITS: Final = 64
+_MOST_DIGITS: Final = 65
+_LARGEST_SCALE: Final = 30
+
 # Their metadata is the number of bytes that a value's length has.
 _STORED_AS_BLOBS: Final = BLOBS | {FieldType.JSON, FieldType.GEOMETRY, FieldType.VECTOR}
 
@@ -105,17 +114,16 @@ def real_type(storage: Storage) -> int:
 def stored_width(storage: Storage) -> int:
     """How many bytes a value takes in a row image; -n where it lies behind a length of n bytes."""
     match storage.code:
-        case FieldType.NEWDECIMAL:
+        case FieldType.NEWDECIMAL if _is_decimal(low_byte(storage), high_byte(storage)):
             return sum(size for size, _ in decimals.groups(low_byte(storage), high_byte(storage)))
-        case FieldType.BIT:
+        case FieldType.BIT if 1 <= _bits(storage) <= _MOST_BITS and low_byte(storage) < 8:
             return high_byte(storage) + (low_byte(storage) > 0)
         case FieldType.VARCHAR | FieldType.VAR_STRING:
             return -1 if storage.meta <= 255 else -2
-        case FieldType.STRING:
-            real, length = string_type(storage)
-            if real in (FieldType.ENUM, FieldType.SET):
-                return length
-            return -1 if length <= 255 else -2
+        case FieldType.STRING if string_type(storage) in _LABELLED_WIDTHS:
+            return string_type(storage)[1]
+        case FieldType.STRING if string_type(storage)[0] not in (FieldType.ENUM, FieldType.SET):
+            return -1 if string_type(storage)[1] <= 255 else -2
         case code if code in _STORED_AS_BLOBS and 1 <= storage.meta <= 4:
             return -storage.meta
         case code if code in _TEMPORAL_WIDTHS and storage.meta <= 6:
@@ -127,3 +135,11 @@ def stored_width(storage: Storage) -> int:
                 f"type code {storage.code} with metadata {storage.meta} isn't one that Tidemark can read;"
                 " leave the table out of the capture"
             )
+
+
+def _is_decimal(precision: int, scale: int) -> bool:
+    return 1 <= precision <= _MOST_DIGITS and scale <= min(precision, _LARGEST_SCALE)
+
+
+def _bits(storage: Storage) -> int:
+    return 8 * high_byte(storage) + low_byte(storage)
