@@ -47,12 +47,13 @@ OTHER_COLUMNS: Final = 3  # an event has another number of columns than its tabl
 OUTSIDE: Final = 4  # an event isn't in the buffer
 OTHER_OPTIONS: Final = 5  # a row image has value options that aren't known
 
-# What `state` holds between two walks: the next event, the next row image, the column at fault (-1: none), and
-# whether there's a cell that is neither a place nor NULL.
+# What `state` holds: the next event, the next row image, the column at fault (-1: none), and whether an event may have
+# cells that are neither a place nor NULL.
 EVENT: Final = 0
 ROW: Final = 1
 COLUMN: Final = 2
 PARTIAL: Final = 3
+STATE: Final = 4  # numbers
 
 _HEADER: Final = 8  # table id (6 bytes) and flags (2 bytes)
 _PARTIAL_JSON: Final = 1  # the one value option
@@ -119,10 +120,11 @@ def _bitmaps(buffer: Bytes, start: Int, end: Int, code: Int, columns: Int) -> tu
 
 
 @compiled(
-    "UniTuple(int64, 2)(uint8[::1], int64, int64, int64[::1], int64[::1], int32[:, ::1], int64)", inlined=True
+    "UniTuple(int64, 2)(uint8[::1], int64, int64, int64[::1], int64[::1], int64[::1], int32[:, ::1], int64)",
+    inlined=True,
 )
 def _whole_image(
-    buffer: Bytes, at: Int, end: Int, widths: Longs, masks: Longs, cells: CellTable, row: Int
+    buffer: Bytes, at: Int, end: Int, widths: Longs, masks: Longs, sizes: Longs, cells: CellTable, row: Int
 ) -> tuple[Int, Int]:
     """Find the cells of an image that has all columns. Returns where it ends, or -1 and the column at fault."""
     columns = np.int64(len(widths))
@@ -136,15 +138,17 @@ def _whole_image(
             continue
         cells[column, row] = at
         # A length that isn't whole ends in the slack, and makes the value end behind it.
-        at += widths[column] + (unsigned(buffer, at, 4) & masks[column])
+        size = unsigned(buffer, at, 4) & masks[column]
+        sizes[column] += size
+        at += widths[column] + size
         if at > end:
             return np.int64(-1), np.int64(column)
     return at, np.int64(-1)
 
 
 @compiled(
-    "UniTuple(int64, 2)(uint8[::1], int64, int64, int64, int64, boolean, int64[::1], int64[::1], boolean[::1],"
-    " int32[:, ::1], int64)",
+    "UniTuple(int64, 2)(uint8[::1], int64, int64, int64, int64, boolean, int64[::1], int64[::1], int64[::1],"
+    " boolean[::1], int32[:, ::1], int64)",
     inlined=True,
 )
 def _partial_image(
@@ -156,6 +160,7 @@ def _partial_image(
     after: bool,
     widths: Longs,
     masks: Longs,
+    sizes: Longs,
     json: Flags,
     cells: CellTable,
     row: Int,
@@ -177,7 +182,10 @@ def _partial_image(
             differs = _bit(buffer, partial, document)
             document += 1
         if not _bit(buffer, present, column):
-            cells[column, row] = cells[column, row - 1] if after else ABSENT
+            same = np.int64(cells[column, row - 1]) if after else np.int64(ABSENT)
+            cells[column, row] = same
+            if same >= 0:
+                sizes[column] += unsigned(buffer, same, 4) & masks[column]
             continue
         null = _bit(buffer, nulls, bit)
         bit += 1
@@ -185,7 +193,9 @@ def _partial_image(
             cells[column, row] = NULL
             continue
         cells[column, row] = _DIFFS - at if differs else at
-        at += widths[column] + (unsigned(buffer, at, 4) & masks[column])
+        size = unsigned(buffer, at, 4) & masks[column]
+        sizes[column] += size
+        at += widths[column] + size
         if at > end:
             return np.int64(-1), np.int64(column)
     return at, np.int64(-1)
@@ -211,8 +221,8 @@ def _value_options(buffer: Bytes, at: Int, end: Int, documents: Int) -> tuple[In
 
 
 @compiled(
-    "UniTuple(int64, 2)(uint8[::1], int64, int64, int64, int64, boolean, boolean, int64[::1], int64[::1], boolean[::1],"
-    " int32[:, ::1], int64, int64[::1])"
+    "UniTuple(int64, 2)(uint8[::1], int64, int64, int64, int64, boolean, boolean, int64[::1], int64[::1], int64[::1],"
+    " boolean[::1], int32[:, ::1], int64, int64[::1])"
 )
 def _images(
     buffer: Bytes,
@@ -224,6 +234,7 @@ def _images(
     partly: bool,
     widths: Longs,
     masks: Longs,
+    sizes: Longs,
     json: Flags,
     cells: CellTable,
     row: Int,
@@ -250,7 +261,7 @@ def _images(
         if row == cells.shape[1]:
             return np.int64(FULL), row
         if whole_after if is_after else whole_before:
-            at, fault = _whole_image(buffer, at, end, widths, masks, cells, row)
+            at, fault = _whole_image(buffer, at, end, widths, masks, sizes, cells, row)
         else:
             partial: Int = np.int64(-1)
             if is_after and partly:
@@ -259,7 +270,7 @@ def _images(
                     return status, row
             present = after if is_after else before
             at, fault = _partial_image(
-                buffer, at, end, present, partial, is_after, widths, masks, json, cells, row
+                buffer, at, end, present, partial, is_after, widths, masks, sizes, json, cells, row
             )
         if at < 0:
             state[COLUMN] = fault
@@ -271,8 +282,8 @@ def _images(
 
 
 @compiled(
-    "int64(uint8[::1], int64[::1], int64[::1], uint8[::1], int64[::1], int64[::1], boolean[::1], int32[:, ::1],"
-    " int64[::1], int64[::1])"
+    "int64(uint8[::1], int64[::1], int64[::1], uint8[::1], int64[::1], int64[::1], int64[::1], boolean[::1],"
+    " int32[:, ::1], int64[::1], int64[::1])"
 )
 def walk(
     buffer: Bytes,
@@ -281,19 +292,20 @@ def walk(
     codes: Bytes,
     widths: Longs,
     masks: Longs,
+    sizes: Longs,
     json: Flags,
     cells: CellTable,
     images: Longs,
     state: Longs,
 ) -> Int:
-    """Find the cells of the rows events with these bodies and type codes, from where `state` stands. Returns a status.
+    """Find the cells of the rows events with these bodies and type codes. Returns a status.
 
-    A column's value takes its `widths` in bytes, and those that its first four bytes, masked by `masks`, count.
-    `json` says which columns are of that type. `cells` is [columns, room]; `images` takes the number of row images of
-    each event.
+    A column's value takes its `widths` in bytes, and those that its first four bytes, masked by `masks`, count; of all
+    row images these are added up in `sizes`. `json` says which columns are of that type. `cells` is [columns, room];
+    `images` takes the number of row images of each event, and `state` and `sizes` begin with zeros.
 
-    With FULL, `state` stands before the event that didn't fit; the walk is to be called again with more room. With
-    any other status but WHOLE, it stands at the event at fault.
+    With FULL, the whole is to be done again with more room. With any other status but WHOLE, `state` stands at the
+    event at fault.
     """
     columns = np.int64(len(widths))
     size = (columns + 7) >> 3
@@ -321,6 +333,7 @@ def walk(
             partly,
             widths,
             masks,
+            sizes,
             json,
             cells,
             state[ROW],

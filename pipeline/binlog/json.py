@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pipeline import arrays
-from pipeline.binlog import json_diffs, json_doubles, json_kernels, json_opaque, kernels
+from pipeline.binlog import json_diffs, json_doubles, json_kernels, json_opaque
 from pipeline.binlog.cells import ABSENT
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.json_writing import PIECE
@@ -53,10 +53,8 @@ def texts(prefix: int, stored: Stored) -> pa.Array:
 def _printed(prefix: int, stored: Stored) -> pa.Array:
     """The texts of the documents that are there; what is made from diffs is an empty text here."""
     offsets = np.empty(len(stored) + 1, np.int64)
-    kernels.extents(stored.buffer, stored.cells, prefix, 0, offsets)
-    size = int(offsets[-1])
-    out = np.empty(2 * size + _ROOM_OF_EACH * len(stored) + 4 * PIECE, np.uint8)
-    holes = np.empty(size // 32 + 16, np.int64)
+    out = np.empty(2 * stored.size + _ROOM_OF_EACH * len(stored) + 4 * PIECE, np.uint8)
+    holes = np.empty(stored.size // 32 + 16, np.int64)
     stack = np.empty(json_kernels.STACK, np.int64)
     state = np.zeros(json_kernels.STATE, np.int64)
     while True:

@@ -105,7 +105,7 @@ def changed(prefix: int, stored: Stored, rows: NDArray[np.int64]) -> Stored:
         if len(buffer) > cells.LARGEST_BUFFER:
             stored.refuse_size()
     buffer += bytes(cells.SLACK)
-    return Stored(np.frombuffer(buffer, np.uint8), np.array(places, np.int32), stored.name)
+    return Stored(np.frombuffer(buffer, np.uint8), np.array(places, np.int32), stored.name, len(buffer))
 
 
 def _unknown(cell: int) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.binlog.cells import Bytes, Cells, Flags, Int, Longs, unsigned
+from pipeline.binlog.words import copy_words
 from pipeline.compiled import compiled
 
 NONE: Final = -1
@@ -156,38 +157,28 @@ def decimals(buffer: Bytes, cells: Cells, sizes: Longs, limits: Longs, out: NDAr
     return NONE
 
 
-@compiled("int64(uint8[::1], int32[::1], int64, int64, int64[::1])")
-def extents(buffer: Bytes, cells: Cells, prefix: int, width: int, offsets: Longs) -> int:
-    """Where each value goes when all of them are laid end to end: `offsets` has one entry more than `cells`.
+@compiled("int64(uint8[::1], int32[::1], int64, int64, int32[::1], uint8[::1])")
+def lay_out(buffer: Bytes, cells: Cells, prefix: int, width: int, offsets: Cells, out: Bytes) -> int:
+    """Lay the values end to end in `out`, which has SLACK bytes behind the last one.
 
-    A value takes `width` bytes, if that isn't zero, and else as many as the length of `prefix` bytes before it says.
-    Returns the first value that is longer than `width`.
+    A value lies behind a length of `prefix` bytes, or has `width` bytes where that is zero. With both, one that is
+    shorter than `width` is filled up with zero bytes. `offsets` has one entry more than `cells`: where each value
+    begins in `out`. Returns the first value that is longer than `width`.
     """
+    mask = (np.int64(1) << np.int64(8 * prefix)) - np.int64(1)
+    to = np.int64(0)
     offsets[0] = 0
     for i in range(len(cells)):
         at = np.int64(cells[i])
-        taken: Int = np.int64(0)
         if at >= 0:
-            taken = unsigned(buffer, at, prefix)
-            if width > 0:
-                if taken > width:
+            length = unsigned(buffer, at, 4) & mask if prefix > 0 else np.int64(width)
+            copy_words(buffer, at + prefix, length, out, to)
+            if 0 < width != length:
+                if length > width:
                     return i
-                taken = width
-        offsets[i + 1] = offsets[i] + taken
+                for k in range(to + length, to + width):
+                    out[k] = 0
+                length = np.int64(width)
+            to += length
+        offsets[i + 1] = np.int32(to)
     return NONE
-
-
-@compiled("void(uint8[::1], int32[::1], int64, int64, int64[::1], uint8[::1])")
-def copy(buffer: Bytes, cells: Cells, prefix: int, width: int, offsets: Longs, out: Bytes) -> None:
-    """Lay the values end to end where `extents` said; a shorter one is followed by what `out` has there already.
-
-    Values without a length before them (`prefix` is zero) have `width` bytes.
-    """
-    for i in range(len(cells)):
-        at = np.int64(cells[i])
-        if at >= 0:
-            length = unsigned(buffer, at, prefix) if prefix > 0 else width
-            at += prefix
-            to = offsets[i]
-            for k in range(length):
-                out[to + k] = buffer[at + k]

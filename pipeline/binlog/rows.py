@@ -61,7 +61,8 @@ class RowsEvents(NamedTuple):
 class Located:
     """Where all values of the events' row images are; `images` is the number of row images of each event.
 
-    `cells` is [columns, row images] (see pipeline.binlog.cells). `partial` says whether an event may leave columns out.
+    `cells` is [columns, row images] (see pipeline.binlog.cells), `sizes` the bytes of each column's values that are of
+    no fixed width. `partial` says whether an event may leave columns out.
     """
 
     table_map: TableMap
@@ -69,6 +70,7 @@ class Located:
     events: RowsEvents
     images: Int64s
     cells: cells.CellTable
+    sizes: Int64s
     partial: bool
 
 
@@ -90,19 +92,20 @@ def locate(table_map: TableMap, buffer: cells.Bytes, events: RowsEvents) -> Loca
     json = np.array([storage.code == FieldType.JSON for storage in table_map.storage], np.bool_)
     smallest = int(widths.sum()) + (len(stored) + 7) // 8  # bytes of an image without NULLs and texts
     room = max(_SMALLEST_ROOM, int((events.end - events.start).sum()) // smallest)
-    found = np.empty((len(stored), room), np.int32)
-    images, state = np.zeros(len(events.start), np.int64), np.zeros(4, np.int64)
+    images = np.zeros(len(events.start), np.int64)
     while True:
+        found = np.empty((len(stored), room), np.int32)
+        sizes, state = np.zeros(len(stored), np.int64), np.zeros(cells.STATE, np.int64)
         status = cells.walk(
-            buffer, events.start, events.end, events.code, widths, masks, json, found, images, state
+            buffer, events.start, events.end, events.code, widths, masks, sizes, json, found, images, state
         )
         if status != cells.FULL:
             break
-        found = _wider(found, int(state[cells.ROW]))
+        room *= 2
     if status != cells.WHOLE:
         _refuse(table_map, int(status), int(state[cells.COLUMN]))
     return Located(
-        table_map, buffer, events, images, found[:, : state[cells.ROW]], bool(state[cells.PARTIAL])
+        table_map, buffer, events, images, found[:, : state[cells.ROW]], sizes, bool(state[cells.PARTIAL])
     )
 
 
@@ -116,7 +119,7 @@ def finish(located: Located, first_ordinals: Int64s) -> TableImages:
     impossible_dates = 0
     table_map = located.table_map
     for i, (column, storage) in enumerate(zip(table_map.types, table_map.storage, strict=True)):
-        stored = Stored(located.buffer, located.cells[i], _column_name(table_map, i))
+        stored = Stored(located.buffer, located.cells[i], _column_name(table_map, i), int(located.sizes[i]))
         values = decode(column, storage, stored)
         impossible_dates += values.null_count - stored.nulls
         arrays.append(values)
@@ -150,13 +153,6 @@ def _absent(located: Located) -> pa.Array:
     np.cumsum(some * size, out=offsets[1:])
     bitmaps = np.packbits(absent[:, some], axis=0, bitorder="little")
     return arrays.varying(pa.binary(), offsets, np.ascontiguousarray(bitmaps.T).reshape(-1), some)
-
-
-def _wider(found: cells.CellTable, used: int) -> cells.CellTable:
-    columns, room = found.shape
-    wider = np.empty((columns, 2 * room), np.int32)
-    wider[:, :used] = found[:, :used]
-    return wider
 
 
 def _refuse(table_map: TableMap, status: int, column: int) -> Never:

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from pipeline import arrays
 from pipeline.binlog import kernels
-from pipeline.binlog.cells import ABSENT, Bytes, Cells, Flags, Longs
+from pipeline.binlog.cells import ABSENT, SLACK, Bytes, Cells, Flags, Longs
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.fieldtypes import stored_width
 from pipeline.tablemap import Storage
@@ -19,15 +19,17 @@ _NO_PLACE: Final = ABSENT % 2**32  # from here on, as unsigned numbers, cells sa
 class Stored:
     """A column's values as they lie in the log: see `kernels` for `buffer` and `cells`. `name` is for errors.
 
-    `exists` says which values are neither NULL nor absent, and `nulls` how many are.
+    `exists` says which values are neither NULL nor absent, and `nulls` how many are; `size`: the bytes of
+    all values without their lengths, if they aren't of one width.
     """
 
-    __slots__ = ("buffer", "cells", "exists", "name", "nulls")
+    __slots__ = ("buffer", "cells", "exists", "name", "nulls", "size")
 
-    def __init__(self, buffer: Bytes, cells: Cells, name: str) -> None:
+    def __init__(self, buffer: Bytes, cells: Cells, name: str, size: int) -> None:
         self.buffer = buffer
         self.cells = cells
         self.name = name
+        self.size = size
         self.exists: Flags = np.less(cells.view(np.uint32), _NO_PLACE)
         self.nulls = len(cells) - int(np.count_nonzero(self.exists))
 
@@ -69,17 +71,14 @@ def varying(storage: Storage, stored: Stored, padded: int = 0) -> pa.Array:
     return arrays.varying(pa.binary(), *laid_out(storage, stored, padded), stored.exists)
 
 
-def laid_out(storage: Storage, stored: Stored, padded: int = 0) -> tuple[Longs, Bytes]:
+def laid_out(storage: Storage, stored: Stored, padded: int = 0) -> tuple[Cells, Bytes]:
     """The stored bytes end to end: where each value begins (one entry more than there are values), and all of them."""
     width = stored_width(storage)
-    prefix = max(-width, 0)
-    slot = padded if prefix else width
-    offsets = np.empty(len(stored) + 1, np.int64)
-    stored.refuse(
-        kernels.extents(stored.buffer, stored.cells, prefix, slot, offsets), f"value of {padded} bytes"
-    )
-    if offsets[-1] > LONGEST_DATA:
+    slot = padded if width < 0 else width
+    size = len(stored) * slot if slot else stored.size
+    if size > LONGEST_DATA:
         stored.refuse_size()
-    data = np.zeros(offsets[-1], np.uint8) if padded else np.empty(offsets[-1], np.uint8)
-    kernels.copy(stored.buffer, stored.cells, prefix, slot, offsets, data)
-    return offsets, data
+    offsets, data = np.empty(len(stored) + 1, np.int32), np.empty(size + SLACK + padded, np.uint8)
+    wrong = kernels.lay_out(stored.buffer, stored.cells, max(-width, 0), slot, offsets, data)
+    stored.refuse(wrong, f"value of {padded} bytes")
+    return offsets, data[: offsets[-1]]

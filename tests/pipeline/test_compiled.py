@@ -22,7 +22,7 @@ def test_a_compiled_function_gives_what_the_plain_one_does() -> None:
     [
         cells.walk,
         words.copy_words,
-        kernels.copy,
+        kernels.lay_out,
         json_writing.quoted,
         json_opaque.opaque,
         json_kernels.texts,

@@ -26,7 +26,9 @@ def printed(documents: Sequence[bytes | None]) -> list[str | None]:
     for document in documents:
         cells.append(NULL if document is None else len(buffer))
         buffer += b"" if document is None else struct.pack("<I", len(document)) + document
-    stored = Stored(np.frombuffer(buffer + b"\xff" * SLACK, np.uint8), np.array(cells, np.int32), "shop.t.j")
+    stored = Stored(
+        np.frombuffer(buffer + b"\xff" * SLACK, np.uint8), np.array(cells, np.int32), "shop.t.j", len(buffer)
+    )
     column = texts(4, stored)
     column.validate(full=True)
     return list(column.to_pylist())

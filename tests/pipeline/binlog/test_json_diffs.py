@@ -42,7 +42,9 @@ def column_of(values: list[bytes], changed: set[int]) -> list[str | None]:
     for i, value in enumerate(values):
         cells.append(diffs_at(len(buffer)) if i in changed else len(buffer))
         buffer += struct.pack("<I", len(value)) + value
-    stored = Stored(np.frombuffer(buffer + b"\xff" * SLACK, np.uint8), np.array(cells, np.int32), "shop.t.j")
+    stored = Stored(
+        np.frombuffer(buffer + b"\xff" * SLACK, np.uint8), np.array(cells, np.int32), "shop.t.j", len(buffer)
+    )
     return list(texts(4, stored).to_pylist())
 
 
@@ -146,7 +148,7 @@ def test_what_fits_no_document_is_refused_by_name(diffs: bytes, why: str) -> Non
 
 @pytest.mark.parametrize(("cell", "why"), [(ABSENT, "binlog_row_image='FULL'"), (NULL, "is NULL")])
 def test_diffs_of_what_is_not_there_are_refused_by_name(cell: int, why: str) -> None:
-    stored = Stored(np.zeros(4 + SLACK, np.uint8), np.array([cell, diffs_at(0)], np.int32), "shop.t.j")
+    stored = Stored(np.zeros(4 + SLACK, np.uint8), np.array([cell, diffs_at(0)], np.int32), "shop.t.j", 0)
     with pytest.raises(UndecodableError, match=rf"^shop\.t\.j: .*{why}"):
         texts(4, stored)
 
