@@ -8,7 +8,8 @@ columns behind functional indexes are in neither place.
 The key is the primary key, or where there's none what the server takes for it, in the log too: its first unique index
 without NULLs or prefixes. COLUMN_KEY marks that one's columns.
 
-The columns and the key come from one statement, so that no ALTER TABLE can come between the two.
+The columns and the key come from one statement, so that no ALTER TABLE can come between the two. Before MySQL 8.0 one
+still can, since the server looks at the table once for each; who needs to be sure asks until two answers are equal.
 
 Source: MySQL 9.7 Reference Manual, "The INFORMATION_SCHEMA COLUMNS Table" and "… STATISTICS Table". How labels are
 escaped in COLUMN_TYPE isn't documented: it's `append_unescaped` of the server's sql/field.cc.

@@ -150,7 +150,7 @@ def _metadata(facts: ServerFacts) -> Iterator[Finding]:
             yield _note(
                 f"MySQL {facts.version} doesn't describe tables in its log, so schemas are asked of the server, and a"
                 " captured table that is altered stops",
-                "upgrade to 8.0.1 or later",
+                "alter captured tables while capture is stopped and has caught up, or upgrade to 8.0.1 or later",
             )
         case _:
             yield _note(

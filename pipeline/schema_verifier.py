@@ -75,7 +75,10 @@ _LEFT_OUT = (
     "the configuration doesn't capture it any more, so that its changes are missing from here on; it stays stopped in "
     "this journal: to have it again, capture it with a journal and a lake of its own, and snapshot it there"
 )
-_REMEDY = "set binlog_row_metadata=FULL on the source (MySQL 8.0.1 or later)"
+_REMEDY = (
+    "set binlog_row_metadata=FULL on the source; before MySQL 8.0.1, alter captured tables while capture is stopped "
+    "and has caught up"
+)
 _KEY_ABSENT = (
     "the log has rows of it without {columns} of its primary key, so that they can't be told apart; set "
     "binlog_row_image=FULL on the source"

@@ -158,7 +158,7 @@ def test_a_fit_server_that_logs_no_metadata(version: str) -> None:
     [note] = findings(old(version))
     assert note.severity is Severity.NOTE
     assert f"MySQL {version} doesn't describe tables" in note.wrong
-    assert note.remedy == "upgrade to 8.0.1 or later"
+    assert note.remedy.endswith("upgrade to 8.0.1 or later")
 
 
 @pytest.mark.parametrize(
