@@ -1,0 +1,74 @@
+"""Compressed transactions taken apart and put together (TRANSACTION_PAYLOAD).
+
+The body is fields (number, length, value), of which 0 is the last, and the compressed events, which have no checksums.
+
+Source: MySQL 9.7 source documentation, class mysql::binlog::event::Transaction_payload_event.
+"""
+
+from enum import IntEnum
+from typing import Final
+
+import pyarrow as pa
+
+from pipeline.binlog.cursor import Cursor
+from tests.fuzz.corpus import HEADER
+
+ZSTD: Final = 0
+NONE: Final = 255
+
+
+class Field(IntEnum):
+    """The numbers of the fields; the type is one of ZSTD and NONE, and sizes are of the bytes behind the fields."""
+
+    END = 0
+    SIZE = 1
+    TYPE = 2
+    UNCOMPRESSED_SIZE = 3
+
+
+def parts(body: bytes) -> tuple[dict[int, int], bytes]:
+    """The fields' values, and the bytes behind them."""
+    cursor, fields = Cursor(body), {}
+    while (field := cursor.packed()) != Field.END:
+        fields[field] = Cursor(cursor.packed_bytes()).packed()
+    return fields, cursor.rest()
+
+
+def packed(value: int) -> bytes:
+    """A length-encoded integer."""
+    if value < 251:
+        return bytes([value])
+    for first, size in ((252, 2), (253, 3), (254, 8)):
+        if value < 1 << 8 * size:
+            return bytes([first]) + value.to_bytes(size, "little")
+    raise ValueError(value)
+
+
+def body(fields: dict[int, int], data: bytes) -> bytes:
+    """A body of these fields."""
+    written = [packed(field) + packed(len(packed(value))) + packed(value) for field, value in fields.items()]
+    return b"".join(written) + packed(Field.END) + data
+
+
+def compressed(events: bytes) -> bytes:
+    """The body for these events, as the server would write it."""
+    data = pa.compress(events, codec="zstd", asbytes=True)
+    return body({Field.TYPE: ZSTD, Field.SIZE: len(data), Field.UNCOMPRESSED_SIZE: len(events)}, data)
+
+
+def uncompressed(events: bytes) -> bytes:
+    """The body for events that aren't compressed."""
+    return body({Field.TYPE: NONE, Field.SIZE: len(events), Field.UNCOMPRESSED_SIZE: len(events)}, events)
+
+
+def events(body: bytes) -> list[bytes]:
+    """The events in this body, which is one that the server wrote."""
+    fields, data = parts(body)
+    plain = pa.decompress(data, fields[Field.UNCOMPRESSED_SIZE], codec="zstd", asbytes=True)
+    found, at = [], 0
+    while at < len(plain):
+        size = int.from_bytes(plain[at + 9 : at + 13], "little")
+        found.append(plain[at : at + size])
+        assert size >= HEADER
+        at += size
+    return found

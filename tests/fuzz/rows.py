@@ -1,0 +1,135 @@
+"""Row images by themselves: a table map and the bodies of its rows events, damaged, decoded in guarded memory.
+
+Each case is decoded several times, with other bytes in the slack behind the last event: what is read there must not
+change what comes out. (An error's text may show a few of them.)
+"""
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.binlog import cells
+from pipeline.binlog.codes import Code
+from pipeline.binlog.rows import ROW_EVENTS, RowsEvents, finish, locate
+from pipeline.binlog.tablemap_event import table_map
+from pipeline.errors import Definite
+from pipeline.messages import TableImages
+from tests.fuzz import payloads
+from tests.fuzz.corpus import CHECKSUM, HEADER, Corpus
+from tests.fuzz.guarded import Guarded
+from tests.fuzz.mutation import changed
+
+_SLACKS: Final = (bytes(cells.SLACK), b"\xff" * cells.SLACK, bytes(range(1, cells.SLACK + 1)))
+_LARGEST: Final = 1 << 20
+_SHOWN: Final = re.compile(r"bytes beginning with [0-9a-f ]*")
+
+
+@dataclass(frozen=True, slots=True)
+class RowsCase:
+    """The body of a TABLE_MAP event, and of rows events their codes and bodies."""
+
+    map: bytes
+    events: tuple[tuple[int, bytes], ...]
+
+
+Tables = Sequence[RowsCase]
+
+
+def tables(corpus: Corpus) -> Tables:
+    """All that the corpus has of this sort, as it is."""
+    found: dict[RowsCase, None] = {}
+    for transaction in corpus.transactions:
+        for case in _cases(list(_bodies(transaction))):
+            found[case] = None
+    return tuple(found)
+
+
+def _bodies(transaction: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
+    for event in transaction:
+        body = event[HEADER:-CHECKSUM]
+        if event[4] == Code.TRANSACTION_PAYLOAD:
+            for inner in payloads.events(body):
+                yield inner[4], inner[HEADER:]
+        else:
+            yield event[4], body
+
+
+def _cases(bodies: list[tuple[int, bytes]]) -> Iterator[RowsCase]:
+    maps = {body[:6]: body for code, body in bodies if code == Code.TABLE_MAP}
+    for table_id, map_body in maps.items():
+        rows = tuple((code, body) for code, body in bodies if code in ROW_EVENTS and body[:6] == table_id)
+        if rows:
+            yield RowsCase(map_body, rows)
+
+
+def rows_case(of: Tables, seed: int) -> RowsCase:
+    """The case of this seed."""
+    rng = random.Random(seed)
+    chosen = rng.choice(of)
+    described, events = chosen.map, list(chosen.events)
+    if len(events) > 4:
+        at = rng.randrange(len(events) - 3)
+        events = events[at : at + 4]
+    if rng.random() < 0.15:
+        described = changed(rng, described) if rng.random() < 0.7 else rng.choice(of).map
+    else:
+        for _ in range(rng.choice((1, 1, 1, 2, 4))):
+            at = rng.randrange(len(events))
+            code, body = events[at]
+            if rng.random() < 0.05:
+                code = rng.choice(sorted(ROW_EVENTS))
+            # What comes before a row image is short, and damage there ends the decoding at once.
+            first = 8 if rng.random() < 0.9 else 0
+            events[at] = (code, body[:first] + changed(rng, body[first:]))
+    return RowsCase(described, tuple(events))
+
+
+@cache
+def _memory() -> Guarded:
+    return Guarded(_LARGEST)
+
+
+def rows_told(case: RowsCase) -> tuple[str, str]:
+    """What the case comes to: the same, whatever lies behind the last event. Raises nothing if all is well."""
+    first, *others = [_told(case, slack) for slack in _SLACKS]
+    for other in others:
+        assert other == first, f"bytes behind the last event change what comes out:\n{first}\n{other}"
+    return first
+
+
+def _told(case: RowsCase, slack: bytes) -> tuple[str, str]:
+    try:
+        return ("decoded", shown(_images(case, slack)))
+    except Definite as error:
+        return (type(error).__name__, _SHOWN.sub("", str(error)))
+
+
+def _images(case: RowsCase, slack: bytes) -> TableImages:
+    bodies = [body for _, body in case.events]
+    ends = np.cumsum([len(body) for body in bodies], dtype=np.int64)
+    starts = ends - np.array([len(body) for body in bodies], np.int64)
+    codes = np.array([code for code, _ in case.events], np.uint8)
+    events = RowsEvents(starts, ends, codes, np.zeros(len(bodies), np.int32))
+    located = locate(table_map(case.map), _memory().holding(b"".join(bodies), slack), events)
+    return finish(located, np.cumsum(located.images) - located.images)
+
+
+def shown(images: TableImages) -> str:
+    """All that is in it, after Arrow itself has looked whether it is sound."""
+    for batch in (images.images, images.rows):
+        batch.validate(full=True)
+    columns = [_values(column) for column in (*images.images.columns, *images.rows.columns)]
+    return f"{columns} {images.impossible_dates}"
+
+
+def _values(column: pa.Array) -> list[object]:
+    """The values; of dates and times the numbers, since Python has no year 0."""
+    if pa.types.is_temporal(column.type):
+        column = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
+    return list(column.to_pylist())

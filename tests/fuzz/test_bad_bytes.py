@@ -1,0 +1,104 @@
+"""Whatever a server may send, it's read or refused: no crash, no hang, no read beyond the bytes, no end of memory.
+
+The log of a live server is damaged in a great many ways (`mutation`), and read in processes of their own (`run`), two
+at a time: one as the service runs, one whose compiled code looks at each index (NUMBA_BOUNDSCHECK).
+"""
+
+import os
+import pickle
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+from deploy.toolchain.mysql_server import SMALL_AND_QUICK, MysqlServer
+from deploy.toolchain.parts import Parts
+from tests.fuzz import corpus
+from tests.fuzz.run import REPLAY
+
+SEED: Final = 1
+LOGS: Final = 18_000  # cases, by each of the two
+ROWS: Final = 32_000
+WITHIN_S: Final = 900  # on however busy a machine
+LONG_RUNS: Final = 20  # as many, each of seeds of its own
+
+
+@pytest.fixture(scope="module")
+def taken(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus, in a file."""
+    folder = tmp_path_factory.mktemp("fuzz")
+    with MysqlServer(parts.mysql, folder / "mysql", {**SMALL_AND_QUICK, **corpus.OPTIONS}) as server:
+        (folder / "corpus").write_bytes(pickle.dumps(corpus.taken(server)))
+    return folder / "corpus"
+
+
+class Running(NamedTuple):
+    """A process that runs cases, and the file that says which."""
+
+    process: "subprocess.Popen[str]"
+    arguments: list[str]
+    state: Path
+
+
+def started(taken: Path, plan: str, seed: int, count: int, *, checked: bool) -> Running:
+    state = taken.with_name(f"{plan}-{seed}")
+    arguments = [sys.executable, "-m", "tests.fuzz.run", str(taken), plan, str(seed)]
+    environment = dict(os.environ)
+    if checked:
+        # Numba doesn't see that code kept from before was compiled in another way, or that a callee has changed.
+        folder = taken.with_name("checked")
+        environment |= {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(folder)}
+    process = subprocess.Popen(
+        [*arguments, str(count), str(state)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+        cwd=Path(__file__).parents[2],
+    )
+    return Running(process, [*arguments, "1", REPLAY], state)
+
+
+def finished(running: Running) -> str | None:
+    """Wait for it, and tell how it failed; what killed it is looked for again, in a smaller case."""
+    with running.process:
+        try:
+            said, _ = running.process.communicate(timeout=WITHIN_S)
+        finally:
+            running.process.kill()
+    code = running.process.returncode
+    if code == 0:
+        return None
+    if code < 0:
+        seed = int.from_bytes(running.state.read_bytes(), "little")
+        arguments = [*running.arguments[:-3], str(seed), *running.arguments[-2:]]
+        replayed = subprocess.run(arguments, capture_output=True, text=True, check=False)
+        said += f"killed by signal {-code} in the case of seed {seed}\n{replayed.stdout}{replayed.stderr}"
+    return said
+
+
+def both(taken: Path, plan: str, seed: int, count: int) -> None:
+    running = [
+        started(taken, plan, seed, count, checked=False),
+        started(taken, plan, seed + count, count, checked=True),
+    ]
+    failures = [failure for one in running if (failure := finished(one))]
+    assert not failures, "\n\n".join(failures)
+
+
+def test_damaged_logs_are_read_or_refused(taken: Path) -> None:
+    both(taken, "logs", SEED, LOGS)
+
+
+def test_damaged_row_images_are_read_or_refused(taken: Path) -> None:
+    both(taken, "rows", SEED, ROWS)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("plan", ["logs", "rows"])
+def test_other_seeds_each_time(taken: Path, plan: str) -> None:
+    for _ in range(LONG_RUNS):
+        both(taken, plan, secrets.randbits(48), LOGS)
