@@ -333,7 +333,7 @@ def _emitted(state: State, window: Reconciling) -> tuple[State, ChunkPart]:
         chunking.progress,
         chunks=chunking.progress.chunks + 1,
         rows=chunking.progress.rows + rows.num_rows,
-        given_up=chunking.progress.given_up + window.rows.num_rows - rows.num_rows,
+        given_up=chunking.progress.given_up + window.given_up + len(window.rows) - len(rows),
     )
     scn = state.checkpoint.scn + 1
     part = ChunkPart(window.order.chunk, schema, rows, window.low, window.high, scn, chunking.first)

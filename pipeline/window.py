@@ -72,7 +72,10 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Reconciling:
-    """The chunk is here, and the stream hasn't passed its high watermark yet."""
+    """The chunk is here, and the stream hasn't passed its high watermark yet.
+
+    `rows` are those of the chunk less the `given_up` ones, which gave way already to keys that aren't kept any more.
+    """
 
     order: ReadChunk
     low: GtidSet
@@ -80,6 +83,7 @@ class Reconciling:
     rows: pa.RecordBatch
     upto: Key | None
     touched: tuple[pa.Array, ...]
+    given_up: int = 0
 
 
 Window = Reading | Reconciling
@@ -91,7 +95,7 @@ def keys_passed(window: Window, keys: PassedKeys) -> Window:
         case Reading():
             return replace(window, passed=(*window.passed, keys))
         case Reconciling():
-            return replace(window, touched=(*window.touched, keys.outside(window.low)))
+            return _folded(replace(window, touched=(*window.touched, keys.outside(window.low))))
 
 
 def chunk_read(window: Reading, read: ChunkRead) -> Reconciling:
@@ -102,7 +106,7 @@ def chunk_read(window: Reading, read: ChunkRead) -> Reconciling:
             f"was asked for: {window.order.asked_at - read.low}"
         )
     touched = tuple(keys.outside(read.low) for keys in window.passed)
-    return Reconciling(window.order, read.low, read.high, read.rows, read.upto, touched)
+    return _folded(Reconciling(window.order, read.low, read.high, read.rows, read.upto, touched))
 
 
 def closes(window: Reconciling, stream: Coordinates | None) -> bool:
@@ -116,3 +120,15 @@ def untouched(window: Reconciling) -> pa.RecordBatch:
         return window.rows
     touched = pa.concat_arrays([keys for keys in window.touched if len(keys)])
     return window.rows.filter(pc.invert(pc.is_in(tokens(window.rows, window.order.schema.key), touched)))
+
+
+def _folded(window: Reconciling) -> Reconciling:
+    """The window without touched rows and without keys, once these are more than the rows.
+
+    A stream that lags, or one large transaction, may touch any number of keys before high has passed.
+    """
+    if sum(map(len, window.touched)) <= len(window.rows):
+        return window
+    rows = untouched(window)
+    given_up = window.given_up + len(window.rows) - len(rows)
+    return replace(window, rows=rows, touched=(), given_up=given_up)

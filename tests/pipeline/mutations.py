@@ -194,6 +194,15 @@ def touched_rows_are_emitted(patch: Patch) -> None:
     patch.setattr(window, "untouched", lambda w: w.rows)
 
 
+def keys_are_kept_for_ever(patch: Patch) -> None:
+    patch.setattr(window, "_folded", lambda w: w)
+
+
+def rows_given_up_early_are_not_counted(patch: Patch) -> None:
+    original = window._folded
+    patch.setattr(window, "_folded", lambda w: replace(original(w), given_up=0))
+
+
 def one_touched_row_gives_up_the_chunk(patch: Patch) -> None:
     patch.setattr(window, "untouched", lambda w: w.rows.slice(0, 0) if any(map(len, w.touched)) else w.rows)
 

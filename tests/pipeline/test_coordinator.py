@@ -355,6 +355,15 @@ def test_a_snapshot_after_one_that_stopped_half_way_is_not_a_first_one() -> None
     assert [part.first for part in of(ChunkPart, capture.parts)] == [True, False]
 
 
+@broken_by(mutations.rows_given_up_early_are_not_counted)
+def test_rows_that_gave_way_are_counted_whenever_they_did() -> None:
+    capture = Capture(ORDERS)
+    order = capture.begin(ORDERS)
+    capture.give(passed(20, wrote("a:6", update(1), insert(7), insert(8))), read(order, 1, 2, high=30))
+    capture.give(passed(30, wrote("a:7", delete(2))))
+    assert progress(capture.table(ORDERS)) == Progress(chunks=1, rows=0, given_up=2, expected=7)
+
+
 # The checkpoint
 
 

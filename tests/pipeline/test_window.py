@@ -155,6 +155,27 @@ def test_an_empty_chunk_emits_nothing_whatever_was_touched() -> None:
     assert emitted(window.keys_passed(reconciling(), touching(a6=1))) == []
 
 
+@broken_by(mutations.keys_are_kept_for_ever)
+def test_a_window_keeps_no_more_keys_than_it_has_rows() -> None:
+    closing = reconciling(1, 2, 3, 4, 5)
+    for number in range(6, 30):
+        keys = {f"a{number}": number % 3 + 2, f"b{number}": 7}
+        after = window.keys_passed(closing, touching(ORDERS, **keys))
+        assert isinstance(after, Reconciling)
+        assert sum(map(len, after.touched)) <= len(after.rows)
+        closing = after
+    assert emitted(closing) == [1, 5]
+    assert len(closing.rows) + closing.given_up == 5
+
+
+def test_the_keys_that_passed_while_a_chunk_was_read_are_not_kept_either() -> None:
+    opened = window.keys_passed(reading(), touching(a6=1, a7=2, a8=8, a9=9))
+    assert isinstance(opened, Reading)
+    closing = window.chunk_read(opened, read(opened.order, 1, 2, 3))
+    assert (closing.touched, closing.given_up) == ((), 2)
+    assert emitted(closing) == [3]
+
+
 def test_a_row_is_touched_by_its_whole_key() -> None:
     lines = table("lines", "order", "line", key=(0, 1))
     columns = [pa.array([1, 1, 2], pa.int64()), pa.array([1, 2, 1], pa.int64())]
