@@ -8,8 +8,9 @@ import asyncio
 import struct
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from multiprocessing import get_context
 from statistics import median
 from typing import Any, Final, NamedTuple
@@ -52,12 +53,24 @@ class Reading(NamedTuple):
     processor_us: float
 
 
-def readings(read: Callable[[Log, int], float], log: Log, rows: int, times: int) -> Reading:
-    """The median of so many readings, in a process of their own."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-        each = [process.submit(_reading, read, log, rows).result() for _ in range(times)]
-    print("  " + ", ".join(f"{reading.rate:,.0f}" for reading in each), file=sys.stderr, flush=True)
-    return Reading(*(median(values) for values in zip(*each, strict=True)))
+def readings(
+    reads: Sequence[Callable[[Log, int], float]], log: Log, rows: int, times: int = 1
+) -> list[Reading]:
+    """The median of so many readings of each, in a process of its own.
+
+    They take turns, so that a machine whose speed drifts does so for all of them.
+    """
+    with ExitStack() as running:
+        context = get_context("spawn")
+        processes = [running.enter_context(ProcessPoolExecutor(1, context)) for _ in reads]
+        each: list[list[Reading]] = [[] for _ in reads]
+        for _ in range(times):
+            for read, process, done in zip(reads, processes, each, strict=True):
+                done.append(process.submit(_reading, read, log, rows).result())
+    for read, done in zip(reads, each, strict=True):
+        told = ", ".join(f"{reading.rate:,.0f}" for reading in done)
+        print(f"  {read.__name__}: {told} rows/s", file=sys.stderr, flush=True)
+    return [Reading(*(median(values) for values in zip(*done, strict=True))) for done in each]
 
 
 def _reading(read: Callable[[Log, int], float], log: Log, rows: int) -> Reading:
