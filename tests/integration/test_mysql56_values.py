@@ -27,6 +27,11 @@ CASES_56 = [
         Case(kind, "HEX(c)", unhex, (f"GeomFromText('{text}', 4326)", f"GeomFromText('{text}')"))
         for kind, text in (("POINT", "POINT(1 2)"), ("GEOMETRY", "LINESTRING(0 0,1 2,3 4)"))
     ),
+    # Whose lengths take two bytes, or nearly.
+    Case("CHAR(255) CHARACTER SET utf8mb4", TEXT, utf8, ("REPEAT('漢', 255)", "'x'")),
+    Case("VARCHAR(300) CHARACTER SET latin1", TEXT, utf8, ("REPEAT('ü', 300)", "'x'")),
+    Case("BINARY(255)", "HEX(c)", unhex, ("REPEAT(x'ff', 255)", "'x'")),
+    Case("VARBINARY(256)", "HEX(c)", unhex, ("REPEAT(x'00', 256)", "'x'")),
     # One of each family of character sets, in columns of each kind of string.
     *(
         Case(f"{kind} CHARACTER SET {charset}", TEXT, utf8, (f"'{text}'", "''", f"'{text}  '"))
