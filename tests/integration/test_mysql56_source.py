@@ -115,6 +115,17 @@ async def test_a_server_without_tls_is_not_told_who_we_are(mysql56: MysqlServer,
         await Source.connect(settings(mysql56, mysql56.create_capture_user(), tls=TlsSettings(mode)))
 
 
+async def test_foreign_keys_whose_changes_are_not_logged(mysql56: MysqlServer, database56: str) -> None:
+    mysql56.sql(
+        "CREATE TABLE a (id INT PRIMARY KEY)",
+        "CREATE TABLE b (id INT PRIMARY KEY, a INT, FOREIGN KEY (a) REFERENCES a (id) ON DELETE CASCADE)",
+        database=database56,
+    )
+    tables = [TableId(database56, name) for name in "ab"]
+    [wrong] = await found_on(mysql56, mysql56.create_capture_user(database56), *tables)
+    assert wrong.startswith(f"foreign keys change rows of {database56}.b along")
+
+
 async def test_a_label_that_is_not_told_is_refused(mysql56: MysqlServer, database56: str) -> None:
     """Else the log's rows would have the text that stands for it in information_schema."""
     mysql56.sql(
