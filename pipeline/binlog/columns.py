@@ -95,6 +95,8 @@ def check(column: LogType, storage: Storage) -> None:
         raise InvariantBroken(f"a column of type {column} can't be stored as {storage}")
 
 
+_LONG_DIGITS: Final = 18  # of a DECIMAL that 64 bits hold
+
 _STRINGS: Final = frozenset({FieldType.STRING, FieldType.VARCHAR, FieldType.VAR_STRING})
 
 
@@ -203,7 +205,7 @@ def _decimals(precision: int, scale: int, storage: Storage, stored: Stored) -> p
     sizes = np.array([size for size, _ in groups], np.int64)
     limits = np.array([10**digits for _, digits in groups], np.int64)
     words = np.empty((len(stored), 2), np.uint64)
-    row = kernels.decimals(stored.buffer, stored.cells, sizes, limits, words)
+    row = kernels.decimals(stored.buffer, stored.cells, sizes, limits, precision <= _LONG_DIGITS, words)
     stored.refuse(row, "DECIMAL")
     return fixed(pa.decimal128(precision, scale), words, stored.exists)
 

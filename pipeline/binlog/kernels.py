@@ -13,13 +13,22 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.binlog.cells import Bytes, Cells, Flags, Int, Longs, unsigned
+from pipeline.binlog.cells import Bytes, Cells, Flags, Longs, unsigned
 from pipeline.binlog.words import copy_words
 from pipeline.compiled import compiled
 
 NONE: Final = -1
 
-_DAYS_0000_03_01_TO_1970: Final = 719468
+# Of month m of year y at [13 * y + m]: its first day, since 1970, and how many days it has: none if m is 0. It's the
+# proleptic Gregorian calendar.
+_MONTHS: Final = (
+    np.arange("0000-01", "10001-01", dtype="datetime64[M]").astype("datetime64[D]").astype(np.int32)
+)
+_FIRST_DAYS: Final = np.zeros((10_000, 13), np.int32)
+_FIRST_DAYS[:, 1:] = _MONTHS[: 12 * 10_000].reshape(-1, 12)
+_LENGTHS: Final = np.zeros((10_000, 13), np.int8)
+_LENGTHS[:, 1:] = np.diff(_MONTHS)[: 12 * 10_000].reshape(-1, 12)
+
 _MICROSECONDS_OF_DAY: Final = 86_400_000_000
 _LOW_32: Final = 0xFFFFFFFF
 
@@ -55,96 +64,100 @@ def big_endian(buffer: Bytes, cells: Cells, width: int, out: Longs) -> None:
         out[i] = np.int64(bits >> spare)
 
 
-@compiled("int64(int64, int64)")
-def _days_in_month(year: Int, month: Int) -> int:
-    if month == 2:
-        return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
-    return 30 if month in (4, 6, 9, 11) else 31
-
-
-@compiled("int64(int64, int64, int64)")
-def _days_since_1970(year: Int, month: Int, day: Int) -> Int:
-    """Days in the proleptic Gregorian calendar (H. Hinnant, "chrono-Compatible Low-Level Date Algorithms")."""
-    if month <= 2:
-        year -= 1
-        month += 12
-    era = year // 400
-    year_of_era = year - era * 400
-    day_of_year = (153 * (month - 3) + 2) // 5 + day - 1
-    day_of_era = year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year
-    return era * 146097 + day_of_era - _DAYS_0000_03_01_TO_1970
-
-
-@compiled("int64(int64[::1], boolean[::1], int64[::1])")
 def dates(packed: Longs, exists: Flags, out: Longs) -> int:
     """Days since 1970 of `year << 9 | month << 5 | day`; clears `exists` where the calendar has no such day."""
+    return _dates(packed, _FIRST_DAYS.reshape(-1), _LENGTHS.reshape(-1), exists, out)
+
+
+@compiled("int64(int64[::1], int32[::1], int8[::1], boolean[::1], int64[::1])")
+def _dates(packed: Longs, first_days: Cells, lengths: NDArray[np.int8], exists: Flags, out: Longs) -> int:
     for i in range(len(packed)):
-        if not exists[i]:
-            out[i] = 0
-            continue
-        year, month, day = packed[i] >> 9, (packed[i] >> 5) & 15, packed[i] & 31
-        if month > 12 or year > 9999:
-            return i
-        if month == 0 or day == 0 or day > _days_in_month(year, month):
-            exists[i] = False
-            out[i] = 0
-        else:
-            out[i] = _days_since_1970(year, month, day)
+        out[i] = 0
+        if exists[i]:
+            year, month, day = packed[i] >> 9, (packed[i] >> 5) & 15, packed[i] & 31
+            if year < 0 or year > 9999 or month > 12:
+                return i
+            exists[i] = 0 < day <= lengths[year * 13 + month]
+            if exists[i]:
+                out[i] = first_days[year * 13 + month] + day - 1
     return NONE
 
 
-@compiled("int64(int64[::1], int64, int64, boolean[::1], int64[::1])")
 def datetimes(packed: Longs, fraction_bits: int, scale: int, exists: Flags, out: Longs) -> int:
     """Microseconds since 1970 of DATETIME2's packed form; clears `exists` where the calendar has no such day.
 
     Packed, from the top: year * 13 + month (17 bits), day (5), hour (5), minute (6), second (6), and a fraction of
     `fraction_bits` that counts units of `scale` microseconds (WL#946).
     """
+    return _datetimes(
+        packed, fraction_bits, scale, _FIRST_DAYS.reshape(-1), _LENGTHS.reshape(-1), exists, out
+    )
+
+
+@compiled("int64(int64[::1], int64, int64, int32[::1], int8[::1], boolean[::1], int64[::1])")
+def _datetimes(
+    packed: Longs,
+    fraction_bits: int,
+    scale: int,
+    first_days: Cells,
+    lengths: NDArray[np.int8],
+    exists: Flags,
+    out: Longs,
+) -> int:
     for i in range(len(packed)):
-        if not exists[i]:
-            out[i] = 0
-            continue
-        fraction = (packed[i] & ((np.int64(1) << fraction_bits) - 1)) * scale
-        whole = packed[i] >> fraction_bits
-        year, month, day = (whole >> 22) // 13, (whole >> 22) % 13, (whole >> 17) & 31
-        hour, minute, second = (whole >> 12) & 31, (whole >> 6) & 63, whole & 63
-        if whole < 0 or year > 9999 or hour > 23 or minute > 59 or second > 59 or fraction > 999_999:
-            return i
-        if month == 0 or day == 0 or day > _days_in_month(year, month):
-            exists[i] = False
-            out[i] = 0
-        else:
-            seconds = (hour * 60 + minute) * 60 + second
-            days = _days_since_1970(year, month, day)
-            out[i] = days * _MICROSECONDS_OF_DAY + seconds * 1_000_000 + fraction
+        out[i] = 0
+        if exists[i]:
+            fraction = (packed[i] & ((np.int64(1) << fraction_bits) - 1)) * scale
+            whole = packed[i] >> fraction_bits
+            month, day = whole >> 22, (whole >> 17) & 31
+            hour, minute, second = (whole >> 12) & 31, (whole >> 6) & 63, whole & 63
+            if (
+                whole < 0
+                or month >= len(lengths)
+                or hour > 23
+                or minute > 59
+                or second > 59
+                or fraction > 999_999
+            ):
+                return i
+            exists[i] = 0 < day <= lengths[month]
+            if exists[i]:
+                days = np.int64(first_days[month]) + day - 1
+                seconds = (hour * 60 + minute) * 60 + second
+                out[i] = days * _MICROSECONDS_OF_DAY + seconds * 1_000_000 + fraction
     return NONE
 
 
-@compiled("int64(uint8[::1], int32[::1], int64[::1], int64[::1], uint64[:, ::1])")
-def decimals(buffer: Bytes, cells: Cells, sizes: Longs, limits: Longs, out: NDArray[np.uint64]) -> int:
-    """decimal128 words (low, high) of DECIMALs of up to 38 digits; zero for NULL.
+@compiled("int64(uint8[::1], int32[::1], int64[::1], int64[::1], boolean, uint64[:, ::1])")
+def decimals(
+    buffer: Bytes, cells: Cells, sizes: Longs, limits: Longs, short: bool, out: NDArray[np.uint64]
+) -> int:
+    """decimal128 words (low, high) of DECIMALs of up to 38 digits; zero for NULL. `short`: no more than 18 digits.
 
     A value is a row of big-endian groups of `sizes` bytes, each below its limit in `limits` (a power of ten); the
     first bit is set where it's not negative, and all other bits are inverted where it is (decimal2bin of strings/).
     """
-    low_32 = np.uint64(_LOW_32)
-    half = np.uint64(32)
+    low_32, half = np.uint64(_LOW_32), np.uint64(32)
     for i in range(len(cells)):
         at = np.int64(cells[i])
         low, high = np.uint64(0), np.uint64(0)
         if at >= 0:
             negative = buffer[at] < 128
-            flip = np.uint64(255) if negative else np.uint64(0)
-            first = np.uint64(128)
+            flip = low_32 if negative else np.uint64(0)
+            first = np.uint64(1 << 31)
             for group in range(len(sizes)):
-                part = np.uint64(0)
-                for _ in range(sizes[group]):
-                    part = (part << np.uint64(8)) | (np.uint64(buffer[at]) ^ flip ^ first)
-                    first = np.uint64(0)
-                    at += 1
+                bits = np.uint64(0)
+                for k in range(4):  # beyond a shorter group is the next one, or the slack
+                    bits |= np.uint64(buffer[at + k]) << np.uint64(24 - 8 * k)
+                part = (bits ^ flip ^ first) >> np.uint64(32 - 8 * sizes[group])
+                first = np.uint64(0)
+                at += sizes[group]
                 limit = np.uint64(limits[group])
                 if part >= limit:
                     return i
+                if short:
+                    low = low * limit + part
+                    continue
                 lower = (low & low_32) * limit + part
                 upper = (low >> half) * limit + (lower >> half)
                 high = high * limit + (upper >> half)
