@@ -39,6 +39,12 @@ class Wire(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types
             raise Definite("the source offers no TLS; turn it on there, or see to source.tls")
         await super()._request_authentication()
 
+    def close(self) -> None:
+        """Close at once: the end of TLS isn't agreed on with a server that may be silent."""
+        if self._writer:
+            self._writer.transport.abort()
+        super().close()
+
     def bound(self, statement: Statement) -> str:
         """The statement with the parameters in it, each written by the driver (sql_mode has to be empty)."""
         return statement.sql % tuple(
