@@ -211,9 +211,13 @@ def _decimals(precision: int, scale: int, storage: Storage, stored: Stored) -> p
 
 
 def _bits(width: int, storage: Storage, stored: Stored) -> pa.Array:
+    first = little_endian(1, stored)  # byte, with the odd bits
+    wrong = first >> (width % 8 or 8) != 0
+    if wrong.any():
+        stored.refuse(int(np.argmax(wrong)), f"BIT({width})")
     if width > 1:
         return varying(storage, stored)
-    flags = np.packbits(little_endian(1, stored) & 1 == 1, bitorder="little")
+    flags = np.packbits(first == 1, bitorder="little")
     return fixed(pa.bool_(), flags, stored.exists)
 
 

@@ -3,6 +3,7 @@
 import random
 import struct
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from decimal import Context
 from decimal import Decimal as Number
@@ -14,11 +15,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.binlog import columns, rows
+from pipeline.binlog import cells, columns, json, rows, stored
 from pipeline.binlog import decimals as stored_decimals
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.fieldtypes import FieldType, stored_width
-from pipeline.binlog.rows import finish
+from pipeline.binlog.rows import RowsEvents, finish, locate
 from pipeline.charsets import TextError
 from pipeline.errors import InvariantBroken
 from pipeline.messages import IMAGE_FIELDS, Kind, TableImages
@@ -450,6 +451,8 @@ def test_years() -> None:
         ((FixedBinary(2), Storage(254, 254 | 2 << 8)), b"\x03abc", "value of 2 bytes"),
         ((Vector(), Storage(242, 4)), b"\x05\0\0\0abcde", "VECTOR"),
         ((Json(), Storage(245, 4)), b"\x01\0\0\0\xff", "JSON"),
+        ((Bit(1), Storage(16, 1)), b"\x02", r"BIT\(1\)"),
+        ((Bit(17), Storage(16, 1 | 2 << 8)), b"\x02\0\0", r"BIT\(17\)"),
     ],
 )
 def test_a_value_that_is_none_of_its_type_is_refused_by_name(
@@ -530,6 +533,67 @@ def test_dates_and_texts_of_absent_columns_are_null_and_not_counted() -> None:
     table = images(described, [Body(body(WRITE, len(LOGGED), image(number(7)), present=present), WRITE)])
     assert given_of(table, 0) == {0: 7}
     assert table.impossible_dates == 0
+
+
+def test_values_that_arrows_offsets_do_not_reach_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds of some bytes stand for 2 GiB; an after image has again what it leaves out."""
+    described = table_map(INT, (Binary(), Storage(252, 4)))
+    before = image(number(1), struct.pack("<I", 6) + b"abcdef")
+    bitmaps = bitmap([True, True]) + bitmap([True, False])
+    update = Body(body(UPDATE, 2, before, partial({0: number(2)}), present=bitmaps), UPDATE)
+    monkeypatch.setattr(stored, "LONGEST_DATA", 12)
+    assert images(described, [update]).rows["1"].to_pylist() == [b"abcdef"] * 2
+    monkeypatch.setattr(stored, "LONGEST_DATA", 11)
+    with pytest.raises(UndecodableError, match=r"^shop\.t\.1: more than 2 GiB"):
+        images(described, [update])
+
+
+def test_json_that_arrows_offsets_do_not_reach_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = b"\x0c\x03\0\0\0"
+    event = Body(body(WRITE, 1, image(struct.pack("<I", len(document)) + document)), WRITE)
+    described = table_map((Json(), Storage(245, 4)))
+    monkeypatch.setattr(json, "LONGEST_DATA", 20)
+    assert images(described, [event]).rows["0"].to_pylist() == ['"\\u0000\\u0000\\u0000"']
+    monkeypatch.setattr(json, "LONGEST_DATA", 19)
+    with pytest.raises(UndecodableError, match=r"^shop\.t\.0: more than 2 GiB"):
+        images(described, [event])
+    monkeypatch.setattr(json, "_LARGEST_ROOM", 0)
+    many = b"\x0c\x80\x08" + bytes(1024)
+    event = Body(body(WRITE, 1, image(struct.pack("<I", len(many)) + many)), WRITE)
+    with pytest.raises(UndecodableError, match=r"^shop\.t\.0: more than 2 GiB"):
+        images(described, [event])
+
+
+def test_a_buffer_that_cells_do_not_reach_breaks_an_invariant(monkeypatch: pytest.MonkeyPatch) -> None:
+    event = Body(body(WRITE, 1, image(number(1))), WRITE)
+    monkeypatch.setattr(cells, "LARGEST_BUFFER", len(event.bytes) + cells.SLACK)
+    assert located(table_map(INT), [event]).images.tolist() == [1]
+    monkeypatch.setattr(cells, "LARGEST_BUFFER", len(event.bytes) + cells.SLACK - 1)
+    with pytest.raises(InvariantBroken, match="more than a cell can point to"):
+        located(table_map(INT), [event])
+
+
+def test_an_event_outside_of_the_buffer_breaks_an_invariant() -> None:
+    buffer = np.zeros(20 + cells.SLACK, np.uint8)
+    for start, end in ((-1, 20), (0, 21), (20, 0)):
+        events = RowsEvents(
+            np.array([start], np.int64),
+            np.array([end], np.int64),
+            np.array([WRITE], np.uint8),
+            np.zeros(1, np.int32),
+        )
+        with pytest.raises(InvariantBroken, match="outside"):
+            locate(table_map(INT), buffer, events)
+
+
+def test_slices_are_decoded_in_threads_beside_each_other() -> None:
+    bodies = [[Body(body(WRITE, len(LOGGED), *[LOGGED_BODY[15:]] * n), WRITE)] * 50 for n in range(1, 5)]
+    alone = [images(LOGGED_MAP, each) for each in bodies]
+    with ThreadPoolExecutor(4) as threads:
+        for _ in range(5):
+            beside = list(threads.map(lambda each: images(LOGGED_MAP, each), bodies))
+            assert [each.rows for each in beside] == [each.rows for each in alone]
+            assert [each.images for each in beside] == [each.images for each in alone]
 
 
 @pytest.mark.parametrize("code", [WRITE, UPDATE, DELETE, WRITE_V1])
