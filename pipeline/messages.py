@@ -6,9 +6,8 @@ The log crosses in *slices*: runs of whole transactions, in commit order, as man
 bound. A slice is what makes the flow columnar; all that the window rules ask for happens between two slices, which
 is between two transactions.
 
-A transaction that's larger than a slice comes in *parts*: its rows as they are read, before it has passed. Behind a
-part come only further parts (a pause may lie between), and then the slice whose first transaction it is, with the
-rows that are left, perhaps none.
+A transaction that's larger than a slice comes in *parts*, before it has passed. Behind a part come only further ones
+(or a pause), and then the slice whose first transaction it is, with the rows that are left, perhaps none.
 """
 
 from dataclasses import dataclass, field
