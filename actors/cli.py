@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -100,8 +101,11 @@ def run(settings: Settings) -> None:
 @config_argument
 def check(settings: Settings) -> None:
     """Check the source, the grants, the folders, Java and Spark's jars; list all that's wrong at once."""
-    from actors import assembly, spark_session
+    from actors import loading
     from pipeline.prerequisites import Severity
+
+    with loading.compiling_told(partial(click.echo, err=True)):
+        from actors import assembly, spark_session
 
     findings = asyncio.run(assembly.check(settings))
     for finding in findings:

@@ -10,7 +10,7 @@ Source: numba's developer manual, "Event API": `numba:compile` is an event of th
 import gc
 import importlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -19,18 +19,21 @@ from numba.core import event
 
 _COMPILE: Final = "numba:compile"
 
+Tell = Callable[[str], object]
+
 log = structlog.get_logger()
 
 
 class _FirstTold(event.Listener):
-    """Logs that something has to be compiled, once."""
+    """Tells that something has to be compiled, once."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Tell) -> None:
+        self.tell = tell
         self.told = False
 
     def on_start(self, _: event.Event) -> None:
         if not self.told:
-            log.info("compiling the decoder, which takes a while once after an install")
+            self.tell("compiling the decoder, which takes a while once after an install")
         self.told = True
 
     def on_end(self, _: event.Event) -> None:
@@ -41,7 +44,7 @@ def load() -> None:
     """Import what the service is made of."""
     gc.disable()
     try:
-        with compiling_told():
+        with compiling_told(log.info):
             importlib.import_module("actors.assembly")
     finally:
         gc.enable()
@@ -49,10 +52,10 @@ def load() -> None:
 
 
 @contextmanager
-def compiling_told() -> Iterator[None]:
-    """Log it if something has to be compiled meanwhile, and how long it took in the end."""
+def compiling_told(tell: Tell) -> Iterator[None]:
+    """Tell it if something has to be compiled meanwhile, and how long it took in the end."""
     begun = time.monotonic()
-    with event.install_listener(_COMPILE, _FirstTold()) as listener:
+    with event.install_listener(_COMPILE, _FirstTold(tell)) as listener:
         yield
     if listener.told:
-        log.info("compiled the decoder", seconds=round(time.monotonic() - begun, 1))
+        tell(f"compiled the decoder in {time.monotonic() - begun:.1f} s")
