@@ -16,7 +16,6 @@ from actors.metrics import Metrics
 from actors.schema_verifier import SchemaVerifier
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline import metrics as catalogue
-from pipeline.binlog.collations import CHARSETS
 from pipeline.binlog.errors import UndecodableError
 from pipeline.errors import Definite, Transient
 from pipeline.gtid import GtidSet
@@ -456,8 +455,3 @@ async def test_minimal_metadata_with_the_servers_schema(mysql_factory: MysqlFact
         while not (changes := await told(ChangesVerified)).tables:
             pass
         assert changes.tables[0].schema == known.schemas[tables[0]]
-
-
-def test_collations_are_the_servers(mysql: MysqlServer) -> None:
-    theirs = mysql.sql("SELECT id, character_set_name FROM information_schema.collations")
-    assert {int(i): CHARSETS.get(int(i)) for i, _ in theirs} == {int(i): name for i, name in theirs}

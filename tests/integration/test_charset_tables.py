@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from deploy.toolchain.mysql_server import MysqlServer
-from pipeline.binlog.collations import BINARY
+from pipeline.binlog.collations import BINARY, CHARSETS
 from pipeline.charsets import KNOWN, TextError, to_strings, to_text
 from pipeline.gtid import GtidSet
 from pipeline.messages import TableStopped
@@ -60,52 +60,73 @@ def codes() -> Iterator[bytes]:
     yield from (first + second for first in units for second in units)
 
 
-@pytest.fixture(scope="module")
-def converted(mysql: MysqlServer) -> Iterator[MysqlServer]:
-    mysql.sql(
+@pytest.fixture(scope="module", params=["mysql", "mysql56"])
+def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
+    """The newest and the oldest MySQL, with all the codes in a table."""
+    server: MysqlServer = request.getfixturevalue(request.param)
+    server.sql(
         "CREATE DATABASE codes", "CREATE TABLE codes.codes (code VARBINARY(4) PRIMARY KEY) CHARSET = binary"
     )
-    with closing(mysql.connect(database="codes")) as connection, connection.cursor() as cursor:
+    with closing(server.connect(database="codes")) as connection, connection.cursor() as cursor:
         cursor.executemany("INSERT INTO codes VALUES (%s)", [(code,) for code in sorted(set(codes()))])
-    yield mysql
-    mysql.sql("DROP DATABASE codes")
+    yield server
+    server.sql("DROP DATABASE codes")
 
 
-def servers_charsets(mysql: MysqlServer) -> dict[str, int]:
+def servers_charsets(server: MysqlServer) -> dict[str, int]:
     """The sets that have characters, and the bytes of each one's longest code."""
-    told = mysql.sql("SELECT character_set_name, maxlen FROM information_schema.character_sets")
+    told = server.sql("SELECT character_set_name, maxlen FROM information_schema.character_sets")
     return {name: longest for name, longest in told if name != BINARY}
 
 
-def shown(code: bytes, text: str | None) -> str | None:
-    """What the server printed for the code, None where that isn't its text.
+def ours(charset: str) -> str:
+    """Our name of the set: old servers have one of their own for utf8mb3."""
+    return "utf8mb3" if charset == "utf8" else charset
 
-    It prints NULL for what isn't well formed, nothing for what breaks off, and a question mark for what it has no
-    character for.
+
+def text_of(code: bytes, told: str | None) -> str | None:
+    """What the server printed for the code, in UTF-8 and hexadecimal; None where that isn't its text.
+
+    It prints NULL for what isn't well formed (an old one prints surrogates as they are), nothing for what breaks off,
+    and a question mark for what it has no character for.
     """
+    try:
+        text = bytes.fromhex(told or "").decode()
+    except UnicodeDecodeError:
+        return None
     return text if text and text.count("?") <= code.count(b"?") else None
 
 
+def test_every_character_set_and_collation_is_known(server: MysqlServer) -> None:
+    sets = {ours(charset) for charset in servers_charsets(server)}
+    assert sets == (KNOWN if "gb18030" in sets else KNOWN - {"gb18030"})
+    told = server.sql("SELECT id, character_set_name FROM information_schema.collations")
+    assert {collation: CHARSETS.get(collation) for collation, _ in told} == {
+        collation: ours(charset) for collation, charset in told
+    }
+
+
 def test_every_code_is_converted_as_by_the_server_or_refused_where_the_server_has_none(
-    converted: MysqlServer,
+    server: MysqlServer,
 ) -> None:
-    assert servers_charsets(converted).keys() == KNOWN
-    for charset, longest in servers_charsets(converted).items():
+    for charset, longest in servers_charsets(server).items():
         unit = _UNITS.get(charset, 1)
-        told = converted.sql(
+        told = server.sql(
             # A code that is too short for a unit of the set's would be filled up with zeros.
-            f"SELECT code, CONVERT(CONVERT(code USING {charset}) USING utf8mb4) FROM codes.codes"
+            f"SELECT code, HEX(CONVERT(CONVERT(code USING {charset}) USING utf8mb4)) FROM codes.codes"
             f" WHERE LENGTH(code) <= {longest} AND LENGTH(code) % {unit} = 0"
             f" AND ({unit} > 1 OR LENGTH(code) = 1 OR code >= x'80')"
         )
-        server = {code: shown(code, text) for code, text in told}
+        texts = {code: text_of(code, text) for code, text in told}
         # What begins with a character is that one and the rest, which is a code of its own.
-        server = {c: t for c, t in server.items() if not any(server.get(c[:n]) for n in range(1, len(c)))}
-        known = [code for code, text in server.items() if text is not None]
-        ours = to_strings(pa.array(known, pa.binary()), charset, charset).to_pylist()
-        wrong = [(c, server[c], mine) for c, mine in zip(known, ours, strict=True) if server[c] != mine]
+        texts = {c: t for c, t in texts.items() if not any(texts.get(c[:n]) for n in range(1, len(c)))}
+        known = [code for code, text in texts.items() if text is not None]
+        found = to_strings(pa.array(known, pa.binary()), ours(charset), charset).to_pylist()
+        wrong = [
+            (code, texts[code], mine) for code, mine in zip(known, found, strict=True) if texts[code] != mine
+        ]
         assert wrong == [], charset
-        assert [code for code in server.keys() - known if not refused(code, charset)] == [], charset
+        assert [code for code in texts.keys() - known if not refused(code, ours(charset))] == [], charset
 
 
 def refused(code: bytes, charset: str) -> bool:
