@@ -5,13 +5,15 @@ from typing import Any, Final, TypeVar, cast
 
 from numba import njit
 
-_OPTIONS: Final[dict[str, Any]] = {"cache": True, "nogil": True, "_nrt": False}
+_OPTIONS: Final[dict[str, Any]] = {"nogil": True, "_nrt": False}
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
 
-def compiled(signature: str, *, inlined: bool = False) -> Callable[[_Function], _Function]:
+def compiled(signature: object, *, inlined: bool = False) -> Callable[[_Function], _Function]:
     """A decorator that compiles a function with this signature, which is Numba's, and keeps the code on disk.
+
+    A signature is a text, or made of Numba's types where a text can't say it.
 
     The function runs without the GIL and makes no arrays. That is why it needs no counting of references to them: they
     are the caller's as long as it runs. (Counted, each array in each call of a loop costs two atomic additions: half of
@@ -19,7 +21,16 @@ def compiled(signature: str, *, inlined: bool = False) -> Callable[[_Function], 
     """
 
     def decorate(function: _Function) -> _Function:
-        loop: Any = njit(signature, **_OPTIONS, forceinline=inlined)(function)
+        loop: Any = njit(signature, cache=True, **_OPTIONS, forceinline=inlined)(function)
         return cast("_Function", loop)
 
     return decorate
+
+
+def part(function: _Function) -> _Function:
+    """Let a function be compiled into the loops of the same file that call it, for the types that they give it.
+
+    It has no code of its own that a start would have to load.
+    """
+    loop: Any = njit(**_OPTIONS)(function)
+    return cast("_Function", loop)

@@ -10,10 +10,10 @@ Source: Kounavis and Berry, "A Systematic Approach to Building High Performance 
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from pipeline.binlog.cells import Bytes, Int
+from pipeline.compiled import compiled, part
 
 _POLYNOMIAL: Final = 0xEDB88320
 _STEP: Final = 16
@@ -40,7 +40,7 @@ _BYTE: Final = np.uint64(255)
 _ALL: Final = np.uint64(0xFFFFFFFF)
 
 
-@njit("uint64(uint8[::1], uint64)", cache=True, nogil=True)
+@part
 def _eight(buffer: Bytes, at: Unsigned) -> Unsigned:
     """The little-endian integer of the 8 bytes there; LLVM makes one load of it."""
     value = np.uint64(0)
@@ -49,7 +49,7 @@ def _eight(buffer: Bytes, at: Unsigned) -> Unsigned:
     return value
 
 
-@njit("uint64(uint64, int64)", cache=True, nogil=True)
+@part
 def _moved(eight: Unsigned, following: int) -> Unsigned:
     """What 8 bytes do to the remainder when `following` others follow them."""
     return np.uint64(
@@ -64,7 +64,7 @@ def _moved(eight: Unsigned, following: int) -> Unsigned:
     )
 
 
-@njit("int64(uint8[::1], int64, int64)", cache=True, nogil=True)
+@compiled("int64(uint8[::1], int64, int64)")
 def crc32(buffer: Bytes, start: Int, end: Int) -> Int:
     """The CRC32 of buffer[start:end], which has to lie in the buffer; as zlib.crc32 gives it."""
     remainder = _ALL

@@ -6,12 +6,12 @@ has (some 20 GB/s instead of less than 1).
 """
 
 import numpy as np
-from numba import njit
 
 from pipeline.binlog.cells import Bytes, Int
+from pipeline.compiled import compiled
 
 
-@njit("int64(uint8[::1], int64, int64)", cache=True, nogil=True)
+@compiled("int64(uint8[::1], int64, int64)")
 def integer(buffer: Bytes, at: Int, width: Int) -> Int:
     """The little-endian integer of `width` bytes; one of 8 bytes wraps."""
     first, value = np.uint64(at), np.uint64(0)
@@ -20,7 +20,7 @@ def integer(buffer: Bytes, at: Int, width: Int) -> Int:
     return np.int64(value)
 
 
-@njit("boolean(uint8[::1], int64, uint8[::1], int64, int64)", cache=True, nogil=True)
+@compiled("boolean(uint8[::1], int64, uint8[::1], int64, int64)")
 def same(one: Bytes, at: Int, other: Bytes, there: Int, length: Int) -> bool:
     """Whether as many bytes are the same in both; all are looked at, which is quicker than to stop at the first."""
     here, yonder, differing = np.uint64(at), np.uint64(there), np.uint8(0)
@@ -29,7 +29,7 @@ def same(one: Bytes, at: Int, other: Bytes, there: Int, length: Int) -> bool:
     return bool(differing == 0)
 
 
-@njit("void(uint8[::1], int64, int64, uint8[::1], int64)", cache=True, nogil=True)
+@compiled("void(uint8[::1], int64, int64, uint8[::1], int64)")
 def copy(buffer: Bytes, at: Int, length: Int, out: Bytes, to: Int) -> None:
     """Copy as many bytes from one buffer to another."""
     here, there = np.uint64(at), np.uint64(to)

@@ -13,12 +13,12 @@ Source: MySQL 9.7 source documentation, "MySQL Packets", "COM_BINLOG_DUMP_GTID",
 from typing import Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from pipeline.binlog.cells import Bytes, Int, unsigned
 from pipeline.binlog.frames import Frames, Inflow
 from pipeline.binlog.memory import copy
+from pipeline.compiled import compiled, part
 from pipeline.errors import Definite, Transient
 
 _LENGTH: Final = 3
@@ -37,7 +37,7 @@ _ERROR_HEAD: Final = 9  # that byte, the error's number (2 bytes), and its SQL s
 _FATAL: Final = 1236  # ER_SOURCE_FATAL_ERROR_READING_BINLOG: it can't give this log, now or later
 
 
-@njit("UniTuple(int64, 3)(uint8[::1], int64, int64, int64)", cache=True, nogil=True)
+@part
 def _whole(buffer: Bytes, at: Int, end: Int, number: Int) -> tuple[Int, int, Int]:
     """The packets from `at` on that make one payload: where they end (-1 if they aren't all there), how many
     were looked at, and the number of one that isn't the next one (-1 if they all are)."""
@@ -55,7 +55,7 @@ def _whole(buffer: Bytes, at: Int, end: Int, number: Int) -> tuple[Int, int, Int
     return -1, packets, -1
 
 
-@njit("int64(uint8[::1], int64, int64)", cache=True, nogil=True)
+@part
 def _join(buffer: Bytes, at: Int, packets: Int) -> Int:
     """Lay the payloads of the packets end to end behind the first one's head; returns where that ends."""
     to = at + _HEAD + _FULL
@@ -69,7 +69,7 @@ def _join(buffer: Bytes, at: Int, packets: Int) -> Int:
     return to
 
 
-@njit("UniTuple(int64, 4)(uint8[::1], int64, int64, int64, int64[:, ::1])", cache=True, nogil=True)
+@compiled("UniTuple(int64, 4)(uint8[::1], int64, int64, int64, int64[:, ::1])")
 def _framed(
     buffer: Bytes, at: Int, end: Int, number: Int, bounds: NDArray[np.int64]
 ) -> tuple[int, Int, Int, int]:

@@ -14,13 +14,13 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
 
 from pipeline.binlog.cells import Bytes, Int, unsigned
 from pipeline.binlog.cursor import Cursor
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.frames import Frames, Inflow
+from pipeline.compiled import compiled
 
 _END, _PAYLOAD_SIZE, _COMPRESSION, _UNCOMPRESSED_SIZE = range(4)
 _ZSTD: Final = 0
@@ -91,7 +91,7 @@ def _read(stream: pa.NativeFile, room: memoryview) -> int:
         raise UndecodableError(f"its payload can't be unpacked: {error}") from error
 
 
-@njit("UniTuple(int64, 2)(uint8[::1], int64, int64, int64[:, ::1])", cache=True, nogil=True)
+@compiled("UniTuple(int64, 2)(uint8[::1], int64, int64, int64[:, ::1])")
 def _framed(buffer: Bytes, at: Int, end: Int, bounds: NDArray[np.int64]) -> tuple[Int, int]:
     """Find the events that are whole in buffer[at:end]: where the next one begins, and how many they are.
 

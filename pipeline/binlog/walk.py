@@ -16,7 +16,7 @@ Sources: MySQL 9.7 source documentation, namespace mysql::binlog::event.
 from typing import Final
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numpy.typing import NDArray
 
 from pipeline.binlog.cells import SLACK, Bytes, Int
@@ -39,6 +39,7 @@ from pipeline.binlog.walkstate import (
     Rows,
     State,
 )
+from pipeline.compiled import compiled, part
 from pipeline.gtid import LARGEST_NUMBER
 
 # How the walk ends.
@@ -85,13 +86,8 @@ _IS_ROWS: Final = np.array(
     ]
 )
 
-_INT: Final = types.int64
-_BYTES: Final = types.uint8[::1]
-_TABLE: Final = types.int64[:, ::1]
-_SOURCES: Final = types.uint8[:, ::1]
 
-
-@njit(types.boolean(_BYTES, _INT, _INT, _INT), cache=True, nogil=True)
+@part
 def _sound(buffer: Bytes, start: Int, end: Int, checksum_bytes: int) -> bool:
     """Whether the event is as long as it says, and undamaged."""
     if end - start < _HEADER + checksum_bytes or integer(buffer, start + 9, 4) != end - start:
@@ -101,7 +97,7 @@ def _sound(buffer: Bytes, start: Int, end: Int, checksum_bytes: int) -> bool:
     return crc32(buffer, start, end - checksum_bytes) == integer(buffer, end - checksum_bytes, 4)
 
 
-@njit(_INT(_BYTES, _INT, _SOURCES, _INT), cache=True, nogil=True)
+@part
 def _source(buffer: Bytes, at: Int, sources: NDArray[np.uint8], last: Int) -> Int:
     """The number of the source with this UUID and no tag, or -1; most often it's that of the last one."""
     for i in range(-1, len(sources)):
@@ -115,7 +111,7 @@ def _source(buffer: Bytes, at: Int, sources: NDArray[np.uint8], last: Int) -> In
     return -1
 
 
-@njit(_INT(_BYTES, _INT, _INT, STATE_TYPE, _SOURCES), cache=True, nogil=True)
+@part
 def _begin(buffer: Bytes, at: Int, end: Int, state: State, sources: NDArray[np.uint8]) -> int:
     """A GTID event's body; see `gtid_event.gtid`."""
     if state.phase != BETWEEN or end - at < _GTID_BYTES:
@@ -132,7 +128,7 @@ def _begin(buffer: Bytes, at: Int, end: Int, state: State, sources: NDArray[np.u
     return DONE
 
 
-@njit(_INT(_BYTES, _INT, _INT, STATE_TYPE), cache=True, nogil=True)
+@part
 def _frame(buffer: Bytes, at: Int, end: Int, state: State) -> int:
     """A QUERY event's body, which is a BEGIN; see `query_event.query`."""
     if state.phase != BEGUN or end - at < _QUERY_HEAD:
@@ -145,7 +141,7 @@ def _frame(buffer: Bytes, at: Int, end: Int, state: State) -> int:
     return DONE
 
 
-@njit(_INT(_BYTES, _INT, _INT, KNOWN_TYPE), cache=True, nogil=True)
+@part
 def _find(buffer: Bytes, at: Int, end: Int, known: Known) -> Int:
     """The number of the table map whose content is buffer[at:end], or -1."""
     mask = len(known.slots) - 1
@@ -159,7 +155,7 @@ def _find(buffer: Bytes, at: Int, end: Int, known: Known) -> Int:
     return np.int64(-1)
 
 
-@njit(_INT(STATE_TYPE, _TABLE, _INT), cache=True, nogil=True)
+@part
 def _explained(state: State, explained: NDArray[np.int64], table_id: Int) -> int:
     """Where in `explained` the table id is, or -1; most often it's the last one."""
     for i in range(state.tables - 1, -1, -1):
@@ -168,7 +164,7 @@ def _explained(state: State, explained: NDArray[np.int64], table_id: Int) -> int
     return -1
 
 
-@njit(_INT(_BYTES, _INT, _INT, STATE_TYPE, KNOWN_TYPE, _TABLE), cache=True, nogil=True)
+@part
 def _map(buffer: Bytes, at: Int, end: Int, state: State, known: Known, explained: NDArray[np.int64]) -> int:
     """A TABLE_MAP event's body."""
     if state.phase < FRAMED or end - at < _MAP_HEAD:
@@ -187,7 +183,7 @@ def _map(buffer: Bytes, at: Int, end: Int, state: State, known: Known, explained
     return DONE
 
 
-@njit(_INT(_BYTES, _INT, _INT, _INT, STATE_TYPE, KNOWN_TYPE, _TABLE, ROWS_TYPE), cache=True, nogil=True)
+@part
 def _rows(
     buffer: Bytes,
     at: Int,
@@ -222,7 +218,7 @@ def _rows(
     return FULL if state.bytes >= state.most_bytes else DONE
 
 
-@njit(_INT(STATE_TYPE, ROWS_TYPE), cache=True, nogil=True)
+@part
 def _commit(state: State, rows: Rows) -> int:
     """An XID event."""
     if state.phase != FRAMED:
@@ -239,7 +235,7 @@ def _commit(state: State, rows: Rows) -> int:
     return FULL if state.transactions >= state.most_transactions else DONE
 
 
-@njit(_INT(_BYTES, _INT, _INT, STATE_TYPE, _SOURCES, KNOWN_TYPE, _TABLE, ROWS_TYPE), cache=True, nogil=True)
+@part
 def _event(
     buffer: Bytes,
     start: Int,
@@ -276,12 +272,17 @@ def _event(
     return status
 
 
-@njit(
-    types.UniTuple(_INT, 2)(  # type: ignore[no-untyped-call]
-        _BYTES, _TABLE, _INT, STATE_TYPE, _SOURCES, KNOWN_TYPE, _TABLE, ROWS_TYPE
-    ),
-    cache=True,
-    nogil=True,
+@compiled(
+    types.UniTuple(types.int64, 2)(  # type: ignore[no-untyped-call]
+        types.uint8[::1],
+        types.int64[:, ::1],
+        types.int64,
+        STATE_TYPE,
+        types.uint8[:, ::1],
+        KNOWN_TYPE,
+        types.int64[:, ::1],
+        ROWS_TYPE,
+    )
 )
 def walk(
     buffer: Bytes,

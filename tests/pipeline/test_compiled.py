@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.binlog import cells, json_doubles, json_kernels, json_opaque, json_writing, kernels, words
-from pipeline.compiled import compiled
+from pipeline.compiled import compiled, part
 
 
 @compiled("int64(int64)")
@@ -34,3 +34,17 @@ def test_a_compiled_loop_counts_no_references_and_keeps_its_code(loop: object) -
     options = loop.targetoptions  # type: ignore[attr-defined]
     assert (options["nogil"], options["_nrt"]) == (True, False)
     assert loop._cache.cache_path  # type: ignore[attr-defined]
+
+
+@part
+def _twice(value: int) -> int:
+    return 2 * value
+
+
+@compiled("int64(int64)")
+def _quadrupled(value: int) -> int:
+    return _twice(_twice(value))
+
+
+def test_a_part_is_compiled_into_what_calls_it() -> None:
+    assert _quadrupled(3) == 12
