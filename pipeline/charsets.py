@@ -29,8 +29,10 @@ class _Wide(NamedTuple):
     pairs: bool = False
 
 
-# Their bytes are UTF-8 already; each set's highest byte.
-_UTF_8: Final = {"ascii": 0x7F, "utf8mb3": 0xEF, "utf8mb4": 0xF4}
+# Their bytes are UTF-8 already.
+_UTF_8: Final = frozenset({"ascii", "utf8mb3", "utf8mb4"})
+# The highest byte of those that aren't all of it.
+_HIGHEST: Final = {"ascii": 0x7F, "utf8mb3": 0xEF}
 
 _WIDE: Final = {
     "ucs2": _Wide(2),
@@ -42,7 +44,7 @@ _WIDE: Final = {
 # Sets of the table in which a byte below 0x80 isn't always the character of ASCII.
 _NOT_ASCII: Final = frozenset({"swe7"})
 
-KNOWN: Final = frozenset(_UTF_8) | frozenset(_WIDE) | TABLED
+KNOWN: Final = _UTF_8 | frozenset(_WIDE) | TABLED
 
 _LONGEST_CODE: Final = 4
 _MOST: Final = 2**31 - 1  # bytes, since Arrow's strings have 32-bit offsets
@@ -89,8 +91,7 @@ def _utf8(values: pa.Array, charset: str, column: str) -> pa.Array:
         text.validate(full=True)
     except pa.ArrowInvalid as error:
         raise TextError(f"{column}: a value isn't text in {charset}: {error}") from error
-    highest = int(_data(values).max(initial=0))
-    if highest > _UTF_8.get(charset, 0x7F):
+    if charset in _HIGHEST and (highest := int(_data(values).max(initial=0))) > _HIGHEST[charset]:
         raise TextError(f"{column}: a value isn't text in {charset}: there's no byte {highest:#x} in it")
     return text
 
