@@ -11,10 +11,11 @@ each that can come; an empty one is never asked, since no entry of the others sa
 from typing import Any, Final
 
 import numpy as np
-from numba import boolean, int32, int64, njit, types, uint8
+from numba import boolean, int32, int64, types, uint8
 from numpy.typing import NDArray
 
 from pipeline.charset_tables import FOUR_BYTES, LEAD, NONE, CodePoints
+from pipeline.compiled import compiled, part
 
 Bytes = NDArray[np.uint8]
 Ends = NDArray[np.int32]
@@ -34,7 +35,7 @@ _POINTS: Final = int32[::1]
 _SUPPLEMENTARY: Final = 189000
 
 
-@njit("int64(uint8[::1], int64, int64)", cache=True, nogil=True)
+@part
 def _put(out: Bytes, at: Int, point: Int) -> Int:
     """Write the character in UTF-8, and return the place behind it."""
     if point < 0x80:
@@ -56,7 +57,7 @@ def _put(out: Bytes, at: Int, point: Int) -> Int:
     return at + 4
 
 
-@njit(int64(_READ_ONLY, int64, _POINTS), cache=True, nogil=True)
+@part
 def _four_bytes(data: Bytes, at: Int, four: CodePoints) -> Int:
     """The code point of GB 18030's code of four bytes, the first two of which are known to begin one."""
     third, fourth = np.int64(data[at + 2]) - 0x81, np.int64(data[at + 3]) - 0x30
@@ -69,11 +70,7 @@ def _four_bytes(data: Bytes, at: Int, four: CodePoints) -> Int:
     return point if 0x10000 <= point < 0x110000 else NONE
 
 
-@njit(
-    int64(_READ_ONLY, int32[::1], _POINTS, _POINTS, _POINTS, _POINTS, uint8[::1], int64[::1]),
-    cache=True,
-    nogil=True,
-)
+@compiled(int64(_READ_ONLY, int32[::1], _POINTS, _POINTS, _POINTS, _POINTS, uint8[::1], int64[::1]))
 def by_table(
     data: Bytes,
     ends: Ends,
@@ -109,7 +106,7 @@ def by_table(
     return WHOLE
 
 
-@njit(int64(_READ_ONLY, int64, int64, boolean), cache=True, nogil=True)
+@part
 def _unit(data: Bytes, at: Int, width: Int, little: bool) -> Int:
     """The number in `width` bytes."""
     unit: Int = np.int64(0)
@@ -118,7 +115,7 @@ def _unit(data: Bytes, at: Int, width: Int, little: bool) -> Int:
     return unit
 
 
-@njit(int64(_READ_ONLY, int32[::1], int64, boolean, boolean, uint8[::1], int64[::1]), cache=True, nogil=True)
+@compiled(int64(_READ_ONLY, int32[::1], int64, boolean, boolean, uint8[::1], int64[::1]))
 def by_unit(
     data: Bytes, ends: Ends, width: Int, little: bool, pairs: bool, out: Bytes, out_ends: Longs
 ) -> Int:
