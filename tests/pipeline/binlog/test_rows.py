@@ -51,6 +51,7 @@ from tests.pipeline.binlog.rows_events import Body, images, located
 WIDE = Context(prec=65)
 WRITE, UPDATE, DELETE = 30, 31, 32
 WRITE_V1, UPDATE_V1, DELETE_V1 = 23, 24, 25
+PARTLY = 39
 
 INT = (Integer(4, unsigned=False), Storage(FieldType.LONG, 0))
 VARCHAR = (Text("utf8mb4"), Storage(FieldType.VARCHAR, 80))
@@ -618,6 +619,66 @@ def test_an_insert_of_nothing_but_defaults_has_no_column_and_no_bytes() -> None:
     event = Body(bytes(8) + bytes.fromhex("02 00 02 00"), WRITE)
     table = images(table_map(INT, INT), [event, Body(body(WRITE, 2, image(number(1), None)), WRITE)])
     assert [given_of(table, i) for i in range(table.images.num_rows)] == [{}, {0: 1, 1: None}]
+
+
+# -- JSON in part (what diffs do is in test_json_diffs)
+
+JSON = (Json(), Storage(245, 4))
+NINE = b"\x05\x09\0"
+# Replace $.n by 9.
+DIFF = b"\0\x03$.n\x03" + NINE
+
+
+def behind_length(stored: bytes) -> bytes:
+    return struct.pack("<I", len(stored)) + stored
+
+
+def partly(*images: bytes, present_after: Sequence[bool] = (True,) * 4) -> Body:
+    """An event of a table of an INT and three JSON columns; each after image has its value options before it."""
+    present = bitmap([True] * 4) + bitmap(present_after)
+    return Body(body(PARTLY, 4, *images, present=present), PARTLY)
+
+
+OF_1 = bytes.fromhex("00 01 00 0c 00 0b 00 01 00 05 01 00 6e".replace(" ", ""))  # {"n": 1}
+BEFORE = image(number(1), *[behind_length(OF_1)] * 3)
+
+
+def test_bits_of_diffs_are_those_of_all_json_columns() -> None:
+    """Also of those that the after image leaves out."""
+    after = image(number(2), behind_length(DIFF), behind_length(NINE))
+    event = partly(
+        BEFORE, b"\x01" + bitmap([True, True, False]) + after, present_after=[True, False, True, True]
+    )
+    table = images(table_map(INT, JSON, JSON, JSON), [event])
+    assert [list(row.values()) for row in table.rows.to_pylist()] == [
+        [1, '{"n": 1}', '{"n": 1}', '{"n": 1}'],
+        [2, '{"n": 1}', '{"n": 9}', "9"],
+    ]
+    assert table.images["kind"].to_pylist() == [Kind.UPDATE_BEFORE, Kind.UPDATE_AFTER]
+    assert table.images["absent"].null_count == 2
+
+
+def test_an_after_image_without_value_options_has_no_bits() -> None:
+    event = partly(BEFORE, b"\0" + image(number(2), None, behind_length(NINE), None))
+    table = images(table_map(INT, JSON, JSON, JSON), [event])
+    assert list(table.rows.to_pylist()[1].values()) == [2, None, "9", None]
+
+
+def test_value_options_that_are_not_known_are_refused() -> None:
+    event = partly(BEFORE, b"\x02" + image(number(2), None, None, None))
+    with pytest.raises(UndecodableError, match="value options"):
+        located(table_map(INT, JSON, JSON, JSON), [event])
+
+
+def test_every_truncation_of_diffs_is_refused() -> None:
+    after = image(number(2), behind_length(DIFF), None, None)
+    whole = partly(BEFORE, b"\x01" + bitmap([True, False, False]) + after).bytes
+    ends = {len(partly().bytes), len(whole)}  # an event may hold no image at all
+    for end in range(len(whole) + 1):
+        if end not in ends:
+            with pytest.raises(UndecodableError):
+                located(table_map(INT, JSON, JSON, JSON), [Body(whole[:end], PARTLY)])
+    assert located(table_map(INT, JSON, JSON, JSON), [Body(whole, PARTLY)]).images.tolist() == [2]
 
 
 # -- what can't be walked
