@@ -105,3 +105,27 @@ async def test_a_snapshot_under_writes_equals_the_source(
     assert unequal(server, tmp_path / "journal", *TABLES) == []
     for table, ops in zip(TABLES, ("cdru", "dru"), strict=True):
         assert {change.op for change in replay(server, tmp_path / "journal", table).changes} == set(ops)
+
+
+async def test_a_crash_within_a_snapshot_loses_nothing(mysql56_factory: MysqlFactory, tmp_path: Path) -> None:
+    """Behind it the schemas are the server's again, and have to be proven by the checkpoint's."""
+    server = mysql56_factory(GTIDS_56)
+    fill(server)
+    settings = pipeline(server, tmp_path, "shop")
+    with writing(server):
+        async with running(settings) as service:
+            await service.begun()
+            await service.execute("s")
+            await service.until(lambda: service.tables("s").get("wide", {}).get("rows"), "a chunk of `wide`")
+            await service.drop()
+        async with running(settings) as service:
+            await service.until(
+                lambda: service.tables("s").get("wide", {}).get("rows", 0) > ROWS // 2, "half"
+            )
+            await service.drop()
+    async with running(settings) as service:
+        await service.completed("s")
+        await service.caught_up(server)
+        assert service.status()["stopped"] == {}
+        await service.stop()
+    assert unequal(server, tmp_path / "journal", *TABLES) == []
