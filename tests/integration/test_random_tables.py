@@ -1,7 +1,8 @@
 """One value, one form: random tables on a live server, whose values are told in four ways.
 
-The server answers to an expression, a chunk's SELECT and the log are decoded by us, and mysqlbinlog prints the log. All
-four have to agree on every value: after an insert, after an update from something else, and in a delete's image.
+The server answers to an expression, we decode a chunk's SELECT and the log, and mysqlbinlog prints the log. All four have
+to agree on every value: after an insert, after an update from something else, and in a delete's image. What the log
+leaves out has to be absent, for us and for mysqlbinlog alike, and may be so only where it didn't change.
 """
 
 import asyncio
@@ -49,10 +50,10 @@ class Log:
     Checksums and metadata are set for all sessions, the others for the one that writes.
     """
 
-    metadata: str = "FULL"
-    image: str = "FULL"
-    compression: str = "OFF"
-    checksum: str = "CRC32"
+    metadata: str
+    image: str
+    compression: str
+    checksum: str
 
 
 LOGS: Final = [
