@@ -1,8 +1,8 @@
 """One value, one form: random tables on a live server, whose values are told in four ways.
 
-The server answers to an expression, we decode a chunk's SELECT and the log, and mysqlbinlog prints the log. All four have
-to agree on every value: after an insert, after an update from something else, and in a delete's image. What the log
-leaves out has to be absent, for us and for mysqlbinlog alike, and may be so only where it didn't change.
+The server answers to an expression, we decode a chunk's SELECT and the log, and mysqlbinlog prints the log. All four
+have to agree on every value: after an insert, after an update from something else, and in a delete's image. What the
+log leaves out has to be absent, for us and for mysqlbinlog alike, and may be so only where it didn't change.
 """
 
 import asyncio
