@@ -125,14 +125,10 @@ class RowPackets:
     def take(self) -> Rows | None:
         """The whole rows that are here, if there are any."""
         state = self._state
-        end, count, split = (
-            int(state[kernels.WHOLE]),
-            int(state[kernels.ROWS]),
-            bool(state[kernels.CONTINUED]),
-        )
-        if not count:
+        end, number = int(state[kernels.WHOLE]), int(state[kernels.ROWS])
+        if not number:
             return None
-        taken = Rows(self._buffer, end, count, split)
+        taken = Rows(self._buffer, end, number, split=bool(state[kernels.CONTINUED]))
         self._move(end, max(_BUFFER, self._used - end + 2 * _LEAST_ROOM))
         state[kernels.AT] -= end
         state[[kernels.WHOLE, kernels.ROWS, kernels.CONTINUED]] = 0

@@ -16,10 +16,10 @@ Source: MySQL 9.7 source documentation, "MySQL Packets", "Binary Protocol Result
 from typing import Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from pipeline.binlog.cells import Bytes, Cells, CellTable, Int, Longs
+from pipeline.compiled import compiled
 
 SLACK: Final = 8
 
@@ -49,7 +49,7 @@ _LOW_32: Final = 0xFFFFFFFF
 _TEN_18: Final = 10**18
 
 
-@njit("int64(uint8[::1], int64, int64)", cache=True, nogil=True)
+@compiled("int64(uint8[::1], int64, int64)", inlined=True)
 def _unsigned(buffer: Bytes, at: Int, width: Int) -> Int:
     first, value = np.uint64(at), np.uint64(0)
     for i in range(np.uint64(width)):
@@ -57,7 +57,7 @@ def _unsigned(buffer: Bytes, at: Int, width: Int) -> Int:
     return np.int64(value)
 
 
-@njit("int64(uint8[::1], int64, int64[::1])", cache=True, nogil=True)
+@compiled("int64(uint8[::1], int64, int64[::1])")
 def frame(buffer: Bytes, end: int, state: Longs) -> int:
     """Walk on over the whole packets in buffer[:end], and return what was found; not over EOF and ERR packets."""
     at, sequence, inside = state[AT], state[SEQUENCE], state[INSIDE]
@@ -88,7 +88,7 @@ def frame(buffer: Bytes, end: int, state: Longs) -> int:
     return found
 
 
-@njit("int64(uint8[::1], int64)", cache=True, nogil=True)
+@compiled("int64(uint8[::1], int64)")
 def join(buffer: Bytes, end: int) -> int:
     """Take the headers out from inside of rows of several packets, in place; returns the new end."""
     read, write = 0, 0
@@ -107,7 +107,7 @@ def join(buffer: Bytes, end: int) -> int:
     return write
 
 
-@njit("UniTuple(int64, 2)(uint8[::1], int64)", cache=True, nogil=True)
+@compiled("UniTuple(int64, 2)(uint8[::1], int64)", inlined=True)
 def value(buffer: Bytes, at: Int) -> tuple[Int, Int]:
     """Where the bytes of a value with its length before it begin, and how many there are."""
     length: Int = np.int64(buffer[at])
@@ -117,7 +117,7 @@ def value(buffer: Bytes, at: Int) -> tuple[Int, Int]:
     return at + 1 + width, _unsigned(buffer, at + 1, width)
 
 
-@njit("int64(uint8[::1], int64, int64[::1], int32[:, ::1])", cache=True, nogil=True)
+@compiled("int64(uint8[::1], int64, int64[::1], int32[:, ::1])")
 def locate(buffer: Bytes, end: int, widths: Longs, cells: CellTable) -> int:
     """Find all values of the rows in buffer[:end]; `cells` is [columns, rows].
 
@@ -157,7 +157,7 @@ def locate(buffer: Bytes, end: int, widths: Longs, cells: CellTable) -> int:
     return NONE if at == end else rows - 1
 
 
-@njit("void(uint8[::1], int32[::1], int64[::1])", cache=True, nogil=True)
+@compiled("void(uint8[::1], int32[::1], int64[::1])")
 def extents(buffer: Bytes, cells: Cells, offsets: Longs) -> None:
     """Where each value goes when all of them are laid end to end: `offsets` has one entry more than `cells`."""
     offsets[0] = 0
@@ -168,7 +168,7 @@ def extents(buffer: Bytes, cells: Cells, offsets: Longs) -> None:
         offsets[i + 1] = offsets[i] + length
 
 
-@njit("void(uint8[::1], int32[::1], int64[::1], uint8[::1])", cache=True, nogil=True)
+@compiled("void(uint8[::1], int32[::1], int64[::1], uint8[::1])")
 def copy(buffer: Bytes, cells: Cells, offsets: Longs, out: Bytes) -> None:
     """Lay the values end to end where `extents` said."""
     for i in range(len(cells)):
@@ -179,7 +179,7 @@ def copy(buffer: Bytes, cells: Cells, offsets: Longs, out: Bytes) -> None:
                 out[there + k] = buffer[here + k]
 
 
-@njit("int64(uint8[::1], int32[::1], int64, uint64[:, ::1])", cache=True, nogil=True)
+@compiled("int64(uint8[::1], int32[::1], int64, uint64[:, ::1])")
 def decimals(buffer: Bytes, cells: Cells, scale: int, out: NDArray[np.uint64]) -> int:
     """decimal128 words (low, high) of numbers with `scale` digits after the point; zero for NULL.
 
@@ -230,7 +230,7 @@ def decimals(buffer: Bytes, cells: Cells, scale: int, out: NDArray[np.uint64]) -
     return NONE
 
 
-@njit("int64(int64, int64, int64)", cache=True, nogil=True)
+@compiled("int64(int64, int64, int64)", inlined=True)
 def _packed_date(year: Int, month: Int, day: Int) -> Int:
     """`year << 9 | month << 5 | day`; negative for one that can't be."""
     if year > 9999 or month > 12 or day > 31:
@@ -238,7 +238,7 @@ def _packed_date(year: Int, month: Int, day: Int) -> Int:
     return year << 9 | month << 5 | day
 
 
-@njit("int64(uint8[::1], int64, boolean)", cache=True, nogil=True)
+@compiled("int64(uint8[::1], int64, boolean)", inlined=True)
 def _packed_time(buffer: Bytes, at: Int, fraction: bool) -> Int:
     """Hour, minute, second and, if there's a `fraction`, microseconds in 5, 6, 6 and 20 bits; -1 if they can't be."""
     hour, minute, second = np.int64(buffer[at]), np.int64(buffer[at + 1]), np.int64(buffer[at + 2])
@@ -248,7 +248,7 @@ def _packed_time(buffer: Bytes, at: Int, fraction: bool) -> Int:
     return hour << 32 | minute << 26 | second << 20 | micros
 
 
-@njit("int64(uint8[::1], int32[::1], int64[::1])", cache=True, nogil=True)
+@compiled("int64(uint8[::1], int32[::1], int64[::1])")
 def packed_dates(buffer: Bytes, cells: Cells, out: Longs) -> int:
     """`year << 9 | month << 5 | day` of dates; zero for NULL. Returns the first that isn't one."""
     for i in range(len(cells)):
@@ -267,7 +267,7 @@ def packed_dates(buffer: Bytes, cells: Cells, out: Longs) -> int:
     return NONE
 
 
-@njit("int64(uint8[::1], int32[::1], int64[::1])", cache=True, nogil=True)
+@compiled("int64(uint8[::1], int32[::1], int64[::1])")
 def packed_datetimes(buffer: Bytes, cells: Cells, out: Longs) -> int:
     """Dates with their times in the log's packed form (WL#946) with 20 bits of microseconds; zero for NULL.
 
@@ -289,7 +289,7 @@ def packed_datetimes(buffer: Bytes, cells: Cells, out: Longs) -> int:
     return NONE
 
 
-@njit("int64(uint8[::1], int32[::1], int64[::1])", cache=True, nogil=True)
+@compiled("int64(uint8[::1], int32[::1], int64[::1])")
 def times(buffer: Bytes, cells: Cells, out: Longs) -> int:
     """Times in signed microseconds; zero for NULL. Returns the first that isn't one."""
     for i in range(len(cells)):

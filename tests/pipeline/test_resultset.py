@@ -190,11 +190,12 @@ def test_an_error_in_the_midst_of_the_rows_ends_them() -> None:
     assert taken.tail == error
 
 
-def test_a_buffer_grows_for_a_large_row_only() -> None:
+def test_a_buffer_grows_for_a_large_row_only_and_no_further_than_to_its_end() -> None:
     small, large = as_sent([[bytes(1000)]])[0], as_sent([[bytes(10_000_000)]])[0]
     stream = result([*[small] * 5000, large, *[small] * 5000])
-    sizes = [len(rows.buffer) for rows in fed(RowPackets(5), stream)]
-    assert sorted(sizes)[-2:] == [1 << 22, 1 << 24]
+    taken = list(fed(RowPackets(5), stream, list(range(0, len(stream), 100_000))))
+    assert sorted(len(rows.buffer) for rows in taken)[-2:] == [1 << 22, 1 << 24]
+    assert max(rows.end for rows in taken) < 11_500_000
 
 
 def test_a_packet_out_of_sequence_is_a_lost_connection() -> None:
@@ -221,6 +222,7 @@ def test_sequence_numbers_wrap() -> None:
         b"\0\0\x01a\xfc\x05",
         b"\0\0\x01a\xfe" + b"\xff" * 8,
         b"\0\0\x01a\xfb",
+        b"\0\0\x01a\xff\x01" + bytes(7) + b"b",
         b"\0\0\x01a\x09",
         b"\0\x08\x01a\x01b",
     ],

@@ -25,6 +25,7 @@ def framed(payloads: list[bytes]) -> Bytes:
 )
 @example([b"\0\0\xfe" + b"\xff" * 8], [0])  # a length that would be negative
 @example([b"\0\0\xfe" + b"\xff" * 7 + b"\x7f"], [0])  # and one behind which no place is
+@example([b"\0\0\xfe" + b"\xff" * 7 + b"\x7f"], [0, 0])
 @example([b"\0\0\xfe"], [0])
 @example([b"\0\0" + b"\0" * 7], [8])
 def test_a_cell_is_never_outside_of_its_row(payloads: list[bytes], widths: list[int]) -> None:
