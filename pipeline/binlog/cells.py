@@ -99,10 +99,7 @@ def _bitmaps(buffer: Bytes, start: Int, end: Int, code: Int, columns: Int) -> tu
     if code >= _V2:
         if at + 2 > end:
             return TRUNCATED, at
-        extra = unsigned(buffer, at, 2)  # it counts its own two bytes
-        if extra < 2:
-            return TRUNCATED, at
-        at += extra
+        at += unsigned(buffer, at, 2)  # it counts its own two bytes; if not, no columns are counted behind it
     if at >= end:
         return TRUNCATED, at
     count: Int = np.int64(buffer[at])
