@@ -51,7 +51,7 @@ from pipeline.binlog.payload import Payload
 from pipeline.binlog.prepared import Prepared, PreparedTransactions
 from pipeline.binlog.query_event import Query
 from pipeline.binlog.slice import Bound, Slice, SliceBuilder
-from pipeline.binlog.walkstate import BEGUN, BETWEEN, FRAMED, SPECIAL, Maps, Sources, new_state, wider
+from pipeline.binlog.walkstate import BEGUN, BETWEEN, FRAMED, SPECIAL, Maps, Sources, State, wider
 from pipeline.errors import Definite
 from pipeline.gtid import Gtid
 from pipeline.messages import CreationRead, LogAdvanced, StatementRead, TableUnreadable
@@ -79,7 +79,7 @@ class Fold:
     ) -> None:
         self._captured = captured
         self._captures_in = captures_in
-        self.state = new_state(bound.transactions, bound.bytes)
+        self.state = State(bound.transactions, bound.bytes)
         self.sources = Sources()
         self.maps = Maps()
         self.explained = np.empty((2, 16), np.int64)  # table ids of the open transaction, and their maps
@@ -100,7 +100,7 @@ class Fold:
     def make_room(self, event_bytes: int) -> None:
         """Have room for what an event of so many bytes can bring."""
         self.slice.make_room(event_bytes)
-        self.explained = wider(self.explained, int(self.state.tables) + 1)
+        self.explained = wider(self.explained, self.state.tables + 1)
 
     def take_in(self, event: Event) -> None:
         """Take an event, at whose end `state` stands. Raises Definite where it can't be followed."""
@@ -155,7 +155,7 @@ class Fold:
         """Go to the event's end. Its header has the offset's lowest 32 bits only: a file with one very large
         transaction is longer than that, but goes on from the place before. What's in a payload has no place."""
         if head.end and head.code != Code.HEARTBEAT_V2 and not self.state.within:
-            self.state.offset += (head.end - int(self.state.offset)) % 2**_OFFSET_BITS
+            self.state.offset += (head.end - self.state.offset) % 2**_OFFSET_BITS
 
     def _heartbeat(self, file: str, offset: int | None) -> None:
         if file != self._file:
@@ -190,12 +190,11 @@ class Fold:
         if number is None:
             number = self.maps.add(described, self._table(event.body))
         state = self.state
-        self.explained = wider(self.explained, int(state.tables) + 1)
+        self.explained = wider(self.explained, state.tables + 1)
         [known] = np.nonzero(self.explained[0, : state.tables] == event.table_id)
-        if not len(known):
-            known = state.tables
-            state.tables += 1
-        self.explained[0, known], self.explained[1, known] = event.table_id, number
+        place = int(known[0]) if len(known) else state.tables
+        self.explained[:, place] = event.table_id, number
+        state.tables = max(state.tables, place + 1)
 
     def _table(self, body: bytes) -> TableMap | TableUnreadable | None:
         table = tablemap_event.table_id(body)
@@ -230,7 +229,7 @@ class Fold:
         state.number, state.commit_time = event.gtid.number, event.commit_time
 
     def _gtid(self) -> Gtid:
-        return Gtid(self.sources.all[self.state.source], int(self.state.number))
+        return Gtid(self.sources.all[self.state.source], self.state.number)
 
     def _in_transaction(self, what: str) -> None:
         if self.state.phase == BETWEEN:
@@ -291,7 +290,7 @@ class Fold:
 
     def _commit(self) -> None:
         self._tell_creation()
-        self._pass(int(self.state.source), int(self.state.number), int(self.state.commit_time))
+        self._pass(self.state.source, self.state.number, self.state.commit_time)
         self._leave()
 
     def _prepare(self, event: XaPrepare) -> None:
@@ -302,7 +301,7 @@ class Fold:
             self._commit()
             return
         state = self.state
-        prepared = Prepared(int(state.source), int(state.number), int(state.commit_time), self.slice.hold())
+        prepared = Prepared(state.source, state.number, state.commit_time, self.slice.hold())
         self._prepared.put(event.xid, prepared)
         self._leave()
 
@@ -329,7 +328,7 @@ class Fold:
 
     def _statement(self, event: Query) -> None:
         self.cut()
-        gtid, end, commit_time = self._gtid(), self._at(), int(self.state.commit_time)
+        gtid, end, commit_time = self._gtid(), self._at(), self.state.commit_time
         self._leave()
         self._tell(StatementRead(gtid, commit_time, event.database, event.statement, end), end)
 
@@ -343,7 +342,7 @@ class Fold:
     def _at(self) -> Coordinates:
         if self._file is None:
             raise UndecodableError("a transaction came before the log had said in which file it is")
-        return Coordinates(self._file, int(self.state.offset))
+        return Coordinates(self._file, self.state.offset)
 
     def relieve(self) -> None:
         """Cut a slice that's full, and what's open as well where that alone fills it; an XA transaction waits."""
@@ -354,7 +353,7 @@ class Fold:
             self._prepared.check(self.slice.open_bytes)
             return
         self._tell_creation()
-        self._ready.append(self.slice.cut_part(self._gtid(), int(self.state.commit_time)))
+        self._ready.append(self.slice.cut_part(self._gtid(), self.state.commit_time))
 
     def _tell_creation(self) -> None:
         """Tell a table's creation before its rows; to what follows, it's a transaction like any other."""
@@ -367,7 +366,7 @@ class Fold:
         """End the slice, if it has any transactions that have passed."""
         if self.slice.passed:
             assert self._file is not None
-            end = Coordinates(self._file, int(self.state.end))
+            end = Coordinates(self._file, self.state.end)
             self._tell(self.slice.cut(end), end)
         if len(self.maps) > _MAPS_REMEMBERED and self.state.phase == BETWEEN:
             self.maps.forget()

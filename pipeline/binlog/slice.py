@@ -196,31 +196,31 @@ class SliceBuilder:
     def full(self) -> bool:
         """Whether it has reached its bound."""
         state = self._state
-        return bool(state.transactions >= state.most_transactions or state.bytes >= state.most_bytes)
+        return state.transactions >= state.most_transactions or state.bytes >= state.most_bytes
 
     @property
     def passed(self) -> int:
         """How many transactions in it have passed."""
-        return int(self._state.transactions)
+        return self._state.transactions
 
     @property
     def open_rows(self) -> bool:
         """Whether the open transaction has rows of captured tables, in this slice or in parts before it."""
         continues = self._continues and not self._state.transactions
-        return continues or bool(self._state.events > self._state.first_event)
+        return continues or self._state.events > self._state.first_event
 
     @property
     def open_bytes(self) -> int:
         """How many bytes of rows the open transaction has in this slice."""
-        return int(self._state.bytes - self._state.first_byte)
+        return self._state.bytes - self._state.first_byte
 
     def make_room(self, body_bytes: int) -> None:
         """Have room for one more rows event with a body of this length, and for one more transaction."""
         state, (body, events, transactions) = self._state, self.rows
         self.rows = Rows(
-            wider(body, int(state.bytes) + body_bytes + SLACK),
-            wider(events, int(state.events) + 1),
-            wider(transactions, int(state.transactions) + 1),
+            wider(body, state.bytes + body_bytes + SLACK),
+            wider(events, state.events + 1),
+            wider(transactions, state.transactions + 1),
         )
 
     def add_rows(self, map_number: int, code: int, body: bytes) -> None:
@@ -232,8 +232,8 @@ class SliceBuilder:
         """Add what was held to the open transaction."""
         state, count, length = self._state, held.events.shape[1], len(held.body)
         self.rows = self.rows._replace(
-            body=wider(self.rows.body, int(state.bytes) + length + SLACK),
-            events=wider(self.rows.events, int(state.events) + count),
+            body=wider(self.rows.body, state.bytes + length + SLACK),
+            events=wider(self.rows.events, state.events + count),
         )
         self.rows.body[state.bytes : state.bytes + length] = held.body
         events = self.rows.events[:, state.events : state.events + count]
@@ -284,12 +284,12 @@ class SliceBuilder:
         rows = Rows(self.rows.body, events, transactions)
         done = Slice(rows, maps, self._sources.all, of, self._continues)
         # The next one is likely to be like this one.
-        most = int(state.most_bytes)
-        room = min(max(_SMALLEST, 2 * int(state.bytes)), most + most // 8)
+        most = state.most_bytes
+        room = min(max(_SMALLEST, 2 * state.bytes), most + most // 8)
         self.rows = new_rows(
             room,
-            max(_SMALLEST_TABLE, 2 * int(state.events)),
-            max(_SMALLEST_TABLE, 2 * int(state.transactions)),
+            max(_SMALLEST_TABLE, 2 * state.events),
+            max(_SMALLEST_TABLE, 2 * state.transactions),
         )
         state.events = state.bytes = state.transactions = state.first_event = state.first_byte = 0
         return done

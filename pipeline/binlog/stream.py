@@ -89,7 +89,7 @@ class LogStream:
             frames.buffer,
             frames.bounds,
             at,
-            fold.state,
+            fold.state.record,
             fold.sources.encoded,
             fold.maps.known,
             fold.explained,

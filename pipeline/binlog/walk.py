@@ -36,8 +36,8 @@ from pipeline.binlog.walkstate import (
     STATE_TYPE,
     TRANSACTION,
     Known,
+    Record,
     Rows,
-    State,
 )
 from pipeline.compiled import compiled, part
 from pipeline.gtid import LARGEST_NUMBER
@@ -112,7 +112,7 @@ def _source(buffer: Bytes, at: Int, sources: NDArray[np.uint8], last: Int) -> In
 
 
 @part
-def _begin(buffer: Bytes, at: Int, end: Int, state: State, sources: NDArray[np.uint8]) -> int:
+def _begin(buffer: Bytes, at: Int, end: Int, state: Record, sources: NDArray[np.uint8]) -> int:
     """A GTID event's body; see `gtid_event.gtid`."""
     if state.phase != BETWEEN or end - at < _GTID_BYTES:
         return RARE
@@ -129,7 +129,7 @@ def _begin(buffer: Bytes, at: Int, end: Int, state: State, sources: NDArray[np.u
 
 
 @part
-def _frame(buffer: Bytes, at: Int, end: Int, state: State) -> int:
+def _frame(buffer: Bytes, at: Int, end: Int, state: Record) -> int:
     """A QUERY event's body, which is a BEGIN; see `query_event.query`."""
     if state.phase != BEGUN or end - at < _QUERY_HEAD:
         return RARE
@@ -156,7 +156,7 @@ def _find(buffer: Bytes, at: Int, end: Int, known: Known) -> Int:
 
 
 @part
-def _explained(state: State, explained: NDArray[np.int64], table_id: Int) -> int:
+def _explained(state: Record, explained: NDArray[np.int64], table_id: Int) -> int:
     """Where in `explained` the table id is, or -1; most often it's the last one."""
     for i in range(state.tables - 1, -1, -1):
         if explained[0, i] == table_id:
@@ -165,7 +165,7 @@ def _explained(state: State, explained: NDArray[np.int64], table_id: Int) -> int
 
 
 @part
-def _map(buffer: Bytes, at: Int, end: Int, state: State, known: Known, explained: NDArray[np.int64]) -> int:
+def _map(buffer: Bytes, at: Int, end: Int, state: Record, known: Known, explained: NDArray[np.int64]) -> int:
     """A TABLE_MAP event's body."""
     if state.phase < FRAMED or end - at < _MAP_HEAD:
         return RARE
@@ -189,7 +189,7 @@ def _rows(
     at: Int,
     end: Int,
     code: Int,
-    state: State,
+    state: Record,
     known: Known,
     explained: NDArray[np.int64],
     rows: Rows,
@@ -219,7 +219,7 @@ def _rows(
 
 
 @part
-def _commit(state: State, rows: Rows) -> int:
+def _commit(state: Record, rows: Rows) -> int:
     """An XID event."""
     if state.phase != FRAMED:
         return RARE
@@ -240,7 +240,7 @@ def _event(
     buffer: Bytes,
     start: Int,
     end: Int,
-    state: State,
+    state: Record,
     sources: NDArray[np.uint8],
     known: Known,
     explained: NDArray[np.int64],
@@ -288,7 +288,7 @@ def walk(
     buffer: Bytes,
     bounds: NDArray[np.int64],
     first: int,
-    state: State,
+    state: Record,
     sources: NDArray[np.uint8],
     known: Known,
     explained: NDArray[np.int64],

@@ -49,7 +49,7 @@ STATE: Final = np.dtype(
     ]
 )
 
-State = Any  # a record of STATE; numpy's types don't know its fields
+Record = Any  # of STATE, as compiled code sees it; numpy's types don't know its fields
 
 _TAG_BYTES: Final = 32
 _SOURCE_BYTES: Final = 16 + 1 + _TAG_BYTES  # the UUID, the tag's length, the tag
@@ -92,12 +92,22 @@ ROWS_TYPE: Final = numba.types.NamedTuple([_BYTES, _TABLE, _TABLE], Rows)  # typ
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 
-def new_state(most_transactions: int, most_bytes: int) -> State:
-    """The state before the log's first event, which has a checksum."""
-    state: State = np.zeros(1, STATE).view(np.recarray)[0]
-    state.checksum_bytes = 4
-    state.most_transactions, state.most_bytes = most_transactions, most_bytes
-    return state
+class State:
+    """The state, with its fields as attributes; `record` is what compiled code works on."""
+
+    record: Record
+
+    def __init__(self, most_transactions: int, most_bytes: int) -> None:
+        """Before the log's first event, which has a checksum."""
+        object.__setattr__(self, "record", np.zeros(1, STATE)[0])
+        self.checksum_bytes = 4
+        self.most_transactions, self.most_bytes = most_transactions, most_bytes
+
+    def __getattr__(self, field: str) -> int:
+        return int(self.record[field])
+
+    def __setattr__(self, field: str, value: int) -> None:
+        self.record[field] = value
 
 
 def new_rows(body_room: int, events_room: int, transactions_room: int) -> Rows:

@@ -8,7 +8,7 @@ from pipeline.binlog.codes import Code
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.fieldtypes import FieldType
 from pipeline.binlog.slice import Part, Slice, SliceBuilder
-from pipeline.binlog.walkstate import Maps, Sources, new_state
+from pipeline.binlog.walkstate import Maps, Sources, State
 from pipeline.gtid import Gtid
 from pipeline.messages import LogRead, TableImages, TableUnreadable, TransactionPartRead
 from pipeline.schema import TableId
@@ -39,7 +39,7 @@ class Making:
 
     def __init__(self, most_bytes: int = 1 << 20) -> None:
         self.sources, self.maps = Sources(), Maps()
-        self.state = new_state(100, most_bytes)
+        self.state = State(100, most_bytes)
         self.slice = SliceBuilder(self.state, self.sources, self.maps)
         self.orders, self.items, self.strange = (
             self.maps.add(b"orders", table("orders")),

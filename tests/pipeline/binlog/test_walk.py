@@ -5,7 +5,7 @@ import pytest
 
 from pipeline.binlog import walk as kernels
 from pipeline.binlog.codes import Code
-from pipeline.binlog.walkstate import BETWEEN, FRAMED, Maps, Sources, new_rows, new_state
+from pipeline.binlog.walkstate import BETWEEN, FRAMED, Maps, Sources, State, new_rows
 from pipeline.gtid import Source
 from tests.pipeline.binlog.test_events import made
 from tests.pipeline.binlog.test_fold import SERVER, begin, frames, query, row, table
@@ -16,7 +16,7 @@ class Walking:
     """A walk's arguments, for one known map, of `orders` as `test_stream` has it."""
 
     def __init__(self) -> None:
-        self.state, self.sources, self.maps = new_state(10, 1000), Sources(), Maps()
+        self.state, self.sources, self.maps = State(10, 1000), Sources(), Maps()
         self.sources.number(Source(SERVER))
         self.described = table(1, "orders")[19 + 8 : -4]
         self.maps.add(self.described, None)
@@ -29,7 +29,7 @@ class Walking:
             these.buffer,
             these.bounds,
             0,
-            self.state,
+            self.state.record,
             self.sources.encoded,
             self.maps.known,
             self.explained,
@@ -54,9 +54,9 @@ def test_what_is_usual_is_taken_without_python() -> None:
 def test_a_damaged_event_is_left_and_nothing_changed(at: int) -> None:
     walking = Walking()
     assert walking.walk(*USUAL[:at], flipped(USUAL[at])) == (kernels.RARE, at)
-    before = walking.state.tolist()
+    before = walking.state.record.tolist()
     assert walking.walk(flipped(USUAL[at])) == (kernels.RARE, 0)
-    assert walking.state.tolist() == before
+    assert walking.state.record.tolist() == before
 
 
 def test_it_asks_for_room_and_has_changed_nothing() -> None:
