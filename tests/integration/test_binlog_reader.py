@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -295,6 +296,45 @@ async def test_a_pause_lets_nothing_through_and_a_resume_everything(
         assert follow.reader.status()["paused"] is True
         await follow.order(ResumeReading())
         assert rows(await follow.next(LogRead), database) == {"a": [(2,)]}
+
+
+MANY = (
+    "CREATE PROCEDURE fill() BEGIN DECLARE i INT DEFAULT 0; WHILE i < 5000 DO INSERT INTO a VALUES (i);"
+    " SET i = i + 1; END WHILE; END"
+)
+
+
+async def test_a_paused_reader_gives_what_it_had_read_first(mysql: MysqlServer, database: str) -> None:
+    mysql.sql("CREATE TABLE a (id INT PRIMARY KEY)", MANY, database=database)
+    async with following(mysql, database) as follow:
+        filling = asyncio.create_task(asyncio.to_thread(mysql.sql, "CALL fill()", database=database))
+        got = rows(await follow.next(LogRead), database).get("a", [])
+        await follow.order(PauseReading())
+        while not isinstance(message := await follow.next((LogRead, ReadingPaused)), ReadingPaused):
+            got += rows(message, database).get("a", [])
+        await filling
+        assert got == [(n,) for n in range(len(got))]
+        assert follow.out.depth == 0
+        await follow.order(ResumeReading())
+        while len(got) < 5000:
+            got += rows(await follow.next(LogRead), database).get("a", [])
+        assert got == [(n,) for n in range(5000)]
+
+
+async def test_a_cancelled_reader_leaves_no_thread_at_its_slices(mysql: MysqlServer, database: str) -> None:
+    mysql.sql("CREATE TABLE a (id INT PRIMARY KEY)", MANY, database=database)
+    before = set(threading.enumerate())
+    async with following(mysql, database) as follow:
+        filling = asyncio.create_task(asyncio.to_thread(mysql.sql, "CALL fill()", database=database))
+        await follow.next(LogRead)
+        at_work = {t for t in threading.enumerate() if t.name.startswith("decoding")} - before
+        assert at_work
+        follow.task.cancel()
+        await asyncio.gather(follow.task, return_exceptions=True)
+        for thread in at_work:
+            await asyncio.to_thread(thread.join, WITHIN_S)
+        assert not any(thread.is_alive() for thread in at_work)
+        await filling
 
 
 async def test_a_clean_stop_gives_what_is_whole_and_ends(mysql: MysqlServer, database: str) -> None:
