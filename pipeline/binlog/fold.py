@@ -47,11 +47,12 @@ from pipeline.binlog.events import (
     Xid,
 )
 from pipeline.binlog.gtid_event import TransactionBegins
+from pipeline.binlog.known import Maps, Sources
 from pipeline.binlog.payload import Payload
 from pipeline.binlog.prepared import Prepared, PreparedTransactions
 from pipeline.binlog.query_event import Query
 from pipeline.binlog.slice import Bound, Slice, SliceBuilder
-from pipeline.binlog.walkstate import BEGUN, BETWEEN, FRAMED, SPECIAL, Maps, Sources, State, wider
+from pipeline.binlog.walkstate import BEGUN, BETWEEN, FRAMED, SPECIAL, State, wider
 from pipeline.errors import Definite
 from pipeline.gtid import Gtid
 from pipeline.messages import CreationRead, LogAdvanced, StatementRead, TableUnreadable

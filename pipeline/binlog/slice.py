@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from pipeline.binlog.cells import SLACK, Bytes
 from pipeline.binlog.errors import UndecodableError
+from pipeline.binlog.known import Maps, Sources
 from pipeline.binlog.rows import Located, RowsEvents, finish, locate
 from pipeline.binlog.walkstate import (
     CODE,
@@ -21,9 +22,7 @@ from pipeline.binlog.walkstate import (
     MAP,
     START,
     TRANSACTION,
-    Maps,
     Rows,
-    Sources,
     State,
     new_rows,
     wider,

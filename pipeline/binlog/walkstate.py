@@ -1,13 +1,12 @@
 """What the compiled walk and the fold in Python both work on: one state, whichever of the two takes the next event.
 
 - `State`: where the log stands, and which transaction is open.
-- `Sources`, `Maps`: what Python has met and explained once, as bytes with which the walk compares.
+- `Known`: the table maps that have been explained (by `known.Maps`), as bytes with which the walk compares.
 - `Rows`: the slice in the making. What is in the open transaction lies behind what has passed, in the same arrays.
 
-The numbers of sources and maps are the same for the stream's whole life (or, for maps, until `Maps.forget`).
+This is memory's layout and nothing else, so that the walk isn't compiled anew when something else has changed.
 """
 
-import zlib
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numba
@@ -15,9 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.binlog.cells import SLACK, Bytes, Longs
-from pipeline.gtid import Source
-from pipeline.messages import TableUnreadable
-from pipeline.tablemap import TableMap
 
 # The phases of the log.
 BETWEEN: Final = 0  # two transactions
@@ -50,9 +46,6 @@ STATE: Final = np.dtype(
 )
 
 Record = Any  # of STATE, as compiled code sees it; numpy's types don't know its fields
-
-_TAG_BYTES: Final = 32
-_SOURCE_BYTES: Final = 16 + 1 + _TAG_BYTES  # the UUID, the tag's length, the tag
 
 
 class Known(NamedTuple):
@@ -126,83 +119,3 @@ def wider(table: NDArray[Scalar], room: int) -> NDArray[Scalar]:
     larger = np.empty((*table.shape[:-1], max(room, 2 * table.shape[-1])), table.dtype)
     larger[..., : table.shape[-1]] = table
     return larger
-
-
-class Sources:
-    """The sources of GTIDs, in the order in which they were met; `encoded` has a row for each, and no others."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[Source, int] = {}
-        self.all: tuple[Source, ...] = ()
-        self.encoded = np.empty((0, _SOURCE_BYTES), np.uint8)
-
-    def number(self, source: Source) -> int:
-        """The source's number, which is a new one where it hasn't been met."""
-        if source not in self._numbers:
-            tag = source.tag.encode()
-            row = (
-                bytes.fromhex(source.uuid.replace("-", "")) + bytes([len(tag)]) + tag.ljust(_TAG_BYTES, b"\0")
-            )
-            self.encoded = np.concatenate([self.encoded, np.frombuffer(row, np.uint8)[None]])
-            self._numbers[source] = len(self._numbers)
-            self.all = (*self.all, source)
-        return self._numbers[source]
-
-
-class Maps:
-    """The table maps by what they say, without the table id, which changes with each opening of the table."""
-
-    def __init__(self) -> None:
-        self.forget()
-
-    def forget(self) -> None:
-        """Know none any more."""
-        self._numbers: dict[bytes, int] = {}
-        self._tables: list[TableMap | TableUnreadable | None] = []
-        self.known = Known(
-            np.empty(0, np.uint8), np.zeros(1, np.int64), np.empty(0, np.uint8), np.full(16, -1, np.int32)
-        )
-
-    def __len__(self) -> int:
-        return len(self._tables)
-
-    def wants(self, number: int) -> bool:
-        """Whether the map with this number is a captured table's."""
-        return self._tables[number] is not None
-
-    def captured(self, number: int) -> TableMap | TableUnreadable:
-        """What the map with this number says of a captured table."""
-        table = self._tables[number]
-        assert table is not None
-        return table
-
-    def number(self, described: bytes) -> int | None:
-        """The number of the map that says this, if there is one."""
-        return self._numbers.get(described)
-
-    def add(self, described: bytes, table: TableMap | TableUnreadable | None) -> int:
-        """Know one more; returns its number."""
-        number = len(self._tables)
-        self._numbers[described] = number
-        self._tables.append(table)
-        content, ends, captured, slots = self.known
-        if 2 * len(self._tables) > len(slots):
-            slots = np.full(2 * len(slots), -1, np.int32)
-            for each, its_number in self._numbers.items():
-                _put(slots, each, its_number)
-        else:
-            _put(slots, described, number)
-        end = int(ends[number]) + len(described)
-        content, ends, captured = wider(content, end), wider(ends, number + 2), wider(captured, number + 1)
-        content[ends[number] : end] = np.frombuffer(described, np.uint8)
-        ends[number + 1] = end
-        captured[number] = table is not None
-        self.known = Known(content, ends, captured, slots)
-        return number
-
-
-def _put(slots: NDArray[np.int32], described: bytes, number: int) -> None:
-    slot = zlib.crc32(described) & (len(slots) - 1)
-    while slots[slot] >= 0:
-        slot = (slot + 1) & (len(slots) - 1)
-    slots[slot] = number

@@ -7,8 +7,9 @@ import pytest
 from pipeline.binlog.codes import Code
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.fieldtypes import FieldType
+from pipeline.binlog.known import Maps, Sources
 from pipeline.binlog.slice import Part, Slice, SliceBuilder
-from pipeline.binlog.walkstate import Maps, Sources, State
+from pipeline.binlog.walkstate import State
 from pipeline.gtid import Gtid
 from pipeline.messages import LogRead, TableImages, TableUnreadable, TransactionPartRead
 from pipeline.schema import TableId

@@ -5,7 +5,8 @@ import pytest
 
 from pipeline.binlog import walk as kernels
 from pipeline.binlog.codes import Code
-from pipeline.binlog.walkstate import BETWEEN, FRAMED, Maps, Sources, State, new_rows
+from pipeline.binlog.known import Maps, Sources
+from pipeline.binlog.walkstate import BETWEEN, FRAMED, State, new_rows
 from pipeline.gtid import Source
 from tests.pipeline.binlog.test_events import made
 from tests.pipeline.binlog.test_fold import SERVER, begin, frames, query, row, table
