@@ -16,6 +16,8 @@ from tests.fuzz.corpus import HEADER
 ZSTD: Final = 0
 NONE: Final = 255
 
+_LARGEST: Final = 1 << 20  # bytes; what the corpus has is smaller
+
 
 class Field(IntEnum):
     """The numbers of the fields; the type is one of ZSTD and NONE, and sizes are of the bytes behind the fields."""
@@ -62,13 +64,16 @@ def uncompressed(events: bytes) -> bytes:
 
 
 def events(body: bytes) -> list[bytes]:
-    """The events in this body, which is one that the server wrote."""
+    """The events in this body. Raises ValueError (Arrow's is one), OSError or KeyError where it's damaged."""
     fields, data = parts(body)
+    if fields[Field.UNCOMPRESSED_SIZE] > _LARGEST:
+        raise ValueError("such a body was never written")
     plain = pa.decompress(data, fields[Field.UNCOMPRESSED_SIZE], codec="zstd", asbytes=True)
     found, at = [], 0
     while at < len(plain):
         size = int.from_bytes(plain[at + 9 : at + 13], "little")
+        if size < HEADER:
+            raise ValueError("an event is shorter than its header")
         found.append(plain[at : at + size])
-        assert size >= HEADER
         at += size
     return found
