@@ -106,6 +106,15 @@ def _rows_of(case: RowsCase) -> Iterator[RowsCase]:
             yield replace(case, events=(row,))
 
 
+def test_a_documents_length_that_would_go_on_behind_the_last_event() -> None:
+    """What no random damage finds soon: a string's length of which each byte says that another follows."""
+    described = of_one_column(FieldType.JSON, b"\x04").map
+    row = bytes(6) + b"\x01\x00\x02\x00\x01\xff" + b"\x00" + b"\x02\x00\x00\x00" + b"\x0c\x80"
+    kind, text = rows_told(RowsCase(described, ((Code.WRITE_ROWS, row),)))
+    assert kind == "UndecodableError"
+    assert "ends inside" in text
+
+
 # -- what is large
 
 
