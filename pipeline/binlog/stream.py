@@ -13,8 +13,8 @@ from pipeline.binlog.fold import Fold, Given
 from pipeline.binlog.frames import Frames
 from pipeline.binlog.payload import Payload, unpacked
 from pipeline.binlog.slice import Bound
-from pipeline.binlog.walk import DONE, FULL, NO_ROOM, RARE, walk
-from pipeline.binlog.walkstate import BEGUN
+from pipeline.binlog.walk import walk
+from pipeline.binlog.walkstate import BEGUN, DONE, FULL, NO_ROOM, RARE
 from pipeline.errors import Definite
 from pipeline.messages import CreationRead, LogAdvanced, LogRead, StatementRead, TransactionPartRead
 from pipeline.schema import TableId

@@ -23,14 +23,19 @@ from pipeline.binlog.cells import SLACK, Bytes, Int
 from pipeline.binlog.codes import Code
 from pipeline.binlog.crc32 import crc32
 from pipeline.binlog.memory import copy, integer, same
+from pipeline.binlog.walk_gtid import begin, begin_tagged
 from pipeline.binlog.walkstate import (
     BEGUN,
     BETWEEN,
     CODE,
+    DONE,
     END,
     FRAMED,
+    FULL,
     KNOWN_TYPE,
     MAP,
+    NO_ROOM,
+    RARE,
     ROWS_TYPE,
     START,
     STATE_TYPE,
@@ -40,22 +45,9 @@ from pipeline.binlog.walkstate import (
     Rows,
 )
 from pipeline.compiled import compiled, part
-from pipeline.gtid import LARGEST_NUMBER
-
-# How the walk ends.
-DONE: Final = 0  # all events are taken
-RARE: Final = 1  # the next one is for the fold
-NO_ROOM: Final = 2  # the next one would be taken if there were room for it
-FULL: Final = 3  # the slice is full with the event before
 
 _HEADER: Final = 19
 _OFFSETS: Final = 2**32  # a header has an offset's lowest 32 bits
-
-_UUID: Final = 16
-_GTID_BYTES: Final = 25  # flags, UUID, number
-_TIME_AT: Final = _GTID_BYTES + 1 + 16
-_TIME_BYTES: Final = 7
-_LOGICAL_CLOCK: Final = 2
 
 _QUERY_HEAD: Final = 13
 _BEGIN_BYTES: Final = 5
@@ -70,6 +62,7 @@ _XID: Final = int(Code.XID)
 _TABLE_MAP: Final = int(Code.TABLE_MAP)
 _ROWS_QUERY: Final = int(Code.ROWS_QUERY)
 _GTID: Final = int(Code.GTID)
+_TAGGED_GTID: Final = int(Code.TAGGED_GTID)
 _IS_ROWS: Final = np.array(
     [
         code
@@ -95,37 +88,6 @@ def _sound(buffer: Bytes, start: Int, end: Int, checksum_bytes: int) -> bool:
     if checksum_bytes == 0:
         return True
     return crc32(buffer, start, end - checksum_bytes) == integer(buffer, end - checksum_bytes, 4)
-
-
-@part
-def _source(buffer: Bytes, at: Int, sources: NDArray[np.uint8], last: Int) -> Int:
-    """The number of the source with this UUID and no tag, or -1; most often it's that of the last one."""
-    for i in range(-1, len(sources)):
-        number = last if i < 0 else i
-        if (
-            number < len(sources)
-            and sources[number, _UUID] == 0
-            and same(buffer, at, sources[number], 0, _UUID)
-        ):
-            return number
-    return -1
-
-
-@part
-def _begin(buffer: Bytes, at: Int, end: Int, state: Record, sources: NDArray[np.uint8]) -> int:
-    """A GTID event's body; see `gtid_event.gtid`."""
-    if state.phase != BETWEEN or end - at < _GTID_BYTES:
-        return RARE
-    source = _source(buffer, at + 1, sources, state.source)
-    number = integer(buffer, at + 1 + _UUID, 8)
-    if source < 0 or not 1 <= number <= LARGEST_NUMBER:
-        return RARE
-    commit_time = integer(buffer, at - _HEADER, 4) * 1_000_000
-    if end - at >= _TIME_AT + _TIME_BYTES and buffer[at + _GTID_BYTES] == _LOGICAL_CLOCK:
-        commit_time = integer(buffer, at + _TIME_AT, _TIME_BYTES) & ~(1 << 55)
-    state.phase = BEGUN
-    state.source, state.number, state.commit_time = source, number, commit_time
-    return DONE
 
 
 @part
@@ -256,7 +218,9 @@ def _event(
     elif _IS_ROWS[code]:
         status = _rows(buffer, at, body_end, code, state, known, explained, rows)
     elif code == _GTID and not state.within:
-        status = _begin(buffer, at, body_end, state, sources)
+        status = begin(buffer, at, body_end, state, sources)
+    elif code == _TAGGED_GTID and not state.within:
+        status = begin_tagged(buffer, at, body_end, state, sources)
     elif code == _QUERY:
         status = _frame(buffer, at, body_end, state)
     elif code == _XID:

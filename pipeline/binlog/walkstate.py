@@ -21,6 +21,12 @@ BEGUN: Final = 1  # a GTID has come
 FRAMED: Final = 2  # and the BEGIN behind it
 SPECIAL: Final = 3  # framed, but its end is the fold's business: an XA transaction, a created table's
 
+# How the walk takes an event, and how it ends.
+DONE: Final = 0  # it's taken, and so are all
+RARE: Final = 1  # it's for the fold
+NO_ROOM: Final = 2  # it would be taken if there were room for it
+FULL: Final = 3  # it's taken, and the slice is full with it
+
 STATE: Final = np.dtype(
     [
         ("offset", np.int64),  # behind the last event, in its file

@@ -6,7 +6,7 @@ import pytest
 from pipeline.binlog import walk as kernels
 from pipeline.binlog.codes import Code
 from pipeline.binlog.known import Maps, Sources
-from pipeline.binlog.walkstate import BETWEEN, FRAMED, State, new_rows
+from pipeline.binlog.walkstate import BETWEEN, DONE, FRAMED, NO_ROOM, RARE, State, new_rows
 from pipeline.gtid import Source
 from tests.pipeline.binlog.test_events import made
 from tests.pipeline.binlog.test_fold import SERVER, begin, frames, query, row, table
@@ -45,28 +45,28 @@ USUAL = [begin(1), query("BEGIN"), table(1, "orders"), row(1, 5), made(Code.ROWS
 def test_what_is_usual_is_taken_without_python() -> None:
     """Else the two ways would be one: slow."""
     walking = Walking()
-    assert walking.walk(*USUAL, *USUAL) == (kernels.DONE, 2 * len(USUAL))
+    assert walking.walk(*USUAL, *USUAL) == (DONE, 2 * len(USUAL))
     assert (walking.state.phase, walking.state.transactions) == (BETWEEN, 2)
-    assert walking.walk(*USUAL[:-1]) == (kernels.DONE, len(USUAL) - 1)
+    assert walking.walk(*USUAL[:-1]) == (DONE, len(USUAL) - 1)
     assert (walking.state.phase, walking.state.number) == (FRAMED, 1)
 
 
 @pytest.mark.parametrize("at", range(len(USUAL)))
 def test_a_damaged_event_is_left_and_nothing_changed(at: int) -> None:
     walking = Walking()
-    assert walking.walk(*USUAL[:at], flipped(USUAL[at])) == (kernels.RARE, at)
+    assert walking.walk(*USUAL[:at], flipped(USUAL[at])) == (RARE, at)
     before = walking.state.record.tolist()
-    assert walking.walk(flipped(USUAL[at])) == (kernels.RARE, 0)
+    assert walking.walk(flipped(USUAL[at])) == (RARE, 0)
     assert walking.state.record.tolist() == before
 
 
 def test_it_asks_for_room_and_has_changed_nothing() -> None:
     walking = Walking()
     transactions = USUAL * 4
-    assert walking.walk(*transactions) == (kernels.DONE, len(transactions))
-    assert walking.walk(*USUAL) == (kernels.NO_ROOM, len(USUAL) - 1)
-    assert walking.walk(XID) == (kernels.NO_ROOM, 0)
+    assert walking.walk(*transactions) == (DONE, len(transactions))
+    assert walking.walk(*USUAL) == (NO_ROOM, len(USUAL) - 1)
+    assert walking.walk(XID) == (NO_ROOM, 0)
     walking = Walking()
     maps = [table(i, "orders") for i in range(1, 6)]
-    assert walking.walk(begin(1), query("BEGIN"), *maps) == (kernels.NO_ROOM, 6)
+    assert walking.walk(begin(1), query("BEGIN"), *maps) == (NO_ROOM, 6)
     assert walking.state.tables == 4
