@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import actors  # noqa: F401 - it says how numba keeps machine code, and has to before numba is imported
 from tests.fuzz.corpus import Corpus
 from tests.fuzz.logs import log_told
 from tests.fuzz.mutation import Case, case

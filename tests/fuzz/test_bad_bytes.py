@@ -19,6 +19,8 @@ from deploy.toolchain.parts import Parts
 from tests.fuzz import corpus
 from tests.fuzz.run import REPLAY
 
+ROOT: Final = Path(__file__).parents[2]
+
 SEED: Final = 1
 LOGS: Final = 18_000  # cases, by each of the two
 ROWS: Final = 32_000
@@ -35,6 +37,14 @@ def taken(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "corpus"
 
 
+def environment(taken: Path, *, checked: bool) -> dict[str, str]:
+    if not checked:
+        return dict(os.environ)
+    # Machine code kept from before was compiled in the other way.
+    folder = taken.with_name("checked")
+    return {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(folder)}
+
+
 class Running(NamedTuple):
     """A process that runs cases, and the file that says which."""
 
@@ -46,18 +56,13 @@ class Running(NamedTuple):
 def started(taken: Path, plan: str, seed: int, count: int, *, checked: bool) -> Running:
     state = taken.with_name(f"{plan}-{seed}")
     arguments = [sys.executable, "-m", "tests.fuzz.run", str(taken), plan, str(seed)]
-    environment = dict(os.environ)
-    if checked:
-        # Numba doesn't see that code kept from before was compiled in another way, or that a callee has changed.
-        folder = taken.with_name("checked")
-        environment |= {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(folder)}
     process = subprocess.Popen(
         [*arguments, str(count), str(state)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=environment,
-        cwd=Path(__file__).parents[2],
+        env=environment(taken, checked=checked),
+        cwd=ROOT,
     )
     return Running(process, [*arguments, "1", REPLAY], state)
 
@@ -87,6 +92,24 @@ def both(taken: Path, plan: str, seed: int, count: int) -> None:
     ]
     failures = [failure for one in running if (failure := finished(one))]
     assert not failures, "\n\n".join(failures)
+
+
+def test_compiled_code_that_is_to_look_at_each_index_does(taken: Path) -> None:
+    beyond = (
+        "import actors, numpy; from pipeline.binlog import crc32; crc32.crc32(numpy.zeros(2, 'u1'), 0, 9)"
+    )
+    ends = [
+        subprocess.run(
+            [sys.executable, "-c", beyond],
+            env=environment(taken, checked=checked),
+            cwd=ROOT,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        for checked in (False, True)
+    ]
+    assert ["IndexError" in end.stderr for end in ends] == [False, True]
 
 
 def test_damaged_logs_are_read_or_refused(taken: Path) -> None:
