@@ -121,7 +121,8 @@ class _Document:
         for entry in range(entries, entries + count * (word + 1), word + 1):
             kind = self._take(entry, 1, end)[0]
             if kind == _Kind.LITERAL:
-                elements.append(_literal(self._integer(entry + 1, word, end) & 0xFF))  # as the server reads it
+                # As the server reads it.
+                elements.append(_literal(self._integer(entry + 1, word, end) & 0xFF))
             elif kind in _INTEGERS and _INTEGERS[kind][0] <= word:
                 size, signed = _INTEGERS[kind]
                 inlined = self._take(entry + 1, word, end)[:size]
