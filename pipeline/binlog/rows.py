@@ -114,7 +114,7 @@ def finish(located: Located, first_ordinals: Int64s) -> TableImages:
 
     Raises UndecodableError or TextError, which name table and column, if a value isn't one of its column's type.
     """
-    arrays: list[pa.Array] = []
+    columns: list[pa.Array] = []
     fields: list[pa.Field] = []
     impossible_dates = 0
     table_map = located.table_map
@@ -122,9 +122,9 @@ def finish(located: Located, first_ordinals: Int64s) -> TableImages:
         stored = Stored(located.buffer, located.cells[i], _column_name(table_map, i), int(located.sizes[i]))
         values = decode(column, storage, stored)
         impossible_dates += values.null_count - stored.nulls
-        arrays.append(values)
+        columns.append(values)
         fields.append(pa.field(str(i), rows_type(column)))
-    rows = pa.record_batch(arrays, schema=pa.schema(fields))
+    rows = pa.record_batch(columns, schema=pa.schema(fields))
     return TableImages(table_map, _images(located, first_ordinals), rows, impossible_dates)
 
 
