@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.binlog import decimals
+from pipeline.binlog import decimals, json_writing
 from pipeline.binlog.cells import NULL, SLACK
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.json import texts
@@ -354,10 +354,16 @@ def test_nesting_ends_where_the_server_ends_it(depth: int, fits: bool) -> None:
         (b"\x0c\xff\xff\xff\xff\xff", "more than 5 bytes"),
         (b"\x0f\xf6\x01\x05", "DECIMAL"),
         (b"\x0f\xf6\x03\x02\x05\x80", "DECIMAL"),
+        (b"\x0f\xf6\x03\x01\x00\x8a", "DECIMAL"),  # a group of one digit that is 10
+        (b"\x0f\xf6\x04\x01\x00\x81\x00", "DECIMAL"),  # a byte more than one digit has
+        (b"\x0f\xf6\x27\x52\x00\x80" + bytes(36), "DECIMAL"),  # 82 digits
         (b"\x0f\x0a\x02\x00\x00", "date or time"),
         (b"\x0f" + packed(10, 13 * 10000 + 1, 1, 0, 0, 0, 0), "date or time"),
         (b"\x0f" + packed(11, 0, 0, 839, 0, 0, 0), "date or time"),
+        (b"\x0f" + packed(10, 13, 1, 0, 0, 0, 0, negative=True), "date or time"),
         (b"\x0f" + packed(12, 13, 1, 24, 0, 0, 0), "date or time"),
+        (b"\x0f" + packed(12, 13, 1, 0, 60, 0, 0), "date or time"),
+        (b"\x0f" + packed(12, 13, 1, 0, 0, 60, 0), "date or time"),
         (b"\x0f" + packed(12, 13, 1, 0, 0, 0, 1_000_000), "date or time"),
         (b"\x0f\x0b\x08" + struct.pack("<q", -(2**63)), "date or time"),
     ],
@@ -367,7 +373,95 @@ def test_what_is_wrong_is_said(stored: bytes, why: str) -> None:
         text(stored)
 
 
+def array(size: int, *elements: tuple[int, int], rest: bytes) -> bytes:
+    """A small array that says it has so many bytes, with the type and place of each element, and what they lie in."""
+    entries = b"".join(struct.pack("<BH", kind, at) for kind, at in elements)
+    return struct.pack("<HH", len(elements), size) + entries + rest
+
+
+@pytest.mark.parametrize(
+    "element",
+    [(7, b"\1\0\0\0"), (11, bytes(8)), (12, b"\2xy"), (15, b"\x10\2xy"), (2, b"\0\0\4\0")],
+    ids=["integer", "double", "string", "opaque", "array"],
+)
+def test_an_element_ends_where_its_container_ends(element: tuple[int, bytes]) -> None:
+    """Though the document that the container is in goes on, with bytes that no other value has."""
+    kind, stored = element
+    inner = array(7 + len(stored), (kind, 7), rest=stored)
+    assert text(b"\2" + array(7 + len(inner) + 1, (2, 7), rest=inner + b"\0")).startswith("[[")
+    cut = array(7 + len(stored) - 1, (kind, 7), rest=stored)
+    with pytest.raises(UndecodableError, match=r"ends|beyond"):
+        text(b"\2" + array(7 + len(cut) + 1, (2, 7), rest=cut + b"\0"))
+
+
+def test_a_key_ends_where_its_object_ends() -> None:
+    inner = struct.pack("<HHHHBH", 1, 13, 11, 2, 4, 0) + b"ab"
+    assert text(b"\2" + array(7 + 14, (0, 7), rest=inner + b"\0")) == '[{"ab": null}]'
+    cut = struct.pack("<HHHHBH", 1, 12, 11, 2, 4, 0) + b"ab"
+    with pytest.raises(UndecodableError, match="ends"):
+        text(b"\2" + array(7 + 14, (0, 7), rest=cut + b"\0"))
+
+
+def test_keys_that_share_their_bytes_are_refused_and_not_multiplied() -> None:
+    count, key = 50, b"x" * 1000
+    head = 4 + 7 * count
+    keys = struct.pack("<HH", head, len(key)) * count
+    stored = struct.pack("<HH", count, head + len(key)) + keys + b"\4\0\0" * count + key
+    with pytest.raises(UndecodableError, match="overlap"):
+        text(b"\0" + stored)
+
+
+def test_a_length_may_have_five_bytes() -> None:
+    assert text(b"\x0c\x82\x80\x80\x80\x00xy") == '"xy"'
+
+
+def test_every_character_that_is_escaped() -> None:
+    for code in [*range(33), 34, 92, 127]:
+        plain = chr(code)
+        assert json.loads(text(document(plain, large=False))) == plain
+        assert text(document(plain * 9, large=False)) == json_reference.text(document(plain * 9, large=False))
+
+
+@pytest.mark.parametrize("precision", [65, 81])
+def test_the_longest_decimals(precision: int) -> None:
+    assert text(b"\x0f" + decimal(precision, 0, 1 - 10**precision)) == "-" + "9" * precision
+
+
+@pytest.mark.parametrize(("hours", "shown"), [(0, "00"), (9, "09"), (99, "99"), (100, "100"), (838, "838")])
+def test_hours_of_two_and_of_three_digits(hours: int, shown: str) -> None:
+    assert text(b"\x0f" + packed(11, 0, 0, hours, 59, 59, 0)) == f'"{shown}:59:59.000000"'
+
+
 # -- memory
+
+
+@pytest.mark.parametrize("plain", ["", "x", "\0", "\x1f", "\n", '"', "\\", 'é\0"x'])
+def test_the_room_of_a_text_is_what_is_written(plain: str) -> None:
+    stored = np.frombuffer(bytearray(plain.encode() + bytes(SLACK)), np.uint8)
+    size = len(plain.encode())
+    room = json_writing.quoted_room(stored, 0, size)
+    assert room == json_writing.quoted(stored, 0, size, np.empty(room + SLACK, np.uint8), 0)
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+@pytest.mark.parametrize(
+    "value",
+    [{"\0" * 1000: None}, ["\0" * 1000] * 3, [False] * 1000, [{"": False}] * 300],
+    ids=["key", "strings", "literals", "objects"],
+)
+def test_more_room_is_found_before_it_is_written_to(value: Any) -> None:
+    assert printed([document(value, large=False)]) == [json.dumps(value)]
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+def test_more_room_is_found_for_base64_behind_a_long_text() -> None:
+    plain, blob = b"\0" * 300, bytes(600)
+    head = 4 + 3 * 2
+    rest = length(len(plain)) + plain, b"\x10" + length(len(blob)) + blob
+    stored = array(head + sum(map(len, rest)), (12, head), (15, head + len(rest[0])), rest=b"".join(rest))
+    assert printed([b"\2" + stored]) == [json_reference.text(b"\2" + stored)]
 
 
 @pytest.mark.usefixtures("interpreted")
