@@ -63,6 +63,8 @@ NINE = document(9, large=False)
         ([diff(INSERT, "$.a[1]", NINE)], {"a": [1, 9, 2, {"b": "text"}], "c": None, 'quo"te': {}}),
         ([diff(INSERT, "$.a[3]", NINE)], {"a": [1, 2, {"b": "text"}, 9], "c": None, 'quo"te': {}}),
         ([diff(INSERT, "$.a[99]", NINE)], {"a": [1, 2, {"b": "text"}, 9], "c": None, 'quo"te': {}}),
+        ([diff(INSERT, "$.a[last-99]", NINE)], {"a": [9, 1, 2, {"b": "text"}], "c": None, 'quo"te': {}}),
+        ([diff(INSERT, "$.a[last-1]", NINE)], {"a": [1, 9, 2, {"b": "text"}], "c": None, 'quo"te': {}}),
         (
             [diff(INSERT, '$."quo\\"te"."é"', NINE)],
             {"a": [1, 2, {"b": "text"}], "c": None, 'quo"te': {"é": 9}},
@@ -160,6 +162,49 @@ def test_a_document_that_multiplies_itself_is_refused_before_it_does() -> None:
     array = struct.pack("<II", count, head + len(text)) + (b"\x0c" + struct.pack("<I", head)) * count + text
     with pytest.raises(UndecodableError, match="overlap"):
         after(b"\x03" + array, diff(REMOVE, "$[0]"))
+
+
+def test_a_path_may_have_a_hundred_legs() -> None:
+    value: Any = 1
+    for _ in range(100):
+        value = [value]
+    path = "$" + "[0]" * 100
+    assert after(document(value, large=False), diff(REPLACE, path, NINE)) == "[" * 100 + "9" + "]" * 100
+
+
+def test_a_length_may_have_five_bytes() -> None:
+    text = b"\x82\x80\x80\x80\x00xy"
+    array = struct.pack("<HHBH", 1, 7 + len(text), 12, 7) + text
+    assert after(b"\2" + array, diff(INSERT, "$[0]", NINE)) == '[9, "xy"]'
+
+
+def test_an_element_ends_where_its_container_ends() -> None:
+    """Though the document goes on; only a container's own bytes are opened."""
+    array = struct.pack("<HHBH", 1, 7 + 2, 12, 7) + b"\2xy"
+    with pytest.raises(UndecodableError, match="ends inside"):
+        after(b"\2" + array, diff(INSERT, "$[0]", NINE))
+
+
+def test_names_that_share_their_bytes_are_refused_before_they_are_multiplied() -> None:
+    """Each is the end of the one before it."""
+    count, name = 40, bytes(range(48, 88))
+    head = 4 + 7 * count
+    names = b"".join(struct.pack("<HH", head + i, count - i) for i in range(count))
+    stored = struct.pack("<HH", count, head + len(name)) + names + b"\4\0\0" * count + name
+    with pytest.raises(UndecodableError, match="overlap"):
+        after(b"\0" + stored, diff(REMOVE, "$.x"))
+
+
+def test_an_object_with_two_members_of_one_name_is_refused() -> None:
+    stored = struct.pack("<HHHHHHBHBH", 2, 20, 18, 1, 19, 1, 4, 0, 4, 1) + b"aa"
+    with pytest.raises(UndecodableError, match="two members"):
+        after(b"\0" + stored, diff(REMOVE, "$.a"))
+
+
+def test_an_empty_document_has_no_parts() -> None:
+    assert after(b"") == "null"
+    with pytest.raises(UndecodableError, match="doesn't have"):
+        after(b"", diff(REMOVE, "$.a"))
 
 
 @given(VALUES, VALUES, LARGE, st.data())
