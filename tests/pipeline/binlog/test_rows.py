@@ -439,12 +439,32 @@ def test_years() -> None:
     [
         ((Date(), Storage(10, 0)), b"\xff\xff\xff", "DATE"),
         ((DateTime(0), Storage(12, 0)), struct.pack("<Q", 2024_13_01_000000), "DATETIME"),
+        *[
+            ((DateTime(0), Storage(12, 0)), struct.pack("<Q", digits), "DATETIME")
+            for digits in (
+                10000_01_01_000000,
+                2024_01_32_000000,
+                2024_01_01_240000,
+                2024_01_01_006000,
+                2024_01_01_000060,
+            )
+        ],
         ((DateTime(0), Storage(12, 0)), struct.pack("<q", -1), "DATETIME"),
+        ((DateTime(0), Storage(18, 0)), encode_datetime(10_000, 0, 0, (0, 0, 0, 0), 0), "DATETIME"),
+        ((DateTime(0), Storage(18, 0)), encode_datetime(2024, 1, 1, (0, 60, 0, 0), 0), "DATETIME"),
+        ((DateTime(0), Storage(18, 0)), encode_datetime(2024, 1, 1, (0, 0, 60, 0), 0), "DATETIME"),
         ((DateTime(0), Storage(18, 0)), encode_datetime(2024, 1, 1, (24, 0, 0, 0), 0), "DATETIME"),
         ((DateTime(2), Storage(18, 2)), encode_datetime(2024, 1, 1, (0, 0, 0, 0), 0) + b"\x64", "DATETIME"),
         ((DateTime(0), Storage(18, 0)), b"\0" * 5, "DATETIME"),
         ((Timestamp(2), Storage(17, 2)), b"\0\0\0\1\x64", "TIMESTAMP"),
         ((Time(0), Storage(19, 0)), b"\xff\xff\xff", "TIME"),
+        ((Time(0), Storage(19, 0)), (1 << 23 | 839 << 12).to_bytes(3, "big"), "TIME"),
+        ((Time(0), Storage(19, 0)), (1 << 23 | 60 << 6).to_bytes(3, "big"), "TIME"),
+        ((Time(0), Storage(19, 0)), ((1 << 23) - 60).to_bytes(3, "big"), "TIME"),
+        ((Time(2), Storage(19, 2)), b"\x80\0\0\x64", "TIME"),
+        ((Time(0), Storage(11, 0)), (839_00_00).to_bytes(3, "little"), "TIME"),
+        ((Time(0), Storage(11, 0)), (60_00).to_bytes(3, "little"), "TIME"),
+        ((Date(), Storage(10, 0)), struct.pack("<I", 10_000 << 9 | 1 << 5 | 1)[:3], "DATE"),
         ((Time(0), Storage(11, 0)), b"\x63\0\0", "TIME"),
         ((Date(), Storage(10, 0)), struct.pack("<I", 2024 << 9 | 13 << 5 | 1)[:3], "DATE"),
         ((Decimal(4, 0), Storage(246, 4)), (10000 | 0x8000).to_bytes(2, "big"), "DECIMAL"),
@@ -658,6 +678,16 @@ def test_bits_of_diffs_are_those_of_all_json_columns() -> None:
     assert table.images["absent"].null_count == 2
 
 
+@pytest.mark.parametrize("documents", [1, 7, 8, 9, 16])
+def test_bits_of_diffs_take_whole_bytes(documents: int) -> None:
+    before = image(*[behind_length(OF_1)] * documents)
+    after = image(*[behind_length(NINE)] * (documents - 1), behind_length(DIFF))
+    options = b"\x01" + bitmap([False] * (documents - 1) + [True])
+    event = body(PARTLY, documents, before, options + after, present=bitmap([True] * documents) * 2)
+    table = images(table_map(*[JSON] * documents), [Body(event, PARTLY)])
+    assert list(table.rows.to_pylist()[1].values()) == ["9"] * (documents - 1) + ['{"n": 9}']
+
+
 def test_an_after_image_without_value_options_has_no_bits() -> None:
     event = partly(BEFORE, b"\0" + image(number(2), None, behind_length(NINE), None))
     table = images(table_map(INT, JSON, JSON, JSON), [event])
@@ -688,6 +718,13 @@ def test_every_truncation_of_diffs_is_refused() -> None:
 def test_another_number_of_columns_is_refused(count: int) -> None:
     with pytest.raises(UndecodableError, match="another number of columns"):
         located(table_map(INT, INT), [Body(body(WRITE, count, image(*[None] * count)), WRITE)])
+
+
+@pytest.mark.parametrize("count", [251, 253, 254, 255])
+def test_a_number_of_columns_in_a_form_that_it_has_not_is_refused(count: int) -> None:
+    event = bytes(8) + bytes([count]) + bitmap([True] * count) + image(*[None] * count)
+    with pytest.raises(UndecodableError, match="another number of columns"):
+        located(table_map(*[INT] * count), [Body(event, WRITE_V1)])
 
 
 @pytest.mark.parametrize("length", [0, 1])
