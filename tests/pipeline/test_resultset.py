@@ -18,10 +18,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline import resultset
 from pipeline import resultset_kernels as kernels
 from pipeline.binlog.fieldtypes import INTEGERS, FieldType
 from pipeline.charsets import TextError
-from pipeline.errors import InvariantBroken, Transient
+from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.keys import KeyPart
 from pipeline.result_columns import ResultColumn
 from pipeline.resultset import RowPackets, Rows, decode, key
@@ -225,12 +226,35 @@ def test_sequence_numbers_wrap() -> None:
         b"\0\0\x01a\xff\x01" + bytes(7) + b"b",
         b"\0\0\x01a\x09",
         b"\0\x08\x01a\x01b",
+        b"\xfe" + bytes(8),  # too long for an EOF packet
     ],
 )
 def test_a_row_that_is_not_whole_is_never_read(broken: bytes) -> None:
     [rows] = fed(RowPackets(5), packets([payload([b"\x01a", b"\x01b"]), broken, EOF]))
     with pytest.raises(InvariantBroken, match=r"row \d of a result set doesn't have 2 whole values"):
         rows.located([BLOB, BLOB])
+
+
+@pytest.mark.parametrize("columns", [1, 5, 6, 7, 13, 14, 15])
+def test_bits_of_nulls_begin_with_the_third(columns: int) -> None:
+    rows: list[Row] = [[None if null == c else b"%d" % c for c in range(columns)] for null in range(columns)]
+    assert values(fed(RowPackets(5), result(as_sent(rows))), columns) == rows
+
+
+@pytest.mark.parametrize("first", [0xFE, 0xFF])
+def test_a_packet_that_goes_on_with_a_row_is_neither_eof_nor_err(first: int) -> None:
+    # Before the value are the row's first byte, its bitmap, and a length of 9 bytes.
+    rows: list[Row] = [[bytes(LARGEST - 11) + bytes([first, 1, 2])], [b"a"]]
+    assert values(fed(RowPackets(5), result(as_sent(rows))), 1) == rows
+
+
+def test_a_row_that_no_buffer_holds_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bound of 8 MiB stands for 2 GiB."""
+    monkeypatch.setattr(resultset, "LARGEST_ROW", 1 << 23)
+    rows = as_sent([[bytes(8_000_000)]])
+    assert [some.number for some in fed(RowPackets(5), result(rows))] == [1]
+    with pytest.raises(Definite, match="more than 2 GiB"):
+        list(fed(RowPackets(5), result(as_sent([[bytes(9_000_000)]]))))
 
 
 INTEGER_TYPES = [
@@ -395,6 +419,14 @@ def test_years() -> None:
         (DateTime(0), date(2024, 1, 1, 5)),
         (DateTime(0), lenenc(bytes(300))),
         (Time(0), time(False, 0, 1)),
+        (DateTime(0), date(2024, 1, 1, 5, 60, 0)),
+        (DateTime(0), date(2024, 1, 1, 5, 0, 60)),
+        (DateTime(0), date(2024, 1, 1, 24, 0, 0)),
+        (Date(), date(2024, 1, 32)),
+        (Time(0), time(False, 0, 24, 0, 0)),
+        (Time(0), time(False, 0, 1, 0, 60)),
+        *[(Time(0), lenenc(bytes(size))) for size in (1, 7, 9, 10, 11, 13)],
+        *[(DateTime(0), lenenc(bytes(size))) for size in (1, 3, 5, 6, 8, 10, 12)],
         (Time(0), time(False, 0, 1, 60, 0)),
         (Time(0), time(False, 35, 0, 0, 0)),
         (Time(0), b"\x08\x02" + bytes(7)),
