@@ -178,6 +178,17 @@ def test_a_length_may_have_five_bytes() -> None:
     assert after(b"\2" + array, diff(INSERT, "$[0]", NINE)) == '[9, "xy"]'
 
 
+def test_values_that_only_sql_has_stay_as_they_are() -> None:
+    """Their type stands before their length, which the second one takes two bytes for."""
+    one, other = b"\x10\2ab", b"\x10\x82\1" + b"cd" * 65
+    head = 4 + 2 * 3
+    array = struct.pack("<HHBHBH", 2, head + len(one + other), 15, head, 15, head + len(one)) + one + other
+    before, shown = after(b"\2" + array), after(b"\2" + array, diff(INSERT, "$[0]", NINE))
+    assert before is not None
+    assert before.startswith('["base64:type16:YWI=", "base64:type16:Y2Rj')
+    assert shown == "[9, " + before[1:]
+
+
 def test_an_element_ends_where_its_container_ends() -> None:
     """Though the document goes on; only a container's own bytes are opened."""
     array = struct.pack("<HHBH", 1, 7 + 2, 12, 7) + b"\2xy"
