@@ -1,8 +1,8 @@
 """The log as it comes, in; slices and statements, in its order, out.
 
 **Two ways, one fold.** `fold` takes an event, any one, in Python. `walk` takes many: the usual ones in compiled code,
-which works on the fold's own state, and each other one by `fold`. A transaction's payload is unpacked here, and its
-events go the same ways.
+which works on the fold's own state, and each other one by `fold`. A transaction's payload is unpacked here, a small one
+together with those behind it, and its events go the same ways.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,6 +12,7 @@ from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.fold import Fold, Given
 from pipeline.binlog.frames import Frames
 from pipeline.binlog.payload import Payload, unpacked
+from pipeline.binlog.payload_run import Run, is_payload, run
 from pipeline.binlog.slice import Bound
 from pipeline.binlog.walk import walk
 from pipeline.binlog.walkstate import BEGUN, DONE, FULL, NO_ROOM, RARE
@@ -21,6 +22,8 @@ from pipeline.schema import TableId
 
 # What a slice and what else is given become.
 Message = LogRead | TransactionPartRead | StatementRead | CreationRead | LogAdvanced
+
+_PAYLOADS_END = "the end of a compressed transaction's payload"
 
 
 class LogStream:
@@ -70,8 +73,13 @@ class LogStream:
             status, at = self._walk_usual(frames, at)
             match status:
                 case _ if status == RARE:
-                    yield from self._take_in(frames.event(at))
-                    at += 1
+                    small = self._run(frames, at)
+                    if small is None:
+                        yield from self._take_in(frames.event(at))
+                        at += 1
+                    else:
+                        yield from self._take_run(small.frames)
+                        at += small.taken
                 case _ if status == NO_ROOM:
                     start, end = frames.bounds[at]
                     self._fold.make_room(int(end - start))
@@ -107,6 +115,21 @@ class LogStream:
             self._fold.take_in(this)
         yield from self._fold.given()
 
+    def _run(self, frames: Frames, at: int) -> Run | None:
+        state = self._fold.state
+        if state.phase != BEGUN or state.within or not is_payload(frames, at):
+            return None
+        return run(frames, at, state.checksum_bytes)
+
+    def _take_run(self, frames: Frames) -> Iterator[Given]:
+        """Take the events of a run of payloads, the last of which is the rest of its transaction."""
+        state = self._fold.state
+        checksum_bytes = state.checksum_bytes
+        state.checksum_bytes = 0
+        yield from self._walk(frames)
+        state.checksum_bytes = checksum_bytes
+        self._fold.between_transactions(_PAYLOADS_END)
+
     def _unpack(self, payload: Payload) -> Iterator[Given]:
         """Take the events of a payload, which is the rest of its transaction."""
         state = self._fold.state
@@ -117,4 +140,4 @@ class LogStream:
         for frames in unpacked(payload):
             yield from self._walk(frames)
         state.within, state.checksum_bytes = 0, checksum_bytes
-        self._fold.between_transactions("the end of a compressed transaction's payload")
+        self._fold.between_transactions(_PAYLOADS_END)

@@ -12,6 +12,7 @@ from pipeline.binlog import events
 from pipeline.binlog.codes import Code
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.payload import Payload, payload, unpacked
+from tests.fuzz.payloads import packed
 from tests.pipeline.binlog.golden import story
 
 
@@ -25,7 +26,8 @@ def zstd(data: bytes) -> bytes:
 
 
 def lengthed(value: int) -> bytes:
-    return b"\x09\xfe" + value.to_bytes(8, "little")
+    """As the server writes a field's value: a length-encoded integer behind its length."""
+    return bytes([len(packed(value))]) + packed(value)
 
 
 def body(data: bytes, size: int, compression: int = 0) -> bytes:
