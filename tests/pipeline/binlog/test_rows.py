@@ -274,6 +274,14 @@ def test_decimals_over_both_of_their_words(value: int) -> None:
     ]
 
 
+@pytest.mark.parametrize("precision", [9, 18, 19, 20, 37, 38])
+def test_the_longest_decimals_of_a_precision(precision: int) -> None:
+    largest = 10**precision - 1
+    cells = [encode_decimal(value, precision, 0) for value in (largest, -largest)]
+    decoded = column_of(Decimal(precision, 0), Storage(246, precision), *cells)
+    assert decoded.to_pylist() == [Number(largest), Number(-largest)]
+
+
 @given(DECIMALS, st.data())
 def test_decimals_of_every_precision_and_scale(shape: tuple[int, int], data: st.DataObject) -> None:
     precision, scale = shape
