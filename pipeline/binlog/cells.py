@@ -48,7 +48,7 @@ OUTSIDE: Final = 4  # an event isn't in the buffer
 OTHER_OPTIONS: Final = 5  # a row image has value options that aren't known
 
 # What `state` holds: the next event, the next row image, the column at fault (-1: none), and whether an event may have
-# cells that are neither a place nor NULL.
+# cells that are ABSENT: none has them if its first images have all columns, since an after image takes from those.
 EVENT: Final = 0
 ROW: Final = 1
 COLUMN: Final = 2
@@ -252,7 +252,7 @@ def _images(
         return np.int64(TRUNCATED), row
     whole_before = present_before == columns
     whole_after = _count(buffer, after, columns) == columns and not partly
-    state[PARTIAL] |= not (whole_before and whole_after)
+    state[PARTIAL] |= not whole_before
     is_after = False
     while at < end or is_after or nothing:
         if row == cells.shape[1]:
