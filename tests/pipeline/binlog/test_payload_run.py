@@ -107,6 +107,29 @@ def test_neighbours_that_lie_to_the_same_sum_are_refused(taken: int) -> None:
     assert "can't be unpacked" in told[-1]
 
 
+def test_what_a_payload_has_too_much_does_not_go_to_the_next() -> None:
+    """Both together are as long as they say, and events begin where one ends."""
+    more = plain(made(Code.ROWS_QUERY, b"more"))
+    log = [
+        rotate(),
+        begin(1),
+        packed(filled(400) + more, 400),
+        begin(2),
+        packed(filled(400), 400 + len(more)),
+    ]
+    assert run(framed(log), 2, 4) is None
+    told = walked(log, [1 << 20])
+    assert told == folded(log)
+    assert "larger than the 400 bytes" in told[-1]
+
+
+def test_a_payload_in_a_run_is_one_frame() -> None:
+    """Not even an empty one is behind it, since what follows could then be begun in one and ended in the next."""
+    inside = filled(400)
+    event = made(Code.TRANSACTION_PAYLOAD, body(zstd(inside) + zstd(b""), len(inside)))
+    assert run(framed([event]), 0, 4) is None
+
+
 LIES = {
     "1 bytes too early": lambda size: packed(filled(size), size + 1),
     "larger than": lambda size: packed(filled(size), size - 1),
@@ -121,6 +144,9 @@ LIES = {
     "can't be one": lambda size: packed(filled(size, end=packed(plain(BEGIN, XID)))),
     "no part of a transaction": lambda size: packed(filled(size, end=begin(7))),
     "a transaction has no GTID|without a GTID": lambda size: packed(filled(size) + plain(ROW)),
+    "that is no part": lambda size: packed(
+        plain(BEGIN, made(Code.HEARTBEAT, b"binlog.000001")) + filled(size)[len(plain(BEGIN)) :]
+    ),
     "before the transaction's end": lambda size: packed(filled(size, end=ROW)),
     "damaged": lambda size: packed(filled(size))[:-1] + b"?",
 }
