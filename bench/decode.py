@@ -52,6 +52,7 @@ SCENARIOS: Final = (
     Scenario(
         "compressed", "compressed, 1,000 rows", ELEVEN, 1_000_000, 1_000, 0, 400_000, compressed=True
     ),
+    Scenario("one-compressed", "one row, compressed", ELEVEN, 250_000, 1, 0, 200_000, compressed=True),
 )  # fmt: skip
 
 
