@@ -235,6 +235,11 @@ def test_a_row_that_is_not_whole_is_never_read(broken: bytes) -> None:
         rows.located([BLOB, BLOB])
 
 
+@pytest.mark.parametrize("length", [b"\2", b"\xfc\2\0", b"\xfd\2\0\0", b"\xfe\2" + bytes(7)])
+def test_each_form_of_a_length(length: bytes) -> None:
+    assert values(fed(RowPackets(5), result([[length + b"xy", b"\1z"]])), 2) == [[b"xy", b"z"]]
+
+
 @pytest.mark.parametrize("columns", [1, 5, 6, 7, 13, 14, 15])
 def test_bits_of_nulls_begin_with_the_third(columns: int) -> None:
     rows: list[Row] = [[None if null == c else b"%d" % c for c in range(columns)] for null in range(columns)]
