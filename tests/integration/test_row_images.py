@@ -13,6 +13,8 @@ from pipeline.binlog.errors import UndecodableError
 from pipeline.messages import Kind, TableImages
 from pipeline.tablemap import FullMetadata
 from tests.integration.logging_session import Session
+from tests.servers.random_json_parts import partly_changed, value
+from tests.servers.random_kinds import quoted
 
 ROW_IMAGES = ("FULL", "NOBLOB", "MINIMAL")
 
@@ -157,97 +159,6 @@ def partial(session: Session) -> Session:
     return session
 
 
-KEYS = (
-    "a",
-    "bb",
-    "é",
-    "key with space",
-    'quo"te',
-    "back\\slash",
-    "",
-    "$",
-    "1",
-    "last",
-    "a.b",
-    "x[0]",
-    "tab\t",
-    "😀",
-)
-
-
-def value(dice: random.Random, depth: int = 0) -> Any:
-    match dice.randrange(9 if depth < 4 else 6):
-        case 0:
-            return dice.choice([None, True, False])
-        case 1:
-            return dice.randrange(-(2 ** dice.randrange(1, 63)), 2 ** dice.randrange(1, 64))
-        case 2:
-            return dice.choice(
-                [0.0, 1.5, -2.25e100, 1e-20, 0.1, 123456.789, dice.random() * 10 ** dice.randrange(-20, 20)]
-            )
-        case 3 | 4:
-            return dice.choice(["", "text", "naïve 😀", 'q"\\\n\x01', "x" * dice.randrange(400)])
-        case 5:
-            return dice.choice([[], {}])
-        case 6 | 7:
-            return {dice.choice(KEYS): value(dice, depth + 1) for _ in range(dice.randrange(1, 7))}
-        case _:
-            return [value(dice, depth + 1) for _ in range(dice.randrange(1, 7))]
-
-
-def path(dice: random.Random, of: Any) -> str:
-    """A path into the value or just beyond it."""
-    text = "$"
-    while True:
-        match of:
-            case dict() if of and dice.random() < 0.9:
-                key = dice.choice([*of, dice.choice(KEYS)])
-                text += "." + json.dumps(key, ensure_ascii=False)
-                of = of.get(key)
-            case list() if dice.random() < 0.9:
-                place = dice.randrange(len(of) + 2)
-                text += dice.choice([f"[{place}]", f"[last-{place}]", "[last]"])
-                of = of[place] if place < len(of) else None
-            case _:
-                return text if text != "$" else "$.new"
-        if dice.random() < 0.3:
-            return text
-
-
-def literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
-
-
-SQL_VALUES = (
-    "1.50",
-    "CAST('2024-02-29' AS DATE)",
-    "CAST('-12:34:56.5' AS TIME(1))",
-    "x'00FF'",
-    "NOW(6)",
-    "NULL",
-    "2e0",
-)
-
-
-def argument(dice: random.Random) -> str:
-    if dice.random() < 0.2:
-        return dice.choice(SQL_VALUES)
-    return f"CAST({literal(json.dumps(value(dice), ensure_ascii=False))} AS JSON)"
-
-
-def partly_changed(dice: random.Random, document: Any) -> str:
-    expression = "j"
-    for _ in range(dice.randrange(1, 4)):
-        function = dice.choice(["JSON_SET", "JSON_REPLACE", "JSON_REMOVE"])
-        arguments = []
-        for _ in range(dice.randrange(1, 3)):
-            arguments.append(literal(path(dice, document)))
-            if function != "JSON_REMOVE":
-                arguments.append(argument(dice))
-        expression = f"{function}({expression}, {', '.join(arguments)})"
-    return expression
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_documents_changed_in_part_are_the_servers_own(partial: Session, seed: int) -> None:
     dice = random.Random(seed)
@@ -258,10 +169,10 @@ def test_documents_changed_in_part_are_the_servers_own(partial: Session, seed: i
         if not isinstance(document, dict | list):
             document = {"a": document, "b": [document, "x" * 200]}
         text = json.dumps(document, ensure_ascii=False)
-        partial.run(f"REPLACE INTO t VALUES (1, '[1]', 0, {literal(text)}, '{{\"k\": 1}}')")
+        partial.run(f"REPLACE INTO t VALUES (1, '[1]', 0, {quoted(text)}, '{{\"k\": 1}}')")
         for m in range(5):
             (before,) = partial.run("SELECT CAST(j AS CHAR), CAST(k AS CHAR) FROM t")
-            change = f"UPDATE t SET j = {partly_changed(dice, json.loads(before[0]))}, n = {m + 1}"
+            change = f"UPDATE t SET j = {partly_changed(dice, 'j', json.loads(before[0]))}, n = {m + 1}"
             change += dice.choice(["", f", k = JSON_SET(k, '$.k', {m})", ", k = '[1, 2]'", ", k = NULL"])
             (table,) = partial.logged(change)
             in_part += partial.codes.count(39)

@@ -25,8 +25,8 @@ class Kind:
 
     `told` is the expression that the server is asked, `read` brings its answer into the canonical form. `logged` is
     the expression to hold against what mysqlbinlog prints, and `printed` reads that print as `as_printed` reads the
-    answer to it. `attribute` is what comes behind GENERATED in a definition; `since` the first version that has it all;
-    `generable` whether such a column can be a generated one.
+    answer to it. `attribute` is what comes behind GENERATED in a definition; `since` the first version that has it all,
+    `before` the first that doesn't any more; `generable` whether such a column can be a generated one.
     """
 
     definition: str
@@ -37,6 +37,7 @@ class Kind:
     as_printed: Reader
     printed: Callable[[bytes], object] = bytes.decode
     since: tuple[int, ...] = (5, 6)
+    before: tuple[int, ...] = (100,)
     attribute: str = ""
     generable: bool = True
 

@@ -1,6 +1,6 @@
 """Random tables: columns of all types that MySQL has, and rows for them."""
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -76,12 +76,13 @@ class Table:
         values = ", ".join(f"({', '.join(row)})" for row in rows)
         return f"INSERT INTO {name} ({', '.join(names)}) VALUES {values}"
 
-    def updates(self, name: str) -> Iterator[str]:
-        """Statements that give each row the values of the next one."""
-        for i in range(len(self.rows)):
-            row = self.rows[(i + 1) % len(self.rows)]
-            pairs = ", ".join(f"{c.name} = {value}" for c, value in zip(self.written, row, strict=True))
-            yield f"UPDATE {name} SET {pairs}, {CHANGES} = {CHANGES} + 1 WHERE {self.key} = {i + 1}"
+    def update(self, name: str, key: int, others: Mapping[str, str]) -> str:
+        """The statement that gives a row the values of the next one, or of these `others` by column."""
+        row = self.rows[key % len(self.rows)]
+        values = {column.name: value for column, value in zip(self.written, row, strict=True)}
+        values.update(others)
+        pairs = ", ".join(f"{column} = {value}" for column, value in values.items())
+        return f"UPDATE {name} SET {pairs}, {CHANGES} = {CHANGES} + 1 WHERE {self.key} = {key}"
 
 
 def plain(values: pa.Array) -> list[Any]:
@@ -103,9 +104,13 @@ KINDS: Final = st.one_of(
 
 
 @st.composite
-def some_tables(draw: st.DrawFn, version: tuple[int, ...]) -> Table:
-    """A table that a server of this version can have."""
-    kinds = draw(st.lists(KINDS.filter(lambda kind: kind.since <= version), min_size=1, max_size=8))
+def some_tables(draw: st.DrawFn, version: tuple[int, ...], first: st.SearchStrategy[Kind] = KINDS) -> Table:
+    """A table that a server of this version can have; `first` is what one of its columns can be."""
+
+    def known(kind: Kind) -> bool:
+        return kind.since <= version < kind.before
+
+    kinds = [draw(first.filter(known)), *draw(st.lists(KINDS.filter(known), max_size=7))]
     columns = [Column(f"c{i}", kind, draw(st.booleans())) for i, kind in enumerate(kinds)]
     if version >= (8, 0, 23):
         columns = [columns[0], *(replace(c, invisible=draw(st.booleans())) for c in columns[1:])]

@@ -112,26 +112,33 @@ def documents() -> st.SearchStrategy[Kind]:
     )  # fmt: skip
 
 
-def _shape(srid: int) -> st.SearchStrategy[str]:
-    point = st.builds("{} {}".format, st.integers(-80, 80), st.integers(-80, 80))
-    shapes = st.one_of(
-        point.map("POINT({})".format),
-        st.lists(point, min_size=2, max_size=4).map(lambda p: f"LINESTRING({','.join(p)})"),
-        st.lists(point, min_size=1, max_size=3).map(lambda p: f"MULTIPOINT({','.join(p)})"),
-        point.map("GEOMETRYCOLLECTION(POINT({}),POLYGON((0 0,10 0,10 10,0 0)))".format),
-    )
-    return shapes.map(lambda shape: f"ST_GeomFromText('{shape}', {srid})")
+_PLACE: Final = st.builds("{} {}".format, st.integers(-80, 80), st.integers(-80, 80))
+_SHAPES: Final = {
+    "POINT": _PLACE.map("POINT({})".format),
+    "LINESTRING": st.lists(_PLACE, min_size=2, max_size=4).map(lambda p: f"LINESTRING({','.join(p)})"),
+    "POLYGON": st.integers(1, 80).map(lambda n: f"POLYGON((0 0,{n} 0,{n} {n},0 0))"),
+    "MULTIPOINT": st.lists(_PLACE, min_size=1, max_size=3).map(lambda p: f"MULTIPOINT({','.join(p)})"),
+    "GEOMETRYCOLLECTION": _PLACE.map("GEOMETRYCOLLECTION(POINT({}),POLYGON((0 0,10 0,10 10,0 0)))".format),
+}
 
 
 def geometries() -> st.SearchStrategy[Kind]:
-    def kind(srid: int) -> Kind:
-        told = "CONCAT(LPAD(HEX(ST_SRID({c})), 8, '0'), HEX(ST_AsBinary({c}, 'axis-order=long-lat')))"
+    """A reference system is an attribute of the column since MySQL 8.0, and before that only one of the value."""
+
+    def kind(name: str, srid: int, new: bool) -> Kind:
+        shapes = st.one_of(*_SHAPES.values()) if name == "GEOMETRY" else _SHAPES[name]
+        srid_of = "ST_SRID({c})" if new else "SRID({c})"
+        binary = "ST_AsBinary({c}, 'axis-order=long-lat')" if new else "AsWKB({c})"
         return Kind(
-            "GEOMETRY", _shape(srid), told, lambda t: bytes.fromhex(t[:8])[::-1] + bytes.fromhex(t[8:]),
-            UNPRINTED, str, since=(8,), attribute=f"SRID {srid}",
+            name, shapes.map(lambda shape: f"ST_GeomFromText('{shape}', {srid})"),
+            f"CONCAT(LPAD(HEX({srid_of}), 8, '0'), HEX({binary}))",
+            lambda t: bytes.fromhex(t[:8])[::-1] + bytes.fromhex(t[8:]),
+            UNPRINTED, str,
+            since=(8,) if new else (5, 6), before=(100,) if new else (8,), attribute=f"SRID {srid}" if new else "",
         )  # fmt: skip
 
-    return st.sampled_from([kind(0), kind(4326)])
+    names = st.sampled_from(["GEOMETRY", *_SHAPES])
+    return st.builds(kind, names, st.sampled_from([0, 4326]), st.booleans())
 
 
 @st.composite
