@@ -248,8 +248,8 @@ def test_bits_of_nulls_begin_with_the_third(columns: int) -> None:
 
 @pytest.mark.parametrize("first", [0xFE, 0xFF])
 def test_a_packet_that_goes_on_with_a_row_is_neither_eof_nor_err(first: int) -> None:
-    # Before the value are the row's first byte, its bitmap, and a length of 9 bytes.
-    rows: list[Row] = [[bytes(LARGEST - 11) + bytes([first, 1, 2])], [b"a"]]
+    # Before the value are the row's first byte, its bitmap, and a length of 4 bytes.
+    rows: list[Row] = [[bytes(LARGEST - 6) + bytes([first, 1, 2])], [b"a"]]
     assert values(fed(RowPackets(5), result(as_sent(rows))), 1) == rows
 
 

@@ -63,7 +63,7 @@ NINE = document(9, large=False)
         ([diff(INSERT, "$.a[1]", NINE)], {"a": [1, 9, 2, {"b": "text"}], "c": None, 'quo"te': {}}),
         ([diff(INSERT, "$.a[3]", NINE)], {"a": [1, 2, {"b": "text"}, 9], "c": None, 'quo"te': {}}),
         ([diff(INSERT, "$.a[99]", NINE)], {"a": [1, 2, {"b": "text"}, 9], "c": None, 'quo"te': {}}),
-        ([diff(INSERT, "$.a[last-99]", NINE)], {"a": [9, 1, 2, {"b": "text"}], "c": None, 'quo"te': {}}),
+        ([diff(INSERT, "$.a[last-3]", NINE)], {"a": [9, 1, 2, {"b": "text"}], "c": None, 'quo"te': {}}),
         ([diff(INSERT, "$.a[last-1]", NINE)], {"a": [1, 9, 2, {"b": "text"}], "c": None, 'quo"te': {}}),
         (
             [diff(INSERT, '$."quo\\"te"."é"', NINE)],
@@ -193,7 +193,7 @@ def test_an_element_ends_where_its_container_ends() -> None:
     """Though the document goes on; only a container's own bytes are opened."""
     array = struct.pack("<HHBH", 1, 7 + 2, 12, 7) + b"\2xy"
     with pytest.raises(UndecodableError, match="ends inside"):
-        after(b"\2" + array, diff(INSERT, "$[0]", NINE))
+        after(BEFORE, diff(REPLACE, "$.c", b"\2" + array), diff(INSERT, "$.c[0]", NINE))
 
 
 def test_names_that_share_their_bytes_are_refused_before_they_are_multiplied() -> None:
@@ -203,7 +203,7 @@ def test_names_that_share_their_bytes_are_refused_before_they_are_multiplied() -
     names = b"".join(struct.pack("<HH", head + i, count - i) for i in range(count))
     stored = struct.pack("<HH", count, head + len(name)) + names + b"\4\0\0" * count + name
     with pytest.raises(UndecodableError, match="overlap"):
-        after(b"\0" + stored, diff(REMOVE, "$.x"))
+        after(BEFORE, diff(REPLACE, "$.c", b"\0" + stored), diff(REMOVE, "$.c.x"))
 
 
 def test_an_object_with_two_members_of_one_name_is_refused() -> None:
