@@ -146,6 +146,7 @@ class BinlogReader(Actor[ToBinlogReader]):
 
     async def _wait(self, order: asyncio.Task[ToBinlogReader], arrival: asyncio.Task[int]) -> None:
         """Wait for something to do; a short while only if that's to cut a slice."""
+        self.rest()
         awaited: set[asyncio.Future[Any]] = {order}
         if not self._paused:
             awaited.add(arrival)
@@ -156,7 +157,7 @@ class BinlogReader(Actor[ToBinlogReader]):
         waits = self._paused or oldest is not None
         timeout_s = _LINGER_S if to_cut else None if waits else self._settings.read_timeout_s
         done, _ = await asyncio.wait(awaited, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        self.rest()
+        self.beat()
         if not done and not to_cut:
             raise Transient(f"the source's log was silent for {timeout_s} s, heartbeats included")
 
@@ -167,13 +168,11 @@ class BinlogReader(Actor[ToBinlogReader]):
     async def _walk(self, dump: BinlogDump) -> None:
         """Walk over what has come, in a thread; what it gives goes to be decoded."""
         walk = _walked(dump, self._stream)
-        self.beat()
         while (given := await asyncio.to_thread(next, walk, None)) is not None:
             while self._decoding.full:
                 await self._give()
             self._decoding.put(given)
             self.beat()
-        self.rest()
         self._uncut = True
 
     def _cut(self) -> None:
