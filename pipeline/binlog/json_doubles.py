@@ -20,7 +20,7 @@ from pipeline.binlog.words import copy_words, word
 from pipeline.compiled import compiled
 
 _FEWEST_BEFORE_POINT: Final = -15  # not reached: digits behind more zeros than this have an exponent
-_MOST_BEFORE_POINT: Final = 15
+_MOST_BEFORE_POINT: Final = 15  # more have an exponent, unless there are digits behind the point as well
 
 _MOST_DIGITS: Final = 32
 
@@ -92,7 +92,8 @@ def _double(shown: Bytes, at: Int, end: Int, out: Bytes, to: Int, digits: Bytes)
     if count == 0:
         digits[0] = _ZERO
         count, point = np.int64(1), np.int64(1)
-    if not _FEWEST_BEFORE_POINT < point <= _MOST_BEFORE_POINT:
+    near = point > _FEWEST_BEFORE_POINT and (point <= _MOST_BEFORE_POINT or point < count)
+    if not near:
         to = _digits(digits, count, 0, 1, out, to)
         if count > 1:
             out[to] = _DOT

@@ -181,6 +181,7 @@ JSONS = (
     "'{}'", "'[]'", "'[[], {}, [[]], {\"\": {}}]'", "'\"\"'", "'{\"b\": 1, \"a\": 2, \"aa\": [1, \"x\", 1.5, null]}'",
     "JSON_ARRAY('\\\"', '\\\\', '/', '\\b\\f\\n\\r\\t', CHAR(1, 31, 127 USING utf8mb4), 'é😀', UNHEX('E280A8'))",
     "JSON_OBJECT('k\\n\\\"', 1)",
+    "JSON_ARRAY(1125899906842624.25e0, -1125899906842173.2e0, 1125899906842624e0, 1e14, 1e15, 1e-14, 1e-15)",
     "JSON_ARRAY(CAST(-12.3400 AS DECIMAL(10,4)), CAST(0 AS DECIMAL(1,0)), CAST(0.5 AS DECIMAL(3,3)))",
     "CAST(CAST(12.50 AS DECIMAL(10,2)) AS JSON)",
     "JSON_ARRAY(CAST(REPEAT('9', 65) AS DECIMAL(65,0)), CAST(-0.1 AS DECIMAL(65,30)))",

@@ -163,7 +163,7 @@ def double(number: float) -> str:
     shown = "".join(map(str, digits))
     point = len(shown) + exponent if number else 1
     minus = "-" if sign else ""
-    if not -15 < point <= 15:
+    if not (point > -15 and (point <= 15 or point < len(shown))):
         return f"{minus}{shown[0]}{'.' if len(shown) > 1 else ''}{shown[1:]}e{point - 1}"
     if point <= 0:
         return f"{minus}0.{'0' * -point}{shown}"
