@@ -85,7 +85,10 @@ def binaries(draw: st.DrawFn) -> Kind:
 
 @st.composite
 def choices(draw: st.DrawFn) -> Kind:
-    """ENUM and SET; a number before each label keeps them apart in every collation."""
+    """ENUM and SET; a number before each label keeps them apart in every collation.
+
+    MySQL 5.6 prints the labels of wide characters wrongly by itself: ENUM('0') CHARACTER SET utf16 as '' or half of it.
+    """
     name = draw(st.sampled_from(["ENUM", "SET"]))
     charset = draw(st.sampled_from(["utf8mb4", "latin1", "utf16", "cp1250"]))
     count = draw(st.integers(1, 12) | st.sampled_from([255, 256, 300] if name == "ENUM" else [8, 9, 33, 64]))
@@ -97,6 +100,7 @@ def choices(draw: st.DrawFn) -> Kind:
         values,
         "HEX(CONVERT({c} USING utf8mb4))", utf8,
         "CAST({c} AS UNSIGNED)", int, int if name == "ENUM" else printed_set,
+        since=(8,) if charset == "utf16" else (5, 6),
     )  # fmt: skip
 
 
