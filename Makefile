@@ -45,7 +45,7 @@ test: lint setup-tests ## Lint, then run every test but the long ones
 
 .PHONY: test-full
 test-full: lint setup-tests ## Lint, then run every test
-	@$(PY) -m pytest
+	@$(PY) -m pytest --hypothesis-profile=further
 
 .PHONY: bench
 bench: $(BENCHES) ## Run every benchmark

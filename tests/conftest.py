@@ -34,8 +34,10 @@ __all__ = [
 ]
 
 # How long an example takes says more about what else the machine does than about the code.
-settings.register_profile("tidemark", deadline=None, print_blob=True)
-settings.load_profile("tidemark")
+# What `make test` tries is the same each time, so that it says something of the change; `make test-full` looks further.
+settings.register_profile("same", deadline=None, print_blob=True, derandomize=True)
+settings.register_profile("further", deadline=None, print_blob=True)
+settings.load_profile("same")
 
 
 # Both come before a test's own fixtures and so end after them. Fixtures of a wider scope come earlier still:

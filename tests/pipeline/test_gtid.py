@@ -362,9 +362,13 @@ def cpu_seconds(operation: Operation, a: GtidSet, b: GtidSet) -> float:
 def assert_not_quadratic(
     operation: Operation, small: tuple[GtidSet, GtidSet], large: tuple[GtidSet, GtidSet]
 ) -> None:
-    """The large sets are ten times the small ones; what is quadratic takes a hundred times as long."""
+    """The large sets are ten times the small ones; what is quadratic takes a hundred times as long.
+
+    A tenth of a second is the memory's, whose pages a large result needs anew each time; what is quadratic takes more
+    than that for the small sets already.
+    """
     usual = min(cpu_seconds(operation, *small) for _ in range(3))
-    assert cpu_seconds(operation, *large) < 40 * usual + 0.01
+    assert cpu_seconds(operation, *large) < 40 * usual + 0.1
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
