@@ -35,7 +35,7 @@ from pipeline.checkpoint import Checkpoint
 from pipeline.coordinator_state import Overlapping, Pausing
 from pipeline.errors import TidemarkError
 from pipeline.prerequisites import Finding, Severity
-from pipeline.settings import Settings, WindowMode
+from pipeline.settings import Settings, Watermark
 from pipeline.topology import EDGES, inbox
 from pipeline.topology import Actor as Name
 
@@ -125,7 +125,7 @@ class Assembly:
                 metrics,
                 checkpoint,
                 snapshot.chunk_rows,
-                Pausing() if snapshot.window is WindowMode.PAUSE else Overlapping(snapshot.windows),
+                Pausing() if snapshot.watermark is Watermark.PAUSE else Overlapping(snapshot.windows),
                 watermark_coordinator.Outlets(
                     self._outlet(Name.WATERMARK_COORDINATOR, Name.BINLOG_READER),
                     self._outlet(Name.WATERMARK_COORDINATOR, Name.CHUNK_SELECTOR),

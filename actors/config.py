@@ -3,8 +3,8 @@ out.
 
 Tables and keys of the file are the fields of the settings. A variable `TIDEMARK__SECTION__KEY` wins over the
 file; its value is plain text for a text field, and written as in the file for others (`true`, `4`, `["a",
-"b"]`). The password never stands in the file: it's read from `source.password_file` or
-`TIDEMARK__SOURCE__PASSWORD`. Paths are relative to the file's folder.
+"b"]`). A password never stands in the file: that of `[source]` is read from `source.password_file` or
+`TIDEMARK__SOURCE__PASSWORD`, and others likewise. Paths are relative to the file's folder.
 """
 
 import dataclasses
@@ -20,13 +20,21 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from pipeline.errors import Definite
+from pipeline.schema import TableId
 from pipeline.settings import Mistake, Secret, Settings, contradictions
 from pipeline.signals import Tables
 
 ENVIRONMENT = "TIDEMARK__"
-PASSWORD = "TIDEMARK__SOURCE__PASSWORD"  # noqa: S105 - the variable's name, not a password
 
 _MISSING = object()
+
+_WANTED: dict[type[object], str] = {
+    str: "text",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    PurePath: "a path, as text",
+}
 
 
 class InvalidConfiguration(Definite):
@@ -45,9 +53,8 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
         raise InvalidConfiguration(path, [_unreadable("the file", error)]) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidConfiguration(path, [Mistake("the file", str(error), "write it in TOML")]) from error
-    reader = _Reader(path.resolve().parent)
-    reader.override(document, environment)
-    reader.password(document, environment)
+    reader = _Reader(path.resolve().parent, environment)
+    reader.override(document)
     settings = reader.section(Settings, document, "")
     if reader.mistakes:
         raise InvalidConfiguration(path, reader.mistakes)
@@ -58,19 +65,21 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
 class _Reader:
     """Turns plain values into settings, and collects what's wrong with them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self.mistakes: list[Mistake] = []
         self._folder = folder
+        self._environment = environment
 
-    def override(self, document: dict[str, Any], environment: Mapping[str, str]) -> None:
+    def override(self, document: dict[str, Any]) -> None:
         """Put the environment's values into the document."""
-        for variable, text in sorted(environment.items()):
-            if not variable.startswith(ENVIRONMENT) or variable == PASSWORD:
+        for variable, text in sorted(self._environment.items()):
+            if not variable.startswith(ENVIRONMENT):
                 continue
             *sections, key = variable.removeprefix(ENVIRONMENT).lower().split("__")
             kind = _kind_of((*sections, key))
             if kind is None:
                 self._wrong(variable, "there's no such key", "remove the variable")
+            if kind is None or kind is Secret:
                 continue
             table = document
             for section in sections:
@@ -80,44 +89,21 @@ class _Reader:
             else:
                 table[key] = self._from_text(variable, kind, text)
 
-    def password(self, document: dict[str, Any], environment: Mapping[str, str]) -> None:
-        """Put the password into the document as a Secret, from wherever it is."""
-        source = document.get("source")
-        if not isinstance(source, dict):
-            return
-        if "password" in source:
-            self._wrong(
-                "source.password", "a password doesn't belong in this file", "use source.password_file"
-            )
-        file = source.pop("password_file", None)
-        given = environment.get(PASSWORD)
-        source["password"] = Secret(given or "")
-        if file is None:
-            return
-        if given is not None:
-            self._wrong("source.password_file", f"{PASSWORD} is set as well", "keep one of the two")
-        elif not isinstance(file, str):
-            self._wrong("source.password_file", f"{file!r} isn't text", "give a path")
-        else:
-            try:
-                text = (self._folder / file).read_text(encoding="utf-8")
-                source["password"] = Secret(text.removesuffix("\n").removesuffix("\r"))
-            except OSError as error:
-                self.mistakes.append(_unreadable("source.password_file", error))
-
     def section(self, kind: type[object], values: object, key: str) -> object:
         """A settings class from a table of the file."""
         if not isinstance(values, dict):
             return self._wrong(key, f"{values!r} isn't a table", f"write it as [{key}]")
         hints = typing.get_type_hints(kind)
         fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-        for name in sorted(values.keys() - fields.keys()):
-            known = ["password_file" if hints[field] is Secret else field for field in fields]
+        known = [_file_of(name) if hints[name] is Secret else name for name in fields]
+        for name in sorted(values.keys() - fields.keys() - set(known)):
             self._unknown(_join(key, name), name, known)
         arguments: dict[str, object] = {}
         for name, field in fields.items():
             path = _join(key, name)
-            if name in values:
+            if hints[name] is Secret:
+                arguments[name] = self._secret(values, name, path)
+            elif name in values:
                 arguments[name] = self._value(hints[name], values[name], path)
                 if field.metadata.get("location"):
                     arguments[name] = self._located(arguments[name])
@@ -131,20 +117,42 @@ class _Reader:
             self._wrong(_join(key, mistake.key), mistake.wrong, mistake.remedy)
         return made
 
+    def _secret(self, values: dict[str, Any], name: str, key: str) -> Secret:
+        """What the environment or a file of its own says; nothing, where neither does."""
+        if name in values:
+            self._wrong(key, f"a {name} doesn't belong in this file", f"use {_file_of(key)}")
+        variable = ENVIRONMENT + key.upper().replace(".", "__")
+        given, file = self._environment.get(variable), values.get(_file_of(name))
+        if file is None:
+            return Secret(given or "")
+        if given is not None:
+            self._wrong(_file_of(key), f"{variable} is set as well", "keep one of the two")
+        elif not isinstance(file, str):
+            self._wrong(_file_of(key), f"{file!r} isn't text", "give a path")
+        else:
+            try:
+                text = (self._folder / file).read_text(encoding="utf-8")
+                return Secret(text.removesuffix("\n").removesuffix("\r"))
+            except OSError as error:
+                self.mistakes.append(_unreadable(_file_of(key), error))
+        return Secret("")
+
     def _missing(self, kind: type[object], key: str) -> object:
         if _is_section(kind):
             return self.section(kind, {}, key)  # names the keys that it needs
         return self._wrong(key, "it's missing", "add it")
 
     def _value(self, kind: object, value: object, key: str) -> object:
-        if value is _MISSING or kind is Secret:
+        if value is _MISSING:
             return value
         if kind is Tables:
             return self._tables(value, key)
+        if kind is TableId:
+            return self._table(value, key)
         if isinstance(kind, types.UnionType):
-            return self._value(typing.get_args(kind)[0], value, key)
+            return self._value(_given(kind), value, key)
         if typing.get_origin(kind) is tuple:
-            return self._paths(value, key)
+            return self._texts_or_paths(typing.get_args(kind)[0], value, key)
         if typing.get_origin(kind) is dict:
             return self._conf(value, key)
         assert isinstance(kind, type)
@@ -163,9 +171,7 @@ class _Reader:
         if kind is PurePath and isinstance(value, str):
             return self._path(value)
         if type(value) is not kind:
-            wanted = {str: "text", int: "a whole number", float: "a number", PurePath: "a path, as text"}[
-                kind
-            ]
+            wanted = _WANTED[kind]
             return self._wrong(key, f"{value!r} isn't {wanted}", f"give {wanted}")
         return value
 
@@ -182,9 +188,17 @@ class _Reader:
         except ValueError as error:
             return self._wrong(key, str(error), "mend or remove it")
 
-    def _paths(self, value: object, key: str) -> object:
-        paths = self._texts(value, key)
-        return _MISSING if paths is None else tuple(self._path(path) for path in paths)
+    def _table(self, value: object, key: str) -> object:
+        database, _, name = value.partition(".") if isinstance(value, str) else ("", "", "")
+        if not database or not name:
+            return self._wrong(key, f"{value!r} isn't a table's name", 'write it as "database.table"')
+        return TableId(database, name)
+
+    def _texts_or_paths(self, kind: object, value: object, key: str) -> object:
+        texts = self._texts(value, key)
+        if texts is None:
+            return _MISSING
+        return tuple(self._path(path) for path in texts) if kind is PurePath else texts
 
     def _conf(self, value: object, key: str) -> object:
         if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
@@ -210,9 +224,7 @@ class _Reader:
                 self._wrong(key, f"{value!r} won't do", f"give {words}")
 
     def _from_text(self, variable: str, kind: object, text: str) -> object:
-        if isinstance(kind, types.UnionType):
-            kind = typing.get_args(kind)[0]
-        if isinstance(kind, type) and issubclass(kind, str | PurePath):
+        if isinstance(kind, type) and issubclass(kind, str | PurePath | TableId):
             return text
         try:
             return tomllib.loads(f"value = {text}")["value"]
@@ -234,14 +246,24 @@ def _kind_of(names: tuple[str, ...]) -> object:
     for name in names:
         if not _is_section(kind):
             return None
-        if name == "password_file":
-            return str
-        kind = typing.get_type_hints(kind).get(name)
-    return None if kind is Secret else kind
+        hints = typing.get_type_hints(kind)
+        files = {_file_of(field): str for field, of in hints.items() if of is Secret}
+        kind = _given({**hints, **files}.get(name))
+    return kind
+
+
+def _given(kind: object) -> object:
+    """The type of a value that may be left out, where it isn't."""
+    return typing.get_args(kind)[0] if isinstance(kind, types.UnionType) else kind
+
+
+def _file_of(secret: str) -> str:
+    """The key that names the file in which a secret is."""
+    return f"{secret}_file"
 
 
 def _is_section(kind: object) -> bool:
-    return dataclasses.is_dataclass(kind) and kind is not Tables and kind is not Secret
+    return dataclasses.is_dataclass(kind) and kind not in (Tables, TableId, Secret)
 
 
 def _required(field: "dataclasses.Field[object]") -> bool:

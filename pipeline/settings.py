@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import PurePath
 
+from pipeline.schema import TableId
 from pipeline.signals import Tables
 from pipeline.topology import MOST_WINDOWS
 
@@ -47,11 +48,28 @@ class TlsMode(StrEnum):
     VERIFY = "verify"  # encrypted, and the server's certificate and name are checked
 
 
-class WindowMode(StrEnum):
-    """What the log does while a chunk is being read."""
+class SnapshotMode(StrEnum):
+    """What is snapshotted without a signal."""
 
-    OVERLAP = "overlap"  # it flows on, and many windows are open at once
-    PAUSE = "pause"  # it waits, and one window is open at a time
+    INITIAL = "initial"  # captured tables that are new, while the log flows on
+    CONSISTENT = "consistent"  # the same ones, all at one position of the log
+    NO_DATA = "no_data"  # nothing
+    WHEN_NEEDED = "when_needed"  # as initial, and all tables anew where the log that is needed was purged
+
+
+class Watermark(StrEnum):
+    """What a chunk's watermarks are, and what the log does meanwhile."""
+
+    GTID = "gtid"  # GTID set and end of the log; the log flows on, and many windows are open at once
+    PAUSE = "pause"  # the same; the log waits while a chunk is read, and one window is open at a time
+    SIGNAL_TABLE = "signal_table"  # rows that are written into the signal table; the log flows on
+
+
+class ForeignKeys(StrEnum):
+    """What is done about tables that a foreign key changes without an event in the log."""
+
+    REFUSE = "refuse"  # they can't be captured
+    REREAD = "reread"  # their rows are read again when a row that they refer to goes or gets another key
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +81,8 @@ class TlsSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceSettings:
-    """The MySQL server. `server_id` must be unique among all replicas of it.
+class ServerSettings:
+    """A MySQL server, and how it's reached.
 
     A connection that has been silent for `read_timeout_s` counts as lost; the log's heartbeats are asked for
     well within that time.
@@ -72,7 +90,6 @@ class SourceSettings:
 
     host: str
     user: str
-    server_id: int = field(metadata={"least": 1, "most": 2**32 - 1})
     port: int = field(default=3306, metadata={"least": 1, "most": 65535})
     password: Secret = Secret("")
     tls: TlsSettings = TlsSettings()
@@ -81,16 +98,48 @@ class SourceSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotSettings:
-    """`windows`: how many chunks may be under way at once, read over at most `connections` connections.
+class SourceSettings(ServerSettings):
+    """The server whose log is read. `server_id` must be unique among all replicas of it."""
 
-    With `window = "pause"` there's one at a time, whatever `windows` says.
+    server_id: int = field(kw_only=True, metadata={"least": 1, "most": 2**32 - 1})
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotSettings:
+    """How tables are read in chunks.
+
+    `windows`: how many chunks may be under way at once, read over at most `connections` connections; with
+    `watermark = "pause"` there's one at a time, whatever `windows` says. A table is divided into at most `ranges`
+    (twice the connections, if it isn't said).
+
+    A table's first chunk is of `chunk_rows`, and those behind it of as many as take `chunk_target_ms` to read and come
+    in `chunk_mib`. Rows that wait for their windows to close take `memory_mib` at most.
+
+    0 is no bound for `rows_per_s`, and for `most_threads_running` and `most_replica_lag_s`, beyond which no chunk is
+    asked for. `source`: another server of the same history that chunks are read from. `allow_lock`: a consistent
+    snapshot may lock the source for a moment where no other way is left.
     """
 
-    chunk_rows: int = field(default=50_000, metadata={"least": 1, "most": 10_000_000})
+    mode: SnapshotMode = SnapshotMode.INITIAL
+    watermark: Watermark = Watermark.GTID
     windows: int = field(default=4, metadata={"least": 1, "most": MOST_WINDOWS})
     connections: int = field(default=2, metadata={"least": 1, "most": MOST_WINDOWS})
-    window: WindowMode = WindowMode.OVERLAP
+    ranges: int | None = field(default=None, metadata={"least": 1, "most": 4096})
+    chunk_rows: int = field(default=50_000, metadata={"least": 1, "most": 10_000_000})
+    chunk_target_ms: int = field(default=500, metadata={"least": 1, "most": 600_000})
+    chunk_mib: int = field(default=32, metadata={"least": 1, "most": 4096})
+    memory_mib: int = field(default=256, metadata={"least": 1, "most": 1 << 20})
+    rows_per_s: int = field(default=0, metadata={"least": 0})
+    most_threads_running: int = field(default=0, metadata={"least": 0})
+    most_replica_lag_s: float = field(default=0.0, metadata={"least": 0})
+    source: ServerSettings | None = None
+    foreign_keys: ForeignKeys = ForeignKeys.REFUSE
+    allow_lock: bool = False
+
+    @property
+    def most_ranges(self) -> int:
+        """How many ranges a table is divided into at most."""
+        return 2 * self.connections if self.ranges is None else self.ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +184,24 @@ class HttpSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class KafkaSettings:
+    """Where signals come from Kafka: `topic`, of one partition; `answers_topic`: where answers go, if anywhere."""
+
+    bootstrap_servers: tuple[str, ...]
+    topic: str
+    answers_topic: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SignalSettings:
-    """`file`: signals may be appended to it, one JSON object a line; answers go beside it (`.answers`)."""
+    """`file`: signals may be appended to it, one JSON object a line; answers go beside it (`.answers`).
+
+    `table`: a table of the source, of three columns (id, type and data), into which signals may be inserted.
+    """
 
     file: PurePath | None = None
+    table: TableId | None = None
+    kafka: KafkaSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +237,10 @@ def contradictions(section: object) -> Iterator[Mistake]:
         case TlsSettings(mode, ca):
             if ca is not None and mode is not TlsMode.VERIFY:
                 yield Mistake("ca", f'it has no use with mode = "{mode}"', 'set mode = "verify"')
+        case SnapshotSettings():
+            yield from _of_snapshots(section)
+        case KafkaSettings(bootstrap_servers=()):
+            yield Mistake("bootstrap_servers", "it's empty", 'name at least one, as in ["kafka:9092"]')
         case HttpSettings(host):
             if not _loopback(host):
                 yield Mistake(
@@ -186,8 +253,44 @@ def contradictions(section: object) -> Iterator[Mistake]:
                 yield Mistake(
                     "conf", f"{twice} has a key of its own", f"say it with {_SAID_ELSEWHERE[twice]}"
                 )
-        case Settings(tables=Tables(())):
-            yield Mistake("tables", "it's empty", 'name at least one, as in ["shop\\\\.orders"]')
+        case Settings():
+            yield from _of_all(section)
+
+
+def _of_snapshots(snapshot: SnapshotSettings) -> Iterator[Mistake]:
+    if snapshot.chunk_mib > snapshot.memory_mib:
+        yield Mistake(
+            "chunk_mib",
+            f"a chunk of {snapshot.chunk_mib} MiB doesn't fit into memory_mib ({snapshot.memory_mib})",
+            "lower it, or raise memory_mib",
+        )
+    if snapshot.allow_lock and snapshot.mode is not SnapshotMode.CONSISTENT:
+        yield Mistake("allow_lock", f'it has no use with mode = "{snapshot.mode}"', 'set mode = "consistent"')
+    if snapshot.source is None:
+        return
+    if snapshot.mode is SnapshotMode.CONSISTENT:
+        yield Mistake(
+            "source",
+            "a consistent snapshot is read from the server whose log is followed",
+            "remove [snapshot.source]",
+        )
+    if snapshot.watermark is Watermark.SIGNAL_TABLE:
+        yield Mistake(
+            "source",
+            "watermarks in a table are written, and show, where the chunks are read",
+            'remove [snapshot.source], or set watermark = "gtid"',
+        )
+
+
+def _of_all(settings: Settings) -> Iterator[Mistake]:
+    if not settings.tables.patterns:
+        yield Mistake("tables", "it's empty", 'name at least one, as in ["shop\\\\.orders"]')
+    if settings.snapshot.watermark is Watermark.SIGNAL_TABLE and settings.signals.table is None:
+        yield Mistake(
+            "snapshot.watermark",
+            "it needs a table to write watermarks into",
+            'name one of three text columns (id, type, data) with signals.table, as in "tidemark.signals"',
+        )
 
 
 def _loopback(host: str) -> bool:

@@ -5,7 +5,8 @@ from pathlib import Path, PurePath
 import pytest
 
 from actors.config import InvalidConfiguration, load
-from pipeline.settings import Secret, Settings, TlsMode, WindowMode
+from pipeline.schema import TableId
+from pipeline.settings import Secret, ServerSettings, Settings, SnapshotMode, TlsMode, Watermark
 
 GOOD = """
 name = "shop"
@@ -19,7 +20,13 @@ tls = { mode = "verify", ca = "ca.pem" }
 read_timeout_s = 5
 
 [snapshot]
-window = "pause"
+mode = "when_needed"
+watermark = "pause"
+most_replica_lag_s = 5
+
+[snapshot.source]
+host = "replica"
+user = "tidemark"
 
 [journal]
 path = "journal"
@@ -59,12 +66,17 @@ def test_a_good_file(path: Path) -> None:
     assert settings.source.tls.mode is TlsMode.VERIFY
     assert settings.source.tls.ca == PurePath(path.parent / "ca.pem")
     assert settings.source.read_timeout_s == 5.0
-    assert settings.snapshot.window is WindowMode.PAUSE
+    assert settings.snapshot.mode is SnapshotMode.WHEN_NEEDED
+    assert settings.snapshot.watermark is Watermark.PAUSE
+    assert settings.snapshot.most_replica_lag_s == 5.0
+    assert settings.snapshot.source == ServerSettings("replica", "tidemark")
     assert settings.journal.path == PurePath(path.parent / "journal")
     assert settings.lake.path == str(path.parent / "lake")
     assert settings.spark.jars == (PurePath(path.parent / "jars"),)
     assert settings.spark.conf == {"spark.ui.enabled": "true"}
     assert settings.signals.file is None
+    assert settings.signals.table is None
+    assert settings.signals.kafka is None
 
 
 def test_a_lake_may_be_a_uri(path: Path) -> None:
@@ -78,18 +90,29 @@ def test_the_environment_wins(path: Path) -> None:
         TIDEMARK__SOURCE__PORT="3307",
         TIDEMARK__TABLES='["a\\\\.b"]',
         TIDEMARK__SIGNALS__FILE="signals.jsonl",
+        TIDEMARK__SIGNALS__TABLE="tidemark.signals",
+        TIDEMARK__SIGNALS__KAFKA__BOOTSTRAP_SERVERS='["a:1", "b:2"]',
+        TIDEMARK__SIGNALS__KAFKA__TOPIC="signals",
+        TIDEMARK__SNAPSHOT__ALLOW_LOCK="false",
+        TIDEMARK__SNAPSHOT__SOURCE__PORT="3308",
         TIDEMARK__HTTP__PORT="8080",
         TIDEMARK_CACHE="not ours",
     )
     assert (settings.source.host, settings.source.port) == ("other", 3307)
     assert settings.tables.patterns == ("a\\.b",)
     assert settings.signals.file == PurePath(path.parent / "signals.jsonl")
+    assert settings.signals.table == TableId("tidemark", "signals")
+    assert settings.signals.kafka is not None
+    assert settings.signals.kafka.bootstrap_servers == ("a:1", "b:2")
+    assert settings.signals.kafka.answers_topic is None
+    assert settings.snapshot.source is not None
+    assert settings.snapshot.source.port == 3308
     assert settings.http.port == 8080
 
 
 def test_the_password_is_read_and_never_shown(path: Path) -> None:
     (path.parent / "password").write_text("geheim \n")
-    with_file = GOOD.replace('user = "tidemark"', 'user = "tidemark"\npassword_file = "password"')
+    with_file = GOOD.replace('user = "tidemark"', 'user = "tidemark"\npassword_file = "password"', 1)
     settings = read(path, with_file)
     assert settings.source.password == Secret("geheim ")
     assert "geheim" not in repr(settings)
@@ -100,9 +123,34 @@ def test_the_password_is_read_and_never_shown(path: Path) -> None:
 
 
 def test_a_password_in_the_file_is_refused_unshown(path: Path) -> None:
-    (mistake,) = mistakes(path, GOOD.replace('user = "tidemark"', 'user = "tidemark"\npassword = "geheim"'))
+    (mistake,) = mistakes(
+        path, GOOD.replace('user = "tidemark"', 'user = "tidemark"\npassword = "geheim"', 1)
+    )
     assert mistake.startswith("source.password: ")
     assert "geheim" not in mistake
+
+
+def test_each_server_has_a_password_of_its_own(path: Path) -> None:
+    (path.parent / "second").write_text("zweites")
+    first = {"TIDEMARK__SOURCE__PASSWORD": "erstes"}
+    with_file = GOOD.replace('host = "replica"', 'host = "replica"\npassword_file = "second"')
+    settings = read(path, with_file, **first)
+    assert settings.source.password == Secret("erstes")
+    assert settings.snapshot.source is not None
+    assert settings.snapshot.source.password == Secret("zweites")
+    settings = read(path, **first, TIDEMARK__SNAPSHOT__SOURCE__PASSWORD="drittes")
+    assert settings.snapshot.source is not None
+    assert settings.snapshot.source.password == Secret("drittes")
+    (both,) = mistakes(path, with_file, TIDEMARK__SNAPSHOT__SOURCE__PASSWORD="drittes")
+    assert both.startswith(
+        "snapshot.source.password_file: TIDEMARK__SNAPSHOT__SOURCE__PASSWORD is set as well"
+    )
+
+
+def test_the_file_of_a_password_may_be_named_by_the_environment(path: Path) -> None:
+    (path.parent / "elsewhere").write_text("geheim")
+    settings = read(path, TIDEMARK__SOURCE__PASSWORD_FILE="elsewhere")
+    assert settings.source.password == Secret("geheim")
 
 
 def test_all_mistakes_are_told_at_once(path: Path) -> None:
@@ -123,7 +171,19 @@ tls = { mode = "sometimes" }
 
 [snapshot]
 windows = true
-window = "overlap"
+window = "pause"
+watermark = "overlap"
+allow_lock = "yes"
+
+[snapshot.source]
+host = "replica"
+server_id = 8
+
+[signals]
+table = "signals"
+
+[signals.kafka]
+bootstrap_servers = "kafka:9092"
 
 [journal]
 seal_mib = 1.5
@@ -145,6 +205,14 @@ host = "0.0.0.0"
         "journal.seal_mib",
         "lake.path",
         "name",
+        "signals.kafka.bootstrap_servers",
+        "signals.kafka.topic",
+        "signals.table",
+        "snapshot.allow_lock",
+        "snapshot.source.server_id",
+        "snapshot.source.user",
+        "snapshot.watermark",
+        "snapshot.window",
         "snapshot.windows",
         "source.host",
         "source.password_file",
@@ -160,6 +228,9 @@ host = "0.0.0.0"
     assert "source.pasword_file: there's no such key; did you mean password_file?" in told
     assert "journal.path: it's missing; add it" in told
     assert "snapshot.windows: True isn't a whole number; give a whole number" in told
+    assert "snapshot.allow_lock: 'yes' isn't true or false; give true or false" in told
+    assert """signals.table: 'signals' isn't a table's name; write it as "database.table\"""" in told
+    assert "snapshot.watermark: 'overlap' isn't one of them; choose from gtid, pause, signal_table" in told
 
 
 @pytest.mark.parametrize(

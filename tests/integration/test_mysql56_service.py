@@ -11,7 +11,7 @@ import pytest
 
 from deploy.toolchain.mysql_server import GTIDS_56, MysqlServer
 from pipeline.schema import TableId
-from pipeline.settings import WindowMode
+from pipeline.settings import Watermark
 from tests.servers.journal_oracle import replay, unequal
 from tests.servers.mysql import MysqlFactory
 from tests.servers.service import pipeline, running
@@ -88,13 +88,13 @@ def writing(server: MysqlServer) -> Iterator[None]:
             work.result()
 
 
-@pytest.mark.parametrize("mode", WindowMode)
+@pytest.mark.parametrize("mode", [Watermark.GTID, Watermark.PAUSE])
 async def test_a_snapshot_under_writes_equals_the_source(
-    mysql56_factory: MysqlFactory, tmp_path: Path, mode: WindowMode
+    mysql56_factory: MysqlFactory, tmp_path: Path, mode: Watermark
 ) -> None:
     server = mysql56_factory(GTIDS_56)
     fill(server)
-    async with running(pipeline(server, tmp_path, "shop", window=mode)) as service:
+    async with running(pipeline(server, tmp_path, "shop", watermark=mode)) as service:
         await service.begun()
         with writing(server):
             for snapshot in ("first", "second"):

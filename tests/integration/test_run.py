@@ -165,7 +165,7 @@ async def test_schemas_are_known_at_a_position(mysql: MysqlServer, database: str
     settings = Settings(
         "shop",
         Tables((f"{database}\\.a",)),
-        SourceSettings(mysql.host, account.user, 78, mysql.port, Secret(account.password)),
+        SourceSettings(mysql.host, account.user, mysql.port, Secret(account.password), server_id=78),
         JournalSettings(tmp_path / "journal"),
         LakeSettings(str(tmp_path)),
     )
@@ -180,7 +180,7 @@ def test_what_is_wrong_here_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
     settings = Settings(
         "shop",
         Tables(("a.b",)),
-        SourceSettings("db", "u", 1),
+        SourceSettings("db", "u", server_id=1),
         JournalSettings(tmp_path / "file" / "journal"),
         LakeSettings("s3a://lake"),
     )

@@ -7,7 +7,7 @@ import pytest
 
 from deploy.toolchain.mysql_server import GTIDS, SMALL_AND_QUICK, MysqlServer
 from deploy.toolchain.parts import Parts
-from pipeline.settings import WindowMode
+from pipeline.settings import Watermark
 from tests.servers.journal_oracle import unequal, untrue
 from tests.servers.service import pipeline, running
 from tests.servers.shop import TABLES, stocked, writing
@@ -23,11 +23,11 @@ def server(
         yield server
 
 
-@pytest.mark.parametrize("mode", WindowMode)
+@pytest.mark.parametrize("mode", [Watermark.GTID, Watermark.PAUSE])
 async def test_a_snapshot_under_writes_equals_the_source(
-    server: MysqlServer, tmp_path: Path, mode: WindowMode
+    server: MysqlServer, tmp_path: Path, mode: Watermark
 ) -> None:
-    settings = pipeline(server, tmp_path, "shop", window=mode)
+    settings = pipeline(server, tmp_path, "shop", watermark=mode)
     with stocked(server):
         async with running(settings) as service:
             await service.begun()

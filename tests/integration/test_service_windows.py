@@ -16,7 +16,7 @@ import pytest
 from actors.chunk_selector import ChunkSelector
 from deploy.toolchain.mysql_server import CAPTURE, MysqlServer
 from pipeline.schema import TableId
-from pipeline.settings import WindowMode
+from pipeline.settings import Watermark
 from tests.servers.journal_oracle import entries, replay, source_rows, unequal
 from tests.servers.service import Running, pipeline, running
 
@@ -131,7 +131,7 @@ async def second_chunk(service: Running, gate: Gate) -> None:
     await service.until(lambda: service.tables("s")["t"]["chunks"] == 1, "the first chunk's rows")
 
 
-@pytest.mark.parametrize("mode", WindowMode)
+@pytest.mark.parametrize("mode", [Watermark.GTID, Watermark.PAUSE])
 @pytest.mark.parametrize("step", ["select", "high", "_chunk"])
 async def test_rows_that_change_while_their_chunk_is_read(
     mysql: MysqlServer,
@@ -140,17 +140,17 @@ async def test_rows_that_change_while_their_chunk_is_read(
     hold: Hold,
     tmp_path: Path,
     step: str,
-    mode: WindowMode,
+    mode: Watermark,
 ) -> None:
     gate = hold(step, 2)
     before = source_rows(mysql, table)
     async with running(
-        pipeline(mysql, tmp_path, table.database, chunk_rows=CHUNK_ROWS, window=mode)
+        pipeline(mysql, tmp_path, table.database, chunk_rows=CHUNK_ROWS, watermark=mode)
     ) as service:
         await second_chunk(service, gate)
         change(writer)
         after = source_rows(mysql, table)
-        if mode is WindowMode.OVERLAP:  # the log goes on, and all of it passes before the chunk comes
+        if mode is Watermark.GTID:  # the log goes on, and all of it passes before the chunk comes
             await service.caught_up(mysql)
         assert service.tables("s")["t"]["chunks"] == 1
         gate.opened.set()
@@ -161,7 +161,7 @@ async def test_rows_that_change_while_their_chunk_is_read(
     assert unequal(mysql, tmp_path / "journal", table) == []
     seen = chunk_of(after if step == "select" else before)
     # In a paused stream nothing of it passes before a chunk whose high watermark was read before.
-    touched = set() if (step, mode) == ("_chunk", WindowMode.PAUSE) else TOUCHED
+    touched = set() if (step, mode) == ("_chunk", Watermark.PAUSE) else TOUCHED
     emitted = {key: row for key, row in seen.items() if key[0] not in touched}
     last = max(seen)
     mirror = replay(mysql, tmp_path / "journal", table).mirror
@@ -191,9 +191,9 @@ def change_at_length(connection: "pymysql.Connection[pymysql.cursors.Cursor]") -
 @pytest.mark.parametrize(
     ("step", "mode"),
     [
-        *((step, WindowMode.OVERLAP) for step in ("select", "high", "_chunk")),
+        *((step, Watermark.GTID) for step in ("select", "high", "_chunk")),
         # Here the log waits until the chunk has come, and then the transaction passes before its window closes.
-        ("high", WindowMode.PAUSE),
+        ("high", Watermark.PAUSE),
     ],
 )
 async def test_rows_that_change_in_a_transaction_of_many_slices_while_their_chunk_is_read(
@@ -203,17 +203,17 @@ async def test_rows_that_change_in_a_transaction_of_many_slices_while_their_chun
     hold: Hold,
     tmp_path: Path,
     step: str,
-    mode: WindowMode,
+    mode: Watermark,
 ) -> None:
     mysql.sql("CREATE TABLE large (id INT AUTO_INCREMENT PRIMARY KEY, pad BLOB)", database=table.database)
     gate = hold(step, 2)
     before = source_rows(mysql, table)
-    settings = pipeline(mysql, tmp_path, table.database, chunk_rows=CHUNK_ROWS, window=mode)
+    settings = pipeline(mysql, tmp_path, table.database, chunk_rows=CHUNK_ROWS, watermark=mode)
     async with running(settings) as service:
         await second_chunk(service, gate)
         touched = await asyncio.to_thread(change_at_length, writer)
         after = source_rows(mysql, table)
-        if mode is WindowMode.OVERLAP:
+        if mode is Watermark.GTID:
             await service.until(lambda: service.status()["within"], "the transaction passes")
         gate.opened.set()
         await service.completed("s")

@@ -86,7 +86,7 @@ async def test_a_server_that_says_nothing_is_given_up_in_time() -> None:
     listener = await asyncio.start_server(silent, "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]
     with pytest.raises(Transient, match="connecting to"):
-        await Source.connect(SourceSettings("127.0.0.1", "u", 7, port=port, connect_timeout_s=0.1))
+        await Source.connect(SourceSettings("127.0.0.1", "u", server_id=7, port=port, connect_timeout_s=0.1))
     await left.wait()
     listener.close()
     await listener.wait_closed()

@@ -6,18 +6,24 @@ from pathlib import PurePath
 
 import pytest
 
+from pipeline.schema import TableId
 from pipeline.settings import (
     HttpSettings,
     JournalSettings,
+    KafkaSettings,
     LakeSettings,
     Mistake,
     Secret,
+    ServerSettings,
     Settings,
+    SignalSettings,
+    SnapshotMode,
     SnapshotSettings,
     SourceSettings,
     SparkSettings,
     TlsMode,
     TlsSettings,
+    Watermark,
     contradictions,
 )
 from pipeline.signals import Tables
@@ -29,6 +35,8 @@ SETTINGS = Settings(
     journal=JournalSettings(PurePath("/var/lib/tidemark")),
     lake=LakeSettings("s3a://lake"),
 )
+REPLICA = ServerSettings("replica", "tidemark")
+BY_TABLE = SnapshotSettings(watermark=Watermark.SIGNAL_TABLE)
 
 
 def test_a_secret_does_not_show() -> None:
@@ -45,6 +53,8 @@ def test_defaults_are_within_their_bounds(section: object) -> None:
     assert list(contradictions(section)) == []
     for field in dataclasses.fields(section):  # type: ignore[arg-type]
         value = getattr(section, field.name)
+        if value is None:
+            continue  # it isn't said
         match dict(field.metadata):
             case {"least": least, "most": most}:
                 assert least <= value <= most
@@ -67,12 +77,23 @@ def test_defaults_are_within_their_bounds(section: object) -> None:
         (HttpSettings("db.example"), "host"),
         (SparkSettings(conf={"spark.jars": "x.jar"}), "conf"),
         (dataclasses.replace(SETTINGS, tables=Tables(())), "tables"),
+        (SnapshotSettings(chunk_mib=64, memory_mib=63), "chunk_mib"),
+        (SnapshotSettings(mode=SnapshotMode.WHEN_NEEDED, allow_lock=True), "allow_lock"),
+        (SnapshotSettings(mode=SnapshotMode.CONSISTENT, source=REPLICA), "source"),
+        (SnapshotSettings(watermark=Watermark.SIGNAL_TABLE, source=REPLICA), "source"),
+        (KafkaSettings((), "signals"), "bootstrap_servers"),
+        (dataclasses.replace(SETTINGS, snapshot=BY_TABLE), "snapshot.watermark"),
     ],
 )
 def test_contradictions_name_the_key(section: object, key: str) -> None:
     (mistake,) = contradictions(section)
     assert mistake.key == key
     assert str(mistake) == f"{key}: {mistake.wrong}; {mistake.remedy}"
+
+
+def test_a_table_is_divided_by_the_connections_unless_it_is_said() -> None:
+    assert SnapshotSettings(connections=3).most_ranges == 6
+    assert SnapshotSettings(connections=3, ranges=1).most_ranges == 1
 
 
 @pytest.mark.parametrize(
@@ -83,6 +104,13 @@ def test_contradictions_name_the_key(section: object, key: str) -> None:
         HttpSettings("127.3.2.1"),
         HttpSettings("::1"),
         SparkSettings(conf={"spark.ui.enabled": "true"}),
+        SnapshotSettings(chunk_mib=64, memory_mib=64),
+        SnapshotSettings(mode=SnapshotMode.CONSISTENT, allow_lock=True),
+        SnapshotSettings(watermark=Watermark.PAUSE, source=REPLICA),
+        KafkaSettings(("kafka:9092",), "signals"),
+        dataclasses.replace(
+            SETTINGS, snapshot=BY_TABLE, signals=SignalSettings(table=TableId("tidemark", "signals"))
+        ),
         SETTINGS,
     ],
 )

@@ -18,7 +18,7 @@ from pipeline.statement import Statement
 
 def settings(server: MysqlServer, account: Account, **changes: Any) -> SourceSettings:
     """How the account gets to the server; `changes` are of SourceSettings."""
-    plain = SourceSettings(server.host, account.user, 7, port=server.port, password=Secret(account.password))
+    plain = SourceSettings(server.host, account.user, server.port, Secret(account.password), server_id=7)
     return replace(plain, **changes)
 
 
