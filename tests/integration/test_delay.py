@@ -1,0 +1,49 @@
+"""The proxy that holds the log back, on which tests and a benchmark rely."""
+
+import asyncio
+import time
+
+from actors.binlog_dump import BinlogDump
+from actors.source import Source
+from deploy.toolchain.mysql_server import MysqlServer
+from pipeline.binlog.codes import Code
+from pipeline.gtid import GtidSet
+from tests.integration.test_binlog_dump import codes_through
+from tests.servers.delay import DelayedLog
+from tests.servers.source import settings
+
+NEVER_S = 3600.0
+DELAY_S = 0.5
+
+
+async def test_the_log_is_held_back_and_everything_else_is_not(mysql: MysqlServer, database: str) -> None:
+    mysql.sql("CREATE TABLE a (id INT PRIMARY KEY)", database=database)
+    account, position = mysql.create_capture_user(database), GtidSet.parse(mysql.executed())
+    with DelayedLog(mysql.port) as proxy:
+        through = settings(mysql, account, port=proxy.port)
+        dump = await BinlogDump.open(through, position)
+        await codes_through(dump, Code.FORMAT_DESCRIPTION)
+        proxy.delay_s = NEVER_S
+        mysql.sql("INSERT INTO a VALUES (1)", database=database)
+        log = asyncio.create_task(dump.receive())
+        source = await Source.connect(through)
+        assert not await source.executed() <= position
+        assert not log.done()
+        source.close()
+        log.cancel()
+        await asyncio.wait({log})
+        dump.close()
+
+
+async def test_each_event_comes_so_much_later(mysql: MysqlServer, database: str) -> None:
+    mysql.sql("CREATE TABLE a (id INT PRIMARY KEY)", database=database)
+    account, position = mysql.create_capture_user(database), GtidSet.parse(mysql.executed())
+    with DelayedLog(mysql.port, DELAY_S) as proxy:
+        dump = await BinlogDump.open(settings(mysql, account, port=proxy.port), position)
+        for number in range(2):
+            begun = time.monotonic()
+            mysql.sql(f"INSERT INTO a VALUES ({number})", database=database)
+            came = await codes_through(dump, Code.XID)
+            assert time.monotonic() - begun >= DELAY_S
+            assert came.count(Code.WRITE_ROWS) == 1
+        dump.close()
