@@ -9,10 +9,9 @@ from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.binlog.codes import Code
 from pipeline.gtid import GtidSet
 from tests.integration.test_binlog_dump import codes_through
-from tests.servers.delay import DelayedLog
+from tests.servers.delay import HELD, DelayedLog
 from tests.servers.source import settings
 
-NEVER_S = 3600.0
 DELAY_S = 0.5
 
 
@@ -23,15 +22,15 @@ async def test_the_log_is_held_back_and_everything_else_is_not(mysql: MysqlServe
         through = settings(mysql, account, port=proxy.port)
         dump = await BinlogDump.open(through, position)
         await codes_through(dump, Code.FORMAT_DESCRIPTION)
-        proxy.delay_s = NEVER_S
+        proxy.delay_s = HELD
         mysql.sql("INSERT INTO a VALUES (1)", database=database)
         log = asyncio.create_task(dump.receive())
         source = await Source.connect(through)
         assert not await source.executed() <= position
-        assert not log.done()
         source.close()
-        log.cancel()
-        await asyncio.wait({log})
+        assert not log.done()
+        proxy.delay_s = 0
+        assert await log
         dump.close()
 
 
