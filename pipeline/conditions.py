@@ -134,7 +134,8 @@ Condition = Compare | In | Between | Like | IsNull | Not | And | Or
 
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _DATETIME: Final = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,6})?", re.ASCII)
-_TIME: Final = re.compile(r"-?(?:[0-7]?\d?\d|8[0-2]\d|83[0-8]):[0-5]\d:[0-5]\d(?:\.\d{1,6})?", re.ASCII)
+# MySQL's TIME spans 838 hours either way.
+TIME: Final = re.compile(r"-?(?:[0-7]?\d?\d|8[0-2]\d|83[0-8]):[0-5]\d:[0-5]\d(?:\.\d{1,6})?", re.ASCII)
 
 
 def moment(text: str) -> date | None:
@@ -202,7 +203,7 @@ def _fitting(column: Column, value: Literal) -> Literal:
             return value
         case ((FixedBinary() | Binary()), (str() | bytes())):
             return value
-        case Time(), str() if _TIME.fullmatch(value):
+        case Time(), str() if TIME.fullmatch(value):
             return value
         case ((Date() | DateTime() | Timestamp()), date()):
             return value
