@@ -9,6 +9,7 @@ in exactly these bytes, even where the collation holds other bytes equal.
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,15 +22,17 @@ Key = tuple[KeyPart, ...]
 def tokens(rows: pa.RecordBatch, key: Sequence[int]) -> pa.Array:
     """One binary token a row: equal tokens if and only if the key columns (indices `key`) are equal in value.
 
-    Each part is written with its length before it, so that no two different keys share a token. A key with a part
-    that has no value (a zero or partial date) has no token: null.
+    That's among rows of one schema, since a token is made of Arrow's own bytes, which cost nothing to have. A part of
+    varying length that isn't the last one is written with its length before it, so that no two different keys share a
+    token. A key with a part that has no value (a zero or partial date) has no token: null.
     """
     parts: list[pa.Array] = []
     for index in key:
-        text = _binary(rows.column(index))
-        parts += [pc.cast(pc.cast(pc.binary_length(text), pa.string()), pa.binary()), text]
-    separator = pa.scalar(b":", pa.binary())
-    return pc.binary_join_element_wise(*parts, separator)
+        if parts and not _fixed(parts[-1]):
+            parts.insert(-1, pc.binary_length(parts[-1]))
+        parts.append(rows.column(index))
+    first, *others = (_bytes(part) for part in parts)
+    return pc.binary_join_element_wise(first, *others, pa.scalar(b"", pa.binary())) if others else first
 
 
 def key_to_json(key: Key) -> list[Any]:
@@ -42,9 +45,20 @@ def key_from_json(value: list[Any]) -> Key:
     return tuple(bytes.fromhex(part["hex"]) if isinstance(part, dict) else part for part in value)
 
 
-def _binary(column: pa.Array) -> pa.Array:
-    if pa.types.is_binary(column.type):
-        return column
-    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-        column = column.cast(pa.int64() if pa.types.is_timestamp(column.type) else pa.int32())
-    return column.cast(pa.string()).cast(pa.binary())
+def _fixed(column: pa.Array) -> bool:
+    """Whether all values have as many bytes; BIT(1) is a byte each."""
+    return pa.types.is_primitive(column.type) or pa.types.is_decimal(column.type)
+
+
+def _bytes(column: pa.Array) -> pa.Array:
+    """Each value's bytes as Arrow has them, without a copy."""
+    if not _fixed(column):
+        return column.cast(pa.binary())
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.int8())
+    exists, values = column.buffers()
+    width = column.type.bit_width // 8
+    ends = np.arange(column.offset + len(column) + 1, dtype=np.int32) * np.int32(width)
+    return pa.Array.from_buffers(
+        pa.binary(), len(column), [exists, pa.py_buffer(ends), values], offset=column.offset
+    )

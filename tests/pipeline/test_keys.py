@@ -77,8 +77,22 @@ def test_a_key_is_taken_in_its_own_order_of_columns() -> None:
     assert swapped == tokens(batch((2, 1), (1, 2)))
 
 
-def test_a_token_is_each_part_behind_its_length_in_bytes() -> None:
-    assert tokens(batch(("é:1", 12))) == [b"4:\xc3\xa9:1:2:12"]
+def test_a_token_is_made_of_arrows_own_bytes() -> None:
+    assert tokens(batch((12, "é:1"))) == [b"\x0c" + bytes(7) + b"\xc3\xa9:1"]
+
+
+def test_a_part_of_varying_length_has_its_length_before_it_unless_it_is_the_last() -> None:
+    assert tokens(batch(("é:1", True, "x"))) == [b"\x04\0\0\0\xc3\xa9:1\x01x"]
+
+
+def test_tokens_of_a_slice_are_those_of_its_rows() -> None:
+    days = pa.array([1, None, 3, None, 5], pa.date32())
+    rows = pa.RecordBatch.from_arrays(
+        [days, pa.array([True, False, True, True, False])], names=["day", "odd"]
+    )
+    for key in ([0], [1], [0, 1]):
+        whole = keys_module.tokens(rows, key).to_pylist()
+        assert keys_module.tokens(rows.slice(2, 2), key).to_pylist() == whole[2:4]
 
 
 def test_no_rows_have_no_tokens() -> None:
@@ -89,7 +103,7 @@ def test_no_rows_have_no_tokens() -> None:
 def test_a_key_with_a_part_that_has_no_value_has_no_token() -> None:
     days = pa.array([1, None], pa.date32())
     rows = pa.RecordBatch.from_arrays([days, pa.array([7, 7])], names=["day", "id"])
-    assert tokens(rows) == [b"1:1:1:7", None]
+    assert tokens(rows) == [b"\1\0\0\0\7" + bytes(7), None]
 
 
 @given(keys)
