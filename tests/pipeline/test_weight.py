@@ -1,5 +1,7 @@
 """What messages weigh: the same rows the same all along their way."""
 
+import pyarrow as pa
+
 from pipeline.messages import (
     Append,
     AppendRows,
@@ -9,13 +11,13 @@ from pipeline.messages import (
     TableUnreadable,
     TransactionPartRead,
 )
-from pipeline.weight import weight
+from pipeline.weight import held, weight
 from tests.pipeline.builders import ITEMS, ORDERS, Capture, gtid, insert, part, passed, place, read, wrote
 
 
 def test_a_slice_weighs_what_its_rows_do_on_all_of_its_way() -> None:
     slice_ = passed(20, wrote("a:6", insert(1), insert(2, ITEMS)), wrote("a:7", insert(3)))
-    images, rows = (sum(getattr(table, of).nbytes for table in slice_.tables) for of in ("images", "rows"))
+    images, rows = (sum(held(getattr(table, of)) for table in slice_.tables) for of in ("images", "rows"))
     assert weight(slice_) == images + rows
     capture = Capture(ORDERS, ITEMS)
     (append,) = capture.give(slice_)
@@ -38,5 +40,11 @@ def test_a_chunk_weighs_what_its_rows_do_and_all_else_nothing() -> None:
     capture = Capture(ORDERS)
     chunk = read(capture.begin(ORDERS), 1, 2, high=10)
     (append, _) = capture.give(chunk)
-    assert weight(append) == chunk.rows.nbytes
+    assert weight(append) == held(chunk.rows)
     assert weight(LogAdvanced(place(30))) == 0
+
+
+def test_rows_weigh_the_buffers_that_they_hold_each_once() -> None:
+    numbers = pa.array(range(1000), pa.int64())
+    assert held(pa.record_batch([numbers], ["a"])) == 8000
+    assert held(pa.record_batch([numbers, numbers], ["a", "b"]).slice(10, 1)) == 8000
