@@ -18,6 +18,7 @@ from typing import Final, TypeVar, assert_never
 import pyarrow as pa
 import structlog
 
+from actors import planning
 from actors.actor import Actor, Outlet
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
@@ -26,7 +27,7 @@ from pipeline import chunks, resultset, topology
 from pipeline import metrics as catalogue
 from pipeline.errors import Definite, Transient
 from pipeline.gtid import GtidSet
-from pipeline.keys import Key
+from pipeline.keys import Key, ambiguous
 from pipeline.messages import (
     ChunkFailed,
     ChunkRead,
@@ -38,7 +39,7 @@ from pipeline.messages import (
     ToWatermarkCoordinator,
 )
 from pipeline.result_columns import mismatch
-from pipeline.schema import TableId, TableSchema
+from pipeline.schema import TableSchema
 from pipeline.settings import SourceSettings
 from pipeline.watermark import Coordinates, usable
 
@@ -54,6 +55,9 @@ VISIBLE_WITHIN_S: Final = 15.0
 
 # A chunk with so many bytes of packets takes no more rows, so that large rows don't take the memory.
 LARGEST_CHUNK: Final = 64 << 20
+
+# A table is divided into ranges of no fewer rows, by the server's estimate: a few chunks, so that it's worth asking.
+LEAST_ROWS_OF_RANGE: Final = 100_000
 
 # So that the chunks that failed together don't come back together.
 _JITTER: Final = random.SystemRandom()
@@ -93,21 +97,21 @@ class ChunkSelector(Actor[ToChunkSelector]):
     async def handle(self, message: ToChunkSelector) -> None:
         """Begin with the order."""
         match message:
-            case PlanTable(table):
-                self._orders.create_task(self._plan(table))
+            case PlanTable():
+                self._orders.create_task(self._plan(message))
             case ReadChunk():
                 self._orders.create_task(self._read(message))
             case _:
                 assert_never(message)
 
-    async def _plan(self, table: TableId) -> None:
+    async def _plan(self, order: PlanTable) -> None:
         async def planned(source: Source) -> TablePlanned:
-            return await self._planned(source, table)
+            return await self._planned(source, order)
 
         try:
-            answer: TablePlanned | PlanFailed = await self._tried(planned, str(table))
+            answer: TablePlanned | PlanFailed = await self._tried(planned, str(order.table))
         except (Transient, Definite) as failure:
-            answer = PlanFailed(table, str(failure))
+            answer = PlanFailed(order.table, str(failure))
         await self.send(self._coordinator, answer)
 
     async def _read(self, order: ReadChunk) -> None:
@@ -135,22 +139,27 @@ class ChunkSelector(Actor[ToChunkSelector]):
             tries += 1
             await asyncio.sleep(pause)
 
-    async def _planned(self, source: Source, table: TableId) -> TablePlanned:
-        described = (await source.describe([table])).get(table)
-        if described is None:
-            raise Definite(f"{table} doesn't exist, or the user of the source may not SELECT from it")
-        schema = described.schema
-        if refusal := chunks.refusal(schema, described.prefixed):
-            raise Definite(refusal)
-        return TablePlanned(schema, await _last_key(source, schema), await source.estimate(table))
+    async def _planned(self, source: Source, order: PlanTable) -> TablePlanned:
+        schema, walk = await planning.found(source, order.table, order.request)
+        if not order.ranges:
+            return TablePlanned(schema, walk, None, (), 0, await self.high(source))
+        end = await planning.key(source, schema, walk, chunks.last_key(schema, walk))
+        high = await self.high(source)
+        if end is None:
+            return TablePlanned(schema, walk, None, (), 0, high)
+        divided = await planning.divided(source, schema, walk, end, order.ranges, LEAST_ROWS_OF_RANGE)
+        expected = len(order.request.keys) or await source.estimate(order.table)
+        return TablePlanned(schema, walk, end, divided, expected, high)
 
     async def _chunk(self, source: Source, order: ReadChunk) -> ChunkRead:
         started = monotonic()
         low = await self.low(source, order.asked_at)
-        rows, upto = await self.select(source, order)
+        asked = monotonic()
+        rows, upto, size = await self.select(source, order)
+        took = round((monotonic() - asked) * 1e6)
         high = await self.high(source)
         self.metrics.observe(catalogue.CHUNK_READ, monotonic() - started, table=str(order.schema.table))
-        return ChunkRead(order.chunk, low, rows, upto, high)
+        return ChunkRead(order.chunk, low, rows, upto, high, took, size)
 
     async def low(self, source: Source, asked_at: GtidSet) -> GtidSet:
         """The executed set, as soon as it's usable. Raises Transient if it isn't for too long."""
@@ -165,30 +174,46 @@ class ChunkSelector(Actor[ToChunkSelector]):
             pause = min(2 * pause, LONGEST_LOOK_S)
         return executed
 
-    async def select(self, source: Source, order: ReadChunk) -> tuple[pa.RecordBatch, Key | None]:
-        """The chunk's rows, and the key of the last one if there may be more.
+    async def select(self, source: Source, order: ReadChunk) -> tuple[pa.RecordBatch, Key | None, int]:
+        """The chunk's rows, the key that it ends at if there may be more, and the bytes of its packets.
 
         A chunk that has grown to `LARGEST_CHUNK` ends there: it's as good as if it had been asked for no more rows.
         """
-        schema = order.schema
-        batches: list[pa.RecordBatch] = []
+        schema, walk, end, limit = order.schema, order.walk, order.end, order.limit
+        condition = planning.condition(schema, order.request)
         upto: Key | None = None
+        if order.request.condition is not None:
+            statement = chunks.boundary(schema, walk, order.after, end, limit)
+            upto = await planning.key(source, schema, walk, statement)
+            end = upto or end
+        places = chunks.key_places(schema, walk)
+        batches: list[pa.RecordBatch] = []
         number = size = 0
-        async with source.select(chunks.chunk(schema, order.after, order.end, order.limit)) as result:
-            if wrong := mismatch(schema, result.columns):
+        statement = chunks.chunk(schema, walk, order.after, end, limit, condition)
+        async with source.select(statement) as result:
+            if wrong := mismatch(schema, result.columns[: len(schema.columns)]):
                 raise Definite(wrong)
             while size < LARGEST_CHUNK and (read := await decoded(result, schema)) is not None:
                 batch, located = read
                 batches.append(batch)
                 number, size = number + batch.num_rows, size + located.size
-                if impossible := resultset.impossible_dates(batch, located):
-                    table = str(schema.table)
-                    self.metrics.count(catalogue.IMPOSSIBLE_DATES, impossible, table=table, part="chunks")
-                if number == order.limit or size >= LARGEST_CHUNK:
-                    upto = resultset.key(schema, located, batch.num_rows - 1, schema.key)
+                self._judge(schema, batch, located)
+                if number == limit or size >= LARGEST_CHUNK:
+                    upto = resultset.key(located, batch.num_rows - 1, places)
         if not batches:
-            return pa.RecordBatch.from_pylist([], schema.arrow), None
-        return await asyncio.to_thread(pa.concat_batches, batches), upto
+            return pa.RecordBatch.from_pylist([], schema.arrow), upto, 0
+        return await asyncio.to_thread(pa.concat_batches, batches), upto, size
+
+    def _judge(self, schema: TableSchema, rows: pa.RecordBatch, located: resultset.Located) -> None:
+        """Count dates that are null for being impossible. Raises Definite if rows can't be told apart by their keys."""
+        if impossible := resultset.impossible_dates(rows, located):
+            table = str(schema.table)
+            self.metrics.count(catalogue.IMPOSSIBLE_DATES, impossible, table=table, part="chunks")
+        if column := ambiguous(schema, rows):
+            raise Definite(
+                f"a key in column {column} of {schema.table} has a character with two codes in its character set, so"
+                " that two keys can be one text; convert the column to utf8mb4"
+            )
 
     async def high(self, source: Source) -> Coordinates:
         """The end of the log."""
@@ -199,21 +224,13 @@ class ChunkSelector(Actor[ToChunkSelector]):
 async def decoded(result: Result, schema: TableSchema) -> tuple[pa.RecordBatch, resultset.Located] | None:
     """The next rows of a result, and where their values lie; None behind the last.
 
-    The work is done in a thread. What the server sends meanwhile waits in the socket's buffers, which hold more.
+    The schema's columns are decoded, and those that come behind them aren't. The work is done in a thread. What the
+    server sends meanwhile waits in the socket's buffers, which hold more.
     """
 
     def batch(rows: resultset.Rows) -> tuple[pa.RecordBatch, resultset.Located]:
         located = rows.located(result.columns)
-        return resultset.decode(schema, located), located
+        return resultset.decode(schema, located.first(len(schema.columns))), located
 
     rows = await result.rows()
     return None if rows is None else await asyncio.to_thread(batch, rows)
-
-
-async def _last_key(source: Source, schema: TableSchema) -> Key | None:
-    async with source.select(chunks.last_key(schema)) as result:
-        rows = await result.rows()
-        if not rows:
-            return None
-        located = rows.located(result.columns)
-        return resultset.key(schema, located, 0, tuple(range(len(result.columns))))

@@ -14,13 +14,12 @@ from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from pipeline import coordinator, topology
 from pipeline import metrics as catalogue
-from pipeline.checkpoint import Checkpoint
-from pipeline.coordinator_state import Order, State, WindowMode, Within
+from pipeline.checkpoint import Checkpoint, state_of
+from pipeline.coordinator_state import Limits, Order, State, Strained, WindowMode, Within
 from pipeline.messages import (
     Append,
     AppendRows,
     ChunkFailed,
-    ChunkId,
     ChunkRead,
     PauseReading,
     PlanTable,
@@ -31,7 +30,7 @@ from pipeline.messages import (
     ToJournalWriter,
     ToWatermarkCoordinator,
 )
-from pipeline.snapshot import Chunking, Snapshot, progress
+from pipeline.snapshot import ChunkId, Chunking, Snapshot, progress
 from pipeline.snapshot import to_json as snapshot_to_json
 from pipeline.window import Reconciling
 
@@ -55,7 +54,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         mailbox: Mailbox[ToWatermarkCoordinator],
         metrics: Metrics,
         checkpoint: Checkpoint,
-        chunk_rows: int,
+        limits: Limits,
         mode: WindowMode,
         outlets: Outlets,
     ) -> None:
@@ -64,7 +63,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         self._ordered: dict[
             ChunkId, float
         ] = {}  # when the chunk of each open window was ordered (s, monotonic)
-        self._state, self._first_orders = coordinator.start(checkpoint, chunk_rows, mode)
+        self._state, self._first_orders = coordinator.start(checkpoint, limits, mode)
 
     async def run(self) -> None:
         """Give the orders that follow from the start, then take messages."""
@@ -87,9 +86,10 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
             "within": str(place.gtid) if isinstance(place, Within) else None,
             "scn": checkpoint.scn,
             "paused": checkpoint.paused,
+            "busy": self._state.source.reason if isinstance(self._state.source, Strained) else None,
             "captured": [str(table) for table in checkpoint.schemas],
             "stopped": {str(table): reason for table, reason in checkpoint.stopped.items()},
-            "mirrors": {str(table): state.value for table, state in checkpoint.mirrors.items()},
+            "mirrors": {str(table): state_of(mirror) for table, mirror in checkpoint.mirrors.items()},
             "snapshots": [snapshot_to_json(snapshot) for snapshot in checkpoint.snapshots],
             "windows": [
                 {

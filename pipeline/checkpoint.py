@@ -4,7 +4,6 @@ It travels with the data that it completes, so the two can't come apart: what a 
 """
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from pipeline import schema as schemas
@@ -14,16 +13,32 @@ from pipeline.schema import TableId, TableSchema
 from pipeline.snapshot import Snapshot
 
 
-class Mirror(StrEnum):
-    """How the mirror of a table in the lake is fed.
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """Its first snapshot is under way: chunks are appended to it, so that changes must not be merged yet."""
 
-    FILLING: its first snapshot is under way; chunks are appended to it, so that changes must not be merged yet.
-    READY: its first snapshot has ended; from now on everything reaches it by merging changes.
-    A table without an entry has had no snapshot, and has no mirror yet.
-    """
+    since: int
 
-    FILLING = "filling"
-    READY = "ready"
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Its first snapshot has ended: from now on everything reaches it by merging changes."""
+
+    since: int
+
+
+# How the mirror of a table in the lake is fed. A table without an entry has had no snapshot, and has no mirror yet.
+# `since` names the *generation* of the mirror: it begins empty behind this SCN, and no change up to there counts for
+# it. A table is begun anew by giving it a Filling with a later one.
+Mirror = Filling | Ready
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """A signal asked that capture go on from another position; the next start judges it, and moves or doesn't."""
+
+    id: str
+    position: GtidSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +60,7 @@ class Checkpoint:
     signals: tuple[str, ...] = ()
     paused: bool = False
     stopped: dict[TableId, str] = field(default_factory=dict)
+    moving: Moving | None = None
 
     def same_but_position(self, other: "Checkpoint") -> bool:
         """Whether nothing but the position has moved between the two."""
@@ -55,7 +71,16 @@ class Checkpoint:
             and self.signals == other.signals
             and self.paused == other.paused
             and self.stopped == other.stopped
+            and self.moving == other.moving
         )
+
+
+def state_of(mirror: Mirror) -> str:
+    """The mirror's state by its name."""
+    return type(mirror).__name__.lower()
+
+
+_MIRRORS: dict[str, type[Mirror]] = {"filling": Filling, "ready": Ready}
 
 
 def to_json(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -64,23 +89,26 @@ def to_json(checkpoint: Checkpoint) -> dict[str, Any]:
         "position": str(checkpoint.position),
         "scn": checkpoint.scn,
         "schemas": [[t.database, t.name, s.version] for t, s in checkpoint.schemas.items()],
-        "mirrors": [[t.database, t.name, state.value] for t, state in checkpoint.mirrors.items()],
+        "mirrors": [[t.database, t.name, state_of(m), m.since] for t, m in checkpoint.mirrors.items()],
         "snapshots": [snapshots.to_json(s) for s in checkpoint.snapshots],
         "signals": list(checkpoint.signals),
         "paused": checkpoint.paused,
         "stopped": [[t.database, t.name, reason] for t, reason in checkpoint.stopped.items()],
+        "moving": checkpoint.moving and [checkpoint.moving.id, str(checkpoint.moving.position)],
     }
 
 
 def from_json(value: dict[str, Any], versions: dict[str, dict[str, Any]]) -> Checkpoint:
     """The checkpoint that `to_json` wrote; `versions` maps each schema version to the schema's JSON."""
+    moving = value["moving"]
     return Checkpoint(
         position=GtidSet.parse(value["position"]),
         scn=value["scn"],
         schemas={TableId(d, t): schemas.from_json(versions[v]) for d, t, v in value["schemas"]},
-        mirrors={TableId(d, t): Mirror(state) for d, t, state in value["mirrors"]},
+        mirrors={TableId(d, t): _MIRRORS[m](since) for d, t, m, since in value["mirrors"]},
         snapshots=tuple(snapshots.from_json(s) for s in value["snapshots"]),
         signals=tuple(value["signals"]),
         paused=value["paused"],
         stopped={TableId(d, t): reason for d, t, reason in value["stopped"]},
+        moving=moving and Moving(moving[0], GtidSet.parse(moving[1])),
     )

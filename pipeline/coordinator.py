@@ -21,35 +21,51 @@ end and as a whole. Its SCN is the next one all the while, since nothing else ta
 A table that stops within a transaction has nothing of that transaction in the journal: what had gone on is withdrawn.
 
 What's durable is in `State.checkpoint`, which goes out with each `Append`; all else (plans, open windows) is
-dropped by a restart and asked for again. Chunks of one table are asked for one after the other, since each
-begins where the one before ended, but they close on their own time: that's why a lagging stream costs latency
-and not throughput.
+dropped by a restart and asked for again.
+
+**Many windows at once.** A table is divided into ranges, and each range goes on by itself. Its chunks are asked for one
+after the other, since each begins where the one before ended, and close in that order, so that `done` says all there
+is to say of it. Ranges and tables don't wait for each other, and neither do a window and the next chunk's asking:
+that's why a lagging stream costs latency and not throughput.
+
+**A table begins anew** when its walk isn't what it was when its ranges were found: keys of the two don't compare, or
+its rows aren't told apart alike. Since plans are compared by nothing but the schema and the walk, it takes a statement
+that changed them to begin anew once, and there's no circle without one.
 """
 
 from dataclasses import replace
 from typing import assert_never
 
 from pipeline import window as windows
-from pipeline.checkpoint import Checkpoint, Mirror
+from pipeline.checkpoint import Checkpoint, Filling, Ready
+from pipeline.closing import closed
 from pipeline.coordinator_state import (
     Between,
-    Exhausted,
+    Eased,
+    FoundEmpty,
+    Limits,
     Order,
     Overlapping,
     Paused,
     Planned,
     Planning,
     State,
+    Strained,
     WindowMode,
     Within,
+    begun_anew,
     checkpointed,
     dropped,
     ended,
+    progressed,
     reading,
     snapshot_of,
     table_ended,
     table_of,
+    to_be_filled,
+    with_mirror,
     with_run,
+    with_snapshot,
     with_table,
     without_run,
 )
@@ -61,8 +77,6 @@ from pipeline.messages import (
     ChangePart,
     ChangesVerified,
     ChunkFailed,
-    ChunkId,
-    ChunkPart,
     ChunkRead,
     LogAdvanced,
     PlanFailed,
@@ -71,8 +85,11 @@ from pipeline.messages import (
     SchemaVerified,
     SignalAnswer,
     SignalReceived,
+    SourceEased,
+    SourceStrained,
     TableChanges,
     TablePlanned,
+    TableRestarted,
     TableStopped,
     ToWatermarkCoordinator,
     TransactionPartVerified,
@@ -80,17 +97,26 @@ from pipeline.messages import (
 from pipeline.requests import signalled
 from pipeline.schedule import scheduled
 from pipeline.schema import TableId
-from pipeline.snapshot import Chunking, Completed, Progress, Snapshot
+from pipeline.snapshot import (
+    ChunkId,
+    Chunking,
+    Completed,
+    Progress,
+    Range,
+    Snapshot,
+    Waiting,
+    progress,
+)
 from pipeline.topology import MOST_WINDOWS
 from pipeline.transactions import Transactions
-from pipeline.window import PassedKeys, Reconciling, Window
+from pipeline.window import PassedKeys, Window
 
 
-def start(checkpoint: Checkpoint, chunk_rows: int, mode: WindowMode) -> tuple[State, tuple[Order, ...]]:
+def start(checkpoint: Checkpoint, limits: Limits, mode: WindowMode) -> tuple[State, tuple[Order, ...]]:
     """The state after a start from a checkpoint, and the first orders: snapshots go on where they were."""
     if isinstance(mode, Overlapping) and not 1 <= mode.most <= MOST_WINDOWS:
         raise ValueError(f"the number of windows must be from 1 to {MOST_WINDOWS}, not {mode.most}")
-    state, orders = scheduled(State(chunk_rows, mode, checkpoint))
+    state, orders = scheduled(State(limits, mode, checkpoint))
     return state, (Append((), checkpoint), *orders)
 
 
@@ -117,8 +143,8 @@ def _held(
 def _appended(
     state: State, taken: State, changes: tuple[ChangePart, ...], answers: tuple[SignalAnswer, ...]
 ) -> tuple[State, tuple[Order, ...]]:
-    closed, chunks = _closed(taken)
-    after, orders = scheduled(closed)
+    emitted, chunks = closed(taken)
+    after, orders = scheduled(emitted)
     withdrawn: frozenset[TableId] = frozenset()
     if isinstance(state.place, Within):  # and here it ends
         answers, withdrawn = (*state.place.answers, *answers), state.place.stopped
@@ -149,6 +175,8 @@ def _taken(
             return replace(state, gate=Paused()), (), ()
         case SchemaVerified(schema):
             return checkpointed(state, schemas={**state.checkpoint.schemas, schema.table: schema}), (), ()
+        case TableRestarted():
+            return _table_restarted(state, message), (), ()
         case TableStopped():
             return _table_stopped(state, message), (), ()
         case TablePlanned():
@@ -159,6 +187,10 @@ def _taken(
             return _chunk_read(state, message), (), ()
         case ChunkFailed(chunk, reason):
             return _chunk_failed(state, chunk, reason), (), ()
+        case SourceStrained(reason):
+            return replace(state, source=Strained(reason)), (), ()
+        case SourceEased():
+            return replace(state, source=Eased()), (), ()
         case _:
             assert_never(message)
 
@@ -234,6 +266,24 @@ def _statement_passed(state: State, message: SchemaChanged) -> State:
     return dropped(passed, message.tables)
 
 
+def _table_restarted(state: State, message: TableRestarted) -> State:
+    table = message.table
+    state, mirror = dropped(state, {table}), state.checkpoint.mirrors.get(table)
+    while message.emptied and (snapshot := snapshot_of(state.checkpoint, table)):
+        state = table_ended(state, snapshot, table, Completed(progress(snapshot.tables[table])))
+    if message.emptied:
+        return state if mirror is None else with_mirror(state, table, Ready(state.checkpoint.scn))
+    if (snapshot := snapshot_of(state.checkpoint, table)) is not None:
+        state = with_table(state, snapshot, table, Waiting())
+    if mirror is None:
+        return state
+    scn = state.checkpoint.scn
+    state = with_mirror(state, table, Filling(scn))
+    if to_be_filled(state.checkpoint, table):
+        return state
+    return with_snapshot(state, Snapshot(f"restart-{scn}-{table}", {table: Waiting()}))
+
+
 def _table_stopped(state: State, message: TableStopped) -> State:
     if isinstance(state.place, Within):
         state = replace(state, place=replace(state.place, stopped=state.place.stopped | {message.table}))
@@ -248,35 +298,40 @@ def _table_stopped(state: State, message: TableStopped) -> State:
 
 def _table_planned(state: State, message: TablePlanned) -> State:
     table = message.schema.table
-    wanted = state.runs.get(table) == Planning()
+    run, snapshot = state.runs.get(table), snapshot_of(state.checkpoint, table)
     state = without_run(state, table)
-    snapshot = snapshot_of(state.checkpoint, table)
-    if not wanted or snapshot is None:
+    if snapshot is None or run != Planning(snapshot.id):
         return state
     match snapshot.tables[table]:
-        case Chunking(done, _, key_version):
-            if key_version != message.schema.key_version:
-                return ended(state, table, "its primary key changed while its snapshot was under way")
-            return with_run(state, table, Planned(message.schema, done))
+        case Chunking(ranges, walk_version):
+            if walk_version != message.walk.version(message.schema):
+                return begun_anew(state, snapshot, table)
+            return with_run(state, table, Planned(message.schema, message.walk, ranges))
         case _ if message.end is None:
-            return table_ended(state, snapshot, table, Completed(Progress()))
+            return with_run(state, table, FoundEmpty(message.high))
         case _:
             return _table_begun(state, snapshot, message, message.end)
 
 
 def _table_begun(state: State, snapshot: Snapshot, message: TablePlanned, end: Key) -> State:
-    table = message.schema.table
-    first = table not in state.checkpoint.mirrors
-    begun = Chunking(None, end, message.schema.key_version, first, Progress(expected=message.expected))
-    if first:
-        state = checkpointed(state, mirrors={**state.checkpoint.mirrors, table: Mirror.FILLING})
-    return with_run(with_table(state, snapshot, table, begun), table, Planned(message.schema, None))
+    table, request = message.schema.table, snapshot.request(message.schema.table)
+    ends = (*message.splits, end)
+    begins = (None, *message.splits)
+    ranges = tuple(Range(number, *keys) for number, keys in enumerate(zip(begins, ends, strict=True)))
+    mirror = state.checkpoint.mirrors.get(table)
+    first = request.whole and request.surrogate is None and not isinstance(mirror, Ready)
+    if first and mirror is None:
+        state = with_mirror(state, table, Filling(0))
+    counts = Progress(expected=message.expected, ranges=len(ranges))
+    begun = Chunking(ranges, message.walk.version(message.schema), first, counts)
+    run = Planned(message.schema, message.walk, ranges)
+    return with_run(with_table(state, snapshot, table, begun), table, run)
 
 
 def _plan_failed(state: State, table: TableId, reason: str) -> State:
-    wanted = state.runs.get(table) == Planning()
+    run, snapshot = state.runs.get(table), snapshot_of(state.checkpoint, table)
     state = without_run(state, table)
-    return ended(state, table, reason) if wanted else state
+    return ended(state, table, reason) if snapshot is not None and run == Planning(snapshot.id) else state
 
 
 def _chunk_read(state: State, message: ChunkRead) -> State:
@@ -293,51 +348,11 @@ def _chunk_read(state: State, message: ChunkRead) -> State:
         )
     reconciling = windows.chunk_read(window, message)
     opened = replace(state, open=tuple(reconciling if w is window else w for w in state.open))
-    next_run = Exhausted() if message.upto is None else Planned(schema, message.upto)
-    return with_run(opened, message.chunk.table, next_run)
+    run = state.runs[schema.table]
+    assert isinstance(run, Planned)  # the window would have been dropped with it
+    left = progressed(run.ranges, window.order.range, message.upto)
+    return with_run(opened, schema.table, replace(run, ranges=left))
 
 
 def _chunk_failed(state: State, chunk: ChunkId, reason: str) -> State:
     return state if reading(state, chunk) is None else ended(state, chunk.table, reason)
-
-
-# Windows close
-
-
-def _closed(state: State) -> tuple[State, tuple[ChunkPart, ...]]:
-    """Close what can be closed, in the order asked, and each table's windows strictly one after the other."""
-    parts: list[ChunkPart] = []
-    still_open: list[Window] = []
-    held: set[TableId] = set()
-    for window in state.open:
-        free = table_of(window) not in held
-        if free and isinstance(window, Reconciling) and windows.closes(window, state.stream):
-            state, part = _emitted(state, window)
-            parts.append(part)
-        else:
-            held.add(table_of(window))
-            still_open.append(window)
-    return replace(state, open=tuple(still_open)), tuple(part for part in parts if part.rows.num_rows)
-
-
-def _emitted(state: State, window: Reconciling) -> tuple[State, ChunkPart]:
-    table, schema = table_of(window), window.order.schema
-    snapshot = snapshot_of(state.checkpoint, table)
-    chunking = snapshot.tables[table] if snapshot else None
-    if snapshot is None or not isinstance(chunking, Chunking):
-        raise InvariantBroken(
-            f"a window of {table} is open, but the table's snapshot is in the state {chunking}"
-        )
-    rows = windows.untouched(window)
-    counts = replace(
-        chunking.progress,
-        chunks=chunking.progress.chunks + 1,
-        rows=chunking.progress.rows + rows.num_rows,
-        given_up=chunking.progress.given_up + window.given_up + len(window.rows) - len(rows),
-    )
-    scn = state.checkpoint.scn + 1
-    part = ChunkPart(window.order.chunk, schema, rows, window.low, window.high, scn, chunking.first)
-    emitted = checkpointed(state, scn=scn, schemas={**state.checkpoint.schemas, table: schema})
-    if window.upto is None:
-        return table_ended(emitted, snapshot, table, Completed(counts)), part
-    return with_table(emitted, snapshot, table, replace(chunking, done=window.upto, progress=counts)), part

@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from pipeline.checkpoint import Checkpoint, Mirror
+from pipeline.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.gtid import Gtid
 from pipeline.keys import Key
 from pipeline.messages import (
     Append,
     AppendRows,
-    ChunkId,
     PauseReading,
     PlanTable,
     ReadChunk,
@@ -17,8 +16,19 @@ from pipeline.messages import (
     SignalAnswer,
 )
 from pipeline.schema import TableId, TableSchema
-from pipeline.snapshot import Chunking, Completed, Failed, Snapshot, TableState, Waiting, progress
-from pipeline.watermark import Coordinates
+from pipeline.snapshot import (
+    ChunkId,
+    Chunking,
+    Completed,
+    Failed,
+    Range,
+    Snapshot,
+    TableState,
+    Waiting,
+    progress,
+)
+from pipeline.walk import Walk
+from pipeline.watermark import Coordinates, High, Passed
 from pipeline.window import Reading, Window
 
 # How many ended snapshots the checkpoint remembers.
@@ -41,26 +51,45 @@ WindowMode = Overlapping | Pausing
 
 
 @dataclass(frozen=True, slots=True)
-class Planning:
-    """The table's plan is asked for. `stale`: a statement passed since, so that the answer can't be used."""
+class Limits:
+    """How much is asked of the source at once: chunks of `chunk_rows` on so many `connections`.
 
+    A table is divided into `ranges` at most.
+    """
+
+    chunk_rows: int
+    connections: int = 4
+    ranges: int = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Planning:
+    """The table's plan for this snapshot is asked for. `stale`: the answer can't be used, since a statement passed."""
+
+    snapshot: str
     stale: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Chunks can be asked for: the next one begins behind `after`."""
+    """Chunks can be asked for: the next one of each range begins behind its `done`, which is read and not emitted yet.
+
+    Ranges that are read to their end have left.
+    """
 
     schema: TableSchema
-    after: Key | None
+    walk: Walk
+    ranges: tuple[Range, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Exhausted:
-    """The last chunk has been read; its window is still open."""
+class FoundEmpty:
+    """The plan found no rows: the table is complete once the stream has passed this high watermark."""
+
+    high: High
 
 
-Run = Planning | Planned | Exhausted
+Run = Planning | Planned | FoundEmpty
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +108,21 @@ class Paused:
 
 
 Gate = Flowing | PauseOrdered | Paused
+
+
+@dataclass(frozen=True, slots=True)
+class Eased:
+    """The source has room for chunks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strained:
+    """The source has enough to do, for this reason."""
+
+    reason: str
+
+
+Source = Eased | Strained
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +149,13 @@ Place = Between | Within
 class State:
     """All that the coordinator knows.
 
-    `chunk_rows`: rows asked for in a chunk. `stream`: where the last transaction ended in the log, None before the
-    stream's first event. `place`: what the stream is in now. `runs`: the tables whose snapshot is under way in this
-    run. `open`: the open windows in the order asked. `chunks`: how many chunks were asked for in this run.
+    `stream`: where the last transaction ended in the log, None before the stream's first event. `place`: what the
+    stream is in now. `runs`: the tables whose snapshot is under way in this run. `open`: the open windows in the order
+    asked. `source`: whether it has room for chunks. `markers`: the ids of marker rows that have passed, as far as a
+    watermark may still be among them. `chunks`: how many chunks were asked for in this run.
     """
 
-    chunk_rows: int
+    limits: Limits
     mode: WindowMode
     checkpoint: Checkpoint
     stream: Coordinates | None = None
@@ -118,7 +163,14 @@ class State:
     runs: dict[TableId, Run] = field(default_factory=dict)
     open: tuple[Window, ...] = ()
     gate: Gate = Flowing()
+    source: Source = Eased()
+    markers: frozenset[str] = frozenset()
     chunks: int = 0
+
+    @property
+    def passed(self) -> Passed:
+        """What has passed of the stream."""
+        return Passed(self.stream, self.checkpoint.position, self.markers)
 
 
 Order = PlanTable | ReadChunk | PauseReading | ResumeReading | AppendRows | Append
@@ -134,19 +186,57 @@ def ended(state: State, table: TableId, reason: str) -> State:
 
 def table_ended(state: State, snapshot: Snapshot, table: TableId, ended: TableState) -> State:
     """The table's snapshot has come to its end; a mirror that it was filling is ready to be merged into."""
-    was = snapshot.tables[table]
+    was, mirror = snapshot.tables[table], state.checkpoint.mirrors.get(table)
     state = with_table(dropped(state, {table}), snapshot, table, ended)
-    filling = isinstance(was, Chunking) and was.first
-    if not filling and not (isinstance(ended, Completed) and table not in state.checkpoint.mirrors):
-        return state
-    return checkpointed(state, mirrors={**state.checkpoint.mirrors, table: Mirror.READY})
+    match mirror:
+        case Filling(since) if _filled(was) or not to_be_filled(state.checkpoint, table):
+            return with_mirror(state, table, Ready(since))
+        case None if isinstance(ended, Completed) and snapshot.request(table).whole:
+            return with_mirror(state, table, Ready(0))
+        case _:
+            return state
+
+
+def _filled(was: TableState) -> bool:
+    return isinstance(was, Chunking) and was.first
+
+
+def to_be_filled(checkpoint: Checkpoint, table: TableId) -> bool:
+    """Whether a snapshot fills the table's mirror, or will from its beginning."""
+    return any(
+        _filled(snapshot.tables[table])
+        or (isinstance(snapshot.tables[table], Waiting) and snapshot.request(table).whole)
+        for snapshot, other in unended(checkpoint)
+        if other == table
+    )
+
+
+def with_mirror(state: State, table: TableId, mirror: Mirror) -> State:
+    """The state with another state of the table's mirror."""
+    return checkpointed(state, mirrors={**state.checkpoint.mirrors, table: mirror})
+
+
+def begun_anew(state: State, snapshot: Snapshot, table: TableId) -> State:
+    """The table's snapshot begins anew, since what its keys are keys of has changed; so does what it fills."""
+    if snapshot.request(table).whole and table in state.checkpoint.mirrors:
+        state = with_mirror(state, table, Filling(state.checkpoint.scn))
+    return with_table(dropped(state, {table}), snapshot, table, Waiting())
+
+
+def progressed(ranges: tuple[Range, ...], number: int, upto: Key | None) -> tuple[Range, ...]:
+    """The ranges after a chunk of the one with this number: it has come to that key, or to its end and has left."""
+    return tuple(
+        replace(each, done=upto) if each.number == number else each
+        for each in ranges
+        if each.number != number or upto is not None
+    )
 
 
 def dropped(state: State, tables: Iterable[TableId]) -> State:
     """Forget the open windows and plans of these tables; a plan on its way is stale when it comes."""
     gone = frozenset(tables)
     runs: dict[TableId, Run] = {
-        table: Planning(stale=True) if table in gone else run
+        table: replace(run, stale=True) if table in gone and isinstance(run, Planning) else run
         for table, run in state.runs.items()
         if table not in gone or isinstance(run, Planning)
     }
@@ -158,6 +248,11 @@ def with_table(state: State, snapshot: Snapshot, table: TableId, table_state: Ta
     changed = replace(snapshot, tables={**snapshot.tables, table: table_state})
     snapshots = tuple(changed if s.id == snapshot.id else s for s in state.checkpoint.snapshots)
     return checkpointed(state, snapshots=remembered(snapshots))
+
+
+def with_snapshot(state: State, snapshot: Snapshot) -> State:
+    """The state with one more snapshot."""
+    return checkpointed(state, snapshots=remembered((*state.checkpoint.snapshots, snapshot)))
 
 
 def remembered(snapshots: tuple[Snapshot, ...]) -> tuple[Snapshot, ...]:
@@ -182,13 +277,25 @@ def checkpointed(state: State, **changes: object) -> State:
 
 
 def snapshot_of(checkpoint: Checkpoint, table: TableId) -> Snapshot | None:
-    """The first snapshot in which this table isn't ended."""
-    return next((s for s, t in unended(checkpoint) if t == table), None)
+    """The snapshot whose turn it is to take this table."""
+    return turns(checkpoint).get(table)
+
+
+def turns(checkpoint: Checkpoint) -> dict[TableId, Snapshot]:
+    """Each table that a snapshot is to take, with the first one of these; the tables in the order they're to be taken.
+
+    A table that's under way stays with its snapshot, even if one comes that would be before it.
+    """
+    turns: dict[TableId, Snapshot] = {}
+    for snapshot, table in unended(checkpoint):
+        if table not in turns or isinstance(snapshot.tables[table], Chunking):
+            turns[table] = snapshot
+    return turns
 
 
 def unended(checkpoint: Checkpoint) -> Iterator[tuple[Snapshot, TableId]]:
-    """The tables of all snapshots that wait or are under way, in order."""
-    for snapshot in checkpoint.snapshots:
+    """The tables of all snapshots that wait or are under way, those of a higher priority first."""
+    for snapshot in sorted(checkpoint.snapshots, key=lambda snapshot: -snapshot.priority):
         for table, state in snapshot.tables.items():
             if isinstance(state, Waiting | Chunking):
                 yield snapshot, table
@@ -199,11 +306,16 @@ def reading(state: State, chunk: ChunkId) -> Reading | None:
     return next((w for w in state.open if isinstance(w, Reading) and w.order.chunk == chunk), None)
 
 
-def is_reading(state: State, table: TableId) -> bool:
-    """Whether a chunk of the table is being read."""
-    return any(isinstance(w, Reading) and table_of(w) == table for w in state.open)
+def is_reading(state: State, table: TableId, number: int) -> bool:
+    """Whether a chunk of the table's range with this number is being read."""
+    return any(isinstance(w, Reading) and range_of(w) == (table, number) for w in state.open)
 
 
 def table_of(window: Window) -> TableId:
     """The table that a window is open on."""
     return window.order.chunk.table
+
+
+def range_of(window: Window) -> tuple[TableId, int]:
+    """The table and the number of its range that a window is open on."""
+    return table_of(window), window.order.range

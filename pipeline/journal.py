@@ -7,7 +7,9 @@ come apart: capture goes on from the last entry, and what no entry names never h
 
 There are two kinds of files. A *changes* file has the meta columns of META, then the table's own columns by their
 names; its rows are in the order of the stream, which is the order of (`__scn`, `__ordinal`). A *rows* file has the
-table's own columns only: chunks of a table's first snapshot, which go to the mirror as they are.
+table's own columns only: chunks of a table's first snapshot, which go to the mirror as they are. They are of the
+generation that the table's mirror has in the entry's checkpoint; where it began anew within the segment, the chunks
+before that are left out.
 
 A transaction is in one segment, however large it is. When its rows fill a segment before its end has come, they are
 written *ahead*: into files of the open segment, which no entry names yet. Nothing whole may wait then, so that the
@@ -20,7 +22,7 @@ and the new one follows with `u`. Without a primary key there's nothing to say w
 update is the old row less (`d`) and the new row more (`c`): the table is then a bag, and its changes a sum.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import assert_never
@@ -30,25 +32,25 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.checkpoint import Checkpoint
+from pipeline.checkpoint import Checkpoint, Mirror
 from pipeline.errors import Definite, InvariantBroken
 from pipeline.gtid import GtidSet
+from pipeline.images import CHANGE_FIELDS
 from pipeline.intervals import Int64s
 from pipeline.keys import tokens
 from pipeline.messages import (
-    CHANGE_FIELDS,
     Append,
     AppendRows,
     ChangePart,
-    ChunkId,
     ChunkPart,
     Kind,
     TableChanges,
 )
 from pipeline.schema import TableId, TableSchema
 from pipeline.settings import JournalSettings
+from pipeline.snapshot import ChunkId
 from pipeline.transactions import Transactions
-from pipeline.watermark import Coordinates
+from pipeline.watermark import High
 from pipeline.weight import of_part
 
 # How many commit times an entry keeps, at most, to tell how fresh its segment was.
@@ -107,7 +109,7 @@ class SealedChunk:
 
     chunk: ChunkId
     low: GtidSet
-    high: Coordinates
+    high: High
     rows: int
 
 
@@ -318,9 +320,18 @@ def seal(
     )
 
 
-def parts_of(appends: Iterable[Append]) -> list[ChangePart | ChunkPart]:
-    """All parts, in order."""
-    return [part for append in appends for part in append.parts]
+def parts_of(appends: Sequence[Append]) -> list[ChangePart | ChunkPart]:
+    """All parts that come into a segment, in order; its last append's checkpoint says which rows count."""
+    mirrors = appends[-1].checkpoint.mirrors
+    return [part for append in appends for part in append.parts if not _left_behind(part, mirrors)]
+
+
+def _left_behind(part: ChangePart | ChunkPart, mirrors: Mapping[TableId, Mirror]) -> bool:
+    """Whether it's a chunk of a mirror that has begun anew since, so that nobody wants it any more."""
+    if isinstance(part, ChangePart) or not part.first:
+        return False
+    mirror = mirrors.get(part.schema.table)
+    return mirror is not None and part.scn <= mirror.since
 
 
 def _piece(part: ChangePart | ChunkPart) -> tuple[TableSchema, FileKind, pa.Table]:

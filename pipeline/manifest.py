@@ -10,19 +10,19 @@ a text of its own, written once; and since a version is a digest of the schema, 
 import hashlib
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, assert_never
 
 from pipeline import checkpoint as checkpoints
 from pipeline import schema as schemas
 from pipeline.errors import Definite
 from pipeline.gtid import GtidSet
 from pipeline.journal import CommitTimes, Entry, File, FileKind, SealedChunk
-from pipeline.messages import ChunkId
 from pipeline.schema import TableId, TableSchema
-from pipeline.watermark import Coordinates
+from pipeline.snapshot import ChunkId
+from pipeline.watermark import Coordinates, High, MarkerRow
 
 # Raised by one whenever an older reader would misunderstand a newer entry.
-FORMAT = 2
+FORMAT = 3
 
 _REMEDY = "restore it from a copy of the journal"
 
@@ -135,19 +135,38 @@ def _chunk_to_json(sealed: SealedChunk) -> dict[str, Any]:
         "table": sealed.chunk.table.name,
         "number": sealed.chunk.number,
         "low": str(sealed.low),
-        "high": [sealed.high.file, sealed.high.offset],
+        "high": _high_to_json(sealed.high),
         "rows": sealed.rows,
     }
 
 
 def _chunk_from_json(value: dict[str, Any]) -> SealedChunk:
-    file, offset = value["high"]
     return SealedChunk(
         chunk=ChunkId(value["snapshot"], TableId(value["database"], value["table"]), value["number"]),
         low=GtidSet.parse(value["low"]),
-        high=Coordinates(file, offset),
+        high=_high_from_json(value["high"]),
         rows=value["rows"],
     )
+
+
+def _high_to_json(high: High) -> dict[str, Any]:
+    match high:
+        case Coordinates(file, offset):
+            return {"file": file, "offset": offset}
+        case GtidSet():
+            return {"executed": str(high)}
+        case MarkerRow(id_):
+            return {"row": id_}
+        case _:
+            assert_never(high)
+
+
+def _high_from_json(value: dict[str, Any]) -> High:
+    if "row" in value:
+        return MarkerRow(value["row"])
+    if "executed" in value:
+        return GtidSet.parse(value["executed"])
+    return Coordinates(value["file"], value["offset"])
 
 
 def _times_to_json(times: CommitTimes | None) -> dict[str, Any] | None:

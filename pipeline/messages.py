@@ -2,12 +2,10 @@
 
 Facts are in the past tense, orders in the imperative. All are frozen; the big ones carry Arrow columns, never rows.
 
-The log crosses in *slices*: runs of whole transactions, in commit order, as many as were there to be read, up to a
-bound. A slice is what makes the flow columnar; all that the window rules ask for happens between two slices, which
-is between two transactions.
-
-A transaction that's larger than a slice comes in *parts*, before it has passed. Behind a part come only further ones
-(or a pause), and then the slice whose first transaction it is, with the rows that are left, perhaps none.
+The log crosses in *slices*: runs of whole transactions in commit order, which make the flow columnar. All that the
+window rules ask for happens between two slices, which is between two transactions. A transaction that's larger than a
+slice comes in *parts*, before it has passed. Behind a part come only further ones (or a pause), and then the slice
+whose first transaction it is, with the rows that are left, perhaps none.
 """
 
 from dataclasses import dataclass, field
@@ -18,11 +16,14 @@ import pyarrow as pa
 from pipeline.checkpoint import Checkpoint
 from pipeline.gtid import Gtid, GtidSet
 from pipeline.keys import Key
+from pipeline.notices import Notice
 from pipeline.schema import TableId, TableSchema
-from pipeline.signals import Signal
+from pipeline.signals import Signal, SourceSignal
+from pipeline.snapshot import ChunkId, Request
 from pipeline.tablemap import TableMap
 from pipeline.transactions import Transactions
-from pipeline.watermark import Coordinates
+from pipeline.walk import Walk
+from pipeline.watermark import Coordinates, High
 
 
 class Kind(IntEnum):
@@ -34,24 +35,9 @@ class Kind(IntEnum):
     DELETE = 3
 
 
-# Of each row image: its kind, the index of its transaction in the slice, its ordinal in that transaction (counted
-# over all captured tables, from 0, one for each image), and the columns that the log doesn't give (with
-# binlog_row_image MINIMAL or NOBLOB). `absent` is null where all are there, and else a bitmap: bit i % 8 of byte
-# i // 8 is set where column i is absent, so that its value in `rows` is null and means nothing. What an update's
-# after image leaves out it has from its before image, where that has it.
-IMAGE_FIELDS = pa.schema(
-    [
-        pa.field("kind", pa.int8(), nullable=False),
-        pa.field("transaction", pa.int32(), nullable=False),
-        pa.field("ordinal", pa.int32(), nullable=False),
-        pa.field("absent", pa.binary()),
-    ]
-)
-
-
 @dataclass(frozen=True, slots=True)
 class TableImages:
-    """Row images of one table under one table map: `images` (IMAGE_FIELDS) beside `rows`, equally long.
+    """Row images of one table under one table map: `images` (`images.IMAGE_FIELDS`) beside `rows`, equally long.
 
     `rows` has one column for each column of the table, in the table's order, named "0", "1", … and of the canonical
     type, except for what the log may leave open: ENUM is its index (int32) and SET its bits (int64, by two's
@@ -79,10 +65,7 @@ class TableUnreadable:
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
-    """A slice of the log: its transactions, the images of captured tables, and where the last transaction ends.
-
-    `tables` holds at most one entry for each table map, in order of first appearance.
-    """
+    """A slice of the log: its transactions, for each table map its images, and where the last transaction ends."""
 
     transactions: Transactions
     tables: tuple[TableImages | TableUnreadable, ...]
@@ -104,10 +87,7 @@ class TransactionPartRead:
 
 @dataclass(frozen=True, slots=True)
 class StatementRead:
-    """A transaction that is a statement and not rows (DDL and its like); `commit_time` in µs since the epoch.
-
-    The text may hold a password (CREATE USER), so that it's never told along, nor that of the messages below.
-    """
+    """A transaction that is a statement and not rows; its text may hold a password, and is never told along."""
 
     gtid: Gtid
     commit_time: int
@@ -118,10 +98,7 @@ class StatementRead:
 
 @dataclass(frozen=True, slots=True)
 class CreationRead:
-    """The statement of a transaction that creates a table and fills it (CREATE TABLE … SELECT, WL#13355).
-
-    Its rows come next, in parts if they are many, and with the slice in which its GTID passes.
-    """
+    """The statement of a transaction that creates a table and fills it (WL#13355); its rows come next."""
 
     database: str
     statement: str = field(repr=False)
@@ -142,15 +119,9 @@ class ReadingPaused:
 # SchemaVerifier -> WatermarkCoordinator (which also gets LogAdvanced and ReadingPaused, passed on in order)
 
 
-# As IMAGE_FIELDS, with the names of the columns that are absent; null where all are there.
-CHANGE_FIELDS = IMAGE_FIELDS.set(
-    IMAGE_FIELDS.get_field_index("absent"), pa.field("absent", pa.list_(pa.string()))
-)
-
-
 @dataclass(frozen=True, slots=True)
 class TableChanges:
-    """Row images of one table under a proven schema: `images` (CHANGE_FIELDS) beside `rows` (`schema.arrow`)."""
+    """Row images under a proven schema: `images` (`images.CHANGE_FIELDS`) beside `rows` (`schema.arrow`)."""
 
     schema: TableSchema
     images: pa.RecordBatch
@@ -159,11 +130,12 @@ class TableChanges:
 
 @dataclass(frozen=True, slots=True)
 class ChangesVerified:
-    """A slice of the log whose columns have proven names and types."""
+    """A slice of the log whose columns have proven names and types; `signals`: rows of the signal table."""
 
     transactions: Transactions
     tables: tuple[TableChanges, ...]
     end: Coordinates
+    signals: tuple[SourceSignal, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +156,24 @@ class SchemaVerified:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChanged:
-    """A statement passed that may have changed `tables` (captured ones; empty when it touches none)."""
+    """A statement passed that may have changed `tables`, captured ones."""
 
     gtid: Gtid
     tables: frozenset[TableId]
     statement: str = field(repr=False)
     end: Coordinates
+
+
+@dataclass(frozen=True, slots=True)
+class TableRestarted:
+    """From this place in the stream on, what the mirror has of the table isn't so any more, for this reason.
+
+    `emptied`: it has no rows here (TRUNCATE, DROP); otherwise they have to be read anew.
+    """
+
+    table: TableId
+    emptied: bool
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,31 +188,28 @@ class TableStopped:
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkId:
-    """A chunk: the snapshot that it belongs to, its table, and a number that is never used twice in a run."""
-
-    snapshot: str
-    table: TableId
-    number: int
-
-    def __str__(self) -> str:
-        return f"{self.snapshot}/{self.table}/{self.number}"
-
-
-@dataclass(frozen=True, slots=True)
 class PlanTable:
-    """Find the table's present schema, its last key and an estimate of its rows."""
+    """Find the table's schema and walk, and at most `ranges` (0: none), where all that passed at `asked_at` is seen."""
 
     table: TableId
+    request: Request
+    ranges: int
+    asked_at: GtidSet
 
 
 @dataclass(frozen=True, slots=True)
 class TablePlanned:
-    """The plan: `end` is the last key at that moment, None for an empty table; `expected` rows by estimate."""
+    """The ranges end at `splits`, in order, and at `end`, the last key; `expected` rows by the server's estimate.
+
+    `end` is None for an empty table, which it is once `high` has passed, and if no ranges were asked for.
+    """
 
     schema: TableSchema
+    walk: Walk
     end: Key | None
+    splits: tuple[Key, ...]
     expected: int
+    high: High
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,13 +222,13 @@ class PlanFailed:
 
 @dataclass(frozen=True, slots=True)
 class ReadChunk:
-    """Read the next `limit` rows with `after` < key <= `end`, bracketed by watermarks.
-
-    The low watermark must contain `asked_at`, the stream's position when this order was given.
-    """
+    """Read the next `limit` rows with `after` < key <= `end`, with a low watermark that contains `asked_at`."""
 
     chunk: ChunkId
     schema: TableSchema
+    walk: Walk
+    request: Request
+    range: int
     after: Key | None
     end: Key
     limit: int
@@ -256,16 +237,18 @@ class ReadChunk:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRead:
-    """The chunk's rows (`schema.arrow` of the order), between `low` and `high`.
+    """The chunk's rows (`schema.arrow` of the order); its SELECT `took` so many µs, its packets have so many `bytes`.
 
-    `upto`: the key of the last row if the limit was reached, or None: the range through the frozen end is done.
+    `upto`: the key of the last row if there may be more, or None: the range is done through its end.
     """
 
     chunk: ChunkId
     low: GtidSet
     rows: pa.RecordBatch
     upto: Key | None
-    high: Coordinates
+    high: High
+    took: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +257,18 @@ class ChunkFailed:
 
     chunk: ChunkId
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStrained:
+    """The source has enough to do: no chunk is to be asked for until SourceEased."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceEased:
+    """The source has room for chunks again."""
 
 
 # SignalListener <-> WatermarkCoordinator (the answer goes by way of the JournalWriter, once it's durable)
@@ -310,7 +305,12 @@ SignalAnswer = SignalAccepted | SignalRejected
 
 @dataclass(frozen=True, slots=True)
 class PauseReading:
-    """Read no further slice, and say so with ReadingPaused, in order behind what was read before."""
+    """Read no further slice, and say so with ReadingPaused, in order behind what was read before.
+
+    `at`: not before the first place between two transactions that has reached this one.
+    """
+
+    at: Coordinates | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +341,7 @@ class ChunkPart:
     schema: TableSchema
     rows: pa.RecordBatch
     low: GtidSet
-    high: Coordinates
+    high: High
     scn: int
     first: bool
 
@@ -357,14 +357,15 @@ class AppendRows:
 class Append:
     """Put the parts into the journal, in this order, together with the checkpoint that they complete.
 
-    `answers` are given to the SignalListener when the checkpoint is durable. `withdrawn`: tables of which the rows
-    that were kept (AppendRows) don't come into the journal, since they stopped before their transaction's end.
+    `answers` and `notices` go to the SignalListener when it's durable. `withdrawn`: tables of which the kept rows
+    (AppendRows) don't come into the journal, since they stopped before their transaction's end.
     """
 
     parts: tuple[ChangePart | ChunkPart, ...]
     checkpoint: Checkpoint
     answers: tuple[SignalAnswer, ...] = ()
     withdrawn: frozenset[TableId] = frozenset()
+    notices: tuple[Notice, ...] = ()
 
 
 # JournalWriter -> SparkSink
@@ -386,6 +387,7 @@ ToWatermarkCoordinator = (
     | TransactionPartVerified
     | SchemaVerified
     | SchemaChanged
+    | TableRestarted
     | TableStopped
     | LogAdvanced
     | ReadingPaused
@@ -393,6 +395,8 @@ ToWatermarkCoordinator = (
     | PlanFailed
     | ChunkRead
     | ChunkFailed
+    | SourceStrained
+    | SourceEased
     | SignalReceived
 )
 ToJournalWriter = AppendRows | Append

@@ -45,8 +45,8 @@ from pipeline import ddl
 from pipeline.completion import completed, difference, self_described
 from pipeline.errors import Definite
 from pipeline.gtid import Gtid, GtidSet
+from pipeline.images import CHANGE_FIELDS
 from pipeline.messages import (
-    CHANGE_FIELDS,
     ChangesVerified,
     CreationRead,
     LogAdvanced,

@@ -1,11 +1,12 @@
 """The state of a snapshot, table by table: what's durable of it, and so what a restart goes on with.
 
-A table's snapshot is a sum type, and each state holds just what is true in it. `Chunking.done` moves only when a
-chunk's rows have been put into the ordered stream, so that a restart reads again what wasn't sealed, and nothing
-else.
+A table's snapshot is a sum type, and each state holds just what is true in it. A table is read in *ranges*, each of
+which goes on by itself: `Range.done` moves only when a chunk's rows have been put into the ordered stream, and a range
+leaves when its last chunk's have. So a restart reads again what wasn't sealed, and nothing else, in whatever order
+the ranges came along.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, assert_never
 
 from pipeline.keys import Key, key_from_json, key_to_json
@@ -13,16 +14,56 @@ from pipeline.schema import TableId
 
 
 @dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for of a table, beyond all of it in its usual way.
+
+    `condition`: only the rows that satisfy it, in the grammar of signals. `keys`: only the rows with these primary
+    keys. `surrogate`: the name of a unique index to walk along instead of the primary key's. `chunk_rows`: how many
+    rows a chunk has, where that isn't to be found by measuring.
+    """
+
+    condition: str | None = None
+    keys: tuple[Key, ...] = ()
+    surrogate: str | None = None
+    chunk_rows: int | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether all rows are asked for."""
+        return self.condition is None and not self.keys
+
+
+# All of a table in its usual way.
+WHOLE = Request()
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """Counts of a table's snapshot: chunks and rows emitted, rows given up to changes, and the rows expected.
 
     `expected` is the server's own estimate (information_schema), good for a bar and an ETA, not for a promise.
+    `ranges`: into how many the table was divided; of these, `ranges_done` have come to their end.
     """
 
     chunks: int = 0
     rows: int = 0
     given_up: int = 0
     expected: int = 0
+    ranges: int = 0
+    ranges_done: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A range of a table that has something left: the keys behind `done` through `end`; those before are emitted.
+
+    It begins where the range before it ends, so that at first `done` is that one's end, and None in the first range.
+    `number` is its own in this table.
+    """
+
+    number: int
+    done: Key | None
+    end: Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +73,14 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Chunking:
-    """Under way: all keys through `done` are emitted (None: none yet), the frozen last key is `end`.
+    """Under way: the ranges that have something left. Their last `end` was the last key when it began.
 
-    `key_version` (of the table's schema) says what these keys are keys of. `first`: this is the table's first
-    snapshot, whose rows are appended straight to the mirror.
+    `walk_version` says what their keys are keys of (`pipeline.walk`). `first`: the rows are appended straight to the
+    mirror, which is being filled.
     """
 
-    done: Key | None
-    end: Key
-    key_version: str
+    ranges: tuple[Range, ...]
+    walk_version: str
     first: bool
     progress: Progress
 
@@ -72,15 +112,38 @@ TableState = Waiting | Chunking | Completed | Stopped | Failed
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot: the id of the signal that asked for it, and its tables in the order they're taken."""
+    """A snapshot: the id of the signal that asked for it, and its tables in the order they're taken.
+
+    `requests` holds those of tables that aren't just taken as a whole. `blocking`: the stream is paused while a chunk
+    of it is read. Of two snapshots the one with the higher `priority` comes first, else the older one.
+    """
 
     id: str
     tables: dict[TableId, TableState]
+    requests: dict[TableId, Request] = field(default_factory=dict)
+    blocking: bool = False
+    priority: int = 0
 
     @property
     def ended(self) -> bool:
         """Whether no table of it has anything left to do."""
         return not any(isinstance(state, Waiting | Chunking) for state in self.tables.values())
+
+    def request(self, table: TableId) -> Request:
+        """What was asked for of the table."""
+        return self.requests.get(table, WHOLE)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkId:
+    """A chunk: the snapshot that it belongs to, its table, and a number that is never used twice in a run."""
+
+    snapshot: str
+    table: TableId
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.snapshot}/{self.table}/{self.number}"
 
 
 def progress(state: TableState) -> Progress:
@@ -92,8 +155,15 @@ def to_json(snapshot: Snapshot) -> dict[str, Any]:
     """A snapshot as plain JSON values; `from_json` is its inverse."""
     return {
         "id": snapshot.id,
+        "blocking": snapshot.blocking,
+        "priority": snapshot.priority,
         "tables": [
-            {"database": table.database, "table": table.name, **_state_to_json(state)}
+            {
+                "database": table.database,
+                "table": table.name,
+                **_state_to_json(state),
+                "request": _request_to_json(snapshot.requests.get(table)),
+            }
             for table, state in snapshot.tables.items()
         ],
     }
@@ -101,26 +171,40 @@ def to_json(snapshot: Snapshot) -> dict[str, Any]:
 
 def from_json(value: dict[str, Any]) -> Snapshot:
     """The snapshot that `to_json` wrote."""
+    tables = {TableId(t["database"], t["table"]): t for t in value["tables"]}
     return Snapshot(
-        value["id"], {TableId(t["database"], t["table"]): _state_from_json(t) for t in value["tables"]}
+        value["id"],
+        {table: _state_from_json(t) for table, t in tables.items()},
+        {table: _request_from_json(t["request"]) for table, t in tables.items() if t["request"] is not None},
+        value["blocking"],
+        value["priority"],
     )
 
 
-def _state_to_json(state: TableState) -> dict[str, Any]:
-    counts = progress(state)
-    common = {
-        "state": type(state).__name__.lower(),
-        "chunks": counts.chunks,
-        "rows": counts.rows,
-        "given_up": counts.given_up,
-        "expected": counts.expected,
+def _request_to_json(request: Request | None) -> dict[str, Any] | None:
+    if request is None:
+        return None
+    return {
+        "condition": request.condition,
+        "keys": [key_to_json(key) for key in request.keys],
+        "surrogate": request.surrogate,
+        "chunk_rows": request.chunk_rows,
     }
+
+
+def _request_from_json(value: dict[str, Any]) -> Request:
+    keys = tuple(key_from_json(key) for key in value["keys"])
+    return Request(value["condition"], keys, value["surrogate"], value["chunk_rows"])
+
+
+def _state_to_json(state: TableState) -> dict[str, Any]:
+    common = {"state": type(state).__name__.lower(), **asdict(progress(state))}
     match state:
         case Waiting() | Completed() | Stopped():
             return common
-        case Chunking(done, end, key_version, first):
-            keys = {"done": None if done is None else key_to_json(done), "end": key_to_json(end)}
-            return {**common, **keys, "key_version": key_version, "first": first}
+        case Chunking(ranges, walk_version, first):
+            to_go = [_range_to_json(each) for each in ranges]
+            return {**common, "to_go": to_go, "walk_version": walk_version, "first": first}
         case Failed(reason):
             return {**common, "reason": reason}
         case _:
@@ -128,14 +212,13 @@ def _state_to_json(state: TableState) -> dict[str, Any]:
 
 
 def _state_from_json(value: dict[str, Any]) -> TableState:
-    counts = Progress(value["chunks"], value["rows"], value["given_up"], value["expected"])
+    counts = Progress(**{count.name: value[count.name] for count in fields(Progress)})
     match value["state"]:
         case "waiting":
             return Waiting()
         case "chunking":
-            done = None if value["done"] is None else key_from_json(value["done"])
-            end = key_from_json(value["end"])
-            return Chunking(done, end, value["key_version"], value["first"], counts)
+            ranges = tuple(_range_from_json(each) for each in value["to_go"])
+            return Chunking(ranges, value["walk_version"], value["first"], counts)
         case "completed":
             return Completed(counts)
         case "stopped":
@@ -144,3 +227,13 @@ def _state_from_json(value: dict[str, Any]) -> TableState:
             return Failed(value["reason"], counts)
         case other:
             raise ValueError(f"a table's snapshot can't be in the state {other!r}")
+
+
+def _range_to_json(each: Range) -> dict[str, Any]:
+    done = None if each.done is None else key_to_json(each.done)
+    return {"number": each.number, "done": done, "end": key_to_json(each.end)}
+
+
+def _range_from_json(value: dict[str, Any]) -> Range:
+    done = None if value["done"] is None else key_from_json(value["done"])
+    return Range(value["number"], done, key_from_json(value["end"]))

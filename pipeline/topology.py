@@ -85,6 +85,7 @@ EDGES = (
             messages.TransactionPartVerified,
             messages.SchemaVerified,
             messages.SchemaChanged,
+            messages.TableRestarted,
             messages.TableStopped,
             messages.LogAdvanced,
             messages.ReadingPaused,
@@ -104,7 +105,14 @@ EDGES = (
     Edge(
         Actor.CHUNK_SELECTOR,
         Actor.WATERMARK_COORDINATOR,
-        (messages.TablePlanned, messages.PlanFailed, messages.ChunkRead, messages.ChunkFailed),
+        (
+            messages.TablePlanned,
+            messages.PlanFailed,
+            messages.ChunkRead,
+            messages.ChunkFailed,
+            messages.SourceStrained,
+            messages.SourceEased,
+        ),
         2 * MOST_WINDOWS,
         WhenFull.WAIT,
     ),

@@ -15,6 +15,7 @@ what a SELECT saw, since a transaction is in the log before it commits.
 """
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from pipeline.errors import InvariantBroken
 from pipeline.gtid import GtidSet
@@ -37,6 +38,45 @@ class Coordinates:
         if base != other_base:
             raise InvariantBroken(f"{self} and {other} are places in different logs and can't be compared")
         return (number, self.offset) >= (other_number, other.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerRow:
+    """The row with this id in the signal table: it has passed once the transaction that inserted it has."""
+
+    id: str
+
+
+# Once the stream has passed this, all that the SELECT saw has passed: the end of the log of the server that also
+# gives the stream; where the chunk was read from another server, all that this one had executed (coordinates of two
+# servers don't compare), as far as the stream will bring it; where the server has no GTIDs, a row that was written to
+# it behind the SELECT.
+High = Coordinates | GtidSet | MarkerRow
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What has passed of the stream, which is between two transactions.
+
+    `end`: where the last one ended, None before the stream's first event. `position`: all that have passed wholly.
+    `markers`: the ids of marker rows in them, as far as a watermark may still be among them.
+    """
+
+    end: Coordinates | None
+    position: GtidSet
+    markers: frozenset[str] = frozenset()
+
+    def has(self, high: High) -> bool:
+        """Whether the stream has passed this high watermark."""
+        match high:
+            case Coordinates():
+                return self.end is not None and self.end.reaches(high)
+            case GtidSet():
+                return high <= self.position
+            case MarkerRow(id_):
+                return id_ in self.markers
+            case _:
+                assert_never(high)
 
 
 def usable(low: GtidSet, asked_at: GtidSet) -> bool:

@@ -45,7 +45,7 @@ from pipeline.gtid import GtidSet
 from pipeline.keys import Key, tokens
 from pipeline.messages import ChunkRead, ReadChunk
 from pipeline.transactions import Transactions
-from pipeline.watermark import Coordinates, usable
+from pipeline.watermark import High, Passed, usable
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Reconciling:
 
     order: ReadChunk
     low: GtidSet
-    high: Coordinates
+    high: High
     rows: pa.RecordBatch
     upto: Key | None
     touched: tuple[pa.Array, ...]
@@ -109,9 +109,9 @@ def chunk_read(window: Reading, read: ChunkRead) -> Reconciling:
     return _folded(Reconciling(window.order, read.low, read.high, read.rows, read.upto, touched))
 
 
-def closes(window: Reconciling, stream: Coordinates | None) -> bool:
-    """Whether the stream, which is between two transactions at that place, has passed the high watermark."""
-    return stream is not None and stream.reaches(window.high)
+def closes(window: Reconciling, passed: Passed) -> bool:
+    """Whether the stream, between two transactions there, has passed the high watermark."""
+    return passed.has(window.high)
 
 
 def untouched(window: Reconciling) -> pa.RecordBatch:

@@ -23,8 +23,9 @@ from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.fieldtypes import FieldType, stored_width
 from pipeline.binlog.stored import Stored
 from pipeline.errors import InvariantBroken
+from pipeline.images import IMAGE_FIELDS
 from pipeline.intervals import Int64s
-from pipeline.messages import IMAGE_FIELDS, Kind, TableImages
+from pipeline.messages import Kind, TableImages
 from pipeline.tablemap import FullMetadata, TableMap
 
 _FIRST_KINDS: Final[dict[int, Kind]] = {

@@ -9,16 +9,16 @@ from actors.journal_store import JournalStore
 from pipeline import journal
 from pipeline.checkpoint import Checkpoint
 from pipeline.gtid import Gtid, GtidSet, Source
+from pipeline.images import CHANGE_FIELDS
 from pipeline.journal import Entry
 from pipeline.messages import (
-    CHANGE_FIELDS,
     Append,
     ChangePart,
-    ChunkId,
     ChunkPart,
     SignalAnswer,
     TableChanges,
 )
+from pipeline.snapshot import ChunkId
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.transactions import Transactions
 from pipeline.types import Integer

@@ -10,8 +10,9 @@ from pipeline import metrics as catalogue
 from pipeline.checkpoint import Checkpoint
 from pipeline.coordinator_state import Overlapping
 from pipeline.messages import LogAdvanced, PlanTable, ReadChunk, ToChunkSelector, ToWatermarkCoordinator
+from pipeline.snapshot import WHOLE
 from pipeline.topology import EDGES, Actor, inbox
-from tests.pipeline.builders import ORDERS, execute, gtids, place, planned, read, statement
+from tests.pipeline.builders import LIMITS, ORDERS, execute, gtids, place, planned, read, statement
 
 TABLE = {"table": str(ORDERS.table)}
 
@@ -35,13 +36,17 @@ class House:
             outlet(Actor.JOURNAL_WRITER),  # type: ignore[arg-type]
         )
         mailbox: Mailbox[ToWatermarkCoordinator] = Mailbox(inbox(Actor.WATERMARK_COORDINATOR))
-        self.coordinator = WatermarkCoordinator(mailbox, self.metrics, checkpoint, 2, Overlapping(4), outlets)
+        self.coordinator = WatermarkCoordinator(
+            mailbox, self.metrics, checkpoint, LIMITS, Overlapping(4), outlets
+        )
 
     async def first_chunk(self) -> ReadChunk:
         """Have the table snapshotted: the order for its first chunk."""
         await self.coordinator.handle(LogAdvanced(place(10)))
         await self.coordinator.handle(execute("s1", ORDERS))
-        assert await self.orders.mailbox.get() == PlanTable(ORDERS.table)
+        assert await self.orders.mailbox.get() == PlanTable(
+            ORDERS.table, WHOLE, LIMITS.ranges, gtids("a:1-5")
+        )
         await self.coordinator.handle(planned(ORDERS))
         order = await self.orders.mailbox.get()
         assert isinstance(order, ReadChunk)

@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from pipeline import coordinator
 from pipeline.checkpoint import Checkpoint
-from pipeline.coordinator_state import Order, Overlapping, State, WindowMode
+from pipeline.coordinator_state import Limits, Order, Overlapping, State, WindowMode
 from pipeline.gtid import Gtid, GtidSet
+from pipeline.images import CHANGE_FIELDS
 from pipeline.keys import Key
 from pipeline.messages import (
-    CHANGE_FIELDS,
     Append,
     AppendRows,
     ChangePart,
@@ -48,11 +48,15 @@ from pipeline.signals import ExecuteSnapshot, StopSnapshot, Tables
 from pipeline.snapshot import TableState
 from pipeline.transactions import Transactions
 from pipeline.types import Integer
-from pipeline.watermark import Coordinates
+from pipeline.walk import primary
+from pipeline.watermark import Coordinates, High
 
 T = TypeVar("T")
 
 COMMIT_TIME = 1_700_000_000_000_000
+
+# Chunks of two rows.
+LIMITS = Limits(chunk_rows=2)
 
 
 # Servers, transactions, places
@@ -204,15 +208,25 @@ def _named(schemas: Iterable[TableSchema]) -> Tables:
     return Tables(tuple(re.escape(str(schema.table)) for schema in schemas))
 
 
-def planned(schema: TableSchema, end: int | None = 9) -> TablePlanned:
-    """The table's plan: its last key, None where it's empty."""
-    return TablePlanned(schema, None if end is None else (end,), expected=7)
+def planned(
+    schema: TableSchema, end: int | None = 9, splits: Iterable[int] = (), high: int | High = 10
+) -> TablePlanned:
+    """The table's plan: its last key, None where it's empty, and the keys at which it's divided."""
+    last = None if end is None else (end,)
+    divided = tuple((key,) for key in splits)
+    return TablePlanned(schema, primary(schema), last, divided, expected=7, high=_high(high))
 
 
-def read(order: ReadChunk, *keys: int, low: str = "a:1-5", high: int = 10) -> ChunkRead:
+def read(order: ReadChunk, *keys: int, low: str = "a:1-5", high: int | High = 10) -> ChunkRead:
     """The order's chunk: rows with these keys, between the watermarks. A full chunk has more behind it."""
     upto: Key | None = (keys[-1],) if len(keys) == order.limit else None
-    return ChunkRead(order.chunk, gtids(low), rows(order.schema, keys), upto, place(high))
+    return ChunkRead(
+        order.chunk, gtids(low), rows(order.schema, keys), upto, _high(high), took=1000, bytes=16
+    )
+
+
+def _high(high: int | High) -> High:
+    return place(high) if isinstance(high, int) else high
 
 
 # The coordinator
@@ -237,7 +251,7 @@ class Capture:
         known = {schema.table: schema for schema in schemas}
         begin_at = checkpoint or Checkpoint(gtids("a:1-5"), schemas=known)
         self.orders: list[Order] = []
-        self.state, self.first_orders = coordinator.start(begin_at, 2, mode or Overlapping(4))
+        self.state, self.first_orders = coordinator.start(begin_at, LIMITS, mode or Overlapping(4))
         self.orders += self.first_orders
         self.give(LogAdvanced(place(10)))
 

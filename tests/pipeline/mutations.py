@@ -17,18 +17,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from pipeline import coordinator, coordinator_state, keys, requests, schedule, watermark, window
+from pipeline import closing, coordinator, coordinator_state, keys, requests, schedule, watermark, window
 from pipeline.checkpoint import Checkpoint
-from pipeline.coordinator_state import Between, Order, Paused, Planned, Planning, State, Within
+from pipeline.coordinator_state import Between, FoundEmpty, Order, Paused, Planned, Planning, State, Within
 from pipeline.errors import InvariantBroken
 from pipeline.gtid import GtidSet, Source
 from pipeline.intervals import EMPTY
+from pipeline.keys import Key
 from pipeline.messages import (
     Append,
     ChangePart,
     ChangesVerified,
     ChunkFailed,
-    ChunkId,
     ChunkPart,
     ChunkRead,
     Kind,
@@ -43,9 +43,10 @@ from pipeline.messages import (
     ToWatermarkCoordinator,
     TransactionPartVerified,
 )
-from pipeline.schema import TableId, TableSchema
-from pipeline.snapshot import Chunking, Completed, Progress, Snapshot, TableState
+from pipeline.schema import TableId
+from pipeline.snapshot import ChunkId, Chunking, Completed, Progress, Range, Snapshot, TableState
 from pipeline.transactions import Transactions
+from pipeline.walk import Walk
 from pipeline.watermark import Coordinates
 
 Patch = pytest.MonkeyPatch
@@ -111,9 +112,9 @@ def low_is_compared_at_the_answer(patch: Patch) -> None:
 def low_is_compared_with_nothing(patch: Patch) -> None:
     original = schedule._asked
 
-    def asked(state: State, snapshot: Snapshot, schema: TableSchema, after: object) -> object:
+    def asked(state: State, turn: object) -> object:
         nowhere = replace(state.checkpoint, position=GtidSet())
-        asked, order = original(replace(state, checkpoint=nowhere), snapshot, schema, after)  # type: ignore[arg-type]
+        asked, order = original(replace(state, checkpoint=nowhere), turn)  # type: ignore[arg-type]
         return replace(asked, checkpoint=state.checkpoint), order
 
     patch.setattr(schedule, "_asked", asked)
@@ -187,7 +188,7 @@ def _decide_outside(patch: Patch, outside: Callable[[GtidSet, Source, int], bool
 
 
 def close_at_once(patch: Patch) -> None:
-    patch.setattr(window, "closes", lambda _window, _stream: True)
+    patch.setattr(window, "closes", lambda _window, _passed: True)
 
 
 def touched_rows_are_emitted(patch: Patch) -> None:
@@ -253,7 +254,7 @@ def every_table_is_touched(patch: Patch) -> None:
 
 
 def close_on_changes_only(patch: Patch) -> None:
-    step, closed = coordinator.step, coordinator._closed
+    step, closed = coordinator.step, closing.closed
     changes = False
 
     def told(state: State, message: ToWatermarkCoordinator) -> object:
@@ -262,40 +263,63 @@ def close_on_changes_only(patch: Patch) -> None:
         return step(state, message)
 
     patch.setattr(coordinator, "step", told)
-    patch.setattr(coordinator, "_closed", lambda state: closed(state) if changes else (state, ()))
+    patch.setattr(coordinator, "closed", lambda state: closed(state) if changes else (state, ()))
 
 
 def close_whichever_is_ready(patch: Patch) -> None:
-    original = coordinator._closed
+    original = closing.closed
 
     def closed(state: State) -> object:
         def waits(w: window.Window) -> bool:
-            return not (isinstance(w, window.Reconciling) and window.closes(w, state.stream))
+            return not (isinstance(w, window.Reconciling) and window.closes(w, state.passed))
 
         return original(replace(state, open=tuple(sorted(state.open, key=waits))))
 
-    patch.setattr(coordinator, "_closed", closed)
+    patch.setattr(coordinator, "closed", closed)
 
 
 def close_the_newest_first(patch: Patch) -> None:
-    original = coordinator._closed
+    original = closing.closed
 
     def closed(state: State) -> object:
         newest = sorted(state.open, key=lambda w: w.order.chunk.number, reverse=True)
         return original(replace(state, open=tuple(newest)))
 
-    patch.setattr(coordinator, "_closed", closed)
+    patch.setattr(coordinator, "closed", closed)
+
+
+def ranges_wait_for_each_other(patch: Patch) -> None:
+    patch.setattr(closing, "range_of", lambda w: (coordinator_state.table_of(w), 0))
+
+
+def the_first_range_done_completes_the_table(patch: Patch) -> None:
+    original = closing.progressed
+
+    def progressed(ranges: tuple[Range, ...], number: int, upto: Key | None) -> tuple[Range, ...]:
+        return original(ranges, number, upto) if upto is not None else ()
+
+    patch.setattr(closing, "progressed", progressed)
+
+
+def an_empty_table_is_complete_at_once(patch: Patch) -> None:
+    original = closing._emptied
+
+    def emptied(state: State) -> State:
+        runs = {t: FoundEmpty(GtidSet()) if isinstance(r, FoundEmpty) else r for t, r in state.runs.items()}
+        return original(replace(state, runs=runs))
+
+    patch.setattr(closing, "_emptied", emptied)
 
 
 def tables_wait_for_each_other(patch: Patch) -> None:
-    original = coordinator._closed
+    original = closing.closed
 
     def closed(state: State) -> object:
         first = state.open[0] if state.open else None
-        ready = isinstance(first, window.Reconciling) and window.closes(first, state.stream)
+        ready = isinstance(first, window.Reconciling) and window.closes(first, state.passed)
         return original(state) if ready else (state, ())
 
-    patch.setattr(coordinator, "_closed", closed)
+    patch.setattr(coordinator, "closed", closed)
 
 
 def rows_are_emitted_before_the_changes(patch: Patch) -> None:
@@ -336,7 +360,8 @@ def done_moves_when_a_chunk_is_read(patch: Patch) -> None:
         chunking = snapshot.tables[table] if snapshot else None
         if snapshot is None or not isinstance(chunking, Chunking) or message.upto is None:
             return state
-        return coordinator_state.with_table(state, snapshot, table, replace(chunking, done=message.upto))
+        ranges = coordinator_state.progressed(chunking.ranges, 0, message.upto)
+        return coordinator_state.with_table(state, snapshot, table, replace(chunking, ranges=ranges))
 
     patch.setattr(coordinator, "_chunk_read", chunk_read)
 
@@ -375,7 +400,7 @@ def stale_plans_are_taken(patch: Patch) -> None:
 
     def dropped(state: State, tables: frozenset[TableId]) -> State:
         state = original(state, tables)
-        runs = {t: Planning() if isinstance(run, Planning) else run for t, run in state.runs.items()}
+        runs = {t: replace(r, stale=False) if isinstance(r, Planning) else r for t, r in state.runs.items()}
         return replace(state, runs=runs)
 
     patch.setattr(coordinator, "dropped", dropped)
@@ -389,7 +414,7 @@ def a_plan_begins_again(patch: Patch) -> None:
         state, table = original(state, message), message.schema.table
         run = state.runs.get(table)
         return (
-            coordinator_state.with_run(state, table, replace(run, after=None))
+            coordinator_state.with_run(state, table, replace(run, ranges=_from_the_start(run.ranges)))
             if isinstance(run, Planned)
             else state
         )
@@ -397,8 +422,12 @@ def a_plan_begins_again(patch: Patch) -> None:
     patch.setattr(coordinator, "_table_planned", table_planned)
 
 
+def _from_the_start(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
+    return tuple(replace(each, done=None) for each in ranges)
+
+
 def any_key_will_do(patch: Patch) -> None:
-    patch.setattr(TableSchema, "key_version", property(lambda _self: "the same"))
+    patch.setattr(Walk, "version", lambda _self, _schema: "the same")
 
 
 def a_failed_chunk_is_skipped(patch: Patch) -> None:
@@ -438,13 +467,13 @@ def a_failed_plan_is_asked_again(patch: Patch) -> None:
 
 
 def every_snapshot_is_a_first_one(patch: Patch) -> None:
-    original = coordinator._emitted
+    original = closing._emitted
 
     def emitted(state: State, w: window.Reconciling) -> object:
         state, part = original(state, w)
         return state, replace(part, first=True)
 
-    patch.setattr(coordinator, "_emitted", emitted)
+    patch.setattr(closing, "_emitted", emitted)
 
 
 def an_ended_table_has_no_mirror(patch: Patch) -> None:
@@ -453,6 +482,7 @@ def an_ended_table_has_no_mirror(patch: Patch) -> None:
         return coordinator_state.with_table(state, snapshot, table, ended)
 
     patch.setattr(coordinator, "table_ended", table_ended)
+    patch.setattr(closing, "table_ended", table_ended)
     patch.setattr(coordinator_state, "table_ended", table_ended)
     patch.setattr(requests, "table_ended", table_ended)
 
@@ -476,19 +506,25 @@ def plans_are_not_counted(patch: Patch) -> None:
 
 
 def chunks_of_a_table_overlap(patch: Patch) -> None:
-    patch.setattr(schedule, "is_reading", lambda _state, _table: False)
+    patch.setattr(schedule, "is_reading", lambda _state, _table, _number: False)
 
 
 def every_chunk_begins_at_the_start(patch: Patch) -> None:
-    original = schedule._asked
-    patch.setattr(
-        schedule, "_asked", lambda state, snapshot, schema, _after: original(state, snapshot, schema, None)
-    )
+    original = schedule._chunks
+
+    def chunks(state: State, snapshot: Snapshot, run: Planned) -> object:
+        return original(state, snapshot, replace(run, ranges=_from_the_start(run.ranges)))
+
+    patch.setattr(schedule, "_chunks", chunks)
 
 
 def a_pause_is_not_heeded(patch: Patch) -> None:
-    original = schedule._wanted
-    patch.setattr(schedule, "_wanted", lambda checkpoint: original(replace(checkpoint, paused=False)))
+    original = schedule._turns
+
+    def turns(state: State) -> object:
+        return original(replace(state, checkpoint=replace(state.checkpoint, paused=False)))
+
+    patch.setattr(schedule, "_turns", turns)
 
 
 def the_newest_snapshot_comes_first(patch: Patch) -> None:
@@ -498,7 +534,6 @@ def the_newest_snapshot_comes_first(patch: Patch) -> None:
         yield from reversed(list(original(checkpoint)))
 
     patch.setattr(coordinator_state, "unended", unended)
-    patch.setattr(schedule, "unended", unended)
 
 
 def chunks_are_asked_without_a_pause(patch: Patch) -> None:
@@ -614,7 +649,7 @@ def windows_close_within(patch: Patch) -> None:
     original = coordinator._held
 
     def held(taken: State, place: Within, changes: object, answers: object) -> object:
-        return original(coordinator._closed(taken)[0], place, changes, answers)  # type: ignore[arg-type]
+        return original(closing.closed(taken)[0], place, changes, answers)  # type: ignore[arg-type]
 
     patch.setattr(coordinator, "_held", held)
 

@@ -2,11 +2,22 @@
 
 from hypothesis import strategies as st
 
-from pipeline.checkpoint import Checkpoint, Mirror
+from pipeline.checkpoint import Checkpoint, Filling, Mirror, Moving, Ready
 from pipeline.gtid import GtidSet
 from pipeline.keys import Key
 from pipeline.schema import Column, TableId, TableSchema
-from pipeline.snapshot import Chunking, Completed, Failed, Progress, Snapshot, Stopped, TableState, Waiting
+from pipeline.snapshot import (
+    Chunking,
+    Completed,
+    Failed,
+    Progress,
+    Range,
+    Request,
+    Snapshot,
+    Stopped,
+    TableState,
+    Waiting,
+)
 from pipeline.types import (
     Binary,
     Bit,
@@ -71,17 +82,30 @@ keys: st.SearchStrategy[Key] = st.lists(
 ).map(tuple)
 
 _counts = st.integers(0, 2**40)
-progresses = st.builds(Progress, _counts, _counts, _counts, _counts)
+progresses = st.builds(Progress, _counts, _counts, _counts, _counts, _counts, _counts)
+ranges = st.lists(st.builds(Range, _counts, st.none() | keys, keys), max_size=3).map(tuple)
+requests = st.builds(
+    Request, st.none() | names, st.lists(keys, max_size=2).map(tuple), st.none() | names, st.none() | _counts
+)
 
 table_states: st.SearchStrategy[TableState] = st.one_of(
     st.just(Waiting()),
-    st.builds(Chunking, st.none() | keys, keys, names, st.booleans(), progresses),
+    st.builds(Chunking, ranges, names, st.booleans(), progresses),
     st.builds(Completed, progresses),
     st.builds(Stopped, progresses),
     st.builds(Failed, names, progresses),
 )
 
-snapshots = st.builds(Snapshot, names, st.dictionaries(table_ids, table_states, max_size=3))
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    """Snapshots in which something special was asked for of some tables."""
+    tables = draw(st.dictionaries(table_ids, table_states, max_size=3))
+    asked = {table: draw(requests) for table in tables if draw(st.booleans())}
+    return Snapshot(draw(names), tables, asked, draw(st.booleans()), draw(st.integers(-3, 3)))
+
+
+mirrors: st.SearchStrategy[Mirror] = st.builds(Filling, _counts) | st.builds(Ready, _counts)
 
 gtid_sets: st.SearchStrategy[GtidSet] = st.sets(
     st.tuples(st.sampled_from(["a", "b", "a:tag"]), st.integers(1, 9)), max_size=8
@@ -96,9 +120,10 @@ def checkpoints(draw: st.DrawFn) -> Checkpoint:
         position=draw(gtid_sets),
         scn=draw(_counts),
         schemas={schema.table: schema for schema in known},
-        mirrors=draw(st.dictionaries(table_ids, st.sampled_from(Mirror), max_size=3)),
-        snapshots=tuple(draw(st.lists(snapshots, max_size=3))),
+        mirrors=draw(st.dictionaries(table_ids, mirrors, max_size=3)),
+        snapshots=tuple(draw(st.lists(snapshots(), max_size=3))),
         signals=tuple(draw(st.lists(names, max_size=3))),
         paused=draw(st.booleans()),
         stopped=draw(st.dictionaries(table_ids, names, max_size=3)),
+        moving=draw(st.none() | st.builds(Moving, names, gtid_sets)),
     )

@@ -9,9 +9,10 @@ from hypothesis import given
 
 from pipeline import checkpoint as checkpoints
 from pipeline import schema as schemas
-from pipeline.checkpoint import Checkpoint, Mirror
+from pipeline.checkpoint import Checkpoint, Filling, Mirror, Moving, Ready
+from pipeline.schema import TableId
 from pipeline.snapshot import Snapshot, Waiting
-from tests.pipeline.builders import ORDERS, gtids
+from tests.pipeline.builders import ITEMS, ORDERS, gtids
 from tests.pipeline.declarations import is_value
 from tests.pipeline.strategies import checkpoints as any_checkpoint
 
@@ -22,11 +23,12 @@ DIFFERENT: dict[str, Checkpoint] = {
     "position": replace(EMPTY, position=gtids("a:1")),
     "scn": replace(EMPTY, scn=1),
     "schemas": replace(EMPTY, schemas={ORDERS.table: ORDERS}),
-    "mirrors": replace(EMPTY, mirrors={ORDERS.table: Mirror.FILLING}),
+    "mirrors": replace(EMPTY, mirrors={ORDERS.table: Filling(7)}),
     "snapshots": replace(EMPTY, snapshots=(Snapshot("s1", {ORDERS.table: Waiting()}),)),
     "signals": replace(EMPTY, signals=("s1",)),
     "paused": replace(EMPTY, paused=True),
     "stopped": replace(EMPTY, stopped={ORDERS.table: "so"}),
+    "moving": replace(EMPTY, moving=Moving("s1", gtids("a:7"))),
 }
 MOVEMENT = {"position", "scn"}
 
@@ -67,8 +69,10 @@ def test_only_position_and_scn_are_mere_movement(field: str) -> None:
     assert DIFFERENT[field].same_but_position(EMPTY) == (field in MOVEMENT)
 
 
-def test_the_states_of_a_mirror_are_written_by_name() -> None:
-    assert {state.name: state.value for state in Mirror} == {"FILLING": "filling", "READY": "ready"}
+def test_a_mirror_is_written_by_its_state_and_its_generation() -> None:
+    mirrors: dict[TableId, Mirror] = {ORDERS.table: Filling(7), ITEMS.table: Ready(9)}
+    written = checkpoints.to_json(replace(EMPTY, mirrors=mirrors))["mirrors"]
+    assert written == [["shop", "orders", "filling", 7], ["shop", "items", "ready", 9]]
 
 
 def test_a_checkpoint_is_a_value() -> None:

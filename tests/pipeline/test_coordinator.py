@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline import coordinator
-from pipeline.checkpoint import Mirror
+from pipeline.checkpoint import Filling, Ready
 from pipeline.coordinator_state import Overlapping, Pausing, WindowMode
 from pipeline.errors import InvariantBroken
 from pipeline.messages import (
@@ -23,11 +23,12 @@ from pipeline.messages import (
     SignalAccepted,
     TableStopped,
 )
-from pipeline.snapshot import Chunking, Completed, Progress, progress
+from pipeline.snapshot import Chunking, Completed, Progress, Range, progress
 from pipeline.topology import MOST_WINDOWS
 from tests.pipeline import mutations
 from tests.pipeline.builders import (
     ITEMS,
+    LIMITS,
     ORDERS,
     USERS,
     Capture,
@@ -181,7 +182,7 @@ def test_a_statement_about_another_table_closes_a_window() -> None:
 def test_no_window_closes_while_it_is_unknown_where_the_stream_is() -> None:
     first = Capture(ORDERS)
     first.begin(ORDERS)
-    state, orders = coordinator.start(first.checkpoint, 2, Overlapping(4))
+    state, orders = coordinator.start(first.checkpoint, LIMITS, Overlapping(4))
     state, orders = coordinator.step(state, planned(ORDERS))
     state, _ = coordinator.step(state, read(Capture.chunk(orders), 1, high=4))
     assert state.stream is None and len(state.open) == 1
@@ -228,9 +229,9 @@ def test_progress_counts_chunks_rows_and_rows_given_up() -> None:
     capture = Capture(ORDERS)
     order = capture.begin(ORDERS)
     next_ = Capture.chunk(capture.give(passed(20, wrote("a:6", update(1))), read(order, 1, 2, high=20)))
-    assert progress(capture.table(ORDERS)) == Progress(chunks=1, rows=1, given_up=1, expected=7)
+    assert progress(capture.table(ORDERS)) == Progress(chunks=1, rows=1, given_up=1, expected=7, ranges=1)
     capture.give(read(next_, 3, low="a:1-6", high=20))
-    assert capture.table(ORDERS) == Completed(Progress(chunks=2, rows=2, given_up=1, expected=7))
+    assert capture.table(ORDERS) == Completed(Progress(2, 2, 1, 7, ranges=1, ranges_done=1))
 
 
 def test_a_chunk_whose_rows_all_gave_way_is_done_and_puts_nothing_into_the_stream() -> None:
@@ -239,7 +240,7 @@ def test_a_chunk_whose_rows_all_gave_way_is_done_and_puts_nothing_into_the_strea
     capture.give(passed(20, wrote("a:6", update(1), update(2))), read(order, 1, 2, high=20))
     assert capture.stream == ["orders a:6"]
     state = capture.table(ORDERS)
-    assert isinstance(state, Chunking) and state.done == (2,)
+    assert isinstance(state, Chunking) and state.ranges == (Range(0, (2,), (9,)),)
 
 
 # Several windows
@@ -292,10 +293,10 @@ def test_done_moves_when_the_rows_are_in_the_stream_and_not_before() -> None:
     capture = Capture(ORDERS)
     capture.give(read(capture.begin(ORDERS), 1, 2, high=30))
     reading = capture.table(ORDERS)
-    assert isinstance(reading, Chunking) and reading.done is None
+    assert isinstance(reading, Chunking) and reading.ranges == (Range(0, None, (9,)),)
     capture.give(LogAdvanced(place(30)))
     emitted = capture.table(ORDERS)
-    assert isinstance(emitted, Chunking) and emitted.done == (2,)
+    assert isinstance(emitted, Chunking) and emitted.ranges == (Range(0, (2,), (9,)),)
 
 
 @broken_by(mutations.a_table_completes_when_it_is_read)
@@ -304,10 +305,10 @@ def test_a_table_is_completed_only_after_its_last_window_closed() -> None:
     second = Capture.chunk(capture.give(read(capture.begin(ORDERS), 1, 2, high=30)))
     capture.give(read(second, 3, high=40), LogAdvanced(place(30)))
     assert isinstance(capture.table(ORDERS), Chunking)
-    assert capture.checkpoint.mirrors == {ORDERS.table: Mirror.FILLING}
+    assert capture.checkpoint.mirrors == {ORDERS.table: Filling(0)}
     capture.give(LogAdvanced(place(40)))
     assert isinstance(capture.table(ORDERS), Completed)
-    assert capture.checkpoint.mirrors == {ORDERS.table: Mirror.READY}
+    assert capture.checkpoint.mirrors == {ORDERS.table: Ready(0)}
 
 
 @broken_by(mutations.a_plan_begins_again)
@@ -333,7 +334,7 @@ def test_an_empty_table_completes_at_once_and_its_mirror_is_ready() -> None:
     capture = Capture(ORDERS)
     capture.give(execute("s1", ORDERS), planned(ORDERS, end=None))
     assert capture.table(ORDERS) == Completed(Progress())
-    assert capture.checkpoint.mirrors == {ORDERS.table: Mirror.READY}
+    assert capture.checkpoint.mirrors == {ORDERS.table: Ready(0)}
     assert capture.stream == []
 
 
@@ -349,7 +350,7 @@ def test_the_first_snapshot_fills_the_mirror_and_the_second_comes_as_changes() -
 def test_a_snapshot_after_one_that_stopped_half_way_is_not_a_first_one() -> None:
     capture = Capture(ORDERS)
     capture.give(read(capture.begin(ORDERS), 1, 2, high=10), stop("s2", ORDERS))
-    assert capture.checkpoint.mirrors == {ORDERS.table: Mirror.READY}
+    assert capture.checkpoint.mirrors == {ORDERS.table: Ready(0)}
     capture.give(planned(ORDERS))  # the answer to the plan of the first, if one was under way
     capture.give(read(capture.begin(ORDERS, signal="s3"), 1, high=10))
     assert [part.first for part in of(ChunkPart, capture.parts)] == [True, False]
@@ -361,7 +362,7 @@ def test_rows_that_gave_way_are_counted_whenever_they_did() -> None:
     order = capture.begin(ORDERS)
     capture.give(passed(20, wrote("a:6", update(1), insert(7), insert(8))), read(order, 1, 2, high=30))
     capture.give(passed(30, wrote("a:7", delete(2))))
-    assert progress(capture.table(ORDERS)) == Progress(chunks=1, rows=0, given_up=2, expected=7)
+    assert progress(capture.table(ORDERS)) == Progress(chunks=1, rows=0, given_up=2, expected=7, ranges=1)
 
 
 # The checkpoint

@@ -6,14 +6,25 @@ import pyarrow as pa
 import pytest
 
 from pipeline import coordinator_state
-from pipeline.checkpoint import Checkpoint, Mirror
+from pipeline.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.coordinator_state import SNAPSHOTS_REMEMBERED, Overlapping, Planning, State
 from pipeline.messages import ChunkFailed, PlanFailed, TableStopped
 from pipeline.schema import TableSchema
-from pipeline.snapshot import Chunking, Completed, Failed, Progress, Snapshot, Stopped, TableState, Waiting
+from pipeline.snapshot import (
+    Chunking,
+    Completed,
+    Failed,
+    Progress,
+    Range,
+    Snapshot,
+    Stopped,
+    TableState,
+    Waiting,
+)
 from tests.pipeline import mutations
 from tests.pipeline.builders import (
     ITEMS,
+    LIMITS,
     ORDERS,
     Capture,
     altered,
@@ -83,15 +94,19 @@ def test_the_failure_of_a_stale_plan_fails_nothing() -> None:
 
 
 @broken_by(mutations.any_key_will_do)
-def test_a_changed_primary_key_fails_the_table_by_name() -> None:
+def test_a_changed_primary_key_begins_the_table_anew() -> None:
     capture = Capture(ORDERS, ITEMS)
     capture.give(read(capture.begin(ORDERS), 1, 2, high=10))
     capture.begin(ITEMS, signal="s2")
-    capture.give(statement("a:6", 20, ORDERS), planned(replace(ORDERS, key=(1,))))
-    failed = capture.table(ORDERS)
-    assert isinstance(failed, Failed) and "primary key changed" in failed.reason
-    assert failed.progress.rows == 2
+    orders = capture.give(statement("a:6", 20, ORDERS), planned(replace(ORDERS, key=(1,))))
+    assert Capture.plans(orders) == [ORDERS.table, ORDERS.table]
+    assert capture.table(ORDERS) == Waiting()
+    assert capture.checkpoint.mirrors[ORDERS.table] == Filling(2)
     assert capture.open == ["items reading"]
+    order = Capture.chunk(capture.give(planned(replace(ORDERS, key=(1,)))))
+    assert (order.after, order.schema.key) == (None, (1,))
+    begun = capture.table(ORDERS)
+    assert isinstance(begun, Chunking) and begun.first
 
 
 def test_a_statement_about_no_captured_table_only_passes() -> None:
@@ -111,7 +126,7 @@ def test_a_failed_chunk_fails_its_table_by_name_and_others_go_on() -> None:
     order = capture.begin(ORDERS)
     capture.begin(ITEMS, signal="s2")
     capture.give(ChunkFailed(order.chunk, "lost connection"))
-    assert capture.table(ORDERS) == Failed("lost connection", Progress(expected=7))
+    assert capture.table(ORDERS) == Failed("lost connection", Progress(expected=7, ranges=1))
     assert capture.open == ["items reading"]
 
 
@@ -171,7 +186,7 @@ def test_a_stopped_table_fails_by_name_and_stays_stopped_over_a_restart() -> Non
     capture.begin(ORDERS)
     capture.begin(ITEMS, signal="s2")
     capture.give(TableStopped(ORDERS.table, "its row images are partial"))
-    assert capture.table(ORDERS) == Failed("its row images are partial", Progress(expected=7))
+    assert capture.table(ORDERS) == Failed("its row images are partial", Progress(expected=7, ranges=1))
     assert capture.checkpoint.stopped == {ORDERS.table: "its row images are partial"}
     assert capture.open == ["items reading"]
     assert Capture.plans(Capture(checkpoint=capture.checkpoint).first_orders) == [ITEMS.table]
@@ -209,22 +224,22 @@ def test_a_snapshot_that_has_not_ended_is_remembered_however_many_ended_after_it
 
 # The small changes by themselves
 
-UNDER_WAY = Chunking((2,), (9,), ORDERS.key_version, first=True, progress=Progress(chunks=1, rows=2))
+UNDER_WAY = Chunking((Range(0, (2,), (9,)),), "walk", first=True, progress=Progress(chunks=1, rows=2))
 
 
 def holding(*states: TableState, mirrors: dict[TableSchema, Mirror] | None = None) -> State:
     """A state with a snapshot s1, s2, … for each of these states of ORDERS."""
     snapshots = tuple(Snapshot(f"s{i}", {ORDERS.table: state}) for i, state in enumerate(states, start=1))
     known = {schema.table: mirror for schema, mirror in (mirrors or {}).items()}
-    return State(2, Overlapping(4), Checkpoint(gtids(""), mirrors=known, snapshots=snapshots))
+    return State(LIMITS, Overlapping(4), Checkpoint(gtids(""), mirrors=known, snapshots=snapshots))
 
 
 @pytest.mark.parametrize("ended", [Completed(Progress()), Stopped(Progress()), Failed("so", Progress())])
 def test_a_mirror_that_was_being_filled_is_ready_however_the_snapshot_ended(ended: TableState) -> None:
-    state = holding(UNDER_WAY, mirrors={ORDERS: Mirror.FILLING})
+    state = holding(UNDER_WAY, mirrors={ORDERS: Filling(3)})
     (snapshot,) = state.checkpoint.snapshots
     after = coordinator_state.table_ended(state, snapshot, ORDERS.table, ended).checkpoint
-    assert after.mirrors == {ORDERS.table: Mirror.READY}
+    assert after.mirrors == {ORDERS.table: Ready(3)}
     assert after.snapshots == (Snapshot("s1", {ORDERS.table: ended}),)
 
 
@@ -246,9 +261,9 @@ def test_a_failure_of_a_table_without_a_snapshot_changes_nothing_durable() -> No
 
 
 def test_a_plan_that_is_on_its_way_when_its_table_is_dropped_becomes_stale() -> None:
-    state = coordinator_state.with_run(holding(Waiting()), ORDERS.table, Planning())
+    state = coordinator_state.with_run(holding(Waiting()), ORDERS.table, Planning("s1"))
     assert coordinator_state.dropped(state, {ITEMS.table}) == state
-    assert coordinator_state.dropped(state, {ORDERS.table}).runs == {ORDERS.table: Planning(stale=True)}
+    assert coordinator_state.dropped(state, {ORDERS.table}).runs == {ORDERS.table: Planning("s1", stale=True)}
 
 
 def test_the_snapshot_of_a_table_is_the_first_in_which_it_has_not_ended() -> None:

@@ -12,16 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import journal
-from pipeline.checkpoint import Checkpoint, Mirror
+from pipeline.checkpoint import Checkpoint, Filling
 from pipeline.errors import Definite, InvariantBroken
 from pipeline.gtid import Gtid, GtidSet, Source
+from pipeline.images import CHANGE_FIELDS
 from pipeline.journal import File, FileKind, Unfinished, Waiting
 from pipeline.messages import (
-    CHANGE_FIELDS,
     Append,
     AppendRows,
     ChangePart,
-    ChunkId,
     ChunkPart,
     Kind,
     SignalAccepted,
@@ -29,6 +28,7 @@ from pipeline.messages import (
 )
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.settings import JournalSettings
+from pipeline.snapshot import ChunkId
 from pipeline.transactions import Transactions
 from pipeline.types import Date, Integer, Text
 from pipeline.watermark import Coordinates
@@ -362,7 +362,7 @@ def waiting(*arrivals: tuple[float, Append], before: Checkpoint | None = BEFORE)
         Append((chunk_of([], first=True),), checkpoint(6)),
         Append((), checkpoint(6), (SignalAccepted("s1", "begun"),)),
         Append((), checkpoint(6, paused=True)),
-        Append((), checkpoint(6, mirrors={ITEMS: Mirror.FILLING})),
+        Append((), checkpoint(6, mirrors={ITEMS: Filling(0)})),
     ],
 )
 def test_what_somebody_waits_for_is_sealed_soon(urgent: Append) -> None:

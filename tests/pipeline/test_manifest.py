@@ -8,15 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import manifest
-from pipeline.checkpoint import Checkpoint, Mirror
+from pipeline.checkpoint import Checkpoint, Filling, Ready
 from pipeline.errors import Definite
 from pipeline.gtid import GtidSet
 from pipeline.journal import CommitTimes, Entry, File, FileKind, SealedChunk
-from pipeline.messages import ChunkId
 from pipeline.schema import Column, TableId, TableSchema
-from pipeline.snapshot import Chunking, Failed, Progress, Snapshot, Waiting
+from pipeline.snapshot import ChunkId, Chunking, Failed, Progress, Range, Snapshot, Waiting
 from pipeline.types import Decimal, Enum, Integer, Text
-from pipeline.watermark import Coordinates
+from pipeline.watermark import Coordinates, MarkerRow
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
@@ -33,10 +32,12 @@ columns = st.lists(
 )
 table_schemas = st.builds(TableSchema, tables, columns.map(tuple), st.sampled_from([(), (0,)]))
 keys = st.lists(st.integers() | texts | st.binary(), min_size=1, max_size=3).map(tuple)
-progresses = st.builds(Progress, counts, counts, counts, counts)
+progresses = st.builds(Progress, counts, counts, counts, counts, counts, counts)
+ranges = st.lists(st.builds(Range, counts, st.none() | keys, keys), max_size=2).map(tuple)
+mirrors = st.builds(Filling, counts) | st.builds(Ready, counts)
 states = (
     st.builds(Waiting)
-    | st.builds(Chunking, st.none() | keys, keys, texts, st.booleans(), progresses)
+    | st.builds(Chunking, ranges, texts, st.booleans(), progresses)
     | st.builds(Failed, texts, progresses)
 )
 snapshots = st.builds(Snapshot, texts, st.dictionaries(tables, states, max_size=2))
@@ -49,7 +50,7 @@ def entries(draw: st.DrawFn) -> Entry:
         position=draw(positions),
         scn=draw(counts),
         schemas={schema.table: schema for schema in named},
-        mirrors=draw(st.dictionaries(tables, st.sampled_from(Mirror), max_size=2)),
+        mirrors=draw(st.dictionaries(tables, mirrors, max_size=2)),
         snapshots=tuple(draw(st.lists(snapshots, max_size=2))),
         signals=tuple(draw(st.lists(texts, max_size=2))),
         paused=draw(st.booleans()),
@@ -59,9 +60,9 @@ def entries(draw: st.DrawFn) -> Entry:
     files = st.builds(
         File, texts, tables, texts, st.sampled_from(FileKind), counts, counts, texts, st.booleans()
     )
-    coordinates = st.builds(Coordinates, texts, counts)
+    highs = st.builds(Coordinates, texts, counts) | positions | st.builds(MarkerRow, texts)
     chunk_ids = st.builds(ChunkId, texts, tables, counts)
-    chunks = st.builds(SealedChunk, chunk_ids, positions, coordinates, counts)
+    chunks = st.builds(SealedChunk, chunk_ids, positions, highs, counts)
     return Entry(
         segment=draw(counts),
         files=tuple(draw(st.lists(files, max_size=3))),
@@ -120,13 +121,13 @@ def unknown(version: str) -> TableSchema:
 
 
 def test_another_format_is_refused_by_its_number() -> None:
-    with pytest.raises(manifest.Damaged, match="format 3") as refusal:
-        manifest.from_json(json.dumps({"format": 3, "whatever": "it holds"}), unknown)
+    with pytest.raises(manifest.Damaged, match="format 4") as refusal:
+        manifest.from_json(json.dumps({"format": 4, "whatever": "it holds"}), unknown)
     assert isinstance(refusal.value, Definite)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "7", "null", "[]", "{}", '{"format": 2}', '{"format":2,"sha256":"","entry":{}}']
+    "text", ["", "7", "null", "[]", "{}", '{"format": 3}', '{"format":3,"sha256":"","entry":{}}']
 )
 def test_a_text_that_is_no_entry_is_refused(text: str) -> None:
     with pytest.raises(manifest.Damaged):

@@ -4,12 +4,12 @@ import re
 from types import UnionType
 from typing import get_args
 
-import pyarrow as pa
 import pytest
 
 from pipeline import messages
-from pipeline.messages import IMAGE_FIELDS, Append, ChunkId, Kind
+from pipeline.messages import Append, Kind
 from pipeline.schema import TableId
+from pipeline.snapshot import ChunkId
 from tests.pipeline.declarations import declared, is_value
 
 # What is no message, but a part of messages.
@@ -19,7 +19,6 @@ PARTS = {
     messages.TableChanges,
     messages.ChangePart,
     messages.ChunkPart,
-    messages.ChunkId,
 }
 
 ORDERS_GIVEN = {
@@ -66,21 +65,12 @@ def test_the_kinds_of_images_are_written_as_these_numbers() -> None:
     }
 
 
-def test_each_image_has_its_kind_transaction_ordinal_and_absent_columns() -> None:
-    assert [(field.name, field.type) for field in IMAGE_FIELDS] == [
-        ("kind", pa.int8()),
-        ("transaction", pa.int32()),
-        ("ordinal", pa.int32()),
-        ("absent", pa.binary()),
-    ]
-    assert [field.name for field in IMAGE_FIELDS if field.nullable] == ["absent"]
-
-
 def test_a_chunk_is_told_by_snapshot_table_and_number() -> None:
     assert str(ChunkId("s1", TableId("shop", "orders"), 3)) == "s1/shop.orders/3"
 
 
 def test_an_append_answers_nobody_and_withdraws_nothing_unless_it_says_so() -> None:
-    assert Append.__match_args__ == ("parts", "checkpoint", "answers", "withdrawn")
+    assert Append.__match_args__ == ("parts", "checkpoint", "answers", "withdrawn", "notices")
     assert Append.__dataclass_fields__["answers"].default == ()
     assert Append.__dataclass_fields__["withdrawn"].default == frozenset()
+    assert Append.__dataclass_fields__["notices"].default == ()

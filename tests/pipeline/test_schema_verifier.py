@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.gtid import Gtid, GtidSet, Source
+from pipeline.images import CHANGE_FIELDS, IMAGE_FIELDS
 from pipeline.labels import NoLabel, enum_texts, set_texts
 from pipeline.messages import (
-    CHANGE_FIELDS,
-    IMAGE_FIELDS,
     ChangesVerified,
     CreationRead,
     LogAdvanced,

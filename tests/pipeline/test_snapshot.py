@@ -1,6 +1,7 @@
 """Snapshots: their states through JSON and back, and when they have ended."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,8 @@ from pipeline.snapshot import (
     Completed,
     Failed,
     Progress,
+    Range,
+    Request,
     Snapshot,
     Stopped,
     TableState,
@@ -22,11 +25,13 @@ from tests.pipeline.declarations import declared, is_value
 from tests.pipeline.strategies import snapshots as any_snapshot
 from tests.pipeline.strategies import table_states
 
-COUNTS = Progress(chunks=3, rows=20, given_up=2, expected=100)
-CHUNKING = Chunking(("a", b"\x00"), (7, "z"), "0123456789abcdef", first=True, progress=COUNTS)
+COUNTS = Progress(chunks=3, rows=20, given_up=2, expected=100, ranges=3, ranges_done=1)
+RANGES = (Range(0, None, ("a", b"\x00")), Range(2, ("b", b"\x01"), ("c", b"")))
+CHUNKING = Chunking(RANGES, "0123456789abcdef", first=True, progress=COUNTS)
+SOME = Request("id > 3", keys=((1, b"\x00"),), surrogate="u", chunk_rows=10)
 
 
-@given(any_snapshot)
+@given(any_snapshot())
 def test_a_snapshot_comes_back_from_json(snapshot: Snapshot) -> None:
     back = snapshots.from_json(json.loads(json.dumps(snapshots.to_json(snapshot))))
     assert back == snapshot
@@ -34,8 +39,17 @@ def test_a_snapshot_comes_back_from_json(snapshot: Snapshot) -> None:
 
 
 def test_the_form_in_json() -> None:
-    assert snapshots.to_json(Snapshot("s1", {TableId("shop", "orders"): CHUNKING})) == {
+    orders, items = TableId("shop", "orders"), TableId("shop", "items")
+    snapshot = Snapshot(
+        "s1", {orders: CHUNKING, items: Waiting()}, {orders: SOME}, blocking=True, priority=-1
+    )
+    waiting = snapshots.to_json(snapshot)["tables"].pop()
+    assert (waiting["table"], waiting["state"], waiting["request"]) == ("items", "waiting", None)
+    snapshot = replace(snapshot, tables={orders: CHUNKING})
+    assert snapshots.to_json(snapshot) == {
         "id": "s1",
+        "blocking": True,
+        "priority": -1,
         "tables": [
             {
                 "database": "shop",
@@ -45,13 +59,42 @@ def test_the_form_in_json() -> None:
                 "rows": 20,
                 "given_up": 2,
                 "expected": 100,
-                "done": ["a", {"hex": "00"}],
-                "end": [7, "z"],
-                "key_version": "0123456789abcdef",
+                "ranges": 3,
+                "ranges_done": 1,
+                "to_go": [
+                    {"number": 0, "done": None, "end": ["a", {"hex": "00"}]},
+                    {"number": 2, "done": ["b", {"hex": "01"}], "end": ["c", {"hex": ""}]},
+                ],
+                "walk_version": "0123456789abcdef",
                 "first": True,
+                "request": {
+                    "condition": "id > 3",
+                    "keys": [[1, {"hex": "00"}]],
+                    "surrogate": "u",
+                    "chunk_rows": 10,
+                },
             }
         ],
     }
+
+
+@pytest.mark.parametrize(
+    ("request_", "whole"),
+    [
+        (Request(), True),
+        (Request(surrogate="u", chunk_rows=5), True),
+        (Request(condition="id > 3"), False),
+        (Request(keys=((1,),)), False),
+    ],
+)
+def test_a_request_is_whole_unless_it_leaves_rows_out(request_: Request, whole: bool) -> None:
+    assert request_.whole == whole
+
+
+def test_a_table_that_nothing_was_said_of_is_taken_as_a_whole() -> None:
+    orders = TableId("shop", "orders")
+    assert Snapshot("s1", {orders: Waiting()}).request(orders) == Request()
+    assert Snapshot("s1", {orders: Waiting()}, {orders: SOME}).request(orders) == SOME
 
 
 def test_a_state_that_does_not_exist_is_refused() -> None:

@@ -8,9 +8,12 @@ import pytest
 from pipeline import window
 from pipeline.errors import InvariantBroken
 from pipeline.keys import tokens
-from pipeline.messages import ChunkId, ReadChunk
+from pipeline.messages import ReadChunk
 from pipeline.schema import TableSchema
+from pipeline.snapshot import WHOLE, ChunkId
 from pipeline.transactions import Transactions
+from pipeline.walk import primary
+from pipeline.watermark import Coordinates, Passed
 from pipeline.window import PassedKeys, Reading, Reconciling
 from tests.pipeline import mutations
 from tests.pipeline.builders import ORDERS, gtid, gtids, place, read, rows, table
@@ -22,13 +25,18 @@ ASKED_AT = "a:1-5"
 def reading(asked_at: str = ASKED_AT) -> Reading:
     """The window of a chunk that was asked for at this position."""
     chunk = ChunkId("s1", ORDERS.table, 1)
-    return Reading(ReadChunk(chunk, ORDERS, None, (9,), limit=5, asked_at=gtids(asked_at)))
+    return Reading(ReadChunk(chunk, ORDERS, primary(ORDERS), WHOLE, 0, None, (9,), 5, gtids(asked_at)))
 
 
 def reconciling(*keys: int, low: str = ASKED_AT, high: int = 15) -> Reconciling:
     """The window with a chunk of these keys."""
     opened = reading()
     return window.chunk_read(opened, read(opened.order, *keys, low=low, high=high))
+
+
+def at(end: Coordinates | None, position: str = "") -> Passed:
+    """A stream that has come there."""
+    return Passed(end, gtids(position))
 
 
 def touching(schema: TableSchema = ORDERS, **keys: int) -> PassedKeys:
@@ -118,18 +126,18 @@ def test_a_tag_has_numbers_of_its_own() -> None:
 
 @broken_by(mutations.close_at_once)
 def test_a_window_stays_open_while_the_stream_is_before_high() -> None:
-    assert not window.closes(reconciling(1, high=15), place(14))
-    assert not window.closes(reconciling(1, high=15), None)
+    assert not window.closes(reconciling(1, high=15), at(place(14)))
+    assert not window.closes(reconciling(1, high=15), at(None))
 
 
 @broken_by(mutations.a_place_is_reached_from_behind_only)
 def test_a_window_closes_when_the_stream_is_at_high() -> None:
-    assert window.closes(reconciling(1, high=15), place(15))
+    assert window.closes(reconciling(1, high=15), at(place(15)))
 
 
 @broken_by(mutations.offsets_alone_are_compared)
 def test_a_window_closes_when_the_stream_is_in_a_later_file() -> None:
-    assert window.closes(reconciling(1, high=15), place(4, file=2))
+    assert window.closes(reconciling(1, high=15), at(place(4, file=2)))
 
 
 # Emission

@@ -15,7 +15,6 @@ from deploy.toolchain.mysql_server import Account, MysqlServer
 from pipeline.gtid import GtidSet
 from pipeline.keys import Key
 from pipeline.messages import (
-    ChunkId,
     ChunkRead,
     PlanTable,
     ReadChunk,
@@ -23,6 +22,7 @@ from pipeline.messages import (
     ToChunkSelector,
     ToWatermarkCoordinator,
 )
+from pipeline.snapshot import ChunkId
 from pipeline.schema import TableId, TableSchema
 from pipeline.topology import EDGES, Actor, inbox
 from tests.servers.source import settings

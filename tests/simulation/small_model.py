@@ -22,10 +22,12 @@ import pyarrow as pa
 from pipeline import watermark, window
 from pipeline.gtid import Gtid, GtidSet
 from pipeline.keys import tokens
-from pipeline.messages import ChunkId, ChunkRead, ReadChunk
+from pipeline.messages import ChunkRead, ReadChunk
 from pipeline.schema import Column, TableId, TableSchema
+from pipeline.snapshot import WHOLE, ChunkId
 from pipeline.transactions import Transactions
 from pipeline.types import Integer
+from pipeline.walk import primary
 from pipeline.watermark import Coordinates
 from tests.simulation.server import SOURCES
 
@@ -292,16 +294,15 @@ def _with(rows: tuple[int, ...], values: dict[int, int]) -> tuple[int, ...]:
 
 def emitted(histories: Histories, chunk: High, at: int) -> npt.NDArray[np.int64]:
     """[h, k]: the rows that the product's window emits for all histories, or ABSENT."""
-    order = ReadChunk(
-        ChunkId("s1", _TABLE.table, 1), _TABLE, None, (0,), 1, asked_at=gtid_set((1 << chunk.at) - 1)
-    )
+    chunk_id, asked_at = ChunkId("s1", _TABLE.table, 1), gtid_set((1 << chunk.at) - 1)
+    order = ReadChunk(chunk_id, _TABLE, primary(_TABLE), WHOLE, 0, None, (0,), 1, asked_at)
     reading = window.Reading(order)
     for i in range(chunk.at, chunk.came):
         passed = window.keys_passed(reading, _passed(histories, i))
         assert isinstance(passed, window.Reading)
         reading = passed
     rows = _batch(histories.seen_by(chunk.seen))
-    read = ChunkRead(order.chunk, gtid_set(chunk.low), rows, None, place(chunk.high))
+    read = ChunkRead(order.chunk, gtid_set(chunk.low), rows, None, place(chunk.high), 0, 0)
     reconciling: window.Window = window.chunk_read(reading, read)
     for i in range(chunk.came, at):
         reconciling = window.keys_passed(reconciling, _passed(histories, i))

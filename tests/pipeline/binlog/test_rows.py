@@ -22,7 +22,8 @@ from pipeline.binlog.fieldtypes import FieldType, stored_width
 from pipeline.binlog.rows import RowsEvents, finish, locate
 from pipeline.charsets import TextError
 from pipeline.errors import InvariantBroken
-from pipeline.messages import IMAGE_FIELDS, Kind, TableImages
+from pipeline.images import IMAGE_FIELDS
+from pipeline.messages import Kind, TableImages
 from pipeline.schema import TableId
 from pipeline.tablemap import FullMetadata, MinimalMetadata, Storage, TableMap
 from pipeline.types import (
