@@ -4,7 +4,7 @@ A batch of the log holds up to a million of them, so that they aren't objects: e
 sources, a number and a time. What is asked of them is asked of all at once.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,6 +49,20 @@ class Transactions:
             source=np.array(source, dtype=np.int32),
             number=np.array(number, dtype=np.int64),
             commit_time=np.array(commit_time, dtype=np.int64),
+        )
+
+    @staticmethod
+    def joined(runs: Sequence["Transactions"]) -> "Transactions":
+        """Several runs as one, in this order."""
+        indices: dict[Source, int] = {}
+        places = {
+            sources: _places(sources, indices) for sources in dict.fromkeys(run.sources for run in runs)
+        }
+        return Transactions(
+            sources=tuple(indices),
+            source=np.concatenate([places[run.sources][run.source] for run in runs]),
+            number=np.concatenate([run.number for run in runs]),
+            commit_time=np.concatenate([run.commit_time for run in runs]),
         )
 
     def __len__(self) -> int:
@@ -99,3 +113,8 @@ class Transactions:
                 return gtid
             seen.add(gtid)
         raise AssertionError("the run has each transaction once")
+
+
+def _places(sources: tuple[Source, ...], indices: dict[Source, int]) -> npt.NDArray[np.int32]:
+    """Where each of these sources is in `indices`, to which those are added that it lacks."""
+    return np.array([indices.setdefault(source, len(indices)) for source in sources], dtype=np.int32)

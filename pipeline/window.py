@@ -33,7 +33,9 @@ Sources: DBLog (Andreakis and Papapanagiotou, 2020) for the window; WL#6355 for 
 doesn't promise; `watermark` for why the high watermark is a place in the log.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +63,16 @@ class PassedKeys:
         not_in_low = self.transactions.not_in(low)
         return self.tokens.filter(pa.array(not_in_low[self.transaction]))
 
+    @staticmethod
+    def joined(runs: Sequence["PassedKeys"]) -> "PassedKeys":
+        """The keys of several runs, one behind the other."""
+        begins = accumulate((len(run.transactions) for run in runs), initial=0)
+        return PassedKeys(
+            Transactions.joined([run.transactions for run in runs]),
+            np.concatenate([run.transaction + begin for run, begin in zip(runs, begins, strict=False)]),
+            pa.concat_arrays([run.tokens for run in runs]),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -74,7 +86,9 @@ class Reading:
 class Reconciling:
     """The chunk is here, and the stream hasn't passed its high watermark yet.
 
-    `rows` are those of the chunk less the `given_up` ones, which gave way already to keys that aren't kept any more.
+    `passed` are the keys that may have touched it, `keys` is how many. Each window of a stream that lags is handed each
+    run of them, so that they're looked at when it closes and not before. `rows` are those of the chunk less the
+    `given_up` ones, which gave way already to keys that aren't kept any more.
     """
 
     order: ReadChunk
@@ -82,7 +96,8 @@ class Reconciling:
     high: High
     rows: pa.RecordBatch
     upto: Key | None
-    touched: tuple[pa.Array, ...]
+    passed: tuple[PassedKeys, ...]
+    keys: int
     given_up: int = 0
 
 
@@ -95,7 +110,8 @@ def keys_passed(window: Window, keys: PassedKeys) -> Window:
         case Reading():
             return replace(window, passed=(*window.passed, keys))
         case Reconciling():
-            return _folded(replace(window, touched=(*window.touched, keys.outside(window.low))))
+            passed, number = (*window.passed, keys), window.keys + len(keys.tokens)
+            return _folded(replace(window, passed=passed, keys=number))
 
 
 def chunk_read(window: Reading, read: ChunkRead) -> Reconciling:
@@ -105,8 +121,8 @@ def chunk_read(window: Reading, read: ChunkRead) -> Reconciling:
             f"chunk {read.chunk}: the low watermark {read.low} lacks transactions that had passed when the chunk "
             f"was asked for: {window.order.asked_at - read.low}"
         )
-    touched = tuple(keys.outside(read.low) for keys in window.passed)
-    return _folded(Reconciling(window.order, read.low, read.high, read.rows, read.upto, touched))
+    keys = sum(len(run.tokens) for run in window.passed)
+    return _folded(Reconciling(window.order, read.low, read.high, read.rows, read.upto, window.passed, keys))
 
 
 def closes(window: Reconciling, passed: Passed) -> bool:
@@ -116,10 +132,11 @@ def closes(window: Reconciling, passed: Passed) -> bool:
 
 def untouched(window: Reconciling) -> pa.RecordBatch:
     """The chunk's rows that no transaction outside of the low watermark touched."""
-    if not any(len(keys) for keys in window.touched):
+    if not window.passed:
         return window.rows
-    touched = pa.concat_arrays([keys for keys in window.touched if len(keys)])
-    return window.rows.filter(pc.invert(pc.is_in(tokens(window.rows, window.order.schema.key), touched)))
+    touched = PassedKeys.joined(window.passed).outside(window.low)
+    gives_way = pc.is_in(tokens(window.rows, window.order.schema.key), touched)
+    return window.rows.filter(pc.invert(gives_way)) if pc.any(gives_way).as_py() else window.rows
 
 
 def _folded(window: Reconciling) -> Reconciling:
@@ -127,8 +144,8 @@ def _folded(window: Reconciling) -> Reconciling:
 
     A stream that lags, or one large transaction, may touch any number of keys before high has passed.
     """
-    if sum(map(len, window.touched)) <= len(window.rows):
+    if window.keys <= len(window.rows):
         return window
     rows = untouched(window)
     given_up = window.given_up + len(window.rows) - len(rows)
-    return replace(window, rows=rows, touched=(), given_up=given_up)
+    return replace(window, rows=rows, passed=(), keys=0, given_up=given_up)

@@ -205,7 +205,13 @@ def rows_given_up_early_are_not_counted(patch: Patch) -> None:
 
 
 def one_touched_row_gives_up_the_chunk(patch: Patch) -> None:
-    patch.setattr(window, "untouched", lambda w: w.rows.slice(0, 0) if any(map(len, w.touched)) else w.rows)
+    original = window.untouched
+
+    def untouched(w: window.Reconciling) -> pa.RecordBatch:
+        kept = original(w)
+        return kept if len(kept) == len(w.rows) else kept.slice(0, 0)
+
+    patch.setattr(window, "untouched", untouched)
 
 
 # What touches

@@ -35,6 +35,14 @@ def test_a_run_gives_back_what_it_was_made_of(run: list[Gtid]) -> None:
     assert transactions.gtid_texts().to_pylist() == [str(gtid) for gtid in run]
 
 
+@given(st.lists(runs, min_size=1, max_size=4))
+def test_joined_runs_are_one_behind_the_other(each: list[list[Gtid]]) -> None:
+    joined = Transactions.joined([Transactions.of((gtid, 7) for gtid in run) for run in each])
+    assert [joined.gtid(i) for i in range(len(joined))] == [gtid for run in each for gtid in run]
+    assert len(set(joined.sources)) == len(joined.sources)
+    assert joined.commit_time.tolist() == [7] * len(joined)
+
+
 @given(runs, runs)
 def test_missing_from_a_set_is_told_of_each(run: list[Gtid], others: list[Gtid]) -> None:
     assert of(run).not_in(gtid_set(others)).tolist() == [gtid not in others for gtid in run]
