@@ -10,6 +10,10 @@ PYTHON ?= $(shell for python in python3.11 python3; do \
 # The environment's Python, to work with: `make setup` links .venv to its place in the cache.
 PY := .venv/bin/python
 
+# Two tests at a time, each file on one of two processes that have servers of their own: some compute and some wait, so
+# that two cores are filled.
+PYTEST := $(PY) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+
 BENCHES := $(patsubst bench/%.py,bench-%,$(wildcard bench/[a-z]*.py))
 
 .PHONY: help
@@ -41,11 +45,11 @@ format: setup ## Format the sources and mend what can be mended
 
 .PHONY: test
 test: lint setup-tests ## Lint, then run every test but the long ones
-	@$(PY) -m pytest -m "not full"
+	@$(PYTEST) -m "not full"
 
 .PHONY: test-full
 test-full: lint setup-tests ## Lint, then run every test
-	@$(PY) -m pytest --hypothesis-profile=further
+	@$(PYTEST) --hypothesis-profile=further
 
 .PHONY: bench
 bench: $(BENCHES) ## Run every benchmark

@@ -40,6 +40,17 @@ settings.register_profile("further", deadline=None, print_blob=True)
 settings.load_profile("same")
 
 
+# With two processes these folders come first, since what takes long had better not come last and alone.
+_LONG = ("simulation", "fuzz", "chaos", "deploy", "integration")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the folders whose tests take long before the others, each in the order that it has."""
+    here = Path(__file__).parent
+    order = {folder: number for number, folder in enumerate(_LONG)}
+    items.sort(key=lambda item: order.get(item.path.relative_to(here).parts[0], len(order)))
+
+
 # Both come before a test's own fixtures and so end after them. Fixtures of a wider scope come earlier still:
 # a server that is started for the session is none of the test's.
 
