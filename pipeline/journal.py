@@ -15,68 +15,41 @@ A transaction is in one segment, however large it is. When its rows fill a segme
 written *ahead*: into files of the open segment, which no entry names yet. Nothing whole may wait then, so that the
 transaction is the first thing in its segment, and these files are the first ones of its entry. If the end never
 comes, no entry ever names them.
-
-What an update becomes depends on the key. Where old and new row have the same key, it's one row, the new one, with
-`u`: a consumer that takes the last row of each key needs no more. Where the key changed, the old key ends with `d`
-and the new one follows with `u`. Without a primary key there's nothing to say which row is replaced, so that an
-update is the old row less (`d`) and the new row more (`c`): the table is then a bag, and its changes a sum.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import assert_never
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from pipeline.change_rows import change_table, chunk_table
 from pipeline.checkpoint import Checkpoint, Mirror
-from pipeline.errors import Definite, InvariantBroken
 from pipeline.gtid import GtidSet
-from pipeline.images import CHANGE_FIELDS
 from pipeline.intervals import Int64s
-from pipeline.keys import tokens
 from pipeline.messages import (
     Append,
     AppendRows,
     ChangePart,
     ChunkPart,
-    Kind,
     TableChanges,
 )
 from pipeline.schema import TableId, TableSchema
 from pipeline.settings import JournalSettings
 from pipeline.snapshot import ChunkId
-from pipeline.transactions import Transactions
 from pipeline.watermark import High
 from pipeline.weight import of_part
 
 # How many commit times an entry keeps, at most, to tell how fresh its segment was.
 COMMIT_TIME_SAMPLES = 16
 
+# How many images of changes become rows together, unless a slice alone has more: a slice of ten takes a millisecond.
+TOGETHER = 20_000
+
 # How long (seconds) a new position alone may wait: it spares a restart the reading of filtered transactions, no more.
 POSITION_INTERVAL_S = 5.0
-
-# `__op`: c, u, d or r (a snapshot's row). `__ordinal`: order inside the transaction or chunk. `__gtid` and
-# `__commit_time` (of the source's commit) are null for r, `__chunk` for all others. `__absent`: the columns of which
-# the log doesn't give the row's value, which is null in the table's own column and means nothing; null where it's all.
-META = pa.schema(
-    [
-        pa.field("__op", pa.string(), nullable=False),
-        pa.field("__scn", pa.int64(), nullable=False),
-        pa.field("__ordinal", pa.int32(), nullable=False),
-        pa.field("__gtid", pa.string()),
-        pa.field("__commit_time", pa.timestamp("us", tz="UTC")),
-        pa.field("__chunk", pa.string()),
-        pa.field("__absent", CHANGE_FIELDS.field("absent").type),
-    ]
-)
-
-# The letter of each Kind, by its number.
-_KEYED = pa.array(["c", "d", "u", "d"])
-_KEYLESS = pa.array(["c", "d", "c", "d"])
 
 
 class FileKind(StrEnum):
@@ -142,60 +115,6 @@ class Entry:
     checkpoint: Checkpoint
     schemas: dict[str, TableSchema]
     sealed_at: int
-
-
-def changes_schema(schema: TableSchema) -> pa.Schema:
-    """The schema of a changes file. Raises Definite where a column of the table has a meta column's name."""
-    taken = set(META.names)
-    for column in schema.columns:
-        # Engines that read the file, Spark among them, don't tell names apart by case.
-        if column.name.lower() in taken:
-            raise Definite(
-                f"column {column.name!r} of {schema.table} has the name of a column that Tidemark adds: "
-                f"rename it, or leave the table out"
-            )
-    return pa.schema([*META, *schema.arrow])
-
-
-def change_table(part: ChangePart) -> pa.Table:
-    """The part's rows as a changes file has them (`changes_schema`), in their order.
-
-    Raises InvariantBroken if an update's two images don't stand together.
-    """
-    images, rows, schema = part.changes.images, part.changes.rows, part.changes.schema
-    kept = _kept(images.column("kind").to_numpy(), rows, schema)
-    if kept is not None:
-        images, rows = images.take(kept), rows.take(kept)
-    index = images.column("transaction").to_numpy()
-    run = part.transactions
-    passed = Transactions(run.sources, run.source[index], run.number[index], run.commit_time[index])
-    meta = [
-        (_KEYED if schema.key else _KEYLESS).take(images.column("kind")),
-        pa.array(index.astype(np.int64) + part.first_scn),
-        images.column("ordinal"),
-        passed.gtid_texts(),
-        pa.array(passed.commit_time).cast(META.field("__commit_time").type),
-        pa.nulls(len(rows), META.field("__chunk").type),
-        images.column("absent"),
-    ]
-    return pa.Table.from_arrays([*meta, *rows.columns], schema=changes_schema(schema))
-
-
-def chunk_table(part: ChunkPart) -> pa.Table:
-    """The rows of a chunk as a rows file has them, or, if it isn't of a first snapshot, as a changes file has."""
-    if part.first:
-        return pa.Table.from_batches([part.rows])
-    count = len(part.rows)
-    meta = [
-        pa.repeat(pa.scalar("r"), count),
-        pa.repeat(pa.scalar(part.scn, pa.int64()), count),
-        pa.array(np.arange(count, dtype=np.int32)),
-        pa.nulls(count, META.field("__gtid").type),
-        pa.nulls(count, META.field("__commit_time").type),
-        pa.repeat(pa.scalar(str(part.chunk)), count),
-        pa.nulls(count, META.field("__absent").type),
-    ]
-    return pa.Table.from_arrays([*meta, *part.rows.columns], schema=changes_schema(part.schema))
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,12 +201,13 @@ class SegmentTable:
 
 def segment_tables(parts: Iterable[ChangePart | ChunkPart]) -> tuple[SegmentTable, ...]:
     """One table for each table version and kind of file, in order of first appearance; none of them is empty."""
-    pieces: dict[tuple[TableSchema, FileKind], list[pa.Table]] = {}
+    groups: dict[tuple[TableSchema, FileKind], list[ChangePart | ChunkPart]] = {}
     for part in parts:
-        schema, kind, rows = _piece(part)
-        if len(rows):
-            pieces.setdefault((schema, kind), []).append(rows)
-    return tuple(SegmentTable(*which, pa.concat_tables(tables)) for which, tables in pieces.items())
+        groups.setdefault(_whose(part), []).append(part)
+    pieces = {
+        which: [rows for run in _runs(group) if len(rows := _piece(run))] for which, group in groups.items()
+    }
+    return tuple(SegmentTable(*which, pa.concat_tables(tables)) for which, tables in pieces.items() if tables)
 
 
 def seal(
@@ -334,14 +254,38 @@ def _left_behind(part: ChangePart | ChunkPart, mirrors: Mapping[TableId, Mirror]
     return mirror is not None and part.scn <= mirror.since
 
 
-def _piece(part: ChangePart | ChunkPart) -> tuple[TableSchema, FileKind, pa.Table]:
+def _whose(part: ChangePart | ChunkPart) -> tuple[TableSchema, FileKind]:
+    """Which of a segment's files it's for."""
     match part:
         case ChangePart():
-            return part.changes.schema, FileKind.CHANGES, change_table(part)
+            return part.changes.schema, FileKind.CHANGES
         case ChunkPart():
-            return part.schema, FileKind.ROWS if part.first else FileKind.CHANGES, chunk_table(part)
+            return part.schema, FileKind.ROWS if part.first else FileKind.CHANGES
         case _:
             assert_never(part)
+
+
+def _runs(parts: Sequence[ChangePart | ChunkPart]) -> Iterator[list[ChangePart | ChunkPart]]:
+    """The parts of one file, in their order; changes that are few are made rows together, a chunk by itself."""
+    run: list[ChangePart | ChunkPart] = []
+    rows = 0
+    for part in parts:
+        here = len(part.changes.rows) if isinstance(part, ChangePart) else 1 + TOGETHER
+        if run and rows + here > TOGETHER:
+            yield run
+            run, rows = [], 0
+        run.append(part)
+        rows += here
+    if run:
+        yield run
+
+
+def _piece(run: Sequence[ChangePart | ChunkPart]) -> pa.Table:
+    match run:
+        case [ChunkPart() as chunk]:
+            return chunk_table(chunk)
+        case _:
+            return change_table(*(part for part in run if isinstance(part, ChangePart)))
 
 
 def _urgent(append: Append, before: Checkpoint | None) -> bool:
@@ -362,21 +306,3 @@ def _commit_times(times: list[Int64s]) -> CommitTimes | None:
     all_times = np.concatenate(times)
     places = np.linspace(0, all_times.size - 1, min(COMMIT_TIME_SAMPLES, all_times.size)).astype(np.int64)
     return CommitTimes(int(all_times.min()), int(all_times.max()), tuple(all_times[places].tolist()))
-
-
-def _kept(kind: npt.NDArray[np.int8], rows: pa.RecordBatch, schema: TableSchema) -> pa.Array | None:
-    """The indices of the images that become rows, or None for all: no before of an update that kept its key."""
-    before = np.flatnonzero(kind == Kind.UPDATE_BEFORE)
-    if not np.array_equal(before + 1, np.flatnonzero(kind == Kind.UPDATE_AFTER)):
-        raise InvariantBroken(f"an update of {schema.table} came without its image before or its image after")
-    if before.size == 0 or not schema.key:
-        return None
-    keys = rows.select(list(schema.key))
-    whole = range(len(schema.key))
-    same = pc.equal(
-        tokens(keys.take(pa.array(before)), whole), tokens(keys.take(pa.array(before + 1)), whole)
-    )
-    # A key without a token (a zero date, which is null here) counts as changed: the d before the u is harmless.
-    kept = np.ones(len(kind), dtype=np.bool_)
-    kept[before[same.fill_null(False).to_numpy(zero_copy_only=False)]] = False
-    return pa.array(np.flatnonzero(kept))

@@ -26,11 +26,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import pyarrow as pa
-
 from pipeline.errors import Definite
-from pipeline.journal import META
 from pipeline.schema import TableId, TableSchema
 from pipeline.types import Date, DateTime, Timestamp
+
+from pipeline.change_rows import META
 
 # The changelog's column that holds the number of the segment in which a change was sealed.
 SEGMENT = "__segment"

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-
 from actors.journal_store import JournalStore
 from pipeline.checkpoint import Checkpoint, Mirror
 from pipeline.gtid import GtidSet
-from pipeline.journal import CommitTimes, Entry, FileKind, SegmentTable, changes_schema
 from pipeline.schema import TableId, TableSchema
+
+from pipeline.change_rows import changes_schema
+from pipeline.journal import CommitTimes, Entry, FileKind, SegmentTable
 
 SOURCE = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 Row = tuple[Any, ...]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import journal
+from pipeline import change_rows, journal
 from pipeline.checkpoint import Checkpoint, Filling
 from pipeline.errors import Definite, InvariantBroken
 from pipeline.gtid import Gtid, GtidSet, Source
@@ -154,7 +154,9 @@ def test_changes_of_a_table_with_a_key(history: tuple[list[Change], dict[Key, Ro
         time = 1_700_000_000_000_000 + 7 * change.transaction
         meta = (op, first_scn + change.transaction, ordinal, str(gtid), time, None, None)
         if op:
-            expected.append(dict(zip((*journal.META.names, *KEYED.arrow.names), (*meta, *row), strict=True)))
+            expected.append(
+                dict(zip((*change_rows.META.names, *KEYED.arrow.names), (*meta, *row), strict=True))
+            )
 
     for change in changes:
         if change.before is None:
@@ -166,8 +168,8 @@ def test_changes_of_a_table_with_a_key(history: tuple[list[Change], dict[Key, Ro
             image("d" if key_of(change.before) != key_of(change.after) else None, change, change.before)
             image("u", change, change.after)
 
-    table = journal.change_table(part_of(changes, KEYED, first_scn))
-    assert table.schema.equals(journal.changes_schema(KEYED))
+    table = change_rows.change_table(part_of(changes, KEYED, first_scn))
+    assert table.schema.equals(change_rows.changes_schema(KEYED))
     at = table.schema.get_field_index("__commit_time")
     assert table.set_column(at, "__commit_time", table.column(at).cast(pa.int64())).to_pylist() == expected
 
@@ -176,7 +178,7 @@ def test_changes_of_a_table_with_a_key(history: tuple[list[Change], dict[Key, Ro
 def test_the_last_row_of_each_key_is_the_source(history: tuple[list[Change], dict[Key, Row]]) -> None:
     changes, source = history
     last: dict[Key, Row | None] = {}
-    for found in journal.change_table(part_of(changes, KEYED)).to_pylist():
+    for found in change_rows.change_table(part_of(changes, KEYED)).to_pylist():
         image = (found["value"], found["number"], found["code"])
         last[key_of(image)] = None if found["__op"] == "d" else image
     assert {key: row for key, row in last.items() if row is not None} == source
@@ -190,16 +192,41 @@ def test_changes_of_a_table_without_a_key_are_a_sum(pairs: list[tuple[Row | None
         expected.subtract(() if before is None else (before,))
     changes = [Change(0, before, after) for before, after in pairs]
     found: Counter[Row] = Counter()
-    for line in journal.change_table(part_of(changes, KEYLESS)).to_pylist():
+    for line in change_rows.change_table(part_of(changes, KEYLESS)).to_pylist():
         found[line["value"], line["number"], line["code"]] += {"c": 1, "d": -1}[line["__op"]]
     assert found == expected
+
+
+@given(st.lists(st.tuples(histories(), st.integers(0, 5)), min_size=1, max_size=4))
+def test_parts_made_rows_together_are_what_they_are_alone(given: list[Any]) -> None:
+    parts, scn = [], 1
+    for (changes, _), between in given:
+        part = part_of(changes, KEYED, scn)
+        scn += len(part.transactions) + between
+        parts.append(part)
+    alone = pa.concat_tables(map(change_rows.change_table, parts))
+    assert change_rows.change_table(*parts).equals(alone)
+
+
+def test_many_slices_become_rows_together_and_chunks_between_them_keep_their_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parts = [part_of([Change(0, None, (str(n), n, "a"))], KEYED, n) for n in range(1, 8)]
+    chunk = chunk_of([("8", 8, "a"), ("9", 9, "a")], first=False, scn=5)
+    (whole,) = journal.segment_tables([*parts[:4], chunk, *parts[4:]])
+    assert whole.rows["value"].to_pylist() == ["1", "2", "3", "4", "8", "9", "5", "6", "7"]
+    assert whole.rows.column("value").num_chunks == 3
+    monkeypatch.setattr(journal, "TOGETHER", 2)
+    (two_by_two,) = journal.segment_tables([*parts[:4], chunk, *parts[4:]])
+    assert two_by_two.rows.equals(whole.rows)
+    assert two_by_two.rows.column("value").num_chunks == 5
 
 
 def test_a_key_that_is_null_counts_as_changed() -> None:
     columns = (Column("day", Date(), nullable=False), Column("n", Integer(4, unsigned=False), nullable=False))
     schema = TableSchema(ITEMS, columns, key=(0, 1))
     images = [(Kind.UPDATE_BEFORE, 0, (None, 1)), (Kind.UPDATE_AFTER, 0, (None, 2))]
-    table = journal.change_table(images_of(images, schema))  # type: ignore[arg-type]
+    table = change_rows.change_table(images_of(images, schema))  # type: ignore[arg-type]
     assert table.column("__op").to_pylist() == ["d", "u"]
     assert table.column("n").to_pylist() == [1, 2]
 
@@ -235,19 +262,19 @@ def test_a_row_says_which_columns_it_lacks_and_its_file_that_there_is_such_a_row
 @pytest.mark.parametrize("schema", [KEYED, KEYLESS])
 def test_an_update_torn_apart_is_refused(kinds: list[Kind], schema: TableSchema) -> None:
     with pytest.raises(InvariantBroken, match=r"shop\.items"):
-        journal.change_table(images_of([(kind, 0, ("x", 1, "a")) for kind in kinds], schema))
+        change_rows.change_table(images_of([(kind, 0, ("x", 1, "a")) for kind in kinds], schema))
 
 
 @pytest.mark.parametrize("name", ["__op", "__SCN", "__Commit_Time"])
 def test_a_column_with_the_name_of_ours_is_refused_by_name(name: str) -> None:
     schema = TableSchema(ITEMS, (Column(name, Integer(4, unsigned=False), nullable=True),), key=())
     with pytest.raises(Definite, match=name) as refusal:
-        journal.changes_schema(schema)
+        change_rows.changes_schema(schema)
     assert "shop.items" in str(refusal.value)
 
 
 def test_a_chunk_of_a_first_snapshot_is_its_rows_alone() -> None:
-    table = journal.chunk_table(chunk_of([("x", 1, "a"), (None, 2, "b")], first=True))
+    table = change_rows.chunk_table(chunk_of([("x", 1, "a"), (None, 2, "b")], first=True))
     assert table.schema.equals(KEYED.arrow)
     assert table.to_pylist() == [
         {"value": "x", "number": 1, "code": "a"},
@@ -256,9 +283,9 @@ def test_a_chunk_of_a_first_snapshot_is_its_rows_alone() -> None:
 
 
 def test_a_chunk_of_a_later_snapshot_is_changes_of_its_own() -> None:
-    table = journal.chunk_table(chunk_of([("x", 1, "a"), (None, 2, "b")], first=False))
-    assert table.schema.equals(journal.changes_schema(KEYED))
-    assert table.select(journal.META.names).to_pylist() == [
+    table = change_rows.chunk_table(chunk_of([("x", 1, "a"), (None, 2, "b")], first=False))
+    assert table.schema.equals(change_rows.changes_schema(KEYED))
+    assert table.select(change_rows.META.names).to_pylist() == [
         {
             "__op": "r",
             "__scn": 9,

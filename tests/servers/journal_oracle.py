@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow.parquet as pq
-
 from actors.journal_store import JournalReader
 from deploy.demo.writer import Line
 from deploy.toolchain.mysql_server import MysqlServer
-from pipeline.journal import META, Entry, File, FileKind
 from pipeline.schema import TableId
+
+from pipeline.change_rows import META
+from pipeline.journal import Entry, File, FileKind
 
 Key = tuple[Any, ...]
 Row = Mapping[str, Any]

@@ -1,0 +1,126 @@
+"""The rows of a changes file: what changes of the log and chunks become in a segment.
+
+What an update becomes depends on the key. Where old and new row have the same key, it's one row, the new one, with
+`u`: a consumer that takes the last row of each key needs no more. Where the key changed, the old key ends with `d`
+and the new one follows with `u`. Without a primary key there's nothing to say which row is replaced, so that an
+update is the old row less (`d`) and the new row more (`c`): the table is then a bag, and its changes a sum.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.errors import Definite, InvariantBroken
+from pipeline.images import CHANGE_FIELDS
+from pipeline.keys import tokens
+from pipeline.messages import ChangePart, ChunkPart, Kind
+from pipeline.schema import TableSchema
+from pipeline.transactions import Transactions
+
+# `__op`: c, u, d or r (a snapshot's row). `__ordinal`: order inside the transaction or chunk. `__gtid` and
+# `__commit_time` (of the source's commit) are null for r, `__chunk` for all others. `__absent`: the columns of which
+# the log doesn't give the row's value, which is null in the table's own column and means nothing; null where it's all.
+META = pa.schema(
+    [
+        pa.field("__op", pa.string(), nullable=False),
+        pa.field("__scn", pa.int64(), nullable=False),
+        pa.field("__ordinal", pa.int32(), nullable=False),
+        pa.field("__gtid", pa.string()),
+        pa.field("__commit_time", pa.timestamp("us", tz="UTC")),
+        pa.field("__chunk", pa.string()),
+        pa.field("__absent", CHANGE_FIELDS.field("absent").type),
+    ]
+)
+
+# The letter of each Kind, by its number.
+_KEYED = pa.array(["c", "d", "u", "d"])
+_KEYLESS = pa.array(["c", "d", "c", "d"])
+
+
+def changes_schema(schema: TableSchema) -> pa.Schema:
+    """The schema of a changes file. Raises Definite where a column of the table has a meta column's name."""
+    taken = set(META.names)
+    for column in schema.columns:
+        # Engines that read the file, Spark among them, don't tell names apart by case.
+        if column.name.lower() in taken:
+            raise Definite(
+                f"column {column.name!r} of {schema.table} has the name of a column that Tidemark adds: "
+                f"rename it, or leave the table out"
+            )
+    return pa.schema([*META, *schema.arrow])
+
+
+def change_table(*parts: ChangePart) -> pa.Table:
+    """The rows of these parts, of one schema, as a changes file has them (`changes_schema`), in their order.
+
+    Raises InvariantBroken if an update's two images don't stand together.
+    """
+    schema = parts[0].changes.schema
+    images, rows = _one([part.changes.images for part in parts]), _one([part.changes.rows for part in parts])
+    transaction = [part.changes.images.column("transaction").to_numpy() for part in parts]
+    begins = accumulate((len(part.transactions) for part in parts), initial=0)
+    index = np.concatenate([here + begin for here, begin in zip(transaction, begins, strict=False)])
+    scn = np.concatenate(
+        [here.astype(np.int64) + part.first_scn for here, part in zip(transaction, parts, strict=True)]
+    )
+    kept = _kept(images.column("kind").to_numpy(), rows, schema)
+    if kept is not None:
+        images, rows = images.take(pa.array(kept)), rows.take(pa.array(kept))
+        index, scn = index[kept], scn[kept]
+    run = Transactions.joined([part.transactions for part in parts])
+    passed = Transactions(run.sources, run.source[index], run.number[index], run.commit_time[index])
+    meta = [
+        (_KEYED if schema.key else _KEYLESS).take(images.column("kind")),
+        pa.array(scn),
+        images.column("ordinal"),
+        passed.gtid_texts(),
+        pa.array(passed.commit_time).cast(META.field("__commit_time").type),
+        pa.nulls(len(rows), META.field("__chunk").type),
+        images.column("absent"),
+    ]
+    return pa.Table.from_arrays([*meta, *rows.columns], schema=changes_schema(schema))
+
+
+def chunk_table(part: ChunkPart) -> pa.Table:
+    """The rows of a chunk as a rows file has them, or, if it isn't of a first snapshot, as a changes file has."""
+    if part.first:
+        return pa.Table.from_batches([part.rows])
+    count = len(part.rows)
+    meta = [
+        pa.repeat(pa.scalar("r"), count),
+        pa.repeat(pa.scalar(part.scn, pa.int64()), count),
+        pa.array(np.arange(count, dtype=np.int32)),
+        pa.nulls(count, META.field("__gtid").type),
+        pa.nulls(count, META.field("__commit_time").type),
+        pa.repeat(pa.scalar(str(part.chunk)), count),
+        pa.nulls(count, META.field("__absent").type),
+    ]
+    return pa.Table.from_arrays([*meta, *part.rows.columns], schema=changes_schema(part.schema))
+
+
+def _kept(
+    kind: npt.NDArray[np.int8], rows: pa.RecordBatch, schema: TableSchema
+) -> npt.NDArray[np.intp] | None:
+    """The indices of the images that become rows, or None for all: no before of an update that kept its key."""
+    before = np.flatnonzero(kind == Kind.UPDATE_BEFORE)
+    if not np.array_equal(before + 1, np.flatnonzero(kind == Kind.UPDATE_AFTER)):
+        raise InvariantBroken(f"an update of {schema.table} came without its image before or its image after")
+    if before.size == 0 or not schema.key:
+        return None
+    keys = rows.select(list(schema.key))
+    whole = range(len(schema.key))
+    same = pc.equal(
+        tokens(keys.take(pa.array(before)), whole), tokens(keys.take(pa.array(before + 1)), whole)
+    )
+    # A key without a token (a zero date, which is null here) counts as changed: the d before the u is harmless.
+    kept = np.ones(len(kind), dtype=np.bool_)
+    kept[before[same.fill_null(False).to_numpy(zero_copy_only=False)]] = False
+    return np.flatnonzero(kept)
+
+
+def _one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
