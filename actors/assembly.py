@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from actors import signal_file, spark_session, watermark_coordinator
 from actors.actor import Actor, Outlet
 from actors.binlog_reader import BinlogReader
@@ -21,7 +23,7 @@ from actors.journal_writer import JournalWriter
 from actors.journal_writer import Outlets as JournalOutlets
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
-from actors.preflight import local_findings, preflight
+from actors.preflight import Preflight, local_findings, preflight
 from actors.schema_verifier import SchemaVerifier
 from actors.signal_listener import SignalChannel, SignalListener
 from actors.signal_rest import SignalRest
@@ -29,15 +31,20 @@ from actors.spark_sink import SparkSink
 from actors.status import StatusBoard
 from actors.supervisor import CAPTURE, CONTROL, DELIVERY, Group, Outcome, Supervisor
 from actors.watermark_coordinator import WatermarkCoordinator
+from pipeline import beginning, schema_verifier
 from pipeline import metrics as catalogue
-from pipeline import schema_verifier
 from pipeline.checkpoint import Checkpoint
-from pipeline.coordinator_state import Overlapping, Pausing
+from pipeline.coordinator_state import Limits, Overlapping, Pausing
 from pipeline.errors import TidemarkError
+from pipeline.journal import Entry
+from pipeline.messages import SignalAccepted
 from pipeline.prerequisites import Finding, Severity
-from pipeline.settings import Settings, Watermark
+from pipeline.settings import Settings, SnapshotMode, Watermark
+from pipeline.signal_states import CheckpointSealed
 from pipeline.topology import EDGES, inbox
 from pipeline.topology import Actor as Name
+
+log = structlog.get_logger()
 
 
 async def serve(settings: Settings) -> Outcome:
@@ -99,7 +106,7 @@ class Assembly:
         recovered = await asyncio.to_thread(self._store.recover)
         found = await preflight(settings)
         found.raise_errors()
-        checkpoint = recovered.last.checkpoint if recovered.last else _first(found.known)
+        checkpoint = _beginning(recovered.last, found, settings.snapshot.mode)
         verified, news = schema_verifier.started(
             settings.tables, found.known, checkpoint.position, checkpoint.schemas, checkpoint.stopped
         )
@@ -124,7 +131,7 @@ class Assembly:
                 boxes[Name.WATERMARK_COORDINATOR],
                 metrics,
                 checkpoint,
-                snapshot.chunk_rows,
+                Limits(snapshot.chunk_rows, snapshot.connections, snapshot.most_ranges),
                 Pausing() if snapshot.watermark is Watermark.PAUSE else Overlapping(snapshot.windows),
                 watermark_coordinator.Outlets(
                     self._outlet(Name.WATERMARK_COORDINATOR, Name.BINLOG_READER),
@@ -146,7 +153,8 @@ class Assembly:
                 self._store,
                 recovered,
                 JournalOutlets(
-                    self._outlet(Name.JOURNAL_WRITER, Name.SIGNAL_LISTENER),
+                    self._outlet(Name.JOURNAL_WRITER, Name.SIGNAL_LISTENER, SignalAccepted),
+                    self._outlet(Name.JOURNAL_WRITER, Name.SIGNAL_LISTENER, CheckpointSealed),
                     self._outlet(Name.JOURNAL_WRITER, Name.SPARK_SINK),
                 ),
             ),
@@ -171,11 +179,20 @@ class Assembly:
         )
         return (listener,)
 
-    def _outlet(self, sender: Name, receiver: Name) -> Outlet[Any]:
-        edge = next(edge for edge in EDGES if edge.sender is sender and edge.receiver is receiver)
+    def _outlet(self, sender: Name, receiver: Name, of: type | None = None) -> Outlet[Any]:
+        """The one between these two; where there are several, that of this message."""
+        between = (edge for edge in EDGES if edge.sender is sender and edge.receiver is receiver)
+        edge = next(edge for edge in between if of is None or of in edge.messages)
         return Outlet(edge, self.mailboxes[receiver])
 
 
-def _first(known: schema_verifier.Known) -> Checkpoint:
-    """Where a new journal begins: at the source's present, with the schemas that hold there."""
-    return Checkpoint(known.at, schemas=dict(known.schemas))
+def _beginning(last: Entry | None, found: Preflight, mode: SnapshotMode) -> Checkpoint:
+    """Where capture begins, or goes on. Raises LogPurged."""
+    if last is None:
+        return beginning.first(found.known)
+    checkpoint = beginning.resumed(last.checkpoint, found.known, found.purged, mode)
+    if checkpoint is not last.checkpoint:
+        log.warning(
+            "the binlog was purged", behind=str(last.checkpoint.position), now=str(checkpoint.position)
+        )
+    return checkpoint

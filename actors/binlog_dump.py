@@ -1,7 +1,8 @@
 """A connection that gives the binlog: the checks before, registration, the request, and the packets behind it.
 
 The request names the GTID set that has passed, and the server sends what isn't in it. So a position has to be in the
-server's executed set, and all that the server has purged has to be in the position.
+server's executed set, and all that the server has purged has to be in the position. What to do where it isn't was
+decided before the reader was built (`pipeline.beginning`); if it's purged since, that's decided anew.
 
 Source: MySQL 9.7 source documentation, "COM_REGISTER_REPLICA" and "COM_BINLOG_DUMP_GTID"; sql/rpl_binlog_sender.cc
 for the session's variables.
@@ -10,6 +11,7 @@ for the session's variables.
 import asyncio
 import struct
 import uuid
+from collections.abc import Iterable
 from typing import Final
 
 from pymysql.constants import COMMAND
@@ -18,7 +20,7 @@ from pymysqlreplication.binlogstream import ReportSlave
 from actors.source import Source
 from pipeline.binlog.frames import Frames
 from pipeline.binlog.packets import Packets
-from pipeline.errors import Definite
+from pipeline.errors import Definite, Transient
 from pipeline.gtid import GtidSet
 from pipeline.settings import SourceSettings
 from pipeline.statement import Statement
@@ -59,7 +61,7 @@ class BinlogDump:
     async def open(settings: SourceSettings, position: GtidSet) -> "BinlogDump":
         """Connect and ask for what isn't in the position.
 
-        Raises Definite if the server can't give it all, Transient if it can't be reached.
+        Raises Definite if the server can't give it all, Transient if it can't be reached, or could a moment ago.
         """
         source = await Source.connect(settings)
         try:
@@ -82,22 +84,20 @@ class BinlogDump:
         """The next events that are whole; see `Packets.frames`."""
         return self._packets.frames()
 
+    def leave(self, frames: Iterable[Frames]) -> None:
+        """See `Packets.leave`."""
+        self._packets.leave(frames)
+
     def close(self) -> None:
         """Close without ado."""
         self._source.close()
 
 
 async def _check(source: Source, position: GtidSet) -> None:
-    """Raises Definite if the server can't give all that isn't in the position."""
-    [(mode, purged)] = await source.ask(Statement("SELECT @@GLOBAL.gtid_mode, @@GLOBAL.gtid_purged"))
+    """Raises Definite or Transient if the server can't give all that isn't in the position."""
+    [(mode,)] = await source.ask(Statement("SELECT @@GLOBAL.gtid_mode"))
     if mode != "ON":
         raise Definite(f"gtid_mode is {mode} on the source; it has to be ON")
-    missing = GtidSet.parse(purged) - position
-    if missing:
-        raise Definite(
-            f"the binlog that we need was purged: {missing}; "
-            "begin a new journal, or restore the binlog on the source, and keep it for longer"
-        )
     looked_for_s = 0.0
     while unknown := position - await source.executed():
         if looked_for_s >= _COMMITTING_S:
@@ -107,6 +107,8 @@ async def _check(source: Source, position: GtidSet) -> None:
             )
         await asyncio.sleep(_LOOK_EVERY_S)
         looked_for_s += _LOOK_EVERY_S
+    if missing := await source.purged() - position:
+        raise Transient(f"the binlog that we need was purged: {missing}")
 
 
 async def _prepare(source: Source, settings: SourceSettings) -> None:

@@ -75,6 +75,7 @@ class BinlogReader(Actor[ToBinlogReader]):
         self._decoding = Decoding()
         self._uncut = False  # whether events have come since the last cut
         self._paused = False
+        self._pause_at: Coordinates | None = None  # where it's to pause
         self._end: Coordinates | None = None
 
     async def run(self) -> None:
@@ -94,15 +95,16 @@ class BinlogReader(Actor[ToBinlogReader]):
     async def handle(self, message: ToBinlogReader) -> None:
         """Pause or go on."""
         match message:
-            case PauseReading():
-                self._cut()
-                self._paused = True
-                self._decoding.put(ReadingPaused())
+            case PauseReading(None):
+                self._pause()
+            case PauseReading(place):
+                self._pause_at = place
+                self._pause_there()
             case ResumeReading():
                 self._paused = False
+                self.metrics.set(catalogue.PAUSED, False)
             case _:
                 assert_never(message)
-        self.metrics.set(catalogue.PAUSED, self._paused)
 
     async def release(self) -> None:
         """Close the connection, and decode no more."""
@@ -136,7 +138,7 @@ class BinlogReader(Actor[ToBinlogReader]):
                 elif arrival.done() and not self._paused:
                     self._count(arrival.result())
                     await self._walk(dump)
-                    arrival = asyncio.create_task(dump.receive())
+                    arrival = asyncio.create_task(self._received(dump))
                 else:
                     self._cut()
         finally:
@@ -161,19 +163,34 @@ class BinlogReader(Actor[ToBinlogReader]):
         if not done and not to_cut:
             raise Transient(f"the source's log was silent for {timeout_s} s, heartbeats included")
 
+    async def _received(self, dump: BinlogDump) -> int:
+        """Wait for bytes. While it's paused for none: those of events that were left mustn't move before they go."""
+        return 0 if self._paused else await dump.receive()
+
     def _count(self, came: int) -> None:
         self.metrics.count(catalogue.BINLOG_READ, came)
         self.metrics.set(catalogue.LAST_EVENT, time.time())
 
     async def _walk(self, dump: BinlogDump) -> None:
         """Walk over what has come, in a thread; what it gives goes to be decoded."""
-        walk = _walked(dump, self._stream)
+        walk = _walked(dump, self._stream, self._pause_at)
         while (given := await asyncio.to_thread(next, walk, None)) is not None:
             while self._decoding.full:
                 await self._give()
             self._decoding.put(given)
             self.beat()
         self._uncut = True
+        self._pause_there()
+
+    def _pause_there(self) -> None:
+        if self._pause_at is not None and self._stream.reached(self._pause_at):
+            self._pause()
+
+    def _pause(self) -> None:
+        self._cut()
+        self._paused, self._pause_at = True, None
+        self._decoding.put(ReadingPaused())
+        self.metrics.set(catalogue.PAUSED, True)
 
     def _cut(self) -> None:
         for given in self._stream.take():
@@ -230,6 +247,12 @@ class BinlogReader(Actor[ToBinlogReader]):
         self.metrics.set(catalogue.SOURCE_LAG, lag_s)
 
 
-def _walked(dump: BinlogDump, stream: LogStream) -> Iterator[Given]:
+def _walked(dump: BinlogDump, stream: LogStream, until: Coordinates | None) -> Iterator[Given]:
+    """Walk over what has come, but not beyond that place; what's behind it is left."""
     while (frames := dump.frames()) is not None:
-        yield from stream.walk(frames)
+        pieces = iter([frames]) if until is None else frames.pieces(until.offset)
+        for piece in pieces:
+            yield from stream.walk(piece)
+            if until is not None and stream.reached(until):
+                dump.leave(pieces)
+                return

@@ -8,17 +8,18 @@ last schemas hold at the last K.
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from actors.signal_table import SignalTable
 from actors.source import Source
 from pipeline.errors import Definite
 from pipeline.gtid import GtidSet
-from pipeline.prerequisites import Finding, Severity, findings
+from pipeline.prerequisites import Finding, ServerFacts, Severity, findings, markers
 from pipeline.schema import TableId, TableSchema
 from pipeline.schema_verifier import Known
-from pipeline.settings import Settings
+from pipeline.settings import Settings, Watermark
 
 # The oldest Java that Spark 4 runs on (Spark 4.2 documentation, "Downloading").
 OLDEST_JAVA = 17
@@ -30,10 +31,11 @@ class Unfit(Definite):
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """What was found of the source."""
+    """What was found of the source: what's wrong, the schemas, and which transactions its log has no more."""
 
     findings: tuple[Finding, ...]
     known: Known
+    purged: GtidSet
 
     def raise_errors(self) -> None:
         """Raises Unfit if capture can't run."""
@@ -48,7 +50,8 @@ async def preflight(settings: Settings) -> Preflight:
     source = await Source.connect(settings.source)
     try:
         tables = [table for table in await source.tables() if settings.tables.match(table)]
-        found = list(findings(await source.facts(tables)))
+        facts = await source.facts(tables)
+        found = [*findings(facts), *await _markers(source, facts, settings)]
         if not tables:
             patterns = ", ".join(settings.tables.patterns)
             found.append(
@@ -59,10 +62,19 @@ async def preflight(settings: Settings) -> Preflight:
                 )
             )
         errors = any(finding.severity is Severity.ERROR for finding in found)
-        known = Known({}, GtidSet()) if errors else await known_schemas(source, settings)
-        return Preflight(tuple(found), known)
+        if errors:
+            return Preflight(tuple(found), Known({}, GtidSet()), GtidSet())
+        purged = await source.purged()  # first, so that the other one has it
+        return Preflight(tuple(found), await known_schemas(source, settings), purged)
     finally:
         source.close()
+
+
+async def _markers(source: Source, facts: ServerFacts, settings: Settings) -> Iterable[Finding]:
+    table = settings.signals.table
+    if settings.snapshot.watermark is not Watermark.SIGNAL_TABLE or table is None:
+        return ()
+    return markers(facts, table, await SignalTable(table).refusal(source))
 
 
 async def known_schemas(source: Source, settings: Settings) -> Known:

@@ -20,6 +20,7 @@ from pipeline.statement import quoted_table
 VARIABLES = (
     "binlog_error_action",
     "binlog_format",
+    "binlog_order_commits",
     "binlog_row_image",
     "binlog_row_metadata",
     "enforce_gtid_consistency",
@@ -97,6 +98,18 @@ def findings(facts: ServerFacts) -> tuple[Finding, ...]:
     replica = _replica(facts) if facts.replica else ()
     found = [*_log(facts), *replica, *_foreign_keys(facts), *_labels(facts), *_rights(facts)]
     return tuple(sorted(found, key=lambda finding: finding.severity is Severity.NOTE))
+
+
+def markers(facts: ServerFacts, table: TableId, refused: str | None) -> Iterator[Finding]:
+    """What hinders watermarks as rows of a table; `refused`: the server's words when one was tried."""
+    yield from _must(facts, "binlog_order_commits", "ON", _setting(facts, "binlog_order_commits = ON"))
+    if refused is not None:
+        name = quoted_table(table).replace("%%", "%")
+        yield _error(
+            f"watermarks can't be written into {table}: {refused}",
+            f"CREATE TABLE {name} (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048)), and "
+            f"GRANT INSERT ON {name} TO {_account(facts)}",
+        )
 
 
 def server_version(text: str) -> tuple[int, ...]:
@@ -221,14 +234,18 @@ def _labels(facts: ServerFacts) -> Iterator[Finding]:
 
 
 def _rights(facts: ServerFacts) -> Iterator[Finding]:
-    name, _, host = facts.user.rpartition("@")
-    account = f"'{name}'@'{host}'"
+    account = _account(facts)
     for right, words in facts.denied.items():
         if isinstance(right, Privilege):
             yield _error(f"{facts.user} lacks {right}: {words}", f"GRANT {right} ON *.* TO {account}")
         else:
             target = quoted_table(right).replace("%%", "%")
             yield _error(f"{right} can't be read: {words}", f"GRANT SELECT ON {target} TO {account}")
+
+
+def _account(facts: ServerFacts) -> str:
+    name, _, host = facts.user.rpartition("@")
+    return f"'{name}'@'{host}'"
 
 
 def _must(facts: ServerFacts, variable: str, wanted: str, remedy: str) -> Iterator[Finding]:

@@ -12,10 +12,17 @@ lack a transaction that the stream had already passed.
 the log, read after the SELECT. The executed set wouldn't do: a commit group's GTIDs are added to it after the last
 commit of the group, so a SELECT can see a transaction that the set still lacks. The end of the log can't be behind
 what a SELECT saw, since a transaction is in the log before it commits.
+
+*Marker rows* need no set and no coordinates: two rows that are inserted into a table of the source, one before the
+SELECT and one behind it, each in a transaction of its own. Let T be a transaction that's before the low row in the log.
+With binlog_order_commits = ON transactions commit in the log's order, so that T had committed when the low row's
+commit returned, and the SELECT, which came after that, saw it. That includes all that had passed when the chunk was
+asked for, since the stream had passed it before the row was written: a marker is always usable. And what the SELECT
+saw was in the log before the high row was written, so that it has passed when that row has.
 """
 
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Final, assert_never
 
 from pipeline.errors import InvariantBroken
 from pipeline.gtid import GtidSet
@@ -40,11 +47,20 @@ class Coordinates:
         return (number, self.offset) >= (other_number, other.offset)
 
 
+# What a marker row is, by its type.
+OPEN_MARKER: Final = "snapshot-window-open"
+CLOSE_MARKER: Final = "snapshot-window-close"
+
+
 @dataclass(frozen=True, slots=True)
 class MarkerRow:
     """The row with this id in the signal table: it has passed once the transaction that inserted it has."""
 
     id: str
+
+
+# What the SELECT that follows it sees all of: what the server had executed, or what's in the log before a row.
+Low = GtidSet | MarkerRow
 
 
 # Once the stream has passed this, all that the SELECT saw has passed: the end of the log of the server that also
@@ -79,9 +95,9 @@ class Passed:
                 assert_never(high)
 
 
-def usable(low: GtidSet, asked_at: GtidSet) -> bool:
+def usable(low: Low, asked_at: GtidSet) -> bool:
     """Whether `low` may open a window whose chunk was asked for when the stream's position was `asked_at`."""
-    return asked_at <= low
+    return isinstance(low, MarkerRow) or asked_at <= low
 
 
 def _split(file: str) -> tuple[str, int]:

@@ -128,6 +128,7 @@ password_file = "{password}"
 server_id = {server.server_id % 4_000_000_000 + 1}
 
 [snapshot]
+mode = "no_data"
 chunk_rows = 25000
 windows = 4
 connections = 2

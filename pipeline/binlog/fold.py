@@ -376,10 +376,15 @@ class Fold:
         self._ready.append(given)
         self._told = end
 
+    @property
+    def between(self) -> Coordinates | None:
+        """Where the log is, if that's between two transactions."""
+        return self._at() if self.state.phase == BETWEEN and self._file is not None else None
+
     def tell_place(self) -> None:
         """Say how far the log is, if it's between two transactions and that isn't known."""
-        if self.state.phase == BETWEEN and self._file is not None and self._at() != self._told:
-            self._tell(LogAdvanced(self._at()), self._at())
+        if (place := self.between) is not None and place != self._told:
+            self._tell(LogAdvanced(place), place)
 
     def given(self) -> list[Given]:
         """What has been made since this was asked last."""

@@ -5,6 +5,8 @@ at least twice as large as what stays, so that each byte is moved once at the mo
 usual gets a larger buffer, which goes away with it.
 """
 
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,6 +19,10 @@ _USUAL: Final = 4 << 20  # bytes
 _LARGEST: Final = (1 << 30) + (
     1 << 20
 )  # bytes; max_allowed_packet is 1 GiB at the most, and an event has a header
+
+# Where in an event its header says at what offset of the file it ends, and what these bytes are worth.
+_END_AT: Final = np.arange(13, 17)
+_END_WEIGHTS: Final = 256 ** np.arange(4)
 
 
 class Frames(NamedTuple):
@@ -35,6 +41,17 @@ class Frames(NamedTuple):
         """The i-th event, as Python's bytes."""
         start, end = self.bounds[i]
         return self.buffer[start:end].tobytes()
+
+    def pieces(self, offset: int) -> Iterator["Frames"]:
+        """All of them in their order, in pieces that end wherever an event says that it ends at this offset.
+
+        An event's header has the lowest 32 bits of the offset only, and doesn't name the file.
+        """
+        ends = self.buffer[self.bounds[:, :1] + _END_AT].astype(np.int64) @ _END_WEIGHTS
+        cuts = np.flatnonzero(ends == offset % 2**32) + 1
+        for first, behind in pairwise([0, *cuts.tolist(), len(self)]):
+            if first < behind:
+                yield Frames(self.buffer, self.bounds[first:behind])
 
 
 class Inflow:

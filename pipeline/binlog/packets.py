@@ -10,6 +10,8 @@ only if as many bytes as its head says have.
 Source: MySQL 9.7 source documentation, "MySQL Packets", "COM_BINLOG_DUMP_GTID", "ERR_Packet".
 """
 
+from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -105,6 +107,11 @@ class Packets(Inflow):
         super().__init__()
         self._number = number
         self._bounds = np.empty((_AT_ONCE, 2), np.int64)
+        self._left: deque[Frames] = deque()
+
+    def leave(self, frames: Iterable[Frames]) -> None:
+        """Give these events, the last ones that were given, once more before others; ask for no room until then."""
+        self._left.extend(frames)
 
     def frames(self) -> Frames | None:
         """The next events that are whole, as many as are handled at once; None if there are none.
@@ -112,6 +119,8 @@ class Packets(Inflow):
         Raises Transient where a packet isn't the next one (the connection lost something) or the server ended the
         stream for now, Definite where it can't go on.
         """
+        if self._left:
+            return self._left.popleft()
         status, start, number, count = _framed(self.bytes, self.start, self.end, self._number, self._bounds)
         self.start, self._number = int(start), int(number)
         if count:  # what's wrong behind them is found again

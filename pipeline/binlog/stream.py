@@ -19,6 +19,7 @@ from pipeline.binlog.walkstate import BEGUN, DONE, FULL, NO_ROOM, RARE
 from pipeline.errors import Definite
 from pipeline.messages import CreationRead, LogAdvanced, LogRead, StatementRead, TransactionPartRead
 from pipeline.schema import TableId
+from pipeline.watermark import Coordinates
 
 # What a slice and what else is given become.
 Message = LogRead | TransactionPartRead | StatementRead | CreationRead | LogAdvanced
@@ -49,6 +50,11 @@ class LogStream:
         self._fold.cut()
         self._fold.tell_place()
         return self._fold.given()
+
+    def reached(self, place: Coordinates) -> bool:
+        """Whether the stream is between two transactions, at or behind that place."""
+        between = self._fold.between
+        return between is not None and between.reaches(place)
 
     def walk(self, frames: Frames) -> Iterator[Given]:
         """Take these events, and give what they fill or end; it's to be exhausted.

@@ -16,7 +16,7 @@ from actors.journal_store import JournalReader
 from deploy.toolchain.cache import run
 from deploy.toolchain.mysql_server import GTIDS_56, MysqlServer
 from deploy.toolchain.parts import Parts
-from pipeline.errors import Definite
+from pipeline.errors import Transient
 from pipeline.gtid import GtidSet
 from pipeline.schema import TableId
 from tests.servers.journal_oracle import Row, replay
@@ -284,5 +284,5 @@ async def test_a_purged_log_is_told_before_it_is_asked_for(mysql56_factory: Mysq
     server = mysql56_factory(GTIDS_56)
     server.sql("CREATE DATABASE d")
     server.purge_binlogs()
-    with pytest.raises(Definite, match=f"was purged: {server.uuid}:1"):
+    with pytest.raises(Transient, match=f"was purged: {server.uuid}:1"):
         await BinlogDump.open(settings(server, server.create_capture_user("d")), GtidSet())

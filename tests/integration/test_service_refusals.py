@@ -68,7 +68,8 @@ async def test_a_binlog_that_was_purged(mysql_factory: MysqlFactory, tmp_path: P
     lost = int(before.rpartition("-")[2]) + 1
     server.purge_binlogs()
     told = await refusal(settings)
-    assert f"the binlog that we need was purged: {server.uuid}:{lost}; begin a new journal" in told
+    assert f"the binlog that we need was purged: {server.uuid}:{lost}; restore it on the source" in told
+    assert 'set snapshot.mode = "when_needed"' in told
 
 
 async def test_an_unknown_table_in_a_signal(mysql: MysqlServer, database: str, tmp_path: Path) -> None:

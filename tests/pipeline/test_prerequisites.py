@@ -4,7 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.prerequisites import Finding, Privilege, ServerFacts, Severity, findings, server_version
+from pipeline.prerequisites import (
+    Finding,
+    Privilege,
+    ServerFacts,
+    Severity,
+    findings,
+    markers,
+    server_version,
+)
 from pipeline.schema import TableId
 
 FIT = ServerFacts(
@@ -211,3 +219,16 @@ def test_everything_is_told_at_once_and_notes_last() -> None:
 def test_versions() -> None:
     assert server_version("9.7.4-2") == (9, 7, 4)
     assert server_version("5.6.24-log") < (5, 7) < server_version("8.0.36")
+
+
+def test_watermarks_in_a_table_need_the_order_of_commits_and_the_table() -> None:
+    table = TableId("tidemark", "odd`name%")
+    assert list(markers(FIT, table, None)) == []
+    unordered = replace(FIT, variables={**FIT.variables, "binlog_order_commits": "OFF"})
+    order, lacking = markers(unordered, table, "Table doesn't exist")
+    assert order.wrong.startswith("binlog_order_commits is OFF")
+    assert order.remedy == "SET PERSIST binlog_order_commits = ON"
+    assert lacking.severity is Severity.ERROR
+    assert lacking.wrong == "watermarks can't be written into tidemark.odd`name%: Table doesn't exist"
+    assert "CREATE TABLE `tidemark`.`odd``name%` (id" in lacking.remedy
+    assert lacking.remedy.endswith("GRANT INSERT ON `tidemark`.`odd``name%` TO 'tidemark'@'10.0.%'")

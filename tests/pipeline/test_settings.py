@@ -2,7 +2,9 @@
 
 import dataclasses
 import re
-from pathlib import PurePath
+import types
+import typing
+from pathlib import Path, PurePath
 
 import pytest
 
@@ -117,3 +119,23 @@ def test_a_table_is_divided_by_the_connections_unless_it_is_said() -> None:
 def test_what_is_right_is_let_through(section: object) -> None:
     found: list[Mistake] = list(contradictions(section))
     assert found == []
+
+
+def keys(kind: type[object]) -> set[str]:
+    """All keys that a section and those below it have, as the file spells them."""
+    found: set[str] = set()
+    for name, hint in typing.get_type_hints(kind).items():
+        below = typing.get_args(hint)[0] if isinstance(hint, types.UnionType) else hint
+        if (
+            isinstance(below, type)
+            and dataclasses.is_dataclass(below)
+            and below not in (Tables, TableId, Secret)
+        ):
+            found |= keys(below)
+        found.add(f"{name}_file" if hint is Secret else name)
+    return found
+
+
+def test_the_reference_tells_every_key() -> None:
+    told = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
+    assert [key for key in sorted(keys(Settings)) if f"`{key}`" not in told and f"{key}]`" not in told] == []

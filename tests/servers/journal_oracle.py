@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow.parquet as pq
+
 from actors.journal_store import JournalReader
 from deploy.demo.writer import Line
 from deploy.toolchain.mysql_server import MysqlServer
-from pipeline.schema import TableId
-
 from pipeline.change_rows import META
 from pipeline.journal import Entry, File, FileKind
+from pipeline.schema import TableId
 
 Key = tuple[Any, ...]
 Row = Mapping[str, Any]
@@ -60,13 +60,16 @@ class Story:
 
 
 def replay(server: MysqlServer, journal: Path, table: TableId) -> Story:
-    """The table's story; its changes in the order of the stream."""
+    """The table's story since its mirror was last begun; its changes in the order of the stream."""
     reader = JournalReader(journal)
     story = Story(primary_key(server, table))
-    for entry in reader.entries(0, reader.last_segment()):
+    chain = entries(journal)
+    since = _since(chain[-1], table)
+    for entry in chain:
         for file in entry.files:
-            if file.table == table:
+            if file.table == table and (file.kind is FileKind.CHANGES or _since(entry, table) == since):
                 _take(story, reader, entry, file)
+    story.changes = [change for change in story.changes if change.scn > since]
     story.changes.sort(key=lambda change: (change.scn, change.ordinal))
     return story
 
@@ -75,6 +78,12 @@ def entries(journal: Path) -> list[Entry]:
     """All sealed segments."""
     reader = JournalReader(journal)
     return list(reader.entries(0, reader.last_segment()))
+
+
+def _since(entry: Entry, table: TableId) -> int:
+    """The SCN behind which the table's mirror begins, as of this segment."""
+    mirror = entry.checkpoint.mirrors.get(table)
+    return mirror.since if mirror else 0
 
 
 def primary_key(server: MysqlServer, table: TableId) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from pipeline.settings import (
     JournalSettings,
     LakeSettings,
     Settings,
+    SnapshotMode,
     SnapshotSettings,
 )
 from pipeline.signals import Tables
@@ -36,7 +37,10 @@ _LOOK_EVERY_S: Final = 0.01
 
 
 def pipeline(server: MysqlServer, folder: Path, database: str, **snapshot: Any) -> Settings:
-    """Settings that capture a database with the least rights; `snapshot` are of SnapshotSettings."""
+    """Settings that capture a database with the least rights; `snapshot` are of SnapshotSettings.
+
+    Nothing is snapshotted unasked, where they don't say so.
+    """
     account = server.create_capture_user(database)
     return Settings(
         "test",
@@ -44,7 +48,7 @@ def pipeline(server: MysqlServer, folder: Path, database: str, **snapshot: Any) 
         source_settings(server, account),
         JournalSettings(folder / "journal", seal_after_ms=20),
         LakeSettings(str(folder / "lake")),
-        SnapshotSettings(**{"chunk_rows": 100, **snapshot}),
+        SnapshotSettings(**{"mode": SnapshotMode.NO_DATA, "chunk_rows": 100, **snapshot}),
     )
 
 

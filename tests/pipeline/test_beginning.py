@@ -1,0 +1,157 @@
+"""The beginning: what a first start and a later one go on from, and which tables are snapshotted unasked."""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline import beginning
+from pipeline.beginning import LogPurged
+from pipeline.checkpoint import Checkpoint, Filling, Ready
+from pipeline.schema_verifier import Known
+from pipeline.settings import SnapshotMode
+from pipeline.snapshot import Chunking, Completed, Failed, Progress, Range, Snapshot, Stopped, Waiting
+from tests.pipeline.builders import ITEMS, ORDERS, USERS, altered, gtids, table
+
+KEYLESS = table("keyless", "a", "b", key=())
+KNOWN = Known({each.table: each for each in (ORDERS, ITEMS, KEYLESS)}, gtids("a:1-9"))
+SEALED = Checkpoint(
+    gtids("a:1-5"),
+    scn=7,
+    schemas=dict(KNOWN.schemas),
+    mirrors={ORDERS.table: Ready(0), ITEMS.table: Ready(2)},
+)
+ELSE = [mode for mode in SnapshotMode if mode is not SnapshotMode.WHEN_NEEDED]
+
+
+def needed(checkpoint: Checkpoint, known: Known = KNOWN, purged: str = "a:1-6") -> Checkpoint:
+    """Where a start goes on from that may begin anew."""
+    return beginning.resumed(checkpoint, known, gtids(purged), SnapshotMode.WHEN_NEEDED)
+
+
+def test_a_first_start_is_at_the_present() -> None:
+    assert beginning.first(KNOWN) == Checkpoint(gtids("a:1-9"), schemas=dict(KNOWN.schemas))
+
+
+@pytest.mark.parametrize("mode", SnapshotMode)
+@pytest.mark.parametrize("purged", ["", "a:1-4", "a:1-5"])
+def test_a_log_that_goes_back_far_enough_is_read_on(mode: SnapshotMode, purged: str) -> None:
+    assert beginning.resumed(SEALED, KNOWN, gtids(purged), mode) is SEALED
+
+
+@pytest.mark.parametrize("mode", ELSE)
+@pytest.mark.parametrize("purged", ["a:1-6", "a:6", "a:1-2,b:1"])
+def test_a_purged_log_stops_by_name(mode: SnapshotMode, purged: str) -> None:
+    with pytest.raises(LogPurged, match=r'was purged: .*(a:6|b:1); .*snapshot.mode = "when_needed"'):
+        beginning.resumed(SEALED, KNOWN, gtids(purged), mode)
+
+
+@pytest.mark.parametrize("mode", SnapshotMode)
+def test_a_divergent_server_is_not_begun_anew_at(mode: SnapshotMode) -> None:
+    known = replace(KNOWN, at=gtids("a:1-4,a:6-9"))
+    assert beginning.resumed(SEALED, known, gtids("a:6"), mode) is SEALED
+
+
+def test_where_it_is_needed_everything_begins_anew_at_the_present() -> None:
+    begun = needed(SEALED)
+    assert begun.position == KNOWN.at
+    assert begun.scn == SEALED.scn
+    assert begun.snapshots == (Snapshot("anew-7", {ITEMS.table: Waiting(), ORDERS.table: Waiting()}),)
+    assert begun.mirrors == {ORDERS.table: Filling(7), ITEMS.table: Filling(7)}
+
+
+def test_beginning_anew_takes_the_schemas_of_the_present() -> None:
+    changed = altered(ORDERS)
+    known = Known({ORDERS.table: changed, ITEMS.table: ITEMS, USERS.table: USERS}, KNOWN.at)
+    begun = needed(SEALED, known)
+    assert begun.schemas == {**SEALED.schemas, **known.schemas}
+    assert begun.mirrors[USERS.table] == Filling(7)
+
+
+def test_beginning_anew_ends_what_was_under_way() -> None:
+    chunking = Chunking((Range(0, (3,), (9,)),), "v", True, Progress(rows=3))
+    under_way = Snapshot(
+        "s1", {ORDERS.table: chunking, ITEMS.table: Waiting(), USERS.table: Stopped(Progress())}
+    )
+    over = Snapshot("s0", {ORDERS.table: Completed(Progress(rows=1))})
+    first, second, anew = needed(replace(SEALED, snapshots=(over, under_way))).snapshots
+    assert first == over
+    ended = second.tables[ORDERS.table]
+    assert isinstance(ended, Failed)
+    assert ended.progress == Progress(rows=3)
+    assert "purged" in ended.reason
+    assert isinstance(second.tables[ITEMS.table], Failed)
+    assert second.tables[USERS.table] == Stopped(Progress())
+    assert anew.id == "anew-7"
+
+
+def test_beginning_anew_stops_what_it_cannot_fill() -> None:
+    begun = needed(
+        replace(SEALED, schemas={**SEALED.schemas, USERS.table: USERS}, stopped={ITEMS.table: "so"})
+    )
+    assert "no primary key" in begun.stopped[KEYLESS.table]
+    assert "isn't among the tables" in begun.stopped[USERS.table]
+    assert begun.stopped[ITEMS.table] == "so"
+    assert begun.stopped.keys() == {KEYLESS.table, USERS.table, ITEMS.table}
+    assert begun.snapshots[-1].tables == {ORDERS.table: Waiting()}
+    assert begun.mirrors == {ORDERS.table: Filling(7), ITEMS.table: Ready(2)}
+
+
+def test_a_start_that_fell_before_its_first_segment_decides_the_same() -> None:
+    assert needed(SEALED) == needed(SEALED)
+    assert needed(needed(SEALED)) == needed(SEALED)
+
+
+def test_what_is_new_is_begun() -> None:
+    begun = beginning.begun(beginning.first(KNOWN))
+    assert begun.snapshots == (Snapshot("initial-0", {ITEMS.table: Waiting(), ORDERS.table: Waiting()}),)
+    assert begun.mirrors == {ORDERS.table: Filling(0), ITEMS.table: Filling(0)}
+    assert beginning.keyless(begun) == (KEYLESS.table,)
+
+
+def test_it_is_begun_once_whatever_becomes_of_it() -> None:
+    begun = beginning.begun(beginning.first(KNOWN))
+    assert beginning.begun(begun) is begun
+    for mirror in (Filling(0), Ready(0)):
+        forgotten = replace(begun, snapshots=(), mirrors=dict.fromkeys(begun.mirrors, mirror))
+        assert beginning.begun(forgotten) is forgotten
+
+
+def test_tables_that_come_later_are_new_then() -> None:
+    later = replace(SEALED, schemas={**SEALED.schemas, USERS.table: USERS})
+    begun = beginning.begun(later)
+    assert begun.snapshots == (Snapshot("initial-7", {USERS.table: Waiting()}),)
+    assert begun.mirrors == {**SEALED.mirrors, USERS.table: Filling(7)}
+
+
+def test_they_join_those_that_are_under_way() -> None:
+    under_way = Snapshot("initial-3", {ORDERS.table: Waiting()})
+    later = replace(SEALED, snapshots=(under_way,), schemas={**SEALED.schemas, USERS.table: USERS})
+    assert beginning.begun(later).snapshots == (
+        Snapshot("initial-3", {ORDERS.table: Waiting(), USERS.table: Waiting()}),
+    )
+
+
+def test_they_do_not_join_those_that_have_ended() -> None:
+    over = Snapshot("initial-3", {ORDERS.table: Completed(Progress())})
+    later = replace(SEALED, snapshots=(over,), schemas={**SEALED.schemas, USERS.table: USERS})
+    assert [each.id for each in beginning.begun(later).snapshots] == ["initial-3", "initial-7"]
+
+
+def test_an_id_is_given_once() -> None:
+    over = Snapshot("initial-7", {ORDERS.table: Completed(Progress())})
+    later = replace(SEALED, snapshots=(over,), schemas={**SEALED.schemas, USERS.table: USERS})
+    assert beginning.begun(later).snapshots == (
+        Snapshot("initial-7", {ORDERS.table: Completed(Progress()), USERS.table: Waiting()}),
+    )
+
+
+def test_a_table_gets_its_snapshot_with_its_key() -> None:
+    keyed = replace(KEYLESS, key=(0,))
+    begun = beginning.begun(replace(SEALED, schemas={**SEALED.schemas, KEYLESS.table: keyed}))
+    assert begun.mirrors[KEYLESS.table] == Filling(7)
+
+
+def test_a_stopped_table_is_left_alone() -> None:
+    stopped = replace(beginning.first(KNOWN), stopped={ORDERS.table: "so", KEYLESS.table: "so"})
+    assert beginning.begun(stopped).mirrors == {ITEMS.table: Filling(0)}
+    assert beginning.keyless(stopped) == ()
