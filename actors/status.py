@@ -1,43 +1,22 @@
 """What the service says of itself: `/status` and `/readyz`.
 
 Each actor tells its own part (`Actor.status`, `Actor.not_ready`); here they are put together, with the pace
-of snapshots, which takes looking more than once.
+of snapshots (`pace`), which takes looking more than once.
 """
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
+from actors.pace import Paces
 from actors.supervisor import State, Supervisor
 from pipeline import metrics as catalogue
 from pipeline.topology import Actor as Name
 
 LOOK_EVERY_S = 1.0
-PACE_OVER_S = 30.0
-
-
-class Pace:
-    """How fast a count grows: rows a second over the last PACE_OVER_S seconds."""
-
-    def __init__(self) -> None:
-        self._seen: deque[tuple[float, int]] = deque()
-
-    def look(self, now: float, count: int) -> None:
-        """The count at a moment (s, any clock that doesn't go back)."""
-        self._seen.append((now, count))
-        while len(self._seen) > 2 and now - self._seen[1][0] >= PACE_OVER_S:
-            self._seen.popleft()
-
-    def per_second(self) -> float | None:
-        """None before there's been time enough to tell."""
-        if len(self._seen) < 2 or self._seen[-1][0] <= self._seen[0][0]:
-            return None
-        (since, first), (now, last) = self._seen[0], self._seen[-1]
-        return (last - first) / (now - since)
 
 
 class StatusBoard:
@@ -50,7 +29,7 @@ class StatusBoard:
         self._supervisor = supervisor
         self._mailboxes = mailboxes
         self._metrics = metrics
-        self._paces: dict[tuple[str, str], Pace] = {}
+        self._paces = Paces()
 
     async def run(self) -> None:
         """Look at the snapshots' progress now and then, for ever."""
@@ -78,7 +57,8 @@ class StatusBoard:
             "position": capture.get("position"),
             "lag_seconds": self._metrics.value(catalogue.SOURCE_LAG),
             "paused": capture.get("paused", False),
-            "snapshots": [self._snapshot(snapshot) for snapshot in capture.get("snapshots", [])],
+            "busy": capture.get("busy"),
+            "snapshots": self._paces.told(capture),
             "windows": capture.get("windows", []),
             "stopped": capture.get("stopped", {}),
             "delivered_position": delivery.get("position"),
@@ -98,26 +78,11 @@ class StatusBoard:
 
     def _look(self, now: float) -> None:
         coordinator = self._supervisor.actors.get(Name.WATERMARK_COORDINATOR)
-        running: dict[tuple[str, str], Pace] = {}
-        for snapshot in coordinator.status()["snapshots"] if coordinator is not None else ():
+        capture = coordinator.status() if coordinator is not None else {}
+        self._paces.look(now, capture.get("snapshots", []))
+        self._metrics.forget(catalogue.SNAPSHOT_LEFT)
+        for snapshot in self._paces.told(capture):
             for table in snapshot["tables"]:
-                if table["state"] == "chunking":
-                    key = _key(snapshot, table)
-                    running[key] = self._paces.get(key, Pace())
-                    running[key].look(now, table["rows"] + table["given_up"])
-        self._paces = running
-
-    def _snapshot(self, snapshot: dict[str, Any]) -> dict[str, Any]:
-        return {**snapshot, "tables": [self._table(snapshot, table) for table in snapshot["tables"]]}
-
-    def _table(self, snapshot: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
-        pace = self._paces.get(_key(snapshot, table))
-        speed = pace.per_second() if pace is not None else None
-        if not speed:
-            return table
-        left = max(0, table["expected"] - table["rows"] - table["given_up"])
-        return {**table, "rows_per_second": round(speed, 1), "left_seconds": round(left / speed, 1)}
-
-
-def _key(snapshot: dict[str, Any], table: dict[str, Any]) -> tuple[str, str]:
-    return snapshot["id"], f"{table['database']}.{table['table']}"
+                if table["left_seconds"] is not None:
+                    name = f"{table['database']}.{table['table']}"
+                    self._metrics.set(catalogue.SNAPSHOT_LEFT, table["left_seconds"], table=name)

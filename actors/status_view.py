@@ -38,6 +38,7 @@ def _whole(status: dict[str, Any]) -> Table:
         ("freshness", None if fresh is None else f"{fresh:.1f} s"),
         ("windows", str(len(status["windows"]))),
         ("snapshots", "paused" if status["paused"] else None),
+        ("waiting", status["busy"]),
         *((f"stopped {name}", reason) for name, reason in status["stopped"].items()),
     ):
         if value is not None:
@@ -46,21 +47,36 @@ def _whole(status: dict[str, Any]) -> Table:
 
 
 def _snapshots(snapshots: list[dict[str, Any]]) -> Table:
-    table = Table("snapshot", "table", "state", "", "rows", "rows/s", "left", box=None, padding=(0, 2, 0, 0))
+    table = Table(
+        *("snapshot", "table", "state", "", "rows", "gave way", "rows/s", "ranges", "windows", "left"),
+        box=None,
+        padding=(0, 2, 0, 0),
+    )
+    for column in table.columns[4:]:
+        column.justify = "right"
     for snapshot in snapshots:
+        if len(snapshot["tables"]) > 1:
+            table.add_row(Text(snapshot["id"]), "", snapshot["state"], *_counts(snapshot))
         for each in snapshot["tables"]:
-            done, expected = each["rows"] + each["given_up"], each["expected"]
-            left = each.get("left_seconds")
-            table.add_row(
-                Text(snapshot["id"]),
-                Text(f"{each['database']}.{each['table']}"),
-                Text(each.get("reason") or each["state"]),
-                ProgressBar(total=max(expected, done, 1), completed=done, width=20),
-                f"{done:,}",
-                f"{each['rows_per_second']:,.0f}" if "rows_per_second" in each else "",
-                "" if left is None else str(timedelta(seconds=round(left))),
-            )
+            name = Text(f"{each['database']}.{each['table']}")
+            state = Text(each.get("reason") or each["state"])
+            table.add_row(Text(snapshot["id"]), name, state, *_counts(each))
     return table
+
+
+def _counts(of: dict[str, Any]) -> tuple[ProgressBar | str, ...]:
+    """What's told alike of a snapshot and of a table of one."""
+    done, speed, left = of["rows"] + of["given_up"], of["rows_per_second"], of["left_seconds"]
+    total = done if of["state"] == "completed" else of["expected"]
+    return (
+        ProgressBar(total=max(total, done, 1), completed=done, width=20),
+        f"{done:,}",
+        f"{of['given_up']:,}",
+        "" if speed is None else f"{speed:,.0f}",
+        f"{of['ranges_done']}/{of['ranges']}" if of["ranges"] else "",
+        str(of["windows"]) if of["windows"] else "",
+        "" if left is None else str(timedelta(seconds=round(left))),
+    )
 
 
 def _actors(actors: dict[str, dict[str, Any]]) -> Table:

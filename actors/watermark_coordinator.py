@@ -30,7 +30,7 @@ from pipeline.messages import (
     ToJournalWriter,
     ToWatermarkCoordinator,
 )
-from pipeline.snapshot import ChunkId, Chunking, Snapshot, progress
+from pipeline.snapshot import ChunkId, Progress, Snapshot, progress
 from pipeline.snapshot import to_json as snapshot_to_json
 from pipeline.window import Reconciling
 
@@ -94,6 +94,9 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
             "windows": [
                 {
                     "chunk": str(window.order.chunk),
+                    "snapshot": window.order.chunk.snapshot,
+                    "table": str(window.order.chunk.table),
+                    "range": window.order.range,
                     "state": type(window).__name__.lower(),
                     "rows": window.rows.num_rows if isinstance(window, Reconciling) else 0,
                 }
@@ -117,6 +120,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
 
     def _measure(self, before: State, message: ToWatermarkCoordinator) -> None:
         self.metrics.set(catalogue.WINDOWS_OPEN, len(self._state.open))
+        self.metrics.set(catalogue.SOURCE_BUSY, isinstance(self._state.source, Strained))
         still_open = {window.order.chunk for window in self._state.open}
         for chunk in self._ordered.keys() - still_open:
             held_s = monotonic() - self._ordered.pop(chunk)
@@ -136,14 +140,19 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         for snapshot in now:
             earlier = was.get(snapshot.id)
             for table, state in snapshot.tables.items():
-                done = progress(state)
-                begun = progress(earlier.tables[table]) if earlier else None
-                if begun is not None and begun != done:
-                    name = str(table)
-                    self.metrics.count(
-                        catalogue.CHUNKS, done.chunks - begun.chunks, table=name, outcome="emitted"
-                    )
-                    self.metrics.count(catalogue.ROWS_GIVEN_UP, done.given_up - begun.given_up, table=name)
-                    self.metrics.set(catalogue.ROWS_DONE, done.rows, table=name)
-                    if isinstance(state, Chunking):
-                        self.metrics.set(catalogue.ROWS_EXPECTED, done.expected, table=name)
+                begun = progress(earlier.tables[table]) if earlier else Progress()
+                if begun != progress(state):
+                    self._measure_table(str(table), begun, progress(state))
+
+    def _measure_table(self, name: str, begun: Progress, done: Progress) -> None:
+        if done.chunks < begun.chunks:  # it was begun anew
+            begun = Progress()
+        self.metrics.count(catalogue.CHUNKS, done.chunks - begun.chunks, table=name, outcome="emitted")
+        self.metrics.count(catalogue.ROWS_GIVEN_UP, done.given_up - begun.given_up, table=name)
+        for gauge, count in (
+            (catalogue.ROWS_DONE, done.rows),
+            (catalogue.ROWS_EXPECTED, done.expected),
+            (catalogue.RANGES, done.ranges),
+            (catalogue.RANGES_DONE, done.ranges_done),
+        ):
+            self.metrics.set(gauge, count, table=name)

@@ -16,6 +16,7 @@ UNITS = (
     "errors",
     "images",
     "messages",
+    "ranges",
     "restarts",
     "rows",
     "seconds",
@@ -159,6 +160,20 @@ ROWS_EXPECTED = Gauge(
 )
 ROWS_DONE = Gauge(
     "tidemark_snapshot_done_rows", "Rows of the running or last snapshot that are emitted.", ("table",)
+)
+RANGES = Gauge(
+    "tidemark_snapshot_ranges", "Ranges that the running or last snapshot divided the table into.", ("table",)
+)
+RANGES_DONE = Gauge(
+    "tidemark_snapshot_done_ranges", "How many of these are emitted through their end.", ("table",)
+)
+SNAPSHOT_LEFT = Gauge(
+    "tidemark_snapshot_left_seconds",
+    "How long the table's running snapshot still takes at its present pace, by the server's estimate of its rows.",
+    ("table",),
+)
+SOURCE_BUSY = Gauge(
+    "tidemark_source_busy_state", "1 while no chunk is asked for, since the source has enough to do."
 )
 
 # Journal

@@ -168,11 +168,14 @@ async def test_status_puts_together_what_the_actors_say(tmp_path: Path) -> None:
             "rows": 100,
             "given_up": 0,
             "expected": 600,
+            "ranges": 4,
+            "ranges_done": 1,
         }
         bench.said[Name.WATERMARK_COORDINATOR] = {
             "position": "uuid:1-5",
             "snapshots": [{"id": "s1", "tables": [table]}],
-            "windows": [{"chunk": "s1/shop.orders/1"}],
+            "windows": [{"snapshot": "s1", "table": "shop.orders"}],
+            "busy": "65 threads run on the source",
         }
         bench.said[Name.SPARK_SINK] = {"position": "uuid:1-4", "freshness_seconds": 0.5}
         bench.board._look(10.0)
@@ -185,7 +188,9 @@ async def test_status_puts_together_what_the_actors_say(tmp_path: Path) -> None:
             "uuid:1-4",
         )
         (seen,) = status["snapshots"][0]["tables"]
-        assert (seen["rows_per_second"], seen["left_seconds"]) == (20.0, 20.0)
+        assert (seen["rows_per_second"], seen["left_seconds"], seen["windows"]) == (20.0, 20.0, 1)
+        assert bench.metrics.value(catalogue.SNAPSHOT_LEFT, table="shop.orders") == 20.0
+        assert status["busy"] == "65 threads run on the source"
         reader = status["actors"]["BinlogReader"]
         assert (reader["state"], reader["restarts"]) == ("running", 0)
         assert reader["mailbox"] == {"depth": 0, "capacity": bench.mailboxes[Name.BINLOG_READER].capacity}

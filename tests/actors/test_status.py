@@ -1,35 +1,27 @@
-"""The pace of snapshots, and the picture of a status on a terminal; the rest of it is in test_http.py."""
+"""The picture of a status on a terminal; what it says is in test_http.py and test_pace.py."""
 
 import io
 from typing import Any
 
 from rich.console import Console
 
-from actors.status import PACE_OVER_S, Pace
 from actors.status_view import rendered
 
 
-def test_pace_is_none_until_there_is_something_to_compare() -> None:
-    pace = Pace()
-    assert pace.per_second() is None
-    pace.look(1.0, 100)
-    assert pace.per_second() is None
-    pace.look(1.0, 100)
-    assert pace.per_second() is None
-    pace.look(3.0, 300)
-    assert pace.per_second() == 100.0
-
-
-def test_pace_is_that_of_the_last_while() -> None:
-    pace = Pace()
-    for second in range(100):
-        pace.look(float(second), 0 if second < 50 else (second - 50) * 10)
-    assert pace.per_second() == 10.0
-    assert len(pace._seen) <= PACE_OVER_S + 2
-
-
 def table(name: str, **fields: Any) -> dict[str, Any]:
-    return {"database": "shop", "table": name, "rows": 1500, "given_up": 0, "expected": 6000, **fields}
+    told = {
+        "database": "shop",
+        "table": name,
+        "rows": 1400,
+        "given_up": 100,
+        "expected": 6000,
+        "ranges": 0,
+        "ranges_done": 0,
+        "windows": 0,
+        "rows_per_second": None,
+        "left_seconds": None,
+    }
+    return {**told, **fields}
 
 
 def test_a_status_is_shown() -> None:
@@ -41,13 +33,22 @@ def test_a_status_is_shown() -> None:
         "lag_seconds": 1.25,
         "freshness_seconds": 0.5,
         "paused": True,
+        "busy": "65 threads run on the source",
         "windows": [{}, {}],
         "stopped": {"shop.odd": "[no] primary key"},
         "snapshots": [
             {
-                "id": "s1",
+                **table("", id="s1", state="paused", rows=2900, left_seconds=3700.0),
                 "tables": [
-                    table("orders", state="chunking", rows_per_second=100.0, left_seconds=45.0),
+                    table(
+                        "orders",
+                        state="chunking",
+                        ranges=8,
+                        ranges_done=3,
+                        windows=2,
+                        rows_per_second=1234.5,
+                        left_seconds=45.0,
+                    ),
                     table("gone", state="failed", reason="it was dropped"),
                 ],
             }
@@ -71,8 +72,13 @@ def test_a_status_is_shown() -> None:
         "0.5 s",
         "paused",
         "[no] primary key",
+        "65 threads run on the source",
         "1,500",
+        "3/8",
+        "1,234",
         "0:00:45",
+        "3,000",
+        "1:01:40",
         "it was dropped",
         "restarting",
         "SparkSink: the JVM ended",

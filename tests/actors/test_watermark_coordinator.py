@@ -9,7 +9,16 @@ from actors.watermark_coordinator import Outlets, WatermarkCoordinator
 from pipeline import metrics as catalogue
 from pipeline.checkpoint import Checkpoint
 from pipeline.coordinator_state import Overlapping
-from pipeline.messages import LogAdvanced, PlanTable, ReadChunk, ToChunkSelector, ToWatermarkCoordinator
+from pipeline.messages import (
+    LogAdvanced,
+    PlanTable,
+    ReadChunk,
+    SourceEased,
+    SourceStrained,
+    TableRestarted,
+    ToChunkSelector,
+    ToWatermarkCoordinator,
+)
 from pipeline.snapshot import WHOLE
 from pipeline.topology import EDGES, Actor, inbox
 from tests.pipeline.builders import LIMITS, ORDERS, execute, gtids, place, planned, read, statement
@@ -67,3 +76,41 @@ async def test_a_window_is_timed_from_its_order_to_its_end(closed: bool) -> None
     assert house.metrics.value(catalogue.WINDOWS_OPEN) == 0
     assert house.windows_timed() == 1
     assert house.metrics.value(catalogue.CHUNKS, outcome="emitted", **TABLE) == closed
+
+
+async def test_progress_is_measured_and_told() -> None:
+    house = House()
+    order = await house.first_chunk()
+    (window,) = house.coordinator.status()["windows"]
+    assert (window["snapshot"], window["table"], window["range"]) == ("s1", str(ORDERS.table), order.range)
+    await house.coordinator.handle(read(order, 1))
+    (table,) = house.coordinator.status()["snapshots"][0]["tables"]
+    assert (table["rows"], table["ranges"], table["ranges_done"]) == (1, 1, 1)
+    for gauge, value in (
+        (catalogue.ROWS_DONE, 1),
+        (catalogue.ROWS_EXPECTED, table["expected"]),
+        (catalogue.RANGES, 1),
+        (catalogue.RANGES_DONE, 1),
+    ):
+        assert house.metrics.value(gauge, **TABLE) == value
+
+
+async def test_a_table_that_is_begun_anew_counts_from_nothing_again() -> None:
+    house = House()
+    order = await house.first_chunk()
+    await house.coordinator.handle(read(order, 1, 2))
+    assert house.metrics.value(catalogue.ROWS_DONE, **TABLE) == 2
+    await house.coordinator.handle(TableRestarted(ORDERS.table, emptied=False, reason="its key has changed"))
+    assert house.metrics.value(catalogue.ROWS_DONE, **TABLE) == 0
+    assert house.metrics.value(catalogue.CHUNKS, outcome="emitted", **TABLE) == 1
+
+
+async def test_a_source_that_has_enough_to_do_is_told_of() -> None:
+    house = House()
+    assert house.coordinator.status()["busy"] is None
+    await house.coordinator.handle(SourceStrained("65 threads run"))
+    assert house.coordinator.status()["busy"] == "65 threads run"
+    assert house.metrics.value(catalogue.SOURCE_BUSY) == 1
+    await house.coordinator.handle(SourceEased())
+    assert house.coordinator.status()["busy"] is None
+    assert house.metrics.value(catalogue.SOURCE_BUSY) == 0

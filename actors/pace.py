@@ -1,0 +1,112 @@
+"""How fast snapshots get on, and how long they'll still take.
+
+The counts are the checkpoint's, which has no clock; what they grow by in a second is found here, by looking at them now
+and then. How much is left goes by the server's own estimate of a table's rows, so it's a guess: where there are more
+rows than were expected, or a table hasn't been looked at yet, there's none.
+"""
+
+from collections import Counter, deque
+from typing import Any, Final
+
+OVER_S: Final = 30.0
+
+# The states of a table whose snapshot has come to an end.
+_ENDED: Final = ("failed", "stopped", "completed")
+
+# A snapshot or one of its tables, as `/status` tells it.
+Told = dict[str, Any]
+TableKey = tuple[str, str, str]
+
+
+class Pace:
+    """How fast a count grows, over the last OVER_S seconds."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def look(self, now: float, count: int) -> None:
+        """The count at a moment (s, any clock that doesn't go back)."""
+        self._seen.append((now, count))
+        while len(self._seen) > 2 and now - self._seen[1][0] >= OVER_S:
+            self._seen.popleft()
+
+    def per_second(self) -> float | None:
+        """None before there's been time enough to tell."""
+        if len(self._seen) < 2 or self._seen[-1][0] <= self._seen[0][0]:
+            return None
+        (since, first), (now, last) = self._seen[0], self._seen[-1]
+        return (last - first) / (now - since)
+
+
+class Paces:
+    """The pace of each table whose snapshot is under way."""
+
+    def __init__(self) -> None:
+        self._paces: dict[TableKey, Pace] = {}
+
+    def look(self, now: float, snapshots: list[Told]) -> None:
+        """The snapshots at a moment (s), as the coordinator tells them."""
+        running: dict[TableKey, Pace] = {}
+        for snapshot in snapshots:
+            for table in snapshot["tables"]:
+                if table["state"] == "chunking":
+                    key = _key(snapshot, table)
+                    running[key] = self._paces.get(key, Pace())
+                    running[key].look(now, _dealt_with(table))
+        self._paces = running
+
+    def told(self, capture: Told) -> list[Told]:
+        """The snapshots with what can be said of their pace; `capture` is what the coordinator tells."""
+        open_windows = Counter((w["snapshot"], w["table"]) for w in capture.get("windows", ()))
+        paused = capture.get("paused", False)
+        return [self._snapshot(snapshot, open_windows, paused) for snapshot in capture.get("snapshots", ())]
+
+    def _snapshot(self, snapshot: Told, open_windows: Counter[tuple[str, str]], paused: bool) -> Told:
+        tables = [self._table(snapshot, table, open_windows) for table in snapshot["tables"]]
+        speeds = [table["rows_per_second"] for table in tables if table["rows_per_second"] is not None]
+        return {
+            **snapshot,
+            "state": _state([table["state"] for table in tables], paused),
+            **{
+                count: sum(table[count] for table in tables)
+                for count in ("rows", "given_up", "expected", "ranges", "ranges_done", "windows")
+            },
+            "rows_per_second": round(sum(speeds), 1) if speeds else None,
+            "left_seconds": _left(tables, sum(speeds)),
+            "tables": tables,
+        }
+
+    def _table(self, snapshot: Told, table: Told, open_windows: Counter[tuple[str, str]]) -> Told:
+        pace = self._paces.get(_key(snapshot, table))
+        speed = pace.per_second() if pace is not None else None
+        return {
+            **table,
+            "windows": open_windows[snapshot["id"], f"{table['database']}.{table['table']}"],
+            "rows_per_second": None if speed is None else round(speed, 1),
+            "left_seconds": _left([table], speed or 0.0),
+        }
+
+
+def _left(tables: list[Told], speed: float) -> float | None:
+    """How long the tables take at this pace (rows a second), or None if that can't be told."""
+    rows: list[int] = [t["expected"] - _dealt_with(t) for t in tables if t["state"] not in _ENDED]
+    if not rows or speed <= 0 or min(rows) <= 0:
+        return None
+    return round(sum(rows) / speed, 1)
+
+
+def _state(tables: list[str], paused: bool) -> str:
+    """A snapshot's state by those of its tables: what it does, or how it ended, the worst first."""
+    if all(state in _ENDED for state in tables):
+        return next((state for state in _ENDED if state in tables), "completed")
+    return "paused" if paused else "running" if "chunking" in tables else "waiting"
+
+
+def _dealt_with(table: Told) -> int:
+    rows, given_up = table["rows"], table["given_up"]
+    assert isinstance(rows, int) and isinstance(given_up, int)
+    return rows + given_up
+
+
+def _key(snapshot: Told, table: Told) -> TableKey:
+    return snapshot["id"], table["database"], table["table"]
