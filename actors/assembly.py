@@ -34,13 +34,14 @@ from actors.watermark_coordinator import WatermarkCoordinator
 from pipeline import beginning, schema_verifier
 from pipeline import metrics as catalogue
 from pipeline.checkpoint import Checkpoint
-from pipeline.coordinator_state import Limits, Overlapping, Pausing
+from pipeline.coordinator_state import Overlapping, Pausing
 from pipeline.errors import TidemarkError
 from pipeline.journal import Entry
 from pipeline.messages import SignalAccepted
 from pipeline.prerequisites import Finding, Severity
-from pipeline.settings import Settings, SnapshotMode, Watermark
+from pipeline.settings import Settings, SnapshotMode, SnapshotSettings, Watermark
 from pipeline.signal_states import CheckpointSealed
+from pipeline.sizing import Limits
 from pipeline.topology import EDGES, inbox
 from pipeline.topology import Actor as Name
 
@@ -131,7 +132,7 @@ class Assembly:
                 boxes[Name.WATERMARK_COORDINATOR],
                 metrics,
                 checkpoint,
-                Limits(snapshot.chunk_rows, snapshot.connections, snapshot.most_ranges),
+                _limits(snapshot),
                 Pausing() if snapshot.watermark is Watermark.PAUSE else Overlapping(snapshot.windows),
                 watermark_coordinator.Outlets(
                     self._outlet(Name.WATERMARK_COORDINATOR, Name.BINLOG_READER),
@@ -184,6 +185,17 @@ class Assembly:
         between = (edge for edge in EDGES if edge.sender is sender and edge.receiver is receiver)
         edge = next(edge for edge in between if of is None or of in edge.messages)
         return Outlet(edge, self.mailboxes[receiver])
+
+
+def _limits(snapshot: SnapshotSettings) -> Limits:
+    return Limits(
+        chunk_rows=snapshot.chunk_rows,
+        connections=snapshot.connections,
+        ranges=snapshot.most_ranges,
+        chunk_us=1000 * snapshot.chunk_target_ms,
+        chunk_bytes=snapshot.chunk_mib << 20,
+        memory=snapshot.memory_mib << 20,
+    )
 
 
 def _beginning(last: Entry | None, found: Preflight, mode: SnapshotMode) -> Checkpoint:

@@ -12,10 +12,10 @@ from typing import Any, assert_never
 from actors.actor import Actor, Outlet
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
-from pipeline import coordinator, topology
+from pipeline import beginning, coordinator, topology
 from pipeline import metrics as catalogue
 from pipeline.checkpoint import Checkpoint, state_of
-from pipeline.coordinator_state import Limits, Order, State, Strained, WindowMode, Within
+from pipeline.coordinator_state import Order, State, Strained, WindowMode, Within
 from pipeline.messages import (
     Append,
     AppendRows,
@@ -30,6 +30,7 @@ from pipeline.messages import (
     ToJournalWriter,
     ToWatermarkCoordinator,
 )
+from pipeline.sizing import Limits
 from pipeline.snapshot import ChunkId, Progress, Snapshot, progress
 from pipeline.snapshot import to_json as snapshot_to_json
 from pipeline.window import Reconciling
@@ -57,13 +58,14 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         limits: Limits,
         mode: WindowMode,
         outlets: Outlets,
+        unasked: bool = False,
     ) -> None:
         super().__init__(mailbox, metrics)
         self._outlets = outlets
         self._ordered: dict[
             ChunkId, float
         ] = {}  # when the chunk of each open window was ordered (s, monotonic)
-        self._state, self._first_orders = coordinator.start(checkpoint, limits, mode)
+        self._state, self._first_orders = coordinator.start(checkpoint, limits, mode, unasked)
 
     async def run(self) -> None:
         """Give the orders that follow from the start, then take messages."""
@@ -88,6 +90,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
             "paused": checkpoint.paused,
             "busy": self._state.source.reason if isinstance(self._state.source, Strained) else None,
             "captured": [str(table) for table in checkpoint.schemas],
+            "keyless": [str(table) for table in beginning.keyless(checkpoint)],
             "stopped": {str(table): reason for table, reason in checkpoint.stopped.items()},
             "mirrors": {str(table): state_of(mirror) for table, mirror in checkpoint.mirrors.items()},
             "snapshots": [snapshot_to_json(snapshot) for snapshot in checkpoint.snapshots],

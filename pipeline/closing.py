@@ -9,6 +9,7 @@ from dataclasses import replace
 from pipeline import window as windows
 from pipeline.coordinator_state import (
     FoundEmpty,
+    Planned,
     State,
     checkpointed,
     progressed,
@@ -38,7 +39,7 @@ def closed(state: State) -> tuple[State, tuple[ChunkPart, ...]]:
         else:
             held.add(range_of(window))
             still_open.append(window)
-    state = _emptied(replace(state, open=tuple(still_open)))
+    state = _markers_forgotten(_emptied(replace(state, open=tuple(still_open))))
     return state, tuple(part for part in parts if part.rows.num_rows)
 
 
@@ -59,6 +60,8 @@ def _emitted(state: State, window: Reconciling) -> tuple[State, ChunkPart]:
         raise InvariantBroken(
             f"a window of {table} is open, but the table's snapshot is in the state {chunking}"
         )
+    if schema != state.checkpoint.schemas.get(table):
+        raise InvariantBroken(f"a window of {table} is open under a schema that doesn't hold any more")
     rows = windows.untouched(window)
     left = progressed(chunking.ranges, window.order.range, window.upto)
     counts = replace(
@@ -70,7 +73,14 @@ def _emitted(state: State, window: Reconciling) -> tuple[State, ChunkPart]:
     )
     scn = state.checkpoint.scn + 1
     part = ChunkPart(window.order.chunk, schema, rows, window.low, window.high, scn, chunking.first)
-    emitted = checkpointed(state, scn=scn, schemas={**state.checkpoint.schemas, table: schema})
+    emitted = checkpointed(state, scn=scn)
     if not left:
         return table_ended(emitted, snapshot, table, Completed(counts)), part
     return with_table(emitted, snapshot, table, replace(chunking, ranges=left, progress=counts)), part
+
+
+def _markers_forgotten(state: State) -> State:
+    """Marker rows matter only as long as a window or an empty table may wait for them."""
+    if not state.markers or state.open or any(not isinstance(run, Planned) for run in state.runs.values()):
+        return state
+    return replace(state, markers=frozenset())

@@ -36,58 +36,38 @@ that changed them to begin anew once, and there's no circle without one.
 from dataclasses import replace
 from typing import assert_never
 
-from pipeline import window as windows
-from pipeline.checkpoint import Checkpoint, Filling, Ready
+from pipeline import passed, selected
+from pipeline.beginning import begun
+from pipeline.checkpoint import Checkpoint
 from pipeline.closing import closed
 from pipeline.coordinator_state import (
     Between,
     Eased,
-    FoundEmpty,
-    Limits,
     Order,
     Overlapping,
     Paused,
-    Planned,
-    Planning,
     State,
     Strained,
     WindowMode,
     Within,
-    begun_anew,
-    checkpointed,
-    dropped,
-    ended,
-    progressed,
-    reading,
-    snapshot_of,
-    table_ended,
-    table_of,
-    to_be_filled,
-    with_mirror,
-    with_run,
-    with_snapshot,
-    with_table,
-    without_run,
 )
-from pipeline.errors import InvariantBroken
-from pipeline.keys import Key, tokens
 from pipeline.messages import (
     Append,
     AppendRows,
     ChangePart,
     ChangesVerified,
     ChunkFailed,
+    ChunkOutdated,
     ChunkRead,
+    Judged,
     LogAdvanced,
     PlanFailed,
     ReadingPaused,
     SchemaChanged,
     SchemaVerified,
-    SignalAnswer,
     SignalReceived,
     SourceEased,
     SourceStrained,
-    TableChanges,
     TablePlanned,
     TableRestarted,
     TableStopped,
@@ -97,26 +77,22 @@ from pipeline.messages import (
 from pipeline.requests import signalled
 from pipeline.schedule import scheduled
 from pipeline.schema import TableId
-from pipeline.snapshot import (
-    ChunkId,
-    Chunking,
-    Completed,
-    Progress,
-    Range,
-    Snapshot,
-    Waiting,
-    progress,
-)
+from pipeline.sizing import Limits
 from pipeline.topology import MOST_WINDOWS
-from pipeline.transactions import Transactions
-from pipeline.window import PassedKeys, Window
 
 
-def start(checkpoint: Checkpoint, limits: Limits, mode: WindowMode) -> tuple[State, tuple[Order, ...]]:
-    """The state after a start from a checkpoint, and the first orders: snapshots go on where they were."""
+def start(
+    checkpoint: Checkpoint, limits: Limits, mode: WindowMode, unasked: bool = False
+) -> tuple[State, tuple[Order, ...]]:
+    """The state after a start from a checkpoint, and the first orders: snapshots go on where they were.
+
+    `unasked`: tables that are new are snapshotted without a signal.
+    """
     if isinstance(mode, Overlapping) and not 1 <= mode.most <= MOST_WINDOWS:
         raise ValueError(f"the number of windows must be from 1 to {MOST_WINDOWS}, not {mode.most}")
-    state, orders = scheduled(State(limits, mode, checkpoint))
+    if unasked:
+        checkpoint = begun(checkpoint)
+    state, orders = scheduled(State(limits, mode, checkpoint, unasked))
     return state, (Append((), checkpoint), *orders)
 
 
@@ -133,7 +109,7 @@ def step(state: State, message: ToWatermarkCoordinator) -> tuple[State, tuple[Or
 
 
 def _held(
-    taken: State, place: Within, changes: tuple[ChangePart, ...], answers: tuple[SignalAnswer, ...]
+    taken: State, place: Within, changes: tuple[ChangePart, ...], answers: tuple[Judged, ...]
 ) -> tuple[State, tuple[Order, ...]]:
     """Rows go on, and all else waits for the end of the transaction."""
     after, orders = scheduled(replace(taken, place=replace(place, answers=(*place.answers, *answers))))
@@ -141,7 +117,7 @@ def _held(
 
 
 def _appended(
-    state: State, taken: State, changes: tuple[ChangePart, ...], answers: tuple[SignalAnswer, ...]
+    state: State, taken: State, changes: tuple[ChangePart, ...], answers: tuple[Judged, ...]
 ) -> tuple[State, tuple[Order, ...]]:
     emitted, chunks = closed(taken)
     after, orders = scheduled(emitted)
@@ -155,204 +131,65 @@ def _appended(
 
 def _taken(
     state: State, message: ToWatermarkCoordinator
-) -> tuple[State, tuple[ChangePart, ...], tuple[SignalAnswer, ...]]:
+) -> tuple[State, tuple[ChangePart, ...], tuple[Judged, ...]]:
     match message:
         case ChangesVerified():
-            passed, changes = _changes_passed(state, message)
-            return passed, changes, ()
+            after, changes = passed.changes_passed(state, message)
+            after, answers = passed.rows_signalled(after, message.signals)
+            return after, changes, answers
         case TransactionPartVerified():
-            passed, changes = _part_passed(state, message)
-            return passed, changes, ()
+            after, changes = passed.part_passed(state, message)
+            return after, changes, ()
         case SignalReceived(signal):
-            requested, answer = signalled(state, signal)
-            return requested, (), (answer,)
-        case SchemaChanged():
-            return _statement_passed(state, message), (), ()
+            after, answer = signalled(state, signal)
+            return after, (), (answer,)
+        case _:
+            return _moved(state, message), (), ()
+
+
+def _moved(
+    state: State,
+    message: LogAdvanced
+    | ReadingPaused
+    | SchemaChanged
+    | SchemaVerified
+    | TableRestarted
+    | TableStopped
+    | TablePlanned
+    | PlanFailed
+    | ChunkRead
+    | ChunkFailed
+    | ChunkOutdated
+    | SourceStrained
+    | SourceEased,
+) -> State:
+    match message:
         case LogAdvanced(end):
-            _must_be_between(state, f"the log's advance to {end}")
-            return replace(state, stream=end), (), ()
+            passed.must_be_between(state, f"the log's advance to {end}")
+            return replace(state, stream=end)
         case ReadingPaused():
-            return replace(state, gate=Paused()), (), ()
-        case SchemaVerified(schema):
-            return checkpointed(state, schemas={**state.checkpoint.schemas, schema.table: schema}), (), ()
+            return replace(state, gate=Paused())
+        case SchemaChanged():
+            return passed.statement_passed(state, message)
+        case SchemaVerified():
+            return passed.schema_verified(state, message)
         case TableRestarted():
-            return _table_restarted(state, message), (), ()
+            return passed.table_restarted(state, message)
         case TableStopped():
-            return _table_stopped(state, message), (), ()
+            return passed.table_stopped(state, message)
         case TablePlanned():
-            return _table_planned(state, message), (), ()
-        case PlanFailed(table, reason):
-            return _plan_failed(state, table, reason), (), ()
+            return selected.table_planned(state, message)
+        case PlanFailed():
+            return selected.plan_failed(state, message)
         case ChunkRead():
-            return _chunk_read(state, message), (), ()
-        case ChunkFailed(chunk, reason):
-            return _chunk_failed(state, chunk, reason), (), ()
+            return selected.chunk_read(state, message)
+        case ChunkFailed():
+            return selected.chunk_failed(state, message)
+        case ChunkOutdated():
+            return selected.chunk_outdated(state, message)
         case SourceStrained(reason):
-            return replace(state, source=Strained(reason)), (), ()
+            return replace(state, source=Strained(reason))
         case SourceEased():
-            return replace(state, source=Eased()), (), ()
+            return replace(state, source=Eased())
         case _:
             assert_never(message)
-
-
-# The log goes on
-
-
-def _changes_passed(state: State, message: ChangesVerified) -> tuple[State, tuple[ChangePart, ...]]:
-    run, checkpoint = message.transactions, state.checkpoint
-    if isinstance(state.place, Within) and run.gtid(0) != state.place.gtid:
-        raise InvariantBroken(f"{run.gtid(0)} passed within {state.place.gtid}, which hadn't ended")
-    passed = checkpointed(
-        replace(state, stream=message.end, place=Between(), open=_touched(state.open, message.tables, run)),
-        position=run.added_to(checkpoint.position),
-        scn=checkpoint.scn + len(run),
-    )
-    return passed, _change_parts(state, message.tables, run)
-
-
-def _part_passed(state: State, message: TransactionPartVerified) -> tuple[State, tuple[ChangePart, ...]]:
-    place = state.place if isinstance(state.place, Within) else Within(message.gtid)
-    if place.gtid != message.gtid:
-        raise InvariantBroken(f"rows of {message.gtid} came within {place.gtid}, which hadn't ended")
-    transaction = Transactions.of([(message.gtid, message.commit_time)])
-    touched = _touched(state.open, message.tables, transaction)
-    return replace(state, place=place, open=touched), _change_parts(state, message.tables, transaction)
-
-
-def _change_parts(
-    state: State, tables: tuple[TableChanges, ...], run: Transactions
-) -> tuple[ChangePart, ...]:
-    return tuple(ChangePart(changes, run, state.checkpoint.scn + 1) for changes in tables)
-
-
-def _touched(
-    open_windows: tuple[Window, ...], tables: tuple[TableChanges, ...], run: Transactions
-) -> tuple[Window, ...]:
-    waiting = {table_of(window) for window in open_windows}
-    passed = [
-        (changes.schema.table, _keys(changes, run)) for changes in tables if changes.schema.table in waiting
-    ]
-    for table, keys in passed:
-        open_windows = tuple(
-            windows.keys_passed(window, keys) if table_of(window) == table else window
-            for window in open_windows
-        )
-    return open_windows
-
-
-def _keys(changes: TableChanges, run: Transactions) -> PassedKeys:
-    # Every image counts, so that an update gives both its old and its new key.
-    transaction = changes.images.column("transaction").to_numpy()
-    return PassedKeys(run, transaction, tokens(changes.rows, changes.schema.key))
-
-
-def _must_be_between(state: State, what: str) -> None:
-    if isinstance(state.place, Within):
-        raise InvariantBroken(f"{what} came within {state.place.gtid}, which hadn't ended")
-
-
-def _statement_passed(state: State, message: SchemaChanged) -> State:
-    _must_be_between(state, f"the statement {message.gtid}")
-    checkpoint = state.checkpoint
-    if message.gtid in checkpoint.position:
-        raise InvariantBroken(
-            f"the statement {message.gtid} had passed before: it is in the position {checkpoint.position}"
-        )
-    passed = checkpointed(
-        replace(state, stream=message.end),
-        position=checkpoint.position.with_gtid(message.gtid),
-        scn=checkpoint.scn + 1,
-    )
-    return dropped(passed, message.tables)
-
-
-def _table_restarted(state: State, message: TableRestarted) -> State:
-    table = message.table
-    state, mirror = dropped(state, {table}), state.checkpoint.mirrors.get(table)
-    while message.emptied and (snapshot := snapshot_of(state.checkpoint, table)):
-        state = table_ended(state, snapshot, table, Completed(progress(snapshot.tables[table])))
-    if message.emptied:
-        return state if mirror is None else with_mirror(state, table, Ready(state.checkpoint.scn))
-    if (snapshot := snapshot_of(state.checkpoint, table)) is not None:
-        state = with_table(state, snapshot, table, Waiting())
-    if mirror is None:
-        return state
-    scn = state.checkpoint.scn
-    state = with_mirror(state, table, Filling(scn))
-    if to_be_filled(state.checkpoint, table):
-        return state
-    return with_snapshot(state, Snapshot(f"restart-{scn}-{table}", {table: Waiting()}))
-
-
-def _table_stopped(state: State, message: TableStopped) -> State:
-    if isinstance(state.place, Within):
-        state = replace(state, place=replace(state.place, stopped=state.place.stopped | {message.table}))
-    stopped = checkpointed(state, stopped={**state.checkpoint.stopped, message.table: message.reason})
-    while snapshot_of(stopped.checkpoint, message.table):  # also those that wait for the first one
-        stopped = ended(stopped, message.table, message.reason)
-    return stopped
-
-
-# Plans and chunks come in
-
-
-def _table_planned(state: State, message: TablePlanned) -> State:
-    table = message.schema.table
-    run, snapshot = state.runs.get(table), snapshot_of(state.checkpoint, table)
-    state = without_run(state, table)
-    if snapshot is None or run != Planning(snapshot.id):
-        return state
-    match snapshot.tables[table]:
-        case Chunking(ranges, walk_version):
-            if walk_version != message.walk.version(message.schema):
-                return begun_anew(state, snapshot, table)
-            return with_run(state, table, Planned(message.schema, message.walk, ranges))
-        case _ if message.end is None:
-            return with_run(state, table, FoundEmpty(message.high))
-        case _:
-            return _table_begun(state, snapshot, message, message.end)
-
-
-def _table_begun(state: State, snapshot: Snapshot, message: TablePlanned, end: Key) -> State:
-    table, request = message.schema.table, snapshot.request(message.schema.table)
-    ends = (*message.splits, end)
-    begins = (None, *message.splits)
-    ranges = tuple(Range(number, *keys) for number, keys in enumerate(zip(begins, ends, strict=True)))
-    mirror = state.checkpoint.mirrors.get(table)
-    first = request.whole and request.surrogate is None and not isinstance(mirror, Ready)
-    if first and mirror is None:
-        state = with_mirror(state, table, Filling(0))
-    counts = Progress(expected=message.expected, ranges=len(ranges))
-    begun = Chunking(ranges, message.walk.version(message.schema), first, counts)
-    run = Planned(message.schema, message.walk, ranges)
-    return with_run(with_table(state, snapshot, table, begun), table, run)
-
-
-def _plan_failed(state: State, table: TableId, reason: str) -> State:
-    run, snapshot = state.runs.get(table), snapshot_of(state.checkpoint, table)
-    state = without_run(state, table)
-    return ended(state, table, reason) if snapshot is not None and run == Planning(snapshot.id) else state
-
-
-def _chunk_read(state: State, message: ChunkRead) -> State:
-    window = reading(state, message.chunk)
-    if window is None:  # dropped since: by a statement, a stop, or a failure of its table
-        return state
-    schema = window.order.schema
-    if nameless := [name for name in schema.key_names if message.rows.column(name).null_count]:
-        return ended(
-            state,
-            schema.table,
-            f"{' and '.join(nameless)} of its primary key has a zero or partial date, which has no value in the lake, "
-            "so that its rows can't be told apart; its changes still stream",
-        )
-    reconciling = windows.chunk_read(window, message)
-    opened = replace(state, open=tuple(reconciling if w is window else w for w in state.open))
-    run = state.runs[schema.table]
-    assert isinstance(run, Planned)  # the window would have been dropped with it
-    left = progressed(run.ranges, window.order.range, message.upto)
-    return with_run(opened, schema.table, replace(run, ranges=left))
-
-
-def _chunk_failed(state: State, chunk: ChunkId, reason: str) -> State:
-    return state if reading(state, chunk) is None else ended(state, chunk.table, reason)

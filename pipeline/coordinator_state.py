@@ -9,13 +9,14 @@ from pipeline.keys import Key
 from pipeline.messages import (
     Append,
     AppendRows,
+    Judged,
     PauseReading,
     PlanTable,
     ReadChunk,
     ResumeReading,
-    SignalAnswer,
 )
 from pipeline.schema import TableId, TableSchema
+from pipeline.sizing import Limits, Size
 from pipeline.snapshot import (
     ChunkId,
     Chunking,
@@ -51,18 +52,6 @@ WindowMode = Overlapping | Pausing
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """How much is asked of the source at once: chunks of `chunk_rows` on so many `connections`.
-
-    A table is divided into `ranges` at most.
-    """
-
-    chunk_rows: int
-    connections: int = 4
-    ranges: int = 8
-
-
-@dataclass(frozen=True, slots=True)
 class Planning:
     """The table's plan for this snapshot is asked for. `stale`: the answer can't be used, since a statement passed."""
 
@@ -83,13 +72,18 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
+class Unsettled:
+    """The table has another schema at the source than in the stream: it's planned again once the stream is there."""
+
+
+@dataclass(frozen=True, slots=True)
 class FoundEmpty:
     """The plan found no rows: the table is complete once the stream has passed this high watermark."""
 
     high: High
 
 
-Run = Planning | Planned | FoundEmpty
+Run = Planning | Planned | Unsettled | FoundEmpty
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +132,7 @@ class Within:
     """
 
     gtid: Gtid
-    answers: tuple[SignalAnswer, ...] = ()
+    answers: tuple[Judged, ...] = ()
     stopped: frozenset[TableId] = frozenset()
 
 
@@ -149,19 +143,24 @@ Place = Between | Within
 class State:
     """All that the coordinator knows.
 
-    `stream`: where the last transaction ended in the log, None before the stream's first event. `place`: what the
-    stream is in now. `runs`: the tables whose snapshot is under way in this run. `open`: the open windows in the order
-    asked. `source`: whether it has room for chunks. `markers`: the ids of marker rows that have passed, as far as a
-    watermark may still be among them. `chunks`: how many chunks were asked for in this run.
+    `unasked`: tables that are new are snapshotted without a signal. `stream`: where the last transaction ended in the
+    log, None before the stream's first event. `place`: what the stream is in now. `runs`: the tables whose snapshot is
+    under way in this run. `open`: the open windows in the order asked. `asked`: the chunks that haven't come, and the
+    bytes that each may bring, whether or not its window is still open. `sizes`: what's known of chunks, by table.
+    `source`: whether it has room for chunks. `markers`: the ids of marker rows that have passed, as far as a watermark
+    may still be among them. `chunks`: how many chunks were asked for in this run.
     """
 
     limits: Limits
     mode: WindowMode
     checkpoint: Checkpoint
+    unasked: bool = False
     stream: Coordinates | None = None
     place: Place = Between()
     runs: dict[TableId, Run] = field(default_factory=dict)
     open: tuple[Window, ...] = ()
+    asked: dict[ChunkId, int] = field(default_factory=dict)
+    sizes: dict[TableId, Size] = field(default_factory=dict)
     gate: Gate = Flowing()
     source: Source = Eased()
     markers: frozenset[str] = frozenset()
@@ -181,7 +180,19 @@ def ended(state: State, table: TableId, reason: str) -> State:
     snapshot = snapshot_of(state.checkpoint, table)
     if snapshot is None:
         return dropped(state, {table})
-    return table_ended(state, snapshot, table, Failed(reason, progress(snapshot.tables[table])))
+    was = snapshot.tables[table]
+    return table_ended(state, snapshot, table, Failed(f"{reason}{_left(was)}", progress(was)))
+
+
+def _left(state: TableState) -> str:
+    """What wasn't read, for the reason of a failure."""
+    if not isinstance(state, Chunking):
+        return ""
+    ranges = (
+        f"behind {each.done} through {each.end}" if each.done else f"through {each.end}"
+        for each in state.ranges
+    )
+    return f" (not read: {', '.join(ranges)})"
 
 
 def table_ended(state: State, snapshot: Snapshot, table: TableId, ended: TableState) -> State:
@@ -299,6 +310,16 @@ def unended(checkpoint: Checkpoint) -> Iterator[tuple[Snapshot, TableId]]:
         for table, state in snapshot.tables.items():
             if isinstance(state, Waiting | Chunking):
                 yield snapshot, table
+
+
+def size_of(state: State, order: ReadChunk) -> Size:
+    """What's known of chunks of the order's table."""
+    return state.sizes.get(order.schema.table, Size(order.limit))
+
+
+def with_size(state: State, table: TableId, size: Size) -> State:
+    """The state in which that's known of the table's chunks."""
+    return replace(state, sizes={**state.sizes, table: size})
 
 
 def reading(state: State, chunk: ChunkId) -> Reading | None:

@@ -16,8 +16,8 @@ import pyarrow as pa
 from pipeline.checkpoint import Checkpoint
 from pipeline.gtid import Gtid, GtidSet
 from pipeline.keys import Key
-from pipeline.notices import Notice
 from pipeline.schema import TableId, TableSchema
+from pipeline.signal_states import CheckpointSealed, SignalState
 from pipeline.signals import Signal, SourceSignal
 from pipeline.snapshot import ChunkId, Request
 from pipeline.tablemap import TableMap
@@ -74,11 +74,7 @@ class LogRead:
 
 @dataclass(frozen=True, slots=True)
 class TransactionPartRead:
-    """Rows of a transaction that hasn't ended, and is too large for a slice.
-
-    `commit_time` in µs since the epoch. In `tables`, as in a slice's, the index of the transaction is 0, and the
-    ordinals go on from part to part.
-    """
+    """Rows of a transaction that hasn't ended; its index is 0, and the ordinals go on from part to part."""
 
     gtid: Gtid
     commit_time: int
@@ -166,10 +162,7 @@ class SchemaChanged:
 
 @dataclass(frozen=True, slots=True)
 class TableRestarted:
-    """From this place in the stream on, what the mirror has of the table isn't so any more, for this reason.
-
-    `emptied`: it has no rows here (TRUNCATE, DROP); otherwise they have to be read anew.
-    """
+    """What the mirror has of the table isn't so any more: it has no rows (`emptied`), or they're to be read anew."""
 
     table: TableId
     emptied: bool
@@ -237,10 +230,7 @@ class ReadChunk:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRead:
-    """The chunk's rows (`schema.arrow` of the order); its SELECT `took` so many µs, its packets have so many `bytes`.
-
-    `upto`: the key of the last row if there may be more, or None: the range is done through its end.
-    """
+    """The chunk's rows, up to a key, or to the range's end (None); its SELECT's µs, and the bytes of its packets."""
 
     chunk: ChunkId
     low: GtidSet
@@ -257,6 +247,13 @@ class ChunkFailed:
 
     chunk: ChunkId
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkOutdated:
+    """The table doesn't have the columns any more that the chunk was ordered with; the stream is behind the source."""
+
+    chunk: ChunkId
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +295,7 @@ class SignalRejected:
 
 
 SignalAnswer = SignalAccepted | SignalRejected
+Judged = SignalAnswer | SignalState  # the latter where nobody waits for an answer
 
 
 # WatermarkCoordinator -> BinlogReader
@@ -355,17 +353,12 @@ class AppendRows:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Put the parts into the journal, in this order, together with the checkpoint that they complete.
-
-    `answers` and `notices` go to the SignalListener when it's durable. `withdrawn`: tables of which the kept rows
-    (AppendRows) don't come into the journal, since they stopped before their transaction's end.
-    """
+    """Put the parts into the journal, with the checkpoint they complete, but no kept rows of `withdrawn` tables."""
 
     parts: tuple[ChangePart | ChunkPart, ...]
     checkpoint: Checkpoint
-    answers: tuple[SignalAnswer, ...] = ()
+    answers: tuple[Judged, ...] = ()
     withdrawn: frozenset[TableId] = frozenset()
-    notices: tuple[Notice, ...] = ()
 
 
 # JournalWriter -> SparkSink
@@ -395,10 +388,11 @@ ToWatermarkCoordinator = (
     | PlanFailed
     | ChunkRead
     | ChunkFailed
+    | ChunkOutdated
     | SourceStrained
     | SourceEased
     | SignalReceived
 )
 ToJournalWriter = AppendRows | Append
-ToSignalListener = SignalAccepted | SignalRejected
+ToSignalListener = SignalAccepted | SignalRejected | CheckpointSealed
 ToSparkSink = SegmentSealed

@@ -11,6 +11,11 @@ holds for plans too: a row that a plan doesn't see, though it has passed, would 
 chunk which has the fewest windows open, and of it the range with the fewest, so that no large table keeps small ones
 waiting. There are no more tables under way at once than connections, since more couldn't be read: otherwise a thousand
 tables would all be begun and none be done for long, and the checkpoint would hold the ranges of them all.
+
+**How much.** There are no more chunks asked for than connections, since another one would only be a window that opens
+early; and no more than the memory has room for, together with the rows that wait (`pipeline.sizing`).
+
+**A blocking snapshot** is read as in the classic mode, and nothing else is asked for while it's its turn.
 """
 
 from collections import Counter
@@ -30,6 +35,7 @@ from pipeline.coordinator_state import (
     Planning,
     State,
     Strained,
+    Unsettled,
     Within,
     is_reading,
     range_of,
@@ -39,29 +45,29 @@ from pipeline.coordinator_state import (
 )
 from pipeline.messages import PauseReading, PlanTable, ReadChunk, ResumeReading
 from pipeline.schema import TableId
+from pipeline.sizing import Size
 from pipeline.snapshot import ChunkId, Chunking, Range, Snapshot
-from pipeline.window import Reading
+from pipeline.window import Reading, Reconciling
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn:
-    """A table of this snapshot is to get on."""
+class _Plan:
+    """A table of this snapshot is to be planned."""
 
     snapshot: Snapshot
     table: TableId
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan(_Turn):
-    """By being planned."""
+class _Chunk:
+    """The next chunk of this range of a table is to be asked for: `rows`, which may take the `expected` bytes."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Chunk(_Turn):
-    """By a chunk of this range."""
-
+    snapshot: Snapshot
+    table: TableId
     run: Planned
     range: Range
+    rows: int
+    expected: int
 
 
 def scheduled(state: State) -> tuple[State, tuple[Order, ...]]:
@@ -69,10 +75,15 @@ def scheduled(state: State) -> tuple[State, tuple[Order, ...]]:
     if isinstance(state.place, Within):
         return _within(state)
     match state.mode:
-        case Overlapping(most):
-            return _overlapping(state, most)
         case Pausing():
-            return _pausing(state)
+            return _pausing(state, next(_turns(state), None))
+        case Overlapping(most):
+            turn = next(_turns(state), None)
+            if turn is not None and turn.snapshot.blocking:
+                return _pausing(state, turn)
+            if not isinstance(state.gate, Flowing):
+                return _pausing(state, None)
+            return _overlapping(state, most)
         case _:
             assert_never(state.mode)
 
@@ -91,9 +102,11 @@ def _overlapping(state: State, most: int) -> tuple[State, tuple[Order, ...]]:
     return state, tuple(orders)
 
 
-def _pausing(state: State) -> tuple[State, tuple[Order, ...]]:
-    turn = None if state.open or _planning(state) else next(_turns(state), None)
+def _pausing(state: State, turn: _Plan | _Chunk | None) -> tuple[State, tuple[Order, ...]]:
+    """One window at a time, in a pause of the stream, which lasts only as long as chunks are read."""
     plans: tuple[Order, ...] = ()
+    if state.open or _planning(state):
+        turn = None
     if isinstance(turn, _Plan):
         state, plan = _asked(state, turn)
         plans = (plan,)
@@ -115,31 +128,37 @@ def _planning(state: State) -> int:
     return sum(isinstance(run, Planning) for run in state.runs.values())
 
 
-def _turns(state: State) -> Iterator[_Turn]:
+# Whose turn it is
+
+
+def _turns(state: State) -> Iterator[_Plan | _Chunk]:
     """What can be asked for now, in the order of its urgency."""
     checkpoint, limits = state.checkpoint, state.limits
-    if checkpoint.paused or isinstance(state.source, Strained):
+    if checkpoint.paused or isinstance(state.source, Strained) or len(state.asked) >= limits.connections:
         return
-    wanted = turns(checkpoint)
-    free = sum(isinstance(window, Reading) for window in state.open) < limits.connections
+    wanted = _without_blocked(turns(checkpoint))
     open_on = Counter(map(table_of, state.open))
-    for snapshot, table in _by_urgency(wanted, open_on):
+    for table in sorted(wanted, key=lambda table: (-wanted[table].priority, open_on[table])):
+        snapshot = wanted[table]
         match state.runs.get(table):
             case None if _under_way(state, wanted, snapshot.priority) < limits.connections:
                 yield _Plan(snapshot, table)
-            case Planned() as run if free:
+            case Planned() as run:
                 yield from _chunks(state, snapshot, run)
-            case None | Planned() | Planning() | FoundEmpty():
+            case None | Planning() | Unsettled() | FoundEmpty():
                 pass
 
 
-def _by_urgency(wanted: dict[TableId, Snapshot], open_on: Counter[TableId]) -> list[tuple[Snapshot, TableId]]:
-    tables = sorted(wanted, key=lambda table: (-wanted[table].priority, open_on[table]))
-    return [(wanted[table], table) for table in tables]
+def _without_blocked(wanted: dict[TableId, Snapshot]) -> dict[TableId, Snapshot]:
+    """Those of the first snapshot alone, if it's a blocking one, and else all but those of blocking ones."""
+    first = next(iter(wanted.values()), None)
+    if first is not None and first.blocking:
+        return {table: snapshot for table, snapshot in wanted.items() if snapshot is first}
+    return {table: snapshot for table, snapshot in wanted.items() if not snapshot.blocking}
 
 
 def _under_way(state: State, wanted: dict[TableId, Snapshot], priority: int) -> int:
-    """How many tables of this priority or a higher one are planned, or have something left to ask for."""
+    """How many tables of this priority or a higher one are begun, and have something left to ask for."""
     return sum(
         bool(run.ranges) if isinstance(run, Planned) else True
         for table, run in state.runs.items()
@@ -148,20 +167,43 @@ def _under_way(state: State, wanted: dict[TableId, Snapshot], priority: int) -> 
 
 
 def _chunks(state: State, snapshot: Snapshot, run: Planned) -> Iterator[_Chunk]:
-    table, open_on = run.schema.table, Counter(map(range_of, state.open))
+    table = run.schema.table
+    rows, expected = _rows(state, snapshot, table)
+    if state.asked or state.open:
+        room = state.limits.memory - _held(state)
+        if expected > room:
+            return
+    open_on = Counter(map(range_of, state.open))
     for each in sorted(run.ranges, key=lambda each: open_on[table, each.number]):
         if not is_reading(state, table, each.number):
-            yield _Chunk(snapshot, table, run, each)
+            yield _Chunk(snapshot, table, run, each, rows, expected)
 
 
-def _asked(state: State, turn: _Turn) -> tuple[State, PlanTable | ReadChunk]:
-    snapshot, table = turn.snapshot, turn.table
+# How much
+
+
+def _rows(state: State, snapshot: Snapshot, table: TableId) -> tuple[int, int]:
+    """How many rows the table's next chunk is asked for, and the bytes that these may take."""
+    size = state.sizes.get(table) or Size(snapshot.request(table).chunk_rows or state.limits.chunk_rows)
+    return size.rows, size.bytes(size.rows, state.limits)
+
+
+def _held(state: State) -> int:
+    """The bytes of the rows that wait in windows, and of those that may come with what's asked for."""
+    waiting = sum(
+        state.sizes[table_of(window)].bytes(len(window.rows), state.limits)
+        for window in state.open
+        if isinstance(window, Reconciling)
+    )
+    return waiting + sum(state.asked.values())
+
+
+def _asked(state: State, turn: _Plan | _Chunk) -> tuple[State, PlanTable | ReadChunk]:
+    snapshot, table, position = turn.snapshot, turn.table, state.checkpoint.position
     request = snapshot.request(table)
-    if not isinstance(turn, _Chunk):
+    if isinstance(turn, _Plan):
         ranges = 0 if isinstance(snapshot.tables[table], Chunking) else state.limits.ranges
-        return with_run(state, table, Planning(snapshot.id)), PlanTable(
-            table, request, ranges, state.checkpoint.position
-        )
+        return with_run(state, table, Planning(snapshot.id)), PlanTable(table, request, ranges, position)
     order = ReadChunk(
         chunk=ChunkId(snapshot.id, table, state.chunks + 1),
         schema=turn.run.schema,
@@ -170,7 +212,8 @@ def _asked(state: State, turn: _Turn) -> tuple[State, PlanTable | ReadChunk]:
         range=turn.range.number,
         after=turn.range.done,
         end=turn.range.end,
-        limit=request.chunk_rows or state.limits.chunk_rows,
-        asked_at=state.checkpoint.position,
+        limit=turn.rows,
+        asked_at=position,
     )
-    return replace(state, open=(*state.open, Reading(order)), chunks=state.chunks + 1), order
+    opened = replace(state, open=(*state.open, Reading(order)), chunks=state.chunks + 1)
+    return replace(opened, asked={**state.asked, order.chunk: turn.expected}), order

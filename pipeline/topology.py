@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import get_args
 
 from pipeline import messages
+from pipeline.signal_states import CheckpointSealed
 
 
 class Actor(StrEnum):
@@ -53,7 +54,7 @@ class Edge:
 
 
 # How many chunks may be asked for or waiting to close at once, at most (the configuration may ask for fewer).
-MOST_WINDOWS = 64
+MOST_WINDOWS = 1024
 
 # How many signals may be unanswered at once; the SignalListener takes no further one before.
 MOST_SIGNALS = 64
@@ -110,6 +111,7 @@ EDGES = (
             messages.PlanFailed,
             messages.ChunkRead,
             messages.ChunkFailed,
+            messages.ChunkOutdated,
             messages.SourceStrained,
             messages.SourceEased,
         ),
@@ -135,10 +137,18 @@ EDGES = (
     Edge(
         Actor.JOURNAL_WRITER,
         Actor.SIGNAL_LISTENER,
-        get_args(messages.ToSignalListener),
+        get_args(messages.SignalAnswer),
         2 * MOST_SIGNALS,
         WhenFull.BOUNDED,
         "one answer for each signal, and no more than MOST_SIGNALS unanswered",
+    ),
+    Edge(
+        Actor.JOURNAL_WRITER,
+        Actor.SIGNAL_LISTENER,
+        (CheckpointSealed,),
+        1,
+        WhenFull.NEWEST,
+        "a later checkpoint says all that has happened",
     ),
     Edge(
         Actor.JOURNAL_WRITER,

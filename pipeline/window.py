@@ -76,10 +76,14 @@ class PassedKeys:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The chunk is asked for. Which of the passing transactions are in the low watermark isn't known yet."""
+    """The chunk is asked for. Which of the passing transactions are in the low watermark isn't known yet.
+
+    `kept`: the bytes of the keys that passed.
+    """
 
     order: ReadChunk
     passed: tuple[PassedKeys, ...] = ()
+    kept: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,7 @@ def keys_passed(window: Window, keys: PassedKeys) -> Window:
     """The window after transactions have passed that touched `keys` in its table."""
     match window:
         case Reading():
-            return replace(window, passed=(*window.passed, keys))
+            return replace(window, passed=(*window.passed, keys), kept=window.kept + keys.tokens.nbytes)
         case Reconciling():
             passed, number = (*window.passed, keys), window.keys + len(keys.tokens)
             return _folded(replace(window, passed=passed, keys=number))

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from pipeline import coordinator
 from pipeline.checkpoint import Checkpoint
-from pipeline.coordinator_state import Limits, Order, Overlapping, State, WindowMode
+from pipeline.coordinator_state import Order, Overlapping, State, WindowMode
 from pipeline.gtid import Gtid, GtidSet
 from pipeline.images import CHANGE_FIELDS
 from pipeline.keys import Key
@@ -45,6 +45,7 @@ from pipeline.messages import (
 )
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.signals import ExecuteSnapshot, StopSnapshot, Tables
+from pipeline.sizing import Limits
 from pipeline.snapshot import TableState
 from pipeline.transactions import Transactions
 from pipeline.types import Integer
@@ -55,8 +56,8 @@ T = TypeVar("T")
 
 COMMIT_TIME = 1_700_000_000_000_000
 
-# Chunks of two rows.
-LIMITS = Limits(chunk_rows=2)
+# Chunks of two rows, which take as long as they should.
+LIMITS = Limits(chunk_rows=2, chunk_us=1000)
 
 
 # Servers, transactions, places

@@ -17,7 +17,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from pipeline import closing, coordinator, coordinator_state, keys, requests, schedule, watermark, window
+from pipeline import (
+    closing,
+    coordinator,
+    coordinator_state,
+    keys,
+    passed,
+    requests,
+    schedule,
+    selected,
+    watermark,
+    window,
+)
 from pipeline.checkpoint import Checkpoint
 from pipeline.coordinator_state import Between, FoundEmpty, Order, Paused, Planned, Planning, State, Within
 from pipeline.errors import InvariantBroken
@@ -44,13 +55,14 @@ from pipeline.messages import (
     TransactionPartVerified,
 )
 from pipeline.schema import TableId
-from pipeline.snapshot import ChunkId, Chunking, Completed, Progress, Range, Snapshot, TableState
+from pipeline.snapshot import Chunking, Completed, Progress, Range, Snapshot, TableState
 from pipeline.transactions import Transactions
 from pipeline.walk import Walk
 from pipeline.watermark import Coordinates
 
 Patch = pytest.MonkeyPatch
 Mutation = Callable[[Patch], None]
+Turn = schedule._Plan | schedule._Chunk | None
 
 
 def broken_by(*mutations: Mutation) -> Callable[[Callable[[], None]], Callable[..., None]]:
@@ -99,14 +111,14 @@ def _judge_low(patch: Patch, judged: Callable[[GtidSet, GtidSet], bool]) -> None
 
 
 def low_is_compared_at_the_answer(patch: Patch) -> None:
-    original = coordinator._chunk_read
+    original = selected.chunk_read
 
     def chunk_read(state: State, message: ChunkRead) -> State:
         if not watermark.usable(message.low, state.checkpoint.position):
             raise InvariantBroken("the low watermark lacks what has passed since")
         return original(state, message)
 
-    patch.setattr(coordinator, "_chunk_read", chunk_read)
+    patch.setattr(selected, "chunk_read", chunk_read)
 
 
 def low_is_compared_with_nothing(patch: Patch) -> None:
@@ -234,26 +246,24 @@ def inserts_do_not_touch(patch: Patch) -> None:
 
 
 def _touch_by(patch: Patch, *kinds: Kind) -> None:
-    original = coordinator._keys
+    original = passed.keys_of
 
     def keys(changes: TableChanges, run: Transactions) -> window.PassedKeys:
         chosen = pc.is_in(changes.images["kind"], pa.array(kinds, pa.int8()))
         some = TableChanges(changes.schema, changes.images.filter(chosen), changes.rows.filter(chosen))
         return original(some, run)
 
-    patch.setattr(coordinator, "_keys", keys)
+    patch.setattr(passed, "keys_of", keys)
 
 
 def every_table_is_touched(patch: Patch) -> None:
-    def touched(
-        windows: tuple[window.Window, ...], tables: tuple[TableChanges, ...], run: Transactions
-    ) -> tuple[window.Window, ...]:
+    def touched(state: State, tables: tuple[TableChanges, ...], run: Transactions) -> State:
         for changes in tables:
-            keys = coordinator._keys(changes, run)
-            windows = tuple(window.keys_passed(w, keys) for w in windows)
-        return windows
+            keys = passed.keys_of(changes, run)
+            state = replace(state, open=tuple(window.keys_passed(w, keys) for w in state.open))
+        return state
 
-    patch.setattr(coordinator, "_touched", touched)
+    patch.setattr(passed, "touched", touched)
 
 
 # Closing and emission
@@ -299,7 +309,7 @@ def ranges_wait_for_each_other(patch: Patch) -> None:
 
 
 def the_first_range_done_completes_the_table(patch: Patch) -> None:
-    original = closing.progressed
+    original = coordinator_state.progressed
 
     def progressed(ranges: tuple[Range, ...], number: int, upto: Key | None) -> tuple[Range, ...]:
         return original(ranges, number, upto) if upto is not None else ()
@@ -358,7 +368,7 @@ def _emit(patch: Patch, rearranged: Callable[[tuple[object, ...]], tuple[object,
 
 
 def done_moves_when_a_chunk_is_read(patch: Patch) -> None:
-    original = coordinator._chunk_read
+    original = selected.chunk_read
 
     def chunk_read(state: State, message: ChunkRead) -> State:
         state, table = original(state, message), message.chunk.table
@@ -369,11 +379,11 @@ def done_moves_when_a_chunk_is_read(patch: Patch) -> None:
         ranges = coordinator_state.progressed(chunking.ranges, 0, message.upto)
         return coordinator_state.with_table(state, snapshot, table, replace(chunking, ranges=ranges))
 
-    patch.setattr(coordinator, "_chunk_read", chunk_read)
+    patch.setattr(selected, "chunk_read", chunk_read)
 
 
 def a_table_completes_when_it_is_read(patch: Patch) -> None:
-    original = coordinator._chunk_read
+    original = selected.chunk_read
 
     def chunk_read(state: State, message: ChunkRead) -> State:
         state, table = original(state, message), message.chunk.table
@@ -382,14 +392,14 @@ def a_table_completes_when_it_is_read(patch: Patch) -> None:
             return state
         return coordinator_state.with_table(state, snapshot, table, Completed(Progress()))
 
-    patch.setattr(coordinator, "_chunk_read", chunk_read)
+    patch.setattr(selected, "chunk_read", chunk_read)
 
 
 # Statements, plans and failures
 
 
 def windows_survive_a_statement(patch: Patch) -> None:
-    patch.setattr(coordinator, "dropped", lambda state, _tables: state)
+    patch.setattr(passed, "dropped", lambda state, _tables: state)
 
 
 def windows_survive_an_end(patch: Patch) -> None:
@@ -398,7 +408,7 @@ def windows_survive_an_end(patch: Patch) -> None:
 
 def a_statement_drops_every_window(patch: Patch) -> None:
     original = coordinator_state.dropped
-    patch.setattr(coordinator, "dropped", lambda state, _tables: original(state, state.checkpoint.schemas))
+    patch.setattr(passed, "dropped", lambda state, _tables: original(state, state.checkpoint.schemas))
 
 
 def stale_plans_are_taken(patch: Patch) -> None:
@@ -409,12 +419,12 @@ def stale_plans_are_taken(patch: Patch) -> None:
         runs = {t: replace(r, stale=False) if isinstance(r, Planning) else r for t, r in state.runs.items()}
         return replace(state, runs=runs)
 
-    patch.setattr(coordinator, "dropped", dropped)
+    patch.setattr(passed, "dropped", dropped)
     patch.setattr(coordinator_state, "dropped", dropped)
 
 
 def a_plan_begins_again(patch: Patch) -> None:
-    original = coordinator._table_planned
+    original = selected.table_planned
 
     def table_planned(state: State, message: TablePlanned) -> State:
         state, table = original(state, message), message.schema.table
@@ -425,7 +435,7 @@ def a_plan_begins_again(patch: Patch) -> None:
             else state
         )
 
-    patch.setattr(coordinator, "_table_planned", table_planned)
+    patch.setattr(selected, "table_planned", table_planned)
 
 
 def _from_the_start(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
@@ -437,20 +447,20 @@ def any_key_will_do(patch: Patch) -> None:
 
 
 def a_failed_chunk_is_skipped(patch: Patch) -> None:
-    def chunk_failed(state: State, chunk: ChunkId, _reason: str) -> State:
-        snapshot = coordinator_state.snapshot_of(state.checkpoint, chunk.table)
+    def chunk_failed(state: State, message: ChunkFailed) -> State:
+        table = message.chunk.table
+        snapshot = coordinator_state.snapshot_of(state.checkpoint, table)
         assert snapshot is not None
-        return coordinator_state.table_ended(state, snapshot, chunk.table, Completed(Progress()))
+        return coordinator_state.table_ended(state, snapshot, table, Completed(Progress()))
 
-    patch.setattr(coordinator, "_chunk_failed", chunk_failed)
+    patch.setattr(selected, "chunk_failed", chunk_failed)
 
 
 def any_failure_ends_its_table(patch: Patch) -> None:
-    patch.setattr(
-        coordinator,
-        "_chunk_failed",
-        lambda state, chunk, reason: coordinator_state.ended(state, chunk.table, reason),
-    )
+    def chunk_failed(state: State, message: ChunkFailed) -> State:
+        return coordinator_state.ended(state, message.chunk.table, message.reason)
+
+    patch.setattr(selected, "chunk_failed", chunk_failed)
 
 
 def a_failure_ends_every_table(patch: Patch) -> None:
@@ -467,9 +477,10 @@ def a_failure_ends_every_table(patch: Patch) -> None:
 
 
 def a_failed_plan_is_asked_again(patch: Patch) -> None:
-    patch.setattr(
-        coordinator, "_plan_failed", lambda state, table, _reason: coordinator_state.without_run(state, table)
-    )
+    def plan_failed(state: State, message: PlanFailed) -> State:
+        return coordinator_state.without_run(state, message.table)
+
+    patch.setattr(selected, "plan_failed", plan_failed)
 
 
 def every_snapshot_is_a_first_one(patch: Patch) -> None:
@@ -487,7 +498,7 @@ def an_ended_table_has_no_mirror(patch: Patch) -> None:
         state = coordinator_state.dropped(state, {table})
         return coordinator_state.with_table(state, snapshot, table, ended)
 
-    patch.setattr(coordinator, "table_ended", table_ended)
+    patch.setattr(passed, "table_ended", table_ended)
     patch.setattr(closing, "table_ended", table_ended)
     patch.setattr(coordinator_state, "table_ended", table_ended)
     patch.setattr(requests, "table_ended", table_ended)
@@ -544,7 +555,7 @@ def the_newest_snapshot_comes_first(patch: Patch) -> None:
 
 def chunks_are_asked_without_a_pause(patch: Patch) -> None:
     original = schedule._pausing
-    patch.setattr(schedule, "_pausing", lambda state: original(replace(state, gate=Paused())))
+    patch.setattr(schedule, "_pausing", lambda state, turn: original(replace(state, gate=Paused()), turn))
 
 
 def the_reader_is_never_resumed(patch: Patch) -> None:
@@ -554,8 +565,8 @@ def the_reader_is_never_resumed(patch: Patch) -> None:
 def the_reader_is_resumed_before_the_chunk_is_read(patch: Patch) -> None:
     original = schedule._pausing
 
-    def pausing(state: State) -> tuple[State, tuple[Order, ...]]:
-        after, orders = original(state)
+    def pausing(state: State, turn: Turn) -> tuple[State, tuple[Order, ...]]:
+        after, orders = original(state, turn)
         return after, (*orders, ResumeReading()) if any(isinstance(o, ReadChunk) for o in orders) else orders
 
     patch.setattr(schedule, "_pausing", pausing)
@@ -564,8 +575,8 @@ def the_reader_is_resumed_before_the_chunk_is_read(patch: Patch) -> None:
 def _without(patch: Patch, kind: type) -> None:
     original = schedule._pausing
 
-    def pausing(state: State) -> tuple[State, tuple[Order, ...]]:
-        after, orders = original(state)
+    def pausing(state: State, turn: Turn) -> tuple[State, tuple[Order, ...]]:
+        after, orders = original(state, turn)
         return after, tuple(order for order in orders if not isinstance(order, kind))
 
     patch.setattr(schedule, "_pausing", pausing)
@@ -621,24 +632,24 @@ def snapshots_are_remembered_for_ever(patch: Patch) -> None:
 
 
 def a_part_advances_the_position(patch: Patch) -> None:
-    original = coordinator._part_passed
+    original = passed.part_passed
 
     def part_passed(state: State, message: TransactionPartVerified) -> object:
         state, changes = original(state, message)
         position = state.checkpoint.position.with_gtid(message.gtid)
         return coordinator_state.checkpointed(state, position=position), changes
 
-    patch.setattr(coordinator, "_part_passed", part_passed)
+    patch.setattr(passed, "part_passed", part_passed)
 
 
 def keys_of_parts_do_not_touch(patch: Patch) -> None:
-    original = coordinator._part_passed
+    original = passed.part_passed
 
     def part_passed(state: State, message: TransactionPartVerified) -> object:
         after, changes = original(state, message)
         return replace(after, open=state.open), changes
 
-    patch.setattr(coordinator, "_part_passed", part_passed)
+    patch.setattr(passed, "part_passed", part_passed)
 
 
 def a_part_is_a_slice(patch: Patch) -> None:
@@ -669,7 +680,10 @@ def a_pause_within_lasts(patch: Patch) -> None:
 
 
 def a_pause_within_is_used(patch: Patch) -> None:
-    patch.setattr(schedule, "_within", schedule._pausing)
+    def within(state: State) -> object:
+        return schedule._pausing(state, next(schedule._turns(state), None))
+
+    patch.setattr(schedule, "_within", within)
 
 
 def answers_within_are_lost(patch: Patch) -> None:
@@ -680,12 +694,12 @@ def answers_within_are_lost(patch: Patch) -> None:
 
 
 def nothing_is_withdrawn(patch: Patch) -> None:
-    original = coordinator._table_stopped
+    original = passed.table_stopped
 
     def table_stopped(state: State, message: TableStopped) -> State:
         return replace(original(state, message), place=state.place)
 
-    patch.setattr(coordinator, "_table_stopped", table_stopped)
+    patch.setattr(passed, "table_stopped", table_stopped)
 
 
 def what_stopped_stays_withdrawn(patch: Patch) -> None:
@@ -700,22 +714,22 @@ def what_stopped_stays_withdrawn(patch: Patch) -> None:
 
 
 def any_transaction_may_end_it(patch: Patch) -> None:
-    original = coordinator._changes_passed
+    original = passed.changes_passed
 
     def changes_passed(state: State, message: ChangesVerified) -> object:
         return original(replace(state, place=Between()), message)
 
-    patch.setattr(coordinator, "_changes_passed", changes_passed)
+    patch.setattr(passed, "changes_passed", changes_passed)
 
 
 def parts_of_any_transaction_may_follow(patch: Patch) -> None:
-    original = coordinator._part_passed
+    original = passed.part_passed
 
     def part_passed(state: State, message: TransactionPartVerified) -> object:
         return original(replace(state, place=Between()), message)
 
-    patch.setattr(coordinator, "_part_passed", part_passed)
+    patch.setattr(passed, "part_passed", part_passed)
 
 
 def anything_may_come_within(patch: Patch) -> None:
-    patch.setattr(coordinator, "_must_be_between", lambda _state, _what: None)
+    patch.setattr(passed, "must_be_between", lambda _state, _what: None)

@@ -8,7 +8,7 @@ import pytest
 from pipeline import coordinator_state
 from pipeline.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.coordinator_state import SNAPSHOTS_REMEMBERED, Overlapping, Planning, State
-from pipeline.messages import ChunkFailed, PlanFailed, TableStopped
+from pipeline.messages import ChunkFailed, PlanFailed, SchemaVerified, TableStopped
 from pipeline.schema import TableSchema
 from pipeline.snapshot import (
     Chunking,
@@ -67,6 +67,7 @@ def test_a_statement_leaves_other_tables_alone() -> None:
 def test_a_statement_leaves_done_what_was_done_and_the_rest_is_read_under_the_new_schema() -> None:
     capture = Capture(ORDERS)
     capture.give(read(capture.begin(ORDERS, end=9), 1, 2, high=10), statement("a:6", 20, ORDERS))
+    capture.give(SchemaVerified(altered(ORDERS)), planned(ORDERS, end=12))
     order = Capture.chunk(capture.give(planned(altered(ORDERS), end=12)))
     assert (order.schema, order.after, order.end) == (altered(ORDERS), (2,), (9,))
     capture.give(read(order, 3, low="a:1-6", high=20))
@@ -82,7 +83,7 @@ def test_a_plan_from_before_a_statement_is_stale_and_another_is_asked_for() -> N
     stale = capture.give(planned(ORDERS))
     assert Capture.plans(stale) == [ORDERS.table]
     assert capture.table(ORDERS) == Waiting()
-    assert Capture.chunk(capture.give(planned(altered(ORDERS)))).schema == altered(ORDERS)
+    assert Capture.chunk(capture.give(planned(ORDERS))).asked_at == gtids("a:1-6")
 
 
 @broken_by(mutations.stale_plans_are_taken)
@@ -98,12 +99,13 @@ def test_a_changed_primary_key_begins_the_table_anew() -> None:
     capture = Capture(ORDERS, ITEMS)
     capture.give(read(capture.begin(ORDERS), 1, 2, high=10))
     capture.begin(ITEMS, signal="s2")
-    orders = capture.give(statement("a:6", 20, ORDERS), planned(replace(ORDERS, key=(1,))))
-    assert Capture.plans(orders) == [ORDERS.table, ORDERS.table]
+    rekeyed = replace(ORDERS, key=(1,))
+    capture.give(statement("a:6", 20, ORDERS), SchemaVerified(rekeyed), planned(ORDERS))
+    assert Capture.plans(capture.give(planned(rekeyed))) == [ORDERS.table]
     assert capture.table(ORDERS) == Waiting()
     assert capture.checkpoint.mirrors[ORDERS.table] == Filling(2)
     assert capture.open == ["items reading"]
-    order = Capture.chunk(capture.give(planned(replace(ORDERS, key=(1,)))))
+    order = Capture.chunk(capture.give(planned(rekeyed)))
     assert (order.after, order.schema.key) == (None, (1,))
     begun = capture.table(ORDERS)
     assert isinstance(begun, Chunking) and begun.first
@@ -126,7 +128,7 @@ def test_a_failed_chunk_fails_its_table_by_name_and_others_go_on() -> None:
     order = capture.begin(ORDERS)
     capture.begin(ITEMS, signal="s2")
     capture.give(ChunkFailed(order.chunk, "lost connection"))
-    assert capture.table(ORDERS) == Failed("lost connection", Progress(expected=7, ranges=1))
+    assert capture.table(ORDERS) == Failed("lost connection (not read: through (9,))", Progress(expected=7, ranges=1))
     assert capture.open == ["items reading"]
 
 
@@ -186,7 +188,8 @@ def test_a_stopped_table_fails_by_name_and_stays_stopped_over_a_restart() -> Non
     capture.begin(ORDERS)
     capture.begin(ITEMS, signal="s2")
     capture.give(TableStopped(ORDERS.table, "its row images are partial"))
-    assert capture.table(ORDERS) == Failed("its row images are partial", Progress(expected=7, ranges=1))
+    failed = capture.table(ORDERS)
+    assert failed == Failed("its row images are partial (not read: through (9,))", Progress(0, 0, 0, 7, 1))
     assert capture.checkpoint.stopped == {ORDERS.table: "its row images are partial"}
     assert capture.open == ["items reading"]
     assert Capture.plans(Capture(checkpoint=capture.checkpoint).first_orders) == [ITEMS.table]
@@ -252,7 +255,8 @@ def test_a_table_whose_snapshot_never_began_has_no_mirror(ended: TableState) -> 
 
 def test_a_failure_keeps_the_counts() -> None:
     state = coordinator_state.ended(holding(UNDER_WAY), ORDERS.table, "so")
-    assert state.checkpoint.snapshots[0].tables == {ORDERS.table: Failed("so", UNDER_WAY.progress)}
+    failed = Failed("so (not read: behind (2,) through (9,))", UNDER_WAY.progress)
+    assert state.checkpoint.snapshots[0].tables == {ORDERS.table: failed}
 
 
 def test_a_failure_of_a_table_without_a_snapshot_changes_nothing_durable() -> None:

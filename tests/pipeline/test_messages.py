@@ -9,6 +9,7 @@ import pytest
 from pipeline import messages
 from pipeline.messages import Append, Kind
 from pipeline.schema import TableId
+from pipeline.signal_states import CheckpointSealed
 from pipeline.snapshot import ChunkId
 from tests.pipeline.declarations import declared, is_value
 
@@ -43,7 +44,7 @@ def test_what_crosses_between_actors_never_changes(declaration: type) -> None:
 
 
 def test_each_message_is_meant_for_somebody() -> None:
-    assert set().union(*receivers().values()) | PARTS == set(declared(messages))
+    assert set().union(*receivers().values()) | PARTS == {*declared(messages), CheckpointSealed}
 
 
 def test_facts_are_in_the_past_tense_and_orders_in_the_imperative() -> None:
@@ -70,7 +71,6 @@ def test_a_chunk_is_told_by_snapshot_table_and_number() -> None:
 
 
 def test_an_append_answers_nobody_and_withdraws_nothing_unless_it_says_so() -> None:
-    assert Append.__match_args__ == ("parts", "checkpoint", "answers", "withdrawn", "notices")
+    assert Append.__match_args__ == ("parts", "checkpoint", "answers", "withdrawn")
     assert Append.__dataclass_fields__["answers"].default == ()
     assert Append.__dataclass_fields__["withdrawn"].default == frozenset()
-    assert Append.__dataclass_fields__["notices"].default == ()

@@ -1,0 +1,195 @@
+"""What has passed of the log: the position moves on, keys touch the open windows, statements and signals take effect.
+
+Rows of the signal table (`ChangesVerified.signals`) take effect with the transactions that they came in, and in the
+segment that holds these: once, however often the log is read again.
+
+**What a window keeps while its chunk is being read** is bounded: the keys of all that passes, since it isn't known yet
+which of it is in the low watermark. Where they take more than a chunk may, the window is dropped, and the chunk asked
+for again with half its rows; the answer to the first order finds no window. No writer can keep that up: as long as no
+chunk comes the orders of a range only get smaller, and one for a single row is never given up. So between two chunks
+that come there are no more orders than a chunk's rows can be halved.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from pipeline import window as windows
+from pipeline.beginning import begun
+from pipeline.checkpoint import Filling, Ready
+from pipeline.coordinator_state import (
+    Between,
+    State,
+    Unsettled,
+    Within,
+    checkpointed,
+    dropped,
+    ended,
+    size_of,
+    snapshot_of,
+    table_ended,
+    table_of,
+    to_be_filled,
+    with_mirror,
+    with_size,
+    with_snapshot,
+    with_table,
+)
+from pipeline.errors import InvariantBroken
+from pipeline.keys import tokens
+from pipeline.messages import (
+    ChangePart,
+    ChangesVerified,
+    Judged,
+    SchemaChanged,
+    SchemaVerified,
+    TableChanges,
+    TableRestarted,
+    TableStopped,
+    TransactionPartVerified,
+)
+from pipeline.requests import signalled_by_row
+from pipeline.signals import SourceSignal
+from pipeline.sizing import halved
+from pipeline.snapshot import Completed, Snapshot, Waiting, progress
+from pipeline.transactions import Transactions
+from pipeline.window import PassedKeys, Reading, Window
+
+# Rows of the signal table that are watermarks, by their type: the one behind the SELECT, and the one before it, which
+# says nothing here (whoever writes it waits until it's committed, and so until all before it is visible).
+HIGH_MARKER: Final = "snapshot-window-close"
+LOW_MARKER: Final = "snapshot-window-open"
+
+
+# Transactions
+
+
+def changes_passed(state: State, message: ChangesVerified) -> tuple[State, tuple[ChangePart, ...]]:
+    """A slice has passed."""
+    run, checkpoint = message.transactions, state.checkpoint
+    if isinstance(state.place, Within) and run.gtid(0) != state.place.gtid:
+        raise InvariantBroken(f"{run.gtid(0)} passed within {state.place.gtid}, which hadn't ended")
+    passed = checkpointed(
+        touched(replace(state, stream=message.end, place=Between()), message.tables, run),
+        position=run.added_to(checkpoint.position),
+        scn=checkpoint.scn + len(run),
+    )
+    return passed, _change_parts(state, message.tables, run)
+
+
+def part_passed(state: State, message: TransactionPartVerified) -> tuple[State, tuple[ChangePart, ...]]:
+    """A part of a transaction has passed."""
+    place = state.place if isinstance(state.place, Within) else Within(message.gtid)
+    if place.gtid != message.gtid:
+        raise InvariantBroken(f"rows of {message.gtid} came within {place.gtid}, which hadn't ended")
+    transaction = Transactions.of([(message.gtid, message.commit_time)])
+    passed = touched(replace(state, place=place), message.tables, transaction)
+    return passed, _change_parts(state, message.tables, transaction)
+
+
+def _change_parts(
+    state: State, tables: tuple[TableChanges, ...], run: Transactions
+) -> tuple[ChangePart, ...]:
+    return tuple(ChangePart(changes, run, state.checkpoint.scn + 1) for changes in tables)
+
+
+def touched(state: State, tables: tuple[TableChanges, ...], run: Transactions) -> State:
+    """The state in which the keys of these changes have touched the open windows of their tables."""
+    waiting = {table_of(window) for window in state.open}
+    passed = {
+        changes.schema.table: keys_of(changes, run) for changes in tables if changes.schema.table in waiting
+    }
+    for window in state.open if passed else ():
+        keys = passed.get(table_of(window))
+        if keys is not None:
+            state = _with_window(state, window, windows.keys_passed(window, keys))
+    return state
+
+
+def keys_of(changes: TableChanges, run: Transactions) -> PassedKeys:
+    """The keys of the changes; every image counts, so that an update gives both its old and its new key."""
+    transaction = changes.images.column("transaction").to_numpy()
+    return PassedKeys(run, transaction, tokens(changes.rows, changes.schema.key))
+
+
+def _with_window(state: State, was: Window, now: Window) -> State:
+    if isinstance(now, Reading) and now.kept > state.limits.chunk_bytes and now.order.limit > 1:
+        smaller = with_size(state, table_of(now), halved(size_of(state, now.order), now.order))
+        return replace(smaller, open=tuple(w for w in state.open if w is not was))
+    return replace(state, open=tuple(now if w is was else w for w in state.open))
+
+
+# Rows of the signal table
+
+
+def rows_signalled(state: State, rows: tuple[SourceSignal, ...]) -> tuple[State, tuple[Judged, ...]]:
+    """What these rows ask for has taken effect, or is refused; a watermark has passed."""
+    answers: list[Judged] = []
+    for row in rows:
+        if row.type == HIGH_MARKER:
+            state = replace(state, markers=state.markers | {row.id})
+        elif row.type != LOW_MARKER:
+            state, answer = signalled_by_row(state, row)
+            answers.append(answer)
+    return state, tuple(answers)
+
+
+# Statements, schemas, and tables that go
+
+
+def must_be_between(state: State, what: str) -> None:
+    """What can't come within a transaction. Raises InvariantBroken if it did."""
+    if isinstance(state.place, Within):
+        raise InvariantBroken(f"{what} came within {state.place.gtid}, which hadn't ended")
+
+
+def statement_passed(state: State, message: SchemaChanged) -> State:
+    """A statement has passed: the windows and plans of the tables that it may have changed are dropped."""
+    must_be_between(state, f"the statement {message.gtid}")
+    checkpoint = state.checkpoint
+    if message.gtid in checkpoint.position:
+        raise InvariantBroken(
+            f"the statement {message.gtid} had passed before: it is in the position {checkpoint.position}"
+        )
+    passed = checkpointed(
+        replace(state, stream=message.end),
+        position=checkpoint.position.with_gtid(message.gtid),
+        scn=checkpoint.scn + 1,
+    )
+    return dropped(passed, message.tables)
+
+
+def schema_verified(state: State, message: SchemaVerified) -> State:
+    """The table's schema is this one from here on; chunks that are asked for under another one aren't emitted."""
+    schema, schemas = message.schema, state.checkpoint.schemas
+    if schemas.get(schema.table) != schema or isinstance(state.runs.get(schema.table), Unsettled):
+        state = dropped(state, {schema.table})
+    state = checkpointed(state, schemas={**schemas, schema.table: schema})
+    return replace(state, checkpoint=begun(state.checkpoint)) if state.unasked else state
+
+
+def table_restarted(state: State, message: TableRestarted) -> State:
+    """What the table's mirror has isn't so any more: a new generation of it begins here."""
+    table, scn = message.table, state.checkpoint.scn
+    state, mirror = dropped(state, {table}), state.checkpoint.mirrors.get(table)
+    while message.emptied and (snapshot := snapshot_of(state.checkpoint, table)):
+        state = table_ended(state, snapshot, table, Completed(progress(snapshot.tables[table])))
+    if message.emptied:
+        return state if mirror is None else with_mirror(state, table, Ready(scn))
+    if (snapshot := snapshot_of(state.checkpoint, table)) is not None:
+        state = with_table(state, snapshot, table, Waiting())
+    if mirror is None:
+        return state
+    state = with_mirror(state, table, Filling(scn))
+    if to_be_filled(state.checkpoint, table):
+        return state
+    return with_snapshot(state, Snapshot(f"restart-{scn}-{table}", {table: Waiting()}))
+
+
+def table_stopped(state: State, message: TableStopped) -> State:
+    """The table isn't captured any more: its snapshots fail, and nothing of an open transaction comes of it."""
+    if isinstance(state.place, Within):
+        state = replace(state, place=replace(state.place, stopped=state.place.stopped | {message.table}))
+    stopped = checkpointed(state, stopped={**state.checkpoint.stopped, message.table: message.reason})
+    while snapshot_of(stopped.checkpoint, message.table):  # also those that wait for the first one
+        stopped = ended(stopped, message.table, message.reason)
+    return stopped

@@ -1,0 +1,122 @@
+"""What the ChunkSelector has found: plans and chunks, and that one or the other can't be had.
+
+Each order has one answer, and an answer counts only if what it was given for is still so. A chunk whose window was
+dropped, or a plan that a statement made stale, is let go, and only leaves room for another order.
+
+A plan counts under the schema that holds in the stream, so that chunks of another one are never asked for. Where the
+source is ahead, the table waits until the stream is there (`Unsettled`): at the statement that changed it, or when its
+new schema is proven.
+"""
+
+from dataclasses import replace
+
+from pipeline import window as windows
+from pipeline.checkpoint import Filling, Ready
+from pipeline.coordinator_state import (
+    FoundEmpty,
+    Planned,
+    Planning,
+    State,
+    Unsettled,
+    begun_anew,
+    dropped,
+    ended,
+    progressed,
+    reading,
+    size_of,
+    snapshot_of,
+    with_mirror,
+    with_run,
+    with_size,
+    with_table,
+    without_run,
+)
+from pipeline.keys import Key
+from pipeline.messages import ChunkFailed, ChunkOutdated, ChunkRead, PlanFailed, TablePlanned
+from pipeline.sizing import Size, measured
+from pipeline.snapshot import ChunkId, Chunking, Progress, Range, Snapshot
+
+
+def table_planned(state: State, message: TablePlanned) -> State:
+    """A table's snapshot begins, or goes on where it was, or begins anew because its walk has changed."""
+    table = message.schema.table
+    run, snapshot = state.runs.get(table), snapshot_of(state.checkpoint, table)
+    state = without_run(state, table)
+    if snapshot is None or run != Planning(snapshot.id):
+        return state
+    if message.schema != state.checkpoint.schemas.get(table):
+        return with_run(state, table, Unsettled())
+    match snapshot.tables[table]:
+        case Chunking(ranges, walk_version):
+            if walk_version != message.walk.version(message.schema):
+                return begun_anew(state, snapshot, table)
+            return with_run(state, table, Planned(message.schema, message.walk, ranges))
+        case _ if message.end is None:
+            return with_run(state, table, FoundEmpty(message.high))
+        case _:
+            return _table_begun(state, snapshot, message, message.end)
+
+
+def _table_begun(state: State, snapshot: Snapshot, message: TablePlanned, end: Key) -> State:
+    table, request = message.schema.table, snapshot.request(message.schema.table)
+    begins, ends = (None, *message.splits), (*message.splits, end)
+    ranges = tuple(Range(number, *keys) for number, keys in enumerate(zip(begins, ends, strict=True)))
+    mirror = state.checkpoint.mirrors.get(table)
+    first = request.whole and request.surrogate is None and not isinstance(mirror, Ready)
+    if first and mirror is None:
+        state = with_mirror(state, table, Filling(0))
+    known = state.sizes.get(table)
+    size = Size(request.chunk_rows or state.limits.chunk_rows, known.row_bytes if known else None)
+    counts = Progress(expected=message.expected, ranges=len(ranges))
+    chunking = Chunking(ranges, message.walk.version(message.schema), first, counts)
+    begun = with_table(with_size(state, table, size), snapshot, table, chunking)
+    return with_run(begun, table, Planned(message.schema, message.walk, ranges))
+
+
+def plan_failed(state: State, message: PlanFailed) -> State:
+    """The table's snapshot fails, if the plan was wanted."""
+    table = message.table
+    run, snapshot = state.runs.get(table), snapshot_of(state.checkpoint, table)
+    state = without_run(state, table)
+    wanted = snapshot is not None and run == Planning(snapshot.id)
+    return ended(state, table, message.reason) if wanted else state
+
+
+def chunk_read(state: State, message: ChunkRead) -> State:
+    """The chunk's window knows its rows and watermarks, and the next chunk of its range can be asked for."""
+    state = _answered(state, message.chunk)
+    window = reading(state, message.chunk)
+    if window is None:  # dropped since: by a statement, a stop, or a failure of its table
+        return state
+    order, schema, table = window.order, window.order.schema, window.order.schema.table
+    if nameless := [name for name in schema.key_names if message.rows.column(name).null_count]:
+        return ended(
+            state,
+            table,
+            f"{' and '.join(nameless)} of its primary key has a zero or partial date, which has no value in the lake, "
+            "so that its rows can't be told apart; its changes still stream",
+        )
+    run = state.runs[table]
+    assert isinstance(run, Planned)  # the window would have been dropped with it
+    reconciling = windows.chunk_read(window, message)
+    state = replace(state, open=tuple(reconciling if w is window else w for w in state.open))
+    state = with_size(state, table, measured(size_of(state, order), order, message, state.limits))
+    return with_run(state, table, replace(run, ranges=progressed(run.ranges, order.range, message.upto)))
+
+
+def chunk_failed(state: State, message: ChunkFailed) -> State:
+    """The table's snapshot fails, if the chunk was wanted."""
+    wanted = reading(state, message.chunk) is not None
+    state = _answered(state, message.chunk)
+    return ended(state, message.chunk.table, message.reason) if wanted else state
+
+
+def chunk_outdated(state: State, message: ChunkOutdated) -> State:
+    """The stream has to come to the statement that changed the table; nothing of it is asked for before."""
+    table, wanted = message.chunk.table, reading(state, message.chunk) is not None
+    state = _answered(state, message.chunk)
+    return with_run(dropped(state, {table}), table, Unsettled()) if wanted else state
+
+
+def _answered(state: State, chunk: ChunkId) -> State:
+    return replace(state, asked={other: size for other, size in state.asked.items() if other != chunk})
