@@ -103,9 +103,11 @@ class Running:
         """Until the first segment is sealed: from here on no change is missed."""
         await self.until(lambda: self.status(Name.JOURNAL_WRITER).get("segment"), "the first segment")
 
-    async def tell(self, kind: str, id_: str, *tables: str) -> SignalAnswer:
-        """Send a signal as the REST channel does, and wait for its answer."""
-        data: dict[str, Any] = {"data-collections": list(tables)} if tables else {}
+    async def tell(self, kind: str, id_: str, *tables: str, **more: Any) -> SignalAnswer:
+        """Send a signal as the REST channel does, and wait for its answer; `more` is of its data."""
+        data: dict[str, Any] = {key.replace("_", "-"): value for key, value in more.items()}
+        if tables:
+            data["data-collections"] = list(tables)
         if kind in ("execute-snapshot", "stop-snapshot"):
             data["type"] = "incremental"
         text = json.dumps({"id": id_, "type": kind, "data": data})
@@ -116,9 +118,9 @@ class Running:
         snapshots = {snapshot["id"]: snapshot for snapshot in self.status().get("snapshots", [])}
         return {table["table"]: table for table in snapshots.get(id_, {"tables": []})["tables"]}
 
-    async def execute(self, id_: str, *tables: str) -> None:
-        """Ask for a snapshot, of all tables unless some are named."""
-        answer = await self.tell("execute-snapshot", id_, *(tables or (".*",)))
+    async def execute(self, id_: str, *tables: str, **more: Any) -> None:
+        """Ask for a snapshot, of all tables unless some are named; `more` is of the signal's data."""
+        answer = await self.tell("execute-snapshot", id_, *(tables or (".*",)), **more)
         assert isinstance(answer, SignalAccepted), answer
 
     async def completed(self, id_: str) -> None:
