@@ -27,6 +27,7 @@ from actors.preflight import Preflight, local_findings, preflight
 from actors.schema_verifier import SchemaVerifier
 from actors.signal_listener import SignalChannel, SignalListener
 from actors.signal_rest import SignalRest
+from actors.signal_table import SignalTable
 from actors.spark_sink import SparkSink
 from actors.status import StatusBoard
 from actors.supervisor import CAPTURE, CONTROL, DELIVERY, Group, Outcome, Supervisor
@@ -139,6 +140,7 @@ class Assembly:
                     self._outlet(Name.WATERMARK_COORDINATOR, Name.CHUNK_SELECTOR),
                     self._outlet(Name.WATERMARK_COORDINATOR, Name.JOURNAL_WRITER),
                 ),
+                unasked=snapshot.mode is not SnapshotMode.NO_DATA,
             ),
             ChunkSelector(
                 boxes[Name.CHUNK_SELECTOR],
@@ -146,6 +148,7 @@ class Assembly:
                 settings.source,
                 snapshot.connections,
                 self._outlet(Name.CHUNK_SELECTOR, Name.WATERMARK_COORDINATOR),
+                _markers(settings),
             ),
             JournalWriter(
                 boxes[Name.JOURNAL_WRITER],
@@ -196,6 +199,12 @@ def _limits(snapshot: SnapshotSettings) -> Limits:
         chunk_bytes=snapshot.chunk_mib << 20,
         memory=snapshot.memory_mib << 20,
     )
+
+
+def _markers(settings: Settings) -> SignalTable | None:
+    """Where watermarks are written, if they are."""
+    table = settings.signals.table
+    return SignalTable(table) if settings.snapshot.watermark is Watermark.SIGNAL_TABLE and table else None
 
 
 def _beginning(last: Entry | None, found: Preflight, mode: SnapshotMode) -> Checkpoint:

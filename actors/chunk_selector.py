@@ -22,6 +22,7 @@ from actors import planning
 from actors.actor import Actor, Outlet
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
+from actors.signal_table import SignalTable
 from actors.source import Result, Source, SourcePool
 from pipeline import chunks, resultset, topology
 from pipeline import metrics as catalogue
@@ -41,7 +42,7 @@ from pipeline.messages import (
 from pipeline.result_columns import mismatch
 from pipeline.schema import TableSchema
 from pipeline.settings import SourceSettings
-from pipeline.watermark import Coordinates, usable
+from pipeline.watermark import High, usable
 
 log = structlog.get_logger()
 
@@ -77,9 +78,11 @@ class ChunkSelector(Actor[ToChunkSelector]):
         source: SourceSettings,
         connections: int,
         coordinator: Outlet[ToWatermarkCoordinator],
+        markers: SignalTable | None = None,
     ) -> None:
         super().__init__(mailbox, metrics)
         self._coordinator = coordinator
+        self._markers = markers
         self._pool = SourcePool(source, connections)
         self._orders: asyncio.TaskGroup
 
@@ -142,9 +145,11 @@ class ChunkSelector(Actor[ToChunkSelector]):
     async def _planned(self, source: Source, order: PlanTable) -> TablePlanned:
         schema, walk = await planning.found(source, order.table, order.request)
         if not order.ranges:
-            return TablePlanned(schema, walk, None, (), 0, await self.high(source))
+            return TablePlanned(schema, walk, None, (), 0, await self.high(source, order))
+        # A key that the stream has passed already must not be beyond the end because a SELECT doesn't see it yet.
+        await self.low(source, order)
         end = await planning.key(source, schema, walk, chunks.last_key(schema, walk))
-        high = await self.high(source)
+        high = await self.high(source, order)
         if end is None:
             return TablePlanned(schema, walk, None, (), 0, high)
         divided = await planning.divided(source, schema, walk, end, order.ranges, LEAST_ROWS_OF_RANGE)
@@ -153,22 +158,28 @@ class ChunkSelector(Actor[ToChunkSelector]):
 
     async def _chunk(self, source: Source, order: ReadChunk) -> ChunkRead:
         started = monotonic()
-        low = await self.low(source, order.asked_at)
+        low = await self.low(source, order)
         asked = monotonic()
         rows, upto, size = await self.select(source, order)
         took = round((monotonic() - asked) * 1e6)
-        high = await self.high(source)
+        high = await self.high(source, order)
         self.metrics.observe(catalogue.CHUNK_READ, monotonic() - started, table=str(order.schema.table))
         return ChunkRead(order.chunk, low, rows, upto, high, took, size)
 
-    async def low(self, source: Source, asked_at: GtidSet) -> GtidSet:
-        """The executed set, as soon as it's usable. Raises Transient if it isn't for too long."""
+    async def low(self, source: Source, order: PlanTable | ReadChunk) -> GtidSet:
+        """What the next SELECT sees all of: the executed set, as soon as it's usable, or what lies before a marker.
+
+        Raises Transient if it isn't usable for too long.
+        """
+        if self._markers is not None:
+            await self._markers.open(source, _for_whom(order))
+            return order.asked_at
         deadline = monotonic() + VISIBLE_WITHIN_S
         pause = FIRST_LOOK_S
-        while not usable(executed := await source.executed(), asked_at):
+        while not usable(executed := await source.executed(), order.asked_at):
             if monotonic() > deadline:
                 raise Transient(
-                    f"transactions of the log aren't visible in the source: {asked_at - executed}"
+                    f"transactions of the log aren't visible in the source: {order.asked_at - executed}"
                 )
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_LOOK_S)
@@ -215,10 +226,17 @@ class ChunkSelector(Actor[ToChunkSelector]):
                 " that two keys can be one text; convert the column to utf8mb4"
             )
 
-    async def high(self, source: Source) -> Coordinates:
-        """The end of the log."""
+    async def high(self, source: Source, order: PlanTable | ReadChunk) -> High:
+        """The end of the log, or a marker in it: what was seen before lies before it."""
+        if self._markers is not None:
+            return await self._markers.close(source, _for_whom(order))
         coordinates, _ = await source.end_of_log()
         return coordinates
+
+
+def _for_whom(order: PlanTable | ReadChunk) -> str:
+    """For whom a marker is written."""
+    return str(order.chunk if isinstance(order, ReadChunk) else order.table)
 
 
 async def decoded(result: Result, schema: TableSchema) -> tuple[pa.RecordBatch, resultset.Located] | None:

@@ -4,8 +4,8 @@ A row is inserted in a transaction of its own, on the connection that reads the 
 behind it. `pipeline.watermark` says why that's enough.
 
 A row's id is never used twice, also not where a chunk is read again: a window may close at no other row than the one
-that was written behind the SELECT whose rows it has. `data` is the chunk that the row speaks of. A value that its
-column would cut off is refused, whatever the server's sql_mode.
+that was written behind the SELECT whose rows it has. `data` names the chunk or the table that the row was written for. A
+value that its column would cut off is refused, whatever the server's sql_mode.
 
 Source: Debezium 3.6's documentation, "Watermarking", for the table and the types of its rows; MySQL 9.7 Reference
 Manual, "SET TRANSACTION Statement", for the one transaction of a session that may write.
@@ -17,7 +17,6 @@ from typing import Final
 from actors.source import Source
 from pipeline.errors import Definite
 from pipeline.schema import TableId
-from pipeline.snapshot import ChunkId
 from pipeline.statement import Statement, quoted_table
 from pipeline.watermark import CLOSE_MARKER, OPEN_MARKER, MarkerRow
 
@@ -34,13 +33,13 @@ class SignalTable:
     def __init__(self, table: TableId) -> None:
         self._insert = _INSERT.format(table=quoted_table(table))
 
-    async def open(self, source: Source, chunk: ChunkId) -> MarkerRow:
-        """The low watermark: when this returns, all that is before it in the log can be seen."""
-        return await self._write(source, OPEN_MARKER, str(chunk))
+    async def open(self, source: Source, what: str) -> None:
+        """Write the low watermark: when this returns, all that had been in the log before can be seen."""
+        await self._write(source, OPEN_MARKER, what)
 
-    async def close(self, source: Source, chunk: ChunkId) -> MarkerRow:
-        """The high watermark: all that could be seen before this is called is before it in the log."""
-        return await self._write(source, CLOSE_MARKER, str(chunk))
+    async def close(self, source: Source, what: str) -> MarkerRow:
+        """Write the high watermark: all that could be seen before is before it in the log."""
+        return await self._write(source, CLOSE_MARKER, what)
 
     async def refusal(self, source: Source) -> str | None:
         """Why no watermark can be written; None if one can. It's tried, and taken back."""

@@ -14,11 +14,11 @@ commit of the group, so a SELECT can see a transaction that the set still lacks.
 what a SELECT saw, since a transaction is in the log before it commits.
 
 *Marker rows* need no set and no coordinates: two rows that are inserted into a table of the source, one before the
-SELECT and one behind it, each in a transaction of its own. Let T be a transaction that's before the low row in the log.
-With binlog_order_commits = ON transactions commit in the log's order, so that T had committed when the low row's
-commit returned, and the SELECT, which came after that, saw it. That includes all that had passed when the chunk was
-asked for, since the stream had passed it before the row was written: a marker is always usable. And what the SELECT
-saw was in the log before the high row was written, so that it has passed when that row has.
+SELECT and one behind it, each in a transaction of its own. Let T be a transaction that had passed when the chunk was
+asked for. It was in the log before the low row was written; with binlog_order_commits = ON transactions commit in the
+log's order, so that T had committed when the low row's commit returned, and the SELECT, which came after that, saw it.
+So the position at which the chunk was asked for is a low watermark itself. And what the SELECT saw was in the log before
+the high row was written, so that it has passed when that row has.
 """
 
 from dataclasses import dataclass
@@ -59,10 +59,6 @@ class MarkerRow:
     id: str
 
 
-# What the SELECT that follows it sees all of: what the server had executed, or what's in the log before a row.
-Low = GtidSet | MarkerRow
-
-
 # Once the stream has passed this, all that the SELECT saw has passed: the end of the log of the server that also
 # gives the stream; where the chunk was read from another server, all that this one had executed (coordinates of two
 # servers don't compare), as far as the stream will bring it; where the server has no GTIDs, a row that was written to
@@ -95,9 +91,9 @@ class Passed:
                 assert_never(high)
 
 
-def usable(low: Low, asked_at: GtidSet) -> bool:
+def usable(low: GtidSet, asked_at: GtidSet) -> bool:
     """Whether `low` may open a window whose chunk was asked for when the stream's position was `asked_at`."""
-    return isinstance(low, MarkerRow) or asked_at <= low
+    return asked_at <= low
 
 
 def _split(file: str) -> tuple[str, int]:
