@@ -7,6 +7,7 @@
     POST /signals   a signal in Debezium's JSON; waits for its answer
                     200 accepted, 409 rejected, 422 not a signal, 503 not answered: send it again with the
                     same id
+    GET  /signals/{id}   how far the signal has come, by whichever channel it came; 404 if it's unknown
 
 Errors are JSON with the one key `error`. Nothing is authenticated, so that only loopback is listened on,
 requests have to name it as their host, and a signal has to say that it's JSON: a web page in somebody's
@@ -63,6 +64,7 @@ class HttpServer:
         app.router.add_get("/metrics", self._metrics_text)
         app.router.add_get("/status", self._status)
         app.router.add_post("/signals", self._signal)
+        app.router.add_get("/signals/{id}", self._signal_state)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
 
     async def __aenter__(self) -> "HttpServer":
@@ -115,6 +117,10 @@ class HttpServer:
         if isinstance(answer, SignalAccepted):
             return web.json_response({"id": answer.id, "outcome": "accepted", "detail": answer.detail})
         return web.json_response({"id": answer.id, "outcome": "rejected", "error": answer.reason}, status=409)
+
+    async def _signal_state(self, request: web.Request) -> web.Response:
+        state = self._board.signal(request.match_info["id"])
+        return _error(404, "no such signal is known") if state is None else web.json_response(state.to_json())
 
 
 @web.middleware

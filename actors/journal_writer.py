@@ -15,9 +15,9 @@ changes any more, and whoever recovers finds the segment sealed or not.
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 from actors.actor import Actor, Outlet
 from actors.journal_store import JournalStore, Recovered
@@ -31,19 +31,25 @@ from pipeline.messages import (
     Append,
     AppendRows,
     SegmentSealed,
+    SignalAccepted,
+    SignalAnswer,
+    SignalRejected,
     ToJournalWriter,
-    ToSignalListener,
     ToSparkSink,
 )
 from pipeline.schema import TableId
 from pipeline.settings import JournalSettings
+from pipeline.signal_states import CheckpointSealed, SignalState
+
+_ROWS_REMEMBERED: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Outlets:
     """Where the news of a sealed segment goes."""
 
-    listener: Outlet[ToSignalListener]
+    answers: Outlet[SignalAnswer]
+    checkpoints: Outlet[CheckpointSealed]
     sink: Outlet[ToSparkSink]
 
 
@@ -92,6 +98,8 @@ class JournalWriter(Actor[ToJournalWriter]):
         # Files of the next segment that are written ahead.
         self._ahead: tuple[File, ...] = ()
         self._work: Sealing | WritingAhead | None = None
+        # How the last signals that came as rows of the signal table were judged.
+        self._rows: deque[SignalState] = deque(maxlen=_ROWS_REMEMBERED)
 
     async def run(self) -> None:
         """Take appends and seal them when they're due, until the mailbox is closed and all is sealed."""
@@ -213,7 +221,15 @@ class JournalWriter(Actor[ToJournalWriter]):
         self._measure(entry)
         for append in sealing.waiting.appends:
             for answer in append.answers:
-                await self.send(self._outlets.listener, answer)
+                match answer:
+                    case SignalAccepted() | SignalRejected():
+                        await self.send(self._outlets.answers, answer)
+                    case SignalState():
+                        self._rows.append(answer)
+                    case _:
+                        assert_never(answer)
+        sealed = CheckpointSealed(entry.checkpoint, tuple(self._rows))
+        await self.send(self._outlets.checkpoints, sealed)
         await self.send(self._outlets.sink, SegmentSealed(entry.segment))
         self.metrics.progressed(self.name)
 

@@ -7,6 +7,9 @@
 An answer names its line by a digest of the line's bytes. After a restart the file is read from its beginning,
 and lines that have their answer are passed over; so are repetitions of a line, whose id makes them the same
 signal. The file may be cut off or replaced at any time. A line counts once its end has been written.
+
+How far an accepted signal of this file comes (`running`, `done`, `failed`) is appended as it happens, by its id and
+without a line; after a restart the present state may be appended once more.
 """
 
 import asyncio
@@ -16,9 +19,12 @@ import os
 from collections import deque
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
-from actors.signal_listener import Arrived
+from actors.signal_listener import Arrived, answered
+from pipeline.checkpoint import Checkpoint
 from pipeline.messages import SignalAccepted, SignalAnswer
+from pipeline.signal_states import Outcome, later
 from pipeline.signals import LONGEST
 
 POLL_S = 0.25
@@ -41,6 +47,8 @@ class SignalFile:
         self._file: tuple[int, int] | None = None  # device and inode
         self._offset = 0
         self._rest = b""
+        self._accepted: set[str] = set()
+        self._told: Checkpoint | None = None
 
     async def receive(self) -> Arrived:
         """The next line that hasn't been answered."""
@@ -57,12 +65,25 @@ class SignalFile:
                 self._seen.add(digest)
                 return Arrived(line, self._answerer(digest))
 
+    async def sealed(self, checkpoint: Checkpoint) -> None:
+        """Append how far signals of this file have come."""
+        come = [state for state in later(self._told, checkpoint) if state.id in self._accepted]
+        self._told = checkpoint
+        if come:
+            await asyncio.to_thread(self._append, *(state.to_json() for state in come))
+
+    def status(self) -> dict[str, Any]:
+        """Which file it is."""
+        return {"path": str(self._path)}
+
     async def close(self) -> None:
         """Nothing is to be told: an unanswered line is read again by the next one who opens the file."""
 
     def _answerer(self, digest: str) -> Callable[[SignalAnswer], Awaitable[None]]:
         async def answer(given: SignalAnswer) -> None:
-            await asyncio.to_thread(self._append, digest, given)
+            if isinstance(given, SignalAccepted):
+                self._accepted.add(given.id)
+            await asyncio.to_thread(self._append, {"line": digest, **answered(given).to_json()})
 
         return answer
 
@@ -89,21 +110,20 @@ class SignalFile:
         if self._answers.exists():
             for line in self._answers.read_bytes().splitlines():
                 try:
-                    seen.add(json.loads(line)["line"])
+                    answer = json.loads(line)
+                    if answer["outcome"] == Outcome.ACCEPTED:
+                        self._accepted.add(answer["id"])
+                    seen.add(answer["line"])
                 except (ValueError, TypeError, KeyError):
                     continue
         return seen
 
-    def _append(self, digest: str, answer: SignalAnswer) -> None:
-        record = {"line": digest, "id": answer.id}
-        if isinstance(answer, SignalAccepted):
-            record |= {"outcome": "accepted", "detail": answer.detail}
-        else:
-            record |= {"outcome": "rejected", "reason": answer.reason}
+    def _append(self, *records: dict[str, str]) -> None:
         with self._answers.open("a+b") as file:
             if file.tell() and not self._ends_whole(file.fileno()):
                 file.write(b"\n")
-            file.write(json.dumps(record).encode() + b"\n")
+            for record in records:
+                file.write(json.dumps(record).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
 

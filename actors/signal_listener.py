@@ -5,13 +5,17 @@ judgement is sealed in the journal. Until then it's kept here. Should capture be
 sent again, which does no harm, since the coordinator takes each id once. What's unanswered when the listener
 itself ends is the channel's to offer again; each channel says how.
 
+What becomes of a signal later is in the checkpoints. Each channel is given every one that's sealed, as far as it
+keeps up, and tells its own signals how far they have come (`pipeline.notices`); so nothing waits here for a channel
+that can't tell it yet. All of them are remembered for the status, those that came as rows of the signal table too.
+
 A channel is one file with one class that has the shape of `SignalChannel`.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 
 import structlog
 
@@ -20,7 +24,9 @@ from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline import topology
+from pipeline.checkpoint import Checkpoint
 from pipeline.messages import SignalAccepted, SignalAnswer, SignalReceived, SignalRejected, ToSignalListener
+from pipeline.signal_states import CheckpointSealed, History, Outcome, SignalState
 from pipeline.signals import MalformedSignal, Signal, parse
 
 log = structlog.get_logger()
@@ -35,6 +41,17 @@ class Arrived:
     default_id: str | None = None
 
 
+def answered(answer: SignalAnswer) -> SignalState:
+    """How far the signal has come with this answer."""
+    match answer:
+        case SignalAccepted(id_, detail):
+            return SignalState(id_, Outcome.ACCEPTED, detail)
+        case SignalRejected(id_, reason):
+            return SignalState(id_, Outcome.REJECTED, reason)
+        case _:
+            assert_never(answer)
+
+
 class SignalChannel(Protocol):
     """Where signals come from. `receive` may raise what an actor may raise."""
 
@@ -43,8 +60,14 @@ class SignalChannel(Protocol):
     async def receive(self) -> Arrived:
         """The next text, whenever it comes. A cancelled call has taken none."""
 
+    async def sealed(self, checkpoint: Checkpoint) -> None:
+        """This checkpoint is durable: signals of this channel may have come further. It doesn't wait for the world."""
+
     async def close(self) -> None:
         """Nothing more will be received nor answered; for unanswered texts, say so where somebody waits."""
+
+    def status(self) -> dict[str, Any]:
+        """What it says of itself."""
 
 
 @dataclass(slots=True)
@@ -69,6 +92,7 @@ class SignalListener(Actor[ToSignalListener]):
         self._coordinator = coordinator
         self._channels = channels
         self._unanswered: dict[str, _Unanswered] = {}
+        self._history = History()
         self._room = asyncio.Semaphore(topology.MOST_SIGNALS)
 
     async def run(self) -> None:
@@ -89,18 +113,31 @@ class SignalListener(Actor[ToSignalListener]):
                 await channel.close()
 
     async def handle(self, message: ToSignalListener) -> None:
-        """Bring the answer to all who asked."""
-        unanswered = self._unanswered.pop(message.id, None)
-        for channel, arrived in unanswered.askers if unanswered else ():
-            await self._answer(channel, arrived, message)
-        self.metrics.set(catalogue.SIGNALS_UNANSWERED, len(self._unanswered))
+        """Bring the answer to all who asked, or tell how far signals have come."""
+        match message:
+            case SignalAccepted() | SignalRejected():
+                unanswered = self._unanswered.pop(message.id, None)
+                for channel, arrived in unanswered.askers if unanswered else ():
+                    await self._answer(channel, arrived, message)
+                self.metrics.set(catalogue.SIGNALS_UNANSWERED, len(self._unanswered))
+            case CheckpointSealed(checkpoint, rows):
+                self._history.sealed(checkpoint, rows)
+                for channel in self._channels:
+                    await channel.sealed(checkpoint)
+            case _:
+                assert_never(message)
 
     def status(self) -> dict[str, Any]:
-        """The channels, and the ids of the signals that wait for their answer."""
+        """The channels, the ids of the signals that wait for their answer, and how far the last ones have come."""
         return {
-            "channels": [channel.name for channel in self._channels],
+            "channels": {channel.name: channel.status() for channel in self._channels},
             "unanswered": list(self._unanswered),
+            "signals": [state.to_json() for state in self._history.last()],
         }
+
+    def signal(self, id_: str) -> SignalState | None:
+        """How far the signal has come, None if it's unknown."""
+        return self._history.find(id_)
 
     async def _listen(self, channel: SignalChannel) -> None:
         while True:
@@ -135,8 +172,9 @@ class SignalListener(Actor[ToSignalListener]):
     async def _answer(
         self, channel: SignalChannel, arrived: Arrived, answer: SignalAnswer, outcome: str = ""
     ) -> None:
-        outcome = outcome or ("accepted" if isinstance(answer, SignalAccepted) else "rejected")
-        self.metrics.count(catalogue.SIGNALS, channel=channel.name, outcome=outcome)
-        log.info("signal answered", channel=channel.name, id=answer.id, outcome=outcome)
+        state = answered(answer)
+        self._history.told(state)
+        self.metrics.count(catalogue.SIGNALS, channel=channel.name, outcome=outcome or state.outcome.value)
+        log.info("signal answered", channel=channel.name, **state.to_json())
         self._room.release()
         await arrived.answer(answer)

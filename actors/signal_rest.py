@@ -6,8 +6,10 @@ still take effect. It's safe to send it again with the same id, which is taken o
 
 import asyncio
 import uuid
+from typing import Any
 
 from actors.signal_listener import Arrived
+from pipeline.checkpoint import Checkpoint
 from pipeline.errors import Transient
 from pipeline.messages import SignalAnswer
 from pipeline.topology import MOST_SIGNALS
@@ -53,6 +55,13 @@ class SignalRest:
     async def receive(self) -> Arrived:
         """The next request's body."""
         return await self._arrived.get()
+
+    async def sealed(self, checkpoint: Checkpoint) -> None:
+        """Who asked has his answer; how far a signal has come since is for him to ask (GET /signals/{id})."""
+
+    def status(self) -> dict[str, Any]:
+        """How many wait for their answer."""
+        return {"waiting": len(self._waiting)}
 
     async def close(self) -> None:
         """Tell all who wait that this listener has ended."""

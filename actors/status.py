@@ -12,8 +12,10 @@ from typing import Any
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from actors.pace import Paces
+from actors.signal_listener import SignalListener
 from actors.supervisor import State, Supervisor
 from pipeline import metrics as catalogue
+from pipeline.signal_states import SignalState
 from pipeline.topology import Actor as Name
 
 LOOK_EVERY_S = 1.0
@@ -65,6 +67,11 @@ class StatusBoard:
             "freshness_seconds": delivery.get("freshness_seconds"),
             "actors": {name.value: {**said.get(name, {}), **self._life(name)} for name in Name},
         }
+
+    def signal(self, id_: str) -> SignalState | None:
+        """How far a signal has come, None if it's unknown."""
+        listener = self._supervisor.actors.get(Name.SIGNAL_LISTENER)
+        return listener.signal(id_) if isinstance(listener, SignalListener) else None
 
     def _life(self, name: Name) -> dict[str, Any]:
         mailbox = self._mailboxes[name]

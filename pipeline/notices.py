@@ -7,11 +7,10 @@ known is told again: at least once, with the same ids.
 Debezium says COMPLETED even where tables were skipped. Here it's said only where every table of the snapshot is
 complete, and ABORTED otherwise; so the end of a snapshot is always one of the two.
 
-Source: Debezium 3.6's documentation, "Receiving Debezium notifications". All values of `additional_data` are text
-there; several values in one are a JSON list here, since a name may hold a comma.
+Source: Debezium 3.6's documentation, "Receiving Debezium notifications"; as there all values of `additional_data` are
+text, and several in one have commas between them.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -19,7 +18,7 @@ from typing import Any, Final
 
 from pipeline.checkpoint import Checkpoint
 from pipeline.gtid import GtidSet
-from pipeline.keys import key_to_json
+from pipeline.keys import Key
 from pipeline.schema import TableId
 from pipeline.snapshot import (
     Chunking,
@@ -79,7 +78,7 @@ def to_json(notice: Notice, pipeline: str, at: int) -> dict[str, Any]:
 
 
 def _of_snapshot(was: Snapshot | None, now: Snapshot, paused_before: bool, paused: bool) -> Iterator[Notice]:
-    tables = {"data_collections": _list(str(table) for table in now.tables)}
+    tables = {"data_collections": ",".join(map(str, now.tables))}
     if was is None:
         yield Notice(now.id, NoticeType.STARTED, data=tables)
     if not now.ended and paused != (paused_before and was is not None):
@@ -97,9 +96,9 @@ def _of_table(id_: str, table: TableId, state: TableState, tables: Mapping[str, 
         first = state.ranges[0].done if state.ranges else None
         data = {
             "current_collection_in_progress": str(table),
-            "maximum_key": _list(key_to_json(state.ranges[-1].end)) if state.ranges else "",
+            "maximum_key": _key(state.ranges[-1].end) if state.ranges else "",
             # All keys through this one are emitted; of the ranges behind, some more.
-            "last_processed_key": _list(key_to_json(first)) if first else "",
+            "last_processed_key": _key(first) if first else "",
             "total_rows_scanned": str(counts.rows + counts.given_up),
             "ranges": str(counts.ranges),
             "ranges_done": str(counts.ranges_done),
@@ -153,5 +152,5 @@ def _of_move(before: Checkpoint, after: Checkpoint) -> Iterator[Notice]:
         yield Notice(move.id, NoticeType.ABORTED, data={"reason": reason})
 
 
-def _list(values: Any) -> str:
-    return json.dumps(list(values), ensure_ascii=False)
+def _key(key: Key) -> str:
+    return ",".join(part.hex() if isinstance(part, bytes) else str(part) for part in key)

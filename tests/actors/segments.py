@@ -15,11 +15,11 @@ from pipeline.messages import (
     Append,
     ChangePart,
     ChunkPart,
-    SignalAnswer,
+    Judged,
     TableChanges,
 )
-from pipeline.snapshot import ChunkId
 from pipeline.schema import Column, TableId, TableSchema
+from pipeline.snapshot import ChunkId
 from pipeline.transactions import Transactions
 from pipeline.types import Integer
 from pipeline.watermark import Coordinates
@@ -37,7 +37,7 @@ def position(number: int) -> GtidSet:
     return GtidSet.parse(f"{SOURCE}:1-{ROWS * (number + 1)}")
 
 
-def moved(number: int, answers: tuple[SignalAnswer, ...] = ()) -> Append:
+def moved(number: int, answers: tuple[Judged, ...] = ()) -> Append:
     """The n-th append of those that have a position only."""
     return Append((), Checkpoint(position(number), scn=ROWS * (number + 1)), answers)
 

@@ -10,20 +10,24 @@ from typing import Any
 import aiohttp
 import pytest
 
-from actors.actor import Actor
+from actors.actor import Actor, Outlet
 from actors.http import HttpServer
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
+from actors.signal_listener import SignalListener
 from actors.signal_rest import SignalRest
 from actors.status import StatusBoard
 from actors.supervisor import GROUPS, Group, Limits, Supervisor
 from pipeline import metrics as catalogue
+from pipeline.checkpoint import Checkpoint
 from pipeline.errors import Definite, Transient
+from pipeline.gtid import GtidSet
 from pipeline.messages import SignalAccepted, SignalRejected
 from pipeline.settings import HttpSettings
+from pipeline.signal_states import CheckpointSealed, Outcome, SignalState
 from pipeline.signals import LONGEST, parse
+from pipeline.topology import EDGES, inbox
 from pipeline.topology import Actor as Name
-from pipeline.topology import inbox
 
 PAUSE = {"id": "p", "type": "pause-snapshot"}
 
@@ -234,6 +238,24 @@ async def test_a_signal_without_an_answer(tmp_path: Path) -> None:
         status, answer = await bench.post(PAUSE)
         assert status == 503
         assert "send it again with the same id" in answer["error"]
+
+
+async def test_how_far_a_signal_has_come_can_be_asked(tmp_path: Path) -> None:
+    async with served(tmp_path) as bench:
+        edge = next(edge for edge in EDGES if edge.sender is Name.SIGNAL_LISTENER)
+        to_coordinator = Outlet[Any](edge, bench.mailboxes[Name.WATERMARK_COORDINATOR])
+        mailbox: Mailbox[Any] = Mailbox(inbox(Name.SIGNAL_LISTENER))
+        listener = SignalListener(mailbox, bench.metrics, to_coordinator, ())
+        bench.supervisor.actors[Name.SIGNAL_LISTENER] = listener
+        row = SignalState("a/b ä", Outcome.REJECTED, "no such table")
+        await listener.handle(CheckpointSealed(Checkpoint(GtidSet()), (row,)))
+        status, text = await bench.get("/signals/a%2Fb%20%C3%A4")
+        assert (status, json.loads(text)) == (
+            200,
+            {"id": "a/b ä", "outcome": "rejected", "reason": "no such table"},
+        )
+        status, text = await bench.get("/signals/other")
+        assert (status, json.loads(text)) == (404, {"error": "no such signal is known"})
 
 
 async def test_errors_tell_nothing_of_the_inside(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from pipeline.messages import (
 )
 from pipeline.schema import TableId
 from pipeline.settings import JournalSettings
+from pipeline.signal_states import CheckpointSealed, Outcome, SignalState
 from pipeline.topology import EDGES, Actor, inbox
 from tests.actors.segments import COMMIT_TIME, ITEMS, ROWS, append, moved, part
 from tests.servers.service import until
@@ -73,8 +74,10 @@ class House:
         self.listener: Mailbox[Any] = Mailbox(inbox(Actor.SIGNAL_LISTENER))
         self.sink: Mailbox[Any] = Mailbox(inbox(Actor.SPARK_SINK))
         self.metrics = Metrics()
-        to_listener, to_sink = (edge for edge in EDGES if edge.sender is Actor.JOURNAL_WRITER)
-        outlets = Outlets(Outlet(to_listener, self.listener), Outlet(to_sink, self.sink))
+        answers, checkpoints, to_sink = (edge for edge in EDGES if edge.sender is Actor.JOURNAL_WRITER)
+        outlets = Outlets(
+            Outlet(answers, self.listener), Outlet(checkpoints, self.listener), Outlet(to_sink, self.sink)
+        )
         self.writer = JournalWriter(self.mailbox, self.metrics, settings, store, store.recover(), outlets)
         self.store = store
         self.task = asyncio.create_task(self.writer.run())
@@ -300,6 +303,29 @@ async def test_answers_are_given_when_they_are_durable(store: GatedStore) -> Non
     store.gate.set()
     assert await house.sink.get() == SegmentSealed(1)
     assert [await house.listener.get() for _ in answers] == list(answers)
+    told = await house.listener.get()
+    assert isinstance(told, CheckpointSealed) and told.checkpoint == moved(2).checkpoint
+    await house.stop()
+
+
+async def test_how_rows_of_the_signal_table_were_judged_is_told_with_the_checkpoint(
+    store: GatedStore,
+) -> None:
+    house = House(store, SOON)
+    row = SignalState("r1", Outcome.REJECTED, "no such table")
+    await house.put(moved(1, (SignalAccepted("a", "begun"), row)))
+    assert await house.listener.get() == SignalAccepted("a", "begun")
+    assert await house.listener.get() == CheckpointSealed(moved(1).checkpoint, (row,))
+    await house.stop()
+
+
+async def test_of_checkpoints_that_nobody_has_taken_the_newest_is_kept(store: GatedStore) -> None:
+    house = House(store, SOON)
+    for number in (1, 2, 3):
+        await house.put(moved(number))
+        assert await house.sink.get() == SegmentSealed(number)
+    assert house.listener.depth == 1
+    assert await house.listener.get() == CheckpointSealed(moved(3).checkpoint, ())
     await house.stop()
 
 

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from actors.signal_file import SignalFile
+from pipeline.checkpoint import Checkpoint
 from pipeline.messages import SignalAccepted, SignalRejected
 from pipeline.signals import LONGEST, MalformedSignal, parse
+from pipeline.snapshot import Completed, Progress, Snapshot, Waiting
+from tests.pipeline.builders import ORDERS, gtids
 
 PAUSE = '{"id":"p","type":"pause-snapshot"}\n'
 RESUME = '{"id":"r","type":"resume-snapshot"}\n'
@@ -62,6 +65,31 @@ async def test_answers_are_written_beside_it(path: Path) -> None:
     first, second = answers(path)
     assert (first["id"], first["outcome"], first["detail"]) == ("p", "accepted", "paused")
     assert (second["id"], second["outcome"], second["reason"]) == ("r", "rejected", "nothing is paused")
+
+
+def begun(*ids: str) -> Checkpoint:
+    """A checkpoint with a snapshot under way for each of the ids."""
+    return Checkpoint(gtids("a:1"), snapshots=tuple(Snapshot(id_, {ORDERS.table: Waiting()}) for id_ in ids))
+
+
+async def test_how_far_its_own_signals_come_is_appended(path: Path) -> None:
+    append(path, PAUSE + RESUME)
+    channel = SignalFile(path, 0.01)
+    await (await channel.receive()).answer(SignalAccepted("s1", "snapshot of shop.orders"))
+    await (await channel.receive()).answer(SignalRejected("s2", "no such table"))
+    await channel.sealed(begun("s1", "s2", "s3"))
+    await channel.sealed(begun("s1", "s2", "s3"))
+    again = SignalFile(path, 0.01)
+    await nothing(again)
+    done = Checkpoint(gtids("a:1"), snapshots=(Snapshot("s1", {ORDERS.table: Completed(Progress())}),))
+    await again.sealed(done)
+    assert [(answer["id"], answer["outcome"], "line" in answer) for answer in answers(path)] == [
+        ("s1", "accepted", True),
+        ("s2", "rejected", True),
+        ("s1", "running", False),
+        ("s1", "running", False),
+        ("s1", "done", False),
+    ]
 
 
 async def test_after_a_restart_only_what_is_unanswered_comes_again(path: Path) -> None:

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,11 +13,17 @@ from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from actors.signal_listener import Arrived, SignalListener
 from pipeline import metrics as catalogue
+from pipeline.checkpoint import Checkpoint
 from pipeline.messages import SignalAccepted, SignalAnswer, SignalReceived, SignalRejected, ToSignalListener
+from pipeline.signal_states import CheckpointSealed, Outcome, SignalState
 from pipeline.signals import PauseSnapshot, ResumeSnapshot
+from pipeline.snapshot import Failed, Progress, Snapshot, Waiting
 from pipeline.topology import MOST_SIGNALS, Actor, inbox
+from tests.pipeline.builders import ORDERS, gtids
+from tests.servers.service import until
 
 PAUSE = '{"id":"p","type":"pause-snapshot"}'
+BEFORE = Checkpoint(gtids("a:1-5"))
 RESUME = '{"id":"r","type":"resume-snapshot"}'
 
 
@@ -28,6 +36,7 @@ class Held:
         self.texts: asyncio.Queue[str] = asyncio.Queue()
         self.answers: asyncio.Queue[SignalAnswer] = asyncio.Queue()
         self.closed = asyncio.Event()
+        self.checkpoints: list[Checkpoint] = []
 
     async def receive(self) -> Arrived:
         text = await self.texts.get()
@@ -35,8 +44,14 @@ class Held:
             raise OSError("the channel broke")
         return Arrived(text, self.answers.put)
 
+    async def sealed(self, checkpoint: Checkpoint) -> None:
+        self.checkpoints.append(checkpoint)
+
     async def close(self) -> None:
         self.closed.set()
+
+    def status(self) -> dict[str, Any]:
+        return {"waiting": self.texts.qsize()}
 
 
 class Bench:
@@ -52,8 +67,8 @@ class Bench:
             self.mailbox, self.metrics, Outlet(edge, self.coordinator), (self.channel, self.other)
         )
 
-    async def judge(self, answer: SignalAnswer) -> None:
-        (edge,) = inbox(Actor.SIGNAL_LISTENER)
+    async def judge(self, answer: ToSignalListener) -> None:
+        edge = next(edge for edge in inbox(Actor.SIGNAL_LISTENER) if type(answer) in edge.messages)
         await self.mailbox.put(edge, answer)
 
 
@@ -142,6 +157,32 @@ async def test_an_answer_that_nobody_waits_for_is_let_go() -> None:
         await bench.coordinator.get()
         await bench.judge(SignalAccepted("p", "paused"))
         assert await bench.channel.answers.get() == SignalAccepted("p", "paused")
+
+
+async def test_how_far_signals_have_come_is_told_to_each_channel_and_kept_for_the_status() -> None:
+    async with listening() as bench:
+        await bench.channel.texts.put(PAUSE)
+        await bench.coordinator.get()
+        await bench.judge(SignalAccepted("p", "paused"))
+        begun = replace(BEFORE, snapshots=(Snapshot("s1", {ORDERS.table: Waiting()}),))
+        row = SignalState("r1", Outcome.REJECTED, "no such table")
+        await bench.judge(CheckpointSealed(begun, (row,)))
+        await until(lambda: bench.channel.checkpoints == bench.other.checkpoints == [begun], "it was told")
+        assert bench.listener.status()["signals"] == [
+            {"id": "p", "outcome": "accepted", "detail": "paused"},
+            {"id": "r1", "outcome": "rejected", "reason": "no such table"},
+            {"id": "s1", "outcome": "running", "detail": "shop.orders"},
+        ]
+        ended = replace(BEFORE, snapshots=(Snapshot("s1", {ORDERS.table: Failed("no key", Progress())}),))
+        await bench.judge(CheckpointSealed(ended, (row,)))
+        await until(lambda: len(bench.channel.checkpoints) == 2, "it was told")
+        assert bench.listener.signal("s1") == SignalState("s1", Outcome.FAILED, "shop.orders: no key")
+        assert [state["id"] for state in bench.listener.status()["signals"]] == ["p", "r1", "s1"]
+
+
+async def test_a_channel_says_how_it_is() -> None:
+    async with listening() as bench:
+        assert bench.listener.status()["channels"] == {"held": {"waiting": 0}}
 
 
 async def test_no_more_are_taken_than_may_be_unanswered() -> None:

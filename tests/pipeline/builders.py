@@ -12,7 +12,7 @@ Servers are letters (`a:1-5,b:7,a:tag:1`), places are offsets in one log file, r
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -29,12 +29,12 @@ from pipeline.messages import (
     ChangesVerified,
     ChunkPart,
     ChunkRead,
+    Judged,
     Kind,
     LogAdvanced,
     PlanTable,
     ReadChunk,
     SchemaChanged,
-    SignalAnswer,
     SignalReceived,
     TableChanges,
     TableImages,
@@ -44,7 +44,7 @@ from pipeline.messages import (
     TransactionPartVerified,
 )
 from pipeline.schema import Column, TableId, TableSchema
-from pipeline.signals import ExecuteSnapshot, StopSnapshot, Tables
+from pipeline.signals import ExecuteSnapshot, Filter, StopSnapshot, Tables
 from pipeline.sizing import Limits
 from pipeline.snapshot import TableState
 from pipeline.transactions import Transactions
@@ -58,6 +58,9 @@ COMMIT_TIME = 1_700_000_000_000_000
 
 # Chunks of two rows, which take as long as they should.
 LIMITS = Limits(chunk_rows=2, chunk_us=1000)
+
+# Bytes of each row.
+ROW = 100
 
 
 # Servers, transactions, places
@@ -195,9 +198,14 @@ def statement(name: str, end: int, *schemas: TableSchema) -> SchemaChanged:
 # Signals and the selector's answers
 
 
-def execute(id_: str, *schemas: TableSchema) -> SignalReceived:
+def execute(id_: str, *schemas: TableSchema, **asked: Any) -> SignalReceived:
     """Asks for a snapshot of these tables."""
-    return SignalReceived(ExecuteSnapshot(id_, _named(schemas)))
+    return SignalReceived(ExecuteSnapshot(id_, _named(schemas), **asked))
+
+
+def some(schema: TableSchema) -> tuple[Filter, ...]:
+    """A condition on the rows of this table, as a signal has it."""
+    return (Filter(_named([schema]), "id > 3"),)
 
 
 def stop(id_: str, *schemas: TableSchema) -> SignalReceived:
@@ -218,11 +226,13 @@ def planned(
     return TablePlanned(schema, primary(schema), last, divided, expected=7, high=_high(high))
 
 
-def read(order: ReadChunk, *keys: int, low: str = "a:1-5", high: int | High = 10) -> ChunkRead:
+def read(
+    order: ReadChunk, *keys: int, low: str = "a:1-5", high: int | High = 10, took: int = 1000
+) -> ChunkRead:
     """The order's chunk: rows with these keys, between the watermarks. A full chunk has more behind it."""
     upto: Key | None = (keys[-1],) if len(keys) == order.limit else None
     return ChunkRead(
-        order.chunk, gtids(low), rows(order.schema, keys), upto, _high(high), took=1000, bytes=16
+        order.chunk, gtids(low), rows(order.schema, keys), upto, _high(high), took, bytes=ROW * len(keys)
     )
 
 
@@ -248,11 +258,12 @@ class Capture:
         *schemas: TableSchema,
         mode: WindowMode | None = None,
         checkpoint: Checkpoint | None = None,
+        limits: Limits = LIMITS,
     ) -> None:
         known = {schema.table: schema for schema in schemas}
         begin_at = checkpoint or Checkpoint(gtids("a:1-5"), schemas=known)
         self.orders: list[Order] = []
-        self.state, self.first_orders = coordinator.start(begin_at, LIMITS, mode or Overlapping(4))
+        self.state, self.first_orders = coordinator.start(begin_at, limits, mode or Overlapping(4))
         self.orders += self.first_orders
         self.give(LogAdvanced(place(10)))
 
@@ -323,7 +334,7 @@ class Capture:
         return [_told(part) for part in self.parts]
 
     @property
-    def answers(self) -> list[SignalAnswer]:
+    def answers(self) -> list[Judged]:
         """The answers to signals, in order."""
         return [answer for append in self.appends for answer in append.answers]
 

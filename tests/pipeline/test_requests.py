@@ -1,8 +1,14 @@
 """Requests: what each signal changes, how it's answered, and that it's taken once."""
 
+import re
+from typing import Any
+
+import pytest
+
 from pipeline import requests
-from pipeline.checkpoint import Checkpoint
+from pipeline.checkpoint import Checkpoint, Moving
 from pipeline.coordinator_state import Overlapping, State
+from pipeline.keys import Key
 from pipeline.messages import (
     Append,
     LogAdvanced,
@@ -13,11 +19,22 @@ from pipeline.messages import (
     TableStopped,
 )
 from pipeline.requests import SIGNALS_REMEMBERED
-from pipeline.signals import ExecuteSnapshot, PauseSnapshot, ResumeSnapshot, Tables
-from pipeline.snapshot import Failed, Progress, Stopped, Waiting
+from pipeline.signal_states import SignalState
+from pipeline.signals import (
+    ExecuteSnapshot,
+    Filter,
+    KeyList,
+    LogPosition,
+    PauseSnapshot,
+    ResumeSnapshot,
+    SetBinlogPosition,
+    Tables,
+)
+from pipeline.snapshot import Failed, Progress, Request, Stopped, Waiting
 from tests.pipeline import mutations
 from tests.pipeline.builders import (
     ITEMS,
+    LIMITS,
     ORDERS,
     USERS,
     Capture,
@@ -46,6 +63,7 @@ def answer(capture: Capture, signal: SignalReceived) -> SignalAnswer:
     """The one answer to the signal."""
     (append,) = of(Append, capture.give(signal))
     (given,) = append.answers
+    assert not isinstance(given, SignalState)
     return given
 
 
@@ -102,6 +120,85 @@ def test_a_table_whose_capture_has_stopped_is_refused_with_the_reason() -> None:
     )
 
 
+def test_of_several_patterns_each_has_to_mean_a_table() -> None:
+    refused = answer(Capture(ORDERS, ITEMS), matching("s1", "shop.orders", "shop.order_items"))
+    assert refused == SignalRejected(
+        "s1", "no captured table matches shop.order_items; captured are: shop.items, shop.orders"
+    )
+
+
+# Narrowing it
+
+
+def narrowed(
+    *filters: tuple[str, str], keys: tuple[tuple[str, Key], ...] = (), **more: Any
+) -> SignalReceived:
+    """Asks for a snapshot of all tables of `shop`, narrowed by pairs of a pattern and a condition, or a key."""
+    return SignalReceived(
+        ExecuteSnapshot(
+            "s1",
+            Tables(("shop.*",)),
+            tuple(Filter(Tables((pattern,)), condition) for pattern, condition in filters),
+            tuple(KeyList(Tables((pattern,)), (key,)) for pattern, key in keys),
+            **more,
+        )
+    )
+
+
+def requested(capture: Capture) -> dict[str, Request]:
+    """By table, what the one snapshot asks for beyond all of it."""
+    (snapshot,) = capture.checkpoint.snapshots
+    return {table.name: request for table, request in snapshot.requests.items()}
+
+
+def test_a_condition_is_about_the_tables_that_its_pattern_matches() -> None:
+    capture = Capture(ORDERS, ITEMS)
+    accepted = answer(capture, narrowed(("shop.o.*", "id > 5 AND Value IS NOT NULL")))
+    assert accepted == SignalAccepted("s1", "snapshot of shop.items, shop.orders")
+    assert requested(capture) == {"orders": Request(condition="id > 5 AND Value IS NOT NULL")}
+
+
+def test_keys_are_bound_and_come_once() -> None:
+    capture = Capture(ORDERS, ITEMS)
+    answer(capture, narrowed(keys=(("shop.items", (7,)), ("shop.i.*", (7,)), ("shop.items", (8,)))))
+    assert requested(capture) == {"items": Request(keys=((7,), (8,)))}
+
+
+def test_what_holds_for_the_signal_holds_for_each_of_its_tables() -> None:
+    capture = Capture(ORDERS, ITEMS)
+    answer(capture, narrowed(surrogate="uid", chunk_rows=500, blocking=True, priority=7))
+    each = Request(surrogate="uid", chunk_rows=500)
+    assert requested(capture) == {"orders": each, "items": each}
+    (snapshot,) = capture.checkpoint.snapshots
+    assert (snapshot.blocking, snapshot.priority) == (True, 7)
+
+
+@pytest.mark.parametrize(
+    ("signal", "reason"),
+    [
+        (
+            narrowed(("shop.orders", "nope = 1")),
+            "of shop.orders, shop.orders has no column 'nope'; it has id, value",
+        ),
+        (narrowed(("shop.orders", "id = 'x'")), "of shop.orders, column id is INTEGER"),
+        (narrowed(("crm.*", "id = 1")), "none of the signal's tables matches crm.*: shop.items, shop.orders"),
+        (narrowed(("SHOP.ORDERS", "id = 1")), "none of the signal's tables matches SHOP.ORDERS"),
+        (
+            narrowed(("shop.orders", "id = 1"), ("shop.*", "id = 2")),
+            "more than one filter is about shop.orders; join them with AND or OR",
+        ),
+        (narrowed(keys=(("shop.orders", (1, 2)),)), "of shop.orders, [1, 2] has 2 parts"),
+        (narrowed(keys=(("shop.orders", ("1",)),)), "of shop.orders, '1' is no value of the key's column id"),
+        (narrowed(keys=(("shop.order", (1,)),)), "none of the signal's tables matches shop.order:"),
+    ],
+)
+def test_what_does_not_fit_refuses_the_whole_signal(signal: SignalReceived, reason: str) -> None:
+    capture = Capture(ORDERS, ITEMS)
+    refused = answer(capture, signal)
+    assert isinstance(refused, SignalRejected) and refused.reason.startswith(reason)
+    assert capture.checkpoint.snapshots == ()
+
+
 # Stopping, pausing, resuming
 
 
@@ -111,7 +208,7 @@ def test_a_stop_ends_the_snapshots_of_its_tables_and_the_others_go_on() -> None:
     assert answer(capture, stop("s2", ORDERS, USERS)) == SignalAccepted(
         "s2", "stopped the snapshot of shop.orders, shop.users"
     )
-    assert capture.table(ORDERS) == Stopped(Progress(expected=7))
+    assert capture.table(ORDERS) == Stopped(Progress(expected=7, ranges=1))
     assert capture.table(USERS) == Stopped(Progress())
     assert capture.table(ITEMS) == Waiting()
     assert capture.open == []
@@ -128,7 +225,7 @@ def test_what_was_emitted_before_a_stop_stays_counted() -> None:
     capture = Capture(ORDERS)
     second = Capture.chunk(capture.give(read(capture.begin(ORDERS), 1, 2, high=10)))
     capture.give(stop("s2", ORDERS), read(second, 3, high=10), LogAdvanced(place(20)))
-    assert capture.table(ORDERS) == Stopped(Progress(chunks=1, rows=2, expected=7))
+    assert capture.table(ORDERS) == Stopped(Progress(chunks=1, rows=2, expected=7, ranges=1))
     assert capture.stream == ["orders rows 1 2"]
 
 
@@ -153,6 +250,54 @@ def test_pause_and_resume_are_durable_and_answered() -> None:
     assert capture.checkpoint.paused
     assert answer(capture, RESUME) == SignalAccepted("r1", "snapshots go on")
     assert not capture.checkpoint.paused
+
+
+# The position
+
+
+def test_log_answers_with_the_position() -> None:
+    capture = Capture(ORDERS)
+    asked = SignalReceived(LogPosition("l1", "{} and again {}"))
+    position = str(capture.checkpoint.position)
+    assert answer(capture, asked) == SignalAccepted("l1", f"{position} and again {position}")
+
+
+def moving_to(text: str) -> SignalReceived:
+    """Asks for the position that is this set of `gtids`."""
+    return SignalReceived(SetBinlogPosition("m1", gtids(text)))
+
+
+def test_a_later_position_is_taken_down_for_the_next_start_to_judge() -> None:
+    capture = Capture(ORDERS)
+    accepted = answer(capture, moving_to("a:1-9,b:1"))
+    assert isinstance(accepted, SignalAccepted) and "5 transactions are skipped" in accepted.detail
+    assert capture.checkpoint.moving == Moving("m1", gtids("a:1-9,b:1"))
+
+
+def test_the_position_moves_once_at_a_time() -> None:
+    state = Capture(ORDERS).state
+    state, _ = requests.signalled(state, SetBinlogPosition("m1", gtids("a:1-9")))
+    again, refused = requests.signalled(state, SetBinlogPosition("m2", gtids("a:1-9")))
+    assert refused == SignalRejected("m2", "the signal m1 is moving the position already")
+    assert again is state
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a:1-5", "it's the position already"),
+        ("a:1-4", "it lacks {a:5}, which has passed: rows would go back in time"),
+        ("a:1-4:6-9,b:1", "it lacks {a:5}, which has passed"),
+        ("b:1-100", "it lacks {a:1-5}, which has passed"),
+    ],
+)
+def test_the_position_never_goes_back(text: str, reason: str) -> None:
+    capture = Capture(ORDERS)
+    refused = answer(capture, moving_to(text))
+    assert isinstance(refused, SignalRejected)
+    expected = re.sub(r"\{(.*?)\}", lambda set_: str(gtids(set_[1])), reason)
+    assert refused.reason.startswith(expected)
+    assert capture.checkpoint.moving is None
 
 
 # Once
@@ -195,7 +340,7 @@ def test_an_answer_goes_out_with_the_checkpoint_that_holds_its_effect() -> None:
 
 def after_many_signals(checkpoint: Checkpoint) -> State:
     """The state after as many further signals as are remembered."""
-    state = State(2, Overlapping(4), checkpoint)
+    state = State(LIMITS, Overlapping(4), checkpoint)
     for number in range(SIGNALS_REMEMBERED):
         state, _ = requests.signalled(state, ResumeSnapshot(f"r{number}"))
     return state
