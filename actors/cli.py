@@ -167,16 +167,18 @@ def status(settings: Settings, as_json: bool, watch: bool) -> None:
 def sql(settings: Settings, table: str) -> None:
     """Print the query (Spark's SQL) that reads TABLE, as database.table, as of the last delivered segment."""
     from actors.journal_store import JournalReader
-    from pipeline.mirror import live_view_sql
+    from pipeline.mirror import Reached, live_view_sql
 
     journal = JournalReader(Path(settings.journal.path))
     last = journal.last_segment()
-    schemas = journal.entry(last).checkpoint.schemas if last else {}
+    checkpoint = journal.entry(last).checkpoint if last else None
+    schemas = checkpoint.schemas if checkpoint else {}
     schema = next((schema for known, schema in schemas.items() if str(known) == table), None)
     if schema is None:
         captured = ", ".join(sorted(map(str, schemas))) or "none yet"
         _fail(f"{table} isn't captured; these tables are: {captured}", 2)
-    click.echo(live_view_sql(settings.lake.path, schema))
+    mirror = checkpoint.mirrors.get(schema.table) if checkpoint else None
+    click.echo(live_view_sql(settings.lake.path, schema, Reached(mirror.since if mirror else 0)))
 
 
 def _each_second(settings: Settings) -> Iterator[dict[str, Any]]:

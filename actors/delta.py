@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
 
 # How the names of these exceptions begin.
 _CONFLICTS = ("Concurrent", "MetadataChanged", "ProtocolChanged")
@@ -29,10 +30,10 @@ _CONFLICTS = ("Concurrent", "MetadataChanged", "ProtocolChanged")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A version of a table: its column names, its properties, and the last version of each application."""
+    """A version of a table: its columns' types by name, its properties, and the last version of each application."""
 
     version: int
-    columns: tuple[str, ...]
+    columns: dict[str, str]
     properties: dict[str, str]
     applications: dict[str, int]
 
@@ -57,7 +58,7 @@ class DeltaTable:
         metadata = snapshot.metadata()
         return Snapshot(
             snapshot.version(),
-            tuple(field["name"] for field in json.loads(metadata.schemaString())["fields"]),
+            {field.name: field.dataType.simpleString() for field in _fields(metadata.schemaString())},
             {entry._1(): entry._2() for entry in _each(metadata.configuration())},  # noqa: SLF001 - a Scala pair
             self._applications(snapshot),
         )
@@ -102,6 +103,10 @@ class DeltaTable:
 def is_conflict(error: Exception) -> bool:
     """Whether Delta gave a transaction up because somebody else (an OPTIMIZE, say) had committed meanwhile."""
     return any(f"io.delta.exceptions.{name}" in str(error) for name in _CONFLICTS)
+
+
+def _fields(schema: str) -> list[StructField]:
+    return StructType.fromJson(json.loads(schema)).fields
 
 
 def _module(package: Any, name: str) -> Any:

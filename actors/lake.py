@@ -4,19 +4,21 @@ Each commit that brings something carries how far it goes as a Delta transaction
 the journal, so that the same segments are never taken twice (`actors.delta`), and as JSON in the commit's
 `userMetadata`, where a reader of the table's history finds the position:
 
-    <journal>/changes   the changelog has the changes of all segments through this one
-    <journal>/rows      the mirror has the first snapshot's rows of all segments through this one
-    <journal>/merged    the mirror has merged the changes of all segments through this one
-    <journal>/after     every table of the lake has everything through this one (`pipeline.delivery`)
+    <journal>/changes      the changelog has the changes of all segments through this one
+    <journal>/rows         the mirror has the first snapshot's rows of all segments through this one
+    <journal>/merged       the mirror has merged the changes of all segments through this one
+    <journal>/after        every table of the lake has everything through this one (`pipeline.delivery`)
+    <journal>/generation   the mirror began empty behind this SCN
 
 A changelog takes on a new schema before its mirror, and both before they say so in their properties: whoever reads
-the mirror's first finds columns that are in both.
+the mirror's first finds columns that are in both. A mirror that begins anew tells its new generation, columns and
+schema in the one commit that empties it, and its changelog gets changes behind that SCN only afterwards.
 """
 
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, starmap
 from pathlib import Path
 from threading import Lock
 
@@ -28,7 +30,7 @@ from actors.spark_session import PARTITIONS
 from pipeline import mirror, schema
 from pipeline.delivery import Accepted, Batch, Delivered, Piece, accepted
 from pipeline.errors import Definite
-from pipeline.mirror import SEGMENT, LakeColumn, Property, Tier, Versions, columns, location, quoted
+from pipeline.mirror import SEGMENT, LakeColumn, Property, Reached, Tier, Versions, columns, location, quoted
 from pipeline.schema import TableId, TableSchema
 
 
@@ -40,7 +42,7 @@ class Lake:
         self._root = root
         self._journal = journal
         self._segments = segments
-        # A mirror's columns don't change under a MERGE, which would fail.
+        # A mirror's columns don't change under a MERGE, which would fail, and nor does its generation.
         self._mirrors_changing = Lock()
 
     def find(self, table: TableId) -> Delivered:
@@ -49,20 +51,23 @@ class Lake:
         if changelog is None:
             return Delivered()
         mirrored = self._own(table, Tier.MIRROR)
-        told = changelog.properties.get(Property.SCHEMA)
+        tables = [changelog] if mirrored is None else [changelog, mirrored]
+        # Whichever says so first, the columns are in both by then.
+        newest = max(tables, key=_since)
+        told = newest.properties.get(Property.SCHEMA)
         done = {**(mirrored.applications if mirrored else {}), **changelog.applications}
-        after = [
-            at.applications.get(self._mark("after"), 0) for at in (changelog, mirrored) if at is not None
-        ]
-        merged = None if mirrored is None else done.get(self._mark("merged"), 0)
+        after = [at.applications.get(self._mark("after"), 0) for at in tables]
+        reached = self._reached(mirrored)
         changes = done.get(self._mark("changes"), 0)
         return Delivered(
             schema=None if told is None else schema.from_json(json.loads(told)),
-            since=int(changelog.properties.get(Property.SINCE, 0)),
+            since=_since(newest),
+            columns={name.lower(): type_ for name, type_ in changelog.columns.items()},
             changes=changes,
             rows=done.get(self._mark("rows"), 0),
-            merged=merged,
-            pending=self._pending(table, merged or 0) if changes > (merged or 0) else 0,
+            generation=None if mirrored is None else reached.generation,
+            merged=reached.merged,
+            pending=self._pending(table, reached) if changes > reached.merged else 0,
             after=max(after),
             stopped=changelog.properties.get(Property.STOPPED),
         )
@@ -74,60 +79,81 @@ class Lake:
         """
         todo = accepted(present, table, batch)
         if todo.schema is not None:
-            mirrored = table in batch.checkpoint.mirrors and bool(todo.schema.key)
-            present = self._prepare(table, present, todo.schema, todo.since, mirrored)
+            present = self._prepare(table, present, todo, todo.schema)
             self._append(table, Tier.CHANGELOG, "changes", todo.pieces.changes, todo, batch)
             self._append(table, Tier.MIRROR, "rows", todo.pieces.rows, todo, batch)
         elif todo.reason:
-            self._create(table, Tier.CHANGELOG, mirror.META_COLUMNS, {})
+            self._create(table, mirror.META_COLUMNS)
         if todo.reason:
             stopped = {Property.STOPPED: todo.reason}
             self._session.sql(mirror.set_properties_sql(location(self._root, table, Tier.CHANGELOG), stopped))
             return replace(present, stopped=todo.reason)
         return replace(present, changes=batch.through, rows=batch.through, after=batch.after)
 
-    def merge(self, table: TableSchema, merged: int, through: int, position: str) -> None:
-        """Merge the changes of the segments (merged, through] into a table's mirror. It blocks for seconds."""
-        session = self._session.newSession()
+    def merge(self, table: TableSchema, reached: Reached, through: int, position: str) -> None:
+        """Merge changes into a table's mirror, from where it is to a segment. It blocks for seconds.
+
+        Nothing is merged where the mirror has begun anew since.
+        """
         self._session.sparkContext.setLocalProperty("spark.scheduler.pool", "merge")
+        session = self._once("merged", through, merged=through, position=position)
+        with self._mirrors_changing:
+            if (
+                self._reached(self._table(table.table, Tier.MIRROR).snapshot()).generation
+                == reached.generation
+            ):
+                session.sql(mirror.merge_sql(self._root, table, reached, through))
+
+    def _prepare(self, table: TableId, present: Delivered, todo: Accepted, wanted: TableSchema) -> Delivered:
+        """Make the tables that aren't there, add the columns that aren't in them, and begin the mirror anew."""
+        changed = present.schema is None or present.schema.version != wanted.version
+        if present.schema is None:
+            self._create(table, columns(todo.versions[0], Tier.CHANGELOG))
+        for version in todo.versions:
+            if any(column.name.lower() not in present.columns for column in version.columns):
+                self._add_columns(table, Tier.CHANGELOG, columns(version, Tier.CHANGELOG))
+        told = {Property.SCHEMA: json.dumps(schema.to_json(wanted)), Property.SINCE: str(todo.since)}
+        if todo.generation is not None:
+            with self._mirrors_changing:
+                if present.generation is None or present.generation < todo.generation:
+                    self._begin(table, todo.generation, wanted, told)
+                elif changed:
+                    self._add_columns(table, Tier.MIRROR, columns(wanted, Tier.MIRROR))
+                    self._tell(table, Tier.MIRROR, told)
+        if changed:
+            self._tell(table, Tier.CHANGELOG, told)
+        return replace(
+            present, schema=wanted, since=todo.since, columns=todo.columns, generation=todo.generation
+        )
+
+    def _create(self, table: TableId, of: tuple[LakeColumn, ...]) -> None:
+        path = location(self._root, table, Tier.CHANGELOG)
+        self._session.sql(mirror.create_sql(path, of, {Property.JOURNAL: self._journal}))
+
+    def _begin(
+        self, table: TableId, generation: int, wanted: TableSchema, told: Mapping[Property, str]
+    ) -> None:
+        path = location(self._root, table, Tier.MIRROR)
+        session = self._once("generation", generation, generation=generation)
+        session.sql(
+            mirror.begin_sql(path, columns(wanted, Tier.MIRROR), {Property.JOURNAL: self._journal, **told})
+        )
+
+    def _tell(self, table: TableId, tier: Tier, told: Mapping[Property, str]) -> None:
+        self._session.sql(mirror.set_properties_sql(location(self._root, table, tier), told))
+
+    def _once(self, mark: str, version: int, **told: object) -> SparkSession:
+        """A session whose statement Delta makes only if the table's mark hasn't got so far."""
+        session = self._session.newSession()
         conf = self._session.conf
         for name, value in {
             **{name: conf.get(name) for name in PARTITIONS},
-            "spark.databricks.delta.write.txnAppId": self._mark("merged"),
-            "spark.databricks.delta.write.txnVersion": str(through),
-            "spark.databricks.delta.commitInfo.userMetadata": self._metadata(
-                merged=through, position=position
-            ),
+            "spark.databricks.delta.write.txnAppId": self._mark(mark),
+            "spark.databricks.delta.write.txnVersion": str(version),
+            "spark.databricks.delta.commitInfo.userMetadata": self._metadata(**told),
         }.items():
             session.conf.set(name, str(value))
-        with self._mirrors_changing:
-            session.sql(mirror.merge_sql(self._root, table, merged, through))
-
-    def _prepare(
-        self, table: TableId, present: Delivered, wanted: TableSchema, since: int, mirrored: bool
-    ) -> Delivered:
-        """Make the tables that aren't there, and add the columns that aren't in them."""
-        told = {Property.SCHEMA: json.dumps(schema.to_json(wanted)), Property.SINCE: str(since)}
-        tiers = [Tier.CHANGELOG, Tier.MIRROR] if mirrored else [Tier.CHANGELOG]
-        if present.schema is None:
-            self._create(table, Tier.CHANGELOG, columns(wanted, Tier.CHANGELOG), told)
-        elif present.schema.version != wanted.version:
-            there = tiers if present.merged is not None else [Tier.CHANGELOG]
-            with self._mirrors_changing:
-                for tier in there:
-                    self._add_columns(table, tier, columns(wanted, tier))
-                for tier in reversed(there):
-                    self._session.sql(mirror.set_properties_sql(location(self._root, table, tier), told))
-        if mirrored and present.merged is None:
-            self._create(table, Tier.MIRROR, columns(wanted, Tier.MIRROR), told)
-            present = replace(present, merged=0)
-        return replace(present, schema=wanted, since=since)
-
-    def _create(
-        self, table: TableId, tier: Tier, of: tuple[LakeColumn, ...], told: Mapping[Property, str]
-    ) -> None:
-        path = location(self._root, table, tier)
-        self._session.sql(mirror.create_sql(path, of, tier, {Property.JOURNAL: self._journal, **told}))
+        return session
 
     def _add_columns(self, table: TableId, tier: Tier, wanted: tuple[LakeColumn, ...]) -> None:
         delta = self._table(table, tier)
@@ -144,9 +170,11 @@ class Lake:
     ) -> None:
         if not pieces:
             return
-        assert todo.schema is not None
-        self._table(table, tier).append(
-            self._read(todo.schema, tier, pieces),
+        delta = self._table(table, tier)
+        snapshot = delta.snapshot()
+        assert snapshot is not None
+        delta.append(
+            self._read(tuple(starmap(LakeColumn, snapshot.columns.items())), tier, pieces),
             self._mark(mark),
             todo.through,
             {self._mark("after"): batch.after},
@@ -157,18 +185,18 @@ class Lake:
             ),
         )
 
-    def _read(self, wanted: TableSchema, tier: Tier, pieces: tuple[Piece, ...]) -> DataFrame:
+    def _read(self, wanted: tuple[LakeColumn, ...], tier: Tier, pieces: tuple[Piece, ...]) -> DataFrame:
         """The rows of these files with the columns of the lake table; columns that a file lacks are null."""
         frames = []
         for _, run in groupby(pieces, key=lambda piece: piece.schema.version):
             files = list(run)
             own = columns(files[0].schema, Tier.MIRROR)
             in_files = own if tier is Tier.MIRROR else (*mirror.FILE_COLUMNS, *own)
-            has = {column.name for column in in_files}
+            has = {column.name.lower() for column in in_files}
             frame = self._session.read.schema(mirror.ddl(in_files)).parquet(
                 *(str(self._file(p)) for p in files)
             )
-            frames.append(frame.selectExpr(*(_expression(column, has) for column in columns(wanted, tier))))
+            frames.append(frame.selectExpr(*(_expression(column, has) for column in wanted)))
         first, *others = frames
         for other in others:
             first = first.unionAll(other)
@@ -177,8 +205,11 @@ class Lake:
     def _file(self, piece: Piece) -> Path:
         return self._segments / numbered(piece.segment) / piece.path
 
-    def _pending(self, table: TableId, merged: int) -> int:
-        row = self._session.sql(mirror.pending_sql(self._root, table, merged)).first()
+    def _reached(self, mirrored: Snapshot | None) -> Reached:
+        return _reached(mirrored, self._journal) if mirrored is not None else Reached()
+
+    def _pending(self, table: TableId, reached: Reached) -> int:
+        row = self._session.sql(mirror.pending_sql(self._root, table, reached)).first()
         assert row is not None
         return int(row[0])
 
@@ -207,15 +238,34 @@ def live_view(session: SparkSession, root: str, table: TableId) -> DataFrame:
 
     Raises Definite where the lake has no mirror of it: no snapshot of the table has begun.
     """
-    # The mirror first: the changelog, which gets everything before it, can't be behind it then.
-    mirrored = DeltaTable(session, location(root, table, Tier.MIRROR)).snapshot()
-    changelog = DeltaTable(session, location(root, table, Tier.CHANGELOG)).snapshot()
-    if mirrored is None or changelog is None:
-        raise Definite(f"{root} has no mirror of {table}: snapshot the table first")
-    merged = mirrored.applications.get(f"{mirrored.properties[Property.JOURNAL]}/merged", 0)
+    mirrors = DeltaTable(session, location(root, table, Tier.MIRROR))
+    mirrored = mirrors.snapshot()
+    while True:
+        # The mirror first: the changelog, which gets everything before it, can't be behind it then.
+        changelog = DeltaTable(session, location(root, table, Tier.CHANGELOG)).snapshot()
+        if mirrored is None or changelog is None:
+            raise Definite(f"{root} has no mirror of {table}: snapshot the table first")
+        reached = _reached(mirrored, mirrored.properties[Property.JOURNAL])
+        # One that has begun anew did so before its changelog got what the old one doesn't count for.
+        now = mirrors.snapshot()
+        if (
+            now is not None
+            and _reached(now, now.properties[Property.JOURNAL]).generation == reached.generation
+        ):
+            break
+        mirrored = now
     taken_on = schema.from_json(json.loads(mirrored.properties[Property.SCHEMA]))
     at = Versions(mirrored.version, changelog.version)
-    return session.sql(mirror.live_view_sql(root, taken_on, merged, at))
+    return session.sql(mirror.live_view_sql(root, taken_on, reached, at))
+
+
+def _since(table: Snapshot) -> int:
+    return int(table.properties.get(Property.SINCE, 0))
+
+
+def _reached(mirrored: Snapshot, journal: str) -> Reached:
+    marks = mirrored.applications
+    return Reached(marks.get(f"{journal}/generation", 0), marks.get(f"{journal}/merged", 0))
 
 
 def _expression(column: LakeColumn, has: set[str]) -> str:
@@ -224,4 +274,4 @@ def _expression(column: LakeColumn, has: set[str]) -> str:
     if column.name == SEGMENT:
         # The journal's layout: the folder of a file is named by its segment.
         return f"CAST(element_at(split(_metadata.file_path, '/'), -2) AS BIGINT) AS {name}"
-    return name if column.name in has else f"CAST(NULL AS {column.type}) AS {name}"
+    return name if column.name.lower() in has else f"CAST(NULL AS {column.type}) AS {name}"

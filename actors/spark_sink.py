@@ -33,10 +33,11 @@ from actors.metrics import Metrics
 from actors.spark_session import Spark
 from pipeline import metrics as catalogue
 from pipeline import topology
-from pipeline.checkpoint import Mirror
+from pipeline.checkpoint import Mirror, Ready, state_of
 from pipeline.delivery import Batch, Delivered, Pieces, missing, next_batch
 from pipeline.errors import Transient
 from pipeline.messages import SegmentSealed, ToSparkSink
+from pipeline.mirror import Reached
 from pipeline.schema import TableId, TableSchema
 from pipeline.settings import LakeSettings, SparkSettings
 
@@ -49,9 +50,9 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Mirrored:
-    """A mirror: the segment that it has reached, the changes behind that, and when (s) the first of these came."""
+    """A mirror: where it is, the changes that it hasn't merged, and when (s) the first of these came."""
 
-    merged: int
+    reached: Reached
     pending: int
     since: float
 
@@ -142,8 +143,8 @@ class SparkSink(Actor[ToSparkSink]):
             "freshness_seconds": self._freshness,
             "tables": {
                 str(table): {
-                    "mirror": self._mirrors.get(table),
-                    "merged": self._mirrored[table].merged if table in self._mirrored else None,
+                    "mirror": state_of(self._mirrors[table]) if table in self._mirrors else None,
+                    "merged": self._mirrored[table].reached.merged if table in self._mirrored else None,
                     "pending": self._mirrored[table].pending if table in self._mirrored else 0,
                     "stopped": delivered.stopped,
                 }
@@ -194,15 +195,16 @@ class SparkSink(Actor[ToSparkSink]):
             self._merge_if_due()
 
     def _wanted(self, batch: Batch) -> list[TableId]:
-        """The tables that have something in the batch, and those whose mirror is to be made."""
-        new = [table for table in batch.checkpoint.mirrors if table not in self._mirrors]
-        return list(dict.fromkeys([*batch.tables, *new]))
+        """The tables that have something in the batch, and those whose mirror is to be made, or begun anew."""
+        begun = [t for t in batch.generations if batch.newly_begun(t, self._delivered.get(t, Delivered()))]
+        return list(dict.fromkeys([*batch.tables, *begun]))
 
     async def _find(self, table: TableId) -> None:
         assert self._lake is not None
         found = await self._in_thread(self._lake.find, table)
         self._delivered[table] = found
-        self._mirrored[table] = Mirrored(found.merged or 0, found.pending, time.monotonic())
+        reached = Reached(found.generation or 0, found.merged)
+        self._mirrored[table] = Mirrored(reached, found.pending, time.monotonic())
 
     async def _deliver(self, batch: Batch, table: TableId) -> None:
         """Bring one table to the end of the batch."""
@@ -221,7 +223,8 @@ class SparkSink(Actor[ToSparkSink]):
         self.metrics.count(catalogue.DELIVERED, rows, table=str(table), tier="mirror")
         mirrored = self._mirrored[table]
         since = mirrored.since if mirrored.pending else time.monotonic()
-        self._mirrored[table] = replace(mirrored, pending=mirrored.pending + changes, since=since)
+        reached = replace(mirrored.reached, generation=after.generation or 0)
+        self._mirrored[table] = Mirrored(reached, mirrored.pending + changes, since)
 
     def _tell(self, batch: Batch, seconds: float) -> None:
         now = time.time()
@@ -259,12 +262,12 @@ class SparkSink(Actor[ToSparkSink]):
         changes, table = max(due)
         schema = self._delivered[table].schema
         assert schema is not None
-        task = asyncio.create_task(self._merge(schema, self._mirrored[table].merged, self._segment))
+        task = asyncio.create_task(self._merge(schema, self._mirrored[table].reached, self._segment))
         self._merging = Merging(task, table, self._segment, changes, time.monotonic())
 
-    async def _merge(self, schema: TableSchema, merged: int, through: int) -> None:
+    async def _merge(self, schema: TableSchema, reached: Reached, through: int) -> None:
         assert self._lake is not None
-        await self._in_thread(self._lake.merge, schema, merged, through, self._position)
+        await self._in_thread(self._lake.merge, schema, reached, through, self._position)
 
     def _merged(self, merging: Merging) -> None:
         """The MERGE has ended; raises what it raised."""
@@ -272,8 +275,10 @@ class SparkSink(Actor[ToSparkSink]):
         merging.task.result()
         table = str(merging.table)
         self.metrics.observe(catalogue.MERGE, time.monotonic() - merging.began, table=table)
-        left = self._mirrored[merging.table].pending - merging.changes
-        self._mirrored[merging.table] = Mirrored(merging.through, left, merging.began)
+        mirrored = self._mirrored[merging.table]
+        left = mirrored.pending - merging.changes
+        reached = replace(mirrored.reached, merged=merging.through)
+        self._mirrored[merging.table] = Mirrored(reached, left, merging.began)
         self.metrics.set(catalogue.MIRROR_PENDING, left, table=table)
 
     def _mergeable(self) -> list[tuple[TableId, Mirrored]]:
@@ -281,8 +286,10 @@ class SparkSink(Actor[ToSparkSink]):
             (table, mirrored)
             for table, mirrored in self._mirrored.items()
             if mirrored.pending
-            and self._mirrors.get(table) is Mirror.READY
-            and not self._delivered[table].stopped
+            and isinstance(self._mirrors.get(table), Ready)
+            and (delivered := self._delivered[table]).stopped is None
+            and delivered.schema is not None
+            and delivered.schema.key
         ]
 
     def _due_in(self, mirrored: Mirrored) -> float:

@@ -15,6 +15,9 @@ that's a delete. It's right whatever the merges' timing:
   in the mirror as the source had it at the chunk's place in the stream. A last change before that place is equal to
   it, since the chunk saw it; one after that place is newer, and wins. A row deleted after its chunk has a last change
   `d`; one deleted before isn't in the chunk.
+- A mirror may begin anew, empty, behind an SCN (its *generation*, which the mirror says of itself): what was said of
+  the table up to there no longer tells what its rows are. Changes up to there don't count, neither here nor in a
+  merge, and all of the above holds for those behind it.
 
 Keys are compared for equality of their bytes and never for order, so any collation will do. A part of a key that may
 be null here (a zero date has no other form) is compared so that null equals null.
@@ -26,11 +29,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import pyarrow as pa
+
+from pipeline.change_rows import META
 from pipeline.errors import Definite
 from pipeline.schema import TableId, TableSchema
 from pipeline.types import Date, DateTime, Timestamp
-
-from pipeline.change_rows import META
 
 # The changelog's column that holds the number of the segment in which a change was sealed.
 SEGMENT = "__segment"
@@ -61,6 +64,19 @@ class Property(StrEnum):
     SCHEMA = "tidemark.schema"
     SINCE = "tidemark.since"
     STOPPED = "tidemark.stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """Where a mirror is: its generation, and a segment whose changes it has all merged."""
+
+    generation: int = 0
+    merged: int = 0
+
+    @property
+    def condition(self) -> str:
+        """What holds for the changes that count beside it, in SQL."""
+        return f"{quoted(SEGMENT)} > {self.merged} AND {quoted(_SCN)} > {self.generation}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,18 +152,27 @@ def ddl(of: Iterable[LakeColumn]) -> str:
     return ", ".join(f"{quoted(c.name)} {c.type}" for c in of)
 
 
-def create_sql(path: str, of: tuple[LakeColumn, ...], tier: Tier, properties: Mapping[Property, str]) -> str:
-    """The statement that makes a lake table where there's none.
+def create_sql(path: str, of: tuple[LakeColumn, ...], properties: Mapping[Property, str]) -> str:
+    """The statement that makes a changelog where there's none.
 
-    A checkpoint of Delta's log takes a second or two and holds the next commit up, so it comes only after many. On
-    the mirror, deletion vectors keep a MERGE from writing each file anew in which it finds a key.
+    A checkpoint of Delta's log takes a second or two and holds the next commit up, so it comes only after many.
     """
-    settings = {"delta.checkpointInterval": "100"} | {str(key): value for key, value in properties.items()}
-    if tier is Tier.MIRROR:
-        settings |= {"delta.checkpointInterval": "20", "delta.enableDeletionVectors": "true"}
-    if need_mapping(column.name for column in of):
-        settings["delta.columnMapping.mode"] = "name"
+    settings = _settings(of, {"delta.checkpointInterval": "100"}, properties)
     return f"CREATE TABLE IF NOT EXISTS {table_at(path)} ({ddl(of)}) USING delta {_properties(settings)}"
+
+
+def begin_sql(path: str, of: tuple[LakeColumn, ...], properties: Mapping[Property, str]) -> str:
+    """The statement that makes an empty mirror with just these columns, whatever is there now.
+
+    Deletion vectors keep a MERGE from writing each file anew in which it finds a key. Of the forms of this statement
+    it's the one with a query that Delta makes but once for an application's transaction.
+    """
+    settings = {"delta.checkpointInterval": "20", "delta.enableDeletionVectors": "true"}
+    nothing = ", ".join(f"CAST(NULL AS {column.type}) AS {quoted(column.name)}" for column in of)
+    return (
+        f"CREATE OR REPLACE TABLE {table_at(path)} USING delta {_properties(_settings(of, settings, properties))} "
+        f"AS SELECT {nothing} WHERE false"
+    )
 
 
 def add_column_sql(path: str, column: LakeColumn, after: str | None) -> str:
@@ -161,8 +186,8 @@ def set_properties_sql(path: str, properties: Mapping[Property, str]) -> str:
     return f"ALTER TABLE {table_at(path)} SET {_properties(properties)}"
 
 
-def merge_sql(lake: str, schema: TableSchema, merged: int, through: int) -> str:
-    """The statement that brings the mirror from segment `merged` to segment `through`.
+def merge_sql(lake: str, schema: TableSchema, reached: Reached, through: int) -> str:
+    """The statement that brings the mirror from where it is to segment `through`.
 
     `schema` is the one that the lake tables have taken on; its table has a primary key.
     """
@@ -172,7 +197,7 @@ def merge_sql(lake: str, schema: TableSchema, merged: int, through: int) -> str:
     changelog = table_at(location(lake, schema.table, Tier.CHANGELOG))
     return f"""MERGE INTO {table_at(location(lake, schema.table, Tier.MIRROR))} AS m
 USING (
-{_last_changes(schema, changelog, f"{quoted(SEGMENT)} > {merged} AND {quoted(SEGMENT)} <= {through}")}
+{_last_changes(schema, changelog, f"{reached.condition} AND {quoted(SEGMENT)} <= {through}")}
 ) AS c
 ON {_same_key(schema)}
 WHEN MATCHED AND c.{quoted(_OP)} = 'd' THEN DELETE
@@ -180,10 +205,10 @@ WHEN MATCHED THEN UPDATE SET {assignments}
 WHEN NOT MATCHED AND c.{quoted(_OP)} <> 'd' THEN INSERT ({inserted}) VALUES ({values})"""
 
 
-def pending_sql(lake: str, table: TableId, merged: int) -> str:
-    """The query that counts the changes behind segment `merged`."""
+def pending_sql(lake: str, table: TableId, reached: Reached) -> str:
+    """The query that counts the changes that the mirror hasn't merged."""
     changelog = table_at(location(lake, table, Tier.CHANGELOG))
-    return f"SELECT count(*) FROM {changelog} WHERE {quoted(SEGMENT)} > {merged}"
+    return f"SELECT count(*) FROM {changelog} WHERE {reached.condition}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,12 +219,12 @@ class Versions:
     changelog: int
 
 
-def live_view_sql(lake: str, schema: TableSchema, merged: int = 0, at: Versions | None = None) -> str:
+def live_view_sql(lake: str, schema: TableSchema, reached: Reached, at: Versions | None = None) -> str:
     """The query that gives a table's rows as of the last delivered segment, in Spark's SQL.
 
-    `merged`: a segment that the mirror is known to have reached. The text stays right while merges go on, only it
-    reads more changes than it had to. Without `at` both tables are read at their newest, the mirror first, so that it
-    isn't ahead of the changelog. Raises Definite for a table without a primary key.
+    The text stays right while merges go on, only it reads more changes than it had to; when the mirror begins anew, a
+    new one is needed. Without `at` both tables are read at their newest, the mirror first, so that it isn't ahead of
+    the changelog. Raises Definite for a table without a primary key.
     """
     if not schema.key:
         raise Definite(f"{schema.table} has no primary key: it has a changelog and no live view")
@@ -210,7 +235,7 @@ def live_view_sql(lake: str, schema: TableSchema, merged: int = 0, at: Versions 
     if at is not None:
         mirror, changelog = f"{mirror} VERSION AS OF {at.mirror}", f"{changelog} VERSION AS OF {at.changelog}"
     return f"""WITH c AS (
-{_last_changes(schema, changelog, f"{quoted(SEGMENT)} > {merged}")}
+{_last_changes(schema, changelog, reached.condition)}
 )
 SELECT {names} FROM (SELECT * FROM {mirror}) AS m
 WHERE NOT EXISTS (SELECT 1 FROM c WHERE {_same_key(schema)})
@@ -248,6 +273,13 @@ def _same_key(schema: TableSchema) -> str:
 
 def _list(names: Iterable[str]) -> str:
     return ", ".join(map(quoted, names))
+
+
+def _settings(
+    of: tuple[LakeColumn, ...], settings: Mapping[str, str], properties: Mapping[Property, str]
+) -> dict[str, str]:
+    mapping = {"delta.columnMapping.mode": "name"} if need_mapping(column.name for column in of) else {}
+    return {**settings, **mapping, **{str(key): value for key, value in properties.items()}}
 
 
 def _properties(properties: Mapping[str, str] | Mapping[Property, str]) -> str:

@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from actors.journal_store import JournalStore
-from pipeline.checkpoint import Checkpoint, Mirror
-from pipeline.gtid import GtidSet
-from pipeline.schema import TableId, TableSchema
 
+from actors.journal_store import JournalStore
 from pipeline.change_rows import changes_schema
+from pipeline.checkpoint import Checkpoint, Filling, Mirror, Ready
+from pipeline.gtid import GtidSet
 from pipeline.journal import CommitTimes, Entry, FileKind, SegmentTable
+from pipeline.schema import TableId, TableSchema
 
 SOURCE = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 Row = tuple[Any, ...]
+FILLING, READY = Filling(0), Ready(0)
 
 
 @dataclass
@@ -80,7 +81,7 @@ class History:
         self.scn = 0
         self.segment = 0
 
-    def table(self, schema: TableSchema, mirror: Mirror | None = Mirror.READY) -> Table:
+    def table(self, schema: TableSchema, mirror: Mirror | None = READY) -> Table:
         """Add a table."""
         self.tables[schema.table] = Table(schema, mirror)
         return self.tables[schema.table]
@@ -101,6 +102,15 @@ class History:
         found = {key: table.source[key] for key in keys if key in table.source}
         table.chunk += found.values()
         table.rows |= found
+
+    def restart(self, table: Table, schema: TableSchema, mirror: type[Filling] | type[Ready]) -> None:
+        """The table begins anew here, perhaps with another schema: emptied, or with rows that the lake has to read."""
+        table.close_version()
+        table.sealed = [piece for piece in table.sealed if piece.kind is FileKind.CHANGES]
+        table.schema, table.mirror = schema, mirror(self.scn)
+        table.rows = {}
+        if mirror is Ready:
+            table.source = {}
 
     def seal(self, commit_times: CommitTimes | None = None) -> int:
         """Seal what came since the last time as a segment; its number."""

@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame
 from actors.delta import DeltaTable, is_conflict
 from actors.lake import Lake, live_view
 from actors.spark_session import Spark
-from pipeline.checkpoint import Mirror
-from pipeline.delivery import Batch, Delivered, next_batch
+from pipeline.checkpoint import Filling, Ready
+from pipeline.delivery import Batch, Delivered, accepted, next_batch
 from pipeline.errors import Definite
-from pipeline.mirror import Tier, location
+from pipeline.mirror import Reached, Tier, location
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.types import (
     Binary,
@@ -37,7 +37,7 @@ from pipeline.types import (
     Vector,
     Year,
 )
-from tests.integration.history import History, Row, Table, random_step
+from tests.integration.history import FILLING, READY, History, Row, Table, random_step
 
 INT = Integer(8, unsigned=False)
 TEXT = Text("utf8mb4")
@@ -77,7 +77,7 @@ class Delivery:
         """Seal, and deliver all of it in one batch."""
         self.history.seal()
         batch = self.batch()
-        for table in dict.fromkeys([*batch.tables, *batch.checkpoint.mirrors]):
+        for table in dict.fromkeys([*batch.tables, *batch.generations]):
             self.deliver_table(table, batch)
         self.segment = batch.through
 
@@ -90,8 +90,8 @@ class Delivery:
         id_ = table.schema.table
         found = self.lake.find(id_)
         assert found.schema is not None
-        assert found.merged is not None
-        self.lake.merge(found.schema, found.merged, self.segment, "position")
+        assert found.generation is not None
+        self.lake.merge(found.schema, Reached(found.generation, found.merged), self.segment, "position")
 
     def view(self, table: Table) -> list[Row]:
         return rows(live_view(self.spark.session, self.root, table.schema.table))
@@ -129,7 +129,7 @@ def user(some: random.Random) -> Row:
 def test_the_live_view_is_the_source_at_each_segment_whatever_was_merged(delivery: Delivery) -> None:
     some = random.Random(4711)
     history = delivery.history
-    orders, users = history.table(ORDERS, Mirror.FILLING), history.table(USERS, Mirror.READY)
+    orders, users = history.table(ORDERS, FILLING), history.table(USERS, READY)
     orders.source = {(key,): (key, "old") for key in range(13)}
     unread = list(orders.source)
     for round_ in range(3):
@@ -139,20 +139,20 @@ def test_the_live_view_is_the_source_at_each_segment_whatever_was_merged(deliver
                 random_step(history, users, some, user)
             chunk, unread = unread[:4], unread[4:]
             history.chunk(orders, chunk)
-            orders.mirror = Mirror.FILLING if unread else Mirror.READY
+            orders.mirror = FILLING if unread else READY
             history.seal()
         delivery.deliver()
         assert delivery.view(orders) == expected(orders), round_
         assert delivery.view(users) == expected(users), round_
         for table in (orders, users):
-            if table.mirror is Mirror.READY and some.random() < 0.7:
+            if table.mirror is READY and some.random() < 0.7:
                 delivery.merge(table)
                 assert rows(delivery.tier(table, Tier.MIRROR)) == expected(table), round_
 
 
 def test_a_replay_after_a_failure_between_two_tables_lands_once(delivery: Delivery) -> None:
     history = delivery.history
-    orders, users = history.table(ORDERS, Mirror.FILLING), history.table(USERS)
+    orders, users = history.table(ORDERS, FILLING), history.table(USERS)
     history.transaction((orders, "c", (1, "a")), (users, "c", (None, "ann", 1)))
     delivery.deliver()
     history.transaction((orders, "c", (2, "b")), (users, "c", (None, "Ann", 2)))
@@ -230,7 +230,7 @@ def test_a_merge_that_was_made_is_not_made_again(delivery: Delivery) -> None:
     version = DeltaTable(
         delivery.spark.session, location(delivery.root, ORDERS.table, Tier.MIRROR)
     ).snapshot()
-    delivery.lake.merge(ORDERS, 0, delivery.segment, "position")
+    delivery.lake.merge(ORDERS, Reached(), delivery.segment, "position")
     again = DeltaTable(delivery.spark.session, location(delivery.root, ORDERS.table, Tier.MIRROR)).snapshot()
     assert version == again
     assert delivery.lake.find(ORDERS.table).pending == 0
@@ -250,8 +250,9 @@ def test_added_columns_are_taken_on_and_older_segments_stay_readable(delivery: D
     history.transaction((orders, "c", (10, 3, 30, "x", 40)))
     # The columns have been added when everything fails, and then the same files come again.
     delivery.history.seal()
-    wanted = orders.schema
-    delivery.lake._prepare(ORDERS.table, delivery.delivered[ORDERS.table], wanted, 2, True)
+    wanted, present = orders.schema, delivery.delivered[ORDERS.table]
+    todo = accepted(present, ORDERS.table, delivery.batch())
+    delivery.lake._prepare(ORDERS.table, present, todo, wanted)
     delivery.begin()
     delivery.deliver()
     assert delivery.delivered[ORDERS.table].stopped is None
@@ -260,6 +261,90 @@ def test_added_columns_are_taken_on_and_older_segments_stay_readable(delivery: D
     assert delivery.view(orders) == expected(orders)
     delivery.merge(orders)
     assert rows(delivery.tier(orders, Tier.MIRROR)) == expected(orders)
+
+
+# A column went, and the key is another one.
+RENEWED = schema("orders", Column("code", TEXT, False), Column("id", INT, False))
+
+
+class Cut(Exception):
+    """The end of a delivery, at the step where a test wants it."""
+
+
+@pytest.mark.parametrize(
+    ("step", "begun"),
+    [("_create", False), ("_add_columns", False), ("_begin", True), ("_tell", True), ("append", True)],
+)
+def test_a_mirror_that_begins_anew_does_so_once_whatever_fails(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch, step: str, begun: bool
+) -> None:
+    history = delivery.history
+    orders = history.table(ORDERS, FILLING)
+    orders.source[7,] = (7, "old")
+    history.chunk(orders, [(7,)])
+    history.transaction((orders, "c", (1, "a")))
+    history.seal()
+    orders.mirror = READY
+    history.transaction((orders, "c", (2, "b")))
+    if step != "_create":  # else the very first batch has both generations in it
+        delivery.deliver()
+        delivery.merge(orders)
+    before = expected(orders) if step != "_create" else []
+    history.transaction((orders, "u", (1, "gone")))
+    history.restart(orders, RENEWED, Filling)
+    orders.source = {("x",): ("x", 1), ("y",): ("y", 2)}
+    history.transaction((orders, "u", ("y", 3)), (orders, "c", ("z", 4)))
+    history.chunk(orders, [("x",), ("y",)])
+    owner = DeltaTable if step == "append" else Lake
+    original = getattr(owner, step)
+
+    def cut(one: Any, *arguments: Any) -> Any:
+        original(one, *arguments)
+        raise Cut
+
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, step, cut)
+        with pytest.raises(Cut):
+            delivery.deliver()
+    if step != "_create":
+        # Behind the changes of the changelog there's more to see than of the beginning.
+        there = [("y", 3), ("z", 4)] if step == "append" else []
+        assert delivery.view(orders) == (there if begun else before)
+    delivery.begin()
+    delivery.segment = delivery.lake.find(ORDERS.table).after
+    delivery.deliver()
+    assert delivery.view(orders) == expected(orders) == [("x", 1), ("y", 3), ("z", 4)]
+    assert delivery.tier(orders, Tier.CHANGELOG).count() == 5
+    assert rows(delivery.tier(orders, Tier.MIRROR)) == [("x", 1), ("y", 3)]
+    orders.mirror = Ready(delivery.lake.find(ORDERS.table).generation or 0)
+    history.transaction((orders, "d", ("x", 1)))
+    delivery.deliver()
+    assert delivery.lake.find(ORDERS.table).pending == 3
+    delivery.merge(orders)
+    assert rows(delivery.tier(orders, Tier.MIRROR)) == expected(orders)
+    # The changelog still has what the table had before.
+    told = rows(delivery.tier(orders, Tier.CHANGELOG).where("code IS NULL").select("__op", "id", "note"))
+    assert told == [("c", 1, "a"), ("c", 2, "b"), ("u", 1, "gone")]
+
+
+def test_a_table_that_was_emptied_is_empty_at_once(delivery: Delivery) -> None:
+    history = delivery.history
+    orders = history.table(ORDERS)
+    history.transaction((orders, "c", (1, "a")), (orders, "c", (2, "b")))
+    delivery.deliver()
+    before = delivery.lake.find(ORDERS.table)
+    history.restart(orders, ORDERS, Ready)
+    delivery.deliver()
+    assert delivery.view(orders) == []
+    # A merge that was ordered before doesn't bring the old rows back.
+    assert before.generation is not None
+    delivery.lake.merge(ORDERS, Reached(before.generation, before.merged), 1, "position")
+    assert delivery.tier(orders, Tier.MIRROR).count() == 0
+    history.transaction((orders, "c", (2, "c")))
+    delivery.deliver()
+    assert delivery.view(orders) == expected(orders) == [(2, "c")]
+    delivery.merge(orders)
+    assert rows(delivery.tier(orders, Tier.MIRROR)) == [(2, "c")]
 
 
 def test_any_other_schema_change_stops_the_table_by_name_and_for_good(delivery: Delivery) -> None:
@@ -318,12 +403,12 @@ def test_names_of_any_kind(delivery: Delivery) -> None:
         (Column("the `key`", INT, False), Column("v,;{}()=\t'", TEXT, True), Column("c", TEXT, True)),
         (0,),
     )
-    table = delivery.history.table(awkward, Mirror.FILLING)
+    table = delivery.history.table(awkward, FILLING)
     delivery.history.transaction((table, "c", (1, "it's", "\\")))
     table.source[2,] = (2, "old", "`")
     delivery.history.chunk(table, [(2,)])
     delivery.deliver()
-    table.mirror = Mirror.READY
+    table.mirror = READY
     delivery.history.transaction((table, "u", (2, "new", None)))
     delivery.deliver()
     assert delivery.view(table) == expected(table)
@@ -360,7 +445,7 @@ def test_values_of_each_type_come_through(delivery: Delivery) -> None:
         (Vector(), [0.5, -1.0]),
     ]
     columns = tuple(Column(f"c{i}", type_, i > 0) for i, (type_, _) in enumerate(values))
-    table = delivery.history.table(schema("types", *columns), Mirror.FILLING)
+    table = delivery.history.table(schema("types", *columns), FILLING)
     row = tuple(value for _, value in values)
     table.source[table.key(row)] = row
     delivery.history.chunk(table, [table.key(row)])

@@ -20,7 +20,6 @@ from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from actors.spark_sink import SparkSink
 from pipeline import metrics as catalogue
-from pipeline.checkpoint import Mirror
 from pipeline.errors import Definite, Transient
 from pipeline.journal import CommitTimes
 from pipeline.messages import SegmentSealed, ToSparkSink
@@ -28,7 +27,7 @@ from pipeline.schema import Column, TableId, TableSchema
 from pipeline.settings import LakeSettings, SparkSettings
 from pipeline.topology import Actor, inbox
 from pipeline.types import Integer
-from tests.integration.history import History
+from tests.integration.history import FILLING, History
 
 INT = Integer(8, unsigned=False)
 (SEALED,) = inbox(Actor.SPARK_SINK)
@@ -44,7 +43,7 @@ class House:
     def __init__(self, directory: Path, spark: SparkSettings, lake: LakeSettings) -> None:
         self.history = History(directory / "journal")
         self.lake, self.spark, self.root = lake, spark, Path(lake.path)
-        self.orders = self.history.table(table("orders"), Mirror.FILLING)
+        self.orders = self.history.table(table("orders"), FILLING)
         self.items = self.history.table(table("items"))
 
     @asynccontextmanager

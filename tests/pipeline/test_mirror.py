@@ -13,9 +13,12 @@ from pipeline.errors import Definite
 from pipeline.mirror import (
     META_COLUMNS,
     LakeColumn,
+    Property,
+    Reached,
     Tier,
     Versions,
     add_column_sql,
+    begin_sql,
     columns,
     create_sql,
     live_view_sql,
@@ -80,7 +83,7 @@ def test_the_live_view_is_the_source_whatever_was_merged_and_whatever_of_it_is_k
     put(database, MIRROR, [(*key, value) for key, value in mirror.items()])
     put(database, CHANGELOG, log[::-1])
     reached = min(known, merged, len(history))
-    found = database.execute(live_view_sql("lake", ORDERS, reached)).fetchall()
+    found = database.execute(live_view_sql("lake", ORDERS, Reached(0, reached))).fetchall()
     assert sorted(found) == sorted((*key, value) for key, value in source.items())
 
 
@@ -104,27 +107,57 @@ def test_while_the_first_snapshot_fills_the_mirror_every_change_wins(
     }
     put(database, MIRROR, [(*key, value) for key, value in emitted.items()])
     put(database, CHANGELOG, log)
-    found = database.execute(live_view_sql("lake", ORDERS)).fetchall()
+    found = database.execute(live_view_sql("lake", ORDERS, Reached())).fetchall()
     assert sorted(found) == sorted((*key, value) for key, value in source.items() if key in covered)
 
 
+@given(history=HISTORIES, anew=st.integers(0, 8), merges=st.integers(0, 8))
+def test_beside_a_mirror_that_began_anew_no_older_change_counts(
+    database: sqlite3.Connection,
+    history: list[list[tuple[tuple[int, str], int | None]]],
+    anew: int,
+    merges: int,
+) -> None:
+    """The table is emptied without a change, behind a transaction that may be in the middle of a segment."""
+    anew = min(anew, len(history))
+    source: dict[tuple[int, str], int] = {}
+    mirror: dict[tuple[int, str], int] = {}
+    merged = 0
+    log: list[tuple[object, ...]] = []
+    for scn, transaction in enumerate([[], *history]):
+        segment = scn // 2 + 1
+        for ordinal, (key, value) in enumerate(transaction):
+            log.append(("d" if value is None else "u", scn, ordinal, segment, *key, value))
+            source.pop(key, None)
+            if value is not None:
+                source[key] = value
+        if scn == anew:
+            source = {}
+        if scn >= anew and scn % 2 and segment <= merges:
+            mirror, merged = dict(source), segment
+    put(database, MIRROR, [(*key, value) for key, value in mirror.items()])
+    put(database, CHANGELOG, log[::-1])
+    found = database.execute(live_view_sql("lake", ORDERS, Reached(anew, merged))).fetchall()
+    assert sorted(found) == sorted((*key, value) for key, value in source.items())
+
+
 def test_a_query_can_be_bound_to_versions() -> None:
-    text = live_view_sql("lake", ORDERS, 7, Versions(mirror=3, changelog=5))
+    text = live_view_sql("lake", ORDERS, Reached(2, 7), Versions(mirror=3, changelog=5))
     assert f"{quoted(MIRROR)} VERSION AS OF 3" in text
     assert f"{quoted(CHANGELOG)} VERSION AS OF 5" in text
-    assert text.index("mirror") > text.index("`__segment` > 7")
+    assert text.index("mirror") > text.index("`__segment` > 7 AND `__scn` > 2")
 
 
 def test_a_table_without_a_key_has_no_live_view() -> None:
     with pytest.raises(Definite, match=r"shop\.bag has no primary key"):
-        live_view_sql("lake", TableSchema(TableId("shop", "bag"), ORDERS.columns, ()))
+        live_view_sql("lake", TableSchema(TableId("shop", "bag"), ORDERS.columns, ()), Reached())
 
 
 def test_a_key_that_may_be_null_here_is_compared_so_that_null_equals_null() -> None:
     days = TableSchema(
         TableId("shop", "days"), (Column("day", Date(), False), Column("id", INT, False)), (0, 1)
     )
-    for text in (live_view_sql("lake", days), merge_sql("lake", days, 1, 2)):
+    for text in (live_view_sql("lake", days, Reached()), merge_sql("lake", days, Reached(0, 1), 2)):
         assert "m.`day` <=> c.`day` AND m.`id` = c.`id`" in text
 
 
@@ -162,10 +195,14 @@ def test_types() -> None:
 
 
 def test_statements_that_make_and_change_tables() -> None:
-    assert create_sql("a`b", (LakeColumn("x y", "INT"),), Tier.MIRROR, {}) == (
+    assert create_sql("a`b", (LakeColumn("x y", "INT"),), {}) == (
         "CREATE TABLE IF NOT EXISTS delta.`a``b` (`x y` INT) USING delta TBLPROPERTIES "
-        "('delta.checkpointInterval' = '20', 'delta.enableDeletionVectors' = 'true', "
-        "'delta.columnMapping.mode' = 'name')"
+        "('delta.checkpointInterval' = '100', 'delta.columnMapping.mode' = 'name')"
+    )
+    assert begin_sql("p", (LakeColumn("x", "INT"), LakeColumn("y", "DATE")), {Property.SINCE: "7"}) == (
+        "CREATE OR REPLACE TABLE delta.`p` USING delta TBLPROPERTIES ('delta.checkpointInterval' = '20', "
+        "'delta.enableDeletionVectors' = 'true', 'tidemark.since' = '7') "
+        "AS SELECT CAST(NULL AS INT) AS `x`, CAST(NULL AS DATE) AS `y` WHERE false"
     )
     assert (
         add_column_sql("p", LakeColumn("x", "INT"), "w")

@@ -1,0 +1,50 @@
+"""Schema evolution: whether the rows that a table has under one schema are, as they are, its rows under the next one.
+
+Where they aren't, nobody may go on with them: what the server made of the values isn't in the log. Then the table's
+mirror begins a new generation (`pipeline.checkpoint.Mirror`).
+"""
+
+from pipeline.schema import Column, TableSchema
+from pipeline.types import DateTime, Enum, FixedBinary, Set, Time, Timestamp, arrow_type
+
+
+def obstacle(present: TableSchema, new: TableSchema) -> str | None:
+    """Why rows of `present` can't stay as they are under `new`, or None if they can.
+
+    They can if columns have only moved, or been added with NULL for the rows that there were.
+    """
+    if present.key_names != new.key_names:
+        before, after = (", ".join(names) or "none" for names in (present.key_names, new.key_names))
+        return f"the primary key of {new.table} was ({before}) and is ({after})"
+    has, had = ({column.name: column for column in schema.columns} for schema in (new, present))
+    for column in present.columns:
+        if column.name not in has:
+            return f"column {column.name!r} of {new.table} was dropped or renamed"
+        if not _keeps(column, has[column.name]):
+            return f"column {column.name!r} of {new.table} was {column.type} and is {has[column.name].type}"
+    for column in new.columns:
+        if column.name not in had and not column.nullable:
+            return (
+                f"column {column.name!r} was added to {new.table} as NOT NULL, so that its rows got a value that no "
+                "change tells"
+            )
+    return None
+
+
+def _keeps(old: Column, new: Column) -> bool:
+    """Whether each value of the old column is the same value in the new one."""
+    if arrow_type(old.type) != arrow_type(new.type):
+        return False
+    match old.type, new.type:
+        case (Enum(before), Enum(after)) | (Set(before), Set(after)):
+            return after[: len(before)] == before
+        case (FixedBinary(before_width), FixedBinary(after_width)):
+            return before_width == after_width
+        case (Time(before_digits), Time(after_digits)):
+            return before_digits <= after_digits
+        case (DateTime(before_digits), DateTime(after_digits)):
+            return before_digits <= after_digits
+        case (Timestamp(before_digits), Timestamp(after_digits)):
+            return before_digits <= after_digits
+        case _:
+            return type(old.type) is type(new.type)

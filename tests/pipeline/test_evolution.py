@@ -1,0 +1,55 @@
+"""Which schema changes leave a table's rows as they are."""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.evolution import obstacle
+from pipeline.schema import Column, TableId, TableSchema
+from pipeline.types import ColumnType, DateTime, Enum, FixedBinary, Integer, Text
+
+INT = Integer(8, unsigned=False)
+ID = Column("id", INT, False)
+V1 = TableSchema(TableId("shop", "orders"), (ID, Column("note", Text("utf8mb4"), True)), (0,))
+
+
+def test_columns_that_may_be_null_can_be_added_anywhere_and_columns_can_move() -> None:
+    assert obstacle(V1, replace(V1, columns=(Column("first", INT, True), *V1.columns), key=(1,))) is None
+    assert obstacle(V1, replace(V1, columns=V1.columns[::-1], key=(1,))) is None
+
+
+@pytest.mark.parametrize(
+    ("new", "told"),
+    [
+        (replace(V1, columns=(ID,)), "column 'note' of shop.orders was dropped or renamed"),
+        (
+            replace(V1, columns=(*V1.columns, Column("n", INT, False))),
+            "column 'n' was added to shop.orders as NOT",
+        ),
+        (replace(V1, key=(1,)), "the primary key of shop.orders was (id) and is (note)"),
+        (replace(V1, key=()), "the primary key of shop.orders was (id) and is (none)"),
+        (
+            replace(V1, columns=(replace(ID, type=Integer(4, unsigned=False)), V1.columns[1])),
+            "column 'id' of shop",
+        ),
+    ],
+)
+def test_what_does_not_is_told(new: TableSchema, told: str) -> None:
+    assert (obstacle(V1, new) or "").startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kept"),
+    [
+        (Text("latin1"), Text("utf8mb4"), True),
+        (Enum(("a", "b")), Enum(("a", "b", "c")), True),
+        (Enum(("a", "b")), Enum(("b", "a")), False),
+        (Enum(("a",)), Text("utf8mb4"), False),
+        (DateTime(0), DateTime(6), True),
+        (DateTime(6), DateTime(0), False),
+        (FixedBinary(4), FixedBinary(8), False),
+    ],
+)
+def test_a_column_may_change_where_its_values_do_not(old: ColumnType, new: ColumnType, kept: bool) -> None:
+    before, after = (replace(V1, columns=(ID, Column("c", type_, True))) for type_ in (old, new))
+    assert (obstacle(before, after) is None) is kept
