@@ -81,9 +81,9 @@ def scheduled(state: State) -> tuple[State, tuple[Order, ...]]:
             turn = next(_turns(state), None)
             if turn is not None and turn.snapshot.blocking:
                 return _pausing(state, turn)
-            if not isinstance(state.gate, Flowing):
-                return _pausing(state, None)
-            return _overlapping(state, most)
+            state, resumed = _resumed(state)
+            state, orders = _overlapping(state, most) if isinstance(state.gate, Flowing) else (state, ())
+            return state, (*resumed, *orders)
         case _:
             assert_never(state.mode)
 
@@ -92,6 +92,11 @@ def _within(state: State) -> tuple[State, tuple[Order, ...]]:
     if isinstance(state.gate, Paused):
         return replace(state, gate=Flowing()), (ResumeReading(),)
     return state, ()
+
+
+def _resumed(state: State) -> tuple[State, tuple[Order, ...]]:
+    """The state without the pause that a blocking snapshot has left over."""
+    return (state, ()) if isinstance(state.gate, Flowing) else _pausing(state, None)
 
 
 def _overlapping(state: State, most: int) -> tuple[State, tuple[Order, ...]]:
@@ -137,7 +142,7 @@ def _turns(state: State) -> Iterator[_Plan | _Chunk]:
     if checkpoint.paused or isinstance(state.source, Strained) or len(state.asked) >= limits.connections:
         return
     wanted = _without_blocked(turns(checkpoint))
-    open_on = Counter(map(table_of, state.open))
+    open_on = _windows_of_tables(state)
     for table in sorted(wanted, key=lambda table: (-wanted[table].priority, open_on[table])):
         snapshot = wanted[table]
         match state.runs.get(table):
@@ -147,6 +152,10 @@ def _turns(state: State) -> Iterator[_Plan | _Chunk]:
                 yield from _chunks(state, snapshot, run)
             case None | Planning() | Unsettled() | FoundEmpty():
                 pass
+
+
+def _windows_of_tables(state: State) -> Counter[TableId]:
+    return Counter(map(table_of, state.open))
 
 
 def _without_blocked(wanted: dict[TableId, Snapshot]) -> dict[TableId, Snapshot]:

@@ -8,6 +8,7 @@ InvariantBroken). A failure elsewhere, as in a builder, doesn't count.
 """
 
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
@@ -29,8 +30,18 @@ from pipeline import (
     watermark,
     window,
 )
-from pipeline.checkpoint import Checkpoint
-from pipeline.coordinator_state import Between, FoundEmpty, Order, Paused, Planned, Planning, State, Within
+from pipeline.checkpoint import Checkpoint, Mirror
+from pipeline.coordinator_state import (
+    Between,
+    Eased,
+    FoundEmpty,
+    Order,
+    Paused,
+    Planned,
+    Planning,
+    State,
+    Within,
+)
 from pipeline.errors import InvariantBroken
 from pipeline.gtid import GtidSet, Source
 from pipeline.intervals import EMPTY
@@ -46,6 +57,7 @@ from pipeline.messages import (
     PlanFailed,
     ReadChunk,
     ResumeReading,
+    SchemaVerified,
     SignalAnswer,
     SignalReceived,
     TableChanges,
@@ -55,7 +67,7 @@ from pipeline.messages import (
     TransactionPartVerified,
 )
 from pipeline.schema import TableId
-from pipeline.snapshot import Chunking, Completed, Progress, Range, Snapshot, TableState
+from pipeline.snapshot import ChunkId, Chunking, Completed, Progress, Range, Request, Snapshot, TableState
 from pipeline.transactions import Transactions
 from pipeline.walk import Walk
 from pipeline.watermark import Coordinates
@@ -733,3 +745,176 @@ def parts_of_any_transaction_may_follow(patch: Patch) -> None:
 
 def anything_may_come_within(patch: Patch) -> None:
     patch.setattr(passed, "must_be_between", lambda _state, _what: None)
+
+
+# How much is asked for
+
+
+def rows_that_wait_take_no_memory(patch: Patch) -> None:
+    patch.setattr(schedule, "_held", lambda state: sum(state.asked.values()))
+
+
+def chunks_that_may_come_take_no_memory(patch: Patch) -> None:
+    original = schedule._held
+    patch.setattr(schedule, "_held", lambda state: original(replace(state, asked={})))
+
+
+def memory_is_kept_for_one_chunk_alone_too(patch: Patch) -> None:
+    original = schedule._chunks
+
+    def chunks(state: State, snapshot: Snapshot, run: Planned) -> object:
+        _, expected = schedule._rows(state, snapshot, run.schema.table)
+        return iter(()) if expected > state.limits.memory else original(state, snapshot, run)
+
+    patch.setattr(schedule, "_chunks", chunks)
+
+
+def dropped_chunks_have_no_connection(patch: Patch) -> None:
+    original = schedule._turns
+
+    def turns(state: State) -> object:
+        open_ = {w.order.chunk for w in state.open if isinstance(w, window.Reading)}
+        asked = {chunk: size for chunk, size in state.asked.items() if chunk in open_}
+        return original(replace(state, asked=asked))
+
+    patch.setattr(schedule, "_turns", turns)
+
+
+def answers_to_dropped_chunks_free_nothing(patch: Patch) -> None:
+    original = selected._answered
+
+    def answered(state: State, chunk: ChunkId) -> State:
+        return state if coordinator_state.reading(state, chunk) is None else original(state, chunk)
+
+    patch.setattr(selected, "_answered", answered)
+
+
+def strain_is_not_heeded(patch: Patch) -> None:
+    original = schedule._turns
+    patch.setattr(schedule, "_turns", lambda state: original(replace(state, source=Eased())))
+
+
+def the_first_table_takes_all(patch: Patch) -> None:
+    patch.setattr(schedule, "_windows_of_tables", lambda _state: Counter())
+
+
+def every_table_is_begun(patch: Patch) -> None:
+    patch.setattr(schedule, "_under_way", lambda _state, _wanted, _priority: 0)
+
+
+def priorities_are_not_heeded(patch: Patch) -> None:
+    original = coordinator_state.turns
+
+    def turns(checkpoint: Checkpoint) -> dict[TableId, Snapshot]:
+        alike = tuple(replace(snapshot, priority=0) for snapshot in checkpoint.snapshots)
+        return original(replace(checkpoint, snapshots=alike))
+
+    patch.setattr(schedule, "turns", turns)
+    patch.setattr(coordinator_state, "turns", turns)
+
+
+def a_table_changes_snapshots_half_way(patch: Patch) -> None:
+    def turns(checkpoint: Checkpoint) -> dict[TableId, Snapshot]:
+        found: dict[TableId, Snapshot] = {}
+        for snapshot, table in coordinator_state.unended(checkpoint):
+            found.setdefault(table, snapshot)
+        return found
+
+    patch.setattr(coordinator_state, "turns", turns)
+    patch.setattr(schedule, "turns", turns)
+
+
+def a_blocking_snapshot_blocks_nothing(patch: Patch) -> None:
+    original = coordinator_state.turns
+
+    def turns(checkpoint: Checkpoint) -> dict[TableId, Snapshot]:
+        return {table: replace(s, blocking=False) for table, s in original(checkpoint).items()}
+
+    patch.setattr(schedule, "turns", turns)
+
+
+def others_go_on_beside_a_blocking_snapshot(patch: Patch) -> None:
+    patch.setattr(schedule, "_without_blocked", lambda wanted: wanted)
+
+
+def the_keys_of_a_window_are_not_bounded(patch: Patch) -> None:
+    def with_window(state: State, was: window.Window, now: window.Window) -> State:
+        return replace(state, open=tuple(now if w is was else w for w in state.open))
+
+    patch.setattr(passed, "_with_window", with_window)
+
+
+def a_chunk_is_asked_for_again_as_it_was(patch: Patch) -> None:
+    patch.setattr(passed, "halved", lambda size, _order: size)
+
+
+def a_row_is_asked_for_again_and_again(patch: Patch) -> None:
+    original = passed._with_window
+
+    def with_window(state: State, was: window.Window, now: window.Window) -> State:
+        if isinstance(now, window.Reading):
+            now = replace(now, order=replace(now.order, limit=2))
+        return original(state, was, now)
+
+    patch.setattr(passed, "_with_window", with_window)
+
+
+# Schemas, generations and marker rows
+
+
+def any_schema_will_do(patch: Patch) -> None:
+    original = selected.table_planned
+
+    def table_planned(state: State, message: TablePlanned) -> State:
+        schemas = {**state.checkpoint.schemas, message.schema.table: message.schema}
+        return original(coordinator_state.checkpointed(state, schemas=schemas), message)
+
+    patch.setattr(selected, "table_planned", table_planned)
+
+
+def an_outdated_chunk_fails_its_table(patch: Patch) -> None:
+    patch.setattr(
+        selected,
+        "chunk_outdated",
+        lambda state, message: coordinator_state.ended(state, message.chunk.table, "it's outdated"),
+    )
+
+
+def windows_survive_another_schema(patch: Patch) -> None:
+    def schema_verified(state: State, message: SchemaVerified) -> State:
+        schemas = {**state.checkpoint.schemas, message.schema.table: message.schema}
+        return coordinator_state.checkpointed(state, schemas=schemas)
+
+    patch.setattr(passed, "schema_verified", schema_verified)
+
+
+def a_mirror_has_one_generation(patch: Patch) -> None:
+    for module in (passed, selected, coordinator_state):
+        patch.setattr(module, "with_mirror", _only_new(coordinator_state.with_mirror))
+
+
+def _only_new(with_mirror: Callable[[State, TableId, Mirror], State]) -> object:
+    return lambda state, table, mirror: (
+        state if table in state.checkpoint.mirrors else with_mirror(state, table, mirror)
+    )
+
+
+def a_part_of_a_table_makes_a_mirror(patch: Patch) -> None:
+    patch.setattr(Request, "whole", property(lambda _self: True))
+
+
+def markers_never_pass(patch: Patch) -> None:
+    patch.setattr(passed, "rows_signalled", lambda state, _rows: (state, ()))
+
+
+def markers_are_kept_for_ever(patch: Patch) -> None:
+    patch.setattr(closing, "_markers_forgotten", lambda state: state)
+
+
+def every_set_has_passed(patch: Patch) -> None:
+    original = watermark.Passed.has
+
+    def has(self: watermark.Passed, high: watermark.High) -> bool:
+        return isinstance(high, GtidSet) or original(self, high)
+
+    patch.setattr(watermark.Passed, "has", has)

@@ -1,10 +1,13 @@
 """The schedule: how many plans and chunks are asked for, which, and when the reader is paused for them."""
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.coordinator_state import Flowing, Overlapping, Pausing, Planning
+from pipeline.coordinator_state import Flowing, Order, Overlapping, Pausing, Planning, Strained
 from pipeline.messages import (
     ChunkFailed,
     LogAdvanced,
@@ -15,15 +18,20 @@ from pipeline.messages import (
     ReadingPaused,
     ResumeReading,
     SignalReceived,
+    SourceEased,
+    SourceStrained,
     TableStopped,
     ToWatermarkCoordinator,
 )
 from pipeline.signals import PauseSnapshot, ResumeSnapshot
-from pipeline.snapshot import Completed, Waiting
+from pipeline.sizing import Limits
+from pipeline.snapshot import Chunking, Completed, Waiting
 from tests.pipeline import mutations
 from tests.pipeline.builders import (
     ITEMS,
+    LIMITS,
     ORDERS,
+    ROW,
     USERS,
     Capture,
     execute,
@@ -137,8 +145,9 @@ def test_a_stale_plan_counts_until_its_answer_comes() -> None:
 def test_a_table_that_two_snapshots_want_is_taken_for_the_first_and_then_for_the_second() -> None:
     capture = Capture(ORDERS)
     capture.give(execute("s1", ORDERS), execute("s2", ORDERS))
-    (first,) = of(ReadChunk, capture.give(planned(ORDERS))) or [None]
-    assert first is not None and first.chunk.snapshot == "s1"
+    asked = of(ReadChunk, capture.give(planned(ORDERS)))
+    assert [order.chunk.snapshot for order in asked] == ["s1"]
+    (first,) = asked
     assert capture.table(ORDERS, "s2") == Waiting()
     assert Capture.plans(capture.give(read(first, 1, high=10))) == [ORDERS.table]
     assert Capture.chunk(capture.give(planned(ORDERS))).chunk.snapshot == "s2"
@@ -277,3 +286,203 @@ def test_without_a_snapshot_the_reader_is_never_paused() -> None:
     capture = Capture(ORDERS, mode=Pausing())
     capture.give(passed(20, wrote("a:6", update(1))), LogAdvanced(place(30)))
     assert gates(capture) == []
+
+
+# How much
+
+
+def chunks(orders: Iterable[Order]) -> list[tuple[str, int]]:
+    """The chunks asked for in these orders: the table and the number of its range."""
+    return [(order.chunk.table.name, order.range) for order in of(ReadChunk, orders)]
+
+
+SPLIT = planned(ORDERS, end=9, splits=[2, 4, 6])
+
+
+def test_no_more_chunks_are_asked_for_than_connections() -> None:
+    capture = Capture(ORDERS, mode=Overlapping(9), limits=replace(LIMITS, connections=2))
+    capture.give(execute("s1", ORDERS))
+    asked = capture.give(SPLIT)
+    assert chunks(asked) == [("orders", 0), ("orders", 1)]
+    first, _ = of(ReadChunk, asked)
+    assert chunks(capture.give(read(first, 1, high=30))) == [("orders", 2)]
+
+
+@broken_by(mutations.dropped_chunks_have_no_connection, mutations.answers_to_dropped_chunks_free_nothing)
+def test_a_chunk_that_was_dropped_has_its_connection_until_it_is_answered() -> None:
+    capture = Capture(ORDERS, mode=Overlapping(9), limits=replace(LIMITS, connections=1))
+    dropped = capture.begin(ORDERS)
+    assert Capture.plans(capture.give(statement("a:6", 20, ORDERS))) == []
+    assert Capture.plans(capture.give(read(dropped, 1))) == [ORDERS.table]
+    assert len(of(ReadChunk, capture.give(planned(ORDERS)))) == 1
+
+
+def remembering(rows: float) -> Limits:
+    """Limits with room for so many rows, and chunks of two."""
+    return replace(LIMITS, chunk_bytes=2 * ROW, memory=round(rows * ROW))
+
+
+@broken_by(mutations.chunks_that_may_come_take_no_memory)
+def test_no_more_rows_are_asked_for_than_there_is_memory_for() -> None:
+    capture = Capture(ORDERS, mode=Overlapping(9), limits=remembering(5.9))
+    capture.give(execute("s1", ORDERS))
+    assert chunks(capture.give(SPLIT)) == [("orders", 0), ("orders", 1)]
+
+
+@broken_by(mutations.rows_that_wait_take_no_memory)
+def test_rows_that_wait_take_memory_until_they_are_emitted() -> None:
+    capture = Capture(ORDERS, mode=Overlapping(9), limits=remembering(4))
+    capture.give(execute("s1", ORDERS))
+    first, second = of(ReadChunk, capture.give(SPLIT))
+    assert chunks(capture.give(read(first, 1, 2, high=30), read(second, 3, high=30))) == []
+    assert chunks(capture.give(LogAdvanced(place(29)))) == []
+    assert chunks(capture.give(LogAdvanced(place(30)))) == [("orders", 0), ("orders", 2)]
+
+
+@broken_by(mutations.memory_is_kept_for_one_chunk_alone_too)
+def test_one_chunk_is_asked_for_however_little_memory_there_is() -> None:
+    capture = Capture(ORDERS, mode=Overlapping(9), limits=remembering(0.1))
+    capture.give(execute("s1", ORDERS))
+    asked = capture.give(SPLIT)
+    assert chunks(asked) == [("orders", 0)]
+    assert chunks(capture.give(read(Capture.chunk(asked), 1, 2, high=30))) == []
+    assert len(chunks(capture.give(LogAdvanced(place(30))))) == 1
+
+
+def test_a_chunk_has_as_many_rows_as_the_one_before_would_have_had_in_time() -> None:
+    capture = Capture(ORDERS)
+    second = Capture.chunk(capture.give(read(capture.begin(ORDERS), 1, 2, took=500)))
+    assert second.limit == 4
+    assert Capture.chunk(capture.give(read(second, 3, 4, 5, 6, took=4000))).limit == 2
+
+
+def test_a_chunk_has_as_many_rows_as_were_asked_for() -> None:
+    capture = Capture(ORDERS)
+    capture.give(execute("s1", ORDERS, chunk_rows=3))
+    first = Capture.chunk(capture.give(planned(ORDERS)))
+    assert first.limit == 3
+    assert Capture.chunk(capture.give(read(first, 1, 2, 3, took=1))).limit == 3
+
+
+@broken_by(mutations.strain_is_not_heeded)
+def test_nothing_is_asked_for_while_the_source_is_strained_and_what_was_closes() -> None:
+    capture = Capture(ORDERS, ITEMS)
+    order = capture.begin(ORDERS)
+    capture.give(SourceStrained("41 threads are running, and the most is 40"))
+    assert capture.state.source == Strained("41 threads are running, and the most is 40")
+    orders = capture.give(read(order, 1, 2), execute("s2", ITEMS))
+    assert of(ReadChunk, orders) == [] and Capture.plans(orders) == []
+    assert capture.stream == ["orders rows 1 2"]
+    eased = capture.give(SourceEased())
+    assert Capture.chunk(eased).after == (2,)
+    assert Capture.plans(eased) == [ITEMS.table]
+
+
+# Whose turn it is
+
+
+@broken_by(mutations.the_first_table_takes_all)
+def test_the_table_with_the_fewest_windows_gets_the_next_chunk() -> None:
+    capture = Capture(ORDERS, ITEMS, mode=Overlapping(9), limits=replace(LIMITS, connections=2))
+    capture.give(execute("s1", ORDERS, ITEMS))
+    items, other_items = of(ReadChunk, capture.give(planned(ITEMS, splits=[2, 4, 6])))
+    capture.give(planned(ORDERS, splits=[2, 4, 6]))
+    assert chunks(capture.give(read(items, 1, high=30))) == [("orders", 0)]
+    assert chunks(capture.give(read(other_items, 3, high=30))) == [("orders", 1)]
+
+
+def test_the_range_with_the_fewest_windows_gets_the_next_chunk() -> None:
+    capture = Capture(ORDERS, mode=Overlapping(9), limits=replace(LIMITS, connections=1))
+    capture.give(execute("s1", ORDERS))
+    first = Capture.chunk(capture.give(planned(ORDERS, splits=[4])))
+    second = Capture.chunk(capture.give(read(first, 1, 2, high=30)))
+    assert (first.range, second.range) == (0, 1)
+    assert Capture.chunk(capture.give(read(second, 5, 6, high=30))).range == 0
+
+
+@broken_by(mutations.every_table_is_begun)
+def test_no_more_tables_are_under_way_than_connections() -> None:
+    capture = Capture(*ALL, limits=replace(LIMITS, connections=2))
+    assert Capture.plans(capture.give(execute("s1", *ALL))) == [ITEMS.table, ORDERS.table]
+    first, _ = of(ReadChunk, capture.give(planned(ITEMS), planned(ORDERS)))
+    assert Capture.plans(capture.give(read(first, 1, high=30))) == [USERS.table]
+
+
+@broken_by(mutations.priorities_are_not_heeded)
+def test_a_higher_priority_comes_first_and_then_the_older_one() -> None:
+    capture = Capture(*ALL)
+    capture.give(PAUSE, execute("s1", USERS), execute("s2", ORDERS), execute("s3", ITEMS, priority=1))
+    assert Capture.plans(capture.give(RESUME)) == [ITEMS.table, USERS.table, ORDERS.table]
+
+
+@broken_by(mutations.priorities_are_not_heeded)
+def test_a_table_of_a_higher_priority_is_begun_though_others_are_under_way() -> None:
+    capture = Capture(*ALL, limits=replace(LIMITS, connections=1))
+    capture.give(execute("s1", ORDERS))
+    order = Capture.chunk(capture.give(planned(ORDERS, splits=[4]), execute("s2", ITEMS, priority=1)))
+    assert Capture.plans(capture.give(read(order, 1, 2))) == [ITEMS.table]
+    assert chunks(capture.give(planned(ITEMS))) == []
+    assert chunks(capture.give(LogAdvanced(place(20)))) == []
+
+
+@broken_by(mutations.a_table_changes_snapshots_half_way)
+def test_a_table_that_is_under_way_stays_with_its_snapshot() -> None:
+    capture = Capture(ORDERS)
+    order = capture.begin(ORDERS)
+    capture.give(execute("s2", ORDERS, priority=1), read(order, 1, 2))
+    assert capture.table(ORDERS, "s2") == Waiting()
+    state = capture.table(ORDERS, "s1")
+    assert isinstance(state, Chunking) and state.progress.rows == 2
+
+
+def test_a_plan_for_another_snapshot_is_not_taken() -> None:
+    capture = Capture(ORDERS)
+    capture.give(execute("s1", ORDERS), execute("s2", ORDERS, priority=1))
+    assert Capture.plans(capture.give(planned(ORDERS))) == [ORDERS.table]
+    assert Capture.chunk(capture.give(planned(ORDERS))).chunk.snapshot == "s2"
+
+
+# Blocking snapshots
+
+
+@broken_by(mutations.a_blocking_snapshot_blocks_nothing)
+def test_a_blocking_snapshot_has_the_reader_paused_for_each_chunk() -> None:
+    capture = Capture(ORDERS)
+    capture.give(execute("s1", ORDERS, blocking=True), planned(ORDERS))
+    assert gates(capture) == ["pause"]
+    order = Capture.chunk(capture.give(ReadingPaused()))
+    capture.give(read(order, 1, 2, high=30))
+    assert gates(capture) == ["pause", "chunk", "resume"]
+    capture.give(LogAdvanced(place(30)))
+    assert gates(capture) == ["pause", "chunk", "resume", "pause"]
+
+
+@broken_by(mutations.others_go_on_beside_a_blocking_snapshot)
+def test_nothing_else_is_read_while_a_snapshot_blocks_and_goes_on_unpaused_behind_it() -> None:
+    capture = Capture(ORDERS, ITEMS)
+    capture.give(execute("s1", ORDERS, blocking=True), execute("s2", ITEMS))
+    assert Capture.plans(capture.orders) == [ORDERS.table]
+    capture.give(planned(ORDERS))
+    order = Capture.chunk(capture.give(ReadingPaused()))
+    last = capture.give(read(order, 1))
+    assert gates(capture) == ["pause", "chunk", "resume"]
+    assert Capture.plans(last + capture.give(LogAdvanced(place(20)))) == [ITEMS.table]
+    assert chunks(capture.give(planned(ITEMS))) == [("items", 0)]
+    assert gates(capture) == ["pause", "chunk", "resume", "chunk"]
+
+
+def test_a_blocking_snapshot_waits_for_the_one_before() -> None:
+    capture = Capture(ORDERS, ITEMS)
+    order = capture.begin(ORDERS)
+    capture.give(execute("s2", ITEMS, blocking=True))
+    assert Capture.plans(capture.give(read(order, 1))) == [ITEMS.table]
+    capture.give(planned(ITEMS))
+    assert gates(capture) == ["chunk", "pause"]
+
+
+def test_a_pause_for_a_blocking_snapshot_that_was_stopped_ends() -> None:
+    capture = Capture(ORDERS, ITEMS)
+    capture.give(execute("s1", ORDERS, blocking=True), planned(ORDERS), stop("s2", ORDERS))
+    capture.give(execute("s3", ITEMS), ReadingPaused(), planned(ITEMS))
+    assert gates(capture) == ["pause", "resume", "chunk"]
+    assert capture.state.gate == Flowing()
