@@ -365,10 +365,11 @@ def assert_not_quadratic(
     """The large sets are ten times the small ones; what is quadratic takes a hundred times as long.
 
     A tenth of a second is the memory's, whose pages a large result needs anew each time; what is quadratic takes more
-    than that for the small sets already.
+    than that for the small sets already. What else the machine does takes processor time of it now and then, by the
+    caches that it empties, but what is quadratic is so each time.
     """
-    usual = min(cpu_seconds(operation, *small) for _ in range(3))
-    assert cpu_seconds(operation, *large) < 40 * usual + 0.1
+    most = 40 * min(cpu_seconds(operation, *small) for _ in range(3)) + 0.1
+    assert any(cpu_seconds(operation, *large) < most for _ in range(3))
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
