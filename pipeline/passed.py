@@ -1,17 +1,18 @@
 """What has passed of the log: the position moves on, keys touch the open windows, statements and signals take effect.
 
 Rows of the signal table (`ChangesVerified.signals`) take effect with the transactions that they came in, and in the
-segment that holds these: once, however often the log is read again.
+segment that holds these: once, however often the log is read again. Of the watermarks among them only the one behind a
+SELECT counts: whoever wrote the one before has waited for its commit (`pipeline.watermark`).
 
 **What a window keeps while its chunk is being read** is bounded: the keys of all that passes, since it isn't known yet
 which of it is in the low watermark. Where they take more than a chunk may, the window is dropped, and the chunk asked
-for again with half its rows; the answer to the first order finds no window. No writer can keep that up: as long as no
-chunk comes the orders of a range only get smaller, and one for a single row is never given up. So between two chunks
-that come there are no more orders than a chunk's rows can be halved.
+for again with half its rows; the answer to the first order finds no window. No writer can keep that up. As long as no
+chunk of the table comes its orders only get smaller: of those that are out at once, no more than there are connections,
+each makes the next ones half of itself at most, and one for a single row is never given up. So it's the connections
+times the halvings of a chunk's rows that are asked for in vain before a chunk comes.
 """
 
 from dataclasses import replace
-from typing import Final
 
 from pipeline import window as windows
 from pipeline.beginning import begun
@@ -52,13 +53,8 @@ from pipeline.signals import SourceSignal
 from pipeline.sizing import halved
 from pipeline.snapshot import Completed, Snapshot, Waiting, progress
 from pipeline.transactions import Transactions
+from pipeline.watermark import CLOSE_MARKER, OPEN_MARKER
 from pipeline.window import PassedKeys, Reading, Window
-
-# Rows of the signal table that are watermarks, by their type: the one behind the SELECT, and the one before it, which
-# says nothing here (whoever writes it waits until it's committed, and so until all before it is visible).
-HIGH_MARKER: Final = "snapshot-window-close"
-LOW_MARKER: Final = "snapshot-window-open"
-
 
 # Transactions
 
@@ -125,9 +121,9 @@ def rows_signalled(state: State, rows: tuple[SourceSignal, ...]) -> tuple[State,
     """What these rows ask for has taken effect, or is refused; a watermark has passed."""
     answers: list[Judged] = []
     for row in rows:
-        if row.type == HIGH_MARKER:
+        if row.type == CLOSE_MARKER:
             state = replace(state, markers=state.markers | {row.id})
-        elif row.type != LOW_MARKER:
+        elif row.type != OPEN_MARKER:
             state, answer = signalled_by_row(state, row)
             answers.append(answer)
     return state, tuple(answers)

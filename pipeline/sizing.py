@@ -60,4 +60,4 @@ def measured(size: Size, order: ReadChunk, read: ChunkRead, limits: Limits) -> S
 
 def halved(size: Size, order: ReadChunk) -> Size:
     """The size after an order that's given again, since too much passed meanwhile."""
-    return Size(max(1, order.limit // 2), size.row_bytes)
+    return Size(max(1, min(size.rows, order.limit // 2)), size.row_bytes)

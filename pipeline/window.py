@@ -29,6 +29,23 @@ a whole, and that all of its keys are touched if it lies between. Nothing is ask
 first part and its end, so that both sides hold, and a window that's open at one part is open at all of them or was
 dropped. Its GTID is known from the first part on, so that its membership in L is that of the whole.
 
+**Other watermarks.** H enters the proof only where it says that all that S saw has passed at E. That's as true of the
+executed set of the server that S asked, once it's proven whole and contained in the stream's position, and of a row
+that was written to the log behind S, once it has passed. L enters it in that S saw all of L, and that A ⊆ L; where a
+row was committed before S, L may be A itself (`watermark`).
+
+**Many windows.** The proof is of one window and knows of no other, so that any number may be open. Neither does it ask
+along which index the chunk was read: a row is told from others by its primary key, and that it's in the chunk is all
+that matters. What the windows of a table share is the claim that the table is complete when all its ranges are. The
+ranges are intervals of the server's own order, disjoint and without a gap, as each begins with the key at which the
+one before ends. Take a row of the source at the end. If no transaction that passed since its range's chunk was asked
+for changed it, it was there for the chunk that has its key between `after` and `upto`; otherwise it's in the stream. A
+row whose key moves from one range to another was changed by that, so it's the second case, in both.
+
+A row that comes in two chunks, since it moved along the walk, comes with two primary keys, or it's a change of one
+(`op` = r), of which the later one counts. So chunks along another index than the primary key's never go straight to a
+mirror, where nothing counts but what's there.
+
 Sources: DBLog (Andreakis and Papapanagiotou, 2020) for the window; WL#6355 for what commit order does and
 doesn't promise; `watermark` for why the high watermark is a place in the log.
 """

@@ -889,14 +889,13 @@ def windows_survive_another_schema(patch: Patch) -> None:
 
 
 def a_mirror_has_one_generation(patch: Patch) -> None:
+    original = coordinator_state.with_mirror
+
+    def with_mirror(state: State, table: TableId, mirror: Mirror) -> State:
+        return original(state, table, replace(mirror, since=0))
+
     for module in (passed, selected, coordinator_state):
-        patch.setattr(module, "with_mirror", _only_new(coordinator_state.with_mirror))
-
-
-def _only_new(with_mirror: Callable[[State, TableId, Mirror], State]) -> object:
-    return lambda state, table, mirror: (
-        state if table in state.checkpoint.mirrors else with_mirror(state, table, mirror)
-    )
+        patch.setattr(module, "with_mirror", with_mirror)
 
 
 def a_part_of_a_table_makes_a_mirror(patch: Patch) -> None:

@@ -81,3 +81,7 @@ def test_a_row_takes_what_it_takes_in_memory_if_that_is_more_than_in_packets() -
 def test_half_of_an_order_is_a_row_at_least() -> None:
     assert halved(Size(50, 8.0), order(50)) == Size(25, 8.0)
     assert halved(Size(50, 8.0), order(1)) == Size(1, 8.0)
+
+
+def test_an_older_order_that_is_given_again_makes_no_later_one_larger() -> None:
+    assert halved(Size(10, 8.0), order(50)) == Size(10, 8.0)

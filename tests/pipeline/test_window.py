@@ -13,7 +13,7 @@ from pipeline.schema import TableSchema
 from pipeline.snapshot import WHOLE, ChunkId
 from pipeline.transactions import Transactions
 from pipeline.walk import primary
-from pipeline.watermark import Coordinates, Passed
+from pipeline.watermark import Coordinates, MarkerRow, Passed
 from pipeline.window import PassedKeys, Reading, Reconciling
 from tests.pipeline import mutations
 from tests.pipeline.builders import ORDERS, gtid, gtids, place, read, rows, table
@@ -196,3 +196,27 @@ def test_a_row_is_touched_by_its_whole_key() -> None:
     kept = window.keys_passed(closing, second)
     assert isinstance(kept, Reconciling)
     assert window.untouched(kept).to_pydict() == {"order": [1, 2], "line": [1, 1]}
+
+
+# Other high watermarks
+
+
+@broken_by(mutations.every_set_has_passed)
+def test_a_window_of_another_server_closes_when_its_set_is_in_the_position() -> None:
+    opened = reading()
+    other = window.chunk_read(opened, replace(read(opened.order, 1), high=gtids("a:1-7,b:2")))
+    assert not window.closes(other, at(place(99), "a:1-9,b:1"))
+    assert window.closes(other, at(None, "a:1-9,b:1-2"))
+
+
+def test_a_window_of_a_signal_table_closes_when_its_row_has_passed() -> None:
+    opened = reading()
+    marked = window.chunk_read(opened, replace(read(opened.order, 1), high=MarkerRow("m1")))
+    assert not window.closes(marked, Passed(place(99), gtids("a:1-99"), frozenset({"m0"})))
+    assert window.closes(marked, Passed(None, gtids(""), frozenset({"m0", "m1"})))
+
+
+def test_a_window_keeps_the_bytes_of_the_keys_that_passed_while_its_chunk_is_read() -> None:
+    kept = window.keys_passed(window.keys_passed(reading(), touching(a6=1, a7=2)), touching(a8=3))
+    assert isinstance(kept, Reading)
+    assert kept.kept == touching(a6=1, a7=2).tokens.nbytes + touching(a8=3).tokens.nbytes > 0
