@@ -1,12 +1,18 @@
-"""Debezium's embedded engine, catching up with a log in a JVM of its own: the peer."""
+"""Debezium's embedded engine in a JVM of its own, the peer: it catches up with a log, or snapshots a table."""
 
+import json
 import subprocess
 import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from bench._logs import DATABASE, Log
 from bench._report import Peer
+from bench._snapshots import Cost, Meter
 from deploy.toolchain import debezium
 from deploy.toolchain.parts import Parts
 
@@ -20,36 +26,95 @@ _LONGEST_S: Final = 300
 _WARMING: Final = 0.2
 
 
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """How fast an incremental snapshot was, in rows per second, how long its first row took (s) and what it cost.
+
+    `cost` is what the server did for `rows` of them.
+    """
+
+    rate: float
+    waited_s: float
+    rows: int
+    cost: Cost
+
+
 def catch_up(parts: Parts, log: Log, rows: int, form: str) -> Peer:
     """Rows per second of the first rows of the log, handed over as `json` or as `connect` records."""
-    jars = debezium.setup(parts.python)
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder:
-        properties = Path(folder) / "engine.properties"
         settings = _properties(log, Path(folder)) | {"bench.format": form}
-        properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        java = [str(parts.java_home / "bin" / "java"), f"-Xmx{_HEAP_MIB}m", "-cp", f"{jars}/*"]
-        done = subprocess.run(
-            [*java, str(_PROGRAM), str(properties), str(rows)],
-            text=True,
-            capture_output=True,
-            timeout=_LONGEST_S,
-            check=False,
-        )
-    if done.returncode:
-        raise RuntimeError(f"Debezium failed:\n{done.stderr[-5000:]}")
-    return Peer(
-        f"Debezium 3.6.3 to {_FORMS[form]}, rows {int(_WARMING * rows):,} to {rows:,}", _rate(done.stdout)
-    )
+        rate = _rate(list(_marks(parts, settings, rows, Path(folder))))
+    return Peer(f"Debezium 3.6.3 to {_FORMS[form]}, rows {int(_WARMING * rows):,} to {rows:,}", rate)
+
+
+def incremental_snapshot(parts: Parts, log: Log, rows: int, chunk_rows: int, meter: Meter) -> Snapshot:
+    """The first rows of the log's table by a read-only incremental snapshot to JSON, in chunks of `chunk_rows`.
+
+    Nothing else comes by the log, so that all that's handed over are its rows.
+    """
+    costs: list[tuple[int, Cost]] = []
+    marks: list[Mark] = []
+    with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder:
+        signal = Path(folder) / "signals"
+        data = {"type": "INCREMENTAL", "data-collections": [f"{DATABASE}.{log.table}"]}
+        signal.write_text(json.dumps({"id": "bench", "type": "execute-snapshot", "data": data}) + "\n")
+        settings = _properties(log, Path(folder)) | {
+            "bench.format": "json",
+            "incremental.snapshot.chunk.size": str(chunk_rows),
+            "read.only": "true",
+            "signal.enabled.channels": "file",
+            "signal.file": str(signal),
+            "signal.poll.interval.ms": "100",
+        }
+        launched = time.monotonic()
+        waited_s = 0.0
+        for mark in _marks(parts, settings, rows, Path(folder)):
+            marks.append(mark)
+            if not waited_s:
+                waited_s = time.monotonic() - launched
+            if len(costs) < 1 + (mark.rows >= rows) and mark.rows >= _WARMING * rows:
+                costs.append((mark.rows, meter.cost()))
+    (first, before), (last, after) = costs
+    return Snapshot(_rate(marks), waited_s, last - first, after - before)
 
 
 _FORMS: Final = {"json": "JSON", "connect": "Connect records"}
 
 
-def _rate(told: str) -> float:
-    """Rows per second behind the warming up, from lines of (rows so far, nanoseconds since the first)."""
-    marks = [(int(rows), int(at)) for rows, at in (line.split() for line in told.splitlines())]
+class Mark(NamedTuple):
+    """How many rows have come, and when: nanoseconds since the first."""
+
+    rows: int
+    at: int
+
+
+def _marks(parts: Parts, settings: Mapping[str, str], rows: int, folder: Path) -> Iterator[Mark]:
+    """What the program tells until so many rows have come. Raises RuntimeError if they don't."""
+    jars = debezium.setup(parts.python)
+    properties, errors = folder / "engine.properties", folder / "errors"
+    properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    java = [str(parts.java_home / "bin" / "java"), f"-Xmx{_HEAP_MIB}m", "-cp", f"{jars}/*"]
+    with (
+        errors.open("wb") as told,
+        subprocess.Popen(
+            [*java, str(_PROGRAM), str(properties), str(rows)], text=True, stdout=subprocess.PIPE, stderr=told
+        ) as engine,
+    ):
+        assert engine.stdout is not None
+        too_long = threading.Timer(_LONGEST_S, engine.kill)
+        too_long.start()
+        for line in engine.stdout:
+            yield Mark(*map(int, line.split()))
+        too_long.cancel()
+        too_long.join()
+    if engine.returncode:
+        raise RuntimeError(f"Debezium failed:\n{errors.read_text()[-5000:]}")
+
+
+def _rate(marks: Sequence[Mark]) -> float:
+    """Rows per second behind the warming up."""
     last, end = marks[-1]
-    first, begun = next((rows, at) for rows, at in marks if rows >= _WARMING * last)
+    first, begun = next(mark for mark in marks if mark.rows >= _WARMING * last)
     return (last - first) / (end - begun) * 1e9
 
 

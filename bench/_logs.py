@@ -5,7 +5,7 @@ Each log begins right behind one transaction, which makes the position to start 
 """
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -124,11 +124,11 @@ TABLES: Final = (ELEVEN, ONE, SIXTY, DOCUMENTS)
 
 
 @contextmanager
-def server(parts: Parts) -> Iterator[MysqlServer]:
+def server(parts: Parts, options: Mapping[str, str] | None = None) -> Iterator[MysqlServer]:
     """A server with the tables, and a user that may do what a reader of logs has to."""
     with (
         tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder,
-        MysqlServer(parts.mysql, Path(folder), _SERVER) as mysql,
+        MysqlServer(parts.mysql, Path(folder), {**_SERVER, **(options or {})}) as mysql,
     ):
         mysql.sql(f"CREATE DATABASE {DATABASE}")
         mysql.sql(
@@ -160,15 +160,24 @@ def write(mysql: MysqlServer, table: Table, rows: int, transaction: int, *, comp
     with ThreadPoolExecutor(_SESSIONS) as sessions:
         list(sessions.map(fill, bounds))
     end, _ = _end(mysql)
-    source = SourceSettings(
+    images = rows + rows // transaction * table.updated(transaction)
+    return Log(_source(mysql), table.name, begin, gtids, end, rows, images)
+
+
+def nothing(mysql: MysqlServer, table: Table) -> Log:
+    """What will come from now on, if nobody writes."""
+    end, gtids = _end(mysql)
+    return Log(_source(mysql), table.name, end, gtids, end, rows=0, images=0)
+
+
+def _source(mysql: MysqlServer) -> SourceSettings:
+    return SourceSettings(
         host=mysql.host,
         port=mysql.port,
         user=CAPTURE.user,
         password=Secret(CAPTURE.password),
         server_id=mysql.server_id ^ 1,
     )
-    images = rows + rows // transaction * table.updated(transaction)
-    return Log(source, table.name, begin, gtids, end, rows, images)
 
 
 def _end(mysql: MysqlServer) -> tuple[Coordinates, str]:
