@@ -26,6 +26,7 @@ from actors.metrics import Metrics
 from pipeline import journal, topology
 from pipeline import metrics as catalogue
 from pipeline.checkpoint import Checkpoint
+from pipeline.errors import Transient
 from pipeline.journal import Entry, File, Unfinished, Waiting
 from pipeline.messages import (
     Append,
@@ -232,6 +233,8 @@ class JournalWriter(Actor[ToJournalWriter]):
         await self.send(self._outlets.checkpoints, sealed)
         await self.send(self._outlets.sink, SegmentSealed(entry.segment))
         self.metrics.progressed(self.name)
+        if entry.checkpoint.moving is not None and self._taking is not None:
+            raise Transient("the position is to be set, so that capture begins anew")
 
     def _measure(self, entry: Entry) -> None:
         written = sum(file.bytes for file in entry.files)

@@ -4,8 +4,8 @@ A row is inserted in a transaction of its own, on the connection that reads the 
 behind it. `pipeline.watermark` says why that's enough.
 
 A row's id is never used twice, also not where a chunk is read again: a window may close at no other row than the one
-that was written behind the SELECT whose rows it has. `data` names the chunk or the table that the row was written for. A
-value that its column would cut off is refused, whatever the server's sql_mode.
+that was written behind the SELECT whose rows it has. `data` names the chunk or the table that the row was written for.
+A value that its column would cut off is refused, whatever the server's sql_mode.
 
 Source: Debezium 3.6's documentation, "Watermarking", for the table and the types of its rows; MySQL 9.7 Reference
 Manual, "SET TRANSACTION Statement", for the one transaction of a session that may write.

@@ -9,6 +9,10 @@ becomes durable as any other does, with a segment; a crash before it finds the o
 Only a server whose history contains the position may be begun anew at. One that lacks transactions which have passed
 here is another server, or one that has lost them, and the reader of the log stops by that name.
 
+A signal that sets the position asks for the same: what it skips is a gap like any other. It's judged here and not when
+it comes, since only here it's known what the server has executed; where that isn't all of it, nothing moves. What has
+passed since it came stays passed.
+
 **Which.** A captured table is *new* as long as it has no mirror and hasn't stopped. It gets its mirror's entry in the
 very checkpoint that has the snapshot, so that it's decided once: whatever becomes of the snapshot (it may be stopped,
 or fail), it isn't begun again by itself. So tables that the configuration captures from now on are new, those that
@@ -18,7 +22,7 @@ changes stream.
 
 from dataclasses import replace
 
-from pipeline.checkpoint import Checkpoint, Filling, Mirror
+from pipeline.checkpoint import Checkpoint, Filling, Mirror, Moving
 from pipeline.coordinator_state import remembered
 from pipeline.errors import Definite
 from pipeline.gtid import GtidSet
@@ -31,14 +35,16 @@ _PURGED = (
     "the binlog that we need was purged: {missing}; restore it on the source and keep it for longer, or set "
     'snapshot.mode = "when_needed" to begin anew with a snapshot of every table'
 )
-_GAP = "the binlog was purged behind {position}, and the pipeline has begun anew at {at}"
+_BEHIND = "the binlog was purged behind {position}"
+_SKIPPED = "the signal {id} skipped the binlog behind {position}"
+_ENDED = "{gap}, and everything began anew at {at}"
 _KEYLESS = (
-    "it has no primary key, so that it can't be snapshotted, and changes of it are lost: the binlog was purged before "
-    "we had read it; give it a primary key, and capture it with a journal and a lake of its own"
+    "it has no primary key, so that it can't be snapshotted, and changes of it are missing: {gap}; give it a primary "
+    "key, and capture it with a journal and a lake of its own"
 )
 _GONE = (
-    "it isn't among the tables that the source shows, and the binlog that would tell why was purged; to have it again, "
-    "capture it with a journal and a lake of its own"
+    "it isn't among the tables that the source shows, and the change that would tell why is missing: {gap}; to have it "
+    "again, capture it with a journal and a lake of its own"
 )
 
 
@@ -56,12 +62,16 @@ def resumed(checkpoint: Checkpoint, known: Known, purged: GtidSet, mode: Snapsho
 
     Raises LogPurged where the log lacks what is needed, and the mode doesn't say to begin anew.
     """
+    if checkpoint.moving is not None:
+        checkpoint = _moved(replace(checkpoint, moving=None), checkpoint.moving, known)
     missing = purged - checkpoint.position
     if not missing or not checkpoint.position <= known.at:
         return checkpoint
     if mode is not SnapshotMode.WHEN_NEEDED:
         raise LogPurged(_PURGED.format(missing=missing))
-    return _anew(checkpoint, known)
+    at_present = replace(checkpoint, schemas={**checkpoint.schemas, **known.schemas})
+    gap = _BEHIND.format(position=checkpoint.position)
+    return _anew(at_present, known.at, known, gap, f"anew-{checkpoint.scn}")
 
 
 def begun(checkpoint: Checkpoint) -> Checkpoint:
@@ -71,7 +81,10 @@ def begun(checkpoint: Checkpoint) -> Checkpoint:
         for table, schema in sorted(checkpoint.schemas.items())
         if schema.key and table not in checkpoint.mirrors and table not in checkpoint.stopped
     ]
-    return _asked(checkpoint, "initial", new) if new else checkpoint
+    if not new:
+        return checkpoint
+    initial = (each.id for each in checkpoint.snapshots if each.id.startswith("initial-") and not each.ended)
+    return _asked(checkpoint, next(initial, f"initial-{checkpoint.scn}"), new)
 
 
 def keyless(checkpoint: Checkpoint) -> tuple[TableId, ...]:
@@ -80,18 +93,27 @@ def keyless(checkpoint: Checkpoint) -> tuple[TableId, ...]:
     return tuple(t for t, schema in schemas if not schema.key and t not in checkpoint.stopped)
 
 
-def _anew(checkpoint: Checkpoint, known: Known) -> Checkpoint:
-    reason = _GAP.format(position=checkpoint.position, at=known.at)
-    stopped = {table: _GONE for table in checkpoint.schemas if table not in known.schemas}
-    stopped |= {table: _KEYLESS for table, schema in known.schemas.items() if not schema.key}
+def _moved(checkpoint: Checkpoint, moving: Moving, known: Known) -> Checkpoint:
+    at = checkpoint.position | moving.position
+    if at == checkpoint.position or not at <= known.at:
+        return checkpoint
+    gap = _SKIPPED.format(id=moving.id, position=checkpoint.position)
+    return _anew(checkpoint, at, known, gap, moving.id)
+
+
+def _anew(checkpoint: Checkpoint, at: GtidSet, known: Known, gap: str, snapshot: str) -> Checkpoint:
+    """The checkpoint at another position, with a snapshot of every table."""
+    stopped = {t: _GONE.format(gap=gap) for t in checkpoint.schemas if t not in known.schemas}
+    keyless = [t for t, schema in checkpoint.schemas.items() if not schema.key]
+    stopped = {**dict.fromkeys(keyless, _KEYLESS.format(gap=gap)), **stopped, **checkpoint.stopped}
+    reason = _ENDED.format(gap=gap, at=at)
     moved = replace(
         checkpoint,
-        position=known.at,
-        schemas={**checkpoint.schemas, **known.schemas},
-        snapshots=tuple(_ended(snapshot, reason) for snapshot in checkpoint.snapshots),
-        stopped={**stopped, **checkpoint.stopped},
+        position=at,
+        snapshots=tuple(_ended(each, reason) for each in checkpoint.snapshots),
+        stopped=stopped,
     )
-    return _asked(moved, "anew", [table for table in sorted(known.schemas) if table not in moved.stopped])
+    return _asked(moved, snapshot, [table for table in sorted(checkpoint.schemas) if table not in stopped])
 
 
 def _ended(snapshot: Snapshot, reason: str) -> Snapshot:
@@ -102,17 +124,13 @@ def _ended(snapshot: Snapshot, reason: str) -> Snapshot:
     return replace(snapshot, tables=tables)
 
 
-def _asked(checkpoint: Checkpoint, why: str, tables: list[TableId]) -> Checkpoint:
-    """The checkpoint with a snapshot of these tables, whose mirrors begin here; one that's under way takes them in."""
+def _asked(checkpoint: Checkpoint, snapshot: str, tables: list[TableId]) -> Checkpoint:
+    """The checkpoint in which this snapshot takes these tables, too, and their mirrors begin."""
     waiting: dict[TableId, TableState] = dict.fromkeys(tables, Waiting())
     filling: dict[TableId, Mirror] = dict.fromkeys(tables, Filling(checkpoint.scn))
-    asked = Snapshot(f"{why}-{checkpoint.scn}", waiting)
-    others: list[Snapshot] = []
-    for snapshot in checkpoint.snapshots:
-        if snapshot.id == asked.id or (snapshot.id.startswith(f"{why}-") and not snapshot.ended):
-            asked = replace(snapshot, tables={**snapshot.tables, **waiting})
-        else:
-            others.append(snapshot)
+    present = next((each for each in checkpoint.snapshots if each.id == snapshot), Snapshot(snapshot, {}))
+    others = (each for each in checkpoint.snapshots if each is not present)
+    asked = replace(present, tables={**present.tables, **waiting})
     return replace(
         checkpoint, snapshots=remembered((*others, asked)), mirrors={**checkpoint.mirrors, **filling}
     )

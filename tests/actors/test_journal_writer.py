@@ -18,6 +18,7 @@ from actors.journal_writer import JournalWriter, Outlets
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from pipeline import metrics as catalogue
+from pipeline.checkpoint import Moving
 from pipeline.errors import Transient
 from pipeline.journal import Entry
 from pipeline.messages import (
@@ -306,6 +307,22 @@ async def test_answers_are_given_when_they_are_durable(store: GatedStore) -> Non
     told = await house.listener.get()
     assert isinstance(told, CheckpointSealed) and told.checkpoint == moved(2).checkpoint
     await house.stop()
+
+
+async def test_a_move_of_the_position_ends_the_writer_once_it_is_durable_and_answered(
+    store: GatedStore,
+) -> None:
+    house = House(store, SOON)
+    accepted = SignalAccepted("m1", "capture goes on elsewhere")
+    asked = moved(1, (accepted,))
+    checkpoint = replace(asked.checkpoint, moving=Moving("m1", asked.checkpoint.position))
+    await house.put(replace(asked, checkpoint=checkpoint))
+    with pytest.raises(Transient, match="the position is to be set"):
+        await house.task
+    assert await house.listener.get() == accepted
+    last = store.recover().last
+    assert last is not None
+    assert last.checkpoint == checkpoint
 
 
 async def test_how_rows_of_the_signal_table_were_judged_is_told_with_the_checkpoint(

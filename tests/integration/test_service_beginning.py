@@ -1,5 +1,6 @@
 """Where a service begins, and what it snapshots without being asked: on a real server, judged on the journal."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -8,11 +9,15 @@ import pytest
 
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, SMALL_AND_QUICK, MysqlServer
 from deploy.toolchain.parts import Parts
+from pipeline.gtid import GtidSet
+from pipeline.messages import SignalAccepted
 from pipeline.schema import TableId
 from pipeline.settings import Settings, SnapshotMode
 from pipeline.signals import Tables
+from pipeline.topology import Actor as Name
+from tests.servers.delay import HELD, DelayedLog
 from tests.servers.journal_oracle import entries, replay, unequal
-from tests.servers.service import Running, pipeline, running
+from tests.servers.service import WITHIN_S, Running, pipeline, running
 
 A, B, C, KEYLESS = (TableId("shop", name) for name in ("a", "b", "c", "keyless"))
 
@@ -186,6 +191,47 @@ async def test_a_purged_log_stops_by_name_where_nothing_is_said(server: MysqlSer
     assert "the binlog that we need was purged: " in outcome.message
     assert 'set snapshot.mode = "when_needed"' in outcome.message
     assert entries(tmp_path / "journal") == before
+
+
+async def test_a_signal_sets_the_position_and_every_table_is_snapshotted_there(
+    server: MysqlServer, tmp_path: Path
+) -> None:
+    settings = pipeline(server, tmp_path, "shop", mode=SnapshotMode.INITIAL)
+    with DelayedLog(server.port) as proxy:
+        settings = replace(settings, source=replace(settings.source, port=proxy.port))
+        async with running(captured(settings, "a", "b")) as service:
+            await service.completed("initial-0")
+            proxy.delay_s = HELD
+            server.sql("UPDATE shop.a SET v = 2 WHERE id < 50", "DELETE FROM shop.b WHERE id > 290")
+            skipped = GtidSet.parse(server.executed())
+            server.sql("UPDATE shop.a SET v = 3 WHERE id < 30", "DELETE FROM shop.b WHERE id < 3")
+            assert await set_position(service, "m1", str(skipped)) == "accepted"
+            await service.until(lambda: service.tables("m1"), "capture has begun anew")
+            assert skipped <= GtidSet.parse(service.status()["position"])
+            proxy.delay_s = 0
+            assert await ended(service, "m1") == ["a", "b"]
+            # To where the server hasn't been, nothing moves.
+            await service.caught_up(server)
+            before = service.supervisor.actors[Name.WATERMARK_COORDINATOR]
+            beyond = f"{service.status()['position']},{server.uuid}:1-1000000"
+            assert await set_position(service, "m2", beyond) == "accepted"
+            await service.until(
+                lambda: service.supervisor.actors[Name.WATERMARK_COORDINATOR] is not before, "it's judged"
+            )
+            server.sql("UPDATE shop.a SET v = 4 WHERE id = 1")
+            await service.caught_up(server)
+            await service.stop()
+    assert unequal(server, tmp_path / "journal", A, B) == []
+    assert snapshots(settings) == ["initial-0", "m1"]
+    story = replay(server, tmp_path / "journal", A)
+    assert {change.row["v"] for change in story.changes} == {3, 4}
+
+
+async def set_position(service: Running, id_: str, position: str) -> str:
+    """How a signal that sets the position is answered."""
+    told = {"id": id_, "type": "set-binlog-position", "data": {"gtid_set": position}}
+    answer = await service.assembly.requests.ask(json.dumps(told).encode(), WITHIN_S)
+    return "accepted" if isinstance(answer, SignalAccepted) else answer.reason
 
 
 async def test_a_server_with_another_history_stops_by_name(

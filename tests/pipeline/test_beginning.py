@@ -6,7 +6,7 @@ import pytest
 
 from pipeline import beginning
 from pipeline.beginning import LogPurged
-from pipeline.checkpoint import Checkpoint, Filling, Ready
+from pipeline.checkpoint import Checkpoint, Filling, Moving, Ready
 from pipeline.schema_verifier import Known
 from pipeline.settings import SnapshotMode
 from pipeline.snapshot import Chunking, Completed, Failed, Progress, Range, Snapshot, Stopped, Waiting
@@ -99,6 +99,43 @@ def test_beginning_anew_stops_what_it_cannot_fill() -> None:
 def test_a_start_that_fell_before_its_first_segment_decides_the_same() -> None:
     assert needed(SEALED) == needed(SEALED)
     assert needed(needed(SEALED)) == needed(SEALED)
+
+
+def moved(to: str, checkpoint: Checkpoint = SEALED, known: Known = KNOWN) -> Checkpoint:
+    """Where a start goes on from after a signal that set the position."""
+    asked = replace(checkpoint, moving=Moving("m1", gtids(to)))
+    return beginning.resumed(asked, known, gtids(""), SnapshotMode.INITIAL)
+
+
+def test_a_signal_sets_the_position_and_everything_begins_anew_there() -> None:
+    begun = moved("a:1-7")
+    assert begun.position == gtids("a:1-7")
+    assert begun.moving is None
+    assert begun.snapshots == (Snapshot("m1", {ITEMS.table: Waiting(), ORDERS.table: Waiting()}),)
+    assert begun.mirrors == {ORDERS.table: Filling(7), ITEMS.table: Filling(7)}
+    assert begun.stopped.keys() == {KEYLESS.table}
+    assert "the signal m1 skipped the binlog behind" in begun.stopped[KEYLESS.table]
+    # What holds at the present doesn't have to hold there.
+    assert (
+        moved("a:1-7", known=replace(KNOWN, schemas={ORDERS.table: altered(ORDERS)})).schemas
+        == SEALED.schemas
+    )
+
+
+def test_what_passed_since_the_signal_came_stays_passed() -> None:
+    assert moved("a:1-4,a:7").position == gtids("a:1-5,a:7")
+
+
+@pytest.mark.parametrize("to", ["a:1-5", "a:1-10", "b:1", ""])
+def test_where_the_server_is_not_or_where_we_are_already_nothing_moves(to: str) -> None:
+    assert moved(to) == SEALED
+
+
+def test_a_purged_log_behind_a_signal_that_does_not_move_is_judged_as_ever() -> None:
+    with pytest.raises(LogPurged):
+        beginning.resumed(
+            replace(SEALED, moving=Moving("m1", gtids("b:1"))), KNOWN, gtids("a:6"), SnapshotMode.INITIAL
+        )
 
 
 def test_what_is_new_is_begun() -> None:

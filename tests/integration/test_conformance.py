@@ -1,0 +1,97 @@
+"""One promise, kept in every mode: what the journal says of each table is the table, whatever happened meanwhile.
+
+Each mode reads the same shop from the same server under the same load: inserts, updates, new keys for old rows, deletes
+and re-inserts on tables with different keys. Once, in the middle, the service is killed with SIGKILL.
+"""
+
+import json
+import signal
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from actors.config import load
+from deploy.demo.service import Service, write_config
+from deploy.toolchain.mysql_server import MysqlServer
+from deploy.toolchain.parts import Parts
+from pipeline.settings import SnapshotMode, Watermark
+from tests.chaos.broken import Deed
+from tests.servers.journal_oracle import entries, unequal, untrue
+from tests.servers.service import WITHIN_S, Running, running
+from tests.servers.shop import TABLES, writing
+
+MODES = list(product((Watermark.GTID, Watermark.PAUSE), (SnapshotMode.NO_DATA, SnapshotMode.INITIAL)))
+
+# Which SELECT of a chunk isn't survived; there are some twenty at the least.
+NTH = 9
+
+
+@pytest.fixture
+def signal_table(open_shop: MysqlServer) -> Iterator[str]:
+    """A table for watermarks, which the user that captures may write to."""
+    account = open_shop.create_capture_user("shop")
+    open_shop.sql(
+        "CREATE DATABASE tidemark",
+        "CREATE TABLE tidemark.signals (id VARCHAR(42) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048))",
+        f"GRANT INSERT ON tidemark.signals TO '{account.user}'@'%'",
+    )
+    yield "tidemark.signals"
+    open_shop.sql("DROP DATABASE tidemark", f"REVOKE INSERT ON tidemark.signals FROM '{account.user}'@'%'")
+
+
+@pytest.mark.parametrize(("watermark", "mode"), MODES)
+async def test_the_journal_equals_the_source(
+    open_shop: MysqlServer,
+    signal_table: str,
+    parts: Parts,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    watermark: Watermark,
+    mode: SnapshotMode,
+) -> None:
+    config, journal, signals = tmp_path / "shop.toml", tmp_path / "journal", tmp_path / "signals"
+    monkeypatch.setenv("TIDEMARK__SNAPSHOT__MODE", SnapshotMode.NO_DATA)
+    monkeypatch.setenv("TIDEMARK__SNAPSHOT__WATERMARK", watermark)
+    monkeypatch.setenv("TIDEMARK__SNAPSHOT__CHUNK_ROWS", "25")
+    monkeypatch.setenv("TIDEMARK__JOURNAL__SEAL_AFTER_MS", "20")
+    monkeypatch.setenv("TIDEMARK__SIGNALS__FILE", str(signals))
+    monkeypatch.setenv("TIDEMARK__SIGNALS__TABLE", signal_table)
+    write_config(config, open_shop, open_shop.create_capture_user("shop"), parts, tmp_path)
+    async with running(load(config)) as begun:  # from here on every write is to be found in the journal
+        await begun.begun()
+        await begun.stop()
+    monkeypatch.setenv("TIDEMARK__SNAPSHOT__MODE", mode)
+    if mode is SnapshotMode.NO_DATA:
+        data = {"type": "incremental", "data-collections": [".*"], "chunk-rows": 25}
+        signals.write_text(json.dumps({"id": "s", "type": "execute-snapshot", "data": data}) + "\n")
+    step = ("low read, not selected", str(NTH), Deed.KILL)
+    service = Service(
+        config, journal, tmp_path / "log", ("-m", "tests.chaos.broken", "--without-lake", "--at", *step)
+    )
+    with writing(open_shop) as tally:
+        try:
+            service.start("/livez")
+            assert service.wait(WITHIN_S) == -signal.SIGKILL
+        finally:
+            service.kill()
+        last = entries(journal)[-1].checkpoint
+        assert last.snapshots
+        assert not any(snapshot.ended for snapshot in last.snapshots)
+        async with running(load(config)) as resumed:
+            await ended(resumed)
+            await resumed.caught_up(open_shop)
+    async with running(load(config)) as resumed:
+        await ended(resumed)
+        await resumed.caught_up(open_shop)
+        await resumed.stop()
+    assert unequal(open_shop, journal, *TABLES) == []
+    assert untrue(open_shop, journal, tally, *TABLES) == []
+
+
+async def ended(service: Running) -> None:
+    """Until all snapshots have ended; each must have completed."""
+    await service.until(lambda: service.status().get("snapshots"), "a snapshot")
+    for snapshot in service.status()["snapshots"]:
+        await service.completed(snapshot["id"])
