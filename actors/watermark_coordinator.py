@@ -80,7 +80,11 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         await self._perform(orders)
 
     def status(self) -> dict[str, Any]:
-        """The position, the transaction that is passing in parts, the snapshots, and the open windows."""
+        """The position, the transaction that is passing in parts, the snapshots, and the open windows.
+
+        `runs`: what's being done for a table now: `planning`, `planned` (its chunks are read), `unsettled` (its schema at
+        the source isn't the stream's yet) or `foundempty` (it's so once the stream is where that was seen).
+        """
         checkpoint, place = self._state.checkpoint, self._state.place
         return {
             "position": str(checkpoint.position),
@@ -94,6 +98,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
             "stopped": {str(table): reason for table, reason in checkpoint.stopped.items()},
             "mirrors": {str(table): state_of(mirror) for table, mirror in checkpoint.mirrors.items()},
             "snapshots": [snapshot_to_json(snapshot) for snapshot in checkpoint.snapshots],
+            "runs": {str(table): type(run).__name__.lower() for table, run in self._state.runs.items()},
             "windows": [
                 {
                     "chunk": str(window.order.chunk),

@@ -228,8 +228,8 @@ def with_mirror(state: State, table: TableId, mirror: Mirror) -> State:
 
 
 def begun_anew(state: State, snapshot: Snapshot, table: TableId) -> State:
-    """The table's snapshot begins anew, since what its keys are keys of has changed; so does what it fills."""
-    if snapshot.request(table).whole and table in state.checkpoint.mirrors:
+    """The table's snapshot begins anew, since what its keys are keys of has changed; so does the mirror it fills."""
+    if _filled(snapshot.tables[table]):
         state = with_mirror(state, table, Filling(state.checkpoint.scn))
     return with_table(dropped(state, {table}), snapshot, table, Waiting())
 

@@ -94,11 +94,18 @@ def touched(state: State, tables: tuple[TableChanges, ...], run: Transactions) -
     passed = {
         changes.schema.table: keys_of(changes, run) for changes in tables if changes.schema.table in waiting
     }
-    for window in state.open if passed else ():
+    if not passed:
+        return state
+    still_open: list[Window] = []
+    for window in state.open:
         keys = passed.get(table_of(window))
-        if keys is not None:
-            state = _with_window(state, window, windows.keys_passed(window, keys))
-    return state
+        after = window if keys is None else windows.keys_passed(window, keys)
+        if keeps_too_much(after, state.limits.chunk_bytes):
+            smaller = halved(size_of(state, after.order), after.order)
+            state = with_size(state, table_of(after), smaller)
+        else:
+            still_open.append(after)
+    return replace(state, open=tuple(still_open))
 
 
 def keys_of(changes: TableChanges, run: Transactions) -> PassedKeys:
@@ -107,11 +114,9 @@ def keys_of(changes: TableChanges, run: Transactions) -> PassedKeys:
     return PassedKeys(run, transaction, tokens(changes.rows, changes.schema.key))
 
 
-def _with_window(state: State, was: Window, now: Window) -> State:
-    if isinstance(now, Reading) and now.kept > state.limits.chunk_bytes and now.order.limit > 1:
-        smaller = with_size(state, table_of(now), halved(size_of(state, now.order), now.order))
-        return replace(smaller, open=tuple(w for w in state.open if w is not was))
-    return replace(state, open=tuple(now if w is was else w for w in state.open))
+def keeps_too_much(window: Window, most: int) -> bool:
+    """Whether the window's chunk is to be asked for again with fewer rows."""
+    return isinstance(window, Reading) and window.kept > most and window.order.limit > 1
 
 
 # Rows of the signal table

@@ -21,7 +21,7 @@ from pipeline.messages import (
 )
 from pipeline.snapshot import WHOLE
 from pipeline.topology import EDGES, Actor, inbox
-from tests.pipeline.builders import LIMITS, ORDERS, execute, gtids, place, planned, read, statement
+from tests.pipeline.builders import LIMITS, ORDERS, altered, execute, gtids, place, planned, read, statement
 
 TABLE = {"table": str(ORDERS.table)}
 
@@ -114,3 +114,11 @@ async def test_a_source_that_has_enough_to_do_is_told_of() -> None:
     await house.coordinator.handle(SourceEased())
     assert house.coordinator.status()["busy"] is None
     assert house.metrics.value(catalogue.SOURCE_BUSY) == 0
+
+
+async def test_a_table_that_waits_for_the_stream_is_told_of() -> None:
+    house = House()
+    await house.coordinator.handle(execute("s1", ORDERS))
+    assert house.coordinator.status()["runs"] == {str(ORDERS.table): "planning"}
+    await house.coordinator.handle(planned(altered(ORDERS)))
+    assert house.coordinator.status()["runs"] == {str(ORDERS.table): "unsettled"}

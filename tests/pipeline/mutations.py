@@ -838,10 +838,7 @@ def others_go_on_beside_a_blocking_snapshot(patch: Patch) -> None:
 
 
 def the_keys_of_a_window_are_not_bounded(patch: Patch) -> None:
-    def with_window(state: State, was: window.Window, now: window.Window) -> State:
-        return replace(state, open=tuple(now if w is was else w for w in state.open))
-
-    patch.setattr(passed, "_with_window", with_window)
+    patch.setattr(passed, "keeps_too_much", lambda _window, _most: False)
 
 
 def a_chunk_is_asked_for_again_as_it_was(patch: Patch) -> None:
@@ -849,14 +846,7 @@ def a_chunk_is_asked_for_again_as_it_was(patch: Patch) -> None:
 
 
 def a_row_is_asked_for_again_and_again(patch: Patch) -> None:
-    original = passed._with_window
-
-    def with_window(state: State, was: window.Window, now: window.Window) -> State:
-        if isinstance(now, window.Reading):
-            now = replace(now, order=replace(now.order, limit=2))
-        return original(state, was, now)
-
-    patch.setattr(passed, "_with_window", with_window)
+    patch.setattr(passed, "keeps_too_much", lambda w, most: isinstance(w, window.Reading) and w.kept > most)
 
 
 # Schemas, generations and marker rows

@@ -26,6 +26,7 @@ from pipeline.messages import (
 from pipeline.signals import PauseSnapshot, ResumeSnapshot
 from pipeline.sizing import Limits
 from pipeline.snapshot import Chunking, Completed, Waiting
+from pipeline.window import Reconciling
 from tests.pipeline import mutations
 from tests.pipeline.builders import (
     ITEMS,
@@ -67,23 +68,29 @@ def test_plans_and_windows_together_are_no_more_than_allowed() -> None:
     assert Capture.plans(capture.give(LogAdvanced(place(30)))) == [USERS.table]
 
 
-@given(st.integers(1, 4), st.lists(st.integers(0, 99), max_size=60))
-@settings(max_examples=60)
-def test_no_run_of_answers_opens_more_windows_than_allowed(most: int, choices: list[int]) -> None:
-    capture = Capture(*ALL, mode=Overlapping(most))
+@given(st.integers(1, 4), st.integers(1, 3), st.integers(0, 9), st.lists(st.integers(0, 9999), max_size=80))
+@settings(max_examples=100)
+def test_no_run_of_answers_asks_for_more_than_is_allowed(
+    most: int, connections: int, memory: int, choices: list[int]
+) -> None:
+    limits = replace(remembering(memory), connections=connections)
+    capture = Capture(*ALL, mode=Overlapping(most), limits=limits)
     waiting = of(PlanTable, capture.give(execute("s1", *ALL), execute("s2", *ALL)))
     chunks: list[ReadChunk] = []
     passed_to = 10
-    for number, choice in enumerate(choices, start=6):
+    for number, (choice, kind) in enumerate((divmod(choice, 6) for choice in choices), start=6):
         message: ToWatermarkCoordinator
-        if choice % 4 == 0 and waiting:
+        if kind == 0 and waiting:
             plan = waiting.pop(choice % len(waiting))
-            message = planned(next(schema for schema in ALL if schema.table == plan.table))
-        elif choice % 4 == 1 and chunks:
+            schema = next(schema for schema in ALL if schema.table == plan.table)
+            message = planned(schema, splits=(3, 6)[: choice % 3])
+        elif kind in {1, 2} and chunks:
             order = chunks.pop(choice % len(chunks))
-            low, keys = str(order.asked_at), (1, 2)[: choice % 3]
-            message = read(order, *keys, low=low, high=passed_to + choice % 2)
-        elif choice % 4 == 2:
+            keys = range(choice % (order.limit + 1))
+            message = read(order, *keys, low=str(order.asked_at), high=passed_to + choice % 2)
+        elif kind == 3 and chunks:
+            message = ChunkFailed(chunks.pop(choice % len(chunks)).chunk, "so")
+        elif kind == 4:
             passed_to += 1
             message = LogAdvanced(place(passed_to))
         else:
@@ -93,7 +100,23 @@ def test_no_run_of_answers_opens_more_windows_than_allowed(most: int, choices: l
         chunks += of(ReadChunk, orders)
         planning = [run for run in capture.state.runs.values() if isinstance(run, Planning)]
         assert len(planning) == len(waiting)
-        assert len(capture.open) + len(planning) <= most
+        assert len(capture.state.open) + len(planning) <= most
+        assert {order.chunk for order in chunks} == capture.state.asked.keys()
+        assert len(chunks) <= connections
+        assert not of(ReadChunk, orders) or held(capture) <= limits.memory or alone(capture)
+
+
+def held(capture: Capture) -> int:
+    """The bytes of the rows that wait, and of those that may come."""
+    state = capture.state
+    waiting = [window for window in state.open if isinstance(window, Reconciling)]
+    sizes = [state.sizes[w.order.schema.table].bytes(len(w.rows), state.limits) for w in waiting]
+    return sum(state.asked.values()) + sum(sizes)
+
+
+def alone(capture: Capture) -> bool:
+    """Whether one chunk is all that was asked for, and nothing waits."""
+    return len(capture.state.asked) == len(capture.state.open) == 1
 
 
 @broken_by(mutations.chunks_of_a_table_overlap)
