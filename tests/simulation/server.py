@@ -2,30 +2,34 @@
 
 A transaction is first in the log, where a reader of the log sees it; then it commits, and SELECTs see it, in any order
 within its group; and only later its GTID is in the executed set. A row that a transaction changes stays locked until
-that transaction has committed. Statements (DDL) add a column and, as MySQL's, are in the log when they take effect.
+that transaction has committed. Statements (DDL) are in the log when they take effect, and wait for the table's writers.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from pipeline.gtid import Gtid, GtidSet, Source
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.types import Integer
 from pipeline.watermark import Coordinates
+from tests.simulation.story import Story
+from tests.simulation.world import Alteration, World
 
 SOURCES = (
     Source("00000000-0000-0000-0000-00000000000a", ""),
     Source("00000000-0000-0000-0000-00000000000a", "tagged"),
     Source("00000000-0000-0000-0000-00000000000b", ""),
 )
-TABLES = (TableId("shop", "orders"), TableId("shop", "items"))
-KEYS = range(1, 6)
+TABLES = (TableId("shop", "orders"), TableId("shop", "items"), TableId("shop", "users"))
 
 Row = tuple[int, int]  # key, value
 Rows = dict[int, int]
 
+_NUMBER = Integer(8, unsigned=False)
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """One row changed: None before for an insert, None after for a delete; keys may differ."""
 
@@ -33,111 +37,161 @@ class Change:
     before: Row | None
     after: Row | None
 
+    @property
+    def keys(self) -> tuple[int, ...]:
+        """The keys that it touches."""
+        return tuple({row[0]: None for row in (self.before, self.after) if row})
 
-@dataclass
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement, and the schema that its table has afterwards."""
+
+    table: TableId
+    kind: Alteration
+    text: str
+    schema: TableSchema
+
+
+@dataclass(slots=True, eq=False)
 class Transaction:
-    """A transaction with its place in the log; `statement` names the table that it alters, if it's a statement."""
+    """A transaction with its place in the log, and the schemas under which its rows were logged."""
 
     gtid: Gtid
     end: Coordinates
     changes: tuple[Change, ...]
-    statement: TableId | None = None
+    schemas: Mapping[TableId, TableSchema]
+    statement: Statement | None = None
     committed: bool = False
     executed: bool = False
 
+    def __str__(self) -> str:
+        if self.statement:
+            return f"{self.gtid} {self.statement.text}"
+        rows = ", ".join(f"{c.table.name} {c.before or ''}->{c.after or ''}" for c in self.changes)
+        return f"{self.gtid} {rows or 'nothing captured'}"
 
-def schema(table: TableId, version: int) -> TableSchema:
-    """The table's schema after `version` statements: a key, a value, and a column for each statement."""
-    columns = [Column("id", Integer(8, unsigned=False), nullable=False)]
-    columns += [Column("value", Integer(8, unsigned=False), nullable=True)]
-    columns += [Column(f"added{i}", Integer(8, unsigned=False), nullable=True) for i in range(version)]
-    return TableSchema(table, tuple(columns), (0,))
+
+def schema(table: TableId) -> TableSchema:
+    """The table's schema before any statement: a key and a value."""
+    return TableSchema(table, (Column("id", _NUMBER, False), Column("value", _NUMBER, False)), (0,))
 
 
 @dataclass
 class Server:
-    """The server: `log` in order, `rows` as SELECTs see them, `initial` as they were before the log began."""
+    """The server: `log` in order, `rows` as SELECTs see them, `initial` as they were before the log began.
+
+    `end` is where the log ends, transactions included that haven't committed yet; `executed` lags behind what SELECTs
+    see.
+    """
 
     random: Random
+    world: World
+    story: Story
     log: list[Transaction] = field(default_factory=list)
     rows: dict[TableId, Rows] = field(default_factory=dict)
     initial: dict[TableId, Rows] = field(default_factory=dict)
-    versions: dict[TableId, int] = field(default_factory=dict)
+    schemas: Mapping[TableId, TableSchema] = field(default_factory=dict)
+    executed: GtidSet = field(default_factory=GtidSet)
+    uncommitted: list[Transaction] = field(default_factory=list)
+    unexecuted: list[Transaction] = field(default_factory=list)
+    by_gtid: dict[Gtid, Transaction] = field(default_factory=dict)
     values: int = 0
+    end: Coordinates = field(default_factory=lambda: Coordinates("binlog.000001", 4))
 
     def __post_init__(self) -> None:
-        for table in TABLES:
-            self.rows[table] = {key: 0 for key in KEYS if self.random.random() < 0.6}
+        for table in self.tables:
+            self.rows[table] = {k: 0 for k in self.world.keys if self.random.random() < self.world.full}
             self.initial[table] = dict(self.rows[table])
-            self.versions[table] = 0
+        self.schemas = {table: schema(table) for table in self.tables}
 
-    def end_of_log(self) -> Coordinates:
-        """Where the log ends, transactions included that haven't committed yet."""
-        return self.log[-1].end if self.log else Coordinates("binlog.000001", 4)
+    @property
+    def tables(self) -> tuple[TableId, ...]:
+        """The captured tables."""
+        return TABLES[: self.world.tables]
 
-    def executed(self) -> GtidSet:
-        """The executed set, which lags behind what SELECTs see."""
-        done = GtidSet.parse("")
-        for transaction in self.log:
-            if transaction.executed:
-                done = done.with_gtid(transaction.gtid)
-        return done
+    def rotate(self) -> None:
+        """End the log's file and begin the next one."""
+        self.end = Coordinates(_next_file(self.end), 4)
+        self.story.tell("the log is rotated, to", self.end)
 
-    def truth(self, table: TableId, position: GtidSet) -> Rows:
-        """The table's rows at a position of the stream."""
-        rows = dict(self.initial[table])
-        for transaction in self.log:
-            if transaction.gtid in position:
-                _apply(rows, table, transaction)
-        return rows
-
-    def version(self, table: TableId, position: GtidSet) -> int:
-        """How many statements had altered the table at a position."""
-        return sum(t.statement == table and t.gtid in position for t in self.log)
+    @property
+    def unfinished(self) -> bool:
+        """Whether there's something in the log that isn't in the executed set yet."""
+        return bool(self.uncommitted or self.unexecuted)
 
     def write(self) -> None:
         """Flush a transaction over a few rows that nobody holds into the log."""
+        held = {(c.table, key) for t in self.uncommitted for c in t.changes for key in c.keys}
         changes: list[Change] = []
-        held = {
-            (change.table, row[0])
-            for t in self.log
-            if not t.committed
-            for change in t.changes
-            for row in (change.before, change.after)
-            if row
-        }
-        altering = {t.statement for t in self.log if not t.committed}
-        for _ in range(self.random.choice((1, 1, 2, 3))):
-            table = self.random.choice(TABLES)
+        for _ in range(self.random.choice(self.world.sizes)):
+            table = self.random.choice(self.tables)
             change = self._change(table)
-            keys = {(table, row[0]) for row in (change.before, change.after) if row}
-            if not keys & held and table not in altering:
+            keys = {(table, key) for key in change.keys}
+            if not keys & held:
                 changes.append(change)
                 held |= keys
-        if changes:
+        if changes or self.random.random() < 0.2:
             self._flush(tuple(changes), None)
 
-    def alter(self) -> None:
-        """Flush a statement that adds a column to a table that nobody writes to."""
-        table = self.random.choice(TABLES)
-        if not any(table in {c.table for c in t.changes} for t in self.log if not t.committed):
-            self._flush((), table)
-            self.commit(self.log[-1])
+    def write_hot_row(self) -> None:
+        """Change the first row of the first table once more, or put it in."""
+        table, key = self.tables[0], self.world.keys[0]
+        if any(key in c.keys and c.table == table for t in self.uncommitted for c in t.changes):
+            return
+        self.values += 1
+        before = (key, self.rows[table][key]) if key in self.rows[table] else None
+        self._flush((Change(table, before, (key, self.values)),), None)
+
+    def alter(self) -> Statement | None:
+        """Flush a statement about a table that nobody writes to; it's visible at once."""
+        table = self.random.choice(self.tables)
+        if any(change.table == table for t in self.uncommitted for change in t.changes):
+            return None
+        statement = self._statement(table, self.random.choice(self.world.alterations))
+        self.schemas = {**self.schemas, table: statement.schema}
+        self._flush((), statement)
+        self.commit(self.log[-1])
+        return statement
 
     def commit_one(self) -> None:
         """Let one flushed transaction commit, in any order."""
-        flushed = [t for t in self.log if not t.committed]
-        if flushed:
-            self.commit(self.random.choice(flushed))
+        if self.uncommitted:
+            self.commit(self.random.choice(self.uncommitted))
 
     def execute_one(self) -> None:
         """Put the GTID of one committed transaction into the executed set, in any order."""
-        committed = [t for t in self.log if t.committed and not t.executed]
-        if committed:
-            self.random.choice(committed).executed = True
+        if self.unexecuted:
+            self.execute(self.random.choice(self.unexecuted))
+
+    def commit(self, transaction: Transaction) -> None:
+        """Let SELECTs see what the transaction did, and others change its rows."""
+        self.story.tell("visible:", transaction.gtid)
+        transaction.committed = True
+        self.uncommitted.remove(transaction)
+        self.unexecuted.append(transaction)
+        apply(self.rows, transaction)
+
+    def execute(self, transaction: Transaction) -> None:
+        """Put the transaction's GTID into the executed set."""
+        self.story.tell("executed:", transaction.gtid)
+        transaction.executed = True
+        self.unexecuted.remove(transaction)
+        self.executed = self.executed.with_gtid(transaction.gtid)
+
+    def come_to_rest(self) -> None:
+        """Let everything that's in the log be visible and executed."""
+        for transaction in list(self.uncommitted):
+            self.commit(transaction)
+        for transaction in list(self.unexecuted):
+            self.execute(transaction)
+
+    def passed(self, position: GtidSet) -> frozenset[Gtid]:
+        """The transactions of a position, each by itself."""
+        return frozenset(members(position))
 
     def _change(self, table: TableId) -> Change:
-        key = self.random.choice(KEYS)
+        key = self.random.choice(self.world.keys)
         self.values += 1
         before = (key, self.rows[table][key]) if key in self.rows[table] else None
         if before is None:
@@ -145,37 +199,85 @@ class Server:
         kind = self.random.random()
         if kind < 0.3:
             return Change(table, before, None)
-        free = [k for k in KEYS if k not in self.rows[table]]
+        free = [k for k in self.world.keys if k not in self.rows[table]]
         if kind < 0.55 and free:
             return Change(table, before, (self.random.choice(free), self.values))
         return Change(table, before, (key, self.values))
 
-    def _flush(self, changes: tuple[Change, ...], statement: TableId | None) -> None:
+    def _statement(self, table: TableId, kind: Alteration) -> Statement:
+        present = self.schemas[table]
+        *_, last = present.columns
+        added = f"added{len(self.log)}"
+        match kind:
+            case Alteration.ADD:
+                after = replace(present, columns=(*present.columns, Column(added, _NUMBER, True)))
+                text = f"ALTER TABLE {table.name} ADD COLUMN {added} BIGINT NULL"
+            case Alteration.DROP if len(present.columns) > 2:
+                after = replace(present, columns=present.columns[:-1])
+                text = f"ALTER TABLE {table.name} DROP COLUMN {last.name}"
+            case Alteration.RENAME if len(present.columns) > 2:
+                after = replace(present, columns=(*present.columns[:-1], replace(last, name=added)))
+                text = f"ALTER TABLE {table.name} RENAME COLUMN {last.name} TO {added}"
+            case Alteration.REKEY:
+                after = replace(present, key=(0, 1) if len(present.key) == 1 else (0,))
+                names = ", ".join(after.key_names)
+                text = f"ALTER TABLE {table.name} DROP PRIMARY KEY, ADD PRIMARY KEY ({names})"
+            case Alteration.TRUNCATE:
+                after, text = present, f"TRUNCATE TABLE {table.name}"
+            case _:
+                after, text = present, f"ANALYZE TABLE {table.name}"
+        return Statement(table, kind, text, after)
+
+    def _flush(self, changes: tuple[Change, ...], statement: Statement | None) -> None:
+        end, gtid = self._next_end(), self._next_gtid()
+        transaction = Transaction(gtid, end, changes, self.schemas, statement)
+        self.story.tell("in the log:", transaction, "up to", end)
+        self.end = end
+        self.log.append(transaction)
+        self.uncommitted.append(transaction)
+        self.by_gtid[gtid] = transaction
+
+    def _next_end(self) -> Coordinates:
+        file = _next_file(self.end) if self.random.random() < 0.1 else self.end.file
+        return Coordinates(file, self.end.offset + 10 if file == self.end.file else 10)
+
+    def _next_gtid(self) -> Gtid:
         source = self.random.choice(SOURCES)
-        used = [t.gtid.number for t in self.log if t.gtid.source == source]
-        number = max(used, default=0) + self.random.choice((1, 1, 1, 2))
-        gaps = [n for n in range(1, max(used, default=0)) if n not in used]
+        used = {gtid.number for gtid in self.by_gtid if gtid.source == source}
+        most = max(used, default=0)
+        gaps = [n for n in range(1, most) if n not in used]
         if gaps and self.random.random() < 0.3:  # as on a replica whose appliers commit out of order
-            number = self.random.choice(gaps)
-        last = self.end_of_log()
-        file, offset = last.file, last.offset + 10
-        if self.random.random() < 0.1:
-            file, offset = f"binlog.{int(file[-6:]) + 1:06}", 10
-        self.log.append(Transaction(Gtid(source, number), Coordinates(file, offset), changes, statement))
-
-    def commit(self, transaction: Transaction) -> None:
-        """Let SELECTs see what the transaction did, and others change its rows."""
-        transaction.committed = True
-        for table in TABLES:
-            _apply(self.rows[table], table, transaction)
-        if transaction.statement:
-            self.versions[transaction.statement] += 1
+            return Gtid(source, self.random.choice(gaps))
+        return Gtid(source, most + self.random.choice((1, 1, 1, 2)))
 
 
-def _apply(rows: Rows, table: TableId, transaction: Transaction) -> None:
+def apply(rows: dict[TableId, Rows], transaction: Transaction) -> None:
+    """Do to the rows what the transaction did."""
     for change in transaction.changes:
-        if change.table == table:
-            if change.before:
-                del rows[change.before[0]]
-            if change.after:
-                rows[change.after[0]] = change.after[1]
+        of_table = rows[change.table]
+        if change.before:
+            del of_table[change.before[0]]
+        if change.after:
+            of_table[change.after[0]] = change.after[1]
+    if transaction.statement and transaction.statement.kind is Alteration.TRUNCATE:
+        rows[transaction.statement.table].clear()
+
+
+def _next_file(end: Coordinates) -> str:
+    return f"binlog.{int(end.file[-6:]) + 1:06}"
+
+
+def members(position: GtidSet) -> Iterator[Gtid]:
+    """Each transaction of a small set."""
+    for source, numbers in position.intervals.items():
+        edges = numbers.edges.tolist()
+        for start, end in zip(edges[0::2], edges[1::2], strict=True):
+            yield from (Gtid(source, number) for number in range(start, end))
+
+
+def gtid_set(gtids: Iterable[Gtid]) -> GtidSet:
+    """The set of these."""
+    found = GtidSet()
+    for gtid in gtids:
+        found = found.with_gtid(gtid)
+    return found

@@ -1,409 +1,278 @@
-"""Random interleavings of a modelled server, the real coordinator and crashes, judged at each step.
+"""Random interleavings of a modelled server, the real rules of capture, and crashes, judged at each step.
 
-One seed is one run, always the same. The judge holds, whenever something has been put into the stream:
-
-- each chunk row equals the source's row at the very position at which it's emitted, under the schema that holds there;
-- for each key that a snapshot has covered, the live view equals the source at that position;
-- no transaction passes twice, and at the end every snapshot completes and the live views equal the source.
+One seed is one run, always the same. What's real: the steps of the SchemaVerifier and of the WatermarkCoordinator, and
+what the journal makes of appends. What's modelled: the server, the reader of its log, the selector, and the lake. The
+judge (`tests.simulation.judge`) says what has to hold.
 """
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random
-from typing import NamedTuple
 
-import pyarrow as pa
-
-from pipeline import coordinator, journal, watermark
+from pipeline import coordinator, journal, schema_verifier
 from pipeline.checkpoint import Checkpoint
-from pipeline.coordinator_state import Order, State, WindowMode, Within
+from pipeline.coordinator_state import Order, Pausing, State, WindowMode, Within
 from pipeline.gtid import GtidSet
 from pipeline.journal import Unfinished
 from pipeline.messages import (
-    CHANGE_FIELDS,
     Append,
     AppendRows,
-    ChangesVerified,
-    ChunkPart,
-    ChunkRead,
-    Kind,
-    LogAdvanced,
     PauseReading,
     PlanTable,
     ReadChunk,
-    ReadingPaused,
     ResumeReading,
-    SchemaChanged,
+    SchemaVerified,
+    SignalAccepted,
     SignalReceived,
-    TableChanges,
-    TablePlanned,
+    StatementRead,
+    ToSchemaVerifier,
     ToWatermarkCoordinator,
-    TransactionPartVerified,
 )
-from pipeline.schema import TableId
-from pipeline.signals import ExecuteSnapshot, PauseSnapshot, ResumeSnapshot, Tables
-from pipeline.snapshot import Chunking, Completed
-from pipeline.transactions import Transactions
-from pipeline.watermark import Coordinates
-from tests.simulation.lake import Lake
-from tests.simulation.server import TABLES, Server, Transaction, schema
+from pipeline.schema_verifier import Known
+from pipeline.signals import ExecuteSnapshot, PauseSnapshot, ResumeSnapshot, Signal, StopSnapshot, Tables
+from pipeline.window import Reading
+from tests.simulation.coverage import Coverage
+from tests.simulation.judge import Judge
+from tests.simulation.lake import Violation
+from tests.simulation.reader import Reader
+from tests.simulation.selector import Selector
+from tests.simulation.server import Server, schema
+from tests.simulation.story import Story
+from tests.simulation.world import Alteration, Does, World, drawn
 
-COMMIT_TIME = 1_700_000_000_000_000
+SHOP = Tables((r"shop\..*",))
 
 
-class Violation(AssertionError):
-    """A promise was broken; the text tells how."""
+class Failed(AssertionError):
+    """A seed broke a promise, or capture broke; the text is what happened in it."""
 
 
-@dataclass
-class Chunk:
-    """An order to read a chunk, as far as it has got."""
-
-    order: ReadChunk
-    low: GtidSet | None = None
-    rows: pa.RecordBatch | None = None
-    high: Coordinates | None = None
+def run(seed: int, mode: WindowMode | None = None) -> "Simulation":
+    """The run of this seed. Raises Failed with its story."""
+    simulation = Simulation(seed, drawn(seed, mode))
+    try:
+        simulation.run()
+    except Exception as error:
+        raise Failed(f"seed {seed}, {simulation.world}:\n{simulation.story}\n{error}") from error
+    return simulation
 
 
 class Simulation:
-    """One run.
-
-    Of the coordinator that runs now: `read` transactions of the log have been read to their end, and of the next one
-    `given` changes have been given in parts, which the journal keeps as `unfinished`.
-    """
+    """One run: the server and the journal, which last, and what runs until the next crash (`_boot`)."""
 
     state: State
-    read: int
-    given: int
+    verifier: schema_verifier.State
+    reader: Reader
+    selector: Selector
     unfinished: Unfinished
-    pausing: bool
-    paused: bool
 
-    def __init__(self, seed: int, mode: WindowMode) -> None:
+    def __init__(self, seed: int, world: World) -> None:
         self.random = Random(seed)
-        self.mode = mode
-        self.server = Server(self.random)
+        self.world = world
+        self.story = Story()
         self.reached: Counter[str] = Counter()
-        self.sealed: list[Append] = []
-        self.unsealed: list[Append] = []
-        self.signals = 0
-        known = {table: schema(table, 0) for table in TABLES}
-        self._boot(Checkpoint(GtidSet.parse(""), schemas=known))
+        self.server = Server(self.random, world, self.story)
+        self.sent: list[Signal] = []
+        begin = Checkpoint(GtidSet(), schemas={table: schema(table) for table in self.server.tables})
+        self.judge = Judge(self.server, begin)
+        self.sealed = self.judge.record.copy()
+        self._boot()
 
-    def run(self, steps: int = 120) -> None:
+    def run(self) -> None:
         """Let everything happen in random order, then let it come to rest, and judge the end."""
-        actions: list[tuple[float, Callable[[], None]]] = [
-            (3, self.server.write),
-            (3, self.server.commit_one),
-            (3, self.server.execute_one),
-            (4, self.read_log),
-            (8, self.select),
-            (0.3, self.server.alter),
-            (0.5, self.seal),
-            (0.15, self.crash),
-            (0.3, self.signal),
-        ]
-        weights = [weight for weight, _ in actions]
-        for _ in range(steps):
-            self.random.choices(actions, weights)[0][1]()
+        actions: dict[Does, Callable[[], None]] = {
+            Does.WRITE: self.server.write,
+            Does.WRITE_HOT_ROW: self.server.write_hot_row,
+            Does.ALTER: self.alter,
+            Does.COMMIT: self.server.commit_one,
+            Does.EXECUTE: self.server.execute_one,
+            Does.READ_LOG: self.read_log,
+            Does.SELECT: self.select,
+            Does.SEAL: self.seal,
+            Does.CRASH: self.crash,
+            Does.SIGNAL: self.signal,
+            Does.ROTATE: self.server.rotate,
+        }
+        chosen = self.random.choices(
+            list(self.world.weights), list(self.world.weights.values()), k=self.world.steps
+        )
+        for i, does in enumerate(chosen):
+            if i == self.world.begins * 10:
+                self.send(ExecuteSnapshot("first", SHOP))
+            actions[does]()
         self._settle()
 
+    # What can happen
+
+    def alter(self) -> None:
+        """A statement about a table."""
+        if statement := self.server.alter():
+            self.coverage.altered(statement, self.state, self.selector)
+
     def read_log(self) -> None:
-        """Give the coordinator what comes next: a slice, a part of a transaction, a statement, a heartbeat, a pause."""
-        if self.paused:
+        """Give the verifier what comes next of the log, and the coordinator what follows from it."""
+        message = self.reader.read()
+        if message is None:
             return
-        if self.pausing and self.random.random() < 0.5:
-            self.pausing, self.paused = False, True
-            self.give(ReadingPaused())
-        elif self._is_large():
-            self._read_part(self.server.log[self.read])
-        else:
-            self._read_slice()
+        self.verifier, verified = schema_verifier.step(self.verifier, message)
+        for each in verified:
+            self.give(each)
+        self._describe(message)
 
-    def _is_large(self) -> bool:
-        """Whether a part of the next transaction is to be given, rather than its end."""
-        left = self.server.log[self.read :][:1]
-        return bool(
-            left
-            and left[0].gtid not in self.resumed_at
-            and len(left[0].changes) > self.given
-            and self.random.random() < 0.3
-        )
-
-    def _read_part(self, transaction: Transaction) -> None:
-        begin, self.given = self.given, self.random.randint(self.given + 1, len(transaction.changes))
-        tables = self._tables([(0, i) for i in _images(transaction) if begin <= i.change < self.given])
-        self.give(TransactionPartVerified(transaction.gtid, COMMIT_TIME, tables))
-
-    def _read_slice(self) -> None:
-        waiting = self.server.log[self.read :]
-        slice_: list[Transaction] = []
-        for transaction in waiting[: self.random.choice((1, 1, 2, 4))]:
-            if transaction.statement and slice_:
-                break
-            slice_.append(transaction)
-            if transaction.statement:
-                break
-        self.read += len(slice_)
-        fresh = [t for t in slice_ if t.gtid not in self.resumed_at]
-        if not slice_ or not fresh:
-            end = slice_[-1].end if slice_ else (self.server.log[self.read - 1].end if self.read else None)
-            if end:
-                self.give(LogAdvanced(end))
-        elif fresh[0].statement:
-            transaction = fresh[0]
-            self.give(
-                SchemaChanged(transaction.gtid, frozenset([fresh[0].statement]), "ALTER", transaction.end)
-            )
-        else:
-            given, self.given = self.given, 0
-            images = [(i, image) for i, t in enumerate(fresh) for image in _images(t)]
-            tables = self._tables([(i, image) for i, image in images if i or image.change >= given])
-            run = Transactions.of((transaction.gtid, COMMIT_TIME) for transaction in fresh)
-            self.give(ChangesVerified(run, tables, fresh[-1].end))
+    def _describe(self, message: ToSchemaVerifier) -> None:
+        """Behind a statement the server is asked for the table's schema."""
+        if isinstance(message, StatementRead):
+            statement = self.server.by_gtid[message.gtid].statement
+            assert statement is not None
+            if statement.kind is not Alteration.ANALYZE:
+                self.give(SchemaVerified(statement.schema))
 
     def select(self) -> None:
         """Get on with one of the selector's orders by one step."""
-        if self.plans and (not self.chunks or self.random.random() < 0.5):
-            self.give(self._plan(self.plans.pop(self.random.randrange(len(self.plans)))))
-        elif self.chunks:
-            chunk = self.random.choice(self.chunks)
-            if chunk.low is None:
-                low = self.server.executed()
-                if watermark.usable(low, chunk.order.asked_at):
-                    chunk.low = low
-                else:
-                    self.reached["low watermark asked again"] += 1
-            elif chunk.rows is None:
-                chunk.rows = self._select(chunk.order)
-            elif chunk.high is None:
-                chunk.high = self.high_watermark()
-            else:
-                self.chunks.remove(chunk)
-                self.give(_chunk_read(chunk))
-
-    def high_watermark(self) -> Coordinates:
-        """The high watermark: the end of the log. (A planted bug replaces it.)"""
-        return self.server.end_of_log()
+        if self.selector.idle:
+            self.server.write()
+        elif answer := self.selector.go_on():
+            self.give(answer)
 
     def signal(self) -> None:
-        """Ask for a snapshot, pause, or resume."""
-        self.signals += 1
-        id_ = f"s{self.random.randint(1, self.signals)}"
+        """Ask for a snapshot, a stop, a pause or a resume; or send a signal once more."""
+        signal: Signal
+        if self.sent and self.random.random() < 0.25:
+            signal = self.random.choice(self.sent)
+            self.coverage.repeated(signal, self.state)
+            self.give(SignalReceived(signal))
+            return
+        id_ = f"s{len(self.sent)}"
         kind = self.random.random()
+        tables = self.random.choice((SHOP, SHOP, Tables((f"shop\\.{self.server.tables[0].name}",))))
         if kind < 0.6:
-            self.give(SignalReceived(ExecuteSnapshot(id_, Tables((r"shop\..*",)))))
-        elif kind < 0.8:
-            self.give(SignalReceived(PauseSnapshot(f"p{self.signals}")))
+            signal = ExecuteSnapshot(id_, tables)
+        elif kind < 0.7:
+            signal = StopSnapshot(id_, tables)
+        elif kind < 0.85:
+            signal = PauseSnapshot(id_)
         else:
-            self.give(SignalReceived(ResumeSnapshot(f"r{self.signals}")))
+            signal = ResumeSnapshot(id_)
+        self.send(signal)
+
+    def send(self, signal: Signal) -> None:
+        """A new signal comes."""
+        self.sent.append(signal)
+        self.give(SignalReceived(signal))
 
     def seal(self) -> None:
         """Make what was appended durable."""
-        self.sealed += self.unsealed
-        self.unsealed = []
+        self.story.tell("sealed up to", self.judge.record.checkpoint.position)
+        self.sealed = self.judge.record.copy()
 
     def crash(self) -> None:
         """Lose all but what's sealed, and start again from there."""
-        if not self.sealed:
-            return
-        self.reached["crash"] += 1
-        if self.state.open:
-            self.reached["crash with open windows"] += 1
-        if isinstance(self.state.place, Within):
-            self.reached["crash within a transaction"] += 1
-        self.unsealed = []
-        self._boot(self.sealed[-1].checkpoint)
+        self.story.tell("crash; what's sealed is up to", self.sealed.checkpoint.position)
+        emitted = self.judge.record.emitted != self.sealed.emitted
+        self.coverage.crashed(self.state, self.sealed.checkpoint, emitted)
+        self.judge.record = self.sealed.copy()
+        self._boot()
 
     def give(self, message: ToWatermarkCoordinator) -> None:
         """One step of the real coordinator."""
-        self._count(message)
-        self.state, orders = coordinator.step(self.state, message)
+        self.story.tell(message)
+        before = self.state
+        self.state, orders = coordinator.step(before, message)
+        self.coverage.stepped(before, message, self.state)
         self._perform(orders)
 
-    def _boot(self, checkpoint: Checkpoint) -> None:
-        self.plans: list[PlanTable] = []
-        self.chunks: list[Chunk] = []
-        self.pausing = self.paused = False
-        self.read = 0
-        self.given = 0
+    # The machinery
+
+    def _boot(self) -> None:
+        checkpoint = self.judge.record.checkpoint
+        self.coverage = Coverage(self.reached, self.server)
+        self.reader = Reader(self.server, checkpoint.position, self.world, self.random)
+        self.selector = Selector(self.server, self.world, self.random, self.story, self.reached)
         self.unfinished = Unfinished()
-        self.resumed_at = checkpoint.position
-        self.lake = Lake()
-        for append in self.sealed:
-            self.lake.take(append)
-        self.state, orders = coordinator.start(checkpoint, chunk_rows=2, mode=self.mode)
+        known = Known(self.server.schemas, self.server.executed)
+        self.verifier, news = schema_verifier.started(
+            SHOP, known, checkpoint.position, checkpoint.schemas, checkpoint.stopped
+        )
+        self.state, orders = coordinator.start(checkpoint, self.world.limits, self.world.mode)
         self._perform(orders)
+        for each in news:
+            self.give(each)
 
     def _perform(self, orders: tuple[Order, ...]) -> None:
         for order in orders:
             match order:
                 case PlanTable():
-                    self.plans.append(order)
+                    self.story.tell("plan asked for:", order.table)
+                    self.selector.take(order)
                 case ReadChunk():
-                    self.chunks.append(Chunk(order))
+                    self._judge_order(order)
+                    self.story.tell("window opened:", order.chunk, "at", order.asked_at)
+                    self.selector.take(order)
                 case PauseReading():
-                    self.pausing = True
+                    self.reader.pause()
                 case ResumeReading():
-                    self.paused = False
+                    self._judge_resume()
+                    self.reader.resume()
                 case AppendRows():
                     self.unfinished = journal.continued(self.unfinished, order)
                 case Append():
                     whole = journal.finished(self.unfinished, order)
                     self.unfinished = Unfinished()
-                    self.unsealed.append(whole)
-                    self.lake.take(whole)
-                    self._judge(whole)
+                    self._append(whole)
+
+    def _append(self, append: Append) -> None:
+        for part in append.parts:
+            self.story.tell(part)
+        self.judge.take(append)
+        for answer in append.answers:
+            if isinstance(answer, SignalAccepted) and "again" not in answer.detail:
+                self._took_effect(answer.id)
+
+    def _took_effect(self, id_: str) -> None:
+        if id_ in self.judge.record.effects:
+            raise Violation(f"the signal {id_} has taken effect twice")
+        self.judge.record.effects.add(id_)
+        match next(signal for signal in self.sent if signal.id == id_):
+            case PauseSnapshot():
+                self.judge.record.paused = True
+            case ResumeSnapshot():
+                self.judge.record.paused = False
+            case StopSnapshot(_, tables):
+                self.judge.stopped(tables)
+            case _:
+                pass
+
+    def _judge_order(self, order: ReadChunk) -> None:
+        if self.judge.record.paused:
+            raise Violation(f"chunk {order.chunk} is asked for while snapshots are paused")
+        if isinstance(self.state.place, Within):
+            raise Violation(f"chunk {order.chunk} is asked for within {self.state.place.gtid}")
+        if isinstance(self.world.mode, Pausing) and not self.reader.paused:
+            raise Violation(f"chunk {order.chunk} is asked for while the stream flows")
+
+    def _judge_resume(self) -> None:
+        reading = [w.order.chunk for w in self.state.open if isinstance(w, Reading)]
+        if isinstance(self.world.mode, Pausing) and reading:
+            raise Violation(f"the stream flows on before {reading} have been read")
 
     def _settle(self) -> None:
-        self.give(SignalReceived(ResumeSnapshot("last")))
-        for _ in range(2000):
-            for transaction in self.server.log:
-                if not transaction.committed:
-                    self.server.commit(transaction)
-                transaction.executed = True
-            self.select()
+        """Everything becomes visible and is read; only one writer goes on without end."""
+        self.send(ResumeSnapshot("last"))
+        for _ in range(3000):
+            self.server.come_to_rest()
+            if self.world.weights[Does.WRITE_HOT_ROW] and not self._rested():
+                self.server.write_hot_row()
+            if answer := self.selector.go_on():
+                self.give(answer)
             self.read_log()
-            if self.read == len(self.server.log) and self._snapshots_ended() and not self.chunks:
+            if self.reader.done and self._rested():
                 break
         else:
             raise Violation(f"snapshots never end: {self.state}")
-        for table in self.state.checkpoint.mirrors:
-            view, truth = self.lake.live_view(table), self.server.rows[table]
-            if view != truth:
-                raise Violation(f"at the end {table} is {view}, but the source is {truth}")
+        self.server.come_to_rest()
+        while self.reader.at < len(self.server.log):
+            self.read_log()
+        self.judge.judge_end()
 
-    def _snapshots_ended(self) -> bool:
+    def _rested(self) -> bool:
         return all(snapshot.ended for snapshot in self.state.checkpoint.snapshots)
-
-    def _judge(self, append: Append) -> None:
-        position = append.checkpoint.position
-        for part in append.parts:
-            if isinstance(part, ChunkPart):
-                self._judge_chunk(part, position)
-        for table in TABLES:
-            self._judge_view(table, append.checkpoint)
-
-    def _judge_chunk(self, part: ChunkPart, position: GtidSet) -> None:
-        table = part.schema.table
-        truth = self.server.truth(table, position)
-        for key, value in zip(part.rows["id"].to_pylist(), part.rows["value"].to_pylist(), strict=True):
-            if truth.get(key) != value:
-                raise Violation(
-                    f"chunk {part.chunk} emits {key}={value}, but the source had {truth.get(key)}"
-                )
-        if part.schema != schema(table, self.server.version(table, position)):
-            raise Violation(f"chunk {part.chunk} has columns that the table didn't have at {position}")
-
-    def _judge_view(self, table: TableId, checkpoint: Checkpoint) -> None:
-        if table not in checkpoint.mirrors:
-            return
-        covered = self._covered(table, checkpoint)
-        truth = self.server.truth(table, checkpoint.position)
-        view = self.lake.live_view(table)
-        for key in set(view) | set(truth):
-            if key <= covered and view.get(key) != truth.get(key):
-                raise Violation(
-                    f"{table}: key {key} is {view.get(key)} in the live view, {truth.get(key)} in the source"
-                )
-
-    def _covered(self, table: TableId, checkpoint: Checkpoint) -> float:
-        states = [s.tables[table] for s in checkpoint.snapshots if table in s.tables]
-        if any(isinstance(state, Completed) for state in states):
-            return float("inf")
-        done = [state.done for state in states if isinstance(state, Chunking) and state.done]
-        return max((int(key[0]) for key in done), default=0)
-
-    def _plan(self, order: PlanTable) -> TablePlanned:
-        rows = self.server.rows[order.table]
-        end = (max(rows),) if rows else None
-        return TablePlanned(schema(order.table, self.server.versions[order.table]), end, len(rows))
-
-    def _select(self, order: ReadChunk) -> pa.RecordBatch:
-        after = int(order.after[0]) if order.after else 0
-        rows = self.server.rows[order.chunk.table]
-        keys = sorted(key for key in rows if after < key <= int(order.end[0]))[: order.limit]
-        columns = [pa.array(keys, pa.int64()), pa.array([rows[key] for key in keys], pa.int64())]
-        columns += [pa.nulls(len(keys), pa.int64())] * (len(order.schema.columns) - 2)
-        return pa.RecordBatch.from_arrays(columns, schema=order.schema.arrow)
-
-    def _tables(self, images: "list[tuple[int, Image]]") -> tuple[TableChanges, ...]:
-        """The images, each with the index of its transaction, as the changes of each table."""
-        tables = []
-        for table in TABLES:
-            version = schema(table, self.server.version(table, self.state.checkpoint.position))
-            of_table = [(i, image) for i, image in images if image.table == table]
-            if of_table:
-                count = len(of_table)
-                columns = [pa.array([image.row[n] for _, image in of_table], pa.int64()) for n in range(2)]
-                columns += [pa.nulls(count, pa.int64())] * (len(version.columns) - 2)
-                meta = [
-                    pa.array([image.kind for _, image in of_table], pa.int8()),
-                    pa.array([i for i, _ in of_table], pa.int32()),
-                    pa.array([image.ordinal for _, image in of_table], pa.int32()),
-                    pa.nulls(count, CHANGE_FIELDS.field("absent").type),
-                ]
-                tables.append(
-                    TableChanges(
-                        version,
-                        pa.RecordBatch.from_arrays(meta, schema=CHANGE_FIELDS),
-                        pa.RecordBatch.from_arrays(columns, schema=version.arrow),
-                    )
-                )
-        return tuple(tables)
-
-    def _count(self, message: ToWatermarkCoordinator) -> None:
-        match message:
-            case ChangesVerified() if self.state.open:
-                self.reached["changes while a window is open"] += 1
-            case SchemaChanged() if self.state.open:
-                self.reached["statement while a window is open"] += 1
-            case ChunkRead(_, _, rows, _, high):
-                self.reached["chunk"] += 1
-                if self.state.stream and self.state.stream.reaches(high):
-                    self.reached["window closes at once"] += 1
-                if not rows.num_rows:
-                    self.reached["empty chunk"] += 1
-                if any(t.committed and not t.executed for t in self.server.log):
-                    self.reached["committed but not in the executed set"] += 1
-            case TransactionPartVerified() if self.state.open:
-                self.reached["part of a transaction while a window is open"] += 1
-            case _:
-                pass
-        if isinstance(self.state.place, Within):
-            self.reached[f"{type(message).__name__} within a transaction"] += 1
-        self.reached["most windows"] = max(self.reached["most windows"], len(self.state.open))
-
-
-class Image(NamedTuple):
-    """A row image: the index of its change in its transaction, its ordinal there, and what it is."""
-
-    change: int
-    ordinal: int
-    table: TableId
-    kind: Kind
-    row: tuple[int, int]
-
-
-def _images(transaction: Transaction) -> list[Image]:
-    images: list[Image] = []
-    for i, change in enumerate(transaction.changes):
-        kinds = (
-            (Kind.UPDATE_BEFORE, Kind.UPDATE_AFTER)
-            if change.before and change.after
-            else (Kind.DELETE, Kind.INSERT)
-        )
-        for kind, row in zip(kinds, (change.before, change.after), strict=True):
-            if row:
-                images.append(Image(i, len(images), change.table, kind, row))
-    return images
-
-
-def _chunk_read(chunk: Chunk) -> ChunkRead:
-    assert chunk.low is not None
-    assert chunk.rows is not None
-    assert chunk.high is not None
-    full = chunk.rows.num_rows == chunk.order.limit
-    upto = (chunk.rows["id"][-1].as_py(),) if full else None
-    return ChunkRead(chunk.order.chunk, chunk.low, chunk.rows, upto, chunk.high)

@@ -1,0 +1,168 @@
+"""Planted bugs: rules of capture left out or turned round, each of which the simulation has to find.
+
+Most are the mutations that the rules' own tests are held against (`tests.pipeline.mutations`); the others are here.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from pipeline import closing, coordinator, coordinator_state, passed, requests, schedule, selected
+from pipeline.checkpoint import Checkpoint
+from pipeline.coordinator_state import State
+from pipeline.keys import Key
+from pipeline.messages import ChunkRead, SchemaChanged, TablePlanned
+from pipeline.snapshot import Range
+from pipeline.watermark import Coordinates, High
+from tests.pipeline import mutations
+from tests.simulation.selector import Chunk, Selector
+
+Patch = pytest.MonkeyPatch
+Bug = Callable[[Patch], None]
+
+
+def high_is_the_executed_set(patch: Patch) -> None:
+    """The seeds' and Debezium's high watermark, as far as a place can say it: the log up to what's executed."""
+
+    def executed_end(self: Selector) -> High:
+        done = [t for t in self._server.log if t.executed]
+        return done[-1].end if done else Coordinates("binlog.000001", 4)
+
+    patch.setattr(Selector, "high_watermark", executed_end)
+
+
+def high_is_read_with_low(patch: Patch) -> None:
+    original = Selector._ask_low
+
+    def ask_low(self: Selector, chunk: Chunk) -> None:
+        original(self, chunk)
+        chunk.high = self.high_watermark()
+
+    patch.setattr(Selector, "_ask_low", ask_low)
+
+
+def a_plan_is_older_than_the_stream(patch: Patch) -> None:
+    original = schedule._asked
+
+    def asked(state: State, turn: object) -> object:
+        after, order = original(state, turn)  # type: ignore[arg-type]
+        return after, replace(order, asked_at=type(order.asked_at)()) if hasattr(order, "ranges") else order
+
+    patch.setattr(schedule, "_asked", asked)
+
+
+def an_empty_table_is_complete_at_once(patch: Patch) -> None:
+    original = selected.table_planned
+
+    def table_planned(state: State, message: TablePlanned) -> State:
+        beginning = state.stream
+        message = replace(message, high=beginning) if beginning and message.end is None else message
+        return original(state, message)
+
+    patch.setattr(selected, "table_planned", table_planned)
+
+
+def the_next_chunk_begins_a_row_later(patch: Patch) -> None:
+    original = selected.chunk_read
+
+    def chunk_read(state: State, message: ChunkRead) -> State:
+        upto = message.upto and (*message.upto[:-1], int(message.upto[-1]) + 1)
+        return original(state, replace(message, upto=upto))
+
+    patch.setattr(selected, "chunk_read", chunk_read)
+
+
+def a_short_chunk_ends_the_table(patch: Patch) -> None:
+    original = coordinator_state.progressed
+
+    def progressed(ranges: tuple[Range, ...], number: int, upto: Key | None) -> tuple[Range, ...]:
+        return () if upto is None else original(ranges, number, upto)
+
+    patch.setattr(closing, "progressed", progressed)
+
+
+def ranges_leave_out_their_first_keys(patch: Patch) -> None:
+    def later(number: int, done: Key | None, end: Key) -> Range:
+        return Range(number, done and (*done[:-1], int(done[-1]) + 1), end)
+
+    patch.setattr(selected, "Range", later)
+
+
+def a_done_range_is_the_first_one(patch: Patch) -> None:
+    original = coordinator_state.progressed
+
+    def progressed(ranges: tuple[Range, ...], number: int, upto: Key | None) -> tuple[Range, ...]:
+        return ranges[1:] if upto is None else original(ranges, number, upto)
+
+    patch.setattr(closing, "progressed", progressed)
+
+
+def a_statement_does_not_pass(patch: Patch) -> None:
+    original = passed.statement_passed
+
+    def statement_passed(state: State, message: SchemaChanged) -> State:
+        after = original(state, message)
+        return coordinator_state.checkpointed(after, position=state.checkpoint.position)
+
+    patch.setattr(passed, "statement_passed", statement_passed)
+
+
+def a_pause_is_forgotten_by_a_crash(patch: Patch) -> None:
+    original = coordinator.start
+
+    def start(checkpoint: Checkpoint, *others: object) -> object:
+        return original(replace(checkpoint, paused=False), *others)  # type: ignore[arg-type]
+
+    patch.setattr(coordinator, "start", start)
+
+
+def a_stop_is_forgotten(patch: Patch) -> None:
+    patch.setattr(requests, "table_ended", lambda state, _snapshot, _table, _ended: state)
+
+
+BUGS: tuple[Bug, ...] = (
+    mutations.any_low_is_usable,
+    mutations.low_is_compared_with_nothing,
+    high_is_the_executed_set,
+    high_is_read_with_low,
+    mutations.offsets_alone_are_compared,
+    mutations.a_place_is_reached_from_behind_only,
+    mutations.close_at_once,
+    mutations.keys_are_forgotten_while_reading,
+    mutations.keys_are_forgotten_while_reconciling,
+    mutations.inside_is_decided_by_the_latest,
+    mutations.inside_is_decided_without_tags,
+    mutations.inside_is_decided_without_sources,
+    mutations.touched_rows_are_emitted,
+    mutations.new_keys_alone_touch,
+    mutations.deletes_do_not_touch,
+    mutations.rows_are_emitted_a_step_late,
+    mutations.done_moves_when_a_chunk_is_read,
+    mutations.a_table_completes_when_it_is_read,
+    mutations.close_the_newest_first,
+    mutations.windows_survive_a_statement,
+    mutations.any_key_will_do,
+    mutations.a_failed_chunk_is_skipped,
+    mutations.every_snapshot_is_a_first_one,
+    mutations.every_chunk_begins_at_the_start,
+    the_next_chunk_begins_a_row_later,
+    a_short_chunk_ends_the_table,
+    a_done_range_is_the_first_one,
+    ranges_leave_out_their_first_keys,
+    a_plan_is_older_than_the_stream,
+    an_empty_table_is_complete_at_once,
+    a_statement_does_not_pass,
+    mutations.a_pause_is_not_heeded,
+    a_pause_is_forgotten_by_a_crash,
+    a_stop_is_forgotten,
+    mutations.signals_are_forgotten,
+    mutations.the_reader_is_resumed_before_the_chunk_is_read,
+    mutations.the_reader_is_never_resumed,
+    mutations.a_part_advances_the_position,
+    mutations.keys_of_parts_do_not_touch,
+    mutations.windows_close_within,
+    mutations.chunks_are_asked_for_within,
+    mutations.nothing_is_withdrawn,
+    mutations.rows_are_emitted_before_the_changes,
+)

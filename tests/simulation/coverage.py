@@ -1,0 +1,247 @@
+"""Which of the hard cases a run has reached: so that it's known what many runs have proven."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pipeline.checkpoint import Checkpoint
+from pipeline.coordinator_state import State, Within, table_of
+from pipeline.messages import (
+    ChangesVerified,
+    ChunkRead,
+    LogAdvanced,
+    SchemaChanged,
+    SignalReceived,
+    TablePlanned,
+    ToWatermarkCoordinator,
+    TransactionPartVerified,
+)
+from pipeline.schema import TableId
+from pipeline.signals import Signal
+from pipeline.snapshot import ChunkId, Chunking, Stopped, progress
+from pipeline.window import Reading, Reconciling, Window
+from tests.simulation.selector import Selector
+from tests.simulation.server import Change, Server, Statement, Transaction
+
+# Each of them must have been reached by the runs of the suite.
+HARD = (
+    "a chunk without rows",
+    "a window in which nothing happened",
+    "low is high",
+    "an event ends exactly at high",
+    "a window closes at once",
+    "a window closes by a heartbeat",
+    "a window closes by changes",
+    "the low watermark was asked again",
+    "SELECT saw what the executed set lacks",
+    "a row changed in the window",
+    "a row deleted in the window",
+    "a row inserted in the window",
+    "a row moved away in the window",
+    "a row moved into the chunk in the window",
+    "a row deleted and inserted anew in the window",
+    "a row gave way, and others of its chunk didn't",
+    "a whole chunk gave way",
+    "touched by what low holds alone",
+    "a statement before low",
+    "a statement between low and SELECT",
+    "a statement between SELECT and high",
+    "a statement between high and close",
+    "a statement is the first event after a restart",
+    "a window dropped by a statement and asked again",
+    "two windows of one table open",
+    "windows of two tables open",
+    "many windows open",
+    "a chunk came before an older one",
+    "a part of a transaction passed while a window was open",
+    "a chunk came within a transaction",
+    "a plan came within a transaction",
+    "a signal came within a transaction",
+    "a chunk came that nobody waited for",
+    "a signal came twice",
+    "a signal came after its snapshot had ended",
+    "a crash",
+    "a crash with open windows",
+    "a crash between emission and seal",
+    "a crash within a transaction",
+    "a crash while paused",
+    "a crash after a stop",
+    "a snapshot goes on after a crash",
+)
+
+
+@dataclass
+class _Window:
+    """A window that's open: its chunk, once it has come, and the transactions that have passed meanwhile."""
+
+    read: ChunkRead | None = None
+    passed: list[Transaction] = field(default_factory=list)
+
+
+class Coverage:
+    """Counts into `reached`, from one start to the next crash."""
+
+    def __init__(self, reached: Counter[str], server: Server) -> None:
+        self.reached, self._server = reached, server
+        self._windows: dict[ChunkId, _Window] = {}
+        self._dropped: set[TableId] = set()
+        self._log_begun = False
+
+    def altered(self, statement: Statement, state: State, selector: Selector) -> None:
+        """A statement is in the log."""
+        for chunk in selector.chunks:
+            if chunk.order.chunk.table == statement.table:
+                self.reached[f"a statement {chunk.place}"] += 1
+        if any(isinstance(w, Reconciling) and table_of(w) == statement.table for w in state.open):
+            self.reached["a statement between high and close"] += 1
+
+    def crashed(self, state: State, sealed: Checkpoint, emitted: bool) -> None:
+        """A crash took away what wasn't sealed; `emitted`: rows of a chunk among it."""
+        facts = {
+            "a crash": True,
+            "a crash with open windows": bool(state.open),
+            "a crash between emission and seal": emitted,
+            "a crash within a transaction": isinstance(state.place, Within),
+            "a crash while paused": sealed.paused,
+            "a crash after a stop": _any(sealed, Stopped),
+            "a crash when a range was done before another": _out_of_order(sealed),
+            "a snapshot goes on after a crash": _any(sealed, Chunking),
+        }
+        self._count(facts)
+
+    def repeated(self, signal: Signal, state: State) -> None:
+        """A signal is sent once more."""
+        ended = any(s.id == signal.id and s.ended for s in state.checkpoint.snapshots)
+        self._count({"a signal came twice": True, "a signal came after its snapshot had ended": ended})
+
+    def stepped(self, before: State, message: ToWatermarkCoordinator, after: State) -> None:
+        """The coordinator took a step."""
+        if isinstance(before.place, Within):
+            self.reached[_WITHIN.get(type(message), "")] += 1
+        match message:
+            case ChangesVerified(run):
+                self._passed(before.open, [self._server.by_gtid[run.gtid(i)] for i in range(len(run))])
+            case TransactionPartVerified() if before.open:
+                self.reached["a part of a transaction passed while a window was open"] += 1
+            case SchemaChanged(_, tables):
+                dropped = {table_of(w) for w in before.open} & tables
+                self._dropped |= dropped
+                self._count(
+                    {
+                        "a statement is the first event after a restart": not self._log_begun,
+                        "windows dropped by a statement": bool(dropped),
+                    }
+                )
+            case ChunkRead():
+                self._read(before.open, message)
+            case _:
+                pass
+        self._log_begun |= isinstance(message, ChangesVerified | SchemaChanged | TransactionPartVerified)
+        self._closed(before, message, after)
+        self._opened(after.open)
+
+    def _count(self, facts: Mapping[str, bool]) -> None:
+        for name, holds in facts.items():
+            self.reached[name] += holds
+
+    def _passed(self, windows: tuple[Window, ...], transactions: list[Transaction]) -> None:
+        for window in windows:
+            self._windows[window.order.chunk].passed += transactions
+
+    def _read(self, windows: tuple[Window, ...], read: ChunkRead) -> None:
+        order = [w.order.chunk for w in windows if isinstance(w, Reading)]
+        if read.chunk not in order:
+            self.reached["a chunk came that nobody waited for"] += 1
+            return
+        self._windows[read.chunk].read = read
+        self._count(
+            {
+                "a chunk came before an older one": order[0] != read.chunk,
+                "a chunk without rows": not read.rows.num_rows,
+            }
+        )
+
+    def _opened(self, after: tuple[Window, ...]) -> None:
+        new = [w for w in after if w.order.chunk not in self._windows]
+        for window in new:
+            self._windows[window.order.chunk] = _Window()
+        if not new:
+            return
+        tables = [table_of(window) for window in after]
+        self._count(
+            {
+                "two windows of one table open": len(set(tables)) < len(tables),
+                "windows of two tables open": len(set(tables)) > 1,
+                "many windows open": len(tables) > 3,
+                "a window dropped by a statement and asked again": bool(set(tables) & self._dropped),
+            }
+        )
+
+    def _closed(self, before: State, message: ToWatermarkCoordinator, after: State) -> None:
+        still = {window.order.chunk for window in after.open}
+        for window in before.open:
+            chunk = window.order.chunk
+            if chunk not in still:
+                seen = self._windows.pop(chunk)
+                if _chunks(after, chunk) > _chunks(before, chunk) and seen.read is not None:
+                    self._emitted(seen.read, seen.passed, message)
+
+    def _emitted(self, read: ChunkRead, passed: list[Transaction], message: ToWatermarkCoordinator) -> None:
+        table, keys = read.chunk.table, set(read.rows["id"].to_pylist())
+        changes = [(t.gtid in read.low, c) for t in passed for c in t.changes if c.table == table]
+        touching = [c for in_low, c in changes if not in_low and keys & set(c.keys)]
+        touched = {key for change in touching for key in change.keys} & keys
+        deleted = {c.before[0] for c in touching if c.before and not c.after}
+        self._count(
+            {
+                "a window in which nothing happened": not passed,
+                "an event ends exactly at high": any(t.end == read.high for t in passed),
+                "a window closes at once": isinstance(message, ChunkRead),
+                "a window closes by a heartbeat": isinstance(message, LogAdvanced),
+                "a window closes by changes": isinstance(message, ChangesVerified),
+                "a row gave way, and others of its chunk didn't": bool(touched) and touched != keys,
+                "a whole chunk gave way": bool(touched) and touched == keys,
+                "a row deleted and inserted anew in the window": any(
+                    c.after and not c.before and c.after[0] in deleted for c in touching
+                ),
+                "touched by what low holds alone": any(
+                    in_low and keys & set(c.keys) - touched for in_low, c in changes
+                ),
+            }
+            | {f"a row {how} in the window": True for how in {_how(c, keys) for c in touching}}
+        )
+
+
+_WITHIN: dict[type, str] = {
+    ChunkRead: "a chunk came within a transaction",
+    TablePlanned: "a plan came within a transaction",
+    SignalReceived: "a signal came within a transaction",
+}
+
+
+def _how(change: Change, keys: set[int]) -> str:
+    match change:
+        case Change(_, None, _):
+            return "inserted"
+        case Change(_, _, None):
+            return "deleted"
+        case Change(_, (before, _), (after, _)) if before == after:
+            return "changed"
+        case Change(_, (before, _), _) if before in keys:
+            return "moved away"
+        case _:
+            return "moved into the chunk"
+
+
+def _chunks(state: State, chunk: ChunkId) -> int:
+    found = [s.tables.get(chunk.table) for s in state.checkpoint.snapshots if s.id == chunk.snapshot]
+    return progress(found[0]).chunks if found and found[0] else 0
+
+
+def _any(checkpoint: Checkpoint, kind: type) -> bool:
+    return any(isinstance(t, kind) for s in checkpoint.snapshots for t in s.tables.values())
+
+
+def _out_of_order(checkpoint: Checkpoint) -> bool:
+    tables = [t for s in checkpoint.snapshots for t in s.tables.values() if isinstance(t, Chunking)]
+    return any(t.ranges and t.ranges[0].number < t.progress.ranges_done for t in tables)

@@ -1,0 +1,293 @@
+"""The judge of a run: it holds whatever has been put into the stream against the server.
+
+- Each chunk row equals the source's row at the very position at which it's emitted, under the schema that holds there.
+- Whatever row the live view has is the source's, and it has each row of the keys that snapshots have covered.
+- The changes between two positions are in the stream exactly once, with their rows; numbers (SCN) only rise.
+- What has ended stays as it ended. A table's snapshot is complete only if each row that it was asked for has been
+  emitted or has changed since it was asked for.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from pipeline.checkpoint import Checkpoint
+from pipeline.gtid import Gtid, GtidSet
+from pipeline.keys import Key
+from pipeline.messages import Append, ChangePart, ChunkPart
+from pipeline.schema import TableId, TableSchema
+from pipeline.signals import Tables
+from pipeline.snapshot import Chunking, Completed, Failed, Snapshot, Stopped, TableState, Waiting
+from tests.simulation.lake import Changed, Lake, Violation, changed, chunk_rows
+from tests.simulation.reader import images
+from tests.simulation.selector import along_key, order_of, walk_of, wanted
+from tests.simulation.server import Rows, Server, Transaction, apply, members
+
+Of = tuple[str, TableId]  # a table in a snapshot
+
+
+@dataclass
+class Account:
+    """A table in a snapshot: `keys` that were emitted or have changed since, `rows` emitted, where its ranges are.
+
+    A table that begins anew, because its walk is another one or its mirror is emptied, has a new account.
+    """
+
+    keys: set[int] = field(default_factory=set)
+    rows: int = 0
+    walk_version: str = ""
+    ranges: dict[int, tuple[Key | None, Key]] = field(default_factory=dict)
+
+
+@dataclass
+class Record:
+    """What has been said up to some point of the stream: the judge's own copy of what should be true there."""
+
+    checkpoint: Checkpoint
+    rows: dict[TableId, Rows]
+    passed: set[Gtid] = field(default_factory=set)
+    schemas: dict[TableId, TableSchema] = field(default_factory=dict)
+    lake: Lake = field(default_factory=Lake)
+    complete: set[TableId] = field(default_factory=set)
+    accounts: dict[Of, Account] = field(default_factory=dict)
+    paused: bool = False
+    emitted: int = 0
+    effects: set[str] = field(default_factory=set)
+
+    def copy(self) -> "Record":
+        """The same, to be kept."""
+        return Record(
+            self.checkpoint,
+            {table: dict(rows) for table, rows in self.rows.items()},
+            set(self.passed),
+            dict(self.schemas),
+            self.lake.copy(),
+            set(self.complete),
+            {of: Account(set(a.keys), a.rows, a.walk_version, a.ranges) for of, a in self.accounts.items()},
+            self.paused,
+            self.emitted,
+            set(self.effects),
+        )
+
+
+class Judge:
+    """Takes what goes to the journal, in its order, and raises Violation."""
+
+    def __init__(self, server: Server, begin: Checkpoint) -> None:
+        self._server = server
+        rows = {table: dict(rows) for table, rows in server.initial.items()}
+        self._before = begin
+        self.record = Record(begin, rows, schemas=dict(begin.schemas))
+
+    def take(self, append: Append) -> None:
+        """The next append."""
+        record, before = self.record, self.record.checkpoint
+        self._before = before
+        new = self._passed(append.checkpoint.position)
+        self._judge_changes(append, new, before)
+        for transaction in new:
+            apply(record.rows, transaction)
+            record.schemas.update(transaction.schemas)
+            self._account_changes(transaction)
+        record.lake.take(append)
+        for part in append.parts:
+            if isinstance(part, ChunkPart):
+                self._judge_chunk(part, before)
+        self._judge_snapshots(before, append.checkpoint)
+        self._judge_views(append.checkpoint)
+        record.checkpoint = append.checkpoint
+
+    def stopped(self, tables: Tables) -> None:
+        """A signal to stop these tables' snapshots has just taken effect."""
+        for snapshot in self.record.checkpoint.snapshots:
+            for table, state in snapshot.tables.items():
+                was = _state(self._before, (snapshot.id, table))
+                if tables.match(table) and was == state and isinstance(state, Waiting | Chunking):
+                    raise Violation(f"{table} of {snapshot.id} was to be stopped, and is {state}")
+
+    def judge_end(self) -> None:
+        """At rest, with nothing left to read, the live views of whole mirrors are the source's tables."""
+        checkpoint = self.record.checkpoint
+        for table in self.record.complete:
+            if table in checkpoint.mirrors and table not in checkpoint.stopped:
+                view, truth = self.record.lake.live_view(table), self._server.rows[table]
+                if view != truth:
+                    raise Violation(f"at the end {table} is {view}, but the source is {truth}")
+
+    # The log
+
+    def _passed(self, position: GtidSet) -> list[Transaction]:
+        now = set(members(position))
+        if lost := self.record.passed - now:
+            raise Violation(f"the position went back: it lacks {_told(lost)}")
+        new = now - self.record.passed
+        self.record.passed = now
+        if unknown := [gtid for gtid in new if gtid not in self._server.by_gtid]:
+            raise Violation(f"the position has {_told(unknown)}, which the log doesn't have")
+        return [t for t in self._server.log if t.gtid in new] if new else []
+
+    def _judge_changes(self, append: Append, new: Sequence[Transaction], before: Checkpoint) -> None:
+        parts = [part for part in append.parts if isinstance(part, ChangePart)]
+        if not parts and not new:
+            return
+        _judge_order(append)
+        came: dict[TableId, list[Changed]] = {}
+        for part in parts:
+            came.setdefault(part.changes.schema.table, []).extend(changed(part))
+        scns = {t.gtid: before.scn + i for i, t in enumerate(new, 1)}
+        expected: dict[TableId, list[Changed]] = {}
+        for transaction in new:
+            for image in images(transaction):
+                of_table = expected.setdefault(image.table, [])
+                of_table.append(Changed(scns[transaction.gtid], image.ordinal, image.kind, *image.row))
+        for table in came.keys() | expected.keys():
+            wanted_ = expected.get(table, [])
+            if table in append.checkpoint.stopped:  # in mid-stream, but never in the middle of a transaction
+                last = max((image.scn for image in came.get(table, [])), default=0)
+                wanted_ = [image for image in wanted_ if image.scn <= last]
+            if came.get(table, []) != wanted_:
+                raise Violation(
+                    f"{table}: the changes up to {append.checkpoint.position} are {wanted_}, but the "
+                    f"stream has {came.get(table, [])}"
+                )
+
+    def _account_changes(self, transaction: Transaction) -> None:
+        for (_, table), account in self.record.accounts.items():
+            for change in transaction.changes:
+                if change.table == table:
+                    account.keys.update(change.keys)
+
+    # Chunks
+
+    def _judge_chunk(self, part: ChunkPart, before: Checkpoint) -> None:
+        table, record = part.schema.table, self.record
+        state = _state(before, (part.chunk.snapshot, table))
+        if not isinstance(state, Chunking):
+            raise Violation(f"chunk {part.chunk} is emitted, but its table was {state}")
+        if part.scn <= before.scn:
+            raise Violation(f"chunk {part.chunk} has the SCN {part.scn}, and {before.scn} was given before")
+        truth = record.rows[table]
+        rows = chunk_rows(part)
+        for key, value in rows:
+            if truth.get(key) != value:
+                raise Violation(
+                    f"chunk {part.chunk}: row {key} is {value}, but the source had {truth.get(key)}"
+                )
+        if rows and part.schema != record.schemas[table]:
+            raise Violation(f"chunk {part.chunk} has columns that the table didn't have there: {part.schema}")
+        account = record.accounts.setdefault((part.chunk.snapshot, table), Account())
+        account.keys.update(key for key, _ in rows)
+        account.rows += len(rows)
+        record.emitted += len(rows)
+
+    # Snapshots
+
+    def _judge_snapshots(self, before: Checkpoint, after: Checkpoint) -> None:
+        record = self.record
+        if before.snapshots is after.snapshots and before.mirrors is after.mirrors:
+            return
+        anew = {
+            t for t, m in after.mirrors.items() if t in before.mirrors and before.mirrors[t].since < m.since
+        }
+        record.complete -= anew
+        for snapshot in after.snapshots:
+            for table, state in snapshot.tables.items():
+                of = (snapshot.id, table)
+                was = _state(before, of)
+                if isinstance(was, Completed | Failed | Stopped) and was != state:
+                    raise Violation(f"{table} of {snapshot.id} was {was} and is {state}")
+                if isinstance(was, Chunking) and (table in anew or isinstance(state, Waiting)):
+                    record.accounts[of] = Account()
+                account = record.accounts.setdefault(of, Account())
+                if isinstance(state, Chunking) and account.walk_version != state.walk_version:
+                    account.walk_version, account.ranges = state.walk_version, _ranges(state)
+                if isinstance(state, Completed) and was != state:
+                    self._judge_completion(snapshot, table, state, account)
+        kept = {(s.id, table) for s in after.snapshots for table in s.tables}
+        record.accounts = {of: account for of, account in record.accounts.items() if of in kept}
+
+    def _judge_completion(
+        self, snapshot: Snapshot, table: TableId, state: Completed, account: Account
+    ) -> None:
+        request, rows = snapshot.request(table), self.record.rows[table]
+        asked = {row[0] for row in rows.items() if wanted(row, request)}
+        if lacking := asked - account.keys:
+            raise Violation(f"{table} of {snapshot.id} is complete without {sorted(lacking)}")
+        if state.progress.rows != account.rows:
+            raise Violation(f"{table} of {snapshot.id} counts {state.progress.rows} rows of {account.rows}")
+        if request.whole:
+            self.record.complete.add(table)
+
+    # The lake
+
+    def _judge_views(self, checkpoint: Checkpoint) -> None:
+        for table in self._server.tables:
+            if table not in checkpoint.stopped:
+                self._judge_view(table, checkpoint)
+
+    def _judge_view(self, table: TableId, checkpoint: Checkpoint) -> None:
+        truth, view = self.record.rows[table], self.record.lake.live_view(table)
+        if view == truth:
+            return
+        for key, value in view.items():
+            if truth.get(key) != value:
+                raise Violation(
+                    f"{table}: key {key} is {value} in the live view, {truth.get(key)} in the source"
+                )
+        for row in truth.items():
+            if row[0] not in view and self._covered(row, table, checkpoint):
+                raise Violation(f"{table}: the live view lacks the row {row}, which a snapshot has covered")
+
+    def _covered(self, row: tuple[int, int], table: TableId, checkpoint: Checkpoint) -> bool:
+        if table not in checkpoint.mirrors:
+            return False
+        if table in self.record.complete:
+            return True
+        return any(
+            isinstance(state := snapshot.tables.get(table), Chunking)
+            and wanted(row, snapshot.request(table))
+            and self._in_done_range(row, snapshot, table, state)
+            for snapshot in checkpoint.snapshots
+        )
+
+    def _in_done_range(
+        self, row: tuple[int, int], snapshot: Snapshot, table: TableId, state: Chunking
+    ) -> bool:
+        along = walk_of(self.record.schemas[table], snapshot.request(table))
+        if along.version(self.record.schemas[table]) != state.walk_version:
+            return False
+        if any(len(each.end) != len(along.columns) for each in state.ranges):
+            raise Violation(f"{table} is in ranges of another walk than {along}")
+        place = order_of(along)
+        at = place(along_key(row, along))
+        to_go = {each.number: each for each in state.ranges}
+        for range_, (begin, end) in self.record.accounts[snapshot.id, table].ranges.items():
+            if (begin is None or at > place(begin)) and at <= place(end):
+                done = to_go[range_].done if range_ in to_go else end
+                return done is not None and at <= place(done)
+        return False
+
+
+def _judge_order(append: Append) -> None:
+    last = 0
+    for part in append.parts:
+        end = part.first_scn + len(part.transactions) - 1 if isinstance(part, ChangePart) else part.scn
+        if end < last:
+            raise Violation(f"a part that ends with the SCN {end} comes behind {last}")
+        last = end
+
+
+def _ranges(state: Chunking) -> dict[int, tuple[Key | None, Key]]:
+    begin: Key | None = None
+    found: dict[int, tuple[Key | None, Key]] = {}
+    for each in sorted(state.ranges, key=lambda each: each.number):
+        found[each.number] = (begin, each.end)
+        begin = each.end
+    return found
+
+
+def _state(checkpoint: Checkpoint, of: Of) -> TableState | None:
+    return next((s.tables.get(of[1]) for s in checkpoint.snapshots if s.id == of[0]), None)
+
+
+def _told(gtids: Iterable[Gtid]) -> str:
+    return ", ".join(sorted(map(str, gtids)))

@@ -1,0 +1,173 @@
+"""A model of the BinlogReader: it goes through the log of one server from a position on, and gives it out in slices."""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from random import Random
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from pipeline.gtid import GtidSet
+from pipeline.images import IMAGE_FIELDS
+from pipeline.messages import (
+    Kind,
+    LogAdvanced,
+    LogRead,
+    ReadingPaused,
+    StatementRead,
+    TableImages,
+    TableUnreadable,
+    ToSchemaVerifier,
+    TransactionPartRead,
+)
+from pipeline.schema import TableId, TableSchema
+from pipeline.tablemap import FullMetadata, MinimalMetadata, Storage, TableMap
+from pipeline.transactions import Transactions
+from tests.simulation.server import Server, Transaction
+from tests.simulation.world import World
+
+COMMIT_TIME = 1_700_000_000_000_000
+
+_ABSENT = IMAGE_FIELDS.field("absent").type
+
+
+class Image(NamedTuple):
+    """A row image: the index of its change in its transaction, its ordinal there, and what it is."""
+
+    change: int
+    ordinal: int
+    table: TableId
+    kind: Kind
+    row: tuple[int, int]
+
+
+def images(transaction: Transaction) -> Iterator[Image]:
+    """The row images of a transaction, as the log has them."""
+    ordinal = 0
+    for i, change in enumerate(transaction.changes):
+        updates = change.before is not None and change.after is not None
+        kinds = (Kind.UPDATE_BEFORE, Kind.UPDATE_AFTER) if updates else (Kind.DELETE, Kind.INSERT)
+        for kind, row in zip(kinds, (change.before, change.after), strict=True):
+            if row:
+                yield Image(i, ordinal, change.table, kind, row)
+                ordinal += 1
+
+
+class Reader:
+    """Of the server's log, which grows, `at` transactions are behind, and of the next one `given` changes."""
+
+    def __init__(self, server: Server, position: GtidSet, world: World, random: Random) -> None:
+        self.server, self.log, self._world, self._random = server, server.log, world, random
+        self._position = position
+        self.at = 0
+        self.given = 0
+        self.paused = False
+        self._pausing = False
+
+    @property
+    def done(self) -> bool:
+        """Whether all of the log has been read."""
+        return self.at == len(self.log)
+
+    def pause(self) -> None:
+        """Take the order to pause; slices may still come."""
+        self._pausing = True
+
+    def resume(self) -> None:
+        """Take the order to go on."""
+        self._pausing = self.paused = False
+
+    def read(self) -> ToSchemaVerifier | None:
+        """What comes next: a slice, a part of a transaction, a statement, a heartbeat, that reading has paused."""
+        if self.paused:
+            return None
+        if self._pausing and self._random.random() < 0.5:
+            self._pausing, self.paused = False, True
+            return ReadingPaused()
+        return self._part() or self._slice()
+
+    def _part(self) -> TransactionPartRead | None:
+        if self.done or self._random.random() >= self._world.parts:
+            return None
+        transaction = self.log[self.at]
+        if transaction.gtid in self._position or len(transaction.changes) <= self.given:
+            return None
+        begin, self.given = self.given, self._random.randint(self.given + 1, len(transaction.changes))
+        some = [(0, image) for image in images(transaction) if begin <= image.change < self.given]
+        return TransactionPartRead(
+            transaction.gtid, COMMIT_TIME, _tables(some, transaction, self._world, self._readable(begin))
+        )
+
+    def _readable(self, given: int) -> bool:
+        return not given or self._random.random() >= self._world.unreadable
+
+    def _slice(self) -> ToSchemaVerifier | None:
+        slice_: list[Transaction] = []
+        for transaction in self.log[self.at : self.at + self._random.choice((1, 1, 2, 4))]:
+            if slice_ and (transaction.statement or transaction.schemas is not slice_[-1].schemas):
+                break
+            slice_.append(transaction)
+            if transaction.statement:
+                break
+        self.at += len(slice_)
+        fresh = [t for t in slice_ if t.gtid not in self._position]
+        if not fresh:
+            return LogAdvanced(self.server.end if self.done else self.log[self.at - 1].end)
+        last = fresh[-1]
+        if last.statement:
+            return StatementRead(last.gtid, COMMIT_TIME, "shop", last.statement.text, last.end)
+        given, self.given = self.given, 0
+        found = [
+            (i, image)
+            for i, transaction in enumerate(fresh)
+            for image in images(transaction)
+            if i or image.change >= given
+        ]
+        run = Transactions.of((transaction.gtid, COMMIT_TIME) for transaction in fresh)
+        return LogRead(run, _tables(found, last, self._world, self._readable(given)), last.end)
+
+
+def _tables(
+    found: Sequence[tuple[int, Image]], under: Transaction, world: World, readable: bool
+) -> tuple[TableImages | TableUnreadable, ...]:
+    """The images, each with the index of its transaction, by their tables."""
+    by_table: dict[TableId, list[tuple[int, Image]]] = {}
+    for i, image in found:
+        by_table.setdefault(image.table, []).append((i, image))
+    return tuple(
+        TableImages(
+            _map(under.schemas[table], world.full_metadata), _fields(of_table), _rows(of_table, under)
+        )
+        if readable
+        else TableUnreadable(table, "a row of it can't be decoded")
+        for table, of_table in by_table.items()
+    )
+
+
+def _fields(found: Sequence[tuple[int, Image]]) -> pa.RecordBatch:
+    fields = [
+        pa.array([image.kind for _, image in found], pa.int8()),
+        pa.array([i for i, _ in found], pa.int32()),
+        pa.array([image.ordinal for _, image in found], pa.int32()),
+        pa.nulls(len(found), _ABSENT),
+    ]
+    return pa.RecordBatch.from_arrays(fields, schema=IMAGE_FIELDS)
+
+
+def _rows(found: Sequence[tuple[int, Image]], under: Transaction) -> pa.RecordBatch:
+    width = len(under.schemas[found[0][1].table].columns)
+    columns = [pa.array([image.row[n] for _, image in found], pa.int64()) for n in range(2)]
+    columns += [pa.nulls(len(found), pa.int64())] * (width - 2)
+    return pa.RecordBatch.from_arrays(columns, names=[str(n) for n in range(width)])
+
+
+@cache
+def _map(schema: TableSchema, full: bool) -> TableMap:
+    columns = schema.columns
+    return TableMap(
+        schema.table,
+        tuple(column.type for column in columns),
+        (Storage(8, 0),) * len(columns),
+        tuple(column.nullable for column in columns),
+        FullMetadata(tuple(column.name for column in columns), schema.key) if full else MinimalMetadata(),
+    )
