@@ -23,7 +23,7 @@ from actors.actor import Actor, Outlet
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from actors.signal_table import SignalTable
-from actors.source import Result, Source, SourcePool
+from actors.source import Outdated, Result, Source, SourcePool
 from pipeline import chunks, resultset, topology
 from pipeline import metrics as catalogue
 from pipeline.errors import Definite, Transient
@@ -31,6 +31,7 @@ from pipeline.gtid import GtidSet
 from pipeline.keys import Key, ambiguous
 from pipeline.messages import (
     ChunkFailed,
+    ChunkOutdated,
     ChunkRead,
     PlanFailed,
     PlanTable,
@@ -122,7 +123,10 @@ class ChunkSelector(Actor[ToChunkSelector]):
             return await self._chunk(source, order)
 
         try:
-            answer: ChunkRead | ChunkFailed = await self._tried(chunk, str(order.chunk))
+            answer: ChunkRead | ChunkOutdated | ChunkFailed = await self._tried(chunk, str(order.chunk))
+        except Outdated as outdated:
+            log.info("the table was altered", order=str(order.chunk), told=str(outdated))
+            answer = ChunkOutdated(order.chunk)
         except (Transient, Definite) as failure:
             answer = ChunkFailed(order.chunk, str(failure))
         await self.send(self._coordinator, answer)
@@ -203,7 +207,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         statement = chunks.chunk(schema, walk, order.after, end, limit, condition)
         async with source.select(statement) as result:
             if wrong := mismatch(schema, result.columns[: len(schema.columns)]):
-                raise Definite(wrong)
+                raise Outdated(wrong)
             while size < LARGEST_CHUNK and (read := await decoded(result, schema)) is not None:
                 batch, located = read
                 batches.append(batch)

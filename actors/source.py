@@ -23,7 +23,7 @@ from actors.wire import Wire
 from pipeline import information_schema
 from pipeline.errors import Definite, Transient
 from pipeline.gtid import GtidSet
-from pipeline.information_schema import Described
+from pipeline.information_schema import Described, IndexPart
 from pipeline.prerequisites import VARIABLES, Privilege, ServerFacts, server_version
 from pipeline.result_columns import ResultColumn
 from pipeline.resultset import RowPackets, Rows
@@ -45,6 +45,8 @@ _SESSION: Final = (
     "/*!80003 SET SESSION information_schema_stats_expiry = 0 */",
     "/*!80030 SET SESSION show_gipk_in_create_table_and_information_schema = ON */",
     "/*!50708 SET SESSION max_execution_time = {timeout_ms:d} */",
+    # A list of keys or of an ENUM's numbers is as long as it is: without this, a long one would read the whole index.
+    "/*!50709 SET SESSION range_optimizer_max_mem_size = 0 */",
 )
 
 # Errors of the server that say nothing about the statement, but that it may do later (Server Error Message Reference).
@@ -75,8 +77,20 @@ _PASSING: Final = frozenset(
         4031,  # ER_CLIENT_INTERACTION_TIMEOUT
     }
 )
+# Errors that say that what the statement names isn't there any more.
+_OUTDATED: Final = frozenset(
+    {
+        1054,  # ER_BAD_FIELD_ERROR
+        1146,  # ER_NO_SUCH_TABLE
+        1176,  # ER_KEY_DOES_NOT_EXIST
+    }
+)
 # The client library's own errors (CR_…): of the connection, not of the statement.
 _CLIENT_ERRORS: Final = range(2000, 3000)
+
+
+class Outdated(Definite):
+    """The table isn't what the statement was made for any more."""
 
 
 class Source:
@@ -130,6 +144,11 @@ class Source:
         [(text,)] = await self.ask(Statement("SELECT @@GLOBAL.gtid_executed"))
         return GtidSet.parse(text)
 
+    async def purged(self) -> GtidSet:
+        """The transactions that the server has executed and whose binary log is gone."""
+        [(text,)] = await self.ask(Statement("SELECT @@GLOBAL.gtid_purged"))
+        return GtidSet.parse(text)
+
     async def end_of_log(self) -> tuple[Coordinates, GtidSet]:
         """The end of the server's binary log, what a high watermark is, and the executed set as told with it."""
         rows = await self.ask(Statement(f"SHOW {self._log_status()} STATUS"))
@@ -143,6 +162,10 @@ class Source:
         if not tables:
             return {}
         return information_schema.described(await self.ask(information_schema.describe(tables)))
+
+    async def indexes(self, table: TableId) -> dict[str, tuple[IndexPart, ...]]:
+        """The unique indexes of a table with their parts in order."""
+        return information_schema.indexed(await self.ask(information_schema.indexes(table)))
 
     async def tables(self) -> tuple[TableId, ...]:
         """All tables that the user may see, without views and the server's own."""
@@ -346,7 +369,8 @@ def _judged(error: Exception, doing: str) -> Transient | Definite:
     passing = not isinstance(code, int) or code in _PASSING or code in _CLIENT_ERRORS
     if passing:
         return Transient(f"{text} ({doing})")
-    return Definite(f"{text} (error {code} of the source; {doing})")
+    kind = Outdated if code in _OUTDATED else Definite
+    return kind(f"{text} (error {code} of the source; {doing})")
 
 
 def _tls(settings: SourceSettings) -> ssl.SSLContext | None:

@@ -18,7 +18,7 @@ from actors.receive_buffer import ReceiveBuffer
 from pipeline.errors import Definite, Transient
 from pipeline.result_columns import ResultColumn
 from pipeline.resultset import RowPackets
-from pipeline.statement import Statement
+from pipeline.statement import Statement, encoded
 
 # COM_STMT_PREPARE_OK: a zero byte, the statement's number, how many columns it gives, and how many parameters it has.
 _PREPARED: Final = struct.Struct("<xIHH")
@@ -57,18 +57,22 @@ class Wire(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types
         return list(self._result.rows or ())
 
     async def select(self, statement: Statement) -> tuple[tuple[ResultColumn, ...], RowPackets]:
-        """Run a query by the binary protocol and read the head of its result; the rows follow, for `receive`."""
-        await self._execute_command(COMMAND.COM_STMT_PREPARE, self.bound(statement))
+        """Run a query by the binary protocol and read the head of its result; the rows follow, for `receive`.
+
+        The parameters are bound: they go to the server beside the statement's text, never in it.
+        """
+        await self._execute_command(COMMAND.COM_STMT_PREPARE, statement.marked)
         number, count, parameters = _PREPARED.unpack_from((await self._read_packet()).get_all_data())
         await self._columns(parameters)
-        await self._columns(count)
-        if not count:
-            raise Definite("the source answers this statement with something else than rows")
-        await self._execute_command(COMMAND.COM_STMT_EXECUTE, struct.pack("<IBI", number, _NO_CURSOR, 1))
+        await self._columns(count)  # none of EXPLAIN's, which come with its rows only
+        execution = struct.pack("<IBI", number, _NO_CURSOR, 1) + encoded(statement.parameters)
+        await self._execute_command(COMMAND.COM_STMT_EXECUTE, execution)
         # The commands are taken in their order, and this one isn't answered.
         await self._execute_command(COMMAND.COM_STMT_CLOSE, struct.pack("<I", number))
         head = await self._read_packet()
         columns = await self._columns(head.read_length_encoded_integer())
+        if not columns:
+            raise Definite("the source answers this statement with something else than rows")
         return (
             tuple(ResultColumn(c.type_code, c.flags, c.charsetnr, c.length, c.scale) for c in columns),
             RowPackets(self._next_seq_id),

@@ -37,6 +37,7 @@ from deploy.toolchain.parts import locate
 from pipeline import chunks
 from pipeline.schema import TableId, TableSchema
 from pipeline.settings import SourceSettings
+from pipeline.walk import primary
 
 _TIMES: Final = 5
 _TRANSACTION: Final = 1_000
@@ -154,7 +155,7 @@ async def tidemark(asked: Asked) -> float:
     schema = await _schema(source, asked.table)
     rows = 0
     begun = time.perf_counter()
-    async with source.select(chunks.chunk(schema, None, (_LAST_KEY,), asked.rows)) as result:
+    async with source.select(chunks.chunk(schema, primary(schema), None, (_LAST_KEY,), asked.rows)) as result:
         while (batch := await decoded(result, schema)) is not None:
             rows += batch[0].num_rows
     seconds = time.perf_counter() - begun
@@ -168,7 +169,7 @@ async def raw_socket(asked: Asked) -> float:
     source = await Source.connect(asked.source)
     schema = await _schema(source, asked.table)
     begun = time.perf_counter()
-    async with source.select(chunks.chunk(schema, None, (_LAST_KEY,), asked.rows)):
+    async with source.select(chunks.chunk(schema, primary(schema), None, (_LAST_KEY,), asked.rows)):
         await _thrown_away(source, asked.rows)
         seconds = time.perf_counter() - begun
     source.close()
@@ -236,7 +237,7 @@ async def _schema(source: Source, table: TableId) -> TableSchema:
 
 
 def _text(schema: TableSchema, rows: int) -> str:
-    statement = chunks.chunk(schema, None, (_LAST_KEY,), rows)
+    statement = chunks.chunk(schema, primary(schema), None, (_LAST_KEY,), rows)
     return statement.sql % statement.parameters
 
 

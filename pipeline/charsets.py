@@ -6,6 +6,7 @@ that has no character, and so make one text of many). What isn't a character of 
 name: nothing takes its place.
 """
 
+from functools import cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -71,6 +72,16 @@ def to_strings(values: pa.Array, charset: str, column: str) -> pa.Array:
 def to_text(value: bytes, charset: str) -> str:
     """One value in MySQL's `charset`, such as an ENUM's label. Raises TextError."""
     return str(to_strings(pa.array([value], pa.binary()), charset, repr(value))[0].as_py())
+
+
+@cache
+def twins(charset: str) -> frozenset[str]:
+    """The characters of which MySQL's `charset` has more than one code, so that two texts in it can read alike."""
+    if charset not in TABLED:
+        return frozenset()
+    codes = np.concatenate([table[table >= 0] for table in tables(charset)])
+    found, times = np.unique(codes, return_counts=True)
+    return frozenset(map(chr, found[times > 1].tolist()))
 
 
 def _ends(values: pa.Array) -> NDArray[np.int32]:

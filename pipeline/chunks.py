@@ -1,169 +1,184 @@
-"""The queries of an incremental snapshot: a table in primary key order, chunk after chunk.
+"""The queries of an incremental snapshot: a table in the order of its walk, chunk after chunk.
 
-The server alone orders keys, by each column's own collation. A chunk is the next rows after a key, up to the frozen
+The server alone orders keys, by each column's own collation. A chunk is the next rows behind a key, up to the frozen
 end. For a composite key that's a lexicographic comparison, and its form decides how it runs: MySQL doesn't use an
 index for `(a, b) > (x, y)`, but the range optimizer turns
 
     a >= x AND (a > x OR (a = x AND (b > y OR (b = y AND c > z))))
 
-into one range on the primary key that begins exactly behind (x, y, z), so a chunk reads its own rows and no others.
-A hint keeps the optimizer from another index and a sort; where the key is a unique index that the server takes for
-the missing primary one, the hint names nothing, and the optimizer is on its own.
+into one range on the walk's index that begins exactly behind (x, y, z), so a chunk reads its own rows and no others.
+Where a column of the index is descending, its comparisons are the other way round, and so is its place in ORDER BY.
+The index is forced, so that the optimizer takes no other one with a sort; if it's gone, the server says so.
 
-Each parameter is given the column's own type, where by the manual the comparison might be made in another one: a
-DECIMAL with a string as DOUBLE, for one, which takes neighbours for equal. A text parameter is a literal, which is
-weaker than a column (coercibility 4 against 2): it's converted to the column's character set and compared by the
-column's collation.
+A *condition* leaves rows out, perhaps nearly all, and then a chunk's limit doesn't bound what the server reads. So
+the chunk's end is looked for first, by the index alone (`boundary`), and the condition holds up to there.
 
-Sources: MySQL 9.7 Reference Manual, "Range Optimization", "Type Conversion in Expression Evaluation", "Collation
-Coercibility in Expressions".
+Sources: MySQL 9.7 Reference Manual, "Range Optimization", "Index Hints", "LIMIT Query Optimization".
 """
 
-from collections.abc import Collection
-from typing import Final, assert_never
+from collections.abc import Sequence
+from typing import Final
 
 from pipeline.keys import Key
+from pipeline.parameters import Fragment, comparison, stored
+from pipeline.resultset import Located
 from pipeline.schema import TableSchema
 from pipeline.statement import Statement, quoted, quoted_table
-from pipeline.types import (
-    Binary,
-    Bit,
-    ColumnType,
-    Date,
-    DateTime,
-    Decimal,
-    Double,
-    Enum,
-    FixedBinary,
-    Float,
-    Geometry,
-    Integer,
-    Json,
-    Set,
-    Text,
-    Time,
-    Timestamp,
-    Vector,
-    Year,
-)
+from pipeline.types import ColumnType, Enum, Integer, Set
+from pipeline.walk import Walk
 
-# The character sets that lose nothing on the way to Unicode and back (an integration test tries every byte). In the
-# others two keys can print alike, or a key can print as one that sorts elsewhere: rows would be skipped.
-EXACT_CHARSETS: Final = frozenset(
-    {
-        "ascii",
-        "cp850",
-        "cp852",
-        "cp866",
-        "keybcs2",
-        "koi8r",
-        "koi8u",
-        "latin1",
-        "latin2",
-        "latin5",
-        "latin7",
-        "macce",
-        "macroman",
-        "ucs2",
-        "utf16",
-        "utf16le",
-        "utf32",
-        "utf8mb3",
-        "utf8mb4",
-    }
-)
+NO_CONDITION: Final[Fragment] = ("", ())
+
+_TURNED: Final = {"<": ">", "<=": ">=", "=": "=", ">": "<", ">=": "<="}
+
+# How many columns EXPLAIN has since MySQL 5.7.
+_COLUMNS_OF_EXPLAIN: Final = 12
+
+# As what an ENUM's or SET's number is selected.
+_NUMBER: Final = Integer(8, unsigned=True)
 
 
-def refusal(schema: TableSchema, prefixed: Collection[str] = ()) -> str | None:
-    """Why this table can't be read in chunks, or None if it can.
+def chunk(
+    schema: TableSchema,
+    walk: Walk,
+    after: Key | None,
+    end: Key,
+    limit: int,
+    condition: Fragment = NO_CONDITION,
+) -> Statement:
+    """The next `limit` rows with `after` < key <= `end`, in the walk's order.
 
-    `prefixed`: columns of which the primary key holds just the beginning, as information_schema tells.
+    All columns come in the table's order, and behind them the numbers of the walk's ENUMs and SETs (`key_places`).
     """
-    if not schema.key:
-        return f"{schema.table} has no primary key to walk along; its changes still stream"
-    for index in schema.key:
-        column = schema.columns[index]
-        why = "is in it with a prefix only" if column.name in prefixed else _unfit(column.type)
-        if why:
-            return (
-                f"column {column.name} of the primary key of {schema.table} {why}; its changes still stream"
-            )
-    return None
+    columns = [quoted(column.name) for column in schema.columns]
+    columns += [_selected(schema, index) for index in walk.columns if _numbered(schema, index)]
+    where = _between(schema, walk, after, end)
+    if condition[0]:
+        where = (f"{where[0]} AND ({condition[0]})", where[1] + condition[1])
+    return _select(schema, walk, columns, where, f"{_order(schema, walk)} LIMIT {limit:d}")
 
 
-def chunk(schema: TableSchema, after: Key | None, end: Key, limit: int) -> Statement:
-    """The next `limit` rows with `after` < key <= `end`, in key order; all columns, in the table's order."""
-    upper, upper_parameters = _beyond(schema, end, "<", "<=")
-    conditions, parameters = [upper], upper_parameters
-    if after is not None:
-        lower, lower_parameters = _beyond(schema, after, ">", ">")
-        conditions, parameters = [lower, upper], lower_parameters + upper_parameters
-    columns = ", ".join(quoted(column.name) for column in schema.columns)
-    order = ", ".join(quoted(name) for name in schema.key_names)
-    where = " AND ".join(conditions)
-    return Statement(f"{_select(schema, columns)} WHERE {where} ORDER BY {order} LIMIT {limit:d}", parameters)
+def boundary(schema: TableSchema, walk: Walk, after: Key | None, end: Key, number: int) -> Statement:
+    """The `number`th key with `after` < key <= `end`: one row with the key's parts, or none if there aren't as many."""
+    order = f"{_order(schema, walk)} LIMIT 1 OFFSET {number - 1:d}"
+    return _select(schema, walk, _key(schema, walk), _between(schema, walk, after, end), order)
 
 
-def last_key(schema: TableSchema) -> Statement:
-    """The key of the table's last row in key order: one row, or none for an empty table."""
-    columns = ", ".join(quoted(name) for name in schema.key_names)
-    order = ", ".join(f"{quoted(name)} DESC" for name in schema.key_names)
-    return Statement(f"{_select(schema, columns)} ORDER BY {order} LIMIT 1")
+def first_key(schema: TableSchema, walk: Walk) -> Statement:
+    """The first key of the table: one row, or none for an empty table."""
+    return _select(schema, walk, _key(schema, walk), NO_CONDITION, f"{_order(schema, walk)} LIMIT 1")
 
 
-def _select(schema: TableSchema, columns: str) -> str:
-    return f"SELECT /*+ INDEX(t PRIMARY) */ {columns} FROM {quoted_table(schema.table)} t"  # noqa: S608 - quoted names
+def last_key(schema: TableSchema, walk: Walk) -> Statement:
+    """The last key of the table: one row, or none for an empty table."""
+    order = f"{_order(schema, walk, backward=True)} LIMIT 1"
+    return _select(schema, walk, _key(schema, walk), NO_CONDITION, order)
 
 
-def _beyond(schema: TableSchema, key: Key, strict: str, last: str) -> tuple[str, Key]:
-    """The condition that a row's key is beyond this one; `last` compares where all but the last part are equal."""
-    names = [quoted(name) for name in schema.key_names]
-    values = [_parameter(schema.columns[index].type) for index in schema.key]
-    condition, parameters = f"{names[-1]} {last} {values[-1]}", key[-1:]
-    for part in reversed(range(len(names) - 1)):
-        name, value = names[part], values[part]
-        condition = f"({name} {strict} {value} OR ({name} = {value} AND {condition}))"
-        parameters = (key[part], key[part], *parameters)
-    if len(names) > 1:
-        condition = f"({names[0]} {strict}= {values[0]} AND {condition})"
-        parameters = (key[0], *parameters)
+def last_through(schema: TableSchema, walk: Walk, after: Key, bound: Key) -> Statement:
+    """The last key with `after` < key <= `bound`: one row or none. `bound` may be the beginning of a key."""
+    where = _between(schema, walk, after, bound)
+    order = f"{_order(schema, walk, backward=True)} LIMIT 1"
+    return _select(schema, walk, _key(schema, walk), where, order)
+
+
+def first_behind(schema: TableSchema, walk: Walk, bound: Key, end: Key) -> Statement:
+    """The first key with `bound` < key <= `end`: one row or none. `bound` may be the beginning of a key."""
+    return boundary(schema, walk, bound, end, 1)
+
+
+def weight(schema: TableSchema, walk: Walk, after: Key, end: Key) -> Statement:
+    """What the server would do for the keys with `after` < key <= `end`: `estimated` tells their number."""
+    select = _select(schema, walk, ["1"], _between(schema, walk, after, end), "")
+    return Statement(f"EXPLAIN FORMAT=TRADITIONAL {select.sql}", select.parameters)
+
+
+def estimated(plan: Located) -> int:
+    """The number of rows in the one row that `weight` gives: its column `rows`; none for a range that can't have any.
+
+    Behind it is `Extra`, and since MySQL 5.7 `filtered` between the two.
+    """
+    place = len(plan.columns) - (3 if len(plan.columns) == _COLUMNS_OF_EXPLAIN else 2)
+    return int.from_bytes(plan.value(place, 0), "little") if plan.cells[place, 0] >= 0 else 0
+
+
+def key_places(schema: TableSchema, walk: Walk) -> tuple[tuple[ColumnType, int], ...]:
+    """Where a row of `chunk` has the parts of its key: for each the type that it comes as, and its column."""
+    places, behind = [], len(schema.columns)
+    for index in walk.columns:
+        if _numbered(schema, index):
+            places.append((_kind(schema, index), behind))
+            behind += 1
+        else:
+            places.append((_kind(schema, index), index))
+    return tuple(places)
+
+
+def key_alone(schema: TableSchema, walk: Walk) -> tuple[tuple[ColumnType, int], ...]:
+    """As `key_places`, where a row is nothing but the key."""
+    return tuple((_kind(schema, index), place) for place, index in enumerate(walk.columns))
+
+
+def _select(
+    schema: TableSchema, walk: Walk, columns: Sequence[str], where: Fragment, order: str
+) -> Statement:
+    condition, parameters = where
+    table = f"{quoted_table(schema.table)} FORCE INDEX ({quoted(walk.index)})"
+    filtered = f" WHERE {condition}" if condition else ""
+    return Statement(f"SELECT {', '.join(columns)} FROM {table}{filtered}{order}", parameters)  # noqa: S608 - quoted names
+
+
+def _key(schema: TableSchema, walk: Walk) -> list[str]:
+    return [_selected(schema, index) for index in walk.columns]
+
+
+def _selected(schema: TableSchema, index: int) -> str:
+    name = quoted(schema.columns[index].name)
+    return f"CAST({name} AS UNSIGNED)" if _numbered(schema, index) else name
+
+
+def _numbered(schema: TableSchema, index: int) -> bool:
+    return isinstance(schema.columns[index].type, Enum | Set)
+
+
+def _kind(schema: TableSchema, index: int) -> ColumnType:
+    return _NUMBER if _numbered(schema, index) else stored(schema.columns[index].type)
+
+
+def _order(schema: TableSchema, walk: Walk, *, backward: bool = False) -> str:
+    parts = [
+        f"{quoted(schema.columns[index].name)}{' DESC' if descending != backward else ''}"
+        for index, descending in zip(walk.columns, walk.descending, strict=True)
+    ]
+    return f" ORDER BY {', '.join(parts)}"
+
+
+def _between(schema: TableSchema, walk: Walk, after: Key | None, end: Key) -> Fragment:
+    upper, upper_parameters = _beyond(schema, walk, end, "<", "<=")
+    if after is None:
+        return upper, upper_parameters
+    lower, lower_parameters = _beyond(schema, walk, after, ">", ">")
+    return f"{lower} AND {upper}", lower_parameters + upper_parameters
+
+
+def _beyond(schema: TableSchema, walk: Walk, key: Key, strict: str, last: str) -> Fragment:
+    """The condition that a row's key is beyond this one; `last` compares where all but the last part are equal.
+
+    Of the beginning of a key, all rows that have it are beyond or not as one.
+    """
+
+    def compared(part: int, operator: str) -> Fragment:
+        column = schema.columns[walk.columns[part]]
+        turned = _TURNED[operator] if walk.descending[part] else operator
+        return comparison(quoted(column.name), column.type, turned, key[part], walk.collations[part])
+
+    condition, parameters = compared(len(key) - 1, last)
+    for part in reversed(range(len(key) - 1)):
+        beyond, equal = compared(part, strict), compared(part, "=")
+        condition = f"({beyond[0]} OR ({equal[0]} AND {condition}))"
+        parameters = beyond[1] + equal[1] + parameters
+    if len(key) > 1:
+        least = compared(0, f"{strict}=")
+        condition = f"({least[0]} AND {condition})"
+        parameters = least[1] + parameters
     return condition, parameters
-
-
-def _parameter(kind: ColumnType) -> str:
-    match kind:
-        case Decimal(precision, scale):
-            return f"CAST(%s AS DECIMAL({precision}, {scale}))"
-        case Date():
-            return "CAST(%s AS DATE)"
-        case Time(digits):
-            return f"CAST(%s AS TIME({digits}))"
-        case DateTime(digits) | Timestamp(digits):
-            return f"CAST(%s AS DATETIME({digits}))"
-        case _:
-            return "%s"
-
-
-def _unfit(kind: ColumnType) -> str | None:
-    """Why a key can't be walked along a column of this type."""
-    match kind:
-        case Integer() | Decimal() | Year() | Date() | Time() | DateTime() | Timestamp() | FixedBinary():
-            return None
-        case Binary():
-            return None
-        case Text(charset):
-            return (
-                None
-                if charset in EXACT_CHARSETS
-                else f"has the character set {charset}, not all of which is Unicode"
-            )
-        case Enum() | Set():
-            return "is an ENUM or SET, which the server orders by number and prints by label"
-        case Float() | Double():
-            return "is a FLOAT or DOUBLE, whose printed values needn't compare equal to themselves"
-        case Bit():
-            return "is a BIT"
-        case Json() | Geometry() | Vector():
-            return f"is a {type(kind).__name__.upper()}"
-        case _:
-            assert_never(kind)

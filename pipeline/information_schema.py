@@ -125,6 +125,32 @@ class Described:
     doubtful: tuple[str, ...]
 
 
+# The unique indexes of a table with the parts of each in order: rows of `IndexRow`. A part that is an expression has no
+# column; an index that's invisible (since MySQL 8.0) is none that a statement can use.
+_INDEXES = """\
+SELECT s.INDEX_NAME, s.COLUMN_NAME, s.NULLABLE, s.SUB_PART, s.COLLATION, c.COLLATION_NAME
+FROM information_schema.STATISTICS s LEFT JOIN information_schema.COLUMNS c
+  ON c.TABLE_SCHEMA = s.TABLE_SCHEMA AND c.TABLE_NAME = s.TABLE_NAME AND c.COLUMN_NAME = s.COLUMN_NAME
+     AND CAST(c.TABLE_SCHEMA AS BINARY) = CAST(s.TABLE_SCHEMA AS BINARY)
+     AND CAST(c.TABLE_NAME AS BINARY) = CAST(s.TABLE_NAME AS BINARY)
+WHERE s.NON_UNIQUE = 0 /*!80000 AND s.IS_VISIBLE = 'YES' */ AND {table}
+ORDER BY s.INDEX_NAME, s.SEQ_IN_INDEX"""
+
+# A row of `indexes`: the index, the part's column or None, "YES" where that may be NULL, the length of the prefix if it
+# holds only that, "A" or "D" for its direction, and the column's collation.
+IndexRow = tuple[str, str | None, str, int | None, str | None, str | None]
+
+
+class IndexPart(NamedTuple):
+    """A part of an index: its column (None: an expression), its order, and what keeps it from telling rows apart."""
+
+    column: str | None
+    descending: bool
+    collation: str | None
+    nullable: bool
+    prefixed: bool
+
+
 # All tables but views and the server's own: rows of database and name.
 TABLES = Statement(
     "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'BASE TABLE'"
@@ -147,6 +173,22 @@ def describe(tables: Sequence[TableId]) -> Statement:
         _DESCRIBE.format(tables=" OR ".join([_ONE.format(c="c.")] * len(tables))),
         tuple(part for table in tables for part in 2 * (table.database, table.name)),
     )
+
+
+def indexes(table: TableId) -> Statement:
+    """The statement that asks for the unique indexes of a table; its rows are `IndexRow`s."""
+    return Statement(_INDEXES.format(table=_ONE.format(c="s.")), 2 * (table.database, table.name))
+
+
+def indexed(rows: Iterable[IndexRow]) -> dict[str, tuple[IndexPart, ...]]:
+    """The unique indexes in these rows, by name."""
+    return {
+        name: tuple(
+            IndexPart(column, direction == "D", collation, nullable == "YES", prefix is not None)
+            for _, column, nullable, prefix, direction, collation in parts
+        )
+        for name, parts in groupby(rows, lambda row: row[0])
+    }
 
 
 def estimate(table: TableId) -> Statement:

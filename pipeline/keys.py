@@ -13,9 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# One part of a key as it's bound to a statement: int for integers, str for decimals, dates, times and text, bytes for
-# binary.
-KeyPart = int | str | bytes
+from pipeline.charsets import twins
+from pipeline.schema import TableSchema
+from pipeline.types import Text
+
+# One part of a key as it's bound to a statement: int for integers, bits, and the numbers of ENUM and SET, float for
+# floats, str for decimals, dates, times and text, bytes for binary and for text that isn't all of Unicode.
+KeyPart = int | float | str | bytes
 Key = tuple[KeyPart, ...]
 
 
@@ -35,6 +39,21 @@ def tokens(rows: pa.RecordBatch, key: Sequence[int]) -> pa.Array:
     return pc.binary_join_element_wise(first, *others, pa.scalar(b"", pa.binary())) if others else first
 
 
+def ambiguous(schema: TableSchema, rows: pa.RecordBatch) -> str | None:
+    """The column of the primary key that holds a character of which its character set has two codes; None if none does.
+
+    Then a token isn't of one key alone: the server tells keys apart that are the same text.
+    """
+    for index in schema.key:
+        column = schema.columns[index]
+        if isinstance(column.type, Text) and (characters := twins(column.type.charset)):
+            listed = "".join(sorted(f"\\x{{{ord(character):x}}}" for character in characters))
+            held: pa.Array = pc.match_substring_regex(rows.column(index), f"[{listed}]")
+            if held.true_count:
+                return column.name
+    return None
+
+
 def key_to_json(key: Key) -> list[Any]:
     """A key as JSON values; bytes as {"hex": …}. `key_from_json` is its inverse."""
     return [{"hex": part.hex()} if isinstance(part, bytes) else part for part in key]
@@ -47,7 +66,7 @@ def key_from_json(value: list[Any]) -> Key:
 
 def _fixed(column: pa.Array) -> bool:
     """Whether all values have as many bytes; BIT(1) is a byte each."""
-    return pa.types.is_primitive(column.type) or pa.types.is_decimal(column.type)
+    return bool(pa.types.is_primitive(column.type) or pa.types.is_decimal(column.type))
 
 
 def _bytes(column: pa.Array) -> pa.Array:

@@ -63,6 +63,7 @@ LARGEST_ROW: Final = 2**31 - 1
 _BUFFER: Final = 1 << 22  # bytes
 _LEAST_ROOM: Final = 1 << 16  # bytes
 _MICROSECOND_BITS: Final = 20
+_FLOATS: Final = {4: "<f", 8: "<d"}
 
 # Takes the buffer, the cells, and the array for the numbers; returns the row at fault.
 _Parser = Callable[[Bytes, Cells, Longs], int]
@@ -159,6 +160,10 @@ class Located(NamedTuple):
     columns: Sequence[ResultColumn]
     cells: CellTable
 
+    def first(self, number: int) -> "Located":
+        """The same rows with only their first columns."""
+        return self._replace(columns=self.columns[:number], cells=self.cells[:number])
+
     def value(self, column: int, row: int) -> bytes:
         """The bytes of one value that isn't NULL."""
         at, width = int(self.cells[column, row]), WIDTHS.get(self.columns[column].code)
@@ -182,16 +187,13 @@ def decode(schema: TableSchema, located: Located) -> pa.RecordBatch:
 
 def impossible_dates(rows: pa.RecordBatch, located: Located) -> int:
     """How many dates of the decoded rows are null because no calendar has them."""
-    told = int(np.count_nonzero(located.cells == kernels.NULL))
+    told = int(np.count_nonzero(located.cells[: rows.num_columns] == kernels.NULL))
     return sum(int(column.null_count) for column in rows.columns) - told
 
 
-def key(schema: TableSchema, located: Located, row: int, columns: tuple[int, ...]) -> Key:
-    """The row's primary key, as it's bound to the next statement; `columns` are those that hold it."""
-    return tuple(
-        _key_part(schema.columns[index].type, located, column, row)
-        for index, column in zip(schema.key, columns, strict=True)
-    )
+def key(located: Located, row: int, places: Sequence[tuple[ColumnType, int]]) -> Key:
+    """The row's key, as it's bound to the next statement; `places`: what type each part is of, and its column."""
+    return tuple(_key_part(kind, located, column, row) for kind, column in places)
 
 
 def _key_part(kind: ColumnType, located: Located, column: int, row: int) -> KeyPart:
@@ -200,6 +202,12 @@ def _key_part(kind: ColumnType, located: Located, column: int, row: int) -> KeyP
             return int.from_bytes(located.value(column, row), "little", signed=not unsigned)
         case Year():
             return int.from_bytes(located.value(column, row), "little")
+        case Bit():
+            return int.from_bytes(located.value(column, row), "big")
+        case Float() | Double():
+            value = located.value(column, row)
+            number: float = struct.unpack(_FLOATS[len(value)], value)[0]
+            return number
         case Text(name):
             return to_text(located.value(column, row), name)
         case Date():

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,15 @@ from pipeline.gtid import Source as Origin
 from pipeline.keys import Key
 from pipeline.messages import (
     ChunkFailed,
+    ChunkOutdated,
     ChunkRead,
     PlanFailed,
     PlanTable,
     ReadChunk,
 )
 from pipeline.schema import TableId
-from pipeline.watermark import Coordinates
+from pipeline.snapshot import WHOLE
+from pipeline.watermark import Coordinates, High
 from tests.servers.mysql import MysqlFactory
 from tests.servers.selector import Bench, bench
 
@@ -45,8 +48,7 @@ async def test_a_plan_of_an_empty_table(mysql: MysqlServer, database: str) -> No
         ("a INT", "has no primary key"),
         ("a TEXT, PRIMARY KEY (a(10))", "column a of the primary key of .* is in it with a prefix only"),
         ("a VARCHAR(99), PRIMARY KEY (a(10))", "is in it with a prefix only"),
-        ("a ENUM('x') PRIMARY KEY", "is an ENUM or SET"),
-        ("a VARCHAR(9) CHARACTER SET sjis PRIMARY KEY", "has the character set sjis"),
+        ("a ENUM('x', '') PRIMARY KEY", "has an empty label"),
         (None, "doesn't exist, or the user of the source may not SELECT from it"),
     ],
 )
@@ -56,7 +58,7 @@ async def test_a_table_that_cannot_be_read_in_chunks_is_refused_at_once(
     if columns:
         mysql.sql(f"CREATE TABLE t ({columns})", database=database)
     async with bench(mysql, database) as running:
-        await running.order(PlanTable(TableId(database, "t")))
+        await running.order(PlanTable(TableId(database, "t"), WHOLE, 1, GtidSet()))
         answer = await running.answer()
     assert isinstance(answer, PlanFailed)
     assert answer.table == TableId(database, "t")
@@ -74,15 +76,16 @@ class Held(ChunkSelector):
         self.at_select, self.select_now = asyncio.Event(), asyncio.Event()
         self.at_high, self.high_now = asyncio.Event(), asyncio.Event()
 
-    async def select(self, source: Source, order: ReadChunk) -> tuple[pa.RecordBatch, Key | None]:
+    async def select(self, source: Source, order: ReadChunk) -> tuple[pa.RecordBatch, Key | None, int]:
         self.at_select.set()
         await self.select_now.wait()
         return await super().select(source, order)
 
-    async def high(self, source: Source) -> Coordinates:
-        self.at_high.set()
-        await self.high_now.wait()
-        return await super().high(source)
+    async def high(self, source: Source, order: PlanTable | ReadChunk) -> High:
+        if isinstance(order, ReadChunk):
+            self.at_high.set()
+            await self.high_now.wait()
+        return await super().high(source, order)
 
 
 async def test_a_chunk_lies_between_its_watermarks(mysql: MysqlServer, database: str) -> None:
@@ -91,7 +94,7 @@ async def test_a_chunk_lies_between_its_watermarks(mysql: MysqlServer, database:
         assert isinstance(running.selector, Held)
         plan = await running.plan(TableId(database, "t"))
         before = GtidSet.parse(mysql.executed())
-        order = running.chunk(plan.schema, None, (9,), 10)
+        order = running.chunk(plan, None, (9,), 10)
         await running.order(order)
         await running.selector.at_select.wait()
         mysql.sql("INSERT INTO t VALUES (1)", database=database)
@@ -117,7 +120,7 @@ async def test_dates_that_no_calendar_has_are_counted(mysql: MysqlServer, databa
     )
     async with bench(mysql, database) as running:
         plan = await running.plan(TableId(database, "t"))
-        await running.read(running.chunk(plan.schema, None, (9,), 10))
+        await running.read(running.chunk(plan, None, (9,), 10))
         told = running.selector.metrics.value(
             catalogue.IMPOSSIBLE_DATES, table=f"{database}.t", part="chunks"
         )
@@ -134,7 +137,7 @@ async def test_a_chunk_of_several_buffers_is_one(mysql: MysqlServer, database: s
     )
     async with bench(mysql, database) as running:
         plan = await running.plan(TableId(database, "t"))
-        chunk = await running.read(running.chunk(plan.schema, None, (60_000,), 59_999))
+        chunk = await running.read(running.chunk(plan, None, (60_000,), 59_999))
     assert chunk.rows["a"].to_pylist() == list(range(1, 60_000))
     assert pc.binary_length(chunk.rows["b"]).to_pylist() == [i % 201 for i in range(1, 60_000)]
     assert chunk.upto == (59_999,)
@@ -152,7 +155,7 @@ async def test_large_rows_end_a_chunk_before_they_take_the_memory(mysql_factory:
         after: Key | None = None
         before = resident("VmRSS", anew=True)
         while after != (count - 1,):
-            chunk = await running.read(running.chunk(plan.schema, after, (count - 1,), 50_000))
+            chunk = await running.read(running.chunk(plan, after, (count - 1,), 50_000))
             [a], [b] = chunk.rows["a"].to_pylist(), chunk.rows["b"]
             assert b.as_buffer()[-1:].to_pybytes() == b"%d" % a
             read.append((a, len(b.as_buffer())))
@@ -179,17 +182,18 @@ async def test_a_low_watermark_waits_for_what_the_stream_has_passed(
     asked = asyncio.Event()
 
     class Watched(ChunkSelector):
-        async def low(self, source: Source, asked_at: GtidSet) -> GtidSet:
-            asked.set()
-            return await super().low(source, asked_at)
+        async def low(self, source: Source, order: PlanTable | ReadChunk) -> GtidSet:
+            if isinstance(order, ReadChunk):
+                asked.set()
+            return await super().low(source, order)
 
     async with bench(mysql, database, kind=Watched) as running:
         plan = await running.plan(TableId(database, "t"))
         executed = GtidSet.parse(mysql.executed())
         own = Origin(mysql.uuid)
         passed = executed.with_numbers(own, executed.intervals[own].edges[-1:])
-        plain = running.chunk(plan.schema, None, (9,), 10)
-        await running.order(ReadChunk(plain.chunk, plain.schema, None, (9,), 10, passed))
+        plain = running.chunk(plan, None, (9,), 10)
+        await running.order(replace(plain, asked_at=passed))
         await asked.wait()
         assert running.answers.depth == 0
         mysql.sql("INSERT INTO t VALUES (1)", database=database)
@@ -207,9 +211,9 @@ async def test_a_position_that_never_becomes_visible_fails_the_chunk(
     mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (9)", database=database)
     async with bench(mysql, database) as running:
         plan = await running.plan(TableId(database, "t"))
-        plain = running.chunk(plan.schema, None, (9,), 10)
+        plain = running.chunk(plan, None, (9,), 10)
         foreign = GtidSet.parse("11111111-1111-1111-1111-111111111111:1")
-        await running.order(ReadChunk(plain.chunk, plain.schema, None, (9,), 10, foreign))
+        await running.order(replace(plain, asked_at=foreign))
         answer = await running.answer()
     assert answer == ChunkFailed(
         plain.chunk, f"transactions of the log aren't visible in the source: {foreign}"
@@ -227,8 +231,11 @@ async def test_a_lost_connection_is_tried_again_with_a_new_low(
     lows: list[GtidSet] = []
 
     class Struck(ChunkSelector):
-        async def low(self, source: Source, asked_at: GtidSet) -> GtidSet:
-            lows.append(await super().low(source, asked_at))
+        async def low(self, source: Source, order: PlanTable | ReadChunk) -> GtidSet:
+            low = await super().low(source, order)
+            if isinstance(order, PlanTable):
+                return low
+            lows.append(low)
             if len(lows) < chunk_selector.TRIES:
                 mysql.sql(f"INSERT INTO t VALUES ({len(lows)})", database=database)
                 source.close()
@@ -236,7 +243,7 @@ async def test_a_lost_connection_is_tried_again_with_a_new_low(
 
     async with bench(mysql, database, kind=Struck) as running:
         plan = await running.plan(TableId(database, "t"))
-        chunk = await running.read(running.chunk(plan.schema, None, (9,), 10))
+        chunk = await running.read(running.chunk(plan, None, (9,), 10))
     assert chunk.rows.column("a").to_pylist() == [1, 2, 3, 4, 5, 9]
     assert chunk.low == lows[-1]
     assert len(lows) == len(set(lows)) == chunk_selector.TRIES
@@ -250,7 +257,7 @@ async def test_a_locked_table_fails_after_all_tries_with_the_servers_words(
     tries = 0
 
     class Counted(ChunkSelector):
-        async def select(self, source: Source, order: ReadChunk) -> tuple[pa.RecordBatch, Key | None]:
+        async def select(self, source: Source, order: ReadChunk) -> tuple[pa.RecordBatch, Key | None, int]:
             nonlocal tries
             tries += 1
             return await super().select(source, order)
@@ -259,7 +266,7 @@ async def test_a_locked_table_fails_after_all_tries_with_the_servers_words(
         plan = await running.plan(TableId(database, "t"))
         with closing(mysql.connect(database=database)) as locker, locker.cursor() as cursor:
             cursor.execute("LOCK TABLES t WRITE")
-            order = running.chunk(plan.schema, None, (9,), 10)
+            order = running.chunk(plan, None, (9,), 10)
             await running.order(order)
             answer = await running.answer()
             cursor.execute("UNLOCK TABLES")
@@ -271,28 +278,41 @@ async def test_a_locked_table_fails_after_all_tries_with_the_servers_words(
 
 
 @pytest.mark.parametrize(
-    ("deed", "reason"),
+    "deed",
     [
-        ("DROP TABLE t", "doesn't exist"),
-        ("ALTER TABLE t DROP COLUMN b", "Unknown column 'b'"),
-        ("ALTER TABLE t MODIFY b BIGINT", "column b of .* isn't of the type that its schema says"),
-        ("REVOKE SELECT ON `{pattern}`.* FROM tidemark", "SELECT command denied"),
+        "DROP TABLE t",
+        "ALTER TABLE t DROP COLUMN b",
+        "ALTER TABLE t MODIFY b BIGINT",
+        "ALTER TABLE t ADD UNIQUE u (a), DROP PRIMARY KEY",
     ],
 )
-async def test_what_will_not_pass_fails_at_once(
-    mysql: MysqlServer, database: str, deed: str, reason: str, monkeypatch: pytest.MonkeyPatch
+async def test_a_table_that_was_altered_is_told_at_once(
+    mysql: MysqlServer, database: str, deed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunk_selector, "FIRST_PAUSE_S", 3600.0)
     mysql.sql("CREATE TABLE t (a INT PRIMARY KEY, b INT)", "INSERT INTO t VALUES (9, 9)", database=database)
     async with bench(mysql, database) as running:
         plan = await running.plan(TableId(database, "t"))
-        mysql.sql(deed.format(pattern=database.replace("_", r"\_")), database=database)
-        order = running.chunk(plan.schema, None, (9,), 10)
+        mysql.sql(deed, database=database)
+        order = running.chunk(plan, None, (9,), 10)
+        await running.order(order)
+        assert await running.answer() == ChunkOutdated(order.chunk)
+
+
+async def test_what_will_not_pass_fails_at_once(
+    mysql: MysqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunk_selector, "FIRST_PAUSE_S", 3600.0)
+    mysql.sql("CREATE TABLE t (a INT PRIMARY KEY, b INT)", "INSERT INTO t VALUES (9, 9)", database=database)
+    async with bench(mysql, database) as running:
+        plan = await running.plan(TableId(database, "t"))
+        mysql.sql(f"REVOKE SELECT ON `{database}`.* FROM tidemark".replace("_", r"\_"), database=database)
+        order = running.chunk(plan, None, (9,), 10)
         await running.order(order)
         answer = await running.answer()
     assert isinstance(answer, ChunkFailed)
     assert answer.chunk == order.chunk
-    assert pytest.raises(ValueError, match=reason).matches(ValueError(answer.reason))
+    assert "SELECT command denied" in answer.reason
 
 
 async def test_a_key_without_a_calendar_day_is_null_in_the_rows_and_the_next_chunk_begins_behind_it(
@@ -307,7 +327,7 @@ async def test_a_key_without_a_calendar_day_is_null_in_the_rows_and_the_next_chu
     async with bench(mysql, database) as running:
         plan = await running.plan(TableId(database, "t"))
         assert plan.end == ("2024-01-01",)
-        await running.order(running.chunk(plan.schema, None, plan.end, 1))
+        await running.order(running.chunk(plan, None, plan.end, 1))
         answer = await running.answer()
     assert isinstance(answer, ChunkRead)
     assert answer.rows["a"].to_pylist() == [None]
@@ -318,12 +338,14 @@ async def test_what_is_not_foreseen_ends_the_actor(mysql: MysqlServer, database:
     mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (9)", database=database)
 
     class Broken(ChunkSelector):
-        async def high(self, source: Source) -> Coordinates:
-            raise InvariantBroken(f"on purpose, at {await source.executed()}")
+        async def high(self, source: Source, order: PlanTable | ReadChunk) -> High:
+            if isinstance(order, PlanTable):
+                return await super().high(source, order)
+            raise InvariantBroken(f"on purpose, at {await source.executed()}, for {order.chunk}")
 
     running = Bench(mysql, mysql.create_capture_user(database), Broken)
     plan = await running.plan(TableId(database, "t"))
-    await running.order(running.chunk(plan.schema, None, (9,), 10))
+    await running.order(running.chunk(plan, None, (9,), 10))
     with pytest.raises(InvariantBroken, match="on purpose"):
         await running.task
 
@@ -339,7 +361,7 @@ async def test_orders_beyond_the_connections_wait(mysql: MysqlServer, database: 
     most = 0
 
     class Counted(ChunkSelector):
-        async def select(self, source: Source, order: ReadChunk) -> tuple[pa.RecordBatch, Key | None]:
+        async def select(self, source: Source, order: ReadChunk) -> tuple[pa.RecordBatch, Key | None, int]:
             nonlocal under_way, most
             under_way += 1
             most = max(most, under_way)
@@ -350,7 +372,7 @@ async def test_orders_beyond_the_connections_wait(mysql: MysqlServer, database: 
 
     async with bench(mysql, database, kind=Counted) as running:
         plan = await running.plan(TableId(database, "t"))
-        ordered = [running.chunk(plan.schema, None, (9,), 10) for _ in range(6)]
+        ordered = [running.chunk(plan, None, (9,), 10) for _ in range(6)]
         for order in ordered:
             await running.order(order)
         await asyncio.gather(*(event.wait() for event in begun))
@@ -365,7 +387,7 @@ async def test_a_clean_stop_answers_what_was_ordered(mysql: MysqlServer, databas
     running = Bench(mysql, mysql.create_capture_user(database))
     plan = await running.plan(TableId(database, "t"))
     for _ in range(5):
-        await running.order(running.chunk(plan.schema, None, (9,), 10))
+        await running.order(running.chunk(plan, None, (9,), 10))
     running.orders.close()
     await running.task
     assert running.answers.depth == 5
@@ -376,7 +398,7 @@ async def test_a_cancellation_leaves_no_connection(mysql: MysqlServer, database:
     running = Bench(mysql, mysql.create_capture_user(database), Held)
     assert isinstance(running.selector, Held)
     plan = await running.plan(TableId(database, "t"))
-    await running.order(running.chunk(plan.schema, None, (9,), 10))
+    await running.order(running.chunk(plan, None, (9,), 10))
     await running.selector.at_select.wait()
     running.task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -391,6 +413,6 @@ async def test_answers_that_nobody_takes_any_more_end_the_actor(mysql: MysqlServ
     mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", database=database)
     running = Bench(mysql, mysql.create_capture_user(database))
     running.answers.close()
-    await running.order(PlanTable(TableId(database, "t")))
+    await running.order(PlanTable(TableId(database, "t"), WHOLE, 1, GtidSet()))
     with pytest.raises(Closed):
         await running.task

@@ -10,6 +10,7 @@ from pipeline.prerequisites import Privilege, Severity, findings
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.settings import TlsMode, TlsSettings
 from pipeline.types import Integer
+from pipeline.walk import primary
 from tests.integration.test_chunk_walks import WALKS, shuffled
 from tests.servers.mysql import MysqlFactory
 from tests.servers.selector import bench
@@ -76,7 +77,7 @@ async def test_a_chunk_reads_its_own_rows_only(mysql56: MysqlServer, database56:
     )
     async with connected(mysql56, database56) as source:
         [found] = (await source.describe([TableId(database56, "t")])).values()
-        statement = chunks.chunk(found.schema, (0, "k200", 5), (1, "k300", 5), 500)
+        statement = chunks.chunk(found.schema, primary(found.schema), (0, "k200", 5), (1, "k300", 5), 500)
         before = await _reads(source)
         _, [chunk] = await select(source, statement)
         after = await _reads(source)

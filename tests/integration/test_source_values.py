@@ -11,6 +11,7 @@ from pipeline.errors import Definite
 from pipeline.result_columns import mismatch
 from pipeline.schema import TableId
 from pipeline.statement import Statement
+from pipeline.walk import primary
 from tests.servers.source import connected, read_whole, select
 from tests.servers.values import CASES, Case
 
@@ -89,6 +90,6 @@ async def test_a_result_of_an_altered_table_is_seen(mysql: MysqlServer, database
         [found] = (await source.describe([TableId(database, "t")])).values()
         mysql.sql(f"ALTER TABLE t {altered}", database=database)
         [now] = (await source.describe([TableId(database, "t")])).values()
-        columns, _ = await select(source, chunks.chunk(now.schema, None, (9,), 9))
+        columns, _ = await select(source, chunks.chunk(now.schema, primary(now.schema), None, (9,), 9))
     assert mismatch(now.schema, columns) is None
     assert mismatch(found.schema, columns) is not None

@@ -1,33 +1,27 @@
 """Chunk queries: their text, their parameters, and that they cut a table into pieces without gap or overlap."""
 
+import re
 import sqlite3
 from itertools import pairwise, product
 
-import pytest
-
-from pipeline.chunks import chunk, last_key, refusal
+from pipeline.chunks import (
+    boundary,
+    chunk,
+    first_behind,
+    first_key,
+    key_alone,
+    key_places,
+    last_key,
+    last_through,
+)
 from pipeline.keys import Key
 from pipeline.schema import Column, TableId, TableSchema
-from pipeline.types import (
-    Binary,
-    Bit,
-    ColumnType,
-    Date,
-    DateTime,
-    Decimal,
-    Double,
-    Enum,
-    FixedBinary,
-    Float,
-    Integer,
-    Set,
-    Text,
-    Time,
-    Timestamp,
-    Year,
-)
+from pipeline.statement import Statement
+from pipeline.types import Binary, Bit, ColumnType, Enum, Integer, Set, Text, Year
+from pipeline.walk import Walk, primary
 
 INT = Integer(4, unsigned=False)
+NUMBER = Integer(8, unsigned=True)
 
 
 def table(*key: ColumnType, rest: tuple[Column, ...] = ()) -> TableSchema:
@@ -36,116 +30,100 @@ def table(*key: ColumnType, rest: tuple[Column, ...] = ()) -> TableSchema:
 
 
 def test_a_key_of_one_column() -> None:
-    first = chunk(table(INT), None, (9,), 100)
+    schema = table(INT)
+    first = chunk(schema, primary(schema), None, (9,), 100)
     assert first.sql == (
-        "SELECT /*+ INDEX(t PRIMARY) */ `a` FROM `shop`.`orders` t WHERE `a` <= %s ORDER BY `a` LIMIT 100"
+        "SELECT `a` FROM `shop`.`orders` FORCE INDEX (`PRIMARY`) WHERE `a` <= %s ORDER BY `a` LIMIT 100"
     )
     assert first.parameters == (9,)
-    later = chunk(table(INT), (3,), (9,), 100)
+    later = chunk(schema, primary(schema), (3,), (9,), 100)
     assert "WHERE `a` > %s AND `a` <= %s ORDER BY" in later.sql
     assert later.parameters == (3, 9)
 
 
 def test_a_composite_key_is_compared_lexicographically_and_by_ranges() -> None:
-    statement = chunk(table(INT, Text("latin1")), (3, "x"), (9, "y"), 5)
+    schema = table(INT, Text("latin1"))
+    statement = chunk(schema, primary(schema), (3, "x"), (9, "y"), 5)
     assert "WHERE (`a` >= %s AND (`a` > %s OR (`a` = %s AND `b` > %s)))" in statement.sql
     assert "AND (`a` <= %s AND (`a` < %s OR (`a` = %s AND `b` <= %s)))" in statement.sql
     assert statement.parameters == (3, 3, 3, "x", 9, 9, 9, "y")
 
 
-def test_the_key_may_have_another_order_than_the_columns() -> None:
-    schema = TableSchema(TableId("d", "t"), table(INT, Year()).columns, (1, 0))
-    statement = chunk(schema, None, (1999, 7), 5)
-    assert statement.sql.startswith("SELECT /*+ INDEX(t PRIMARY) */ `a`, `b` FROM")
-    assert statement.sql.endswith("ORDER BY `b`, `a` LIMIT 5")
-    assert statement.parameters == (1999, 1999, 1999, 7)
-    assert last_key(schema).sql == (
-        "SELECT /*+ INDEX(t PRIMARY) */ `b`, `a` FROM `d`.`t` t ORDER BY `b` DESC, `a` DESC LIMIT 1"
+def test_a_walk_has_its_own_index_columns_and_order() -> None:
+    schema = TableSchema(TableId("d", "t"), table(INT, Year(), INT).columns, (0,))
+    walk = Walk("u", (2, 1), (False, True), (None, None))
+    statement = chunk(schema, walk, None, (7, 1999), 5)
+    assert statement.sql == (
+        "SELECT `a`, `b`, `c` FROM `d`.`t` FORCE INDEX (`u`)"
+        " WHERE (`c` <= %s AND (`c` < %s OR (`c` = %s AND `b` >= %s))) ORDER BY `c`, `b` DESC LIMIT 5"
     )
+    assert statement.parameters == (7, 7, 7, 1999)
+    order = "SELECT `c`, `b` FROM `d`.`t` FORCE INDEX (`u`) ORDER BY"
+    assert last_key(schema, walk).sql == f"{order} `c` DESC, `b` LIMIT 1"
+    assert first_key(schema, walk).sql == f"{order} `c`, `b` DESC LIMIT 1"
 
 
 def test_names_are_quoted() -> None:
     schema = TableSchema(TableId("a`b", "50%"), (Column("`%s", INT, nullable=False),), (0,))
-    assert last_key(schema).sql % () == (
-        "SELECT /*+ INDEX(t PRIMARY) */ ```%s` FROM `a``b`.`50%` t ORDER BY ```%s` DESC LIMIT 1"
+    assert last_key(schema, primary(schema)).marked == (
+        "SELECT ```%s` FROM `a``b`.`50%` FORCE INDEX (`PRIMARY`) ORDER BY ```%s` DESC LIMIT 1"
     )
-    assert chunk(schema, None, (1,), 2).sql % "7" == (
-        "SELECT /*+ INDEX(t PRIMARY) */ ```%s` FROM `a``b`.`50%` t WHERE ```%s` <= 7 ORDER BY ```%s` LIMIT 2"
+    assert chunk(schema, primary(schema), None, (1,), 2).marked.endswith(
+        "WHERE ```%s` <= ? ORDER BY ```%s` LIMIT 2"
     )
 
 
-@pytest.mark.parametrize(
-    ("kind", "parameter"),
-    [
-        (Decimal(65, 30), "CAST(%s AS DECIMAL(65, 30))"),
-        (Date(), "CAST(%s AS DATE)"),
-        (Time(3), "CAST(%s AS TIME(3))"),
-        (DateTime(6), "CAST(%s AS DATETIME(6))"),
-        (Timestamp(0), "CAST(%s AS DATETIME(0))"),
-    ],
-)
-def test_parameters_have_the_columns_type(kind: ColumnType, parameter: str) -> None:
-    assert f"`a` <= {parameter} " in chunk(table(kind), None, ("…",), 1).sql
+def test_the_numbers_of_enums_and_sets_come_behind_the_columns() -> None:
+    schema = table(Enum(("x",)), INT, Set(("y",)), rest=(Column("n", Text("gbk"), nullable=True),))
+    walk = primary(schema)
+    statement = chunk(schema, walk, None, (1, 2, 0), 5)
+    assert "SELECT `a`, `b`, `c`, `n`, CAST(`a` AS UNSIGNED), CAST(`c` AS UNSIGNED) FROM" in statement.sql
+    assert key_places(schema, walk) == ((NUMBER, 4), (INT, 1), (NUMBER, 5))
+    assert "SELECT CAST(`a` AS UNSIGNED), `b`, CAST(`c` AS UNSIGNED) FROM" in last_key(schema, walk).sql
+    assert key_alone(schema, walk) == ((NUMBER, 0), (INT, 1), (NUMBER, 2))
+
+
+def test_text_that_is_not_all_of_unicode_is_read_as_bytes() -> None:
+    schema = table(Text("gbk"), Text("latin1"), Bit(3))
+    assert key_alone(schema, primary(schema)) == ((Binary(), 0), (Text("latin1"), 1), (Bit(3), 2))
+
+
+def test_a_condition_is_one_part_of_the_chunks() -> None:
+    schema = table(INT)
+    statement = chunk(schema, primary(schema), (1,), (9,), 5, ("`a` = %s OR `a` = %s", (3, 4)))
+    assert "WHERE `a` > %s AND `a` <= %s AND (`a` = %s OR `a` = %s) ORDER BY" in statement.sql
+    assert statement.parameters == (1, 9, 3, 4)
 
 
 def test_any_cut_of_a_composite_key_gives_each_row_once() -> None:
-    rows = list(product(range(3), repeat=3))
     schema = table(INT, INT, INT)
-    with sqlite3.connect(":memory:") as lite:
-        lite.execute("CREATE TABLE orders (a INT, b INT, c INT, PRIMARY KEY (a, b, c))")
-        lite.executemany("INSERT INTO orders VALUES (?, ?, ?)", rows)
+    for descending in product((False, True), repeat=3):
+        walk = Walk("PRIMARY", (0, 1, 2), descending, (None,) * 3)
+        rows = sorted(
+            product(range(3), repeat=3),
+            key=lambda row, turned=descending: [-v if d else v for v, d in zip(row, turned, strict=True)],
+        )
+        with sqlite3.connect(":memory:") as lite:
+            lite.execute("CREATE TABLE orders (a INT, b INT, c INT, PRIMARY KEY (a, b, c))")
+            lite.executemany("INSERT INTO orders VALUES (?, ?, ?)", rows)
 
-        def select(after: Key | None, end: Key) -> list[tuple[int, ...]]:
-            statement = chunk(schema, after, end, 1000)
-            sql = statement.sql.replace("%s", "?").replace("`shop`.", "")
-            return lite.execute(sql, statement.parameters).fetchall()
+            def ask(statement: Statement) -> list[tuple[int, ...]]:
+                sql = re.sub(r"`shop`\.| FORCE INDEX \(`PRIMARY`\)", "", statement.marked)
+                return lite.execute(sql, statement.parameters).fetchall()
 
-        assert select(None, rows[-1]) == rows
-        for low, high in pairwise([rows[i] for i in (0, 1, 5, 8, 9, 17, 26)]):
-            assert select(None, low) + select(low, high) + select(high, rows[-1]) == rows
-        for after, end in product(rows, rows):
-            assert select(after, end) == [row for row in rows if after < row <= end]
-    lite.close()
+            def select(after: Key | None, end: Key) -> list[tuple[int, ...]]:
+                return ask(chunk(schema, walk, after, end, 1000))  # noqa: B023
 
-
-def test_without_a_primary_key_there_are_no_chunks() -> None:
-    why = refusal(table(rest=(Column("x", INT, nullable=True),)))
-    assert why == "shop.orders has no primary key to walk along; its changes still stream"
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        *(Integer(size, unsigned) for size in (1, 2, 3, 4, 8) for unsigned in (False, True)),
-        Decimal(65, 30),
-        Year(),
-        Date(),
-        Time(6),
-        DateTime(6),
-        Timestamp(6),
-        Text("utf8mb4"),
-        Text("latin1"),
-        FixedBinary(16),
-        Binary(),
-    ],
-)
-def test_keys_that_can_be_walked(kind: ColumnType) -> None:
-    assert refusal(table(INT, kind)) is None
-
-
-@pytest.mark.parametrize(
-    "kind", [Enum(("a",)), Set(("a",)), Bit(1), Float(), Double(), Text("cp932"), Text("gbk")]
-)
-def test_keys_that_cannot_be_walked_are_refused_by_name(kind: ColumnType) -> None:
-    why = refusal(table(INT, kind))
-    assert why is not None
-    assert why.startswith("column b of the primary key of shop.orders ")
-    assert why.endswith("; its changes still stream")
-
-
-def test_a_key_that_holds_only_prefixes_is_refused() -> None:
-    schema = table(Text("utf8mb4"))
-    assert refusal(schema, prefixed=["b"]) is None
-    why = refusal(schema, prefixed=["a"])
-    assert why is not None
-    assert "column a of the primary key of shop.orders is in it with a prefix only" in why
+            assert ask(first_key(schema, walk)) == rows[:1]
+            assert ask(last_key(schema, walk)) == rows[-1:]
+            assert select(None, rows[-1]) == rows
+            for low, high in pairwise([rows[i] for i in (0, 1, 5, 8, 9, 17, 26)]):
+                assert select(None, low) + select(low, high) + select(high, rows[-1]) == rows
+            for (i, after), (j, end) in product(enumerate(rows), enumerate(rows)):
+                assert select(after, end) == rows[i + 1 : j + 1]
+                assert ask(boundary(schema, walk, after, end, 2)) == rows[i + 1 : j + 1][1:2]
+            for i, bound in product((0, 10, 26), rows[::4]):
+                through = [place for place, row in enumerate(rows) if row[:2] == bound[:2]][-1]
+                assert ask(last_through(schema, walk, rows[i], bound[:2])) == rows[i + 1 : through + 1][-1:]
+                assert ask(first_behind(schema, walk, bound[:2], rows[i])) == rows[through + 1 : i + 1][:1]
+        lite.close()

@@ -459,6 +459,9 @@ def test_a_key_is_as_it_is_bound_again() -> None:
         Binary(): (lenenc(b"\xff"), b"\xff"),
         Decimal(5, 2): (lenenc(b"-1.50"), "-1.50"),
         Year(): (struct.pack("<H", 1999), 1999),
+        Bit(9): (lenenc(b"\x01\x02"), 258),
+        Float(): (struct.pack("<f", 0.1), struct.unpack("<f", struct.pack("<f", 0.1))[0]),
+        Double(): (struct.pack("<d", 0.1), 0.1),
         Date(): (date(2024, 0, 0), "2024-00-00"),
         DateTime(0): (date(2024, 1, 1), "2024-01-01 00:00:00"),
         DateTime(3): (date(2024, 1, 1, 2, 3, 4, 5000), "2024-01-01 02:03:04.005"),
@@ -466,12 +469,11 @@ def test_a_key_is_as_it_is_bound_again() -> None:
         Time(0): (time(True, 34, 22, 59, 59), "-838:59:59"),
         Time(2): (b"\0", "00:00:00.00"),
     }
-    columns = tuple(Column(f"c{i}", kind, nullable=False) for i, kind in enumerate(kinds))
     order = (1, 0, *range(2, len(kinds)))
     [rows] = fed(RowPackets(5), result([[sent for sent, _ in kinds.values()]]))
     bound = [part for _, part in kinds.values()]
     located = rows.located([told(kind) for kind in kinds])
-    found = key(TableSchema(TableId("d", "t"), columns, order), located, 0, order)
+    found = key(located, 0, [(list(kinds)[i], i) for i in order])
     assert found == tuple(bound[i] for i in order)
 
 

@@ -22,8 +22,8 @@ from pipeline.messages import (
     ToChunkSelector,
     ToWatermarkCoordinator,
 )
-from pipeline.snapshot import ChunkId
-from pipeline.schema import TableId, TableSchema
+from pipeline.schema import TableId
+from pipeline.snapshot import WHOLE, ChunkId, Request
 from pipeline.topology import EDGES, Actor, inbox
 from tests.servers.source import settings
 
@@ -59,17 +59,19 @@ class Bench:
             self.task.result()
         return await answer
 
-    async def plan(self, table: TableId) -> TablePlanned:
+    async def plan(self, table: TableId, request: Request = WHOLE, ranges: int = 1) -> TablePlanned:
         """The plan of a table that can be planned."""
-        await self.order(PlanTable(table))
+        await self.order(PlanTable(table, request, ranges, GtidSet()))
         answer = await self.answer()
         assert isinstance(answer, TablePlanned), answer
         return answer
 
-    def chunk(self, schema: TableSchema, after: Key | None, end: Key, limit: int) -> ReadChunk:
+    def chunk(
+        self, plan: TablePlanned, after: Key | None, end: Key, limit: int, request: Request = WHOLE
+    ) -> ReadChunk:
         """An order for a chunk, with a number of its own."""
-        number = ChunkId("s", schema.table, next(self._numbers))
-        return ReadChunk(number, schema, after, end, limit, GtidSet())
+        number = ChunkId("s", plan.schema.table, next(self._numbers))
+        return ReadChunk(number, plan.schema, plan.walk, request, 0, after, end, limit, GtidSet())
 
     async def read(self, order: ReadChunk) -> ChunkRead:
         """The answer to an order that succeeds."""
@@ -79,13 +81,13 @@ class Bench:
         assert answer.chunk == order.chunk
         return answer
 
-    async def walk(self, plan: TablePlanned, limit: int) -> list[pa.RecordBatch]:
+    async def walk(self, plan: TablePlanned, limit: int, request: Request = WHOLE) -> list[pa.RecordBatch]:
         """The rows of the whole table, chunk after chunk."""
         assert plan.end is not None
         read: list[pa.RecordBatch] = []
         after: Key | None = None
         while True:
-            chunk = await self.read(self.chunk(plan.schema, after, plan.end, limit))
+            chunk = await self.read(self.chunk(plan, after, plan.end, limit, request))
             assert chunk.rows.num_rows <= limit
             read.append(chunk.rows)
             if chunk.upto is None:

@@ -14,6 +14,7 @@ from pipeline.result_columns import ResultColumn, mismatch
 from pipeline.schema import TableSchema
 from pipeline.settings import Secret, SourceSettings
 from pipeline.statement import Statement
+from pipeline.walk import primary
 
 
 def settings(server: MysqlServer, account: Account, **changes: Any) -> SourceSettings:
@@ -39,7 +40,7 @@ async def ask(source: Source, sql: str) -> list[tuple[Any, ...]]:
 
 async def read_whole(source: Source, schema: TableSchema) -> pa.RecordBatch:
     """All rows of a table with an integer for its key, in one chunk."""
-    columns, located = await select(source, chunks.chunk(schema, None, (2**31 - 1,), 1000))
+    columns, located = await select(source, chunks.chunk(schema, primary(schema), None, (2**31 - 1,), 1000))
     assert mismatch(schema, columns) is None
     batch = pa.concat_batches([resultset.decode(schema, rows) for rows in located])
     batch.validate(full=True)

@@ -1,0 +1,84 @@
+"""Planning a table: what it is, the index to walk along, where it ends, and where to divide it.
+
+All of it is asked in small questions that use the index. `pipeline.walks` and `pipeline.splits` know what to ask.
+"""
+
+from actors.source import Source
+from pipeline import chunks, predicates, resultset, splits, walks
+from pipeline.conditions import Refused
+from pipeline.errors import Definite, Transient
+from pipeline.information_schema import Described
+from pipeline.keys import Key
+from pipeline.parameters import Fragment
+from pipeline.schema import TableId, TableSchema
+from pipeline.snapshot import Request
+from pipeline.splits import FirstBehind, LastThrough, Weigh
+from pipeline.statement import Statement
+from pipeline.walk import Walk
+
+
+async def found(source: Source, table: TableId, request: Request) -> tuple[TableSchema, Walk]:
+    """The table as it is now, and its walk. Raises Definite where it can't be read in chunks as requested."""
+    described = await _described(source, table)
+    indexes = await source.indexes(table)
+    if await _described(source, table) != described:
+        raise Transient(f"{table} is being altered")
+    walk = walks.walk(described, indexes, request.surrogate)
+    condition(described.schema, request)
+    return described.schema, walk
+
+
+def condition(schema: TableSchema, request: Request) -> Fragment:
+    """The condition that the request sets. Raises Definite where it isn't about this table."""
+    try:
+        return predicates.requested(schema, request) or chunks.NO_CONDITION
+    except Refused as refusal:
+        raise Definite(f"the request isn't about {schema.table}: {refusal}") from refusal
+
+
+async def divided(
+    source: Source, schema: TableSchema, walk: Walk, end: Key, ranges: int, least_rows: int
+) -> tuple[Key, ...]:
+    """The last keys of all ranges but the last: of at most so many, each of at least so many rows."""
+    first = await key(source, schema, walk, chunks.first_key(schema, walk))
+    if first is None or ranges < 2:
+        return ()
+    kinds = tuple(schema.columns[index].type for index in walk.columns)
+    search = splits.search(kinds, first, end, ranges, least_rows)
+    answer: splits.Answer = None
+    while True:
+        try:
+            question = search.send(answer)
+        except StopIteration as found:
+            keys: tuple[Key, ...] = found.value
+            return keys
+        match question:
+            case LastThrough(after, bound):
+                answer = await key(source, schema, walk, chunks.last_through(schema, walk, after, bound))
+            case FirstBehind(bound, last):
+                answer = await key(source, schema, walk, chunks.first_behind(schema, walk, bound, last))
+            case Weigh(after, last):
+                answer = await _weight(source, chunks.weight(schema, walk, after, last))
+
+
+async def key(source: Source, schema: TableSchema, walk: Walk, statement: Statement) -> Key | None:
+    """The one key that the statement asks for, if there is one."""
+    async with source.select(statement) as result:
+        rows = await result.rows()
+        if rows is None:
+            return None
+        return resultset.key(rows.located(result.columns), 0, chunks.key_alone(schema, walk))
+
+
+async def _weight(source: Source, statement: Statement) -> int:
+    async with source.select(statement) as result:
+        rows = await result.rows()
+        assert rows is not None
+        return chunks.estimated(rows.located(result.columns))
+
+
+async def _described(source: Source, table: TableId) -> Described:
+    described = (await source.describe([table])).get(table)
+    if described is None:
+        raise Definite(f"{table} doesn't exist, or the user of the source may not SELECT from it")
+    return described
