@@ -2,7 +2,8 @@
 
     python -m tests.chaos.broken [--without-lake] [--at STEP NTH DEED]... run CONFIG
 
-is `tidemark run CONFIG` that, when it comes to the step for the NTH time, kills itself, raises, or hangs, by DEED.
+is `tidemark run CONFIG` that, when it comes to the step for the NTH time, kills itself, raises, or hangs, by DEED. It
+divides small tables as well.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from actors import assembly, cli
+from actors import assembly, chunk_selector, cli
 from actors.binlog_reader import BinlogReader
 from actors.chunk_selector import ChunkSelector
 from actors.delta import DeltaTable
@@ -28,11 +29,13 @@ from actors.journal_store import JournalStore
 from actors.journal_writer import JournalWriter
 from actors.lake import Lake
 from actors.schema_verifier import SchemaVerifier
+from actors.source import Result
 from actors.spark_sink import SparkSink
 from actors.watermark_coordinator import WatermarkCoordinator
 from pipeline.mirror import Tier, location
 from pipeline.schema import TableSchema
-from tests.servers.service import WithoutLake
+from pipeline.window import Reconciling
+from tests.servers.service import LEAST_ROWS_OF_RANGE, WithoutLake
 
 LOOK_EVERY_S: Final = 0.005
 
@@ -59,12 +62,19 @@ def _of(tier: Tier) -> Callable[[DeltaTable], bool]:
     return lambda table: table.path.endswith(f"/{tier}")
 
 
+def _has_a_chunk(coordinator: WatermarkCoordinator) -> bool:
+    return any(isinstance(window, Reconciling) for window in coordinator._state.open)
+
+
 CAPTURE: Final = {
     "log read, not given on": Step(BinlogReader, "_give"),
     "slice on its way": Step(SchemaVerifier, "handle"),
+    "no low": Step(ChunkSelector, "low"),
     "low read, not selected": Step(ChunkSelector, "select"),
+    "asked, no row read": Step(Result, "rows"),
     "selected, no high": Step(ChunkSelector, "high"),
     "chunk read, not told": Step(ChunkSelector, "high", behind=True),
+    "a window waits for the log": Step(WatermarkCoordinator, "handle", behind=True, concerns=_has_a_chunk),
     "decided, not ordered": Step(WatermarkCoordinator, "_perform"),
     "append ordered, not taken": Step(JournalWriter, "handle"),
     "append taken, not sealed": Step(JournalWriter, "handle", behind=True),
@@ -144,6 +154,7 @@ def kill_behind_a_file(folder: Path, before: set[Path]) -> None:
 
 def main() -> None:
     """Break what's to be broken, then be the service."""
+    chunk_selector.LEAST_ROWS_OF_RANGE = LEAST_ROWS_OF_RANGE  # type: ignore[misc]
     arguments = deque(sys.argv[1:])
     while (argument := arguments.popleft()) != "run":
         if argument == "--without-lake":

@@ -18,14 +18,17 @@ from tests.servers.shop import TABLES, writing
 
 # The how-manieth time a step isn't survived: all are taken so often before the snapshot has ended.
 NTH = 4
+CHUNK_ROWS = 25
 
 
+@pytest.mark.usefixtures("small_ranges")
 @pytest.mark.parametrize("step", CAPTURE)
 async def test_killed_and_started_again(
     open_shop: MysqlServer, parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     config, journal, signals = tmp_path / "shop.toml", tmp_path / "journal", tmp_path / "signals"
-    monkeypatch.setenv("TIDEMARK__SNAPSHOT__CHUNK_ROWS", "25")
+    monkeypatch.setenv("TIDEMARK__SNAPSHOT__CONNECTIONS", "4")
+    monkeypatch.setenv("TIDEMARK__SNAPSHOT__WINDOWS", "8")
     monkeypatch.setenv("TIDEMARK__JOURNAL__SEAL_AFTER_MS", "20")
     monkeypatch.setenv("TIDEMARK__SIGNALS__FILE", str(signals))
     write_config(config, open_shop, open_shop.create_capture_user("shop"), parts, tmp_path)
@@ -35,7 +38,7 @@ async def test_killed_and_started_again(
         service.start()
         await until(JournalReader(journal).last_segment, "the first segment")
         with writing(open_shop) as tally:
-            data = {"type": "incremental", "data-collections": [".*"]}
+            data = {"type": "incremental", "data-collections": [".*"], "chunk-rows": CHUNK_ROWS}
             signals.write_text(json.dumps({"id": "s", "type": "execute-snapshot", "data": data}) + "\n")
             assert service.wait(WITHIN_S) == -signal.SIGKILL
             assert not any(snapshot.ended for snapshot in entries(journal)[-1].checkpoint.snapshots)

@@ -8,8 +8,10 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import pytest
 import structlog
 
+from actors import chunk_selector
 from actors.actor import Actor
 from actors.assembly import Assembly
 from actors.journal_store import JournalStore
@@ -34,6 +36,9 @@ Value = TypeVar("Value")
 # For whatever a test waits for; a machine that does other things as well is slow.
 WITHIN_S: Final = 60.0
 _LOOK_EVERY_S: Final = 0.01
+
+# In place of the selector's own, where tests say so.
+LEAST_ROWS_OF_RANGE: Final = 100
 
 
 def pipeline(server: MysqlServer, folder: Path, database: str, **snapshot: Any) -> Settings:
@@ -62,6 +67,12 @@ async def until(
         assert time.monotonic() < deadline, f"not within {within_s} s: {what}"
         await asyncio.sleep(_LOOK_EVERY_S)
     return value
+
+
+@pytest.fixture
+def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of some hundreds of rows are divided as large ones are."""
+    monkeypatch.setattr(chunk_selector, "LEAST_ROWS_OF_RANGE", LEAST_ROWS_OF_RANGE)
 
 
 class NoSink(Actor[SegmentSealed]):
