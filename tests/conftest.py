@@ -17,6 +17,7 @@ from tests.servers.mysql import (
     mysql_factory,
     parts,
 )
+from tests.servers.service import small_ranges
 from tests.servers.shop import open_shop
 from tests.servers.spark import spark, spark_settings
 
@@ -29,6 +30,7 @@ __all__ = [
     "mysql_factory",
     "open_shop",
     "parts",
+    "small_ranges",
     "spark",
     "spark_settings",
 ]
