@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 
 import actors  # noqa: F401 - it says how numba keeps machine code, and has to before numba is imported
+from tests.servers.kafka import kafka
 from tests.servers.mysql import (
     database,
     database56,
@@ -24,6 +25,7 @@ from tests.servers.spark import spark, spark_settings
 __all__ = [
     "database",
     "database56",
+    "kafka",
     "mysql",
     "mysql56",
     "mysql56_factory",

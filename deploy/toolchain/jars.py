@@ -1,7 +1,7 @@
-"""Delta's jars, by the Ivy that PySpark carries inside.
+"""Jars by the Ivy that PySpark carries inside: Delta's, and what other parts have a lock for.
 
 Ivy's own default for a Maven-style resolver is the central repository, so no address is written here. They
-are taken one by one, without what their POMs ask for: PySpark has the rest already. Ivy gets a cache of its
+are taken one by one, without what their POMs ask for: of Delta's, PySpark has the rest already. Ivy gets a cache of its
 own, since one in the home directory that holds a POM without its jar would make it fail.
 """
 
@@ -26,35 +26,36 @@ DEPENDENCY = '<dependency org="{}" name="{}" rev="{}" transitive="false"/>'
 
 
 def folder() -> Path:
-    """Return where the jars lie, whether they are there yet or not."""
+    """Return where Delta's jars lie, whether they are there yet or not."""
     return root() / f"jars-{digest(LOCK.read_bytes())}"
 
 
 def paths() -> tuple[Path, ...]:
-    """Return the path of each jar, in the lock's order."""
+    """Return the path of each of Delta's jars, in the lock's order."""
     return tuple(folder() / _file(coordinates) for coordinates in read_lock(LOCK))
 
 
 def setup(java_home: Path, python: Path, pyspark: Path, trusted: Path) -> None:
-    """Fetch the jars and check them against the lock.
+    """Fetch Delta's jars and check them against the lock.
 
     Ivy is taken from the folder of the package `pyspark`; `trusted` are PEM certificates of authorities.
     """
-
-    def build() -> None:
-        _retrieve(java_home, python, pyspark, trusted)
-        for coordinates, checksum in read_lock(LOCK).items():
-            if (found := sha256(folder() / _file(coordinates))) != checksum:
-                raise ToolchainError(f"{coordinates} has SHA-256 {found}, jars.lock says {checksum}")
-
-    ensure("Delta's jars", folder(), build)
+    ensure("Delta's jars", folder(), lambda: fetch(LOCK, folder(), java_home, python, pyspark, trusted))
 
 
-def _retrieve(java_home: Path, python: Path, pyspark: Path, trusted: Path) -> None:
-    ivy = folder() / "ivy"
+def fetch(lock: Path, into: Path, java_home: Path, python: Path, pyspark: Path, trusted: Path) -> None:
+    """Fetch the jars of a lock into a folder, and check them."""
+    _retrieve(lock, into, java_home, python, pyspark, trusted)
+    for coordinates, checksum in read_lock(lock).items():
+        if (found := sha256(into / _file(coordinates))) != checksum:
+            raise ToolchainError(f"{coordinates} has SHA-256 {found}, {lock.name} says {checksum}")
+
+
+def _retrieve(lock: Path, into: Path, java_home: Path, python: Path, pyspark: Path, trusted: Path) -> None:
+    ivy = into / "ivy"
     ivy.mkdir()
     (ivy / "settings.xml").write_text(SETTINGS)
-    wanted = "".join(DEPENDENCY.format(*coordinates.split(":")) for coordinates in read_lock(LOCK))
+    wanted = "".join(DEPENDENCY.format(*coordinates.split(":")) for coordinates in read_lock(lock))
     (ivy / "ivy.xml").write_text(MODULE.format(wanted))
     run([python, "-m", "deploy.toolchain.truststore", trusted, ivy / "trust"], cwd=REPOSITORY)
     trust = [f"-Djavax.net.ssl.trustStore={ivy / 'trust'}", "-Djavax.net.ssl.trustStorePassword=changeit"]
@@ -68,7 +69,7 @@ def _retrieve(java_home: Path, python: Path, pyspark: Path, trusted: Path) -> No
         "-cache",
         ivy / "cache",
     ]
-    result = ["-retrieve", f"{folder()}/[artifact]-[revision].[ext]"]
+    result = ["-retrieve", f"{into}/[artifact]-[revision].[ext]"]
     run([java_home / "bin" / "java", *trust, *main, *files, *result])
     shutil.rmtree(ivy)
 

@@ -5,10 +5,7 @@ server id that no other one has. Its data directory is copied from one that was 
 version of MySQL and lies in the cache, since copying takes a tenth of initialising; or from one that came with the
 programs.
 
-**No server outlives its parent**, however that ends: the kernel sends it SIGKILL when the thread that started
-it dies (prctl(2), PR_SET_PDEATHSIG, asked for by util-linux's setpriv, which hands it on through exec). For
-that reason one thread, which lives as long as the interpreter, starts them all: a server started by a worker
-thread would die with the worker.
+No server outlives its parent, however that ends (`children`).
 """
 
 import os
@@ -21,7 +18,6 @@ import subprocess
 import time
 import uuid
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pymysql
 
+from deploy.toolchain import children
 from deploy.toolchain.cache import ToolchainError, digest, ensure, locked, root, run
 from deploy.toolchain.mysql import MysqlParts
 
@@ -67,8 +64,6 @@ SMALL_AND_QUICK_56: Final[Mapping[str, str]] = {
 }
 # Options that hold for the whole life of a data directory, so that its template depends on them.
 SET_AT_BIRTH: Final = frozenset({"innodb_page_size", "lower_case_table_names"})
-
-_parent = ThreadPoolExecutor(max_workers=1, thread_name_prefix="parent-of-mysqld")
 
 _LOG_ENTRY = re.compile(r"^\S+Z\t *(\d+) ([A-Z][A-Za-z ]*)\t(.*)$")
 
@@ -131,17 +126,7 @@ class MysqlServer:
             raise ToolchainError("this MySQL server runs already")
         if not self.data.exists():
             _new_data_directory(self.parts, self.data, self.options, self.uuid)
-        command = ["setpriv", "--pdeathsig", "KILL", str(self.parts.bin / "mysqld"), *self._arguments()]
-        with self.error_log.open("ab") as log:
-            # A session of its own keeps the terminal's Ctrl-C from it: its owner decides when it stops.
-            self._process = _parent.submit(
-                subprocess.Popen,
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            ).result()
+        self._process = children.start([self.parts.bin / "mysqld", *self._arguments()], self.error_log)
         try:
             self._wait_until_it_answers(self._process)
         except BaseException:

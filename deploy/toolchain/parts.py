@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.toolchain import authorities, jars, java, mysql, mysql56, virtualenv
+from deploy.toolchain import authorities, jars, java, kafka, mysql, mysql56, virtualenv
 from deploy.toolchain.cache import REPOSITORY, ToolchainError, is_complete, locked
+from deploy.toolchain.kafka import KafkaParts
 from deploy.toolchain.mysql import MysqlParts
 
 # The checkout's own name for its environment, whose place in the cache changes with the locks.
@@ -15,7 +16,7 @@ LINK = REPOSITORY / ".venv"
 class Parts:
     """Where the real parts are on this machine.
 
-    `mysql56` is for tests alone; None before `setup` was asked for it, and where it can't run.
+    `kafka` and `mysql56` are for tests alone: None before `setup` was asked for them, and MySQL 5.6 where it can't run.
     """
 
     python: Path
@@ -23,6 +24,7 @@ class Parts:
     jars: tuple[Path, ...]
     mysql: MysqlParts
     mysql56: MysqlParts | None
+    kafka: KafkaParts | None
 
 
 def setup(*, for_tests: bool = False) -> Parts:
@@ -31,11 +33,13 @@ def setup(*, for_tests: bool = False) -> Parts:
         trusted = authorities.setup()
         python = virtualenv.setup(trusted)
         java_home = java.setup()
-        jars.setup(java_home, python, virtualenv.pyspark(), trusted)
+        ours = (java_home, python, virtualenv.pyspark(), trusted)
+        jars.setup(*ours)
         programs = mysql.setup()
         old = mysql56.setup(trusted) if for_tests else mysql56.find()
+        broker = kafka.setup(*ours) if for_tests else kafka.find(java_home)
         _point(LINK, virtualenv.folder())
-    return Parts(LINK / "bin" / "python", java_home, jars.paths(), programs, old)
+    return Parts(LINK / "bin" / "python", java_home, jars.paths(), programs, old, broker)
 
 
 def locate() -> Parts:
@@ -43,7 +47,7 @@ def locate() -> Parts:
     python, java_home, programs = LINK / "bin" / "python", java.home(), mysql.find()
     if not python.exists() or java_home is None or programs is None or not is_complete(jars.folder()):
         raise ToolchainError("the real parts aren't all here yet: run `make setup`")
-    return Parts(python, java_home, jars.paths(), programs, mysql56.find())
+    return Parts(python, java_home, jars.paths(), programs, mysql56.find(), kafka.find(java_home))
 
 
 def _point(link: Path, target: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.toolchain import cache, debian, jars, mysql, mysql56
+from deploy.toolchain import cache, debian, jars, kafka, mysql, mysql56
 from deploy.toolchain.cache import REPOSITORY, ToolchainError
 from deploy.toolchain.parts import Parts
 
@@ -76,6 +76,12 @@ def test_a_second_setup_waits_for_the_first_and_not_for_a_dead_one() -> None:
 
 def test_the_jars_are_those_of_the_lock(parts: Parts) -> None:
     assert [cache.sha256(jar) for jar in parts.jars] == list(cache.read_lock(jars.LOCK).values())
+
+
+def test_kafka_s_jars_are_those_of_its_lock(parts: Parts) -> None:
+    assert parts.kafka is not None, "run `make setup-tests`"
+    found = {cache.sha256(jar) for jar in parts.kafka.jars.glob("*.jar")}
+    assert found == set(cache.read_lock(kafka.LOCK).values())
 
 
 def test_a_package_that_differs_from_the_lock_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,143 @@
+"""The Kafka channel over a real broker: order, offsets, answers, and a broker or topics that aren't there."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
+
+import pytest
+
+from actors.signal_kafka import SignalKafka
+from deploy.toolchain.kafka_broker import KafkaBroker
+from pipeline.checkpoint import Checkpoint
+from pipeline.messages import SignalAccepted, SignalRejected
+from pipeline.settings import KafkaSettings
+from pipeline.snapshot import Completed, Progress, Snapshot, Waiting
+from tests.pipeline.builders import ORDERS, gtids
+from tests.servers.kafka import Told, committed, create_topic, send
+from tests.servers.service import until
+
+PAUSE = json.dumps({"id": "p", "type": "pause-snapshot"})
+RESUME = json.dumps({"id": "r", "type": "resume-snapshot"})
+GROUP = "tidemark-shop"
+
+_numbers = count(1)
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"signals-{next(_numbers)}"
+
+
+@asynccontextmanager
+async def listening(
+    broker: KafkaBroker, topic: str, *, answers: str | None = None
+) -> AsyncIterator[SignalKafka]:
+    channel = SignalKafka(KafkaSettings((broker.address,), topic, answers), "shop", first_pause_s=0.05)
+    try:
+        async with asyncio.timeout(120):
+            yield channel
+    finally:
+        await channel.close()
+
+
+async def offset_is(broker: KafkaBroker, topic: str, offset: int) -> None:
+    """Until this has been committed; the broker can't tell when."""
+    while await committed(broker, topic, GROUP) != offset:  # noqa: ASYNC110 - there's no event across processes
+        await asyncio.sleep(0.05)
+
+
+async def test_signals_of_this_pipeline_come_in_order(kafka: KafkaBroker, topic: str) -> None:
+    await create_topic(kafka, topic)
+    await send(kafka, topic, ("shop", PAUSE), ("other", "{"), (None, PAUSE), ("shop", None), ("shop", RESUME))
+    async with listening(kafka, topic) as channel:
+        first, second, third = [await channel.receive() for _ in range(3)]
+        assert [first.text, second.text, third.text] == [PAUSE.encode(), b"", RESUME.encode()]
+        assert [first.default_id, third.default_id] == [f"{topic}-0", f"{topic}-4"]
+        assert channel.status()["connected"]
+
+
+async def test_an_offset_is_committed_once_all_before_it_are_answered(kafka: KafkaBroker, topic: str) -> None:
+    await create_topic(kafka, topic)
+    await send(kafka, topic, ("shop", PAUSE), ("shop", RESUME), ("other", PAUSE), ("shop", PAUSE))
+    async with listening(kafka, topic) as channel:
+        first, second, _ = [await channel.receive() for _ in range(3)]
+        await second.answer(SignalAccepted("r", "snapshots go on"))
+        await until(lambda: not channel._news.is_set(), "it has looked")
+        assert await committed(kafka, topic, GROUP) is None
+        await first.answer(SignalAccepted("p", "snapshots are paused"))
+        await offset_is(kafka, topic, 3)
+    async with listening(kafka, topic) as channel:
+        again = await channel.receive()
+        assert again.default_id == f"{topic}-3"
+
+
+async def test_what_is_unanswered_at_a_crash_comes_again(kafka: KafkaBroker, topic: str) -> None:
+    await create_topic(kafka, topic)
+    await send(kafka, topic, ("shop", PAUSE))
+    async with listening(kafka, topic) as channel:
+        await channel.receive()
+    async with listening(kafka, topic) as channel:
+        assert (await channel.receive()).text == PAUSE.encode()
+
+
+async def test_answers_and_notifications_go_to_their_topic_before_the_offset_is_committed(
+    kafka: KafkaBroker, topic: str
+) -> None:
+    answers = f"{topic}-answers"
+    await create_topic(kafka, topic)
+    await create_topic(kafka, answers)
+    await send(kafka, topic, ("shop", PAUSE), ("shop", "{"))
+    async with listening(kafka, topic, answers=answers) as channel, Told(kafka, answers) as told:
+        first, second = await channel.receive(), await channel.receive()
+        await second.answer(SignalRejected("", "it isn't JSON"))
+        assert await told.next() == {"id": "", "outcome": "rejected", "reason": "it isn't JSON", "offset": 1}
+        await first.answer(SignalAccepted("p", "snapshots are paused"))
+        assert await told.next() == {
+            "id": "p",
+            "outcome": "accepted",
+            "detail": "snapshots are paused",
+            "offset": 0,
+        }
+        await offset_is(kafka, topic, 2)
+        await channel.sealed(of(Waiting()))
+        assert (await told.next())["type"] == "STARTED"
+        assert await told.next() == {"id": "s1", "outcome": "running", "detail": "shop.orders"}
+        await channel.sealed(of(Completed(Progress(rows=7))))
+        scanned = await told.next()
+        assert scanned["aggregate_type"] == "Incremental Snapshot"
+        assert scanned["additional_data"] == {
+            "connector_name": "shop",
+            "data_collections": "shop.orders",
+            "scanned_collection": "shop.orders",
+            "total_rows_scanned": "7",
+            "status": "SUCCEEDED",
+        }
+        assert (await told.next())["type"] == "COMPLETED"
+        assert await told.next() == {"id": "s1", "outcome": "done", "detail": "shop.orders"}
+
+
+def of(state: Waiting | Completed) -> Checkpoint:
+    return Checkpoint(gtids("a:1-5"), snapshots=(Snapshot("s1", {ORDERS.table: state}),))
+
+
+async def test_a_topic_that_is_not_there_is_named_and_waited_for(kafka: KafkaBroker, topic: str) -> None:
+    async with listening(kafka, topic, answers=f"{topic}-answers") as channel:
+        receiving = asyncio.create_task(channel.receive())
+        await until(lambda: f"no topic {topic} and" in str(channel.status()["problem"]), "it's named")
+        await create_topic(kafka, topic)
+        await until(lambda: f"no topic {topic}-answers" in str(channel.status()["problem"]), "it's named")
+        assert not channel.status()["connected"]
+        await create_topic(kafka, f"{topic}-answers")
+        await send(kafka, topic, ("shop", PAUSE))
+        assert (await receiving).text == PAUSE.encode()
+        assert channel.status()["problem"] is None
+
+
+async def test_a_topic_of_several_partitions_is_refused_by_name(kafka: KafkaBroker, topic: str) -> None:
+    await create_topic(kafka, topic, partitions=2)
+    async with listening(kafka, topic) as channel:
+        receiving = asyncio.create_task(channel.receive())
+        await until(lambda: "has 2 partitions" in str(channel.status()["problem"]), "it's named")
+        receiving.cancel()

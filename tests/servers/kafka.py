@@ -1,0 +1,71 @@
+"""A real Kafka broker, and topics of a test's own on it."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from deploy.toolchain.kafka_broker import KafkaBroker
+from deploy.toolchain.parts import Parts
+
+__all__ = ["kafka"]
+
+
+@pytest.fixture(scope="session")
+def kafka(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """One broker for the whole session. Leave it running."""
+    assert parts.kafka is not None, "run `make setup-tests`"
+    with KafkaBroker(parts.kafka, tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker
+
+
+async def create_topic(broker: KafkaBroker, name: str, partitions: int = 1) -> None:
+    """Create a topic."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
+    await admin.start()
+    try:
+        await admin.create_topics([NewTopic(name, partitions, 1)])
+    finally:
+        await admin.close()
+
+
+async def send(broker: KafkaBroker, topic: str, *records: tuple[str | None, str | None]) -> None:
+    """Append records of a key and a value."""
+    async with AIOKafkaProducer(bootstrap_servers=broker.address) as producer:
+        for key, value in records:
+            await producer.send_and_wait(topic, value and value.encode(), key=key and key.encode())
+
+
+async def committed(broker: KafkaBroker, topic: str, group: str) -> int | None:
+    """The offset that the group has committed in the topic's first partition."""
+    async with AIOKafkaConsumer(
+        bootstrap_servers=broker.address, group_id=group, enable_auto_commit=False
+    ) as consumer:
+        partition = TopicPartition(topic, 0)
+        consumer.assign([partition])
+        offset: int | None = await consumer.committed(partition)
+        return offset
+
+
+class Told:
+    """What is appended to a topic, from its beginning, as it comes."""
+
+    def __init__(self, broker: KafkaBroker, topic: str) -> None:
+        self._consumer = AIOKafkaConsumer(bootstrap_servers=broker.address, auto_offset_reset="earliest")
+        self._topic = topic
+
+    async def __aenter__(self) -> "Told":
+        await self._consumer.start()
+        self._consumer.assign([TopicPartition(self._topic, 0)])
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._consumer.stop()
+
+    async def next(self) -> dict[str, Any]:
+        """The next record's value."""
+        value: dict[str, Any] = json.loads((await self._consumer.getone()).value)
+        return value
