@@ -1,7 +1,9 @@
 """What was asked of a service, and what it did, outlives it; and only reads reach the source."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +20,16 @@ from pipeline.keys import Key
 from pipeline.messages import ReadChunk, SignalAccepted, SignalRejected
 from pipeline.schema import TableId
 from pipeline.settings import Settings
+from pipeline.snapshot import Chunking
 from tests.servers.journal_oracle import entries, unequal
 from tests.servers.service import pipeline, running
 
 # Rows of a table that has twenty chunks, the last one half full.
 ROWS = 1_950
+CHUNK_ROWS = 100
 TABLE = TableId("shop", "t")
+# How many chunks of each of four ranges are read before the crash.
+CHUNKS_OF_RANGE = (3, 0, 1, 2)
 
 
 @pytest.fixture
@@ -37,6 +43,7 @@ def server(parts: Parts, tmp_path: Path) -> Iterator[MysqlServer]:
             "USE shop",
             "CREATE TABLE t (id INT PRIMARY KEY, v INT)",
             f"INSERT INTO t VALUES {rows}",
+            "ANALYZE TABLE t",  # by its estimate it's divided
             "SET GLOBAL general_log = ON",
         )
         yield server
@@ -44,24 +51,39 @@ def server(parts: Parts, tmp_path: Path) -> Iterator[MysqlServer]:
 
 @pytest.fixture
 def settings(server: MysqlServer, tmp_path: Path) -> Settings:
-    return pipeline(server, tmp_path, "shop")
+    """All of a table is one range."""
+    return pipeline(server, tmp_path, "shop", ranges=1)
 
 
 class Orders:
-    """The chunks that were asked for, by where each begins; `stop_at` of them are read, and the next one never is."""
+    """The chunks that were asked for, by where each begins; `stop_at` of them are read, and the next one never is.
+
+    `most` says the same of single ranges, by their numbers: so many chunks of it are read.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.after: list[Key | None] = []
+        self.of_range: dict[int, list[Key | None]] = defaultdict(list)
         self.stop_at: int | None = None
+        self.most: dict[int, int] = {}
         original = ChunkSelector.select
 
         async def select(selector: ChunkSelector, source: Any, order: ReadChunk) -> Any:
             self.after.append(order.after)
-            if len(self.after) == self.stop_at:
+            self.of_range[order.range].append(order.after)
+            enough = len(self.of_range[order.range]) > self.most.get(order.range, ROWS)
+            if enough or len(self.after) == self.stop_at:
                 await asyncio.Event().wait()
             return await original(selector, source, order)
 
         monkeypatch.setattr(ChunkSelector, "select", select)
+
+    def forget(self) -> None:
+        """As at the start."""
+        self.after.clear()
+        self.of_range.clear()
+        self.most.clear()
+        self.stop_at = None
 
 
 @pytest.fixture
@@ -77,7 +99,7 @@ def sealed_chunks(settings: Settings) -> list[SealedChunk]:
 def chunk_selects(server: MysqlServer) -> int:
     """How many chunks' SELECTs have reached the server."""
     ours = [command.text for command in server.logged() if command.kind == "Execute"]
-    return sum("FROM `shop`.`t` t WHERE" in text for text in ours)
+    return sum(text.startswith("SELECT `id`, `v`") and "FROM `shop`.`t`" in text for text in ours)
 
 
 async def test_a_restart_goes_on_behind_the_keys_that_are_done(
@@ -86,11 +108,10 @@ async def test_a_restart_goes_on_behind_the_keys_that_are_done(
     orders.stop_at = 8
     async with running(settings) as service:
         await service.begun()
-        await service.execute("s")
+        await service.execute("s", chunk_rows=CHUNK_ROWS)
         await service.until(lambda: len(sealed_chunks(settings)) == 7, "seven chunks are sealed")
     assert chunk_selects(server) == 7
-    orders.after.clear()
-    orders.stop_at = None
+    orders.forget()
     server.sql("UPDATE shop.t SET v = 1 WHERE id % 7 = 0")
     async with running(settings) as service:
         await service.completed("s")
@@ -101,10 +122,42 @@ async def test_a_restart_goes_on_behind_the_keys_that_are_done(
     assert unequal(server, tmp_path / "journal", TABLE) == []
 
 
+@pytest.mark.usefixtures("small_ranges")
+async def test_each_range_goes_on_by_itself(
+    server: MysqlServer, settings: Settings, orders: Orders, tmp_path: Path
+) -> None:
+    settings = replace(
+        settings, snapshot=replace(settings.snapshot, ranges=4, windows=8, connections=len(CHUNKS_OF_RANGE))
+    )
+    orders.most = dict(enumerate(CHUNKS_OF_RANGE))
+    read = sum(CHUNKS_OF_RANGE)
+    async with running(settings) as service:
+        await service.begun()
+        await service.execute("s", chunk_rows=CHUNK_ROWS)
+        await service.until(lambda: len(sealed_chunks(settings)) == read, "they are sealed")
+    (snapshot,) = entries(tmp_path / "journal")[-1].checkpoint.snapshots
+    state = snapshot.tables[TABLE]
+    assert isinstance(state, Chunking)
+    done = {each.number: each.done for each in state.ranges}
+    begun_at = {number: after[0] for number, after in orders.of_range.items()}
+    assert [number for number in done if done[number] == begun_at[number]] == [CHUNKS_OF_RANGE.index(0)]
+    orders.forget()
+    server.sql("UPDATE shop.t SET v = 1 WHERE id % 7 = 0")
+    async with running(settings) as service:
+        await service.completed("s")
+        await service.caught_up(server)
+        await service.stop()
+    assert {number: after[0] for number, after in orders.of_range.items()} == done
+    asked = [chunk for after in orders.of_range.values() for chunk in after]
+    assert len(set(asked)) == len(asked)
+    assert chunk_selects(server) == read + len(asked)
+    assert unequal(server, tmp_path / "journal", TABLE) == []
+
+
 async def test_a_signal_is_taken_once_and_so_for_ever(server: MysqlServer, settings: Settings) -> None:
     async with running(settings) as service:
         await service.begun()
-        await service.execute("s")
+        await service.execute("s", chunk_rows=CHUNK_ROWS)
         await service.completed("s")
         again = await service.tell("execute-snapshot", "s", ".*")
         assert again == SignalAccepted(
@@ -125,11 +178,10 @@ async def test_a_paused_snapshot_stays_paused_over_a_restart(
     orders.stop_at = 5
     async with running(settings) as service:
         await service.begun()
-        await service.execute("s")
+        await service.execute("s", chunk_rows=CHUNK_ROWS)
         await service.until(lambda: len(orders.after) == 5, "the fifth chunk is asked for")
         assert isinstance(await service.tell("pause-snapshot", "p"), SignalAccepted)
-    orders.after.clear()
-    orders.stop_at = None
+    orders.forget()
     async with running(settings) as service:
         await service.begun()
         assert service.status()["paused"]
@@ -149,12 +201,12 @@ async def test_a_stopped_snapshot_does_not_come_back(settings: Settings, orders:
     orders.stop_at = 5
     async with running(settings) as service:
         await service.begun()
-        await service.execute("s")
+        await service.execute("s", chunk_rows=CHUNK_ROWS)
         await service.until(lambda: len(orders.after) == 5, "the fifth chunk is asked for")
         stopped = await service.tell("stop-snapshot", "stop", r"shop\.t")
         assert stopped == SignalAccepted("stop", "stopped the snapshot of shop.t")
         assert service.tables("s")["t"]["state"] == "stopped"
-    orders.after.clear()
+    orders.forget()
     async with running(settings) as service:
         await service.begun()
         again = await service.tell("stop-snapshot", "again", r"shop\.t")
@@ -180,7 +232,7 @@ async def test_only_reads_reach_the_source(server: MysqlServer, settings: Settin
                 f"ALTER TABLE shop.t ADD COLUMN c{round_} INT",
                 f"UPDATE shop.t SET c{round_} = 1 WHERE id = 1",
             )
-            await service.execute(f"s{round_}")
+            await service.execute(f"s{round_}", chunk_rows=CHUNK_ROWS)
             await service.completed(f"s{round_}")
             await service.caught_up(server)
             await service.stop()
