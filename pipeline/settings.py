@@ -6,6 +6,7 @@ of `actors.config`.
 """
 
 import ipaddress
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -222,6 +223,12 @@ class Settings:
     spark: SparkSettings = SparkSettings()
     http: HttpSettings = HttpSettings()
     signals: SignalSettings = SignalSettings()
+
+    @property
+    def read(self) -> Tables:
+        """The tables whose rows are read out of the log: the captured ones, and the signal table."""
+        table = self.signals.table
+        return self.tables if table is None else Tables((*self.tables.patterns, re.escape(str(table))))
 
 
 _SAID_ELSEWHERE = {
