@@ -13,19 +13,21 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from time import monotonic
-from typing import Final, TypeVar, assert_never
+from typing import Any, Final, TypeVar, assert_never
 
 import pyarrow as pa
 import structlog
 
 from actors import planning
 from actors.actor import Actor, Outlet
+from actors.consistent import ConsistentReads, Opening
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from actors.signal_table import SignalTable
 from actors.source import Outdated, Result, Source, SourcePool
 from pipeline import chunks, resultset, topology
 from pipeline import metrics as catalogue
+from pipeline.consistent import CloseTransactions, OpenTransactions, TransactionsOpened
 from pipeline.errors import Definite, Transient
 from pipeline.gtid import GtidSet
 from pipeline.keys import Key, ambiguous
@@ -67,6 +69,10 @@ _JITTER: Final = random.SystemRandom()
 Answer = TypeVar("Answer")
 
 
+class SnapshotLost(Transient):
+    """A transaction of a consistent snapshot was lost: nobody can read on in it, so that capture begins anew."""
+
+
 class ChunkSelector(Actor[ToChunkSelector]):
     """Answers PlanTable and ReadChunk; more orders than `connections` wait for one to be free."""
 
@@ -80,8 +86,12 @@ class ChunkSelector(Actor[ToChunkSelector]):
         connections: int,
         coordinator: Outlet[ToWatermarkCoordinator],
         markers: SignalTable | None = None,
+        allow_lock: bool = False,
     ) -> None:
         super().__init__(mailbox, metrics)
+        self._opening = Opening(source, connections, allow_lock)
+        self._opens: asyncio.Task[None] | None = None
+        self._consistent: ConsistentReads | None = None
         self._coordinator = coordinator
         self._markers = markers
         self._pool = SourcePool(source, connections)
@@ -96,6 +106,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
             # The first one is what went wrong; the others were cancelled for it.
             raise failures.exceptions[0] from failures
         finally:
+            self._close()
             self._pool.close()
 
     async def handle(self, message: ToChunkSelector) -> None:
@@ -105,8 +116,28 @@ class ChunkSelector(Actor[ToChunkSelector]):
                 self._orders.create_task(self._plan(message))
             case ReadChunk():
                 self._orders.create_task(self._read(message))
+            case OpenTransactions():
+                self._opens = self._orders.create_task(self._open(message))
+            case CloseTransactions():
+                self._close()
             case _:
                 assert_never(message)
+
+    async def _open(self, order: OpenTransactions) -> None:
+        """Open the transactions of a consistent snapshot, in which all is read until they're closed."""
+        opened = self._consistent = await self._opening.opened(order.failed)
+        await self.send(self._coordinator, TransactionsOpened(order.number, opened.at, opened.executed))
+
+    def _close(self) -> None:
+        if self._opens is not None:
+            self._opens.cancel()
+        if self._consistent is not None:
+            self._consistent.close()
+        self._opens = self._consistent = None
+
+    def status(self) -> dict[str, Any]:
+        """Why a consistent snapshot hasn't begun."""
+        return {"waits": self._opening.status() if self._opens and not self._opens.done() else None}
 
     async def _plan(self, order: PlanTable) -> None:
         async def planned(source: Source) -> TablePlanned:
@@ -114,6 +145,8 @@ class ChunkSelector(Actor[ToChunkSelector]):
 
         try:
             answer: TablePlanned | PlanFailed = await self._tried(planned, str(order.table))
+        except SnapshotLost:
+            raise
         except (Transient, Definite) as failure:
             answer = PlanFailed(order.table, str(failure))
         await self.send(self._coordinator, answer)
@@ -127,12 +160,16 @@ class ChunkSelector(Actor[ToChunkSelector]):
         except Outdated as outdated:
             log.info("the table was altered", order=str(order.chunk), told=str(outdated))
             answer = ChunkOutdated(order.chunk)
+        except SnapshotLost:
+            raise
         except (Transient, Definite) as failure:
             answer = ChunkFailed(order.chunk, str(failure))
         await self.send(self._coordinator, answer)
 
     async def _tried(self, work: Callable[[Source], Awaitable[Answer]], what: str) -> Answer:
         """The result of the work on a connection. Raises Definite, or the last try's Transient."""
+        if self._consistent is not None:
+            return await self._once(work, self._consistent)
         tries = 1
         while True:
             try:
@@ -145,6 +182,16 @@ class ChunkSelector(Actor[ToChunkSelector]):
                 log.info("trying again", order=what, pause_s=round(pause, 3), error=str(failure))
             tries += 1
             await asyncio.sleep(pause)
+
+    async def _once(self, work: Callable[[Source], Awaitable[Answer]], reads: ConsistentReads) -> Answer:
+        """The result of the work in a transaction of a consistent snapshot, which can't be had again."""
+        try:
+            async with reads.connection() as source:
+                return await work(source)
+        except Transient as failure:
+            if self._consistent is not reads:  # it was closed meanwhile, and nobody waits for the answer
+                raise
+            raise SnapshotLost(str(failure)) from failure
 
     async def _planned(self, source: Source, order: PlanTable) -> TablePlanned:
         schema, walk = await planning.found(source, order.table, order.request)
@@ -175,6 +222,8 @@ class ChunkSelector(Actor[ToChunkSelector]):
 
         Raises Transient if it isn't usable for too long.
         """
+        if self._consistent is not None:
+            return self._consistent.executed
         if self._markers is not None:
             await self._markers.open(source, _for_whom(order))
             return order.asked_at
@@ -232,6 +281,8 @@ class ChunkSelector(Actor[ToChunkSelector]):
 
     async def high(self, source: Source, order: PlanTable | ReadChunk) -> High:
         """The end of the log, or a marker in it: what was seen before lies before it."""
+        if self._consistent is not None:
+            return self._consistent.at
         if self._markers is not None:
             return await self._markers.close(source, _for_whom(order))
         coordinates, _ = await source.end_of_log()

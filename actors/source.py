@@ -28,7 +28,7 @@ from pipeline.prerequisites import VARIABLES, Privilege, ServerFacts, server_ver
 from pipeline.result_columns import ResultColumn
 from pipeline.resultset import RowPackets, Rows
 from pipeline.schema import TableId
-from pipeline.settings import SourceSettings, TlsMode
+from pipeline.settings import ServerSettings, TlsMode
 from pipeline.statement import Statement, quoted_table
 from pipeline.watermark import Coordinates
 
@@ -96,8 +96,9 @@ class Outdated(Definite):
 class Source:
     """One connection to the source. A failure leaves it closed where its stream can't be trusted any more."""
 
-    def __init__(self, settings: SourceSettings) -> None:
+    def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
+        self._in_transaction = False
         self._wire = Wire(
             host=settings.host,
             port=settings.port,
@@ -110,7 +111,7 @@ class Source:
         )
 
     @staticmethod
-    async def connect(settings: SourceSettings) -> "Source":
+    async def connect(settings: ServerSettings) -> "Source":
         """A new connection with its session set up. Raises Transient or Definite."""
         source = Source(settings)
         await source._open()
@@ -221,7 +222,8 @@ class Source:
     async def select(self, statement: Statement) -> AsyncIterator["Result"]:
         """The result of any SELECT, in one transaction of its own.
 
-        Left before its end, the connection is made anew, for the server can't be told to stop.
+        Left before its end, the connection is made anew, for the server can't be told to stop. Within a transaction
+        the rest is read and let go instead.
         """
         with _translated(statement.sql):
             async with self._answered():
@@ -232,7 +234,11 @@ class Source:
             if not packets.ended:
                 self.close()
             raise
-        if not packets.ended:
+        if not packets.ended and self._in_transaction:
+            while not packets.ended:
+                await self.fill(packets, statement)
+                packets.take()
+        elif not packets.ended:
             self.close()
             await self._open()
 
@@ -246,6 +252,16 @@ class Source:
                     limit.reschedule(clock() + self._patience_s)
                 if packets.ended:
                     self._wire.check_end(packets.tail)
+
+    async def begin(self) -> None:
+        """Open a transaction that sees the source as it is now, until the connection is closed or `leave` is called."""
+        await self.ask(Statement("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"))
+        self._in_transaction = True
+
+    async def leave(self) -> None:
+        """End the transaction."""
+        self._in_transaction = False
+        await self.ask(Statement("ROLLBACK"))
 
     async def command(self, code: int, payload: bytes) -> None:
         """Send a command of the protocol that the server answers with OK."""
@@ -321,7 +337,7 @@ class Result:
 class SourcePool:
     """Up to `size` connections, opened when needed; who asks for one more waits."""
 
-    def __init__(self, settings: SourceSettings, size: int) -> None:
+    def __init__(self, settings: ServerSettings, size: int) -> None:
         self._settings = settings
         self._slots = asyncio.Semaphore(size)
         self._idle: deque[Source] = deque()
@@ -373,7 +389,7 @@ def _judged(error: Exception, doing: str) -> Transient | Definite:
     return kind(f"{text} (error {code} of the source; {doing})")
 
 
-def _tls(settings: SourceSettings) -> ssl.SSLContext | None:
+def _tls(settings: ServerSettings) -> ssl.SSLContext | None:
     if settings.tls.mode is TlsMode.DISABLED:
         return None
     context = ssl.create_default_context(cafile=settings.tls.ca)

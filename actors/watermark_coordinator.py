@@ -15,6 +15,7 @@ from actors.metrics import Metrics
 from pipeline import beginning, coordinator, topology
 from pipeline import metrics as catalogue
 from pipeline.checkpoint import Checkpoint, state_of
+from pipeline.consistent import CloseTransactions, OpenTransactions
 from pipeline.coordinator_state import Order, State, Strained, WindowMode, Within
 from pipeline.messages import (
     Append,
@@ -30,6 +31,7 @@ from pipeline.messages import (
     ToJournalWriter,
     ToWatermarkCoordinator,
 )
+from pipeline.settings import SnapshotMode
 from pipeline.sizing import Limits
 from pipeline.snapshot import ChunkId, Progress, Snapshot, progress
 from pipeline.snapshot import to_json as snapshot_to_json
@@ -58,7 +60,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         limits: Limits,
         mode: WindowMode,
         outlets: Outlets,
-        unasked: bool = False,
+        unasked: SnapshotMode = SnapshotMode.NO_DATA,
     ) -> None:
         super().__init__(mailbox, metrics)
         self._outlets = outlets
@@ -94,6 +96,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
             "paused": checkpoint.paused,
             "busy": self._state.source.reason if isinstance(self._state.source, Strained) else None,
             "captured": [str(table) for table in checkpoint.schemas],
+            "consistent": type(self._state.stand).__name__.lower(),
             "keyless": [str(table) for table in beginning.keyless(checkpoint)],
             "stopped": {str(table): reason for table, reason in checkpoint.stopped.items()},
             "mirrors": {str(table): state_of(mirror) for table, mirror in checkpoint.mirrors.items()},
@@ -117,7 +120,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         self._ordered |= {order.chunk: now for order in orders if isinstance(order, ReadChunk)}
         for order in orders:
             match order:
-                case PlanTable() | ReadChunk():
+                case PlanTable() | ReadChunk() | OpenTransactions() | CloseTransactions():
                     await self.send(self._outlets.selector, order)
                 case PauseReading() | ResumeReading():
                     await self.send(self._outlets.reader, order)

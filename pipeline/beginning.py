@@ -29,7 +29,8 @@ from pipeline.gtid import GtidSet
 from pipeline.schema import TableId
 from pipeline.schema_verifier import Known
 from pipeline.settings import SnapshotMode
-from pipeline.snapshot import Chunking, Failed, Snapshot, TableState, Waiting, progress
+from pipeline.signals import MOST_PRIORITY
+from pipeline.snapshot import Chunking, Completed, Failed, Snapshot, TableState, Waiting, progress
 
 _PURGED = (
     "the binlog that we need was purged: {missing}; restore it on the source and keep it for longer, or set "
@@ -74,8 +75,10 @@ def resumed(checkpoint: Checkpoint, known: Known, purged: GtidSet, mode: Snapsho
     return _anew(at_present, known.at, known, gap, f"anew-{checkpoint.scn}")
 
 
-def begun(checkpoint: Checkpoint) -> Checkpoint:
-    """The checkpoint with a snapshot of the tables that are new; the same one where none is."""
+def begun(checkpoint: Checkpoint, mode: SnapshotMode) -> Checkpoint:
+    """The checkpoint with a snapshot of the tables that are new; the same one where none is, or where they stay so."""
+    if mode is SnapshotMode.NO_DATA:
+        return checkpoint
     new = [
         table
         for table, schema in sorted(checkpoint.schemas.items())
@@ -83,8 +86,23 @@ def begun(checkpoint: Checkpoint) -> Checkpoint:
     ]
     if not new:
         return checkpoint
-    initial = (each.id for each in checkpoint.snapshots if each.id.startswith("initial-") and not each.ended)
-    return _asked(checkpoint, next(initial, f"initial-{checkpoint.scn}"), new)
+    kind = "consistent" if mode is SnapshotMode.CONSISTENT else "initial"
+    under_way = (s.id for s in checkpoint.snapshots if s.id.startswith(f"{kind}-") and not s.ended)
+    return _asked(
+        checkpoint, next(under_way, f"{kind}-{checkpoint.scn}"), new, mode is SnapshotMode.CONSISTENT
+    )
+
+
+def again(checkpoint: Checkpoint) -> Checkpoint:
+    """The checkpoint in which consistent snapshots that haven't ended begin anew, if anything of them is read.
+
+    The connections in which they were read are gone, and with them the place that they were read at.
+    """
+    for snapshot in checkpoint.snapshots:
+        read = [t for t, state in snapshot.tables.items() if isinstance(state, Chunking | Completed)]
+        if snapshot.consistent and not snapshot.ended and read:
+            checkpoint = _asked(checkpoint, snapshot.id, read)
+    return checkpoint
 
 
 def keyless(checkpoint: Checkpoint) -> tuple[TableId, ...]:
@@ -124,11 +142,17 @@ def _ended(snapshot: Snapshot, reason: str) -> Snapshot:
     return replace(snapshot, tables=tables)
 
 
-def _asked(checkpoint: Checkpoint, snapshot: str, tables: list[TableId]) -> Checkpoint:
-    """The checkpoint in which this snapshot takes these tables, too, and their mirrors begin."""
+def _asked(
+    checkpoint: Checkpoint, snapshot: str, tables: list[TableId], consistent: bool = False
+) -> Checkpoint:
+    """The checkpoint in which this snapshot takes these tables, too, and their mirrors begin.
+
+    A consistent one comes before all others, since the stream stands for it.
+    """
     waiting: dict[TableId, TableState] = dict.fromkeys(tables, Waiting())
     filling: dict[TableId, Mirror] = dict.fromkeys(tables, Filling(checkpoint.scn))
-    present = next((each for each in checkpoint.snapshots if each.id == snapshot), Snapshot(snapshot, {}))
+    first = Snapshot(snapshot, {}, consistent=consistent, priority=MOST_PRIORITY + 1 if consistent else 0)
+    present = next((each for each in checkpoint.snapshots if each.id == snapshot), first)
     others = (each for each in checkpoint.snapshots if each is not present)
     asked = replace(present, tables={**present.tables, **waiting})
     return replace(

@@ -36,10 +36,10 @@ that changed them to begin anew once, and there's no circle without one.
 from dataclasses import replace
 from typing import assert_never
 
-from pipeline import passed, selected
-from pipeline.beginning import begun
+from pipeline import beginning, passed, selected, standing
 from pipeline.checkpoint import Checkpoint
 from pipeline.closing import closed
+from pipeline.consistent import TransactionsOpened
 from pipeline.coordinator_state import (
     Between,
     Eased,
@@ -77,21 +77,21 @@ from pipeline.messages import (
 from pipeline.requests import signalled
 from pipeline.schedule import scheduled
 from pipeline.schema import TableId
+from pipeline.settings import SnapshotMode
 from pipeline.sizing import Limits
 from pipeline.topology import MOST_WINDOWS
 
 
 def start(
-    checkpoint: Checkpoint, limits: Limits, mode: WindowMode, unasked: bool = False
+    checkpoint: Checkpoint, limits: Limits, mode: WindowMode, unasked: SnapshotMode = SnapshotMode.NO_DATA
 ) -> tuple[State, tuple[Order, ...]]:
     """The state after a start from a checkpoint, and the first orders: snapshots go on where they were.
 
-    `unasked`: tables that are new are snapshotted without a signal.
+    `unasked`: how tables that are new are snapshotted without a signal.
     """
     if isinstance(mode, Overlapping) and not 1 <= mode.most <= MOST_WINDOWS:
         raise ValueError(f"the number of windows must be from 1 to {MOST_WINDOWS}, not {mode.most}")
-    if unasked:
-        checkpoint = begun(checkpoint)
+    checkpoint = beginning.begun(beginning.again(checkpoint), unasked)
     state, orders = scheduled(State(limits, mode, checkpoint, unasked))
     return state, (Append((), checkpoint), *orders)
 
@@ -161,7 +161,8 @@ def _moved(
     | ChunkFailed
     | ChunkOutdated
     | SourceStrained
-    | SourceEased,
+    | SourceEased
+    | TransactionsOpened,
 ) -> State:
     match message:
         case LogAdvanced(end):
@@ -191,5 +192,7 @@ def _moved(
             return replace(state, source=Strained(reason))
         case SourceEased():
             return replace(state, source=Eased())
+        case TransactionsOpened():
+            return standing.opened(state, message)
         case _:
             assert_never(message)

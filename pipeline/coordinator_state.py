@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from pipeline.checkpoint import Checkpoint, Filling, Mirror, Ready
+from pipeline.consistent import CloseTransactions, Nowhere, OpenTransactions, Stand
 from pipeline.gtid import Gtid
 from pipeline.keys import Key
 from pipeline.messages import (
@@ -16,6 +17,7 @@ from pipeline.messages import (
     ResumeReading,
 )
 from pipeline.schema import TableId, TableSchema
+from pipeline.settings import SnapshotMode
 from pipeline.sizing import Limits, Size
 from pipeline.snapshot import (
     ChunkId,
@@ -143,18 +145,19 @@ Place = Between | Within
 class State:
     """All that the coordinator knows.
 
-    `unasked`: tables that are new are snapshotted without a signal. `stream`: where the last transaction ended in the
-    log, None before the stream's first event. `place`: what the stream is in now. `runs`: the tables whose snapshot is
-    under way in this run. `open`: the open windows in the order asked. `asked`: the chunks that haven't come, and the
-    bytes that each may bring, whether or not its window is still open. `sizes`: what's known of chunks, by table.
-    `source`: whether it has room for chunks. `markers`: the ids of marker rows that have passed, as far as a watermark
-    may still be among them. `chunks`: how many chunks were asked for in this run.
+    `unasked`: how tables that are new are snapshotted without a signal. `stream`: where the last transaction ended in
+    the log, None before the stream's first event. `place`: what the stream is in now. `runs`: the tables whose snapshot
+    is under way in this run. `open`: the open windows in the order asked. `asked`: the chunks that haven't come, and
+    the bytes that each may bring, whether or not its window is still open. `sizes`: what's known of chunks, by table.
+    `stand`: where the stream stands for a consistent snapshot. `source`: whether it has room for chunks. `markers`: the
+    ids of marker rows that have passed, as far as a watermark may still be among them. `chunks`: how many chunks were
+    asked for in this run.
     """
 
     limits: Limits
     mode: WindowMode
     checkpoint: Checkpoint
-    unasked: bool = False
+    unasked: SnapshotMode = SnapshotMode.NO_DATA
     stream: Coordinates | None = None
     place: Place = Between()
     runs: dict[TableId, Run] = field(default_factory=dict)
@@ -162,6 +165,7 @@ class State:
     asked: dict[ChunkId, int] = field(default_factory=dict)
     sizes: dict[TableId, Size] = field(default_factory=dict)
     gate: Gate = Flowing()
+    stand: Stand = field(default_factory=Nowhere)
     source: Source = Eased()
     markers: frozenset[str] = frozenset()
     chunks: int = 0
@@ -172,7 +176,16 @@ class State:
         return Passed(self.stream, self.checkpoint.position, self.markers)
 
 
-Order = PlanTable | ReadChunk | PauseReading | ResumeReading | AppendRows | Append
+Order = (
+    PlanTable
+    | ReadChunk
+    | OpenTransactions
+    | CloseTransactions
+    | PauseReading
+    | ResumeReading
+    | AppendRows
+    | Append
+)
 
 
 def ended(state: State, table: TableId, reason: str) -> State:

@@ -14,6 +14,7 @@ from enum import IntEnum
 import pyarrow as pa
 
 from pipeline.checkpoint import Checkpoint
+from pipeline.consistent import CloseTransactions, OpenTransactions, TransactionsOpened
 from pipeline.gtid import Gtid, GtidSet
 from pipeline.keys import Key
 from pipeline.schema import TableId, TableSchema
@@ -373,7 +374,7 @@ class SegmentSealed:
 
 # Who may get what.
 ToSchemaVerifier = LogRead | TransactionPartRead | StatementRead | CreationRead | LogAdvanced | ReadingPaused
-ToChunkSelector = PlanTable | ReadChunk
+ToChunkSelector = PlanTable | ReadChunk | OpenTransactions | CloseTransactions
 ToBinlogReader = PauseReading | ResumeReading
 ToWatermarkCoordinator = (
     ChangesVerified
@@ -391,6 +392,7 @@ ToWatermarkCoordinator = (
     | ChunkOutdated
     | SourceStrained
     | SourceEased
+    | TransactionsOpened
     | SignalReceived
 )
 ToJournalWriter = AppendRows | Append

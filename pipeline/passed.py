@@ -165,7 +165,7 @@ def schema_verified(state: State, message: SchemaVerified) -> State:
     if schemas.get(schema.table) != schema or isinstance(state.runs.get(schema.table), Unsettled):
         state = dropped(state, {schema.table})
     state = checkpointed(state, schemas={**schemas, schema.table: schema})
-    return replace(state, checkpoint=begun(state.checkpoint)) if state.unasked else state
+    return replace(state, checkpoint=begun(state.checkpoint, state.unasked))
 
 
 def table_restarted(state: State, message: TableRestarted) -> State:

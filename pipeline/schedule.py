@@ -23,6 +23,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from pipeline import standing
+from pipeline.consistent import Approaching, Nowhere, Opening, Standing
 from pipeline.coordinator_state import (
     Flowing,
     FoundEmpty,
@@ -47,6 +49,7 @@ from pipeline.messages import PauseReading, PlanTable, ReadChunk, ResumeReading
 from pipeline.schema import TableId
 from pipeline.sizing import Size
 from pipeline.snapshot import ChunkId, Chunking, Range, Snapshot
+from pipeline.topology import MOST_WINDOWS
 from pipeline.window import Reading, Reconciling
 
 
@@ -74,6 +77,21 @@ def scheduled(state: State) -> tuple[State, tuple[Order, ...]]:
     """Ask for as many plans and chunks as the mode allows now."""
     if isinstance(state.place, Within):
         return _within(state)
+    state, orders = standing.stood(state)
+    match state.stand:
+        case Nowhere():
+            state, others = _of_others(state)
+        case Standing():
+            state, others = _overlapping(state, MOST_WINDOWS)
+        case Opening() | Approaching():
+            others = ()
+        case _:
+            assert_never(state.stand)
+    return state, (*orders, *others)
+
+
+def _of_others(state: State) -> tuple[State, tuple[Order, ...]]:
+    """Ask for what isn't of a consistent snapshot."""
     match state.mode:
         case Pausing():
             return _pausing(state, next(_turns(state), None))
@@ -141,7 +159,9 @@ def _turns(state: State) -> Iterator[_Plan | _Chunk]:
     checkpoint, limits = state.checkpoint, state.limits
     if checkpoint.paused or isinstance(state.source, Strained) or len(state.asked) >= limits.connections:
         return
-    wanted = _without_blocked(turns(checkpoint))
+    consistent = isinstance(state.stand, Standing)
+    under_way = {t: each for t, each in turns(checkpoint).items() if each.consistent is consistent}
+    wanted = _without_blocked(under_way)
     open_on = _windows_of_tables(state)
     for table in sorted(wanted, key=lambda table: (-wanted[table].priority, open_on[table])):
         snapshot = wanted[table]

@@ -115,7 +115,8 @@ class Snapshot:
     """A snapshot: the id of the signal that asked for it, and its tables in the order they're taken.
 
     `requests` holds those of tables that aren't just taken as a whole. `blocking`: the stream is paused while a chunk
-    of it is read. Of two snapshots the one with the higher `priority` comes first, else the older one.
+    of it is read. Of two snapshots the one with the higher `priority` comes first, else the older one. `consistent`:
+    all of its tables are read at one place (`pipeline.consistent`).
     """
 
     id: str
@@ -123,6 +124,7 @@ class Snapshot:
     requests: dict[TableId, Request] = field(default_factory=dict)
     blocking: bool = False
     priority: int = 0
+    consistent: bool = False
 
     @property
     def ended(self) -> bool:
@@ -156,6 +158,7 @@ def to_json(snapshot: Snapshot) -> dict[str, Any]:
     return {
         "id": snapshot.id,
         "blocking": snapshot.blocking,
+        "consistent": snapshot.consistent,
         "priority": snapshot.priority,
         "tables": [
             {
@@ -178,6 +181,7 @@ def from_json(value: dict[str, Any]) -> Snapshot:
         {table: _request_from_json(t["request"]) for table, t in tables.items() if t["request"] is not None},
         value["blocking"],
         value["priority"],
+        value["consistent"],
     )
 
 

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import get_args
 
 from pipeline import messages
+from pipeline.consistent import TransactionsOpened
 from pipeline.signal_states import CheckpointSealed
 
 
@@ -101,7 +102,7 @@ EDGES = (
         get_args(messages.ToChunkSelector),
         2 * MOST_WINDOWS,
         WhenFull.BOUNDED,
-        "one order for each window or planned table, and no more of these than MOST_WINDOWS each",
+        "one order for each window or planned table, no more of these than MOST_WINDOWS each, and one for transactions",
     ),
     Edge(
         Actor.CHUNK_SELECTOR,
@@ -114,6 +115,7 @@ EDGES = (
             messages.ChunkOutdated,
             messages.SourceStrained,
             messages.SourceEased,
+            TransactionsOpened,
         ),
         2 * MOST_WINDOWS,
         WhenFull.WAIT,

@@ -17,8 +17,8 @@ what a SELECT saw, since a transaction is in the log before it commits.
 SELECT and one behind it, each in a transaction of its own. Let T be a transaction that had passed when the chunk was
 asked for. It was in the log before the low row was written; with binlog_order_commits = ON transactions commit in the
 log's order, so that T had committed when the low row's commit returned, and the SELECT, which came after that, saw it.
-So the position at which the chunk was asked for is a low watermark itself. And what the SELECT saw was in the log before
-the high row was written, so that it has passed when that row has.
+So the position at which the chunk was asked for is a low watermark itself. And what the SELECT saw was in the log
+before the high row was written, so that it has passed when that row has.
 """
 
 from dataclasses import dataclass

@@ -102,7 +102,9 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     """Snapshots in which something special was asked for of some tables."""
     tables = draw(st.dictionaries(table_ids, table_states, max_size=3))
     asked = {table: draw(requests) for table in tables if draw(st.booleans())}
-    return Snapshot(draw(names), tables, asked, draw(st.booleans()), draw(st.integers(-3, 3)))
+    return Snapshot(
+        draw(names), tables, asked, draw(st.booleans()), draw(st.integers(-3, 3)), draw(st.booleans())
+    )
 
 
 mirrors: st.SearchStrategy[Mirror] = st.builds(Filling, _counts) | st.builds(Ready, _counts)

@@ -139,23 +139,23 @@ def test_a_purged_log_behind_a_signal_that_does_not_move_is_judged_as_ever() -> 
 
 
 def test_what_is_new_is_begun() -> None:
-    begun = beginning.begun(beginning.first(KNOWN))
+    begun = beginning.begun(beginning.first(KNOWN), SnapshotMode.INITIAL)
     assert begun.snapshots == (Snapshot("initial-0", {ITEMS.table: Waiting(), ORDERS.table: Waiting()}),)
     assert begun.mirrors == {ORDERS.table: Filling(0), ITEMS.table: Filling(0)}
     assert beginning.keyless(begun) == (KEYLESS.table,)
 
 
 def test_it_is_begun_once_whatever_becomes_of_it() -> None:
-    begun = beginning.begun(beginning.first(KNOWN))
-    assert beginning.begun(begun) is begun
+    begun = beginning.begun(beginning.first(KNOWN), SnapshotMode.INITIAL)
+    assert beginning.begun(begun, SnapshotMode.INITIAL) is begun
     for mirror in (Filling(0), Ready(0)):
         forgotten = replace(begun, snapshots=(), mirrors=dict.fromkeys(begun.mirrors, mirror))
-        assert beginning.begun(forgotten) is forgotten
+        assert beginning.begun(forgotten, SnapshotMode.INITIAL) is forgotten
 
 
 def test_tables_that_come_later_are_new_then() -> None:
     later = replace(SEALED, schemas={**SEALED.schemas, USERS.table: USERS})
-    begun = beginning.begun(later)
+    begun = beginning.begun(later, SnapshotMode.INITIAL)
     assert begun.snapshots == (Snapshot("initial-7", {USERS.table: Waiting()}),)
     assert begun.mirrors == {**SEALED.mirrors, USERS.table: Filling(7)}
 
@@ -163,7 +163,7 @@ def test_tables_that_come_later_are_new_then() -> None:
 def test_they_join_those_that_are_under_way() -> None:
     under_way = Snapshot("initial-3", {ORDERS.table: Waiting()})
     later = replace(SEALED, snapshots=(under_way,), schemas={**SEALED.schemas, USERS.table: USERS})
-    assert beginning.begun(later).snapshots == (
+    assert beginning.begun(later, SnapshotMode.INITIAL).snapshots == (
         Snapshot("initial-3", {ORDERS.table: Waiting(), USERS.table: Waiting()}),
     )
 
@@ -171,24 +171,29 @@ def test_they_join_those_that_are_under_way() -> None:
 def test_they_do_not_join_those_that_have_ended() -> None:
     over = Snapshot("initial-3", {ORDERS.table: Completed(Progress())})
     later = replace(SEALED, snapshots=(over,), schemas={**SEALED.schemas, USERS.table: USERS})
-    assert [each.id for each in beginning.begun(later).snapshots] == ["initial-3", "initial-7"]
+    assert [each.id for each in beginning.begun(later, SnapshotMode.INITIAL).snapshots] == [
+        "initial-3",
+        "initial-7",
+    ]
 
 
 def test_an_id_is_given_once() -> None:
     over = Snapshot("initial-7", {ORDERS.table: Completed(Progress())})
     later = replace(SEALED, snapshots=(over,), schemas={**SEALED.schemas, USERS.table: USERS})
-    assert beginning.begun(later).snapshots == (
+    assert beginning.begun(later, SnapshotMode.INITIAL).snapshots == (
         Snapshot("initial-7", {ORDERS.table: Completed(Progress()), USERS.table: Waiting()}),
     )
 
 
 def test_a_table_gets_its_snapshot_with_its_key() -> None:
     keyed = replace(KEYLESS, key=(0,))
-    begun = beginning.begun(replace(SEALED, schemas={**SEALED.schemas, KEYLESS.table: keyed}))
+    begun = beginning.begun(
+        replace(SEALED, schemas={**SEALED.schemas, KEYLESS.table: keyed}), SnapshotMode.INITIAL
+    )
     assert begun.mirrors[KEYLESS.table] == Filling(7)
 
 
 def test_a_stopped_table_is_left_alone() -> None:
     stopped = replace(beginning.first(KNOWN), stopped={ORDERS.table: "so", KEYLESS.table: "so"})
-    assert beginning.begun(stopped).mirrors == {ITEMS.table: Filling(0)}
+    assert beginning.begun(stopped, SnapshotMode.INITIAL).mirrors == {ITEMS.table: Filling(0)}
     assert beginning.keyless(stopped) == ()

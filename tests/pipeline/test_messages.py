@@ -7,6 +7,7 @@ from typing import get_args
 import pytest
 
 from pipeline import messages
+from pipeline.consistent import CloseTransactions, OpenTransactions, TransactionsOpened
 from pipeline.messages import Append, Kind
 from pipeline.schema import TableId
 from pipeline.signal_states import CheckpointSealed
@@ -44,7 +45,13 @@ def test_what_crosses_between_actors_never_changes(declaration: type) -> None:
 
 
 def test_each_message_is_meant_for_somebody() -> None:
-    assert set().union(*receivers().values()) | PARTS == {*declared(messages), CheckpointSealed}
+    assert set().union(*receivers().values()) | PARTS == {
+        *declared(messages),
+        CheckpointSealed,
+        OpenTransactions,
+        CloseTransactions,
+        TransactionsOpened,
+    }
 
 
 def test_facts_are_in_the_past_tense_and_orders_in_the_imperative() -> None:

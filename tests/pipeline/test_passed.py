@@ -15,6 +15,7 @@ from pipeline.messages import (
     TableRestarted,
     ToWatermarkCoordinator,
 )
+from pipeline.settings import SnapshotMode
 from pipeline.signal_states import Outcome, SignalState
 from pipeline.signals import SourceSignal
 from pipeline.snapshot import Chunking, Completed, Progress, Waiting, progress
@@ -193,13 +194,13 @@ def test_a_window_stays_open_where_its_schema_is_verified_once_more() -> None:
 
 
 def test_new_tables_are_snapshotted_by_themselves_where_that_is_wanted() -> None:
-    for unasked in (False, True):
+    for unasked in (SnapshotMode.NO_DATA, SnapshotMode.INITIAL):
         checkpoint = Checkpoint(gtids("a:1-5"), schemas={ORDERS.table: ORDERS})
         state, _ = coordinator.start(checkpoint, LIMITS, Overlapping(4), unasked)
-        assert state.checkpoint == (beginning.begun(checkpoint) if unasked else checkpoint)
+        assert state.checkpoint == beginning.begun(checkpoint, unasked)
         state, orders = coordinator.step(state, SchemaVerified(ITEMS))
-        assert (ITEMS.table in state.checkpoint.mirrors) == unasked
-        assert (ITEMS.table in Capture.plans(orders)) == unasked
+        assert (ITEMS.table in state.checkpoint.mirrors) == (unasked is SnapshotMode.INITIAL)
+        assert (ITEMS.table in Capture.plans(orders)) == (unasked is SnapshotMode.INITIAL)
 
 
 # Tables whose rows aren't so any more

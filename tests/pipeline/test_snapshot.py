@@ -49,6 +49,7 @@ def test_the_form_in_json() -> None:
     assert snapshots.to_json(snapshot) == {
         "id": "s1",
         "blocking": True,
+        "consistent": False,
         "priority": -1,
         "tables": [
             {
