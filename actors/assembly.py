@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from actors import signal_file, spark_session, watermark_coordinator
+from actors import spark_session, watermark_coordinator
 from actors.actor import Actor, Outlet
 from actors.binlog_reader import BinlogReader
 from actors.chunk_selector import ChunkSelector
@@ -23,8 +23,10 @@ from actors.journal_writer import JournalWriter
 from actors.journal_writer import Outlets as JournalOutlets
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
-from actors.preflight import Preflight, local_findings, preflight
+from actors.preflight import Preflight, answer, local_findings, preflight
 from actors.schema_verifier import SchemaVerifier
+from actors.signal_file import SignalFile
+from actors.signal_kafka import SignalKafka
 from actors.signal_listener import SignalChannel, SignalListener
 from actors.signal_rest import SignalRest
 from actors.signal_table import SignalTable
@@ -40,7 +42,9 @@ from pipeline.errors import TidemarkError
 from pipeline.journal import Entry
 from pipeline.messages import SignalAccepted
 from pipeline.prerequisites import Finding, Severity
-from pipeline.settings import Settings, SnapshotMode, SnapshotSettings, Watermark
+from pipeline.schema_verifier import Known
+from pipeline.settings import Settings, SnapshotSettings, Watermark
+from pipeline.signal_rows import SignalRows
 from pipeline.signal_states import CheckpointSealed
 from pipeline.sizing import Limits
 from pipeline.topology import EDGES, inbox
@@ -108,9 +112,9 @@ class Assembly:
         recovered = await asyncio.to_thread(self._store.recover)
         found = await preflight(settings)
         found.raise_errors()
-        checkpoint = _beginning(recovered.last, found, settings.snapshot.mode)
+        checkpoint = _beginning(recovered.last, found, settings)
         verified, news = schema_verifier.started(
-            settings.tables, found.known, checkpoint.position, checkpoint.schemas, checkpoint.stopped
+            settings.read, found.known, checkpoint.position, checkpoint.schemas, checkpoint.stopped
         )
         snapshot = settings.snapshot
         return (
@@ -118,7 +122,7 @@ class Assembly:
                 boxes[Name.BINLOG_READER],
                 metrics,
                 settings.source,
-                settings.tables,
+                settings.read,
                 checkpoint.position,
                 self._outlet(Name.BINLOG_READER, Name.SCHEMA_VERIFIER),
             ),
@@ -128,6 +132,8 @@ class Assembly:
                 verified,
                 news,
                 self._outlet(Name.SCHEMA_VERIFIER, Name.WATERMARK_COORDINATOR),
+                partial(answer, settings.source),
+                _signal_rows(settings),
             ),
             WatermarkCoordinator(
                 boxes[Name.WATERMARK_COORDINATOR],
@@ -140,7 +146,7 @@ class Assembly:
                     self._outlet(Name.WATERMARK_COORDINATOR, Name.CHUNK_SELECTOR),
                     self._outlet(Name.WATERMARK_COORDINATOR, Name.JOURNAL_WRITER),
                 ),
-                unasked=snapshot.mode is not SnapshotMode.NO_DATA,
+                snapshot.mode,
             ),
             ChunkSelector(
                 boxes[Name.CHUNK_SELECTOR],
@@ -149,6 +155,7 @@ class Assembly:
                 snapshot.connections,
                 self._outlet(Name.CHUNK_SELECTOR, Name.WATERMARK_COORDINATOR),
                 _markers(settings),
+                snapshot.allow_lock,
             ),
             JournalWriter(
                 boxes[Name.JOURNAL_WRITER],
@@ -173,13 +180,17 @@ class Assembly:
         )
 
     async def _control(self) -> tuple[Actor[Any], ...]:
-        file = self._settings.signals.file
-        files: tuple[SignalChannel, ...] = () if file is None else (signal_file.SignalFile(Path(file)),)
+        signals = self._settings.signals
+        channels: list[SignalChannel] = [self.requests]
+        if signals.file is not None:
+            channels.append(SignalFile(Path(signals.file)))
+        if signals.kafka is not None:
+            channels.append(SignalKafka(signals.kafka, self._settings.name))
         listener = SignalListener(
             self.mailboxes[Name.SIGNAL_LISTENER],
             self.metrics,
             self._outlet(Name.SIGNAL_LISTENER, Name.WATERMARK_COORDINATOR),
-            (self.requests, *files),
+            tuple(channels),
         )
         return (listener,)
 
@@ -207,11 +218,19 @@ def _markers(settings: Settings) -> SignalTable | None:
     return SignalTable(table) if settings.snapshot.watermark is Watermark.SIGNAL_TABLE and table else None
 
 
-def _beginning(last: Entry | None, found: Preflight, mode: SnapshotMode) -> Checkpoint:
+def _signal_rows(settings: Settings) -> SignalRows | None:
+    """The table that signals may be inserted into, if there's one."""
+    table = settings.signals.table
+    return None if table is None else SignalRows(table, settings.tables.match(table))
+
+
+def _beginning(last: Entry | None, found: Preflight, settings: Settings) -> Checkpoint:
     """Where capture begins, or goes on. Raises LogPurged."""
+    captured = {t: schema for t, schema in found.known.schemas.items() if settings.tables.match(t)}
+    known = Known(captured, found.known.at)
     if last is None:
-        return beginning.first(found.known)
-    checkpoint = beginning.resumed(last.checkpoint, found.known, found.purged, mode)
+        return beginning.first(known)
+    checkpoint = beginning.resumed(last.checkpoint, known, found.purged, settings.snapshot.mode)
     if checkpoint is not last.checkpoint:
         log.warning(
             "the binlog was purged", behind=str(last.checkpoint.position), now=str(checkpoint.position)
