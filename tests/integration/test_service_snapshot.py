@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -23,18 +24,28 @@ def server(
         yield server
 
 
-@pytest.mark.parametrize("mode", [Watermark.GTID, Watermark.PAUSE])
+WAYS: Final[dict[str, dict[str, Any]]] = {
+    "one window after the other": {"windows": 1, "connections": 1, "ranges": 1},
+    "many windows on many ranges": {"windows": 16, "connections": 4, "ranges": 8},
+    "in pauses": {"watermark": Watermark.PAUSE, "ranges": 8},
+}
+
+
+@pytest.mark.usefixtures("small_ranges")
+@pytest.mark.parametrize("way", WAYS)
 async def test_a_snapshot_under_writes_equals_the_source(
-    server: MysqlServer, tmp_path: Path, mode: Watermark
+    server: MysqlServer, tmp_path: Path, way: str
 ) -> None:
-    settings = pipeline(server, tmp_path, "shop", watermark=mode)
+    settings = pipeline(server, tmp_path, "shop", **WAYS[way])
     with stocked(server):
         async with running(settings) as service:
             await service.begun()
             with writing(server) as tally:
                 for snapshot in ("first", "second"):
-                    await service.execute(snapshot)
+                    await service.execute(snapshot, chunk_rows=25)
                     await service.completed(snapshot)
+                    divided = [table["ranges"] for table in service.tables(snapshot).values()]
+                    assert max(divided) == WAYS[way]["ranges"], divided
             await service.caught_up(server)
             await service.stop()
         assert unequal(server, tmp_path / "journal", *TABLES) == []
