@@ -159,6 +159,30 @@ async def test_transactions_over_several_tables_with_their_gtids(mysql: MysqlSer
         assert rows(first, database)["b"][0] == (2,)
 
 
+async def test_transactions_that_trickle_in_are_gathered(mysql: MysqlServer, database: str) -> None:
+    mysql.sql(
+        "CREATE TABLE a (id INT PRIMARY KEY)",
+        """CREATE PROCEDURE trickle() BEGIN
+            DECLARE n INT DEFAULT 0;
+            WHILE n < 100 DO
+                INSERT INTO a VALUES (n);
+                SET n = n + 1 + SLEEP(0.003);
+            END WHILE;
+        END""",
+        database=database,
+    )
+    async with following(mysql, database) as follow:
+        await follow.next(LogAdvanced)
+        begun = asyncio.get_running_loop().time()
+        writing = asyncio.create_task(asyncio.to_thread(mysql.sql, "CALL trickle()", database=database))
+        came = [len((await follow.next(LogRead)).transactions)]
+        while sum(came) < 100:
+            came.append(len((await follow.next(LogRead)).transactions))
+        took_s = asyncio.get_running_loop().time() - begun
+        await writing
+    assert len(came) <= 2 + took_s / 0.02
+
+
 async def test_commit_times_are_the_servers_and_the_end_is_its_end_of_log(
     mysql: MysqlServer, database: str
 ) -> None:
