@@ -9,7 +9,9 @@ from itertools import count
 import pytest
 
 from actors.signal_kafka import SignalKafka
+from actors.signal_listener import Arrived
 from deploy.toolchain.kafka_broker import KafkaBroker
+from deploy.toolchain.parts import Parts
 from pipeline.checkpoint import Checkpoint
 from pipeline.messages import SignalAccepted, SignalRejected
 from pipeline.settings import KafkaSettings
@@ -141,3 +143,26 @@ async def test_a_topic_of_several_partitions_is_refused_by_name(kafka: KafkaBrok
         receiving = asyncio.create_task(channel.receive())
         await until(lambda: "has 2 partitions" in str(channel.status()["problem"]), "it's named")
         receiving.cancel()
+
+
+async def test_a_broker_may_come_late_and_go(
+    parts: Parts, topic: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    assert parts.kafka is not None
+    broker = KafkaBroker(parts.kafka, tmp_path_factory.mktemp("kafka"))
+    async with listening(broker, topic) as channel:
+        receiving: asyncio.Task[Arrived] = asyncio.create_task(channel.receive())
+        await until(lambda: channel.status()["problem"] is not None, "it isn't there")
+        await asyncio.to_thread(broker.start)
+        try:
+            await create_topic(broker, topic)
+            await send(broker, topic, ("shop", PAUSE))
+            first = await receiving
+            await asyncio.to_thread(broker.stop)
+            await first.answer(SignalAccepted("p", "snapshots are paused"))
+            await asyncio.to_thread(broker.start)
+            await offset_is(broker, topic, 1)
+            await send(broker, topic, ("shop", RESUME))
+            assert (await channel.receive()).text == RESUME.encode()
+        finally:
+            await asyncio.to_thread(broker.kill)
