@@ -15,11 +15,12 @@ from pathlib import Path
 from actors.signal_table import SignalTable
 from actors.source import Source
 from pipeline.errors import Definite
+from pipeline.fence import Answer
 from pipeline.gtid import GtidSet
 from pipeline.prerequisites import Finding, ServerFacts, Severity, findings, markers
 from pipeline.schema import TableId, TableSchema
 from pipeline.schema_verifier import Known
-from pipeline.settings import Settings, Watermark
+from pipeline.settings import Settings, SourceSettings, Watermark
 
 # The oldest Java that Spark 4 runs on (Spark 4.2 documentation, "Downloading").
 OLDEST_JAVA = 17
@@ -85,6 +86,22 @@ async def known_schemas(source: Source, settings: Settings) -> Known:
         if again == schemas:
             return Known(again, later)
         schemas = again
+
+
+async def answer(settings: SourceSettings, tables: frozenset[TableId]) -> Answer:
+    """What the source says of these tables now. Raises Transient or Definite where it can't be reached."""
+    source = await Source.connect(settings)
+    try:
+        ordered = sorted(tables)
+        while True:
+            at, first = await source.executed(), await source.describe(ordered)
+            # Before MySQL 8.0 a table's columns and its key are looked at one after the other.
+            described = await source.describe(ordered)
+            if described == first:
+                end, _ = await source.end_of_log()
+                return Answer(tables, {table: found.schema for table, found in described.items()}, at, end)
+    finally:
+        source.close()
 
 
 async def _schemas(source: Source, settings: Settings) -> dict[TableId, TableSchema]:

@@ -1,5 +1,10 @@
-"""The SchemaVerifier: gives columns their names, as `pipeline.schema_verifier` proves them."""
+"""The SchemaVerifier: gives columns their names, as `pipeline.schema_verifier` proves them.
 
+Behind a statement that may have altered a table the server is asked for it again, beside whatever comes meanwhile.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from actors.actor import Actor, Outlet
@@ -7,12 +12,26 @@ from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline import schema_verifier, topology
-from pipeline.messages import SchemaChanged, TableStopped, ToSchemaVerifier, ToWatermarkCoordinator
-from pipeline.schema_verifier import FromVerifier, News, State, Stopped
+from pipeline.fence import Answer
+from pipeline.messages import (
+    SchemaChanged,
+    TableRestarted,
+    TableStopped,
+    ToSchemaVerifier,
+    ToWatermarkCoordinator,
+)
+from pipeline.naming import Stopped
+from pipeline.schema import TableId
+from pipeline.schema_verifier import FromVerifier, News, State
+from pipeline.signal_rows import SignalRows, diverted
 
 
 class SchemaVerifier(Actor[ToSchemaVerifier]):
-    """Owns what's known of each table's schema; `state` and `news` are what `schema_verifier.started` gave."""
+    """Owns what's known of each table's schema; `state` and `news` are what `schema_verifier.started` gave.
+
+    `ask` asks the server for tables (`preflight.answer`); what it raises ends the actor. `signals` is the signal table,
+    if there is one.
+    """
 
     name = topology.Actor.SCHEMA_VERIFIER
 
@@ -23,19 +42,38 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
         state: State,
         news: tuple[News, ...],
         coordinator: Outlet[ToWatermarkCoordinator],
+        ask: Callable[[frozenset[TableId]], Awaitable[Answer]],
+        signals: SignalRows | None = None,
     ) -> None:
         super().__init__(mailbox, metrics)
+        self._ask = ask
+        self._asking: asyncio.Task[Answer] | None = None
+        self._signals = signals
         self._state = state
         self._news = news
         self._coordinator = coordinator
 
     async def run(self) -> None:
-        """Tell what's new at the start, then take messages."""
+        """Tell what's new at the start, then take messages, and answers between them."""
         for table, state in self._state.tables.items():
             if isinstance(state, Stopped):
                 self.metrics.set(catalogue.TABLE_STOPPED, 1, table=str(table))
         await self._tell(self._news)
-        await super().run()
+        try:
+            self.listen()
+            while self._taking is not None:
+                self._ask_if_due()
+                await self._next(self._taking)
+        finally:
+            self.rest()
+            await self.release()
+
+    async def release(self) -> None:
+        """Wait for no message and no answer any more; what waits for one will come again."""
+        self.stop_listening()
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.wait({self._asking})
 
     async def handle(self, message: ToSchemaVerifier) -> None:
         """Verify, then pass on."""
@@ -50,16 +88,44 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
             }
         }
 
+    def _ask_if_due(self) -> None:
+        tables = schema_verifier.asked(self._state)
+        if tables and self._asking is None:
+            self._asking = asyncio.create_task(self._answer(tables))
+
+    async def _answer(self, tables: frozenset[TableId]) -> Answer:
+        return await self._ask(tables)
+
+    async def _next(self, taking: asyncio.Task[ToSchemaVerifier]) -> None:
+        """Wait for a message or an answer."""
+        asking = self._asking
+        awaited: set[asyncio.Task[Any]] = {taking} if asking is None else {taking, asking}
+        done, _ = await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+        if asking is not None and asking in done:
+            self._asking = None
+            self._state, verified = schema_verifier.answered(self._state, asking.result())
+            await self._tell(verified)
+        if taking in done:
+            await self.taken(taking)
+
     async def _tell(self, verified: tuple[FromVerifier, ...]) -> None:
         for each in verified:
             self._measure(each)
-            await self.send(self._coordinator, each)
+            told: FromVerifier | None = each
+            if self._signals is not None:
+                self._signals, told = diverted(self._signals, each)
+            if told is not None:
+                await self.send(self._coordinator, told)
 
     def _measure(self, message: FromVerifier) -> None:
         match message:
-            case SchemaChanged(_, tables):
+            case SchemaChanged(_, tables, restarted=restarted):
                 for table in tables & self._state.tables.keys():
                     self.metrics.count(catalogue.SCHEMA_CHANGES, table=str(table))
+                for each in restarted:
+                    self._measure(each)
+            case TableRestarted(table):
+                self.metrics.count(catalogue.TABLE_RESTARTS, table=str(table))
             case TableStopped(table):
                 self.metrics.set(catalogue.TABLE_STOPPED, 1, table=str(table))
             case _:

@@ -5,13 +5,22 @@ that; a table that wasn't met can be told by the patterns alone.
 """
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import assert_never
 
 from pipeline.identifiers import identifiers
 from pipeline.lexemes import word
 from pipeline.schema import TableId
 from pipeline.signals import Tables
-from pipeline.unlogged import OfDatabase, OfTables, Unclear, UnloggedChange, readings, unlogged_changes
+from pipeline.unlogged import (
+    Effect,
+    OfDatabase,
+    OfTables,
+    Unclear,
+    UnloggedChange,
+    readings,
+    unlogged_changes,
+)
 
 # Statements that begin with one of these change no table's columns.
 _HARMLESS = frozenset({"analyze", "check", "flush", "grant", "optimize", "repair", "revoke", "truncate"})
@@ -51,35 +60,64 @@ def touched(captured: Tables, met: Collection[TableId], database: str, statement
     return frozenset(among_met | {table for table in unmet if captured.match(table)})
 
 
+@dataclass(frozen=True, slots=True)
+class Unlogged:
+    """What a statement makes of a table's rows without telling the log, and how it's told to people."""
+
+    what: str
+    effect: Effect
+
+
 def changed_unlogged(
     captured: Tables, met: Collection[TableId], database: str, statement: str
-) -> dict[TableId, str]:
-    """The captured tables whose rows a statement changes without telling the log, each with how it does so.
+) -> dict[TableId, Unlogged]:
+    """The captured tables whose rows a statement changes without telling the log.
 
-    This is exact as long as the statement can be read. A table that wasn't met has no rows here to be changed, so it
-    counts only if it gets some.
+    This is exact as long as the statement can be read. A table that wasn't met has no rows here to be changed. Where
+    the statement can be read in two ways, only what it is in each of them is sure, and else the rows are others.
     """
-    return {
-        table: change.what
-        for change in unlogged_changes(database, statement)
-        for table in _meant(captured, met, database, statement, change)
-    }
+    ways = [
+        _effects(captured, met, database, statement, way) for way in unlogged_changes(database, statement)
+    ]
+    found: dict[TableId, Unlogged] = {}
+    for table, unlogged in (item for way in ways for item in way.items()):
+        effects = {way[table].effect if table in way else None for way in ways}
+        sure = len(effects) == 1 or unlogged.effect is Effect.LOST
+        if table not in found or found[table].effect is not Effect.LOST:
+            found[table] = unlogged if sure else Unlogged(unlogged.what, Effect.CHANGED)
+    return found
+
+
+def _effects(
+    captured: Tables,
+    met: Collection[TableId],
+    database: str,
+    statement: str,
+    changes: frozenset[UnloggedChange],
+) -> dict[TableId, Unlogged]:
+    """By table; where several things happen to one, its rows are others, unless they're lost."""
+    found: dict[TableId, Unlogged] = {}
+    for change in changes:
+        for table, effect in _meant(captured, met, database, statement, change):
+            effects = {effect, found[table].effect if table in found else effect}
+            several = Effect.LOST if Effect.LOST in effects else Effect.CHANGED
+            found[table] = Unlogged(change.what, effect if len(effects) == 1 else several)
+    return found
 
 
 def _meant(
     captured: Tables, met: Collection[TableId], database: str, statement: str, change: UnloggedChange
-) -> Iterator[TableId]:
+) -> Iterator[tuple[TableId, Effect]]:
     match change:
-        case OfTables(_, tables, filled):
-            for table in tables | filled:
+        case OfTables(_, tables, effect):
+            for table in tables:
                 known = [table] if table in met else [t for t in met if _folded(t) == _folded(table)]
-                yield from known
-                if not known and table in filled and captured.match(table):
-                    yield table
+                yield from ((each, effect) for each in known)
         case OfDatabase(_, name):
-            yield from (table for table in met if table.database.casefold() == name.casefold())
+            yield from ((t, Effect.EMPTIED) for t in met if t.database.casefold() == name.casefold())
         case Unclear():
-            yield from touched(captured, met, database, statement) & frozenset(met)
+            named = touched(captured, met, database, statement) & frozenset(met)
+            yield from ((t, Effect.CHANGED) for t in named)
         case _:
             assert_never(change)
 

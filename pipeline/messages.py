@@ -153,12 +153,13 @@ class SchemaVerified:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChanged:
-    """A statement passed that may have changed `tables`, captured ones."""
+    """A statement passed that may have changed `tables`, captured ones, and has some of them `restarted`."""
 
     gtid: Gtid
     tables: frozenset[TableId]
     statement: str = field(repr=False)
     end: Coordinates
+    restarted: tuple["TableRestarted", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +373,6 @@ class SegmentSealed:
     segment: int
 
 
-# Who may get what.
 ToSchemaVerifier = LogRead | TransactionPartRead | StatementRead | CreationRead | LogAdvanced | ReadingPaused
 ToChunkSelector = PlanTable | ReadChunk | OpenTransactions | CloseTransactions
 ToBinlogReader = PauseReading | ResumeReading

@@ -128,6 +128,11 @@ SCHEMA_CHANGES = Counter(
     "Statements that changed a captured table's schema.",
     ("table",),
 )
+TABLE_RESTARTS = Counter(
+    "tidemark_table_restarts_total",
+    "Times that a table's rows changed without the log telling, so that its mirror begins anew.",
+    ("table",),
+)
 TABLE_STOPPED = Gauge(
     "tidemark_table_stopped_state", "1 when the table can't be captured any more.", ("table",)
 )

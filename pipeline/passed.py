@@ -144,7 +144,7 @@ def must_be_between(state: State, what: str) -> None:
 
 
 def statement_passed(state: State, message: SchemaChanged) -> State:
-    """A statement has passed: the windows and plans of the tables that it may have changed are dropped."""
+    """A statement has passed: windows and plans of tables that it may have changed are dropped, and some restarted."""
     must_be_between(state, f"the statement {message.gtid}")
     checkpoint = state.checkpoint
     if message.gtid in checkpoint.position:
@@ -156,7 +156,10 @@ def statement_passed(state: State, message: SchemaChanged) -> State:
         position=checkpoint.position.with_gtid(message.gtid),
         scn=checkpoint.scn + 1,
     )
-    return dropped(passed, message.tables)
+    passed = dropped(passed, message.tables)
+    for restarted in message.restarted:
+        passed = table_restarted(passed, restarted)
+    return passed
 
 
 def schema_verified(state: State, message: SchemaVerified) -> State:

@@ -2,50 +2,50 @@
 
 With full metadata a table map describes itself. With minimal metadata it gives the columns' types without names or
 labels, and without any (before MySQL 8.0.1) not even the types wholly; then the schema has to come from the server's
-information_schema (`pipeline.completion`). What is needed is a proof that this schema holds at this place in the
-stream.
+information_schema (`pipeline.naming`). What is needed is a proof that this schema holds at this place in the stream.
+Chunks need it in any case: they're read under the schema that holds in the stream.
 
-**The proof.** Only a statement changes a table. Let K be a GTID set at which the server's schemas held (`Known`).
-A schema holds once every transaction of K has passed, until a statement passes that touches the table: what K holds
-had made the schema what it is. While transactions of K are still to come, one of them may be such a statement, and
-the schema is `Awaited`. There the checkpoint helps: it has the schema by which the table was last verified. If that
+**The proof at the start.** Only a statement changes a table. Let K be a GTID set at which the server's schemas held
+(`Known`). A schema holds once every transaction of K has passed, until a statement passes that touches the table: what
+K holds had made the schema what it is. While transactions of K are still to come, one of them may be such a statement,
+and the schema is `Awaited`. There the checkpoint helps: it has the schema by which the table was last verified. If that
 one equals the server's, the statement would have to have an opposite, so the schema is taken to hold; at the first
 statement that touches the table it is `Awaited` again. If they differ, it can't be known on which side of the
-checkpoint the statement was. A statement that isn't in K proves nothing but that the schema has gone.
+checkpoint the statement was.
 
-Where the proof is missing the table is stopped, with the reason, and its further images are dropped under that name;
-nothing is guessed. Which tables a statement touches is decided on the safe side (`pipeline.ddl`).
+**The proof behind a statement.** Where a statement that isn't in K may have altered a table, the server is asked again:
+for its executed set A, then for the schema, then for the end E of its log (`Answer`). The schema has in it what the
+statements in A did, since they had committed before it was read; and of those behind E nothing, since a statement is in
+the log before anybody sees its work. So if each statement that touched the table and passed before E is in A, the
+schema has just their work in it: it holds at E. And since only a statement changes a table, it has held since the last
+one of them passed. Images that lie between wait for the stream to get to E, which is seen without letting them go
+(`pipeline.fence`). A statement that isn't in A has the server asked once more. Images between two statements that one
+answer has in it can't be proven anything of.
 
-**Rows that change without an event.** A statement that does so (`pipeline.unlogged`) stops the tables that it means.
-That's told before the statement's own passing, since a checkpoint between the two must not have the statement behind
-it and the table still going on.
+Where there's none the table is stopped, with the reason, and its further images are dropped under that name; nothing is
+guessed. Which tables a statement touches is decided on the safe side (`pipeline.ddl`).
+
+**Rows that change without an event.** What the mirror has of a table isn't so any more where a statement changes rows
+and the log doesn't tell (`pipeline.unlogged`), or leaves them under a schema in which they can't stay as they are
+(`pipeline.evolution`). Then the table is restarted, with the statement's own passing or before the schema, since no
+checkpoint may have these without it. Twice does no harm.
 
 **Tables that the checkpoint doesn't know** are told as soon as their schema is proven: those of the server's schemas
-at the start, or once nothing is to come, and any other with its first map. So a table that is created while the log
-is being read, and that stays empty, can be asked for from the next start on. A table that the checkpoint knows and
-that isn't captured any more is stopped, since it would have a gap if it were captured again.
+at the start, or once nothing is to come, and any other with its first map or the answer behind its creation. One that
+isn't captured any more is stopped, since it would have a gap if it were captured again.
 
-Images of one table map have the columns that the map says; a schema that doesn't fit the map proves nothing.
-
-**What stops a table in mid-stream.** Rows that the reader couldn't decode, a value without a label, a column of the
-key that the log leaves out: none of the table's images of that slice or part is passed on. Of a transaction that
-comes in parts, earlier parts may have been; the coordinator sees to it that they don't come to anything.
-
-**Absent columns** are bits where the log is read, since only names last: the table may be altered later. A row image
-without all columns is told from the others by the names of those that it lacks.
+A pause of the reader is told at once, also while images wait: they then come behind it, as what it hasn't read does.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import assert_never
 
-import pyarrow as pa
-
-from pipeline import ddl
-from pipeline.completion import completed, difference, self_described
-from pipeline.errors import Definite
+from pipeline import ddl, fence
+from pipeline.evolution import obstacle
+from pipeline.fence import Answer, Held
 from pipeline.gtid import Gtid, GtidSet
-from pipeline.images import CHANGE_FIELDS
 from pipeline.messages import (
     ChangesVerified,
     CreationRead,
@@ -57,82 +57,42 @@ from pipeline.messages import (
     StatementRead,
     TableChanges,
     TableImages,
+    TableRestarted,
     TableStopped,
     TableUnreadable,
     ToSchemaVerifier,
     TransactionPartRead,
     TransactionPartVerified,
 )
+from pipeline.naming import (
+    Answered,
+    Awaited,
+    Holding,
+    Stopped,
+    TableState,
+    Unproven,
+    Verified,
+    named,
+    table_of,
+)
 from pipeline.schema import TableId, TableSchema
 from pipeline.signals import Tables
-from pipeline.tablemap import FullMetadata, MinimalMetadata, NoMetadata, TableMap
+from pipeline.unlogged import Effect
+from pipeline.watermark import Coordinates
+from pipeline.weight import weight
 
-_UNLOGGED = (
-    "{what} ({gtid}) changed its rows, and the log doesn't tell which; it stays stopped in this journal: to have it "
-    "again, capture it with a journal and a lake of its own, and snapshot it there"
+_LOST = (
+    "{what} ({gtid}): it doesn't keep its rows any more; it stays stopped in this journal: to have it again, capture "
+    "it with a journal and a lake of its own, and snapshot it there"
 )
+_UNLOGGED = "{what} ({gtid}) changed its rows, and the log doesn't tell which"
 _LEFT_OUT = (
     "the configuration doesn't capture it any more, so that its changes are missing from here on; it stays stopped in "
     "this journal: to have it again, capture it with a journal and a lake of its own, and snapshot it there"
 )
-_REMEDY = (
-    "set binlog_row_metadata=FULL on the source; before MySQL 8.0.1, alter captured tables while capture is stopped "
-    "and has caught up"
-)
-_KEY_ABSENT = (
-    "the log has rows of it without {columns} of its primary key, so that they can't be told apart; set "
-    "binlog_row_image=FULL on the source"
-)
 
-
-class KeyAbsent(Definite):
-    """The log leaves out a column of the primary key."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unproven:
-    """No schema is proven; a map with full metadata brings one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Awaited:
-    """The server's schema will hold once all of `Known.at` has passed."""
-
-    schema: TableSchema
-
-
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """This schema holds; no table map has been held against it yet."""
-
-    schema: TableSchema
-
-
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """This schema holds, and this map fits it."""
-
-    schema: TableSchema
-    map: TableMap
-
-
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """The table's changes can't be given any more."""
-
-
-Capturable = Unproven | Awaited | Holding | Verified
-TableState = Capturable | Stopped
-News = SchemaVerified | TableStopped
-FromVerifier = (
-    ChangesVerified
-    | TransactionPartVerified
-    | SchemaVerified
-    | SchemaChanged
-    | TableStopped
-    | LogAdvanced
-    | ReadingPaused
-)
+News = SchemaVerified | TableRestarted | TableStopped
+FromVerifier = ChangesVerified | TransactionPartVerified | SchemaChanged | LogAdvanced | ReadingPaused | News
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +108,25 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What's known of each table. `to_come`: the transactions of `known.at` that haven't passed."""
+    """What's known of each table.
+
+    `to_come`: the transactions of `known.at` that haven't passed. `told`: the schemas that were told last. `emptied`:
+    tables that have had no image since they were told to be empty. `doubtful`: where the tables are found that the
+    server is to be asked for, or has answered for. `creating`: those that the transaction at hand creates. `held`: what
+    waits, with `held_bytes` of rows; `place`: where the stream is behind what went on.
+    """
 
     captured: Tables
     known: Known
     to_come: GtidSet
     tables: Mapping[TableId, TableState] = field(default_factory=dict)
+    told: Mapping[TableId, TableSchema] = field(default_factory=dict)
+    emptied: frozenset[TableId] = frozenset()
+    doubtful: frozenset[TableId] = frozenset()
+    creating: frozenset[TableId] = frozenset()
+    held: tuple[Held, ...] = ()
+    held_bytes: int = 0
+    place: Coordinates | None = None
 
 
 def started(
@@ -172,14 +145,94 @@ def started(
     ended: dict[TableId, TableState] = dict.fromkeys(stopped, Stopped())
     left = [table for table in schemas if table not in ended and not captured.match(table)]
     tables |= ended | dict.fromkeys(left, Stopped())
-    unheard = [s.schema for t, s in tables.items() if isinstance(s, Holding) and t not in schemas]
-    news: list[News] = [TableStopped(table, _LEFT_OUT) for table in left]
-    news += [SchemaVerified(schema) for schema in unheard]
-    return State(captured, known, to_come, tables), tuple(news)
+    doubtful = frozenset(table for table, state in tables.items() if isinstance(state, Unproven))
+    state = State(captured, known, to_come, tables, dict(schemas), doubtful=doubtful)
+    new = [s.schema for t, s in tables.items() if isinstance(s, Holding) and s.schema != schemas.get(t)]
+    state, news = _all_told(state, new)
+    return state, (*(TableStopped(table, _LEFT_OUT) for table in left), *news)
 
 
 def step(state: State, message: ToSchemaVerifier) -> tuple[State, tuple[FromVerifier, ...]]:
     """The state after the message, and what the coordinator is told, in this order."""
+    if isinstance(message, ReadingPaused):
+        return state, (message,)
+    held = (*state.held, message)
+    return _released(replace(state, held=held, held_bytes=state.held_bytes + weight(message)))
+
+
+def asked(state: State) -> frozenset[TableId]:
+    """The tables that the server is to be asked for."""
+    return frozenset(table for table in state.doubtful if isinstance(state.tables.get(table), Unproven))
+
+
+def answered(state: State, answer: Answer) -> tuple[State, tuple[FromVerifier, ...]]:
+    """The state with the server's answer, and what the coordinator is told."""
+    tables = dict(state.tables)
+    for table in answer.tables & asked(state):
+        match tables[table]:
+            case Unproven(statements) if statements <= answer.at:  # else it's to be asked for again
+                tables[table] = Answered(answer.schemas.get(table), answer.at, answer.end)
+            case _:
+                pass
+    state, news = _arrived(replace(state, tables=tables))
+    state, said = _released(state)
+    return state, (*news, *said)
+
+
+# What waits, and what goes on
+
+
+def _released(state: State) -> tuple[State, tuple[FromVerifier, ...]]:
+    """Let go on what doesn't have to wait any more, in order."""
+    said: list[FromVerifier] = []
+    while state.held:
+        state, news = _settled(state)
+        said += news
+        message = state.held[0]
+        if fence.waiting(state.tables, message):
+            break
+        state = replace(state, held=state.held[1:], held_bytes=state.held_bytes - weight(message))
+        state, taken = _taken(state, message)
+        state, arrived = _arrived(replace(state, place=fence.place(message) or state.place))
+        said += (*taken, *arrived)
+    return state, tuple(said)
+
+
+def _settled(state: State) -> tuple[State, tuple[News, ...]]:
+    """Prove what can be proven of the tables whose images wait at the front, and stop those that nothing can be of."""
+    state = _bound(state)
+    said: list[News] = []
+    for table in sorted(fence.waiting(state.tables, state.held[0])):
+        before = state.tables.get(table, Unproven())
+        if isinstance(before, Awaited):
+            before = Unproven()
+        alters = partial(_altered, state)
+        outcome = fence.settled(table, before, state.held, state.held_bytes, alters)
+        match outcome:
+            case Holding(schema):
+                state, news = _all_told(_with(state, {table: outcome}), [schema])
+                said += news
+            case str(reason):
+                state = _with(state, {table: Stopped()})
+                said.append(TableStopped(table, reason))
+            case None:
+                state = _with(state, {table: before})
+            case _:
+                assert_never(outcome)
+    return state, tuple(said)
+
+
+def _bound(state: State) -> State:
+    """The tables that are being created have their statement's GTID with the first rows."""
+    message = state.held[0]
+    if not state.creating or not isinstance(message, LogRead | TransactionPartRead):
+        return state
+    gtid = message.gtid if isinstance(message, TransactionPartRead) else message.transactions.gtid(0)
+    created = Unproven(GtidSet().with_gtid(gtid))
+    return replace(_with(state, dict.fromkeys(state.creating, created)), creating=frozenset())
+
+
+def _taken(state: State, message: Held) -> tuple[State, tuple[FromVerifier, ...]]:
     match message:
         case LogRead():
             return _slice_read(state, message)
@@ -188,60 +241,122 @@ def step(state: State, message: ToSchemaVerifier) -> tuple[State, tuple[FromVeri
             return state, (*news, TransactionPartVerified(gtid, commit_time, changes))
         case StatementRead():
             return _statement_read(state, message)
-        case CreationRead(database, statement):
-            return _created(state, ddl.touched(state.captured, state.tables, database, statement)), ()
-        case LogAdvanced() | ReadingPaused():
+        case CreationRead():
+            created = _altered(state, message)
+            return replace(_with(state, dict.fromkeys(created, Unproven())), creating=created), ()
+        case LogAdvanced():
             return state, (message,)
         case _:
             assert_never(message)
 
 
+def _with(state: State, changed: Mapping[TableId, TableState]) -> State:
+    """The state with these tables changed, but for those that are stopped: that's for good."""
+    stopped = {table: s for table in changed if isinstance(s := state.tables.get(table), Stopped)}
+    in_doubt = {table for table, s in changed.items() if isinstance(s, Unproven | Answered)}
+    return replace(state, tables={**state.tables, **changed, **stopped}, doubtful=state.doubtful | in_doubt)
+
+
 # Statements
 
 
+def _altered(state: State, message: StatementRead | CreationRead) -> frozenset[TableId]:
+    """The captured tables whose columns a statement may change."""
+    if ddl.is_harmless(message.statement):
+        return frozenset()
+    return ddl.touched(state.captured, state.tables, message.database, message.statement)
+
+
 def _statement_read(state: State, message: StatementRead) -> tuple[State, tuple[FromVerifier, ...]]:
-    gtid, statement = message.gtid, message.statement
-    touched = ddl.touched(state.captured, state.tables, message.database, statement)
-    unlogged = ddl.changed_unlogged(state.captured, state.tables, message.database, statement)
-    stops = tuple(
-        TableStopped(table, _UNLOGGED.format(what=what, gtid=gtid))
-        for table, what in sorted(unlogged.items())
-        if not isinstance(state.tables.get(table), Stopped)
-    )
-    state = _with(state, {stop.table: Stopped() for stop in stops})
-    changed = frozenset[TableId]() if ddl.is_harmless(statement) else touched
-    state = _statement_passed(state, changed, gtid)
+    gtid, database, statement = message.gtid, message.database, message.statement
+    touched = ddl.touched(state.captured, state.tables, database, statement)
+    changed = _altered(state, message)
+    state, stops, restarts = _rows_changed(state, message)
+    state = _with(state, {table: _behind(state, table, gtid) for table in changed})
     state, arrived = _passed(state, GtidSet().with_gtid(gtid))
-    return state, (*stops, SchemaChanged(gtid, touched, statement, message.end), *arrived)
+    return state, (*stops, SchemaChanged(gtid, touched, statement, message.end, restarts), *arrived)
 
 
-def _statement_passed(state: State, tables: frozenset[TableId], gtid: Gtid) -> State:
-    """A schema that the server gave afterwards is the one to expect; otherwise nothing is known any more."""
-    changed: dict[TableId, TableState] = {}
-    for table in tables & state.tables.keys():
-        schema = state.known.schemas.get(table)
-        changed[table] = Awaited(schema) if schema is not None and gtid in state.to_come else Unproven()
-    return _with(state, changed)
+def _rows_changed(
+    state: State, message: StatementRead
+) -> tuple[State, tuple[TableStopped, ...], tuple[TableRestarted, ...]]:
+    """Restart the tables whose rows the statement changes without telling, and stop those that keep none."""
+    unlogged = ddl.changed_unlogged(state.captured, state.tables, message.database, message.statement)
+    stops: list[TableStopped] = []
+    restarts: list[TableRestarted] = []
+    emptied = state.emptied
+    for table, (what, effect) in sorted((t, (u.what, u.effect)) for t, u in unlogged.items()):
+        if isinstance(state.tables.get(table), Stopped):
+            continue
+        if effect is Effect.LOST:
+            state = _with(state, {table: Stopped()})
+            stops.append(TableStopped(table, _LOST.format(what=what, gtid=message.gtid)))
+            continue
+        empty = effect is Effect.EMPTIED
+        emptied = emptied | {table} if empty else emptied - {table}
+        restarts.append(TableRestarted(table, empty, _UNLOGGED.format(what=what, gtid=message.gtid)))
+    return replace(state, emptied=emptied), tuple(stops), tuple(restarts)
 
 
-def _created(state: State, tables: frozenset[TableId]) -> State:
-    return _with(state, dict.fromkeys(tables & state.tables.keys(), Unproven()))
+def _behind(state: State, table: TableId, gtid: Gtid) -> TableState:
+    """A table's state behind a statement that may have altered it: the server may have told it already."""
+    match state.tables.get(table):
+        case Answered(_, at) as answer if gtid in at:
+            return answer
+        case Unproven(statements):
+            return Unproven(statements.with_gtid(gtid))
+        case _:
+            schema = state.known.schemas.get(table)
+            if schema is not None and gtid in state.to_come:
+                return Awaited(schema)
+            return Unproven(GtidSet().with_gtid(gtid))
 
 
-def _with(state: State, changed: Mapping[TableId, TableState]) -> State:
-    """The state with these tables changed, but for those that are stopped: that's for good."""
-    stopped = {table: s for table, s in state.tables.items() if isinstance(s, Stopped)}
-    return replace(state, tables={**state.tables, **changed, **stopped})
+# Schemas that are proven
 
 
-def _passed(state: State, gtids: GtidSet) -> tuple[State, tuple[SchemaVerified, ...]]:
-    """The state after these transactions; once none is to come, the server's schemas hold, and that's new."""
+def _passed(state: State, gtids: GtidSet) -> tuple[State, tuple[News, ...]]:
+    """The state after these transactions; once none is to come, the schemas of the start hold."""
     to_come = state.to_come - gtids
     if to_come or not state.to_come:
         return replace(state, to_come=to_come), ()
     arrived = {t: Holding(s.schema) for t, s in state.tables.items() if isinstance(s, Awaited)}
-    news = tuple(SchemaVerified(holding.schema) for holding in arrived.values())
-    return replace(state, to_come=to_come, tables={**state.tables, **arrived}), news
+    state = _with(replace(state, to_come=to_come), arrived)
+    return _all_told(state, [holding.schema for holding in arrived.values()])
+
+
+def _arrived(state: State) -> tuple[State, tuple[News, ...]]:
+    """The state in which the server's answers hold as far as the stream has got to their place."""
+    if not state.doubtful or state.place is None:
+        return state, ()
+    tables = dict(state.tables)
+    proven: list[TableSchema] = []
+    for table in sorted(state.doubtful):
+        match tables.get(table):
+            case Answered(schema, _, end) if state.place.reaches(end):
+                if schema is None:
+                    del tables[table]
+                else:
+                    tables[table] = Holding(schema)
+                    proven.append(schema)
+            case _:
+                pass
+    doubtful = frozenset(t for t in state.doubtful if isinstance(tables.get(t), Unproven | Answered))
+    return _all_told(replace(state, tables=tables, doubtful=doubtful), proven)
+
+
+def _all_told(state: State, schemas: Iterable[TableSchema]) -> tuple[State, tuple[News, ...]]:
+    """Tell these schemas; a table whose rows can't stay as they are is restarted."""
+    news: list[News] = []
+    told = dict(state.told)
+    for schema in schemas:
+        table = schema.table
+        before = told.get(table)
+        if before is not None and (why := obstacle(before, schema)):
+            news.append(TableRestarted(table, table in state.emptied, why))
+        news.append(SchemaVerified(schema))
+        told[table] = schema
+    return replace(state, told=told), tuple(news)
 
 
 # Slices, and parts of a transaction
@@ -264,11 +379,11 @@ def _tables_read(
     news: list[News] = []
     changes: list[TableChanges] = []
     for images in read:
-        table = images.table if isinstance(images, TableUnreadable) else images.map.table
+        table = table_of(images)
         before = tables.get(table, Unproven())
         if isinstance(before, Stopped):
             continue
-        judged = _judged(before, images)
+        judged = named(before, images)
         if isinstance(judged, TableStopped):
             tables[table] = Stopped()
             news.append(judged)
@@ -277,68 +392,8 @@ def _tables_read(
         tables[table], change = judged
         changes.append(change)
         if not isinstance(before, Verified) or before.schema != change.schema:
-            news.append(SchemaVerified(change.schema))
+            state, told = _all_told(state, [change.schema])
+            news += told
+        if table in state.emptied:
+            state = replace(state, emptied=state.emptied - {table})
     return replace(state, tables=tables), tuple(news), tuple(changes)
-
-
-def _judged(
-    state: Capturable, images: TableImages | TableUnreadable
-) -> tuple[Verified, TableChanges] | TableStopped:
-    if isinstance(images, TableUnreadable):
-        return TableStopped(images.table, images.reason)
-    table = images.map.table
-    verified = _verified(state, images.map)
-    if isinstance(verified, str):
-        return TableStopped(table, verified)
-    try:
-        fields = _with_names(verified.schema, images.images)
-        rows = completed(verified.schema, images.map, images.rows)
-    except Definite as error:
-        return TableStopped(table, str(error))
-    return verified, TableChanges(verified.schema, fields, rows)
-
-
-def _verified(state: Capturable, table_map: TableMap) -> Verified | str:
-    """The table's state with this map in the stream, or why its schema isn't proven."""
-    if isinstance(state, Verified) and state.map == table_map:
-        return state
-    match table_map.metadata:
-        case FullMetadata() as metadata:
-            return Verified(self_described(table_map, metadata), table_map)
-        case MinimalMetadata() | NoMetadata():
-            return _proven(state, table_map)
-        case _:
-            assert_never(table_map.metadata)
-
-
-def _proven(state: Capturable, table_map: TableMap) -> Verified | str:
-    match state:
-        case Unproven() | Awaited():
-            return (
-                "the log doesn't name its columns, and no schema is proven to hold here, since a statement may have "
-                f"changed it; {_REMEDY}"
-            )
-        case Holding(schema) | Verified(schema):
-            differs = difference(schema, table_map)
-            return Verified(schema, table_map) if differs is None else f"{differs}; {_REMEDY}"
-        case _:
-            assert_never(state)
-
-
-def _with_names(schema: TableSchema, images: pa.RecordBatch) -> pa.RecordBatch:
-    """IMAGE_FIELDS as CHANGE_FIELDS. Raises KeyAbsent."""
-    *fields, bitmaps = images.columns
-    return pa.record_batch([*fields, _absent(schema, bitmaps)], schema=CHANGE_FIELDS)
-
-
-def _absent(schema: TableSchema, bitmaps: pa.Array) -> pa.Array:
-    """Of each row image the names of the absent columns, null where there are none. Raises KeyAbsent."""
-    kind = CHANGE_FIELDS.field("absent").type
-    if bitmaps.null_count == len(bitmaps):
-        return pa.nulls(len(bitmaps), kind)
-    encoded = bitmaps.dictionary_encode()
-    bits = [int.from_bytes(bitmap, "little") for bitmap in encoded.dictionary.to_pylist()]
-    if lacking := [schema.columns[i].name for i in schema.key if any(each >> i & 1 for each in bits)]:
-        raise KeyAbsent(_KEY_ABSENT.format(columns=" and ".join(lacking)))
-    names = [[column.name for i, column in enumerate(schema.columns) if each >> i & 1] for each in bits]
-    return pa.array(names, kind).take(encoded.indices)

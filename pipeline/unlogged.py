@@ -1,13 +1,13 @@
 """Statements that change rows which the log doesn't tell: DROP, TRUNCATE, RENAME, and some of what ALTER TABLE does.
 
 With binlog_format=ROW each change of a row is in the log, but for what DDL does to rows as a side effect. Such a
-statement is read here closely enough to say which tables it means, by their names and the default database, and
-nothing else is made of it. What begins like one and can't be read to its end is `Unclear`.
+statement is read here closely enough to say which tables it means, by their names and the default database, and what
+it makes of their rows; nothing else is made of it. What begins like one and can't be read to its end is `Unclear`.
 
 Where the text can be read in more ways than one (`pipeline.lexemes`), what it does is what it does in any of them.
 
-Values that MODIFY, CHANGE and CONVERT TO convert aren't looked at: the types before and behind say more about that
-than the statement, and `pipeline.delivery.taken_on` holds them against each other.
+MODIFY, CHANGE and CONVERT TO convert values, and what comes of them goes by the server's mode: a value that's too long
+is cut, and a NULL is made 0, where it isn't strict.
 
 Source: MySQL 9.7 Reference Manual, "ALTER TABLE Statement", "DROP TABLE Statement", "RENAME TABLE Statement",
 "TRUNCATE TABLE Statement", "Implicit Default Handling" (in "Data Type Default Values").
@@ -15,6 +15,7 @@ Source: MySQL 9.7 Reference Manual, "ALTER TABLE Statement", "DROP TABLE Stateme
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import pairwise
 
 from pipeline.lexemes import Kind, Lexeme, NotRead, Reader, lexemes, word
@@ -44,13 +45,21 @@ _MAKE_VALUES = frozenset({"as", "auto_increment", "generated", "primary", "seria
 _FORGETFUL = frozenset({"blackhole", "example"})
 
 
+class Effect(StrEnum):
+    """What a statement makes of a table's rows: it takes them all, they are others, or there won't be any more."""
+
+    EMPTIED = "emptied"
+    CHANGED = "changed"
+    LOST = "lost"
+
+
 @dataclass(frozen=True, slots=True)
 class OfTables:
-    """`what` changes rows of `tables`, as far as these exist, and puts rows into `filled`."""
+    """`what` has this effect on the rows of `tables`, as far as these exist."""
 
     what: str
     tables: frozenset[TableId]
-    filled: frozenset[TableId] = frozenset()
+    effect: Effect = Effect.CHANGED
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +80,9 @@ class Unclear:
 UnloggedChange = OfTables | OfDatabase | Unclear
 
 
-def unlogged_changes(database: str, statement: str) -> frozenset[UnloggedChange]:
-    """What the statement, run with this default database, does to rows without telling the log."""
-    return frozenset(
-        change for reading in readings(statement) for change in _changes(Reader(reading), database)
-    )
+def unlogged_changes(database: str, statement: str) -> tuple[frozenset[UnloggedChange], ...]:
+    """What the statement, run with this default database, does to rows without telling the log, as each reads it."""
+    return tuple(frozenset(_changes(Reader(reading), database)) for reading in readings(statement))
 
 
 def readings(statement: str) -> Iterator[list[Lexeme]]:
@@ -111,9 +118,9 @@ def _changes(reader: Reader, database: str) -> Iterator[UnloggedChange]:
     try:
         match what:
             case "TRUNCATE TABLE":
-                yield OfTables(what, frozenset({_last_table(reader, database)}))
+                yield OfTables(what, frozenset({_last_table(reader, database)}), Effect.EMPTIED)
             case "RENAME TABLE":
-                yield _renamed(reader, database, what)
+                yield from _renamed(reader, database, what)
             case "DROP TABLE":
                 yield _dropped(reader, database, what)
             case "DROP DATABASE":
@@ -162,10 +169,11 @@ def _dropped(reader: Reader, database: str, what: str) -> OfTables:
         tables.add(reader.table(database))
     reader.keyword("restrict", "cascade")
     reader.end()
-    return OfTables(what, frozenset(tables))
+    return OfTables(what, frozenset(tables), Effect.EMPTIED)
 
 
-def _renamed(reader: Reader, database: str, what: str) -> OfTables:
+def _renamed(reader: Reader, database: str, what: str) -> Iterator[OfTables]:
+    """A table that has lost its name has no rows; one that has got it has other rows than before."""
     old, new = set[TableId](), set[TableId]()
     while True:
         old.add(reader.table(database))
@@ -174,7 +182,8 @@ def _renamed(reader: Reader, database: str, what: str) -> OfTables:
         if not reader.sign(","):
             break
     reader.end()
-    return OfTables(what, frozenset(old), frozenset(new))
+    yield OfTables(what, frozenset(old - new), Effect.EMPTIED)
+    yield OfTables(what, frozenset(new))
 
 
 # ALTER TABLE
@@ -210,7 +219,7 @@ def _option(reader: Reader, table: frozenset[TableId], database: str) -> Iterato
     words = [word(lexeme) for lexeme in reader.rest() if lexeme != (Kind.SIGN, "=")]
     for setting, engine in pairwise(words):
         if setting == "engine" and engine in _FORGETFUL:
-            yield OfTables(f"ALTER TABLE … ENGINE={engine.upper()}", table)
+            yield OfTables(f"ALTER TABLE … ENGINE={engine.upper()}", table, Effect.LOST)
     match words[:2]:
         case ["rename", "column" | "index" | "key"]:
             pass
@@ -218,18 +227,22 @@ def _option(reader: Reader, table: frozenset[TableId], database: str) -> Iterato
             reader.keyword("rename")
             if not reader.keyword("to", "as"):
                 reader.sign("=")
-            yield OfTables("ALTER TABLE … RENAME", table, frozenset({reader.table(database)}))
+            what, new = "ALTER TABLE … RENAME", frozenset({reader.table(database)})
+            yield OfTables(what, table - new, Effect.EMPTIED)
+            yield OfTables(what, new)
         case ["exchange", "partition"]:
             while not reader.keyword("with"):
                 reader.name()
             reader.expect("table")
-            both = table | {reader.table(database)}
-            yield OfTables("ALTER TABLE … EXCHANGE PARTITION", both, both)
+            yield OfTables("ALTER TABLE … EXCHANGE PARTITION", table | {reader.table(database)})
         case ["truncate" | "drop" as verb, "partition"]:
             yield OfTables(f"ALTER TABLE … {verb.upper()} PARTITION", table)
         case ["discard" | "import" as verb, "partition" | "tablespace" as of]:
-            filled = table if verb == "import" else frozenset[TableId]()
-            yield OfTables(f"ALTER TABLE … {verb.upper()} {of.upper()}", table, filled)
+            yield OfTables(f"ALTER TABLE … {verb.upper()} {of.upper()}", table)
+        case ["modify" | "change" as verb, *_]:
+            yield OfTables(f"ALTER TABLE … {verb.upper()}", table)
+        case ["convert", "to", *_]:
+            yield OfTables("ALTER TABLE … CONVERT TO", table)
         case ["add", _]:
             if any(_fills(definition) for definition in _added(reader)):
                 yield OfTables("ALTER TABLE … ADD COLUMN with a value for the rows that there were", table)

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from actors.actor import Outlet
 from actors.binlog_reader import BinlogReader
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
+from actors.preflight import answer
 from actors.schema_verifier import SchemaVerifier
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline import metrics as catalogue
@@ -30,7 +32,7 @@ from pipeline.messages import (
     SchemaChanged,
     SchemaVerified,
     StatementRead,
-    TableStopped,
+    TableRestarted,
     ToBinlogReader,
     ToSchemaVerifier,
     TransactionPartRead,
@@ -495,7 +497,8 @@ async def verifying(
             Tables((rf"{database}\..*",)), known or Known({}, GtidSet()), follow.position, {}, ()
         )
         out = Mailbox[Any](inbox(Actor.WATERMARK_COORDINATOR))
-        verifier = SchemaVerifier(follow.out, Metrics(), state, news, Outlet(COORDINATOR, out))
+        ask = partial(answer, settings(server, server.create_capture_user(database)))
+        verifier = SchemaVerifier(follow.out, Metrics(), state, news, Outlet(COORDINATOR, out), ask)
         task = asyncio.create_task(verifier.run())
 
         async def told(wanted: type | tuple[type, ...]) -> Any:
@@ -556,7 +559,12 @@ async def test_minimal_metadata_with_the_servers_schema(mysql_factory: MysqlFact
         assert change.rows.column("e").to_pylist() == ["ü"]
         # A column changes its name: nothing in the log would tell.
         server.sql("ALTER TABLE d.u RENAME COLUMN id TO key_", "INSERT INTO d.u VALUES (1)")
-        assert (await told(TableStopped)).table == tables[1]
+        assert (await told(TableRestarted)).table == tables[1]
+        renamed = (await told(SchemaVerified)).schema
+        assert renamed.key_names == ("key_",)
+        while not (changes := await told(ChangesVerified)).tables:
+            pass
+        assert changes.tables[0].schema == renamed
         server.sql("INSERT INTO d.t (si, v, e) VALUES (2, 'k', 'a')")
         while not (changes := await told(ChangesVerified)).tables:
             pass

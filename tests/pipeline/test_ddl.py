@@ -5,6 +5,7 @@ import pytest
 from pipeline.ddl import changed_unlogged, is_harmless, touched
 from pipeline.schema import TableId
 from pipeline.signals import Tables
+from pipeline.unlogged import Effect
 
 SHOP = Tables((r"shop\..*",))
 MET = TableId("Shop", "Met")
@@ -82,7 +83,8 @@ def test_a_sessions_own_table_is_another_one() -> None:
         ("DROP DATABASE shop", "", {"Shop.Met", "shop.items", "shop.orders"}),
         ("DROP DATABASE other", "shop", set()),
         ("RENAME TABLE shop.orders TO other.orders", "", {"shop.orders"}),
-        ("RENAME TABLE other.orders TO shop.new", "", {"shop.new"}),  # with rows that the log lacks
+        ("RENAME TABLE other.orders TO shop.new", "", set()),
+        ("RENAME TABLE other.orders TO shop.items", "", {"shop.items"}),
         ("RENAME TABLE other.a TO other.b", "shop", set()),
         ("ALTER TABLE other.a EXCHANGE PARTITION p WITH TABLE shop.items", "", {"shop.items"}),
         # Where it can't be read, what it may be about.
@@ -99,3 +101,27 @@ def test_of_which_tables_it_changes_rows(text: str, database: str, changed: set[
 def test_tables_that_differ_by_case_alone_are_two_where_both_are_known() -> None:
     upper = TableId("shop", "ORDERS")
     assert set(changed_unlogged(SHOP, {ORDERS, upper}, "shop", "DROP TABLE ORDERS")) == {upper}
+
+
+@pytest.mark.parametrize(
+    ("text", "effect"),
+    [
+        ("TRUNCATE orders", Effect.EMPTIED),
+        ("DROP TABLE orders", Effect.EMPTIED),
+        ("DROP DATABASE shop", Effect.EMPTIED),
+        ("RENAME TABLE orders TO gone", Effect.EMPTIED),
+        ("RENAME TABLE orders TO gone, new TO orders", Effect.CHANGED),
+        ("ALTER TABLE orders ADD x INT DEFAULT 1", Effect.CHANGED),
+        ("ALTER TABLE orders MODIFY v VARCHAR(3)", Effect.CHANGED),
+        ("ALTER TABLE orders CHANGE v w INT", Effect.CHANGED),
+        ("ALTER TABLE orders CONVERT TO CHARACTER SET latin1", Effect.CHANGED),
+        ("ALTER TABLE orders ENGINE=BLACKHOLE, ADD x INT DEFAULT 1", Effect.LOST),
+        # Nobody knows whether the server dropped it, or a table of the session.
+        ("DROP /*!99999 TEMPORARY */ TABLE orders", Effect.CHANGED),
+        ("DROP TABLE items /*!99999 , orders */", Effect.CHANGED),
+        ("/*!99999 ALTER TABLE orders ENGINE=BLACKHOLE */", Effect.LOST),
+        ("DROP TABLE orders items", Effect.CHANGED),
+    ],
+)
+def test_what_becomes_of_the_rows(text: str, effect: Effect) -> None:
+    assert changed_unlogged(SHOP, {ORDERS, ITEMS}, "shop", text)[ORDERS].effect is effect

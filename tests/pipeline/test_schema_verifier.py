@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline import fence
+from pipeline.fence import Answer
 from pipeline.gtid import Gtid, GtidSet, Source
 from pipeline.images import CHANGE_FIELDS, IMAGE_FIELDS
 from pipeline.labels import NoLabel, enum_texts, set_texts
@@ -20,23 +22,33 @@ from pipeline.messages import (
     SchemaVerified,
     StatementRead,
     TableImages,
+    TableRestarted,
     TableStopped,
     TableUnreadable,
     TransactionPartRead,
     TransactionPartVerified,
 )
 from pipeline.schema import Column, TableId, TableSchema
-from pipeline.schema_verifier import FromVerifier, Known, State, started, step
+from pipeline.schema_verifier import FromVerifier, Known, State, answered, asked, started, step
 from pipeline.signals import Tables
 from pipeline.tablemap import FullMetadata, MinimalMetadata, NoMetadata, Storage, TableMap
 from pipeline.transactions import Transactions
 from pipeline.types import ColumnType, Enum, Integer, RawInteger, RawString, Set, Text
 from pipeline.watermark import Coordinates
+from pipeline.weight import weight
 
 SERVER = Source("3e11fa47-71ca-11e1-9e33-c80aa9429562")
 SHOP = Tables((r"shop\..*",))
 ORDERS = TableId("shop", "orders")
-END = Coordinates("binlog.000001", 400)
+LOG = "binlog.000001"
+
+
+def end(number: int) -> Coordinates:
+    """Where the transaction with this number ends in the log."""
+    return Coordinates(LOG, 100 * number)
+
+
+END = end(4)
 
 TYPES: tuple[ColumnType, ...] = (Integer(4, unsigned=False), Enum(("new", "paid")), Set(("x", "y")))
 NAMES = ("id", "state", "tags")
@@ -63,7 +75,7 @@ def upto(number: int) -> GtidSet:
 def slice_(*numbers: int, maps: tuple[TableMap, ...] = (FULL,)) -> LogRead:
     """A slice with these transactions; each table has one inserted row, of the first."""
     transactions = Transactions.of((Gtid(SERVER, n), n) for n in numbers)
-    return LogRead(transactions, tuple(images(m) for m in maps), END)
+    return LogRead(transactions, tuple(images(m) for m in maps), end(numbers[-1]))
 
 
 def images(table_map: TableMap, state: int | None = 2, tags: int | None = 3) -> TableImages:
@@ -75,19 +87,26 @@ def images(table_map: TableMap, state: int | None = 2, tags: int | None = 3) -> 
 
 
 def statement(number: int, text: str, database: str = "shop") -> StatementRead:
-    return StatementRead(Gtid(SERVER, number), 0, database, text, END)
+    return StatementRead(Gtid(SERVER, number), 0, database, text, end(number))
+
+
+def answer(number: int, schema: TableSchema | None, at: int | None = None) -> Answer:
+    """What the server says once it has executed `at` transactions, with its log ending behind the `number`th."""
+    schemas = {schema.table: schema} if schema else {}
+    return Answer(frozenset({ORDERS}), schemas, upto(number if at is None else at), end(number))
 
 
 def fresh(known: Known = NOTHING_KNOWN, position: int = 0, **schemas: TableSchema) -> State:
     return started(SHOP, known, upto(position), {s.table: s for s in schemas.values()}, ())[0]
 
 
-def run(
-    state: State, *log: LogRead | TransactionPartRead | StatementRead | CreationRead
-) -> list[FromVerifier]:
+Message = LogRead | TransactionPartRead | StatementRead | CreationRead | LogAdvanced | Answer
+
+
+def run(state: State, *log: Message) -> list[FromVerifier]:
     said: list[FromVerifier] = []
     for message in log:
-        state, messages = step(state, message)
+        state, messages = answered(state, message) if isinstance(message, Answer) else step(state, message)
         said += messages
     return said
 
@@ -129,10 +148,15 @@ def test_another_full_map_is_another_version() -> None:
         "SchemaVerified",
         "ChangesVerified",
         "SchemaChanged",
+        "TableRestarted",
         "SchemaVerified",
         "ChangesVerified",
     ]
     assert schemas(said) == [SCHEMA, RENAMED]
+    restarted = said[3]
+    assert isinstance(restarted, TableRestarted)
+    assert (restarted.table, restarted.emptied) == (ORDERS, False)
+    assert restarted.reason == "column 'tags' of shop.orders was dropped or renamed"
 
 
 def test_after_a_statement_the_same_version_is_verified_anew() -> None:
@@ -160,11 +184,10 @@ def test_the_servers_schema_holds_once_all_that_it_had_executed_has_passed() -> 
 
 def test_before_that_it_does_not_since_the_statement_that_made_it_may_be_to_come() -> None:
     known = Known({ORDERS: SCHEMA}, upto(5))
-    said = run(fresh(known, position=2), slice_(3, maps=(MINIMAL,)))
-    assert kinds(said) == ["TableStopped", "ChangesVerified"]
+    waiting = run(fresh(known, position=2), slice_(3, maps=(MINIMAL,)))
+    assert kinds(waiting) == []
     # A slice that brings the last of them, and the rows with it: those may lie before the statement as well.
-    said = run(fresh(known, position=2), slice_(3, 4, 5, maps=(MINIMAL,)))
-    assert kinds(said) == ["TableStopped", "ChangesVerified"]
+    assert kinds(run(fresh(known, position=2), slice_(3, 4, 5, maps=(MINIMAL,)))) == []
     said = run(
         fresh(known, position=2),
         slice_(3, 4, maps=()),
@@ -172,6 +195,95 @@ def test_before_that_it_does_not_since_the_statement_that_made_it_may_be_to_come
         slice_(6, maps=(MINIMAL,)),
     )
     assert schemas(said) == [SCHEMA]
+
+
+# -- minimal metadata: the server is asked again
+
+
+def test_what_waits_goes_on_once_an_answer_proves_its_schema() -> None:
+    """Nothing has overtaken it, and another table that needn't wait comes behind it."""
+    items = replace(FULL, table=TableId("shop", "items"))
+    state = fresh(Known({ORDERS: SCHEMA}, upto(5)), 5, same=SCHEMA)
+    state, said = step(state, statement(6, "ALTER TABLE orders RENAME COLUMN tags TO labels"))
+    assert kinds(list(said)) == ["SchemaChanged"]
+    assert ORDERS in asked(state)
+    for waiting in (slice_(7, maps=(MINIMAL,)), slice_(8, maps=(items,))):
+        state, said = step(state, waiting)
+        assert said == ()
+    # The answer is of a place that the stream hasn't come to, so that a statement may still lie before it.
+    state, said = answered(state, answer(9, RENAMED))
+    assert said == ()
+    assert ORDERS not in asked(state)
+    messages: list[Message] = [LogAdvanced(end(9)), slice_(9, maps=()), slice_(9, maps=(MINIMAL,))]
+    for message in messages:
+        then = run(state, message)
+        assert kinds(then)[:4] == ["TableRestarted", "SchemaVerified", "SchemaVerified", "ChangesVerified"]
+        assert [s.table.name for s in schemas(then)][:2] == ["orders", "items"]
+        assert schemas(then)[0] == RENAMED
+        assert kinds(then)[-1] == type(message).__name__.replace("LogRead", "ChangesVerified")
+
+
+def test_a_pause_of_the_reader_is_told_at_once_since_it_may_be_what_is_waited_for() -> None:
+    state, _ = step(fresh(Known({}, upto(5)), 5), slice_(6, maps=(MINIMAL,)))
+    assert step(state, ReadingPaused())[1] == (ReadingPaused(),)
+
+
+def test_an_answer_that_may_not_know_the_statement_has_the_server_asked_again() -> None:
+    state, _ = step(fresh(Known({ORDERS: SCHEMA}, upto(5)), 5), statement(6, "ALTER TABLE orders DROP x"))
+    state, said = answered(state, answer(6, SCHEMA, at=5))
+    assert said == ()
+    assert ORDERS in asked(state)
+    state, said = answered(state, answer(6, RENAMED))
+    assert kinds(list(said)) == ["TableRestarted", "SchemaVerified"]
+    assert ORDERS not in asked(state)
+
+
+def test_a_statement_between_the_images_and_the_answers_place_leaves_them_unproven() -> None:
+    known, alter = Known({ORDERS: SCHEMA}, upto(5)), "ALTER TABLE orders DROP x"
+    waiting: list[Message] = [statement(6, alter), slice_(7, maps=(MINIMAL,)), statement(8, alter)]
+    said = run(fresh(known, 5), *waiting, answer(9, RENAMED))
+    assert kinds(said) == ["SchemaChanged", "TableStopped", "ChangesVerified", "SchemaChanged"]
+    stopped = said[1]
+    assert isinstance(stopped, TableStopped)
+    assert stopped.reason.startswith("one statement after another altered it")
+    # One behind the answer's place isn't in it.
+    said = run(fresh(known, 5), *waiting, answer(7, SCHEMA))
+    assert kinds(said) == [
+        "SchemaChanged",
+        "SchemaVerified",
+        "SchemaVerified",
+        "ChangesVerified",
+        "SchemaChanged",
+    ]
+    # And one that changes no columns doesn't count.
+    waiting[2] = statement(8, "TRUNCATE other.orders")
+    assert schemas(run(fresh(known, 5), *waiting, answer(8, SCHEMA))) == [SCHEMA]
+
+
+def test_too_much_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    state, _ = step(fresh(Known({ORDERS: SCHEMA}, upto(5)), 5), statement(6, "ALTER TABLE orders DROP x"))
+    monkeypatch.setattr(fence, "MOST_HELD", 2 * weight(slice_(7, maps=(MINIMAL,))))
+    said = run(state, *(slice_(n, maps=(MINIMAL,)) for n in (7, 8)))
+    assert kinds(said) == []
+    said = run(state, *(slice_(n, maps=(MINIMAL,)) for n in (7, 8, 9)))
+    assert kinds(said) == ["TableStopped", *["ChangesVerified"] * 3]
+    assert "too far behind" in str(said[0])
+
+
+def test_a_table_that_is_gone_is_forgotten_until_it_is_created_anew() -> None:
+    state = fresh(Known({ORDERS: SCHEMA}, upto(5)), 5, same=SCHEMA)
+    state, _ = step(state, statement(6, "DROP TABLE orders"))
+    state, news = answered(state, answer(6, None))
+    assert news == ()
+    assert ORDERS not in state.tables
+    said = run(state, statement(7, "CREATE TABLE orders (id INT)"), answer(7, RENAMED))
+    assert kinds(said) == ["SchemaChanged", "TableRestarted", "SchemaVerified"]
+    assert TableRestarted(ORDERS, True, "column 'tags' of shop.orders was dropped or renamed") in said
+    # Rows of a log that doesn't name its columns, from before the drop: nobody knows any more what they were.
+    state = fresh(Known({}, upto(9)), 5, old=SCHEMA)
+    assert kinds(run(state, slice_(6, maps=(MINIMAL,)), answer(9, None), LogAdvanced(end(9)))) == [
+        "TableStopped", "ChangesVerified", "LogAdvanced",
+    ]  # fmt: skip
 
 
 def test_a_checkpoint_with_the_servers_schema_speaks_for_the_time_before() -> None:
@@ -189,34 +301,26 @@ def test_a_checkpoint_with_the_servers_schema_speaks_for_the_time_before() -> No
     said = run(
         fresh(known, 2, same=SCHEMA), statement(3, "ALTER TABLE orders DROP x"), slice_(4, maps=(MINIMAL,))
     )
-    assert kinds(said) == ["SchemaChanged", "TableStopped", "ChangesVerified"]
+    assert kinds(said) == ["SchemaChanged"]
 
 
 def test_a_checkpoint_with_another_schema_does_not() -> None:
     """The statement that changed it may have passed before the checkpoint, or be to come."""
     known = Known({ORDERS: RENAMED}, upto(5))
-    said = run(fresh(known, 2, old=SCHEMA), slice_(3, maps=(MINIMAL,)))
-    assert kinds(said) == ["TableStopped", "ChangesVerified"]
+    assert kinds(run(fresh(known, 2, old=SCHEMA), slice_(3, maps=(MINIMAL,)))) == []
     said = run(fresh(known, 2, old=SCHEMA), slice_(3, 4, 5, maps=()), slice_(6, maps=(MINIMAL,)))
     assert schemas(said) == [RENAMED]
     # Nothing is to come: it was before, and the checkpoint's is old.
     assert schemas(run(fresh(known, 5, old=SCHEMA), slice_(6, maps=(MINIMAL,)))) == [RENAMED]
-    # The table isn't on the server any more.
-    said = run(fresh(Known({}, upto(5)), 2, old=SCHEMA), slice_(3, maps=(MINIMAL,)))
-    assert kinds(said) == ["TableStopped", "ChangesVerified"]
+    news = started(SHOP, known, upto(5), {ORDERS: SCHEMA}, ())[1]
+    assert kinds(list(news)) == ["TableRestarted", "SchemaVerified"]
     assert schemas(run(fresh(known, 2, old=SCHEMA), slice_(3))) == [SCHEMA]
 
 
 def test_a_statement_that_came_after_the_schema_was_read_proves_nothing() -> None:
     known = Known({ORDERS: SCHEMA}, upto(5))
-    said = run(
-        fresh(known, position=5), statement(6, "ALTER TABLE shop.orders DROP x"), slice_(7, maps=(MINIMAL,))
-    )
-    assert kinds(said) == ["SchemaChanged", "TableStopped", "ChangesVerified"]
-    stopped = said[1]
-    assert isinstance(stopped, TableStopped)
-    assert stopped.table == ORDERS
-    assert "binlog_row_metadata=FULL" in stopped.reason
+    altered = statement(6, "ALTER TABLE shop.orders DROP x")
+    assert kinds(run(fresh(known, position=5), altered, slice_(7, maps=(MINIMAL,)))) == ["SchemaChanged"]
 
 
 def test_of_statements_to_come_only_those_made_the_schema_that_it_holds() -> None:
@@ -224,7 +328,7 @@ def test_of_statements_to_come_only_those_made_the_schema_that_it_holds() -> Non
     known = Known({ORDERS: SCHEMA}, upto(5))
     later = statement(6, "ALTER TABLE orders DROP x")
     said = run(fresh(known, position=2), later, slice_(3, 4, 5, maps=()), slice_(7, maps=(MINIMAL,)))
-    assert kinds(said) == ["SchemaChanged", "ChangesVerified", "TableStopped", "ChangesVerified"]
+    assert kinds(said) == ["SchemaChanged", "ChangesVerified"]
 
 
 def test_a_statement_that_changes_no_columns_is_told_and_harms_nothing() -> None:
@@ -232,7 +336,7 @@ def test_a_statement_that_changes_no_columns_is_told_and_harms_nothing() -> None
     text = "/* daily */ OPTIMIZE TABLE shop.orders"
     said = run(fresh(known, position=5), statement(6, text, database=""), slice_(7, maps=(MINIMAL,)))
     assert kinds(said) == ["SchemaChanged", "SchemaVerified", "ChangesVerified"]
-    assert said[0] == SchemaChanged(Gtid(SERVER, 6), frozenset({ORDERS}), text, END)
+    assert said[0] == SchemaChanged(Gtid(SERVER, 6), frozenset({ORDERS}), text, end(6))
 
 
 def test_a_full_map_proves_what_a_minimal_one_could_not() -> None:
@@ -258,14 +362,21 @@ def test_a_schema_that_does_not_fit_the_map_stops_the_table(other: TableSchema) 
     assert kinds(said) == ["TableStopped", "ChangesVerified"]
 
 
-def test_a_created_and_filled_table_needs_full_metadata() -> None:
-    known = Known({ORDERS: SCHEMA}, upto(5))
+def test_a_created_and_filled_table_has_its_schema_from_an_answer_that_knows_its_transaction() -> None:
+    known = Known({}, upto(5))
     creation = CreationRead("", "CREATE TABLE `shop`.`orders` (`id` int) START TRANSACTION")
     assert kinds(run(fresh(known, 5), creation, slice_(6))) == ["SchemaVerified", "ChangesVerified"]
-    assert kinds(run(fresh(known, 5), creation, slice_(6, maps=(MINIMAL,)))) == [
-        "TableStopped",
-        "ChangesVerified",
-    ]
+    for first, rest in ((slice_(6, maps=(MINIMAL,)), []), (part(6, images(MINIMAL)), [slice_(6, maps=())])):
+        state = fresh(known, 5)
+        for message in (creation, first, *rest):
+            state, said = step(state, message)
+            assert said == ()
+        assert asked(state) == {ORDERS}
+        state, said = answered(state, answer(5, None))
+        assert said == ()
+        assert asked(state) == {ORDERS}
+        assert kinds(run(state, answer(6, SCHEMA)))[:2] == ["SchemaVerified", "SchemaVerified"]
+        assert schemas(run(state, answer(6, SCHEMA))) == ([] if rest else [SCHEMA])
 
 
 # -- no metadata
@@ -307,7 +418,7 @@ def test_a_map_without_metadata_has_its_types_from_the_schema_as_well() -> None:
         stop, _ = told(schema)
         assert isinstance(stop, TableStopped)
         assert why in stop.reason
-    assert kinds(run(fresh(), log)) == ["TableStopped", "ChangesVerified"]
+    assert kinds(run(fresh(), log)) == []
 
 
 # -- tables that the checkpoint doesn't know
@@ -352,43 +463,64 @@ def test_a_table_that_is_not_captured_any_more_is_stopped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "what"),
+    ("text", "what", "emptied"),
     [
-        ("TRUNCATE orders", "TRUNCATE TABLE"),
-        ("DROP TABLE items, orders", "DROP TABLE"),
-        ("DROP DATABASE shop", "DROP DATABASE"),
-        ("RENAME TABLE other.orders TO orders", "RENAME TABLE"),
-        ("ALTER TABLE orders ADD x INT NOT NULL", "ALTER TABLE … ADD COLUMN"),
+        ("TRUNCATE orders", "TRUNCATE TABLE", True),
+        ("DROP TABLE items, orders", "DROP TABLE", True),
+        ("DROP DATABASE shop", "DROP DATABASE", True),
+        ("RENAME TABLE other.orders TO orders", "RENAME TABLE", False),
+        ("ALTER TABLE orders ADD x INT NOT NULL", "ALTER TABLE … ADD COLUMN", False),
     ],
 )
-def test_a_statement_that_changes_rows_stops_the_table_before_it_passes(text: str, what: str) -> None:
-    """A checkpoint between the two has the table stopped, and meets the statement once more."""
+def test_a_statement_that_changes_rows_restarts_the_table_as_it_passes(
+    text: str, what: str, emptied: bool
+) -> None:
     said = run(fresh(Known({ORDERS: SCHEMA}, upto(5)), 5), slice_(6), statement(7, text), slice_(8))
-    assert kinds(said)[-3:] == ["TableStopped", "SchemaChanged", "ChangesVerified"]
-    stopped, changed, changes = said[-3:]
-    assert isinstance(stopped, TableStopped)
-    assert stopped.table == ORDERS
-    assert stopped.reason.startswith(what)
-    assert f"{SERVER}:7" in stopped.reason
+    changed, *_, changes = said[2:]
     assert isinstance(changed, SchemaChanged)
     assert ORDERS in changed.tables
-    assert schemas([changes]) == []
+    [restarted] = changed.restarted
+    assert (restarted.table, restarted.emptied) == (ORDERS, emptied)
+    assert restarted.reason.startswith(what)
+    assert f"{SERVER}:7" in restarted.reason
+    assert schemas([changes]) == [SCHEMA]
 
 
-def test_it_is_told_once_and_a_table_created_anew_stays_stopped() -> None:
+def restarts(said: list[FromVerifier]) -> list[TableRestarted]:
+    """All of them, by themselves or with a statement."""
+    each = [m.restarted if isinstance(m, SchemaChanged) else (m,) for m in said]
+    return [m for some in each for m in some if isinstance(m, TableRestarted)]
+
+
+def test_a_table_is_empty_until_it_has_an_image() -> None:
+    """A schema that comes behind it finds it empty or not."""
+    renamed = replace(FULL, metadata=FullMetadata(("id", "state", "labels"), (0,)))
+    emptied, altered = statement(2, "TRUNCATE orders"), statement(4, "ALTER TABLE orders DROP x")
+    said = run(fresh(), slice_(1), emptied, altered, slice_(5, maps=(renamed,)))
+    assert [each.emptied for each in restarts(said)] == [True, True]
+    said = run(fresh(), slice_(1), emptied, slice_(3), altered, slice_(5, maps=(renamed,)))
+    assert [each.emptied for each in restarts(said)] == [True, False]
+    filled = statement(3, "RENAME TABLE other.x TO orders")
+    said = run(fresh(), slice_(1), emptied, filled, slice_(5, maps=(renamed,)))
+    assert [each.emptied for each in restarts(said)] == [True, False, False]
+
+
+def test_a_table_that_keeps_no_rows_any_more_is_stopped_once() -> None:
+    lost = "ALTER TABLE orders ENGINE=BLACKHOLE"
     said = run(
-        fresh(),
-        slice_(1),
-        statement(2, "DROP TABLE orders"),
-        statement(3, "CREATE TABLE orders (id INT)"),
-        slice_(4),
-        statement(5, "TRUNCATE orders"),
+        fresh(), slice_(1), statement(2, lost), statement(3, lost), slice_(4), statement(5, "TRUNCATE orders")
     )
-    assert kinds(said).count("TableStopped") == 1
+    assert kinds(said)[2:] == [
+        "TableStopped",
+        "SchemaChanged",
+        "SchemaChanged",
+        "ChangesVerified",
+        "SchemaChanged",
+    ]
     assert schemas(said) == [SCHEMA]
 
 
-def test_statements_about_others_stop_nothing() -> None:
+def test_statements_about_others_restart_nothing() -> None:
     items = replace(FULL, table=TableId("shop", "items"))
     said = run(
         fresh(),
@@ -397,9 +529,9 @@ def test_statements_about_others_stop_nothing() -> None:
         statement(3, "TRUNCATE orders", database="other"),
         statement(4, "DROP TABLE IF EXISTS shop.unmet"),
         statement(5, "DROP TABLE shop.items"),
-        slice_(6, maps=(FULL, items)),
+        slice_(6, maps=(FULL,)),
     )
-    assert [m.table for m in said if isinstance(m, TableStopped)] == [items.table]
+    assert [each.table for each in restarts(said)] == [items.table]
     assert [s.table.name for s in schemas(said)] == ["orders", "items", "orders"]
 
 
@@ -408,7 +540,13 @@ def test_statements_about_others_stop_nothing() -> None:
 
 def test_a_stopped_table_is_named_once_and_dropped_and_the_others_go_on() -> None:
     items = replace(FULL, table=TableId("shop", "items"))
-    said = run(fresh(), slice_(1, maps=(MINIMAL, items)), slice_(2, maps=(MINIMAL, items)), slice_(3))
+    misfit = replace(MINIMAL, nullable=(True, True, True))
+    said = run(
+        fresh(Known({ORDERS: SCHEMA}, GtidSet())),
+        slice_(1, maps=(misfit, items)),
+        slice_(2, maps=(misfit, items)),
+        slice_(3),
+    )
     assert kinds(said) == [
         "TableStopped", "SchemaVerified", "ChangesVerified", "ChangesVerified", "ChangesVerified",
     ]  # fmt: skip
@@ -419,7 +557,7 @@ def test_a_stopped_table_is_named_once_and_dropped_and_the_others_go_on() -> Non
 def test_a_slice_in_which_a_table_is_stopped_has_none_of_it() -> None:
     """The news comes before the slice, so that nothing of the table may follow it."""
     other = replace(MINIMAL, nullable=(True, True, True))
-    said = run(fresh(), slice_(1, maps=(FULL, other)))
+    said = run(fresh(Known({ORDERS: SCHEMA}, GtidSet())), slice_(1, maps=(FULL, other)))
     assert kinds(said) == ["SchemaVerified", "TableStopped", "ChangesVerified"]
     assert schemas(said) == []
 
@@ -474,7 +612,7 @@ def test_a_part_has_not_passed() -> None:
     assert kinds(run(state, part(7), slice_(7, maps=()), slice_(8, maps=(MINIMAL,)))) == [
         "TransactionPartVerified", "ChangesVerified", "SchemaVerified", "SchemaVerified", "ChangesVerified",
     ]  # fmt: skip
-    assert kinds(run(state, part(7, images(MINIMAL)))) == ["TableStopped", "TransactionPartVerified"]
+    assert kinds(run(state, part(7, images(MINIMAL)))) == []
 
 
 # -- absent columns

@@ -5,17 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.schema import TableId
-from pipeline.unlogged import OfDatabase, OfTables, Unclear, unlogged_changes
+from pipeline.unlogged import Effect, OfDatabase, OfTables, Unclear, UnloggedChange, unlogged_changes
 
 
 def read(text: str, database: str = "d") -> dict[str, set[str]]:
-    """The tables whose rows a statement changes, by what it is; `+` marks those that get rows."""
+    """The tables whose rows a statement changes, by what it is; `+` marks those that have rows behind it."""
     found: dict[str, set[str]] = {}
-    for change in unlogged_changes(database, text):
+    for change in frozenset[UnloggedChange]().union(*unlogged_changes(database, text)):
         names = found.setdefault(change.what, set())
         match change:
-            case OfTables(_, tables, filled):
-                names |= {str(table) for table in tables - filled} | {f"+{table}" for table in filled}
+            case OfTables(_, tables, effect):
+                names |= {f"{'+' if effect is Effect.CHANGED else ''}{table}" for table in tables}
             case OfDatabase(_, name):
                 names.add(f"{name}.*")
             case Unclear():
@@ -64,15 +64,18 @@ def read(text: str, database: str = "d") -> dict[str, set[str]]:
             "ALTER TABLE … EXCHANGE PARTITION",
             {"+d.a", "+shop.b"},
         ),
-        ("ALTER TABLE a TRUNCATE PARTITION ALL", "ALTER TABLE … TRUNCATE PARTITION", {"d.a"}),
-        ("ALTER TABLE a DROP PARTITION p0, p1", "ALTER TABLE … DROP PARTITION", {"d.a"}),
-        ("ALTER TABLE a DISCARD TABLESPACE", "ALTER TABLE … DISCARD TABLESPACE", {"d.a"}),
+        ("ALTER TABLE a TRUNCATE PARTITION ALL", "ALTER TABLE … TRUNCATE PARTITION", {"+d.a"}),
+        ("ALTER TABLE a DROP PARTITION p0, p1", "ALTER TABLE … DROP PARTITION", {"+d.a"}),
+        ("ALTER TABLE a DISCARD TABLESPACE", "ALTER TABLE … DISCARD TABLESPACE", {"+d.a"}),
         ("ALTER TABLE a IMPORT TABLESPACE", "ALTER TABLE … IMPORT TABLESPACE", {"+d.a"}),
         (
             "ALTER TABLE a IMPORT PARTITION p TABLESPACE",
             "ALTER TABLE … IMPORT PARTITION",
             {"+d.a"},
         ),
+        ("ALTER TABLE a MODIFY COLUMN v VARCHAR(3) AFTER w", "ALTER TABLE … MODIFY", {"+d.a"}),
+        ("ALTER TABLE a CHANGE v w INT", "ALTER TABLE … CHANGE", {"+d.a"}),
+        ("ALTER TABLE a CONVERT TO CHARSET latin1", "ALTER TABLE … CONVERT TO", {"+d.a"}),
         ("ALTER TABLE a COMMENT 'x' ENGINE = BlackHole", "ALTER TABLE … ENGINE=BLACKHOLE", {"d.a"}),
     ],
 )
@@ -109,7 +112,7 @@ ADDED = "ALTER TABLE … ADD COLUMN with a value for the rows that there were"
     ],
 )
 def test_a_column_that_gives_the_rows_a_value(definition: str) -> None:
-    assert read(f"ALTER TABLE shop.t ADD {definition}") == {ADDED: {"shop.t"}}
+    assert read(f"ALTER TABLE shop.t ADD {definition}") == {ADDED: {"+shop.t"}}
 
 
 @pytest.mark.parametrize(
@@ -152,7 +155,7 @@ def test_a_column_that_gives_the_rows_nothing(definition: str) -> None:
 )
 def test_a_name_that_goes_from_one_column_to_another(options: str, swaps: bool) -> None:
     changes = read(f"ALTER TABLE t {options}")
-    assert changes == ({"ALTER TABLE that gives a column's name to another": {"d.t"}} if swaps else {})
+    assert changes.get("ALTER TABLE that gives a column's name to another") == ({"+d.t"} if swaps else None)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +174,7 @@ def test_a_name_that_goes_from_one_column_to_another(options: str, swaps: bool) 
         "ALTER TABLESPACE x RENAME TO y",
         "ALTER TABLE shop.orders",
         "ALTER TABLE shop.orders ENGINE=InnoDB, ALGORITHM=INPLACE, LOCK=NONE",
-        "ALTER TABLE shop.orders DROP c, DROP INDEX x, MODIFY a BIGINT NOT NULL DEFAULT 3",
+        "ALTER TABLE shop.orders DROP c, DROP INDEX x",
         "ALTER TABLE shop.orders ALTER c SET DEFAULT 5",
         "ALTER TABLE shop.orders COALESCE PARTITION 2",
         "ALTER TABLE shop.orders REMOVE PARTITIONING",
@@ -216,7 +219,7 @@ PIECES = "DROP TRUNCATE RENAME ALTER TABLE DATABASE IF EXISTS TO ADD COLUMN a `b
 
 @given(st.lists(st.sampled_from(PIECES.split()), max_size=12).map(" ".join))
 def test_any_text_is_read_or_unclear(text: str) -> None:
-    for change in unlogged_changes("d", text):
+    for change in frozenset[UnloggedChange]().union(*unlogged_changes("d", text)):
         assert change.what in text.replace("SCHEMA", "DATABASE") or change.what.split()[0] in text
 
 
@@ -231,5 +234,5 @@ def test_quoted_names_are_read_exactly(names: list[tuple[str, str]]) -> None:
         return "`" + name.replace("`", "``") + "`"
 
     text = "DROP TABLE " + ", ".join(f"{quoted(d)}.{quoted(t)}" for d, t in names)
-    wanted = OfTables("DROP TABLE", frozenset(TableId(d, t) for d, t in names))
-    assert wanted in unlogged_changes("other", text)
+    wanted = OfTables("DROP TABLE", frozenset(TableId(d, t) for d, t in names), Effect.EMPTIED)
+    assert any(wanted in reading for reading in unlogged_changes("other", text))

@@ -6,7 +6,7 @@ own decoding, which shares nothing with ours. Each function gives differences as
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -68,8 +68,12 @@ def replay(server: MysqlServer, journal: Path, table: TableId) -> Story:
     for entry in chain:
         for file in entry.files:
             if file.table == table and (file.kind is FileKind.CHANGES or _since(entry, table) == since):
-                _take(story, reader, entry, file)
-    story.changes = [change for change in story.changes if change.scn > since]
+                _take(story, reader, entry, file, since)
+    # Rows of before a column was added have NULL in it.
+    rows = [*(row for _, row in story.mirror.values()), *(change.row for change in story.changes)]
+    added = dict.fromkeys(name for row in rows for name in row)
+    story.mirror = {key: (at, {**added, **row}) for key, (at, row) in story.mirror.items()}
+    story.changes = [replace(change, row={**added, **change.row}) for change in story.changes]
     story.changes.sort(key=lambda change: (change.scn, change.ordinal))
     return story
 
@@ -132,9 +136,11 @@ def _history(server: MysqlServer, journal: Path, table: TableId, tally: Sequence
     return missing + too_much + list(_backwards(str(table), changes))[:_TOLD]
 
 
-def _take(story: Story, reader: JournalReader, entry: Entry, file: File) -> None:
+def _take(story: Story, reader: JournalReader, entry: Entry, file: File, since: int) -> None:
     for row in pq.read_table(reader.path(entry, file)).to_pylist():
         meta = {name: row.pop(name) for name in META.names if name in row}
+        if meta.get("__scn", since + 1) <= since:
+            continue
         plain = {name: _plain(value) for name, value in row.items()}
         key = tuple(plain[name] for name in story.key)
         if file.kind is FileKind.CHANGES:

@@ -1,0 +1,228 @@
+"""Statements that alter a table while it's being snapshotted, in every place of a window: the journal is the source.
+
+The chunk is held open by a gate in the selector, and never by a sleep. What the statement makes of the table is judged
+by the live view, columns and all, once the snapshot has completed.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from actors.chunk_selector import ChunkSelector
+from deploy.toolchain.mysql_server import GTIDS, SMALL_AND_QUICK, MysqlServer
+from deploy.toolchain.parts import Parts
+from pipeline.messages import ReadChunk
+from pipeline.schema import TableId
+from pipeline.settings import Settings
+from pipeline.signals import Tables
+from tests.servers.journal_oracle import unequal
+from tests.servers.service import Running, pipeline, running
+
+# What's done to `t`, which has id, v and note, beside changes before and after it.
+ADDED: Final = "ALTER TABLE t ADD COLUMN x INT"
+DONE: Final[dict[str, tuple[str, ...]]] = {
+    "add": (ADDED,),
+    "add with a default": ("ALTER TABLE t ADD COLUMN x INT NOT NULL DEFAULT 7",),
+    "drop": ("ALTER TABLE t DROP COLUMN note",),
+    "rename a column": ("ALTER TABLE t RENAME COLUMN note TO noted",),
+    "reorder": ("ALTER TABLE t MODIFY COLUMN note VARCHAR(20) AFTER id",),
+    "retype": ("ALTER TABLE t MODIFY COLUMN v BIGINT",),
+    "cut": ("SET sql_mode = ''", "ALTER TABLE t MODIFY COLUMN note VARCHAR(2)"),
+    "another key": ("ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (v, id)",),
+    "truncate": ("TRUNCATE TABLE t",),
+    "drop and create anew": (
+        "DROP TABLE t",
+        "CREATE TABLE t (id INT PRIMARY KEY, v INT, note VARCHAR(20))",
+    ),
+    "drop and create another": (
+        "DROP TABLE t",
+        "CREATE TABLE t (code VARCHAR(9) PRIMARY KEY, v INT, id INT)",
+    ),
+    "created and filled": (
+        "DROP TABLE t",
+        "CREATE TABLE t (PRIMARY KEY (id)) AS SELECT id, v, note, 5 AS five FROM other",
+    ),
+    # What gh-ost does at its cut-over (go/logic/applier.go): the sentry table, the locks, the swap behind them.
+    "gh-ost": (
+        "CREATE TABLE _t_gho LIKE t",
+        "ALTER TABLE _t_gho ADD COLUMN x INT NOT NULL DEFAULT 3",
+        "INSERT INTO _t_gho (id, v, note) SELECT id, v, note FROM t",
+        "CREATE TABLE _t_del (id INT AUTO_INCREMENT PRIMARY KEY) ENGINE=InnoDB COMMENT='ghost-cut-over-sentry'",
+        "LOCK TABLES t WRITE, _t_del WRITE",
+        "DROP TABLE IF EXISTS _t_del",
+        "UNLOCK TABLES",
+        "RENAME TABLE t TO _t_del, _t_gho TO t",
+        "DROP TABLE IF EXISTS _t_del",
+    ),
+    # What pt-online-schema-change does (bin/pt-online-schema-change): triggers, the copy, the swap, the old one's end.
+    "pt-online-schema-change": (
+        "CREATE TABLE _t_new (id INT PRIMARY KEY, v INT, note VARCHAR(20))",
+        "ALTER TABLE _t_new DROP COLUMN v, ADD COLUMN w INT",
+        "CREATE TRIGGER pt_osc_t_del AFTER DELETE ON t FOR EACH ROW DELETE IGNORE FROM _t_new WHERE id <=> OLD.id",
+        "CREATE TRIGGER pt_osc_t_ins AFTER INSERT ON t FOR EACH ROW REPLACE INTO _t_new (id) VALUES (NEW.id)",
+        "INSERT LOW_PRIORITY IGNORE INTO _t_new (id, note) SELECT id, note FROM t LOCK IN SHARE MODE",
+        "ANALYZE TABLE _t_new",
+        "RENAME TABLE t TO _t_old, _t_new TO t",
+        "DROP TABLE IF EXISTS _t_old",
+        "DROP TRIGGER IF EXISTS pt_osc_t_del",
+        "DROP TRIGGER IF EXISTS pt_osc_t_ins",
+    ),
+    "exchange": (
+        "ALTER TABLE t PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (300), PARTITION q VALUES LESS THAN (9999))",
+        "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE other",
+    ),
+    "there and back": (ADDED, "ALTER TABLE t DROP COLUMN x"),
+}
+PLACES: Final = ("low", "select", "high", "_chunk")
+# Statements that name no column have one that stands for others as well; each place has a turn with each metadata.
+QUICK: Final = {
+    "FULL": {
+        "low": "gh-ost",
+        "select": "truncate",
+        "high": "another key",
+        "_chunk": "drop and create another",
+    },
+    "MINIMAL": {"low": "retype", "select": "pt-online-schema-change", "high": "exchange", "_chunk": "drop"},
+}
+CASES: Final = [
+    pytest.param(metadata, place, done, marks=() if QUICK[metadata][place] == done else pytest.mark.full)
+    for metadata in QUICK
+    for place in PLACES
+    for done in DONE
+]
+
+
+@dataclass
+class Gate:
+    """Holds a step of the selector for a chunk, the `nth` time that it's come to."""
+
+    nth: int
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    opened: asyncio.Event = field(default_factory=asyncio.Event)
+    came: int = 0
+
+    async def pass_through(self) -> None:
+        self.came += 1
+        if self.came == self.nth:
+            self.reached.set()
+            await self.opened.wait()
+
+
+@pytest.fixture
+def hold(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int], Gate]:
+    """Put a gate before a step of the selector (`low`, `select`, `high`), or behind `_chunk`."""
+
+    def put(step: str, nth: int) -> Gate:
+        original, gate = getattr(ChunkSelector, step), Gate(nth)
+
+        async def held(*arguments: Any) -> Any:
+            of_chunk = any(isinstance(argument, ReadChunk) for argument in arguments)
+            if of_chunk and step != "_chunk":
+                await gate.pass_through()
+            result = await original(*arguments)
+            if of_chunk and step == "_chunk":
+                await gate.pass_through()
+            return result
+
+        monkeypatch.setattr(ChunkSelector, step, held)
+        return gate
+
+    return put
+
+
+@pytest.fixture(scope="module")
+def servers(
+    mysql: MysqlServer, parts: Parts, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, MysqlServer]]:
+    """A server for each kind of metadata."""
+    options = {**SMALL_AND_QUICK, **GTIDS}
+    with MysqlServer(parts.mysql, tmp_path_factory.mktemp("minimal"), options) as minimal:
+        yield {"FULL": mysql, "MINIMAL": minimal}
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest) -> str:
+    return f"ddl_{abs(hash(request.node.name)) % 10**9}"
+
+
+def stocked(server: MysqlServer, database: str) -> None:
+    rows = ", ".join(f"({key}, {key}, 'note {key}')" for key in range(10, 1001, 10))
+    few = ", ".join(f"({key}, {-key}, 'other')" for key in range(5, 300, 10))
+    columns = "(id INT PRIMARY KEY, v INT, note VARCHAR(20))"
+    server.sql(
+        f"DROP DATABASE IF EXISTS {database}", f"CREATE DATABASE {database}", f"USE {database}",
+        f"CREATE TABLE t {columns}", f"INSERT INTO t VALUES {rows}",
+        f"CREATE TABLE other {columns}", f"INSERT INTO other VALUES {few}",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("metadata", "place", "done"), CASES)
+async def test_a_statement_in_a_window(
+    servers: dict[str, MysqlServer],
+    database: str,
+    hold: Callable[[str, int], Gate],
+    tmp_path: Path,
+    metadata: str,
+    place: str,
+    done: str,
+) -> None:
+    server = servers[metadata]
+    stocked(server, database)
+    gate = hold(place, 2)
+    try:
+        async with running(captured(server, tmp_path, database)) as service:
+            await service.begun()
+            await service.execute("s", rf"{database}\.t")
+            await gate.reached.wait()
+            await asyncio.to_thread(alter, server, database, DONE[done])
+            gate.opened.set()
+            await settled(service, server)
+            await service.stop()
+        assert unequal(server, tmp_path / "journal", TableId(database, "t")) == []
+    finally:
+        server.sql(f"DROP DATABASE {database}")
+
+
+def captured(server: MysqlServer, folder: Path, database: str) -> Settings:
+    """Only `t` and `other`: what tools make beside them isn't captured."""
+    settings = pipeline(server, folder, database, chunk_rows=30)
+    return replace(settings, tables=Tables((rf"{database}\.(t|other)",)))
+
+
+def alter(server: MysqlServer, database: str, statements: tuple[str, ...]) -> None:
+    """Run them between changes of rows, one of which the window has."""
+    with closing(server.connect(database=database)) as connection, connection.cursor() as cursor:
+        cursor.execute("UPDATE t SET v = v + 1 WHERE id IN (310, 10)")
+        connection.commit()
+        for statement in statements:
+            cursor.execute(statement)
+        connection.commit()
+        cursor.execute(
+            "SELECT COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()"
+            " AND TABLE_NAME = 't'"
+        )
+        columns = {name for (name,) in cursor.fetchall()}
+        changed = "v" if "v" in columns else "w"
+        cursor.execute(f"UPDATE t SET {changed} = 7 WHERE id IN (320, 20, 900)")
+        cursor.execute("DELETE FROM t WHERE id IN (330, 30, 910)")
+        new = "code" if "code" in columns else "id"
+        cursor.execute(f"INSERT INTO t ({new}, {changed}) VALUES (1, 1), (315, 1), (2000, 1)")
+        connection.commit()
+
+
+async def settled(service: Running, server: MysqlServer) -> None:
+    """Until every snapshot has ended, with all that the server has executed behind it."""
+    await service.caught_up(server)
+
+    def ended() -> bool:
+        snapshots = service.status()["snapshots"]
+        states = [table["state"] for snapshot in snapshots for table in snapshot["tables"]]
+        return all(state in ("completed", "failed", "stopped") for state in states)
+
+    await service.until(ended, "all snapshots have ended")
+    assert not service.status()["stopped"]
