@@ -203,9 +203,9 @@ class ChunkSelector(Actor[ToChunkSelector]):
         high = await self.high(source, order)
         if end is None:
             return TablePlanned(schema, walk, None, (), 0, high)
-        divided = await planning.divided(source, schema, walk, end, order.ranges, LEAST_ROWS_OF_RANGE)
-        expected = len(order.request.keys) or await source.estimate(order.table)
-        return TablePlanned(schema, walk, end, divided, expected, high)
+        rows = len(order.request.keys) or await source.estimate(order.table)
+        divided = await planning.divided(source, schema, walk, end, rows, order.ranges, LEAST_ROWS_OF_RANGE)
+        return TablePlanned(schema, walk, end, divided, rows, high)
 
     async def _chunk(self, source: Source, order: ReadChunk) -> ChunkRead:
         started = monotonic()

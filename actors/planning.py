@@ -37,14 +37,14 @@ def condition(schema: TableSchema, request: Request) -> Fragment:
 
 
 async def divided(
-    source: Source, schema: TableSchema, walk: Walk, end: Key, ranges: int, least_rows: int
+    source: Source, schema: TableSchema, walk: Walk, end: Key, rows: int, ranges: int, least_rows: int
 ) -> tuple[Key, ...]:
-    """The last keys of all ranges but the last: of at most so many, each of at least so many rows."""
+    """The last keys of all ranges but the last: of at most so many, each of at least so many of the table's `rows`."""
     first = await key(source, schema, walk, chunks.first_key(schema, walk))
-    if first is None or ranges < 2:
+    if first is None:
         return ()
     kinds = tuple(schema.columns[index].type for index in walk.columns)
-    search = splits.search(kinds, first, end, ranges, least_rows)
+    search = splits.search(kinds, first, end, rows, ranges, least_rows)
     answer: splits.Answer = None
     while True:
         try:
@@ -53,8 +53,10 @@ async def divided(
             keys: tuple[Key, ...] = found.value
             return keys
         match question:
-            case LastThrough(after, bound):
-                answer = await key(source, schema, walk, chunks.last_through(schema, walk, after, bound))
+            case LastThrough(after, bound, last):
+                answer = await key(
+                    source, schema, walk, chunks.last_through(schema, walk, after, bound, last)
+                )
             case FirstBehind(bound, last):
                 answer = await key(source, schema, walk, chunks.first_behind(schema, walk, bound, last))
             case Weigh(after, last):

@@ -76,7 +76,10 @@ def last_key(schema: TableSchema, walk: Walk) -> Statement:
 
 
 def last_through(schema: TableSchema, walk: Walk, after: Key, bound: Key, end: Key) -> Statement:
-    """The last key with `after` < key <= `bound` and <= `end`: one row or none. `bound` may be the beginning of a key."""
+    """The last key with `after` < key <= `bound` and <= `end`: one row or none.
+
+    `bound` may be the beginning of a key.
+    """
     inner, outer = _between(schema, walk, after, bound), _between(schema, walk, None, end)
     where = (f"{inner[0]} AND {outer[0]}", inner[1] + outer[1])
     order = f"{_order(schema, walk, backward=True)} LIMIT 1"

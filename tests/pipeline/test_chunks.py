@@ -99,10 +99,9 @@ def test_any_cut_of_a_composite_key_gives_each_row_once() -> None:
     schema = table(INT, INT, INT)
     for descending in product((False, True), repeat=3):
         walk = Walk("PRIMARY", (0, 1, 2), descending, (None,) * 3)
-        rows = sorted(
-            product(range(3), repeat=3),
-            key=lambda row, turned=descending: [-v if d else v for v, d in zip(row, turned, strict=True)],
-        )
+        signs = [-1 if turned else 1 for turned in descending]
+        ascending = product(range(3), repeat=3)
+        rows = sorted(ascending, key=lambda row: [v * sign for v, sign in zip(row, signs, strict=True)])
         with sqlite3.connect(":memory:") as lite:
             lite.execute("CREATE TABLE orders (a INT, b INT, c INT, PRIMARY KEY (a, b, c))")
             lite.executemany("INSERT INTO orders VALUES (?, ?, ?)", rows)
@@ -122,8 +121,9 @@ def test_any_cut_of_a_composite_key_gives_each_row_once() -> None:
             for (i, after), (j, end) in product(enumerate(rows), enumerate(rows)):
                 assert select(after, end) == rows[i + 1 : j + 1]
                 assert ask(boundary(schema, walk, after, end, 2)) == rows[i + 1 : j + 1][1:2]
-            for i, bound in product((0, 10, 26), rows[::4]):
+            for i, bound, last in product((0, 10, 26), rows[::4], (9, 26)):
                 through = [place for place, row in enumerate(rows) if row[:2] == bound[:2]][-1]
-                assert ask(last_through(schema, walk, rows[i], bound[:2])) == rows[i + 1 : through + 1][-1:]
+                found = ask(last_through(schema, walk, rows[i], bound[:2], rows[last]))
+                assert found == rows[i + 1 : min(through, last) + 1][-1:]
                 assert ask(first_behind(schema, walk, bound[:2], rows[i])) == rows[through + 1 : i + 1][:1]
         lite.close()

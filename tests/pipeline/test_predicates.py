@@ -7,9 +7,9 @@ from pipeline.keys import KeyPart
 from pipeline.predicates import requested
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.snapshot import WHOLE, Request
-from pipeline.types import Date, DateTime, Decimal, Double, Integer, Text, Time
+from pipeline.types import ColumnType, Date, DateTime, Decimal, Double, Integer, Text, Time
 
-COLUMNS = {
+COLUMNS: dict[str, ColumnType] = {
     "id": Integer(4, unsigned=False),
     "big": Integer(8, unsigned=True),
     "price": Decimal(9, 2),
