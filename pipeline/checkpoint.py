@@ -15,7 +15,7 @@ from pipeline.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """Its first snapshot is under way: chunks are appended to it, so that changes must not be merged yet."""
+    """Its first snapshot waits or is under way: chunks are appended to it, so that changes must not be merged yet."""
 
     since: int
 

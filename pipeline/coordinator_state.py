@@ -22,7 +22,6 @@ from pipeline.sizing import Limits, Size
 from pipeline.snapshot import (
     ChunkId,
     Chunking,
-    Completed,
     Failed,
     Range,
     Snapshot,
@@ -215,8 +214,6 @@ def table_ended(state: State, snapshot: Snapshot, table: TableId, ended: TableSt
     match mirror:
         case Filling(since) if _filled(was) or not to_be_filled(state.checkpoint, table):
             return with_mirror(state, table, Ready(since))
-        case None if isinstance(ended, Completed) and snapshot.request(table).whole:
-            return with_mirror(state, table, Ready(0))
         case _:
             return state
 
@@ -275,8 +272,22 @@ def with_table(state: State, snapshot: Snapshot, table: TableId, table_state: Ta
 
 
 def with_snapshot(state: State, snapshot: Snapshot) -> State:
-    """The state with one more snapshot."""
-    return checkpointed(state, snapshots=remembered((*state.checkpoint.snapshots, snapshot)))
+    """The state with one more snapshot.
+
+    A table that it's the first one of has a mirror from here on, in which nothing of before counts: its changes until
+    here may be of rows that were told apart by another key.
+    """
+    mirrors, scn = state.checkpoint.mirrors, state.checkpoint.scn
+    first = [
+        table
+        for table, waiting in snapshot.tables.items()
+        if isinstance(waiting, Waiting) and snapshot.request(table).whole and table not in mirrors
+    ]
+    return checkpointed(
+        state,
+        snapshots=remembered((*state.checkpoint.snapshots, snapshot)),
+        mirrors={**mirrors, **dict.fromkeys(first, Filling(scn))},
+    )
 
 
 def remembered(snapshots: tuple[Snapshot, ...]) -> tuple[Snapshot, ...]:

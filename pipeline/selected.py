@@ -11,7 +11,7 @@ new schema is proven.
 from dataclasses import replace
 
 from pipeline import window as windows
-from pipeline.checkpoint import Filling, Ready
+from pipeline.checkpoint import Filling
 from pipeline.coordinator_state import (
     FoundEmpty,
     Planned,
@@ -25,7 +25,6 @@ from pipeline.coordinator_state import (
     reading,
     size_of,
     snapshot_of,
-    with_mirror,
     with_run,
     with_size,
     with_table,
@@ -61,10 +60,8 @@ def _table_begun(state: State, snapshot: Snapshot, message: TablePlanned, end: K
     table, request = message.schema.table, snapshot.request(message.schema.table)
     begins, ends = (None, *message.splits), (*message.splits, end)
     ranges = tuple(Range(number, *keys) for number, keys in enumerate(zip(begins, ends, strict=True)))
-    mirror = state.checkpoint.mirrors.get(table)
-    first = request.whole and request.surrogate is None and not isinstance(mirror, Ready)
-    if first and mirror is None:
-        state = with_mirror(state, table, Filling(0))
+    filling = isinstance(state.checkpoint.mirrors.get(table), Filling)
+    first = filling and request.whole and request.surrogate is None
     known = state.sizes.get(table)
     size = Size(request.chunk_rows or state.limits.chunk_rows, known.row_bytes if known else None)
     counts = Progress(expected=message.expected, ranges=len(ranges))

@@ -884,7 +884,7 @@ def a_mirror_has_one_generation(patch: Patch) -> None:
     def with_mirror(state: State, table: TableId, mirror: Mirror) -> State:
         return original(state, table, replace(mirror, since=0))
 
-    for module in (passed, selected, coordinator_state):
+    for module in (passed, coordinator_state):
         patch.setattr(module, "with_mirror", with_mirror)
 
 

@@ -1,6 +1,6 @@
 """Closing: each range's windows in their order, and ranges and tables on their own."""
 
-from pipeline.checkpoint import Ready
+from pipeline.checkpoint import Filling, Ready
 from pipeline.messages import LogAdvanced, ReadChunk
 from pipeline.snapshot import Chunking, Completed, Progress, Range, Waiting
 from tests.pipeline import mutations
@@ -70,7 +70,7 @@ def test_a_table_that_was_found_empty_is_complete_once_the_stream_is_there() -> 
     capture = Capture(ORDERS)
     capture.give(execute("s1", ORDERS), planned(ORDERS, end=None, high=30), LogAdvanced(place(29)))
     assert capture.table(ORDERS) == Waiting()
-    assert capture.checkpoint.mirrors == {}
+    assert capture.checkpoint.mirrors == {ORDERS.table: Filling(0)}
     capture.give(LogAdvanced(place(30)))
     assert capture.table(ORDERS) == Completed(Progress())
     assert capture.checkpoint.mirrors == {ORDERS.table: Ready(0)}

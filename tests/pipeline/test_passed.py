@@ -253,6 +253,13 @@ def test_a_table_without_a_mirror_is_not_restarted() -> None:
     assert capture.checkpoint == before
 
 
+def test_a_table_that_was_emptied_before_its_first_chunk_has_a_mirror_that_begins_there() -> None:
+    capture = Capture(ORDERS)
+    capture.give(execute("s1", ORDERS), passed(20, wrote("a:6", insert(1))), EMPTIED)
+    assert capture.table(ORDERS) == Completed(Progress())
+    assert capture.checkpoint.mirrors == {ORDERS.table: Ready(1)}
+
+
 def test_a_table_that_was_emptied_is_complete_and_its_mirror_is_empty() -> None:
     capture = Capture(ORDERS)
     capture.give(read(capture.begin(ORDERS), 1, 2), execute("s2", ORDERS, filters=some(ORDERS)), EMPTIED)

@@ -18,13 +18,16 @@ from tests.pipeline.builders import (
     altered,
     execute,
     gtids,
+    insert,
     of,
+    passed,
     place,
     planned,
     read,
     some,
     statement,
     stop,
+    wrote,
 )
 from tests.pipeline.mutations import broken_by
 
@@ -98,8 +101,8 @@ def test_rows_go_straight_to_the_mirror_where_it_is_empty_and_each_comes_once(
     capture.give(execute("s1", ORDERS, **asked), planned(ORDERS))
     state = capture.table(ORDERS)
     assert isinstance(state, Chunking) and state.first == first
-    filled = {ORDERS.table: mirror or Filling(0)} if first or mirror else {}
-    assert capture.checkpoint.mirrors == filled
+    begun = {} if mirror is None and "filters" in asked else {ORDERS.table: mirror or Filling(7)}
+    assert capture.checkpoint.mirrors == begun
 
 
 @pytest.mark.parametrize("mirror", [None, Filling(3)])
@@ -107,7 +110,7 @@ def test_a_mirror_is_ready_when_a_snapshot_along_a_surrogate_key_is_complete(mir
     capture = holding(ORDERS, mirror)
     capture.give(execute("s1", ORDERS, surrogate="by_value"))
     capture.give(read(Capture.chunk(capture.give(planned(ORDERS))), 1))
-    assert capture.checkpoint.mirrors == {ORDERS.table: Ready(3 if mirror else 0)}
+    assert capture.checkpoint.mirrors == {ORDERS.table: Ready(3 if mirror else 7)}
 
 
 @broken_by(mutations.a_part_of_a_table_makes_a_mirror)
@@ -131,6 +134,12 @@ def test_a_mirror_that_another_snapshot_fills_is_not_ready_when_one_ends() -> No
     capture.give(execute("s1", ORDERS), execute("s2", ORDERS), PlanFailed(ORDERS.table, "so"))
     assert isinstance(capture.table(ORDERS), Failed)
     assert capture.checkpoint.mirrors == {ORDERS.table: Filling(3)}
+
+
+def test_what_had_passed_before_a_table_was_first_asked_for_is_not_in_its_mirror() -> None:
+    capture = Capture(ORDERS, ITEMS)
+    capture.give(passed(20, wrote("a:6", insert(1))), execute("s1", ORDERS, ITEMS, filters=some(ITEMS)))
+    assert capture.checkpoint.mirrors == {ORDERS.table: Filling(1)}
 
 
 # Empty tables
