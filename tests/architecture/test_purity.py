@@ -35,9 +35,16 @@ MAY_IMPORT = {
     "zlib",
 }
 # Of these, only the names that compute.
-MAY_IMPORT_FROM = {("pathlib", "PurePath"), ("datetime", "timedelta")}
+MAY_IMPORT_FROM = {
+    ("pathlib", "PurePath"),
+    ("datetime", "date"),
+    ("datetime", "datetime"),
+    ("datetime", "timedelta"),
+}
 # These modules have names that reach out; only the ones given are used.
 MAY_USE = {"uuid": {"UUID"}}
+# And so have these classes, which are also values.
+MAY_NOT_ASK = {"date": {"today"}, "datetime": {"now", "today", "utcnow"}}
 
 # What reaches out without an import, or by a permitted one.
 MAY_NOT_CALL = {"open", "print", "input", "eval", "exec", "__import__", "breakpoint"}
@@ -81,6 +88,9 @@ def offences(tree: ast.Module) -> Iterator[str]:
             case ast.Attribute(value=ast.Name(id=("np" | "numpy" | "pa" | "pyarrow")), attr=attribute):
                 if attribute in MAY_NOT_REACH:
                     yield f"line {node.lineno}: .{attribute}"
+            case ast.Attribute(value=ast.Name(id=known), attr=attribute) if known in MAY_NOT_ASK:
+                if attribute in MAY_NOT_ASK[known]:
+                    yield f"line {node.lineno}: {known}.{attribute}"
             case ast.Attribute(value=ast.Name(id=module), attr=attribute) if module in MAY_USE:
                 if attribute not in MAY_USE[module]:
                     yield f"line {node.lineno}: {module}.{attribute}"
@@ -111,7 +121,9 @@ def test_a_module_of_pipeline_is_pure(path: Path) -> None:
         "import actors",
         "from . import gtid",
         "from pathlib import Path",
-        "from datetime import datetime",
+        "import datetime",
+        "from datetime import datetime\ndatetime.now()",
+        "from datetime import date\ndate.today()",
         "import uuid\nuuid.uuid4()",
         "import numpy as np\nnp.random.default_rng()",
         "import pyarrow.parquet as pq",
