@@ -114,7 +114,12 @@ class Assembly:
         found.raise_errors()
         checkpoint = _beginning(recovered.last, found, settings)
         verified, news = schema_verifier.started(
-            settings.read, found.known, checkpoint.position, checkpoint.schemas, checkpoint.stopped
+            settings.read,
+            found.known,
+            checkpoint.position,
+            checkpoint.schemas,
+            checkpoint.stopped,
+            found.foreign_keys,
         )
         snapshot = settings.snapshot
         return (

@@ -16,11 +16,12 @@ from actors.signal_table import SignalTable
 from actors.source import Source
 from pipeline.errors import Definite
 from pipeline.fence import Answer
+from pipeline.foreign_keys import ForeignKey
 from pipeline.gtid import GtidSet
-from pipeline.prerequisites import Finding, ServerFacts, Severity, findings, markers
+from pipeline.prerequisites import Finding, ServerFacts, Severity, findings, markers, unlogged_foreign_keys
 from pipeline.schema import TableId, TableSchema
 from pipeline.schema_verifier import Known
-from pipeline.settings import Settings, SourceSettings, Watermark
+from pipeline.settings import ForeignKeys, Settings, SourceSettings, Watermark
 
 # The oldest Java that Spark 4 runs on (Spark 4.2 documentation, "Downloading").
 OLDEST_JAVA = 17
@@ -37,6 +38,7 @@ class Preflight:
     findings: tuple[Finding, ...]
     known: Known
     purged: GtidSet
+    foreign_keys: tuple[ForeignKey, ...] = ()
 
     def raise_errors(self) -> None:
         """Raises Unfit if capture can't run."""
@@ -52,7 +54,8 @@ async def preflight(settings: Settings) -> Preflight:
     try:
         tables = [table for table in await source.tables() if settings.tables.match(table)]
         facts = await source.facts(tables)
-        found = [*findings(facts), *await _markers(source, facts, settings)]
+        reread = settings.snapshot.foreign_keys is ForeignKeys.REREAD
+        found = [*findings(facts, reread), *await _markers(source, facts, settings)]
         if not tables:
             patterns = ", ".join(settings.tables.patterns)
             found.append(
@@ -66,7 +69,8 @@ async def preflight(settings: Settings) -> Preflight:
         if errors:
             return Preflight(tuple(found), Known({}, GtidSet()), GtidSet())
         purged = await source.purged()  # first, so that the other one has it
-        return Preflight(tuple(found), await known_schemas(source, settings), purged)
+        known = await known_schemas(source, settings)
+        return Preflight(tuple(found), known, purged, unlogged_foreign_keys(facts))
     finally:
         source.close()
 

@@ -14,6 +14,7 @@ from pipeline import metrics as catalogue
 from pipeline import schema_verifier, topology
 from pipeline.fence import Answer
 from pipeline.messages import (
+    ChangesVerified,
     SchemaChanged,
     TableRestarted,
     TableStopped,
@@ -122,6 +123,9 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
             case SchemaChanged(_, tables, restarted=restarted):
                 for table in tables & self._state.tables.keys():
                     self.metrics.count(catalogue.SCHEMA_CHANGES, table=str(table))
+                for each in restarted:
+                    self._measure(each)
+            case ChangesVerified(restarted=restarted):
                 for each in restarted:
                     self._measure(each)
             case TableRestarted(table):

@@ -191,9 +191,7 @@ class Source:
         await self._try(Privilege.SLAVE, "SHOW REPLICAS" if word == "REPLICA" else "SHOW SLAVE HOSTS", denied)
         for table in tables:
             await self._try(table, f"SELECT * FROM {quoted_table(table)} LIMIT 0", denied)  # noqa: S608 - a quoted name
-        cascading = [
-            TableId(database, name) for database, name in await self.ask(information_schema.CASCADING)
-        ]
+        keys = information_schema.foreign_keys(await self.ask(information_schema.CASCADING))
         described = await self.describe(tables)
         [(user,)] = await self.ask(Statement("SELECT CURRENT_USER()"))
         return ServerFacts(
@@ -203,7 +201,8 @@ class Source:
             log_filters=tuple(text for text in log_status[0][2:4] if text) if log_status else (),
             user=user,
             denied=dict(denied),
-            cascading=tuple(table for table in cascading if table in tables),
+            cascading=tuple(key for key in keys if key.child in tables),
+            tables=frozenset(tables),
             doubtful={table: found.doubtful for table, found in described.items() if found.doubtful},
         )
 

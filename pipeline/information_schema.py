@@ -19,9 +19,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pipeline.errors import Definite
+from pipeline.foreign_keys import ForeignKey
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.statement import Statement
 from pipeline.types import (
@@ -159,11 +160,16 @@ TABLES = Statement(
 )
 
 
-# Tables whose rows a foreign key changes or deletes along with another table's: rows of database and name.
+# Foreign keys that change or delete rows along with another table's: rows of the child's database and name, the
+# constraint, the parent's database and name, a column that's referred to, and whether it works on delete, on update.
 CASCADING = Statement(
-    "SELECT DISTINCT CONSTRAINT_SCHEMA, TABLE_NAME FROM information_schema.REFERENTIAL_CONSTRAINTS"
-    " WHERE DELETE_RULE IN ('CASCADE', 'SET NULL') OR UPDATE_RULE IN ('CASCADE', 'SET NULL')"
-    " ORDER BY CONSTRAINT_SCHEMA, TABLE_NAME"
+    "SELECT k.TABLE_SCHEMA, k.TABLE_NAME, k.CONSTRAINT_NAME, k.REFERENCED_TABLE_SCHEMA, k.REFERENCED_TABLE_NAME,"
+    " k.REFERENCED_COLUMN_NAME, r.DELETE_RULE IN ('CASCADE', 'SET NULL'), r.UPDATE_RULE IN ('CASCADE', 'SET NULL')"
+    " FROM information_schema.REFERENTIAL_CONSTRAINTS r JOIN information_schema.KEY_COLUMN_USAGE k"
+    " ON k.CONSTRAINT_SCHEMA = r.CONSTRAINT_SCHEMA AND k.CONSTRAINT_NAME = r.CONSTRAINT_NAME"
+    " AND k.TABLE_NAME = r.TABLE_NAME"
+    " WHERE r.DELETE_RULE IN ('CASCADE', 'SET NULL') OR r.UPDATE_RULE IN ('CASCADE', 'SET NULL')"
+    " ORDER BY k.TABLE_SCHEMA, k.TABLE_NAME, k.CONSTRAINT_NAME, k.ORDINAL_POSITION"
 )
 
 
@@ -173,6 +179,18 @@ def describe(tables: Sequence[TableId]) -> Statement:
         _DESCRIBE.format(tables=" OR ".join([_ONE.format(c="c.")] * len(tables))),
         tuple(part for table in tables for part in 2 * (table.database, table.name)),
     )
+
+
+def foreign_keys(rows: Iterable[tuple[Any, ...]]) -> tuple[ForeignKey, ...]:
+    """The foreign keys in the rows of CASCADING."""
+    found = []
+    for _, of_key in groupby(rows, key=lambda row: row[:3]):
+        parts = list(of_key)
+        child, name, _, parent, parent_name, _, deletes, updates = parts[0]
+        columns = tuple(part[5] for part in parts)
+        of_parent = TableId(parent, parent_name)
+        found.append(ForeignKey(TableId(child, name), of_parent, columns, bool(deletes), bool(updates)))
+    return tuple(found)
 
 
 def indexes(table: TableId) -> Statement:

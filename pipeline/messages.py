@@ -127,12 +127,13 @@ class TableChanges:
 
 @dataclass(frozen=True, slots=True)
 class ChangesVerified:
-    """A slice of the log whose columns have proven names and types; `signals`: rows of the signal table."""
+    """A slice whose columns have proven names and types, rows of the signal table, and tables changed below the log."""
 
     transactions: Transactions
     tables: tuple[TableChanges, ...]
     end: Coordinates
     signals: tuple[SourceSignal, ...] = ()
+    restarted: tuple["TableRestarted", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,10 +306,7 @@ Judged = SignalAnswer | SignalState  # the latter where nobody waits for an answ
 
 @dataclass(frozen=True, slots=True)
 class PauseReading:
-    """Read no further slice, and say so with ReadingPaused, in order behind what was read before.
-
-    `at`: not before the first place between two transactions that has reached this one.
-    """
+    """Read no further slice once the stream has reached `at`, and say so with ReadingPaused, behind what was read."""
 
     at: Coordinates | None = None
 

@@ -69,7 +69,7 @@ def changes_passed(state: State, message: ChangesVerified) -> tuple[State, tuple
         position=run.added_to(checkpoint.position),
         scn=checkpoint.scn + len(run),
     )
-    return passed, _change_parts(state, message.tables, run)
+    return _restarted(passed, message.restarted), _change_parts(state, message.tables, run)
 
 
 def part_passed(state: State, message: TransactionPartVerified) -> tuple[State, tuple[ChangePart, ...]]:
@@ -156,10 +156,13 @@ def statement_passed(state: State, message: SchemaChanged) -> State:
         position=checkpoint.position.with_gtid(message.gtid),
         scn=checkpoint.scn + 1,
     )
-    passed = dropped(passed, message.tables)
-    for restarted in message.restarted:
-        passed = table_restarted(passed, restarted)
-    return passed
+    return _restarted(dropped(passed, message.tables), message.restarted)
+
+
+def _restarted(state: State, tables: tuple[TableRestarted, ...]) -> State:
+    for each in tables:
+        state = table_restarted(state, each)
+    return state
 
 
 def schema_verified(state: State, message: SchemaVerified) -> State:

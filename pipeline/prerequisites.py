@@ -9,10 +9,11 @@ GTIDs", "Privileges Provided by MySQL", "FOREIGN KEY Constraints"; "Replica Serv
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pipeline.foreign_keys import ForeignKey
 from pipeline.schema import TableId
 from pipeline.statement import quoted_table
 
@@ -63,8 +64,8 @@ class ServerFacts:
 
     `variables`: those of VARIABLES that it has. `replica`: whether it replicates from another server. `log_filters`:
     the databases that --binlog-do-db or --binlog-ignore-db name. `user`: the account, as CURRENT_USER() tells it.
-    `denied`: each right or captured table that was refused, with the server's words. `cascading`: captured tables whose
-    rows a foreign key changes or deletes along with another table's (ON DELETE or ON UPDATE, CASCADE or SET NULL).
+    `denied`: each right or captured table that was refused, with the server's words. `tables`: the captured ones.
+    `cascading`: the foreign keys of captured tables that change or delete their rows along with another table's.
     `doubtful`: of captured tables the ENUM and SET columns whose labels the server doesn't tell wholly
     (`pipeline.information_schema`).
     """
@@ -75,7 +76,8 @@ class ServerFacts:
     log_filters: tuple[str, ...]
     user: str
     denied: Mapping[Privilege | TableId, str]
-    cascading: tuple[TableId, ...] = ()
+    tables: frozenset[TableId] = frozenset()
+    cascading: tuple[ForeignKey, ...] = ()
     doubtful: Mapping[TableId, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -91,12 +93,24 @@ class Finding:
         return f"{self.severity}: {self.wrong}; {self.remedy}"
 
 
-def findings(facts: ServerFacts) -> tuple[Finding, ...]:
-    """All that is wrong, errors before notes; nothing if capture can run at its best."""
+def unlogged_foreign_keys(facts: ServerFacts) -> tuple[ForeignKey, ...]:
+    """The foreign keys whose work isn't in the log.
+
+    Before 9.6 InnoDB cascades by itself, below the log; since then the server does, unless it's told not to.
+    """
+    native = facts.variables.get("innodb_native_foreign_keys", "OFF") == "ON"
+    return facts.cascading if native or server_version(facts.version) < (9, 6) else ()
+
+
+def findings(facts: ServerFacts, reread: bool = False) -> tuple[Finding, ...]:
+    """All that is wrong, errors before notes; nothing if capture can run at its best.
+
+    `reread`: tables that foreign keys change below the log are read anew, so that they can be captured.
+    """
     if other := tuple(_server(facts)):
         return other
     replica = _replica(facts) if facts.replica else ()
-    found = [*_log(facts), *replica, *_foreign_keys(facts), *_labels(facts), *_rights(facts)]
+    found = [*_log(facts), *replica, *_foreign_keys(facts, reread), *_labels(facts), *_rights(facts)]
     return tuple(sorted(found, key=lambda finding: finding.severity is Severity.NOTE))
 
 
@@ -108,7 +122,7 @@ def markers(facts: ServerFacts, table: TableId, refused: str | None) -> Iterator
         yield _error(
             f"watermarks can't be written into {table}: {refused}",
             f"CREATE TABLE {name} (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048)), and "
-            f"GRANT INSERT ON {name} TO {_account(facts)}",
+            f"GRANT SELECT, INSERT ON {name} TO {_account(facts)}",
         )
 
 
@@ -136,9 +150,15 @@ def _log(facts: ServerFacts) -> Iterator[Finding]:
         "ON",
         _setting(facts, "enforce_gtid_consistency = ON") if _gtids_online(facts) else _GTIDS_AT_START,
     )
-    for variable, wanted in (("binlog_format", "ROW"), ("binlog_row_image", "FULL")):
-        remedy = _setting(facts, f"{variable} = {wanted}")
-        yield from _must(facts, variable, wanted, f"{remedy}, and reconnect all clients")
+    remedy = _setting(facts, "binlog_format = ROW")
+    yield from _must(facts, "binlog_format", "ROW", f"{remedy}, and reconnect all clients")
+    image = facts.variables.get("binlog_row_image", "FULL")
+    if image != "FULL":
+        yield _note(
+            f"binlog_row_image is {image}, so that changes lack the columns that they don't concern: the journal says"
+            " which, and the lake stops a table at the first of them",
+            f"{_setting(facts, 'binlog_row_image = FULL')}, and reconnect all clients",
+        )
     if facts.variables.get("server_id") == "0":
         yield _error("server_id is 0, so the server takes no replicas", _setting(facts, "server_id = 1"))
     if facts.log_filters:
@@ -209,16 +229,33 @@ def _replica(facts: ServerFacts) -> Iterator[Finding]:
         )
 
 
-def _foreign_keys(facts: ServerFacts) -> Iterator[Finding]:
-    """Before 9.6 InnoDB cascades by itself, below the log; since then the server does, unless it's told not to."""
-    native = facts.variables.get("innodb_native_foreign_keys", "OFF") == "ON"
-    if facts.cascading and (native or server_version(facts.version) < (9, 6)):
+def _foreign_keys(facts: ServerFacts, reread: bool) -> Iterator[Finding]:
+    keys = unlogged_foreign_keys(facts)
+    if not keys:
+        return
+    children, parents = (_names(getattr(key, of) for key in keys) for of in ("child", "parent"))
+    wrong = (
+        f"foreign keys change rows of {children} along with other tables' (ON DELETE or ON UPDATE, CASCADE or SET"
+        " NULL), and this server doesn't log that"
+    )
+    mend = (
+        "start the server with --innodb-native-foreign-keys=OFF (MySQL 9.6 or later), change these foreign keys, or"
+        " leave the tables out"
+    )
+    if not reread:
+        yield _error(wrong, f'{mend}, or set snapshot.foreign_keys = "reread"')
+        return
+    if unseen := [key.parent for key in keys if key.parent not in facts.tables]:
         yield _error(
-            f"foreign keys change rows of {', '.join(map(str, facts.cascading))} along with other tables' (ON DELETE or"
-            " ON UPDATE, CASCADE or SET NULL), and this server doesn't log that",
-            "start the server with --innodb-native-foreign-keys=OFF (MySQL 9.6 or later), change these foreign keys, or"
-            " leave the tables out",
+            f"{wrong}; {_names(unseen)} isn't captured, so that nobody sees when", f"capture it, or {mend}"
         )
+    yield _note(
+        f"{wrong}: they're read anew each time that a row of {parents} goes or gets another key", mend
+    )
+
+
+def _names(tables: Iterable[TableId]) -> str:
+    return ", ".join(map(str, sorted(set(tables))))
 
 
 def _labels(facts: ServerFacts) -> Iterator[Finding]:

@@ -45,6 +45,7 @@ from typing import assert_never
 from pipeline import ddl, fence
 from pipeline.evolution import obstacle
 from pipeline.fence import Answer, Held
+from pipeline.foreign_keys import ForeignKey
 from pipeline.gtid import Gtid, GtidSet
 from pipeline.messages import (
     ChangesVerified,
@@ -75,17 +76,12 @@ from pipeline.naming import (
     named,
     table_of,
 )
+from pipeline.restarts import by_foreign_keys, by_statement, parents_of
 from pipeline.schema import TableId, TableSchema
 from pipeline.signals import Tables
-from pipeline.unlogged import Effect
 from pipeline.watermark import Coordinates
 from pipeline.weight import weight
 
-_LOST = (
-    "{what} ({gtid}): it doesn't keep its rows any more; it stays stopped in this journal: to have it again, capture "
-    "it with a journal and a lake of its own, and snapshot it there"
-)
-_UNLOGGED = "{what} ({gtid}) changed its rows, and the log doesn't tell which"
 _LEFT_OUT = (
     "the configuration doesn't capture it any more, so that its changes are missing from here on; it stays stopped in "
     "this journal: to have it again, capture it with a journal and a lake of its own, and snapshot it there"
@@ -113,7 +109,8 @@ class State:
     `to_come`: the transactions of `known.at` that haven't passed. `told`: the schemas that were told last. `emptied`:
     tables that have had no image since they were told to be empty. `doubtful`: where the tables are found that the
     server is to be asked for, or has answered for. `creating`: those that the transaction at hand creates. `held`: what
-    waits, with `held_bytes` of rows; `place`: where the stream is behind what went on.
+    waits, with `held_bytes` of rows; `place`: where the stream is behind what went on. `foreign_keys`: those whose work
+    isn't in the log, and `cascaded` the tables that they may have changed in the transaction at hand, with the parents.
     """
 
     captured: Tables
@@ -127,6 +124,8 @@ class State:
     held: tuple[Held, ...] = ()
     held_bytes: int = 0
     place: Coordinates | None = None
+    foreign_keys: tuple[ForeignKey, ...] = ()
+    cascaded: Mapping[TableId, frozenset[TableId]] = field(default_factory=dict)
 
 
 def started(
@@ -135,6 +134,7 @@ def started(
     position: GtidSet,
     schemas: Mapping[TableId, TableSchema],
     stopped: Iterable[TableId],
+    foreign_keys: tuple[ForeignKey, ...] = (),
 ) -> tuple[State, tuple[News, ...]]:
     """The state at the checkpoint with this position, its `schemas` and its `stopped` tables, and what's new there."""
     to_come = known.at - position
@@ -146,7 +146,9 @@ def started(
     left = [table for table in schemas if table not in ended and not captured.match(table)]
     tables |= ended | dict.fromkeys(left, Stopped())
     doubtful = frozenset(table for table, state in tables.items() if isinstance(state, Unproven))
-    state = State(captured, known, to_come, tables, dict(schemas), doubtful=doubtful)
+    state = State(
+        captured, known, to_come, tables, dict(schemas), doubtful=doubtful, foreign_keys=foreign_keys
+    )
     new = [s.schema for t, s in tables.items() if isinstance(s, Holding) and s.schema != schemas.get(t)]
     state, news = _all_told(state, new)
     return state, (*(TableStopped(table, _LEFT_OUT) for table in left), *news)
@@ -238,7 +240,7 @@ def _taken(state: State, message: Held) -> tuple[State, tuple[FromVerifier, ...]
             return _slice_read(state, message)
         case TransactionPartRead(gtid, commit_time, tables):
             state, news, changes = _tables_read(state, tables)
-            return state, (*news, TransactionPartVerified(gtid, commit_time, changes))
+            return _cascading(state, changes), (*news, TransactionPartVerified(gtid, commit_time, changes))
         case StatementRead():
             return _statement_read(state, message)
         case CreationRead():
@@ -271,31 +273,18 @@ def _statement_read(state: State, message: StatementRead) -> tuple[State, tuple[
     gtid, database, statement = message.gtid, message.database, message.statement
     touched = ddl.touched(state.captured, state.tables, database, statement)
     changed = _altered(state, message)
-    state, stops, restarts = _rows_changed(state, message)
+    unlogged = ddl.changed_unlogged(state.captured, state.tables, database, statement)
+    stops, restarts = by_statement(unlogged, gtid, _ended(state))
+    emptied = {restart.table for restart in restarts if restart.emptied}
+    state = replace(state, emptied=state.emptied - {restart.table for restart in restarts} | emptied)
+    state = _with(state, {stop.table: Stopped() for stop in stops})
     state = _with(state, {table: _behind(state, table, gtid) for table in changed})
     state, arrived = _passed(state, GtidSet().with_gtid(gtid))
     return state, (*stops, SchemaChanged(gtid, touched, statement, message.end, restarts), *arrived)
 
 
-def _rows_changed(
-    state: State, message: StatementRead
-) -> tuple[State, tuple[TableStopped, ...], tuple[TableRestarted, ...]]:
-    """Restart the tables whose rows the statement changes without telling, and stop those that keep none."""
-    unlogged = ddl.changed_unlogged(state.captured, state.tables, message.database, message.statement)
-    stops: list[TableStopped] = []
-    restarts: list[TableRestarted] = []
-    emptied = state.emptied
-    for table, (what, effect) in sorted((t, (u.what, u.effect)) for t, u in unlogged.items()):
-        if isinstance(state.tables.get(table), Stopped):
-            continue
-        if effect is Effect.LOST:
-            state = _with(state, {table: Stopped()})
-            stops.append(TableStopped(table, _LOST.format(what=what, gtid=message.gtid)))
-            continue
-        empty = effect is Effect.EMPTIED
-        emptied = emptied | {table} if empty else emptied - {table}
-        restarts.append(TableRestarted(table, empty, _UNLOGGED.format(what=what, gtid=message.gtid)))
-    return replace(state, emptied=emptied), tuple(stops), tuple(restarts)
+def _ended(state: State) -> frozenset[TableId]:
+    return frozenset(table for table, known in state.tables.items() if isinstance(known, Stopped))
 
 
 def _behind(state: State, table: TableId, gtid: Gtid) -> TableState:
@@ -364,11 +353,20 @@ def _all_told(state: State, schemas: Iterable[TableSchema]) -> tuple[State, tupl
 
 def _slice_read(state: State, message: LogRead) -> tuple[State, tuple[FromVerifier, ...]]:
     after, news, changes = _tables_read(state, message.tables)
-    verified = ChangesVerified(message.transactions, changes, message.end)
+    after = _cascading(after, changes)
+    restarts = by_foreign_keys(after.cascaded, _ended(after)) if after.cascaded else ()
+    verified = ChangesVerified(message.transactions, changes, message.end, restarted=restarts)
+    after = replace(after, cascaded={}, emptied=after.emptied - {restart.table for restart in restarts})
     if not after.to_come:
         return after, (*news, verified)
     after, arrived = _passed(after, message.transactions.added_to(GtidSet()))
     return after, (*news, verified, *arrived)
+
+
+def _cascading(state: State, changes: tuple[TableChanges, ...]) -> State:
+    """With the tables that foreign keys may have changed: they're restarted behind the end of the transaction."""
+    parents = parents_of(state.foreign_keys, changes)
+    return replace(state, cascaded={**state.cascaded, **parents}) if parents else state
 
 
 def _tables_read(

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.foreign_keys import ForeignKey
 from pipeline.prerequisites import (
     Finding,
     Privilege,
@@ -12,6 +13,7 @@ from pipeline.prerequisites import (
     findings,
     markers,
     server_version,
+    unlogged_foreign_keys,
 )
 from pipeline.schema import TableId
 
@@ -49,8 +51,6 @@ def test_nothing_is_found_on_a_fit_server() -> None:
     [
         ("binlog_format", "STATEMENT"),
         ("binlog_format", "MIXED"),
-        ("binlog_row_image", "MINIMAL"),
-        ("binlog_row_image", "NOBLOB"),
         ("enforce_gtid_consistency", "WARN"),
         ("gtid_mode", "ON_PERMISSIVE"),
         ("gtid_mode", "OFF"),
@@ -95,14 +95,32 @@ def test_a_filtered_log() -> None:
 
 
 def test_foreign_keys_that_change_rows_below_the_log() -> None:
-    cascading = replace(FIT, cascading=(TableId("shop", "items"), TableId("shop", "lines")))
+    orders, items, lines = (TableId("shop", name) for name in ("orders", "items", "lines"))
+    keys = tuple(ForeignKey(child, orders, ("id",), deletes=True, updates=False) for child in (lines, items))
+    cascading = replace(FIT, cascading=keys, tables=frozenset({items, lines, orders}))
     assert findings(cascading) == ()
+    assert unlogged_foreign_keys(cascading) == ()
     native = replace(cascading, variables={**FIT.variables, "innodb_native_foreign_keys": "ON"})
     for facts in (native, replace(cascading, version="8.4.6")):
+        assert unlogged_foreign_keys(facts) == keys
         [finding] = findings(facts)
         assert finding.severity is Severity.ERROR
         assert "shop.items, shop.lines" in finding.wrong
+        assert "snapshot.foreign_keys" in finding.remedy
+        [note] = findings(facts, reread=True)
+        assert note.severity is Severity.NOTE
+        assert note.wrong.endswith("read anew each time that a row of shop.orders goes or gets another key")
+        [error, _] = findings(replace(facts, tables=frozenset({items, lines})), reread=True)
+        assert error.severity is Severity.ERROR
+        assert "shop.orders isn't captured" in error.wrong
     assert findings(replace(native, cascading=())) == ()
+
+
+def test_rows_that_may_lack_columns_are_told_of() -> None:
+    for image in ("MINIMAL", "NOBLOB"):
+        [note] = findings(replace(FIT, variables={**FIT.variables, "binlog_row_image": image}))
+        assert note.severity is Severity.NOTE
+        assert note.wrong.startswith(f"binlog_row_image is {image}")
 
 
 def test_labels_that_cannot_be_known_without_the_logs_own() -> None:
@@ -184,7 +202,6 @@ def test_a_fit_server_that_logs_no_metadata(version: str) -> None:
             {"enforce_gtid_consistency": "WARN"},
             "SET GLOBAL enforce_gtid_consistency = ON, and the same in",
         ),
-        ("5.6.24", {"binlog_row_image": "NOBLOB"}, "SET GLOBAL binlog_row_image = FULL, and the same in"),
         ("5.6.24", {"binlog_format": "MIXED"}, "SET GLOBAL binlog_format = ROW, and the same in"),
         ("8.0.36", {"binlog_format": "MIXED"}, "SET PERSIST binlog_format = ROW, and reconnect"),
     ],
@@ -231,4 +248,4 @@ def test_watermarks_in_a_table_need_the_order_of_commits_and_the_table() -> None
     assert lacking.severity is Severity.ERROR
     assert lacking.wrong == "watermarks can't be written into tidemark.odd`name%: Table doesn't exist"
     assert "CREATE TABLE `tidemark`.`odd``name%` (id" in lacking.remedy
-    assert lacking.remedy.endswith("GRANT INSERT ON `tidemark`.`odd``name%` TO 'tidemark'@'10.0.%'")
+    assert lacking.remedy.endswith("GRANT SELECT, INSERT ON `tidemark`.`odd``name%` TO 'tidemark'@'10.0.%'")

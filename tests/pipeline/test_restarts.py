@@ -1,0 +1,35 @@
+"""Tables that begin anew, each with its reason."""
+
+from pipeline.ddl import Unlogged
+from pipeline.gtid import Gtid, Source
+from pipeline.restarts import by_foreign_keys, by_statement, parents_of
+from pipeline.unlogged import Effect
+from tests.pipeline.test_foreign_keys import DELETED, INSERTED, A, B, C, D, key
+
+GTID = Gtid(Source("3e11fa47-71ca-11e1-9e33-c80aa9429562"), 7)
+
+
+def test_a_statement_empties_tables_has_them_read_anew_or_stops_them() -> None:
+    unlogged = {
+        C: Unlogged("TRUNCATE TABLE", Effect.EMPTIED),
+        B: Unlogged("RENAME TABLE", Effect.CHANGED),
+        A: Unlogged("ALTER TABLE … ENGINE=BLACKHOLE", Effect.LOST),
+        D: Unlogged("TRUNCATE TABLE", Effect.EMPTIED),
+    }
+    stops, restarts = by_statement(unlogged, GTID, [D])
+    [stop] = stops
+    assert stop.table == A
+    assert stop.reason.startswith(f"ALTER TABLE … ENGINE=BLACKHOLE ({GTID})")
+    assert [(restart.table, restart.emptied) for restart in restarts] == [(B, False), (C, True)]
+    assert all(str(GTID) in restart.reason for restart in restarts)
+
+
+def test_foreign_keys_have_children_read_anew_and_say_whose() -> None:
+    keys = [key(B, A), key(C, B), key(D, A)]
+    parents = parents_of(keys, [INSERTED, DELETED])
+    assert parents == dict.fromkeys((B, C, D), frozenset({A}))
+    restarts = by_foreign_keys(parents, [D])
+    assert [restart.table for restart in restarts] == [B, C]
+    assert not any(restart.emptied for restart in restarts)
+    assert "along with those of d.a" in restarts[0].reason
+    assert parents_of([], [DELETED]) == {}
