@@ -47,6 +47,7 @@ from pipeline.settings import Settings, SnapshotSettings, Watermark
 from pipeline.signal_rows import SignalRows
 from pipeline.signal_states import CheckpointSealed
 from pipeline.sizing import Limits
+from pipeline.throttle import Bounds
 from pipeline.topology import EDGES, inbox
 from pipeline.topology import Actor as Name
 
@@ -161,6 +162,7 @@ class Assembly:
                 self._outlet(Name.CHUNK_SELECTOR, Name.WATERMARK_COORDINATOR),
                 _markers(settings),
                 snapshot.allow_lock,
+                Bounds(snapshot.rows_per_s, snapshot.most_threads_running, snapshot.most_replica_lag_s),
             ),
             JournalWriter(
                 boxes[Name.JOURNAL_WRITER],

@@ -24,7 +24,9 @@ from actors.consistent import ConsistentReads, Opening
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from actors.signal_table import SignalTable
-from actors.source import Outdated, Result, Source, SourcePool
+from actors.source import Outdated, Result, Source
+from actors.source_pool import SourcePool
+from actors.source_watch import SourceWatch
 from pipeline import chunks, resultset, topology
 from pipeline import metrics as catalogue
 from pipeline.consistent import CloseTransactions, OpenTransactions, TransactionsOpened
@@ -38,6 +40,8 @@ from pipeline.messages import (
     PlanFailed,
     PlanTable,
     ReadChunk,
+    SourceEased,
+    SourceStrained,
     TablePlanned,
     ToChunkSelector,
     ToWatermarkCoordinator,
@@ -45,6 +49,7 @@ from pipeline.messages import (
 from pipeline.result_columns import mismatch
 from pipeline.schema import TableSchema
 from pipeline.settings import SourceSettings
+from pipeline.throttle import UNBOUNDED, Bounds
 from pipeline.watermark import High, usable
 
 log = structlog.get_logger()
@@ -87,6 +92,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         coordinator: Outlet[ToWatermarkCoordinator],
         markers: SignalTable | None = None,
         allow_lock: bool = False,
+        bounds: Bounds = UNBOUNDED,
     ) -> None:
         super().__init__(mailbox, metrics)
         self._opening = Opening(source, connections, allow_lock)
@@ -95,13 +101,16 @@ class ChunkSelector(Actor[ToChunkSelector]):
         self._coordinator = coordinator
         self._markers = markers
         self._pool = SourcePool(source, connections)
+        self._watch = SourceWatch(source, bounds)
         self._orders: asyncio.TaskGroup
 
     async def run(self) -> None:
         """Take orders until the mailbox is closed and empty, and answer those that are under way."""
         try:
             async with asyncio.TaskGroup() as self._orders:
+                watching = self._orders.create_task(self._watch.run(self._strained))
                 await super().run()
+                watching.cancel()
         except BaseExceptionGroup as failures:
             # The first one is what went wrong; the others were cancelled for it.
             raise failures.exceptions[0] from failures
@@ -113,8 +122,10 @@ class ChunkSelector(Actor[ToChunkSelector]):
         """Begin with the order."""
         match message:
             case PlanTable():
+                self._watch.ordered()
                 self._orders.create_task(self._plan(message))
             case ReadChunk():
+                self._watch.ordered()
                 self._orders.create_task(self._read(message))
             case OpenTransactions():
                 self._opens = self._orders.create_task(self._open(message))
@@ -122,6 +133,9 @@ class ChunkSelector(Actor[ToChunkSelector]):
                 self._close()
             case _:
                 assert_never(message)
+
+    async def _strained(self, reason: str | None) -> None:
+        await self.send(self._coordinator, SourceStrained(reason) if reason else SourceEased())
 
     async def _open(self, order: OpenTransactions) -> None:
         """Open the transactions of a consistent snapshot, in which all is read until they're closed."""
@@ -136,8 +150,9 @@ class ChunkSelector(Actor[ToChunkSelector]):
         self._opens = self._consistent = None
 
     def status(self) -> dict[str, Any]:
-        """Why a consistent snapshot hasn't begun."""
-        return {"waits": self._opening.status() if self._opens and not self._opens.done() else None}
+        """Why a consistent snapshot hasn't begun, and how busy the source is."""
+        waits = self._opening.status() if self._opens and not self._opens.done() else None
+        return {"waits": waits, "source": self._watch.status()}
 
     async def _plan(self, order: PlanTable) -> None:
         async def planned(source: Source) -> TablePlanned:
@@ -149,6 +164,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
             raise
         except (Transient, Definite) as failure:
             answer = PlanFailed(order.table, str(failure))
+        self._watch.carried_out(0)
         await self.send(self._coordinator, answer)
 
     async def _read(self, order: ReadChunk) -> None:
@@ -164,6 +180,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
             raise
         except (Transient, Definite) as failure:
             answer = ChunkFailed(order.chunk, str(failure))
+        self._watch.carried_out(answer.rows.num_rows if isinstance(answer, ChunkRead) else 0)
         await self.send(self._coordinator, answer)
 
     async def _tried(self, work: Callable[[Source], Awaitable[Answer]], what: str) -> Answer:

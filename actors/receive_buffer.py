@@ -48,6 +48,11 @@ class ReceiveBuffer(asyncio.BufferedProtocol):
         transport.resume_reading()
         return buffer
 
+    @property
+    def disturbed(self) -> bool:
+        """Whether there's something to read, or it has ended."""
+        return self._ended or self._begin < self._end
+
     async def receive(self, room: memoryview) -> int:
         """Wait for at least one byte, put what is there into `room`, and return how many bytes; 0 is the end.
 

@@ -12,7 +12,6 @@ aiomysql makes Python objects of rows, so chunks bypass it: a `Result` takes the
 
 import asyncio
 import ssl
-from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
@@ -30,6 +29,7 @@ from pipeline.resultset import RowPackets, Rows
 from pipeline.schema import TableId
 from pipeline.settings import ServerSettings, TlsMode
 from pipeline.statement import Statement, quoted_table
+from pipeline.throttle import Load
 from pipeline.watermark import Coordinates
 
 # How much longer than the server's own limit an answer is waited for, in seconds.
@@ -85,6 +85,8 @@ _OUTDATED: Final = frozenset(
         1176,  # ER_KEY_DOES_NOT_EXIST
     }
 )
+# The place of Seconds_Behind_Source (or …_Master) among the columns of SHOW REPLICA STATUS, the same since MySQL 5.5.
+_SECONDS_BEHIND: Final = 32
 # The client library's own errors (CR_…): of the connection, not of the statement.
 _CLIENT_ERRORS: Final = range(2000, 3000)
 
@@ -133,8 +135,8 @@ class Source:
 
     @property
     def usable(self) -> bool:
-        """Whether the connection is still open, as far as is known without asking."""
-        return not self._wire.closed
+        """Whether the connection is still open, and nothing unasked for has come, as far as is known without asking."""
+        return not self._wire.closed and not self._wire.disturbed
 
     def close(self) -> None:
         """Close without ado."""
@@ -178,6 +180,13 @@ class Source:
         rows = await self.ask(information_schema.estimate(table))
         return int(rows[0][0] or 0) if rows else 0
 
+    async def load(self) -> Load:
+        """How busy the server is, and how far behind, if it's a replica; the farthest of several channels."""
+        [(_, running)] = await self.ask(Statement("SHOW GLOBAL STATUS LIKE 'Threads_running'"))
+        channels = await self.ask(Statement(f"SHOW {self._replica()} STATUS"))
+        lags = [channel[_SECONDS_BEHIND] for channel in channels]
+        return Load(int(running), None if None in lags else float(max(lags, default=0)))
+
     async def facts(self, tables: Sequence[TableId]) -> ServerFacts:
         """What `pipeline.prerequisites` judges: the server's settings, and what of capture the user may not do."""
         names = ", ".join(["%s"] * len(VARIABLES))
@@ -186,7 +195,7 @@ class Source:
         )
         denied: list[tuple[Privilege | TableId, str]] = []
         log_status = await self._try(Privilege.CLIENT, f"SHOW {self._log_status()} STATUS", denied)
-        word = "REPLICA" if self.version >= (8, 0, 22) else "SLAVE"
+        word = self._replica()
         replica_status = await self._try(Privilege.CLIENT, f"SHOW {word} STATUS", denied)
         await self._try(Privilege.SLAVE, "SHOW REPLICAS" if word == "REPLICA" else "SHOW SLAVE HOSTS", denied)
         for table in tables:
@@ -312,6 +321,9 @@ class Source:
         """How long an answer, or the next piece of one, is waited for."""
         return self._settings.read_timeout_s + _GRACE_S
 
+    def _replica(self) -> str:
+        return "REPLICA" if self.version >= (8, 0, 22) else "SLAVE"
+
     def _log_status(self) -> str:
         return "BINARY LOG" if self.version >= (8, 4) else "MASTER"
 
@@ -331,38 +343,6 @@ class Result:
         """The next rows, some megabytes of them; None behind the last. Raises Transient or Definite."""
         await self._source.fill(self._packets, self._statement)
         return self._packets.take()
-
-
-class SourcePool:
-    """Up to `size` connections, opened when needed; who asks for one more waits."""
-
-    def __init__(self, settings: ServerSettings, size: int) -> None:
-        self._settings = settings
-        self._slots = asyncio.Semaphore(size)
-        self._idle: deque[Source] = deque()
-
-    @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Source]:
-        """A connection for a while. Raises Transient or Definite if none can be opened."""
-        async with self._slots:
-            source = await self._take()
-            try:
-                yield source
-            finally:
-                if source.usable:
-                    self._idle.append(source)
-
-    def close(self) -> None:
-        """Close the connections that nobody holds."""
-        while self._idle:
-            self._idle.pop().close()
-
-    async def _take(self) -> Source:
-        while self._idle:
-            source = self._idle.pop()
-            if source.usable:
-                return source
-        return await Source.connect(self._settings)
 
 
 @contextmanager

@@ -45,6 +45,11 @@ class Wire(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types
             self._writer.transport.abort()
         super().close()
 
+    @property
+    def disturbed(self) -> bool:
+        """Whether something came that nobody has asked for, or the end."""
+        return bool(self._reader.disturbed)
+
     def bound(self, statement: Statement) -> str:
         """The statement with the parameters in it, each written by the driver (sql_mode has to be empty)."""
         return statement.sql % tuple(

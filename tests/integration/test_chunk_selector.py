@@ -71,8 +71,8 @@ async def test_a_table_that_cannot_be_read_in_chunks_is_refused_at_once(
 class Held(ChunkSelector):
     """A selector that a test can hold before its SELECT and before its high watermark."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
         self.at_select, self.select_now = asyncio.Event(), asyncio.Event()
         self.at_high, self.high_now = asyncio.Event(), asyncio.Event()
 
@@ -348,6 +348,23 @@ async def test_what_is_not_foreseen_ends_the_actor(mysql: MysqlServer, database:
     await running.order(running.chunk(plan, None, (9,), 10))
     with pytest.raises(InvariantBroken, match="on purpose"):
         await running.task
+
+
+async def test_a_connection_that_the_server_closed_meanwhile_is_replaced_without_a_try(
+    mysql: MysqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunk_selector, "TRIES", 1)
+    mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (9)", database=database)
+    async with bench(mysql, database) as running:
+        plan = await running.plan(TableId(database, "t"))
+        [idle] = running.selector._pool._idle
+        for (number,) in mysql.sql("SELECT ID FROM information_schema.PROCESSLIST WHERE USER = 'tidemark'"):
+            mysql.sql(f"KILL {number}")
+        reader = idle._wire._reader
+        if not reader.disturbed:
+            await reader._arrived()
+        assert not idle.usable
+        assert (await running.read(running.chunk(plan, None, (9,), 10))).rows.num_rows == 1
 
 
 # -- the actor

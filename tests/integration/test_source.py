@@ -7,7 +7,8 @@ from pathlib import PurePath
 
 import pytest
 
-from actors.source import Source, SourcePool
+from actors.source import Source
+from actors.source_pool import SourcePool
 from deploy.toolchain.mysql_server import GTIDS, Account, MysqlServer
 from pipeline.errors import Definite, Transient
 from pipeline.gtid import GtidSet

@@ -1,5 +1,7 @@
 """Which index a table is walked along, and why one can't be."""
 
+from typing import Any
+
 import pytest
 
 from pipeline.errors import Definite, Transient
@@ -30,7 +32,7 @@ from pipeline.walks import Indexes, walk
 INT = Integer(4, unsigned=False)
 
 
-def part(column: str | None, **changes: bool | str | None) -> IndexPart:
+def part(column: str | None, **changes: Any) -> IndexPart:
     return IndexPart(column, False, None, nullable=False, prefixed=False)._replace(**changes)
 
 

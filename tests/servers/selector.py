@@ -24,6 +24,7 @@ from pipeline.messages import (
 )
 from pipeline.schema import TableId
 from pipeline.snapshot import WHOLE, ChunkId, Request
+from pipeline.throttle import UNBOUNDED, Bounds
 from pipeline.topology import EDGES, Actor, inbox
 from tests.servers.source import settings
 
@@ -35,13 +36,18 @@ class Bench:
     """A selector with its mailbox and its coordinator's, whose place the test takes."""
 
     def __init__(
-        self, server: MysqlServer, account: Account, kind: type[ChunkSelector] = ChunkSelector, **changes: Any
+        self,
+        server: MysqlServer,
+        account: Account,
+        kind: type[ChunkSelector] = ChunkSelector,
+        bounds: Bounds = UNBOUNDED,
+        **changes: Any,
     ) -> None:
         self.orders: Mailbox[ToChunkSelector] = Mailbox(inbox(Actor.CHUNK_SELECTOR))
         self.answers: Mailbox[ToWatermarkCoordinator] = Mailbox(inbox(Actor.WATERMARK_COORDINATOR))
         coordinator = Outlet(ANSWERS, self.answers)
         source = settings(server, account, **changes)
-        self.selector = kind(self.orders, Metrics(), source, 2, coordinator)
+        self.selector = kind(self.orders, Metrics(), source, 2, coordinator, bounds=bounds)
         self.task = asyncio.create_task(self.selector.run())
         self._numbers = iter(range(1_000_000))
 
