@@ -18,6 +18,7 @@ from pipeline.coordinator_state import (
     table_ended,
     table_of,
     with_table,
+    without_run,
 )
 from pipeline.errors import InvariantBroken
 from pipeline.messages import ChunkPart
@@ -46,8 +47,14 @@ def closed(state: State) -> tuple[State, tuple[ChunkPart, ...]]:
 def _emptied(state: State) -> State:
     """Complete the tables that were found empty, once they are so here."""
     for table, run in state.runs.items():
+        if not isinstance(run, FoundEmpty):
+            continue
         snapshot = snapshot_of(state.checkpoint, table)
-        if snapshot is not None and isinstance(run, FoundEmpty) and state.passed.has(run.high):
+        if snapshot is None or snapshot.id != run.snapshot:
+            state = without_run(
+                state, table
+            )  # it's the turn of one that came since, which has to look for itself
+        elif state.passed.has(run.high):
             state = table_ended(state, snapshot, table, Completed(Progress()))
     return state
 

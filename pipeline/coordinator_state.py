@@ -79,8 +79,9 @@ class Unsettled:
 
 @dataclass(frozen=True, slots=True)
 class FoundEmpty:
-    """The plan found no rows: the table is complete once the stream has passed this high watermark."""
+    """This snapshot's plan found no rows: its table is complete once the stream has passed this high watermark."""
 
+    snapshot: str
     high: High
 
 

@@ -187,11 +187,14 @@ def _without_blocked(wanted: dict[TableId, Snapshot]) -> dict[TableId, Snapshot]
 
 
 def _under_way(state: State, wanted: dict[TableId, Snapshot], priority: int) -> int:
-    """How many tables of this priority or a higher one are begun, and have something left to ask for."""
+    """How many tables of this priority or a higher one are begun, and have something left to ask for.
+
+    Those that stand still for a blocking snapshot don't count: it would wait for them, as they do for it.
+    """
     return sum(
         bool(run.ranges) if isinstance(run, Planned) else True
         for table, run in state.runs.items()
-        if table not in wanted or wanted[table].priority >= priority
+        if table in wanted and wanted[table].priority >= priority
     )
 
 

@@ -51,7 +51,7 @@ def table_planned(state: State, message: TablePlanned) -> State:
                 return begun_anew(state, snapshot, table)
             return with_run(state, table, Planned(message.schema, message.walk, ranges))
         case _ if message.end is None:
-            return with_run(state, table, FoundEmpty(message.high))
+            return with_run(state, table, FoundEmpty(snapshot.id, message.high))
         case _:
             return _table_begun(state, snapshot, message, message.end)
 

@@ -333,7 +333,23 @@ def an_empty_table_is_complete_at_once(patch: Patch) -> None:
     original = closing._emptied
 
     def emptied(state: State) -> State:
-        runs = {t: FoundEmpty(GtidSet()) if isinstance(r, FoundEmpty) else r for t, r in state.runs.items()}
+        runs = {
+            t: replace(r, high=GtidSet()) if isinstance(r, FoundEmpty) else r for t, r in state.runs.items()
+        }
+        return original(replace(state, runs=runs))
+
+    patch.setattr(closing, "_emptied", emptied)
+
+
+def an_empty_plan_is_anybodys(patch: Patch) -> None:
+    original = closing._emptied
+
+    def emptied(state: State) -> State:
+        first = {t: s.id for t, s in coordinator_state.turns(state.checkpoint).items()}
+        runs = {
+            t: replace(r, snapshot=first[t]) if isinstance(r, FoundEmpty) and t in first else r
+            for t, r in state.runs.items()
+        }
         return original(replace(state, runs=runs))
 
     patch.setattr(closing, "_emptied", emptied)
@@ -800,6 +816,13 @@ def the_first_table_takes_all(patch: Patch) -> None:
 
 def every_table_is_begun(patch: Patch) -> None:
     patch.setattr(schedule, "_under_way", lambda _state, _wanted, _priority: 0)
+
+
+def tables_that_stand_still_are_under_way(patch: Patch) -> None:
+    def under_way(state: State, wanted: dict[TableId, Snapshot], priority: int) -> int:
+        return sum(t not in wanted or wanted[t].priority >= priority for t in state.runs)
+
+    patch.setattr(schedule, "_under_way", under_way)
 
 
 def priorities_are_not_heeded(patch: Patch) -> None:

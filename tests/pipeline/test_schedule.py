@@ -503,6 +503,14 @@ def test_a_blocking_snapshot_waits_for_the_one_before() -> None:
     assert gates(capture) == ["chunk", "pause"]
 
 
+@broken_by(mutations.tables_that_stand_still_are_under_way)
+def test_a_blocking_snapshot_does_not_wait_for_tables_that_stand_still_for_it() -> None:
+    capture = Capture(ORDERS, ITEMS, limits=Limits(2, connections=1))
+    order = capture.begin(ORDERS)
+    capture.give(execute("s2", ITEMS, blocking=True, priority=1))
+    assert Capture.plans(capture.give(read(order, 1, 2))) == [ITEMS.table]
+
+
 def test_a_pause_for_a_blocking_snapshot_that_was_stopped_ends() -> None:
     capture = Capture(ORDERS, ITEMS)
     capture.give(execute("s1", ORDERS, blocking=True), planned(ORDERS), stop("s2", ORDERS))

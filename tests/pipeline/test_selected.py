@@ -148,9 +148,18 @@ def test_what_had_passed_before_a_table_was_first_asked_for_is_not_in_its_mirror
 def test_an_empty_table_is_planned_again_behind_a_statement() -> None:
     capture = Capture(ORDERS)
     capture.give(execute("s1", ORDERS), planned(ORDERS, end=None, high=30))
-    assert capture.state.runs == {ORDERS.table: FoundEmpty(place(30))}
+    assert capture.state.runs == {ORDERS.table: FoundEmpty("s1", place(30))}
     assert Capture.plans(capture.give(statement("a:6", 30, ORDERS))) == [ORDERS.table]
     assert capture.table(ORDERS) == Waiting()
+
+
+@broken_by(mutations.an_empty_plan_is_anybodys)
+def test_a_table_that_was_found_empty_is_looked_at_again_for_a_snapshot_that_comes_before_it_now() -> None:
+    capture = Capture(ORDERS)
+    capture.give(execute("s1", ORDERS), planned(ORDERS, end=None, high=30))
+    assert Capture.plans(capture.give(execute("s2", ORDERS, priority=1))) == [ORDERS.table]
+    capture.give(LogAdvanced(place(30)))
+    assert capture.table(ORDERS, "s1") == capture.table(ORDERS, "s2") == Waiting()
 
 
 # Anew
