@@ -15,7 +15,7 @@ A channel is one file with one class that has the shape of `SignalChannel`.
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, assert_never
+from typing import Any, Final, Protocol, assert_never
 
 import structlog
 
@@ -30,6 +30,9 @@ from pipeline.signal_states import CheckpointSealed, History, Outcome, SignalSta
 from pipeline.signals import MalformedSignal, Signal, parse
 
 log = structlog.get_logger()
+
+# What the signal table is called among the channels; its rows come with the log, not by a channel here.
+SIGNAL_TABLE: Final = "table"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,7 +124,8 @@ class SignalListener(Actor[ToSignalListener]):
                     await self._answer(channel, arrived, message)
                 self.metrics.set(catalogue.SIGNALS_UNANSWERED, len(self._unanswered))
             case CheckpointSealed(checkpoint, rows):
-                self._history.sealed(checkpoint, rows)
+                for state in self._history.sealed(checkpoint, rows):
+                    self._tell(SIGNAL_TABLE, state, state.outcome.value)
                 for channel in self._channels:
                     await channel.sealed(checkpoint)
             case _:
@@ -174,7 +178,10 @@ class SignalListener(Actor[ToSignalListener]):
     ) -> None:
         state = answered(answer)
         self._history.told(state)
-        self.metrics.count(catalogue.SIGNALS, channel=channel.name, outcome=outcome or state.outcome.value)
-        log.info("signal answered", channel=channel.name, **state.to_json())
+        self._tell(channel.name, state, outcome or state.outcome.value)
         self._room.release()
         await arrived.answer(answer)
+
+    def _tell(self, channel: str, state: SignalState, outcome: str) -> None:
+        self.metrics.count(catalogue.SIGNALS, channel=channel, outcome=outcome)
+        log.info("signal answered", channel=channel, **state.to_json())

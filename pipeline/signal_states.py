@@ -90,12 +90,17 @@ class History:
         while len(self._states) > STATES_REMEMBERED:
             self._states.popitem(last=False)
 
-    def sealed(self, checkpoint: Checkpoint, rows: tuple[SignalState, ...]) -> None:
-        """This is durable; `rows`: the last judged ones that came as rows of the signal table, the newest last."""
+    def sealed(self, checkpoint: Checkpoint, rows: tuple[SignalState, ...]) -> tuple[SignalState, ...]:
+        """This is durable; `rows`: the last judged ones that came as rows of the signal table, the newest last.
+
+        Which of these are new is returned.
+        """
         known = set(self._rows)
-        for state in (*(row for row in rows if row not in known), *later(self._checkpoint, checkpoint)):
+        new = tuple(row for row in rows if row not in known)
+        for state in (*new, *later(self._checkpoint, checkpoint)):
             self.told(state)
         self._checkpoint, self._rows = checkpoint, rows
+        return new
 
     def find(self, id_: str) -> SignalState | None:
         """The state of the signal, None if it's unknown."""

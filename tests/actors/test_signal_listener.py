@@ -173,11 +173,13 @@ async def test_how_far_signals_have_come_is_told_to_each_channel_and_kept_for_th
             {"id": "r1", "outcome": "rejected", "reason": "no such table"},
             {"id": "s1", "outcome": "running", "detail": "shop.orders"},
         ]
+        assert bench.metrics.value(catalogue.SIGNALS, channel="table", outcome="rejected") == 1
         ended = replace(BEFORE, snapshots=(Snapshot("s1", {ORDERS.table: Failed("no key", Progress())}),))
         await bench.judge(CheckpointSealed(ended, (row,)))
         await until(lambda: len(bench.channel.checkpoints) == 2, "it was told")
         assert bench.listener.signal("s1") == SignalState("s1", Outcome.FAILED, "shop.orders: no key")
         assert [state["id"] for state in bench.listener.status()["signals"]] == ["p", "r1", "s1"]
+        assert bench.metrics.value(catalogue.SIGNALS, channel="table", outcome="rejected") == 1
 
 
 async def test_a_channel_says_how_it_is() -> None:

@@ -1,5 +1,6 @@
 """Signals to a whole service with a real server: rows of a signal table and records of a Kafka topic."""
 
+import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +11,14 @@ import pytest
 from actors.preflight import Unfit, preflight
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import MysqlServer
+from pipeline.messages import SignalAccepted, SignalAnswer, SignalRejected
 from pipeline.schema import TableId
 from pipeline.settings import KafkaSettings, Settings, SignalSettings
 from pipeline.signal_rows import CREATE
 from pipeline.topology import Actor as Name
 from tests.servers.journal_oracle import unequal
 from tests.servers.kafka import Told, create_topic, send
-from tests.servers.service import Running, pipeline, running
+from tests.servers.service import WITHIN_S, Running, pipeline, running
 
 SNAPSHOT = "execute-snapshot"
 
@@ -123,6 +125,48 @@ async def test_a_signal_table_that_is_none_is_named_before_the_start(
     mysql.sql(f"DROP TABLE `{table.database}`.signals")
     with pytest.raises(Unfit, match=r"there's no .*signals that the user may see; CREATE TABLE"):
         (await preflight(settings)).raise_errors()
+
+
+async def ask(service: Running, id_: str, **data: Any) -> SignalAnswer:
+    """Ask for a snapshot by REST."""
+    text = json.dumps({"id": id_, "type": SNAPSHOT, "data": data})
+    return await service.assembly.requests.ask(text.encode(), WITHIN_S)
+
+
+async def test_two_blocking_snapshots_are_taken_one_after_the_other_while_a_bad_one_is_refused(
+    mysql: MysqlServer, table: TableId, tmp_path: Path
+) -> None:
+    async with running(with_table(mysql, tmp_path, table)) as service:
+        await service.begun()
+        both = {"data-collections": [str(table)], "type": "blocking", "chunk-rows": 3}
+        first, bad, second = await asyncio.gather(
+            ask(service, "s1", **both),
+            ask(service, "bad", **both, **{"surrogate-key": ["x"]}),
+            ask(service, "s2", **both),
+        )
+        assert isinstance(first, SignalAccepted) and isinstance(second, SignalAccepted)
+        assert isinstance(bad, SignalRejected)
+        mysql.sql(f"UPDATE `{table.database}`.numbers SET text = 'changed' WHERE id = 5")
+        await service.completed("s1")
+        await service.completed("s2")
+        await service.caught_up(mysql)
+        await service.stop()
+    assert unequal(mysql, tmp_path / "journal", table) == []
+
+
+async def test_single_keys_are_read_again_and_one_that_cannot_be_walked_fails_by_name(
+    mysql: MysqlServer, table: TableId, tmp_path: Path
+) -> None:
+    async with running(with_table(mysql, tmp_path, table)) as service:
+        await service.begun()
+        keys = [{"data-collection": str(table), "keys": [3, 7, 7, 99]}]
+        await ask(service, "s1", **{"data-collections": [str(table)], "keys": keys})
+        await service.completed("s1")
+        assert service.tables("s1")["numbers"]["rows"] == 2
+        await ask(service, "s2", **{"data-collections": [str(table)], "surrogate-key": "text"})
+        assert "numbers" in (await come(service, "s2", "failed"))["reason"]
+        await come(service, "s1", "done")
+        await service.stop()
 
 
 async def test_a_snapshot_by_kafka_is_answered_until_it_is_done(
