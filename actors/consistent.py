@@ -25,7 +25,7 @@ _FIRST_PAUSE_S: Final = 0.001
 _LONGEST_PAUSE_S: Final = 0.2
 
 # So many tries find no quiet moment before the source is locked, where that's allowed.
-_TRIES_WITHOUT_LOCK: Final = 20
+TRIES_WITHOUT_LOCK: Final = 20
 # How long a lock is waited for, in seconds; who comes behind us waits as long.
 _LOCK_WITHIN_S: Final = 1
 
@@ -102,7 +102,7 @@ class Opening:
         return ConsistentReads(sources, *found)
 
     async def _tried(self, control: Source, sources: list[Source]) -> tuple[Coordinates, GtidSet] | None:
-        locked = self._may_lock and self.tries >= _TRIES_WITHOUT_LOCK and await _locked(control)
+        locked = self._may_lock and self.tries >= TRIES_WITHOUT_LOCK and await _locked(control)
         try:
             before, executed = await control.end_of_log()
             await asyncio.gather(*(source.begin() for source in sources))
