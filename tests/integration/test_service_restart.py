@@ -20,7 +20,7 @@ from pipeline.messages import ReadChunk, SignalAccepted, SignalRejected
 from pipeline.schema import TableId
 from pipeline.settings import Settings
 from pipeline.snapshot import Chunking
-from tests.servers.journal_oracle import entries, unequal
+from tests.servers.journal_oracle import entries, replay, unequal
 from tests.servers.service import pipeline, running
 
 # Rows of a table that has twenty chunks, the last one half full.
@@ -220,3 +220,21 @@ async def test_a_second_instance_on_the_same_journal_is_refused(settings: Settin
         with pytest.raises(Definite, match=r"is being written to by process .* stop that one first"):
             JournalStore.open_single_writer(Path(settings.journal.path), settings.name)
         await service.stop()
+
+
+async def test_a_log_that_was_purged_before_the_first_start_is_none_to_go_on_from(
+    server: MysqlServer, settings: Settings, tmp_path: Path
+) -> None:
+    server.purge_binlogs()
+    assert server.sql("SELECT @@GLOBAL.gtid_purged") != [("",)]
+    async with running(settings) as service:
+        await service.begun()
+        server.sql("UPDATE shop.t SET v = 1 WHERE id = 1")
+        await service.caught_up(server)
+    async with running(settings) as service:
+        server.sql("UPDATE shop.t SET v = 2 WHERE id = 1")
+        await service.begun()
+        await service.caught_up(server)
+        await service.stop()
+    changes = replay(server, tmp_path / "journal", TABLE).changes
+    assert [change.row["v"] for change in changes] == [1, 2]

@@ -4,6 +4,7 @@ The chunk is held open by a gate in the selector, or by a lock on the table, and
 """
 
 import asyncio
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ import pytest
 
 from actors.chunk_selector import ChunkSelector
 from deploy.toolchain.mysql_server import CAPTURE, MysqlServer
+from pipeline.messages import PlanTable
 from pipeline.schema import TableId
 from pipeline.settings import Watermark
 from tests.servers.journal_oracle import entries, replay, source_rows, unequal
@@ -70,12 +72,14 @@ Hold = Callable[[str, int], Gate]
 
 @pytest.fixture
 def hold(monkeypatch: pytest.MonkeyPatch) -> Hold:
-    """Put a gate before a step of the selector (`select`, `high`), or behind `_chunk`."""
+    """Put a gate before a step of the selector's with a chunk (`select`, `high`), or behind `_chunk`."""
 
     def put(step: str, nth: int) -> Gate:
         original, gate = getattr(ChunkSelector, step), Gate(nth)
 
         async def held(*arguments: Any) -> Any:
+            if any(isinstance(argument, PlanTable) for argument in arguments):
+                return await original(*arguments)
             if step != "_chunk":
                 await gate.pass_through()
             result = await original(*arguments)
@@ -104,14 +108,17 @@ def writer(mysql: MysqlServer, database: str) -> Iterator["pymysql.Connection[py
 
 
 def change(connection: "pymysql.Connection[pymysql.cursors.Cursor]") -> None:
-    """All CHANGES, each a transaction, every other one with a tag in its GTID; and one that's rolled back."""
+    """All CHANGES, each a transaction: of the server, with a tag, and of another server; and one that's rolled back."""
+    elsewhere = uuid.uuid4()
     with connection.cursor() as cursor:
         for number, statements in enumerate(CHANGES):
-            cursor.execute(f"SET gtid_next = 'AUTOMATIC{':held' if number % 2 else ''}'")
+            gtid = ("AUTOMATIC", "AUTOMATIC:held", f"{elsewhere}:{number + 7}")[number % 3]
+            cursor.execute(f"SET gtid_next = '{gtid}'")
             connection.begin()
             for statement in statements:
                 assert cursor.execute(statement) == 1
             connection.commit()
+        cursor.execute("SET gtid_next = 'AUTOMATIC'")
         connection.begin()
         cursor.execute("UPDATE t SET v = -1 WHERE id = 410")
         connection.rollback()
@@ -126,7 +133,7 @@ def chunk_of(rows: dict[Any, Any]) -> dict[Any, Any]:
 async def second_chunk(service: Running, gate: Gate) -> None:
     """Until the second chunk is at the gate; the first one's rows are emitted."""
     await service.begun()
-    await service.execute("s")
+    await service.execute("s", chunk_rows=CHUNK_ROWS)
     await gate.reached.wait()
     await service.until(lambda: service.tables("s")["t"]["chunks"] == 1, "the first chunk's rows")
 
@@ -277,9 +284,9 @@ async def test_rows_that_change_while_a_later_snapshot_reads_them(
     before = source_rows(mysql, table)
     async with running(pipeline(mysql, tmp_path, table.database, chunk_rows=CHUNK_ROWS)) as service:
         await service.begun()
-        await service.execute("first")
+        await service.execute("first", chunk_rows=CHUNK_ROWS)
         await service.completed("first")
-        await service.execute("again")
+        await service.execute("again", chunk_rows=CHUNK_ROWS)
         await gate.reached.wait()
         change(writer)
         await service.caught_up(mysql)
@@ -302,7 +309,7 @@ async def test_a_window_closes_at_once_on_a_source_that_is_idle(
     async with running(settings) as service:
         await service.begun()
         began = asyncio.get_running_loop().time()
-        await service.execute("s")
+        await service.execute("s", chunk_rows=1)
         await service.completed("s")
         # A hundred windows one after the other; a heartbeat comes each few seconds.
         assert asyncio.get_running_loop().time() - began < 100 * 0.2
