@@ -13,6 +13,13 @@ the log, read after the SELECT. The executed set wouldn't do: a commit group's G
 commit of the group, so a SELECT can see a transaction that the set still lacks. The end of the log can't be behind
 what a SELECT saw, since a transaction is in the log before it commits.
 
+*Another server's set.* Where the chunk is read from another server of the same history, coordinates don't compare, and
+the high watermark is what that server had executed after the SELECT: with everything that was in its own log by then,
+so that nothing the SELECT saw is missing. It has passed when the position contains it. A GTID in it that the stream
+never brings would keep it from passing for ever. One that the stream's server has purged is none of these: a server
+doesn't begin to give its log unless all that it has purged is in the position (error 1236). One that only the other
+server has is, and so a server with such *errant* transactions has no history in common with the stream to read from.
+
 *Marker rows* need no set and no coordinates: two rows that are inserted into a table of the source, one before the
 SELECT and one behind it, each in a transaction of its own. Let T be a transaction that had passed when the chunk was
 asked for. It was in the log before the low row was written; with binlog_order_commits = ON transactions commit in the
