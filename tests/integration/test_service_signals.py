@@ -26,6 +26,11 @@ SNAPSHOT = "execute-snapshot"
 @pytest.fixture
 def table(mysql: MysqlServer, database: str) -> TableId:
     """A table with ten rows, which is captured, beside a signal table, which isn't."""
+    return stocked(mysql, database)
+
+
+def stocked(mysql: MysqlServer, database: str) -> TableId:
+    """Make such tables."""
     numbers = ", ".join(f"({number}, 'row {number}')" for number in range(10))
     mysql.sql(
         f"CREATE TABLE `{database}`.numbers (id INT PRIMARY KEY, text VARCHAR(20) NOT NULL)",
@@ -113,6 +118,23 @@ async def test_a_row_that_was_inserted_while_the_service_was_away_is_taken_once(
         assert not service.status()["paused"]
         await service.stop()
     assert unequal(mysql, tmp_path / "journal", table) == []
+
+
+async def test_rows_are_signals_where_the_log_names_no_columns_and_when_the_table_was_altered(
+    mysql56: MysqlServer, database56: str, tmp_path: Path
+) -> None:
+    table = stocked(mysql56, database56)
+    async with running(with_table(mysql56, tmp_path, table)) as service:
+        await service.begun()
+        insert(mysql56, table, ("bä", "explode", ""), ("s1", SNAPSHOT, {"data-collections": [str(table)]}))
+        await service.completed("s1")
+        await come(service, "bä", "rejected")
+        signals = f"`{table.database}`.signals"
+        mysql56.sql(f"ALTER TABLE {signals} ADD COLUMN more INT", f"ALTER TABLE {signals} DROP COLUMN more")
+        insert(mysql56, table, ("l1", "log", {"message": "x"}))
+        await come(service, "l1", "accepted")
+        await service.stop()
+    assert unequal(mysql56, tmp_path / "journal", table) == []
 
 
 async def test_a_signal_table_that_is_none_is_named_before_the_start(
