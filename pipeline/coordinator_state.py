@@ -266,8 +266,11 @@ def dropped(state: State, tables: Iterable[TableId]) -> State:
 
 
 def with_table(state: State, snapshot: Snapshot, table: TableId, table_state: TableState) -> State:
-    """The state with another state of one table in a snapshot."""
-    changed = replace(snapshot, tables={**snapshot.tables, table: table_state})
+    """The state with another state of one table in a snapshot; what was asked for of it is forgotten with its end."""
+    requests = snapshot.requests
+    if not isinstance(table_state, Waiting | Chunking):
+        requests = {other: request for other, request in requests.items() if other != table}
+    changed = replace(snapshot, tables={**snapshot.tables, table: table_state}, requests=requests)
     snapshots = tuple(changed if s.id == snapshot.id else s for s in state.checkpoint.snapshots)
     return checkpointed(state, snapshots=remembered(snapshots))
 

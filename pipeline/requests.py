@@ -121,7 +121,7 @@ def _snapshot_asked(state: State, signal: ExecuteSnapshot) -> tuple[State, str]:
     states: dict[TableId, TableState] = {
         table: Failed(refused[table], Progress()) if table in refused else Waiting() for table in meant
     }
-    narrowed = {table: request for table, request in requests.items() if request != WHOLE}
+    narrowed = {t: request for t, request in requests.items() if request != WHOLE and t not in refused}
     snapshot = Snapshot(signal.id, states, narrowed, signal.blocking, signal.priority)
     accepted = _named(table for table in meant if table not in refused)
     return with_snapshot(state, snapshot), f"snapshot of {accepted}" + (

@@ -173,6 +173,15 @@ def test_what_holds_for_the_signal_holds_for_each_of_its_tables() -> None:
     assert (snapshot.blocking, snapshot.priority) == (True, 7)
 
 
+def test_what_was_asked_for_of_a_table_is_forgotten_with_its_end() -> None:
+    """It may be long, and every segment would tell it."""
+    capture = Capture(ORDERS, ITEMS, WITHOUT_KEY)
+    answer(capture, narrowed(("shop.(orders|items)", "id > 5"), chunk_rows=500))
+    assert set(requested(capture)) == {"orders", "items"}
+    capture.give(stop("s2", ORDERS))
+    assert set(requested(capture)) == {"items"}
+
+
 @pytest.mark.parametrize(
     ("signal", "reason"),
     [
