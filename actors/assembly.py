@@ -120,6 +120,7 @@ class Assembly:
             checkpoint.position,
             checkpoint.schemas,
             checkpoint.stopped,
+            checkpoint.unproven,
             found.foreign_keys,
         )
         snapshot = settings.snapshot

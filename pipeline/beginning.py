@@ -128,6 +128,7 @@ def _anew(checkpoint: Checkpoint, at: GtidSet, known: Known, gap: str, snapshot:
     moved = replace(
         checkpoint,
         position=at,
+        unproven=frozenset(checkpoint.schemas),
         snapshots=tuple(_ended(each, reason) for each in checkpoint.snapshots),
         stopped=stopped,
     )

@@ -49,7 +49,8 @@ class Checkpoint:
     into the stream (a transaction or a chunk), rising by one each. `schemas`: the version of each captured table
     that holds at the position. `snapshots`: those that haven't ended, and the last ones that have. `signals`: ids of
     signals that took effect, so that the same one twice is taken once. `paused`: no chunk is read until a resume.
-    `stopped`: tables that can't be captured any more, each with its reason.
+    `stopped`: tables that can't be captured any more, each with its reason. `unproven`: tables that a statement may have
+    altered since their schema was proven.
     """
 
     position: GtidSet
@@ -61,6 +62,7 @@ class Checkpoint:
     paused: bool = False
     stopped: dict[TableId, str] = field(default_factory=dict)
     moving: Moving | None = None
+    unproven: frozenset[TableId] = frozenset()
 
     def same_but_position(self, other: "Checkpoint") -> bool:
         """Whether nothing but the position has moved between the two."""
@@ -72,6 +74,7 @@ class Checkpoint:
             and self.paused == other.paused
             and self.stopped == other.stopped
             and self.moving == other.moving
+            and self.unproven == other.unproven
         )
 
 
@@ -95,6 +98,7 @@ def to_json(checkpoint: Checkpoint) -> dict[str, Any]:
         "paused": checkpoint.paused,
         "stopped": [[t.database, t.name, reason] for t, reason in checkpoint.stopped.items()],
         "moving": checkpoint.moving and [checkpoint.moving.id, str(checkpoint.moving.position)],
+        "unproven": [[t.database, t.name] for t in sorted(checkpoint.unproven)],
     }
 
 
@@ -111,4 +115,5 @@ def from_json(value: dict[str, Any], versions: dict[str, dict[str, Any]]) -> Che
         paused=value["paused"],
         stopped={TableId(d, t): reason for d, t, reason in value["stopped"]},
         moving=moving and Moving(moving[0], GtidSet.parse(moving[1])),
+        unproven=frozenset(TableId(d, t) for d, t in value["unproven"]),
     )

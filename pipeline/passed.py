@@ -155,6 +155,7 @@ def statement_passed(state: State, message: SchemaChanged) -> State:
         replace(state, stream=message.end),
         position=checkpoint.position.with_gtid(message.gtid),
         scn=checkpoint.scn + 1,
+        unproven=checkpoint.unproven | (message.tables & checkpoint.schemas.keys()),
     )
     return _restarted(dropped(passed, message.tables), message.restarted)
 
@@ -170,7 +171,8 @@ def schema_verified(state: State, message: SchemaVerified) -> State:
     schema, schemas = message.schema, state.checkpoint.schemas
     if schemas.get(schema.table) != schema or isinstance(state.runs.get(schema.table), Unsettled):
         state = dropped(state, {schema.table})
-    state = checkpointed(state, schemas={**schemas, schema.table: schema})
+    unproven = state.checkpoint.unproven - {schema.table}
+    state = checkpointed(state, schemas={**schemas, schema.table: schema}, unproven=unproven)
     return replace(state, checkpoint=begun(state.checkpoint, state.unasked))
 
 

@@ -5,13 +5,11 @@ labels, and without any (before MySQL 8.0.1) not even the types wholly; then the
 information_schema (`pipeline.naming`). What is needed is a proof that this schema holds at this place in the stream.
 Chunks need it in any case: they're read under the schema that holds in the stream.
 
-**The proof at the start.** Only a statement changes a table. Let K be a GTID set at which the server's schemas held
-(`Known`). A schema holds once every transaction of K has passed, until a statement passes that touches the table: what
-K holds had made the schema what it is. While transactions of K are still to come, one of them may be such a statement,
-and the schema is `Awaited`. There the checkpoint helps: it has the schema by which the table was last verified. If that
-one equals the server's, the statement would have to have an opposite, so the schema is taken to hold; at the first
-statement that touches the table it is `Awaited` again. If they differ, it can't be known on which side of the
-checkpoint the statement was.
+**The proof at the start.** Only a statement changes a table. So the schema by which a table was last verified holds at
+the checkpoint, unless one has passed since that touches it; and the checkpoint knows (`unproven`). Of other tables only
+the server knows. Let K be a GTID set at which its schemas held (`Known`). A schema holds once every transaction of K
+has passed, until a statement passes that touches the table: what K holds had made the schema what it is. While
+transactions of K are still to come, one of them may be such a statement, and the schema is `Awaited`.
 
 **The proof behind a statement.** Where a statement that isn't in K may have altered a table, the server is asked again:
 for its executed set A, then for the schema, then for the end E of its log (`Answer`). The schema has in it what the
@@ -22,7 +20,7 @@ one of them passed. Images that lie between wait for the stream to get to E, whi
 (`pipeline.fence`). A statement that isn't in A has the server asked once more. Images between two statements that one
 answer has in it can't be proven anything of.
 
-Where there's none the table is stopped, with the reason, and its further images are dropped under that name; nothing is
+Without a proof the table is stopped, with the reason, and its further images are dropped under that name: nothing is
 guessed. Which tables a statement touches is decided on the safe side (`pipeline.ddl`).
 
 **Rows that change without an event.** What the mirror has of a table isn't so any more where a statement changes rows
@@ -93,10 +91,7 @@ FromVerifier = ChangesVerified | TransactionPartVerified | SchemaChanged | LogAd
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The schemas that the server gave, and a GTID set that it had executed while they held.
-
-    Who reads them reads them before the set and behind it, and again until both are equal.
-    """
+    """The schemas that the server gave both before and behind `at`, its executed set."""
 
     schemas: Mapping[TableId, TableSchema]
     at: GtidSet
@@ -134,14 +129,18 @@ def started(
     position: GtidSet,
     schemas: Mapping[TableId, TableSchema],
     stopped: Iterable[TableId],
+    unproven: frozenset[TableId],
     foreign_keys: tuple[ForeignKey, ...] = (),
 ) -> tuple[State, tuple[News, ...]]:
-    """The state at the checkpoint with this position, its `schemas` and its `stopped` tables, and what's new there."""
+    """The state at a checkpoint with this position, these schemas and tables, and what's new there."""
     to_come = known.at - position
-    tables: dict[TableId, TableState] = dict.fromkeys(schemas, Unproven())
+    tables: dict[TableId, TableState] = {
+        table: Holding(schema) if to_come and table not in unproven else Unproven()
+        for table, schema in schemas.items()
+    }
     for table, schema in known.schemas.items():
-        proven = not to_come or schemas.get(table) == schema
-        tables[table] = Holding(schema) if proven else Awaited(schema)
+        if not isinstance(tables.get(table), Holding):
+            tables[table] = Awaited(schema) if to_come else Holding(schema)
     ended: dict[TableId, TableState] = dict.fromkeys(stopped, Stopped())
     left = [table for table in schemas if table not in ended and not captured.match(table)]
     tables |= ended | dict.fromkeys(left, Stopped())
@@ -279,8 +278,10 @@ def _statement_read(state: State, message: StatementRead) -> tuple[State, tuple[
     state = replace(state, emptied=state.emptied - {restart.table for restart in restarts} | emptied)
     state = _with(state, {stop.table: Stopped() for stop in stops})
     state = _with(state, {table: _behind(state, table, gtid) for table in changed})
+    still = (state.tables.get(table) for table in sorted(touched - changed))
+    same = [SchemaVerified(known.schema) for known in still if isinstance(known, Holding | Verified)]
     state, arrived = _passed(state, GtidSet().with_gtid(gtid))
-    return state, (*stops, SchemaChanged(gtid, touched, statement, message.end, restarts), *arrived)
+    return state, (*stops, SchemaChanged(gtid, touched, statement, message.end, restarts), *same, *arrived)
 
 
 def _ended(state: State) -> frozenset[TableId]:
@@ -288,7 +289,7 @@ def _ended(state: State) -> frozenset[TableId]:
 
 
 def _behind(state: State, table: TableId, gtid: Gtid) -> TableState:
-    """A table's state behind a statement that may have altered it: the server may have told it already."""
+    """A table's state behind a statement that may have altered it."""
     match state.tables.get(table):
         case Answered(_, at) as answer if gtid in at:
             return answer

@@ -494,7 +494,7 @@ async def verifying(
     """Reader and verifier from what the server has executed now; gives what the coordinator would get next."""
     async with following(server, database) as follow:
         state, news = started(
-            Tables((rf"{database}\..*",)), known or Known({}, GtidSet()), follow.position, {}, ()
+            Tables((rf"{database}\..*",)), known or Known({}, GtidSet()), follow.position, {}, (), frozenset()
         )
         out = Mailbox[Any](inbox(Actor.WATERMARK_COORDINATOR))
         ask = partial(answer, settings(server, server.create_capture_user(database)))

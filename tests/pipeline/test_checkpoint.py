@@ -29,6 +29,7 @@ DIFFERENT: dict[str, Checkpoint] = {
     "paused": replace(EMPTY, paused=True),
     "stopped": replace(EMPTY, stopped={ORDERS.table: "so"}),
     "moving": replace(EMPTY, moving=Moving("s1", gtids("a:7"))),
+    "unproven": replace(EMPTY, unproven=frozenset({ORDERS.table})),
 }
 MOVEMENT = {"position", "scn"}
 

@@ -276,6 +276,28 @@ def test_a_table_may_be_restarted_within_a_transaction() -> None:
     assert capture.appends[-1].checkpoint.scn == 2
 
 
+def test_a_table_is_restarted_with_the_passing_of_what_changed_it() -> None:
+    """No checkpoint has the one without the other."""
+    capture = ready()
+    capture.give(replace(statement("a:6", 20, ORDERS), restarted=(EMPTIED,)))
+    [append] = capture.appends[-1:]
+    assert append.checkpoint.mirrors == {ORDERS.table: Ready(2)}
+    assert append.checkpoint.scn == 2
+    capture = ready()
+    capture.give(replace(passed(20, wrote("a:6", insert(2)), wrote("a:7")), restarted=(ANEW,)))
+    [append] = capture.appends[-1:]
+    assert append.checkpoint.mirrors == {ORDERS.table: Filling(3)}
+    assert append.checkpoint.scn == 3
+
+
+def test_a_schema_is_unproven_from_a_statement_on_until_it_is_verified() -> None:
+    capture = ready()
+    capture.give(statement("a:6", 20, ORDERS, ITEMS))
+    assert capture.checkpoint.unproven == {ORDERS.table}
+    capture.give(SchemaVerified(ORDERS))
+    assert capture.checkpoint.unproven == frozenset()
+
+
 @pytest.mark.parametrize("again", [statement("a:6", 20, ORDERS), SchemaVerified(ORDERS), ANEW])
 def test_an_unsettled_table_is_planned_again_when_something_is_known_of_it(
     again: ToWatermarkCoordinator,

@@ -97,7 +97,9 @@ def answer(number: int, schema: TableSchema | None, at: int | None = None) -> An
 
 
 def fresh(known: Known = NOTHING_KNOWN, position: int = 0, **schemas: TableSchema) -> State:
-    return started(SHOP, known, upto(position), {s.table: s for s in schemas.values()}, ())[0]
+    """At a checkpoint with these schemas; an `old` one may have been altered since it was proven."""
+    unproven = frozenset(schema.table for name, schema in schemas.items() if name == "old")
+    return started(SHOP, known, upto(position), {s.table: s for s in schemas.values()}, (), unproven)[0]
 
 
 Message = LogRead | TransactionPartRead | StatementRead | CreationRead | LogAdvanced | Answer
@@ -312,9 +314,24 @@ def test_a_checkpoint_with_another_schema_does_not() -> None:
     assert schemas(said) == [RENAMED]
     # Nothing is to come: it was before, and the checkpoint's is old.
     assert schemas(run(fresh(known, 5, old=SCHEMA), slice_(6, maps=(MINIMAL,)))) == [RENAMED]
-    news = started(SHOP, known, upto(5), {ORDERS: SCHEMA}, ())[1]
+    news = started(SHOP, known, upto(5), {ORDERS: SCHEMA}, (), frozenset())[1]
     assert kinds(list(news)) == ["TableRestarted", "SchemaVerified"]
     assert schemas(run(fresh(known, 2, old=SCHEMA), slice_(3))) == [SCHEMA]
+
+
+def test_a_checkpoint_that_no_statement_has_passed_since_speaks_for_itself() -> None:
+    """The table was altered while nobody looked: what was logged before is told from what was logged behind."""
+    known = Known({ORDERS: RENAMED}, upto(5))
+    log: list[Message] = [
+        slice_(3, maps=(MINIMAL,)),
+        statement(4, "ALTER TABLE orders RENAME COLUMN tags TO labels"),
+        slice_(5, maps=(MINIMAL,)),
+    ]
+    said = run(fresh(known, 2, same=SCHEMA), *log, answer(5, RENAMED))
+    assert schemas(said) == [SCHEMA, RENAMED]
+    assert [each.emptied for each in restarts(said)] == [False]
+    # A table that's gone by now had its columns as well.
+    assert schemas(run(fresh(Known({}, upto(5)), 2, same=SCHEMA), log[0])) == [SCHEMA]
 
 
 def test_a_statement_that_came_after_the_schema_was_read_proves_nothing() -> None:
@@ -335,7 +352,7 @@ def test_a_statement_that_changes_no_columns_is_told_and_harms_nothing() -> None
     known = Known({ORDERS: SCHEMA}, upto(5))
     text = "/* daily */ OPTIMIZE TABLE shop.orders"
     said = run(fresh(known, position=5), statement(6, text, database=""), slice_(7, maps=(MINIMAL,)))
-    assert kinds(said) == ["SchemaChanged", "SchemaVerified", "ChangesVerified"]
+    assert kinds(said) == ["SchemaChanged", "SchemaVerified", "SchemaVerified", "ChangesVerified"]
     assert said[0] == SchemaChanged(Gtid(SERVER, 6), frozenset({ORDERS}), text, end(6))
 
 
@@ -430,10 +447,10 @@ def verified(said: list[FromVerifier]) -> list[TableSchema]:
 
 def test_a_table_that_the_checkpoint_lacks_is_told_at_the_start_if_nothing_is_to_come() -> None:
     known = Known({ORDERS: SCHEMA}, upto(5))
-    assert started(SHOP, known, upto(5), {}, ())[1] == (SchemaVerified(SCHEMA),)
-    assert started(SHOP, known, upto(5), {ORDERS: SCHEMA}, ())[1] == ()
-    assert started(SHOP, known, upto(5), {}, [ORDERS])[1] == ()
-    assert started(SHOP, known, upto(4), {}, ())[1] == ()
+    assert started(SHOP, known, upto(5), {}, (), frozenset())[1] == (SchemaVerified(SCHEMA),)
+    assert started(SHOP, known, upto(5), {ORDERS: SCHEMA}, (), frozenset())[1] == ()
+    assert started(SHOP, known, upto(5), {}, [ORDERS], frozenset())[1] == ()
+    assert started(SHOP, known, upto(4), {}, (), frozenset())[1] == ()
 
 
 def test_it_is_told_behind_the_last_transaction_that_was_to_come() -> None:
@@ -450,13 +467,20 @@ def test_it_is_told_behind_the_last_transaction_that_was_to_come() -> None:
 
 def test_a_table_that_is_not_captured_any_more_is_stopped() -> None:
     items = TableId("other", "items")
-    state, news = started(SHOP, NOTHING_KNOWN, GtidSet(), {items: replace(SCHEMA, table=items)}, ())
+    state, news = started(
+        SHOP, NOTHING_KNOWN, GtidSet(), {items: replace(SCHEMA, table=items)}, (), frozenset()
+    )
     [stopped] = news
     assert isinstance(stopped, TableStopped)
     assert (stopped.table, "configuration" in stopped.reason) == (items, True)
     assert schemas(run(state, slice_(1, maps=(replace(FULL, table=items), FULL)))) == [SCHEMA]
     # Once it's durable it isn't told again.
-    assert started(SHOP, NOTHING_KNOWN, GtidSet(), {items: replace(SCHEMA, table=items)}, [items])[1] == ()
+    assert (
+        started(SHOP, NOTHING_KNOWN, GtidSet(), {items: replace(SCHEMA, table=items)}, [items], frozenset())[
+            1
+        ]
+        == ()
+    )
 
 
 # -- rows that change without an event
@@ -563,7 +587,7 @@ def test_a_slice_in_which_a_table_is_stopped_has_none_of_it() -> None:
 
 
 def test_a_table_that_was_stopped_before_a_restart_stays_stopped() -> None:
-    state, _ = started(SHOP, NOTHING_KNOWN, GtidSet(), {ORDERS: SCHEMA}, [ORDERS])
+    state, _ = started(SHOP, NOTHING_KNOWN, GtidSet(), {ORDERS: SCHEMA}, [ORDERS], frozenset())
     said = run(state, statement(1, "DROP TABLE orders"), slice_(2))
     assert kinds(said) == ["SchemaChanged", "ChangesVerified"]
     assert schemas(said) == []

@@ -19,7 +19,7 @@ async def read_log(
     executed = GtidSet.parse(server.executed())
     dump = await BinlogDump.open(settings(server, account), position)
     stream = LogStream(captured.match, captured.may_match_in)
-    state, news = started(captured, known, position, {}, ())
+    state, news = started(captured, known, position, {}, (), frozenset())
     told: list[FromVerifier] = list(news)
     try:
         while not executed <= position:

@@ -191,7 +191,7 @@ class Simulation:
         self.unfinished = Unfinished()
         known = Known(self.server.schemas, self.server.executed)
         self.verifier, news = schema_verifier.started(
-            SHOP, known, checkpoint.position, checkpoint.schemas, checkpoint.stopped
+            SHOP, known, checkpoint.position, checkpoint.schemas, checkpoint.stopped, checkpoint.unproven
         )
         self.state, orders = coordinator.start(checkpoint, self.world.limits, self.world.mode)
         self._perform(orders)
