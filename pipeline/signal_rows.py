@@ -55,13 +55,17 @@ def diverted(rows: SignalRows, message: FromVerifier) -> tuple[SignalRows, FromV
     """What is told instead of the message, None for nothing."""
     match message:
         case ChangesVerified(tables=tables):
-            signals = (*rows.waiting, *_signals(rows, tables))
-            return replace(rows, waiting=()), replace(message, tables=_others(rows, tables), signals=signals)
+            signals, others = (*rows.waiting, *_signals(rows, tables)), _others(rows, tables)
+            restarted = _other_restarts(rows, message.restarted)
+            return replace(rows, waiting=()), replace(
+                message, tables=others, signals=signals, restarted=restarted
+            )
         case TransactionPartVerified(tables=tables):
             waiting = (*rows.waiting, *_signals(rows, tables))
             return replace(rows, waiting=waiting), replace(message, tables=_others(rows, tables))
         case SchemaChanged(tables=tables) if not rows.captured:
-            return rows, replace(message, tables=tables - {rows.table})
+            restarted = _other_restarts(rows, message.restarted)
+            return rows, replace(message, tables=tables - {rows.table}, restarted=restarted)
         case SchemaVerified(TableSchema(table=table)) if not rows.captured and table == rows.table:
             return rows, None
         case TableRestarted(table) | TableStopped(table) if not rows.captured and table == rows.table:
@@ -72,6 +76,10 @@ def diverted(rows: SignalRows, message: FromVerifier) -> tuple[SignalRows, FromV
 
 def _others(rows: SignalRows, tables: tuple[TableChanges, ...]) -> tuple[TableChanges, ...]:
     return tables if rows.captured else tuple(t for t in tables if t.schema.table != rows.table)
+
+
+def _other_restarts(rows: SignalRows, restarted: tuple[TableRestarted, ...]) -> tuple[TableRestarted, ...]:
+    return restarted if rows.captured else tuple(each for each in restarted if each.table != rows.table)
 
 
 def _signals(rows: SignalRows, tables: tuple[TableChanges, ...]) -> list[SourceSignal]:

@@ -114,14 +114,24 @@ def test_if_it_is_captured_too_its_rows_go_on_as_well() -> None:
 
 
 def test_nothing_behind_knows_of_it_otherwise() -> None:
-    statement = SchemaChanged(gtid("a:6"), frozenset({SIGNALS.table, ORDERS.table}), "TRUNCATE …", place(20))
+    restarts = tuple(TableRestarted(table, True, "why") for table in (SIGNALS.table, ORDERS.table))
+    both = frozenset({SIGNALS.table, ORDERS.table})
+    statement = SchemaChanged(gtid("a:6"), both, "TRUNCATE …", place(20), restarts)
+    changes_ = replace(passed(OTHERS), restarted=restarts)
     assert told(
         ROWS,
         SchemaVerified(SIGNALS),
         TableRestarted(SIGNALS.table, True, "why"),
         TableStopped(SIGNALS.table, "why"),
         statement,
-    ) == [None, None, None, replace(statement, tables=frozenset({ORDERS.table}))]
+        changes_,
+    ) == [
+        None,
+        None,
+        None,
+        replace(statement, tables=frozenset({ORDERS.table}), restarted=restarts[1:]),
+        replace(changes_, restarted=restarts[1:]),
+    ]
 
 
 def test_other_tables_news_are_told() -> None:
