@@ -49,8 +49,8 @@ class Checkpoint:
     into the stream (a transaction or a chunk), rising by one each. `schemas`: the version of each captured table
     that holds at the position. `snapshots`: those that haven't ended, and the last ones that have. `signals`: ids of
     signals that took effect, so that the same one twice is taken once. `paused`: no chunk is read until a resume.
-    `stopped`: tables that can't be captured any more, each with its reason. `unproven`: tables that a statement may have
-    altered since their schema was proven.
+    `stopped`: tables that can't be captured any more, each with its reason. `unproven`: those that a statement may
+    have altered since their schema was proven.
     """
 
     position: GtidSet
