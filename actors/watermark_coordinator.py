@@ -84,8 +84,8 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
     def status(self) -> dict[str, Any]:
         """The position, the transaction that is passing in parts, the snapshots, and the open windows.
 
-        `runs`: what's being done for a table now: `planning`, `planned` (its chunks are read), `unsettled` (its schema at
-        the source isn't the stream's yet) or `foundempty` (it's so once the stream is where that was seen).
+        `runs`: what's being done for a table now: `planning`, `planned` (its chunks are read), `unsettled` (its schema
+        at the source isn't the stream's yet) or `foundempty` (it's so once the stream is where that was seen).
         """
         checkpoint, place = self._state.checkpoint, self._state.place
         return {

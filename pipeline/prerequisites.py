@@ -246,8 +246,12 @@ def _foreign_keys(facts: ServerFacts, reread: bool) -> Iterator[Finding]:
         yield _error(wrong, f'{mend}, or set snapshot.foreign_keys = "reread"')
         return
     if unseen := [key.parent for key in keys if key.parent not in facts.tables]:
-        yield _error(f"{wrong}; {_names(unseen)} isn't captured, so that nobody sees when", f"capture it, or {mend}")
-    yield _note(f"{wrong}: they're read anew each time that a row of {parents} goes or gets another key", mend)
+        yield _error(
+            f"{wrong}; {_names(unseen)} isn't captured, so that nobody sees when", f"capture it, or {mend}"
+        )
+    yield _note(
+        f"{wrong}: they're read anew each time that a row of {parents} goes or gets another key", mend
+    )
 
 
 def _names(tables: Iterable[TableId]) -> str:

@@ -128,7 +128,9 @@ def test_a_failed_chunk_fails_its_table_by_name_and_others_go_on() -> None:
     order = capture.begin(ORDERS)
     capture.begin(ITEMS, signal="s2")
     capture.give(ChunkFailed(order.chunk, "lost connection"))
-    assert capture.table(ORDERS) == Failed("lost connection (not read: through (9,))", Progress(expected=7, ranges=1))
+    assert capture.table(ORDERS) == Failed(
+        "lost connection (not read: through (9,))", Progress(expected=7, ranges=1)
+    )
     assert capture.open == ["items reading"]
 
 
