@@ -43,8 +43,8 @@ class SignalTable:
 
     async def refusal(self, source: Source) -> str | None:
         """Why no watermark can be written; None if one can. It's tried, and taken back."""
-        await source.ask(Statement("START TRANSACTION READ WRITE"))
         try:
+            await source.ask(Statement("START TRANSACTION READ WRITE"))
             await source.ask(self._row(str(uuid.uuid4()), CLOSE_MARKER, "x" * _LONGEST_DATA))
         except Definite as refusal:
             return str(refusal)
