@@ -109,11 +109,28 @@ class Assembly:
         return await {CAPTURE: self._capture, DELIVERY: self._delivery, CONTROL: self._control}[group]()
 
     async def _capture(self) -> tuple[Actor[Any], ...]:
-        settings, metrics, boxes = self._settings, self.metrics, self.mailboxes
+        settings = self._settings
         recovered = await asyncio.to_thread(self._store.recover)
         found = await preflight(settings)
         found.raise_errors()
         checkpoint = _beginning(recovered.last, found, settings)
+        journal = JournalWriter(
+            self.mailboxes[Name.JOURNAL_WRITER],
+            self.metrics,
+            settings.journal,
+            self._store,
+            recovered,
+            JournalOutlets(
+                self._outlet(Name.JOURNAL_WRITER, Name.SIGNAL_LISTENER, SignalAccepted),
+                self._outlet(Name.JOURNAL_WRITER, Name.SIGNAL_LISTENER, CheckpointSealed),
+                self._outlet(Name.JOURNAL_WRITER, Name.SPARK_SINK),
+            ),
+        )
+        return (*self._stream(checkpoint, found), *self._snapshots(checkpoint), journal)
+
+    def _stream(self, checkpoint: Checkpoint, found: Preflight) -> tuple[Actor[Any], ...]:
+        """Those who read the log."""
+        settings = self._settings
         verified, news = schema_verifier.started(
             settings.read,
             found.known,
@@ -123,61 +140,53 @@ class Assembly:
             checkpoint.unproven,
             found.foreign_keys,
         )
-        snapshot = settings.snapshot
-        return (
-            BinlogReader(
-                boxes[Name.BINLOG_READER],
-                metrics,
-                settings.source,
-                settings.read,
-                checkpoint.position,
-                self._outlet(Name.BINLOG_READER, Name.SCHEMA_VERIFIER),
-            ),
-            SchemaVerifier(
-                boxes[Name.SCHEMA_VERIFIER],
-                metrics,
-                verified,
-                news,
-                self._outlet(Name.SCHEMA_VERIFIER, Name.WATERMARK_COORDINATOR),
-                partial(answer, settings.source),
-                _signal_rows(settings),
-            ),
-            WatermarkCoordinator(
-                boxes[Name.WATERMARK_COORDINATOR],
-                metrics,
-                checkpoint,
-                _limits(snapshot),
-                Pausing() if snapshot.watermark is Watermark.PAUSE else Overlapping(snapshot.windows),
-                watermark_coordinator.Outlets(
-                    self._outlet(Name.WATERMARK_COORDINATOR, Name.BINLOG_READER),
-                    self._outlet(Name.WATERMARK_COORDINATOR, Name.CHUNK_SELECTOR),
-                    self._outlet(Name.WATERMARK_COORDINATOR, Name.JOURNAL_WRITER),
-                ),
-                snapshot.mode,
-            ),
-            ChunkSelector(
-                boxes[Name.CHUNK_SELECTOR],
-                metrics,
-                settings.source,
-                snapshot.connections,
-                self._outlet(Name.CHUNK_SELECTOR, Name.WATERMARK_COORDINATOR),
-                _markers(settings),
-                snapshot.allow_lock,
-                Bounds(snapshot.rows_per_s, snapshot.most_threads_running, snapshot.most_replica_lag_s),
-            ),
-            JournalWriter(
-                boxes[Name.JOURNAL_WRITER],
-                metrics,
-                settings.journal,
-                self._store,
-                recovered,
-                JournalOutlets(
-                    self._outlet(Name.JOURNAL_WRITER, Name.SIGNAL_LISTENER, SignalAccepted),
-                    self._outlet(Name.JOURNAL_WRITER, Name.SIGNAL_LISTENER, CheckpointSealed),
-                    self._outlet(Name.JOURNAL_WRITER, Name.SPARK_SINK),
-                ),
-            ),
+        reader = BinlogReader(
+            self.mailboxes[Name.BINLOG_READER],
+            self.metrics,
+            settings.source,
+            settings.read,
+            checkpoint.position,
+            self._outlet(Name.BINLOG_READER, Name.SCHEMA_VERIFIER),
         )
+        verifier = SchemaVerifier(
+            self.mailboxes[Name.SCHEMA_VERIFIER],
+            self.metrics,
+            verified,
+            news,
+            self._outlet(Name.SCHEMA_VERIFIER, Name.WATERMARK_COORDINATOR),
+            partial(answer, settings.source),
+            _signal_rows(settings),
+        )
+        return reader, verifier
+
+    def _snapshots(self, checkpoint: Checkpoint) -> tuple[Actor[Any], ...]:
+        """Those who bring the chunks into it."""
+        settings, snapshot = self._settings, self._settings.snapshot
+        coordinator = WatermarkCoordinator(
+            self.mailboxes[Name.WATERMARK_COORDINATOR],
+            self.metrics,
+            checkpoint,
+            _limits(snapshot),
+            Pausing() if snapshot.watermark is Watermark.PAUSE else Overlapping(snapshot.windows),
+            watermark_coordinator.Outlets(
+                self._outlet(Name.WATERMARK_COORDINATOR, Name.BINLOG_READER),
+                self._outlet(Name.WATERMARK_COORDINATOR, Name.CHUNK_SELECTOR),
+                self._outlet(Name.WATERMARK_COORDINATOR, Name.JOURNAL_WRITER),
+            ),
+            snapshot.mode,
+        )
+        selector = ChunkSelector(
+            self.mailboxes[Name.CHUNK_SELECTOR],
+            self.metrics,
+            settings.source,
+            snapshot.connections,
+            self._outlet(Name.CHUNK_SELECTOR, Name.WATERMARK_COORDINATOR),
+            _markers(settings),
+            snapshot.allow_lock,
+            Bounds(snapshot.rows_per_s, snapshot.most_threads_running, snapshot.most_replica_lag_s),
+            snapshot.source,
+        )
+        return coordinator, selector
 
     async def _delivery(self) -> tuple[Actor[Any], ...]:
         settings = self._settings
