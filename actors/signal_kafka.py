@@ -107,7 +107,7 @@ class SignalKafka:
         """Leave the broker; what isn't committed is read again by the next one."""
         if self._serving is not None:
             self._serving.cancel()
-            await asyncio.wait({self._serving})
+            await asyncio.gather(self._serving, return_exceptions=True)
 
     def status(self) -> dict[str, Any]:
         """The topic, whether it's being read, and what is the matter."""
@@ -273,4 +273,4 @@ async def _first_end(*works: Awaitable[None]) -> None:
     finally:
         for task in tasks:
             task.cancel()
-        await asyncio.wait(tasks)
+        await asyncio.gather(*tasks, return_exceptions=True)
