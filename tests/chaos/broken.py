@@ -84,6 +84,7 @@ CAPTURE: Final = {
     "segment sealed": Step(JournalWriter, "_sealed", behind=True),
 }
 DELIVERY: Final = {
+    "mirror begun": Step(Lake, "_begin", behind=True),
     "rows not in the mirror": Step(DeltaTable, "append", concerns=_of(Tier.MIRROR)),
     "rows in the mirror": Step(DeltaTable, "append", behind=True, concerns=_of(Tier.MIRROR)),
     "changes in the changelog": Step(DeltaTable, "append", behind=True, concerns=_of(Tier.CHANGELOG)),
