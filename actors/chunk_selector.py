@@ -12,6 +12,7 @@ many tries, is the answer. Whatever else goes wrong is the actor's own failure a
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from functools import partial
 from time import monotonic
 from typing import Any, Final, TypeVar, assert_never
 
@@ -23,6 +24,7 @@ from actors.actor import Actor, Outlet
 from actors.consistent import ConsistentReads, Opening
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
+from actors.replica import Replica
 from actors.signal_table import SignalTable
 from actors.source import Outdated, Result, Source
 from actors.source_pool import SourcePool
@@ -48,7 +50,7 @@ from pipeline.messages import (
 )
 from pipeline.result_columns import mismatch
 from pipeline.schema import TableSchema
-from pipeline.settings import SourceSettings
+from pipeline.settings import ServerSettings, SourceSettings
 from pipeline.throttle import UNBOUNDED, Bounds
 from pipeline.watermark import High, usable
 
@@ -61,6 +63,9 @@ FIRST_LOOK_S: Final = 0.001
 LONGEST_LOOK_S: Final = 0.1
 # A transaction that's in the log becomes visible within a commit, unless it waits for a replica's acknowledgement.
 VISIBLE_WITHIN_S: Final = 15.0
+
+# The same of a replica, which may be far behind; most_replica_lag_s keeps chunks from being asked for meanwhile.
+REPLICATED_WITHIN_S: Final = 600.0
 
 # A chunk with so many bytes of packets takes no more rows, so that large rows don't take the memory.
 LARGEST_CHUNK: Final = 64 << 20
@@ -93,6 +98,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         markers: SignalTable | None = None,
         allow_lock: bool = False,
         bounds: Bounds = UNBOUNDED,
+        elsewhere: ServerSettings | None = None,
     ) -> None:
         super().__init__(mailbox, metrics)
         self._opening = Opening(source, connections, allow_lock)
@@ -100,8 +106,9 @@ class ChunkSelector(Actor[ToChunkSelector]):
         self._consistent: ConsistentReads | None = None
         self._coordinator = coordinator
         self._markers = markers
-        self._pool = SourcePool(source, connections)
-        self._watch = SourceWatch(source, bounds)
+        self._replica = Replica(elsewhere, source) if elsewhere else None
+        self._pool = SourcePool(elsewhere or source, connections)
+        self._watch = SourceWatch(elsewhere or source, bounds)
         self._orders: asyncio.TaskGroup
 
     async def run(self) -> None:
@@ -244,16 +251,17 @@ class ChunkSelector(Actor[ToChunkSelector]):
         if self._markers is not None:
             await self._markers.open(source, _for_whom(order))
             return order.asked_at
-        deadline = monotonic() + VISIBLE_WITHIN_S
+        deadline = monotonic() + (VISIBLE_WITHIN_S if self._replica is None else REPLICATED_WITHIN_S)
         pause = FIRST_LOOK_S
-        while not usable(executed := await source.executed(), order.asked_at):
+        executed = source.executed if self._replica is None else partial(self._replica.low, source)
+        while not usable(low := await executed(), order.asked_at):
             if monotonic() > deadline:
                 raise Transient(
-                    f"transactions of the log aren't visible in the source: {order.asked_at - executed}"
+                    f"transactions of the log aren't visible in the source: {order.asked_at - low}"
                 )
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_LOOK_S)
-        return executed
+        return low
 
     async def select(self, source: Source, order: ReadChunk) -> tuple[pa.RecordBatch, Key | None, int]:
         """The chunk's rows, the key that it ends at if there may be more, and the bytes of its packets.
@@ -297,11 +305,13 @@ class ChunkSelector(Actor[ToChunkSelector]):
             )
 
     async def high(self, source: Source, order: PlanTable | ReadChunk) -> High:
-        """The end of the log, or a marker in it: what was seen before lies before it."""
+        """The end of the log, or a marker in it: what was seen before lies before it. On a replica, all of that."""
         if self._consistent is not None:
             return self._consistent.at
         if self._markers is not None:
             return await self._markers.close(source, _for_whom(order))
+        if self._replica is not None:
+            return await self._replica.high(source)
         coordinates, _ = await source.end_of_log()
         return coordinates
 

@@ -14,6 +14,8 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import reduce
+from operator import or_
 from typing import Any, Final
 
 import pymysql
@@ -85,8 +87,10 @@ _OUTDATED: Final = frozenset(
         1176,  # ER_KEY_DOES_NOT_EXIST
     }
 )
-# The place of Seconds_Behind_Source (or …_Master) among the columns of SHOW REPLICA STATUS, the same since MySQL 5.5.
+# The places of Seconds_Behind_Source (or …_Master) and Retrieved_Gtid_Set among the columns of SHOW REPLICA STATUS; the
+# same in each version since MySQL 5.6.
 _SECONDS_BEHIND: Final = 32
+_RETRIEVED: Final = 51
 # The client library's own errors (CR_…): of the connection, not of the statement.
 _CLIENT_ERRORS: Final = range(2000, 3000)
 
@@ -186,6 +190,22 @@ class Source:
         channels = await self.ask(Statement(f"SHOW {self._replica()} STATUS"))
         lags = [channel[_SECONDS_BEHIND] for channel in channels]
         return Load(int(running), None if None in lags else float(max(lags, default=0)))
+
+    async def received(self) -> GtidSet | None:
+        """All transactions that the server has received as a replica, by any channel; None if it's none."""
+        channels = await self.ask(Statement(f"SHOW {self._replica()} STATUS"))
+        sets = [GtidSet.parse(channel[_RETRIEVED]) for channel in channels]
+        return reduce(or_, sets) if sets else None
+
+    async def read_only(self) -> bool:
+        """Whether the server takes no writes but those that it receives as a replica."""
+        [(read_only,)] = await self.ask(Statement("SELECT @@GLOBAL.read_only"))
+        return bool(read_only)
+
+    async def server_uuid(self) -> str:
+        """What the server calls itself in the GTIDs of its own transactions."""
+        [(uuid,)] = await self.ask(Statement("SELECT @@GLOBAL.server_uuid"))
+        return str(uuid).lower()
 
     async def facts(self, tables: Sequence[TableId]) -> ServerFacts:
         """What `pipeline.prerequisites` judges: the server's settings, and what of capture the user may not do."""

@@ -40,7 +40,8 @@ class Logged(NamedTuple):
     end: Coordinates
 
 
-async def _reads_beside_writers(server: MysqlServer) -> list[Read]:
+def prepare(server: MysqlServer) -> None:
+    """Make the counters, and what counts them up."""
     server.sql(
         "CREATE DATABASE d",
         "CREATE TABLE d.counters (writer INT PRIMARY KEY, n INT NOT NULL)",
@@ -48,10 +49,18 @@ async def _reads_beside_writers(server: MysqlServer) -> list[Read]:
         "CREATE PROCEDURE d.count_up(IN own INT, IN times INT) BEGIN WHILE times > 0 DO"
         " UPDATE d.counters SET n = n + 1 WHERE writer = own; SET times = times - 1; END WHILE; END",
     )
-    writers = [
-        Thread(target=server.sql, args=(f"CALL d.count_up({writer}, {TRANSACTIONS_EACH})",))
-        for writer in range(WRITERS)
+
+
+def counting(server: MysqlServer, times: int) -> list[Thread]:
+    """The writers, not started, which count up so many times each."""
+    return [
+        Thread(target=server.sql, args=(f"CALL d.count_up({writer}, {times})",)) for writer in range(WRITERS)
     ]
+
+
+async def _reads_beside_writers(server: MysqlServer) -> list[Read]:
+    prepare(server)
+    writers = counting(server, TRANSACTIONS_EACH)
     reads: list[Read] = []
     async with connected(server, "d") as source:
         for writer in writers:
@@ -64,7 +73,7 @@ async def _reads_beside_writers(server: MysqlServer) -> list[Read]:
     return reads
 
 
-def _logged(server: MysqlServer) -> Iterator[tuple[tuple[int, int], Logged]]:
+def logged(server: MysqlServer) -> Iterator[tuple[tuple[int, int], Logged]]:
     """Each count that a writer set, with its transaction."""
     gtid: Gtid | None = None
     counts: list[tuple[int, int]] = []
@@ -100,11 +109,11 @@ def test_a_select_sees_what_the_executed_set_lacks_but_nothing_behind_the_end_of
 ) -> None:
     server = mysql_factory({**GTIDS, **FULL_METADATA})
     reads = asyncio.run(_reads_beside_writers(server))
-    logged = dict(_logged(server))
-    assert len(logged) == WRITERS * TRANSACTIONS_EACH
+    told = dict(logged(server))
+    assert len(told) == WRITERS * TRANSACTIONS_EACH
     ahead_of_the_set = 0
     for read in reads:
-        seen = [logged[count] for count in read.counts if count[1]]
+        seen = [told[count] for count in read.counts if count[1]]
         ahead_of_the_set += any(transaction.gtid not in read.executed for transaction in seen)
         assert all(read.end.reaches(transaction.end) for transaction in seen)
     assert ahead_of_the_set > 0, f"not one of {len(reads)} reads was ahead of the executed set"

@@ -1,5 +1,7 @@
 """MySQL 5.6 by SQL: its schemas, its chunks, and what it and its grants may lack."""
 
+import re
+
 import pytest
 
 from actors.source import Source
@@ -43,13 +45,18 @@ async def test_tables_whose_names_differ_in_case_are_not_confused(
         assert await source.estimate(upper) > 250
 
 
-@pytest.mark.parametrize("name", WALKS)
+# Descending indexes, GB 18030 and collations that don't pad came later.
+NEWER = ("DESC", "gb18030", "0900_bin")
+SHAPES = [name for name, (columns, _) in WALKS.items() if not any(word in columns for word in NEWER)]
+
+
+@pytest.mark.parametrize("name", SHAPES)
 async def test_a_walk_reads_each_row_once_and_in_the_servers_order(
     mysql56: MysqlServer, database56: str, name: str
 ) -> None:
     columns, values = WALKS[name]
     columns = columns.replace("utf8mb4_0900_ai_ci", "utf8mb4_unicode_520_ci")
-    key = ", ".join(column.split()[0] for column in columns.split(", ") if column[1] == " ")
+    key = ", ".join(column[0] for column in re.split(", (?=[a-d] )", columns))
     rows = ", ".join(f"({values[i]}, {i})" for i in shuffled(len(values)))
     mysql56.sql(
         "SET NAMES utf8mb4",
@@ -62,7 +69,7 @@ async def test_a_walk_reads_each_row_once_and_in_the_servers_order(
     assert len(expected) == len(values)
     async with bench(mysql56, database56) as running:
         plan = await running.plan(TableId(database56, "t"))
-        for limit in (7, 1000):
+        for limit in (97, 1000):
             read = await running.walk(plan, limit)
             assert [n for batch in read for n in batch.column("n").to_pylist()] == expected
 

@@ -23,6 +23,7 @@ from pipeline.messages import (
     ToWatermarkCoordinator,
 )
 from pipeline.schema import TableId
+from pipeline.settings import ServerSettings
 from pipeline.snapshot import WHOLE, ChunkId, Request
 from pipeline.throttle import UNBOUNDED, Bounds
 from pipeline.topology import EDGES, Actor, inbox
@@ -41,13 +42,16 @@ class Bench:
         account: Account,
         kind: type[ChunkSelector] = ChunkSelector,
         bounds: Bounds = UNBOUNDED,
+        elsewhere: ServerSettings | None = None,
         **changes: Any,
     ) -> None:
         self.orders: Mailbox[ToChunkSelector] = Mailbox(inbox(Actor.CHUNK_SELECTOR))
         self.answers: Mailbox[ToWatermarkCoordinator] = Mailbox(inbox(Actor.WATERMARK_COORDINATOR))
         coordinator = Outlet(ANSWERS, self.answers)
         source = settings(server, account, **changes)
-        self.selector = kind(self.orders, Metrics(), source, 2, coordinator, bounds=bounds)
+        self.selector = kind(
+            self.orders, Metrics(), source, 2, coordinator, bounds=bounds, elsewhere=elsewhere
+        )
         self.task = asyncio.create_task(self.selector.run())
         self._numbers = iter(range(1_000_000))
 

@@ -26,7 +26,14 @@ def settings(server: MysqlServer, account: Account, **changes: Any) -> SourceSet
 @asynccontextmanager
 async def connected(server: MysqlServer, *databases: str, **changes: Any) -> AsyncIterator[Source]:
     """A connection of the user with the least rights, for these databases."""
-    source = await Source.connect(settings(server, server.create_capture_user(*databases), **changes))
+    async with connected_with(server, server.create_capture_user(*databases), **changes) as source:
+        yield source
+
+
+@asynccontextmanager
+async def connected_with(server: MysqlServer, account: Account, **changes: Any) -> AsyncIterator[Source]:
+    """A connection of this user."""
+    source = await Source.connect(settings(server, account, **changes))
     try:
         yield source
     finally:

@@ -1,0 +1,126 @@
+"""Chunks from a replica: on two real servers, of which one applies what the other's 24 writers do."""
+
+import asyncio
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+import structlog
+
+from actors import chunk_selector
+from actors.replica import Replica
+from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
+from pipeline.errors import Definite, Transient
+from pipeline.gtid import GtidSet
+from pipeline.messages import ChunkRead
+from pipeline.schema import TableId
+from tests.integration.test_group_commit import counting, logged, prepare
+from tests.servers.mysql import MysqlFactory
+from tests.servers.selector import bench
+from tests.servers.source import ask, connected_with, settings
+
+log = structlog.get_logger()
+
+TRANSACTIONS_EACH = 400
+
+
+class Read(NamedTuple):
+    """What a SELECT on the replica saw of each writer, and the executed set and high that were read after it."""
+
+    counts: list[tuple[int, int]]
+    executed: GtidSet
+    high: GtidSet
+
+
+def replicated(mysql_factory: MysqlFactory) -> tuple[MysqlServer, MysqlServer]:
+    """A server and its replica, which applies in parallel."""
+    source = mysql_factory({**GTIDS, **FULL_METADATA})
+    replica = mysql_factory({**GTIDS, "replica_parallel_workers": "8", "read_only": "ON"})
+    account = source.create_capture_user()
+    replica.sql(
+        f"CHANGE REPLICATION SOURCE TO SOURCE_HOST = '{source.host}', SOURCE_PORT = {source.port},"
+        f" SOURCE_USER = '{account.user}', SOURCE_PASSWORD = '{account.password}', SOURCE_AUTO_POSITION = 1,"
+        " GET_SOURCE_PUBLIC_KEY = 1",
+        "START REPLICA",
+    )
+    return source, replica
+
+
+def caught_up(source: MysqlServer, replica: MysqlServer) -> None:
+    replica.sql(f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{source.executed()}', 60)")
+
+
+@pytest.mark.filterwarnings("ignore:'db' is deprecated:DeprecationWarning")  # mysql-replication's own
+async def test_high_has_all_that_a_select_saw_on_a_replica(mysql_factory: MysqlFactory) -> None:
+    source, server = replicated(mysql_factory)
+    prepare(source)
+    caught_up(source, server)
+    writers = counting(source, TRANSACTIONS_EACH)
+    account = source.create_capture_user("d")
+    caught_up(source, server)
+    replica = Replica(settings(server, account), settings(source, account))
+    reads: list[Read] = []
+    async with connected_with(server, account) as connection:
+        for writer in writers:
+            writer.start()
+        end: GtidSet | None = None
+        while end is None or not reads or not end <= reads[-1].executed:
+            if end is None and not any(writer.is_alive() for writer in writers):
+                end = GtidSet.parse(source.executed())
+            counts = await ask(connection, "SELECT writer, n FROM d.counters")
+            executed = await connection.executed()
+            reads.append(
+                Read([(int(w), int(n)) for w, n in counts], executed, await replica.high(connection))
+            )
+    for writer in writers:
+        writer.join()
+    told = await asyncio.to_thread(lambda: dict(logged(source)))
+    ahead = 0
+    for read in reads:
+        seen = [told[count].gtid for count in read.counts if count[1]]
+        ahead += any(gtid not in read.executed for gtid in seen)
+        assert all(gtid in read.high for gtid in seen)
+    log.info("reads ahead of the executed set", ahead=ahead, reads=len(reads))
+
+
+async def test_a_chunk_from_a_replica_lies_between_its_own_sets(
+    mysql_factory: MysqlFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunk_selector, "FIRST_PAUSE_S", 0.001)
+    source, server = replicated(mysql_factory)
+    source.sql("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY)", "INSERT INTO d.t VALUES (1), (9)")
+    account = source.create_capture_user("d")
+    caught_up(source, server)
+    elsewhere = settings(server, account)
+    async with bench(source, "d", elsewhere=elsewhere) as running:
+        caught_up(source, server)
+        plan = await running.plan(TableId("d", "t"))
+        assert plan.high == GtidSet.parse(source.executed())
+        server.sql("STOP REPLICA SQL_THREAD")
+        source.sql("INSERT INTO d.t VALUES (5)")
+        passed = GtidSet.parse(source.executed())
+        await running.order(replace(running.chunk(plan, None, (9,), 10), asked_at=passed))
+        server.sql("START REPLICA SQL_THREAD")
+        chunk = await running.answer()
+    assert isinstance(chunk, ChunkRead)
+    assert chunk.rows["a"].to_pylist() == [1, 5, 9]
+    assert passed <= chunk.low and isinstance(chunk.high, GtidSet) and passed <= chunk.high
+
+
+async def test_what_cannot_be_proven_is_refused_by_name(mysql_factory: MysqlFactory) -> None:
+    source, server = replicated(mysql_factory)
+    account = source.create_capture_user()
+    caught_up(source, server)
+    of_source, of_server = settings(source, account), settings(server, account)
+    async with connected_with(source, account) as connection:
+        with pytest.raises(Definite, match="is no replica"):
+            await Replica(of_source, of_source).high(connection)
+    async with connected_with(server, account) as connection:
+        replica = Replica(of_server, of_source)
+        assert await replica.high(connection) == GtidSet.parse(source.executed())
+        server.sql("SET GLOBAL read_only = OFF")
+        with pytest.raises(Definite, match="takes writes of its own"):
+            await replica.high(connection)
+        server.sql("CREATE DATABASE stray", "SET GLOBAL read_only = ON")
+        with pytest.raises(Transient, match=f"{server.uuid}:1.*don't share a history"):
+            await replica.low(connection)
