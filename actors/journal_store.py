@@ -52,6 +52,8 @@ _SEGMENTS = "segments"
 _TEMPORARY = ".tmp"
 # A page of a Parquet file (bytes), as pyarrow makes them; a row can't be divided.
 _PAGE = 1 << 20
+# What's written at once (bytes): each time the thread waits for the interpreter, which others may be busy with.
+_PIECE = 4 << 20
 _SEGMENT_NAME = re.compile(r"([0-9]{12})(\.tmp)?")
 
 
@@ -257,13 +259,15 @@ def _write_table(directory: Path, place: int, table: SegmentTable) -> File:
     path = f"{place:04}.{version}.{table.kind}.parquet"
     with (directory / path).open("wb") as file:
         digesting = _Digesting(file)
-        pq.write_table(
-            table.rows,
-            digesting,
-            compression="lz4",
-            use_dictionary=False,
-            write_batch_size=_batch(table.rows),
-        )
+        with pa.BufferedOutputStream(pa.PythonFile(digesting, mode="w"), _PIECE) as stream:
+            pq.write_table(
+                table.rows,
+                stream,
+                compression="lz4",
+                use_dictionary=False,
+                write_statistics=False,  # whoever reads it reads all of it
+                write_batch_size=_batch(table.rows),
+            )
         file.flush()
         os.fsync(file.fileno())
     return File(
