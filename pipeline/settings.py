@@ -124,11 +124,11 @@ class SnapshotSettings:
     mode: SnapshotMode = SnapshotMode.INITIAL
     watermark: Watermark = Watermark.GTID
     windows: int = field(default=4, metadata={"least": 1, "most": MOST_WINDOWS})
-    connections: int = field(default=2, metadata={"least": 1, "most": MOST_WINDOWS})
+    connections: int = field(default=2, metadata={"least": 1, "most": 256})
     ranges: int | None = field(default=None, metadata={"least": 1, "most": 4096})
     chunk_rows: int = field(default=50_000, metadata={"least": 1, "most": 10_000_000})
-    chunk_target_ms: int = field(default=500, metadata={"least": 1, "most": 600_000})
-    chunk_mib: int = field(default=32, metadata={"least": 1, "most": 4096})
+    chunk_target_ms: int = field(default=200, metadata={"least": 1, "most": 600_000})
+    chunk_mib: int = field(default=8, metadata={"least": 1, "most": 4096})
     memory_mib: int = field(default=256, metadata={"least": 1, "most": 1 << 20})
     rows_per_s: int = field(default=0, metadata={"least": 0})
     most_threads_running: int = field(default=0, metadata={"least": 0})
