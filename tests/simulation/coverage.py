@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pipeline.checkpoint import Checkpoint
-from pipeline.coordinator_state import State, Within, table_of
+from pipeline.coordinator_state import State, Strained, Unsettled, Within, table_of
+from pipeline.gtid import GtidSet
 from pipeline.messages import (
     ChangesVerified,
     ChunkRead,
@@ -13,12 +14,16 @@ from pipeline.messages import (
     SchemaChanged,
     SignalReceived,
     TablePlanned,
+    TableRestarted,
+    TableStopped,
     ToWatermarkCoordinator,
     TransactionPartVerified,
 )
+from pipeline.schedule import _held
 from pipeline.schema import TableId
 from pipeline.signals import Signal
 from pipeline.snapshot import ChunkId, Chunking, Stopped, progress
+from pipeline.watermark import MarkerRow
 from pipeline.window import Reading, Reconciling, Window
 from tests.simulation.selector import Selector
 from tests.simulation.server import Change, Server, Statement, Transaction
@@ -67,6 +72,23 @@ HARD = (
     "a crash while paused",
     "a crash after a stop",
     "a snapshot goes on after a crash",
+    "a range was done before one that comes before it",
+    "another server took over",
+    "began anew behind a purged log",
+    "a table began anew",
+    "a table was emptied",
+    "a table stopped",
+    "a replica's SELECT saw what its executed set lacks",
+    "a window closes by a marker",
+    "a window closes by a set",
+    "a set that holds what never comes",
+    "a plan came under another schema",
+    "a chunk was asked for again with fewer rows",
+    "the budget of memory was used up",
+    "a chunk while the source is strained",
+    "a blocking snapshot",
+    "a snapshot of some rows",
+    "a snapshot along another key",
 )
 
 
@@ -104,7 +126,6 @@ class Coverage:
             "a crash within a transaction": isinstance(state.place, Within),
             "a crash while paused": sealed.paused,
             "a crash after a stop": _any(sealed, Stopped),
-            "a crash when a range was done before another": _out_of_order(sealed),
             "a snapshot goes on after a crash": _any(sealed, Chunking),
         }
         self._count(facts)
@@ -119,11 +140,17 @@ class Coverage:
         if isinstance(before.place, Within):
             self.reached[_WITHIN.get(type(message), "")] += 1
         match message:
+            case TableRestarted(emptied=emptied):
+                self._count({"a table began anew": not emptied})
+            case TableStopped():
+                self.reached["a table stopped"] += 1
             case ChangesVerified(run):
                 self._passed(before.open, [self._server.by_gtid[run.gtid(i)] for i in range(len(run))])
             case TransactionPartVerified() if before.open:
                 self.reached["a part of a transaction passed while a window was open"] += 1
-            case SchemaChanged(_, tables):
+            case SchemaChanged(_, tables, restarted=restarted):
+                for each in restarted:
+                    self._count({"a table was emptied": each.emptied, "a table began anew": not each.emptied})
                 dropped = {table_of(w) for w in before.open} & tables
                 self._dropped |= dropped
                 self._count(
@@ -132,13 +159,24 @@ class Coverage:
                         "windows dropped by a statement": bool(dropped),
                     }
                 )
+            case TablePlanned(schema):
+                self.reached["a plan came under another schema"] += isinstance(
+                    after.runs.get(schema.table), Unsettled
+                )
             case ChunkRead():
-                self._read(before.open, message)
+                self._read(before, message)
             case _:
                 pass
         self._log_begun |= isinstance(message, ChangesVerified | SchemaChanged | TransactionPartVerified)
         self._closed(before, message, after)
-        self._opened(after.open)
+        self._opened(after)
+        self.reached["the budget of memory was used up"] += (
+            bool(after.open) and _held(after) > after.limits.memory
+        )
+        if after.checkpoint is not before.checkpoint:
+            self.reached["a range was done before one that comes before it"] += _out_of_order(
+                after.checkpoint
+            )
 
     def _count(self, facts: Mapping[str, bool]) -> None:
         for name, holds in facts.items():
@@ -148,30 +186,37 @@ class Coverage:
         for window in windows:
             self._windows[window.order.chunk].passed += transactions
 
-    def _read(self, windows: tuple[Window, ...], read: ChunkRead) -> None:
-        order = [w.order.chunk for w in windows if isinstance(w, Reading)]
+    def _read(self, state: State, read: ChunkRead) -> None:
+        order = [w.order.chunk for w in state.open if isinstance(w, Reading)]
         if read.chunk not in order:
             self.reached["a chunk came that nobody waited for"] += 1
             return
         self._windows[read.chunk].read = read
         self._count(
             {
+                "a chunk while the source is strained": isinstance(state.source, Strained),
                 "a chunk came before an older one": order[0] != read.chunk,
                 "a chunk without rows": not read.rows.num_rows,
             }
         )
 
-    def _opened(self, after: tuple[Window, ...]) -> None:
+    def _opened(self, state: State) -> None:
+        after = state.open
         new = [w for w in after if w.order.chunk not in self._windows]
         for window in new:
             self._windows[window.order.chunk] = _Window()
         if not new:
             return
         tables = [table_of(window) for window in after]
+        asked = {window.order.chunk.snapshot for window in new}
+        requests = [window.order.request for window in new]
         self._count(
             {
                 "two windows of one table open": len(set(tables)) < len(tables),
                 "windows of two tables open": len(set(tables)) > 1,
+                "a blocking snapshot": any(s.blocking for s in state.checkpoint.snapshots if s.id in asked),
+                "a snapshot of some rows": not all(request.whole for request in requests),
+                "a snapshot along another key": any(request.surrogate for request in requests),
                 "many windows open": len(tables) > 3,
                 "a window dropped by a statement and asked again": bool(set(tables) & self._dropped),
             }
@@ -185,6 +230,8 @@ class Coverage:
                 seen = self._windows.pop(chunk)
                 if _chunks(after, chunk) > _chunks(before, chunk) and seen.read is not None:
                     self._emitted(seen.read, seen.passed, message)
+                elif isinstance(message, ChangesVerified | TransactionPartVerified):
+                    self.reached["a chunk was asked for again with fewer rows"] += isinstance(window, Reading)
 
     def _emitted(self, read: ChunkRead, passed: list[Transaction], message: ToWatermarkCoordinator) -> None:
         table, keys = read.chunk.table, set(read.rows["id"].to_pylist())
@@ -195,6 +242,10 @@ class Coverage:
         self._count(
             {
                 "a window in which nothing happened": not passed,
+                "a window closes by a marker": isinstance(read.high, MarkerRow),
+                "a window closes by a set": isinstance(read.high, GtidSet),
+                "a set that holds what never comes": isinstance(read.high, GtidSet)
+                and bool(self._server.strays),
                 "an event ends exactly at high": any(t.end == read.high for t in passed),
                 "a window closes at once": isinstance(message, ChunkRead),
                 "a window closes by a heartbeat": isinstance(message, LogAdvanced),

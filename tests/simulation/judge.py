@@ -8,9 +8,9 @@
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from pipeline.checkpoint import Checkpoint
+from pipeline.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.gtid import Gtid, GtidSet
 from pipeline.keys import Key
 from pipeline.messages import Append, ChangePart, ChunkPart
@@ -104,19 +104,33 @@ class Judge:
                 if tables.match(table) and was == state and isinstance(state, Waiting | Chunking):
                     raise Violation(f"{table} of {snapshot.id} was to be stopped, and is {state}")
 
+    def moved(self, checkpoint: Checkpoint) -> None:
+        """Capture begins anew at another position, since the log lacks what lies between."""
+        record = self.record
+        # A second gap at the same SCN, at which nothing was emitted in between, begins the same snapshot once more.
+        ended = tuple(s for s in record.checkpoint.snapshots if not s.id.startswith("anew-"))
+        record.checkpoint = replace(record.checkpoint, snapshots=ended)
+        record.accounts = {of: each for of, each in record.accounts.items() if not of[0].startswith("anew-")}
+        record.passed = set(members(checkpoint.position)) & self._server.by_gtid.keys()
+        record.rows = {table: dict(rows) for table, rows in self._server.initial.items()}
+        for transaction in self._server.log:
+            if transaction.gtid in record.passed:
+                apply(record.rows, transaction)
+                record.schemas.update(transaction.schemas)
+
     def judge_end(self) -> None:
         """At rest, with nothing left to read, the live views of whole mirrors are the source's tables."""
         checkpoint = self.record.checkpoint
         for table in self.record.complete:
             if table in checkpoint.mirrors and table not in checkpoint.stopped:
-                view, truth = self.record.lake.live_view(table), self._server.rows[table]
+                view, truth = self.record.lake.live_view(checkpoint.schemas[table]), self._server.rows[table]
                 if view != truth:
                     raise Violation(f"at the end {table} is {view}, but the source is {truth}")
 
     # The log
 
     def _passed(self, position: GtidSet) -> list[Transaction]:
-        now = set(members(position))
+        now = set(members(position)) - self._server.strays
         if lost := self.record.passed - now:
             raise Violation(f"the position went back: it lacks {_told(lost)}")
         new = now - self.record.passed
@@ -186,7 +200,9 @@ class Judge:
         if before.snapshots is after.snapshots and before.mirrors is after.mirrors:
             return
         anew = {
-            t for t, m in after.mirrors.items() if t in before.mirrors and before.mirrors[t].since < m.since
+            table
+            for table, mirror in after.mirrors.items()
+            if _begins_anew(before.mirrors.get(table), mirror)
         }
         record.complete -= anew
         for snapshot in after.snapshots:
@@ -220,12 +236,12 @@ class Judge:
     # The lake
 
     def _judge_views(self, checkpoint: Checkpoint) -> None:
-        for table in self._server.tables:
+        for table in checkpoint.mirrors:
             if table not in checkpoint.stopped:
                 self._judge_view(table, checkpoint)
 
     def _judge_view(self, table: TableId, checkpoint: Checkpoint) -> None:
-        truth, view = self.record.rows[table], self.record.lake.live_view(table)
+        truth, view = self.record.rows[table], self.record.lake.live_view(checkpoint.schemas[table])
         if view == truth:
             return
         for key, value in view.items():
@@ -265,6 +281,16 @@ class Judge:
                 done = to_go[range_].done if range_ in to_go else end
                 return done is not None and at <= place(done)
         return False
+
+
+def _begins_anew(before: Mirror | None, after: Mirror) -> bool:
+    match before, after:
+        case None, _:
+            return False
+        case Ready(), Filling():
+            return True
+        case _:
+            return before.since < after.since
 
 
 def _judge_order(append: Append) -> None:

@@ -7,5 +7,9 @@ KEPT = {
     38: "a plan that was older than the stream took a table for empty: its rows were in no range",
     163: "a table that was found empty was complete while the stream was still before its last deletes",
     57: "an account of ranges outlived the primary key that they were ranges of",
+    608: "a blocking snapshot waited for a table that stood still for it",
+    36: "a plan that found a table empty completed a snapshot that had been asked for later",
+    66: "a truncated table whose snapshot still waited got a mirror with what it had held before",
+    64: "changes from before the first snapshot were told apart by another primary key",
     85: "a chunk waited for a statement to pass while the stream was paused for it",
 }

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pipeline.checkpoint import Checkpoint
 from pipeline.messages import Append, ChangePart, ChunkPart, Kind
-from pipeline.schema import TableId
-from tests.simulation.server import Rows
+from pipeline.schema import TableId, TableSchema
+from tests.simulation.server import Row, Rows
 
 
 class Violation(AssertionError):
@@ -24,69 +23,81 @@ class Changed(NamedTuple):
     value: int
 
 
+Key = tuple[int, ...]
+Change = tuple[bool, int, int]  # whether the row is there afterwards, its key, its value
+
+
 @dataclass
 class Lake:
-    """`mirror` holds the rows of first snapshots, `changes` the last value of each changed key, None if it's gone.
-
-    `since`: the generation of each table's mirror.
+    """`mirror` holds the rows of first snapshots and `changes` what came behind, each row by its key in the schema
+    that held; `since` says the generation of each table's mirror.
     """
 
-    mirror: dict[TableId, Rows] = field(default_factory=dict)
-    changes: dict[TableId, dict[int, int | None]] = field(default_factory=dict)
+    mirror: dict[TableId, list[Row]] = field(default_factory=dict)
+    changes: dict[TableId, list[Change]] = field(default_factory=dict)
     since: dict[TableId, int] = field(default_factory=dict)
 
     def copy(self) -> "Lake":
         """The same, to be kept."""
         return Lake(
-            {table: dict(rows) for table, rows in self.mirror.items()},
-            {table: dict(rows) for table, rows in self.changes.items()},
+            {table: list(rows) for table, rows in self.mirror.items()},
+            {table: list(rows) for table, rows in self.changes.items()},
             dict(self.since),
         )
 
     def take(self, append: Append) -> None:
         """Deliver the parts in their order; a generation begins empty."""
-        self._begin(append.checkpoint)
+        for table, mirror in append.checkpoint.mirrors.items():
+            if self.since.get(table, 0) < mirror.since:
+                self.mirror[table], self.changes[table] = [], []
+            self.since[table] = mirror.since
         for part in append.parts:
+            table = (part.changes.schema if isinstance(part, ChangePart) else part.schema).table
             match part:
                 case ChangePart():
-                    self._change(part)
+                    self.changes.setdefault(table, []).extend(self._changes(part))
+                case ChunkPart(scn=scn, first=first) if scn > self.since.get(table, 0):
+                    rows = chunk_rows(part)
+                    if first:
+                        self.mirror.setdefault(table, []).extend(rows)
+                    else:
+                        self.changes.setdefault(table, []).extend((True, *row) for row in rows)
                 case ChunkPart():
-                    self._add(part)
+                    pass  # of a generation before
 
-    def live_view(self, table: TableId) -> Rows:
-        """Mirror rows whose key didn't change since, and the last of each changed key."""
-        changed = self.changes.get(table, {})
-        view = {key: value for key, value in self.mirror.get(table, {}).items() if key not in changed}
-        view.update((key, value) for key, value in changed.items() if value is not None)
+    def live_view(self, schema: TableSchema) -> Rows:
+        """The rows of the mirror whose key didn't change since, and the last of each changed key."""
+        whole = len(schema.key) > 1
+        changed: dict[Key, int | None] = {}
+        for there, key, value in self.changes.get(schema.table, []):
+            changed[(key, value) if whole else (key,)] = value if there else None
+        view: Rows = {}
+        for row in self.mirror.get(schema.table, []):
+            if row[0] in view:
+                raise Violation(f"{schema.table}: key {row[0]} is in the mirror twice")
+            view[row[0]] = row[1]
+        view = {row[0]: row[1] for row in view.items() if (row if whole else row[:1]) not in changed}
+        for changed_key, last in changed.items():
+            if last is not None:
+                if changed_key[0] in view:
+                    raise Violation(f"{schema.table}: the live view has {changed_key[0]} under two keys")
+                view[changed_key[0]] = last
         return view
 
-    def _begin(self, checkpoint: Checkpoint) -> None:
-        for table, mirror in checkpoint.mirrors.items():
-            if self.since.get(table, 0) < mirror.since:
-                self.mirror[table], self.changes[table] = {}, {}
-            self.since[table] = mirror.since
-
-    def _change(self, part: ChangePart) -> None:
-        table = part.changes.schema.table
-        changes = self.changes.setdefault(table, {})
+    def _changes(self, part: ChangePart) -> Iterator[Change]:
+        """As the journal has them: an update is its new row, and its old one only where the key is another."""
+        keys = len(part.changes.schema.key)
+        old: Row | None = None
         for image in changed(part):
-            if image.scn > self.since.get(table, 0):
-                there = image.kind in {Kind.INSERT, Kind.UPDATE_AFTER}
-                changes[image.key] = image.value if there else None
-
-    def _add(self, part: ChunkPart) -> None:
-        table = part.schema.table
-        if part.scn <= self.since.get(table, 0):
-            return
-        pairs = chunk_rows(part)
-        if not part.first:
-            self.changes.setdefault(table, {}).update(pairs)
-            return
-        mirror = self.mirror.setdefault(table, {})
-        for key, value in pairs:
-            if key in mirror:
-                raise Violation(f"{table}: key {key} is in the mirror twice, the second time by {part.chunk}")
-            mirror[key] = value
+            if image.scn <= self.since.get(part.changes.schema.table, 0):
+                continue
+            row = (image.key, image.value)
+            if image.kind is Kind.UPDATE_BEFORE:
+                old = row
+                continue
+            if image.kind is Kind.UPDATE_AFTER and old is not None and old[:keys] != row[:keys]:
+                yield (False, *old)
+            yield (image.kind is not Kind.DELETE, *row)
 
 
 def changed(part: ChangePart) -> Iterator[Changed]:

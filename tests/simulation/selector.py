@@ -26,10 +26,11 @@ from pipeline.messages import (
 from pipeline.schema import TableSchema
 from pipeline.snapshot import Request
 from pipeline.walk import Walk
-from pipeline.watermark import High
-from tests.simulation.server import Row, Server
+from pipeline.watermark import CLOSE_MARKER, OPEN_MARKER, High, MarkerRow
+from tests.simulation.replica import Replica
+from tests.simulation.server import Row, Server, Transaction
 from tests.simulation.story import Story
-from tests.simulation.world import World
+from tests.simulation.world import Reads, World
 
 Answer = TablePlanned | PlanFailed | ChunkRead | ChunkFailed | ChunkOutdated
 
@@ -46,7 +47,9 @@ class Chunk:
 
     order: ReadChunk
     low: GtidSet | None = None
+    opened: Transaction | None = None
     rows: list[Row] | None = None
+    closed: Transaction | None = None
     upto: Key | None = None
     high: High | None = None
 
@@ -62,9 +65,18 @@ class Selector:
     """The orders that wait for something."""
 
     def __init__(
-        self, server: Server, world: World, random: Random, story: Story, reached: Counter[str]
+        self,
+        server: Server,
+        replica: Replica | None,
+        world: World,
+        random: Random,
+        story: Story,
+        reached: Counter[str],
     ) -> None:
         self._server, self._world, self._random, self._story = server, world, random, story
+        self._replica = replica
+        self._read: Server | Replica = replica or server  # where chunks are read
+        self._markers = 0
         self._reached = reached
         self.plans: list[PlanTable] = []
         self.chunks: list[Chunk] = []
@@ -92,16 +104,16 @@ class Selector:
 
     def _planned(self, order: PlanTable) -> Answer | None:
         """The plan, or nothing while it would be older than the stream was when it was asked for."""
-        if not watermark.usable(self._server.executed, order.asked_at):
+        if not watermark.usable(self._read.executed, order.asked_at) or not self._whole():
             self._reached["a plan waited for what had passed"] += 1
             return None
         self.plans.remove(order)
         if self._random.random() < self._world.fails:
             return PlanFailed(order.table, "its plan failed")
-        schema = self._server.schemas[order.table]
+        schema = self._read.schemas[order.table]
         along = walk_of(schema, order.request)
         keys = sorted(
-            (along_key(row, along) for row in self._server.rows[order.table].items()), key=order_of(along)
+            (along_key(row, along) for row in self._read.rows[order.table].items()), key=order_of(along)
         )
         splits: list[Key] = []
         if order.ranges > 1 and len(keys) > 1:
@@ -109,7 +121,9 @@ class Selector:
             chosen = set(self._random.sample(range(len(keys) - 1), self._random.randint(0, most)))
             splits = [key for i, key in enumerate(keys) if i in chosen]
         end = keys[-1] if keys and order.ranges else None
-        return TablePlanned(schema, along, end, tuple(splits), len(keys), self.high_watermark())
+        marked = self._world.reads is Reads.MARKED
+        high = MarkerRow(marker_id(self._mark(CLOSE_MARKER))) if marked else self.high_watermark()
+        return TablePlanned(schema, along, end, tuple(splits), len(keys), high)
 
     def _step(self, chunk: Chunk) -> Answer | None:
         name = chunk.order.chunk
@@ -121,40 +135,62 @@ class Selector:
             self.chunks[self.chunks.index(chunk)] = Chunk(chunk.order)
         elif chunk.low is None:
             self._ask_low(chunk)
-        elif chunk.rows is None and self._server.schemas[name.table] != chunk.order.schema:
+        elif chunk.rows is None and self._read.schemas[name.table] != chunk.order.schema:
             self.chunks.remove(chunk)
             return ChunkOutdated(name)
         elif chunk.rows is None:
             self._select(chunk)
         elif chunk.high is None:
-            chunk.high = self.high_watermark()
-            self._story.tell("high:", name, chunk.high)
-            nothing = chunk.low == self._server.executed and not self._server.unfinished
-            self._reached["low is high"] += nothing
+            self._ask_high(chunk)
         else:
             self.chunks.remove(chunk)
             return self._answered(chunk, chunk.low, chunk.rows, chunk.high)
         return None
 
     def _ask_low(self, chunk: Chunk) -> None:
-        low = self._server.executed
-        if watermark.usable(low, chunk.order.asked_at):
+        low = self._read.executed
+        if self._world.reads is Reads.MARKED:
+            chunk.opened = chunk.opened or self._mark(OPEN_MARKER)
+            chunk.low = chunk.order.asked_at if chunk.opened.committed else None
+        elif watermark.usable(low, chunk.order.asked_at):
             chunk.low = low
             self._story.tell("low:", chunk.order.chunk, low)
         else:
             self._reached["the low watermark was asked again"] += 1
 
+    def _ask_high(self, chunk: Chunk) -> None:
+        if self._world.reads is Reads.MARKED:
+            chunk.closed = chunk.closed or self._mark(CLOSE_MARKER)
+            chunk.high = MarkerRow(marker_id(chunk.closed)) if chunk.closed.committed else None
+        elif self._whole():
+            chunk.high = self.high_watermark()
+        if chunk.high is not None:
+            self._story.tell("high:", chunk.order.chunk, chunk.high)
+            nothing = chunk.low == self._server.executed and not self._server.unfinished
+            self._reached["low is high"] += nothing
+
+    def _whole(self) -> bool:
+        """Whether the executed set of a replica, where chunks are read there, has all that's in its log."""
+        return self._replica is None or self._replica.whole
+
     def high_watermark(self) -> High:
-        """The high watermark: the end of the log. (A planted bug replaces it.)"""
-        return self._server.end
+        """The end of the log; or all that a replica has executed and that the stream will bring."""
+        return self._server.end if self._replica is None else self._replica.executed - self._server.purged
+
+    def _mark(self, type_: str) -> Transaction:
+        self._markers += 1
+        return self._server.mark(f"{type_} {self._markers} behind {self._server.end}", type_)
 
     def _select(self, chunk: Chunk) -> None:
         order = chunk.order
-        found = selected(self._server.rows[order.chunk.table].items(), order)
+        found = selected(self._read.rows[order.chunk.table].items(), order)
         chunk.rows = found
         chunk.upto = along_key(found[-1], order.walk) if len(found) == order.limit else None
-        unknown = any(c.table == order.chunk.table for t in self._server.unexecuted for c in t.changes)
+        unknown = any(c.table == order.chunk.table for t in self._read.unexecuted for c in t.changes)
         self._reached["SELECT saw what the executed set lacks"] += unknown
+        self._reached["a replica's SELECT saw what its executed set lacks"] += (
+            unknown and self._replica is not None
+        )
         self._story.tell("SELECT:", order.chunk, order.after, "to", order.end, "gives", tuple(found))
 
     def _answered(self, chunk: Chunk, low: GtidSet, rows: list[Row], high: High) -> ChunkRead:
@@ -166,6 +202,12 @@ class Selector:
         if self._random.random() < self._world.repeats:
             self.repeated.append(read)
         return read
+
+
+def marker_id(row: Transaction) -> str:
+    """The id of a row of the signal table."""
+    assert row.marker is not None
+    return row.marker.id
 
 
 def selected(rows: Iterable[Row], order: ReadChunk) -> list[Row]:

@@ -11,10 +11,11 @@ from random import Random
 
 from pipeline.gtid import Gtid, GtidSet, Source
 from pipeline.schema import Column, TableId, TableSchema
+from pipeline.signals import SourceSignal
 from pipeline.types import Integer
 from pipeline.watermark import Coordinates
 from tests.simulation.story import Story
-from tests.simulation.world import Alteration, World
+from tests.simulation.world import Alteration, Reads, World
 
 SOURCES = (
     Source("00000000-0000-0000-0000-00000000000a", ""),
@@ -64,8 +65,11 @@ class Transaction:
     statement: Statement | None = None
     committed: bool = False
     executed: bool = False
+    marker: SourceSignal | None = None
 
     def __str__(self) -> str:
+        if self.marker:
+            return f"{self.gtid} a row of the signal table: {self.marker.type} {self.marker.id}"
         if self.statement:
             return f"{self.gtid} {self.statement.text}"
         rows = ", ".join(f"{c.table.name} {c.before or ''}->{c.after or ''}" for c in self.changes)
@@ -97,11 +101,13 @@ class Server:
     unexecuted: list[Transaction] = field(default_factory=list)
     by_gtid: dict[Gtid, Transaction] = field(default_factory=dict)
     values: int = 0
+    purged: GtidSet = field(default_factory=GtidSet)
+    strays: set[Gtid] = field(default_factory=set)
     end: Coordinates = field(default_factory=lambda: Coordinates("binlog.000001", 4))
 
     def __post_init__(self) -> None:
         for table in self.tables:
-            self.rows[table] = {k: 0 for k in self.world.keys if self.random.random() < self.world.full}
+            self.rows[table] = {k: -k for k in self.world.keys if self.random.random() < self.world.full}
             self.initial[table] = dict(self.rows[table])
         self.schemas = {table: schema(table) for table in self.tables}
 
@@ -155,9 +161,37 @@ class Server:
         return statement
 
     def commit_one(self) -> None:
-        """Let one flushed transaction commit, in any order."""
+        """Let one flushed transaction commit, in any order; in the log's where marker rows have to mean something."""
         if self.uncommitted:
-            self.commit(self.random.choice(self.uncommitted))
+            ordered = self.world.reads is Reads.MARKED
+            self.commit(self.uncommitted[0] if ordered else self.random.choice(self.uncommitted))
+
+    def mark(self, id_: str, type_: str) -> Transaction:
+        """Flush a row of the signal table."""
+        self._flush((), None, SourceSignal(id_, type_, ""))
+        return self.log[-1]
+
+    def stray(self) -> None:
+        """Let the executed set have a transaction that never comes, as SET gtid_purged does."""
+        gtid = self._next_gtid()
+        self.story.tell("executed and purged at once:", gtid)
+        self.strays.add(gtid)
+        self.executed = self.executed.with_gtid(gtid)
+        self.purged = self.purged.with_gtid(gtid)
+
+    def take_over(self) -> None:
+        """Another server of the same history takes over: it has the same transactions at other places of its log."""
+        self.come_to_rest()
+        for i, transaction in enumerate(self.log):
+            transaction.end = Coordinates(f"binlog.{1 + i // 7:06}", 1000 - 7 * (7 - i % 7))
+        self.end = self.log[-1].end if self.log else Coordinates("binlog.000001", 4)
+        self.story.tell("another server has taken over; its log ends at", self.end)
+
+    def purge(self) -> None:
+        """Forget the log up to now."""
+        self.come_to_rest()
+        self.purged = self.executed
+        self.story.tell("the log is purged up to now")
 
     def execute_one(self) -> None:
         """Put the GTID of one committed transaction into the executed set, in any order."""
@@ -228,9 +262,11 @@ class Server:
                 after, text = present, f"ANALYZE TABLE {table.name}"
         return Statement(table, kind, text, after)
 
-    def _flush(self, changes: tuple[Change, ...], statement: Statement | None) -> None:
+    def _flush(
+        self, changes: tuple[Change, ...], statement: Statement | None, marker: SourceSignal | None = None
+    ) -> None:
         end, gtid = self._next_end(), self._next_gtid()
-        transaction = Transaction(gtid, end, changes, self.schemas, statement)
+        transaction = Transaction(gtid, end, changes, self.schemas, statement, marker=marker)
         self.story.tell("in the log:", transaction, "up to", end)
         self.end = end
         self.log.append(transaction)
@@ -243,7 +279,7 @@ class Server:
 
     def _next_gtid(self) -> Gtid:
         source = self.random.choice(SOURCES)
-        used = {gtid.number for gtid in self.by_gtid if gtid.source == source}
+        used = {gtid.number for gtid in self.by_gtid.keys() | self.strays if gtid.source == source}
         most = max(used, default=0)
         gaps = [n for n in range(1, most) if n not in used]
         if gaps and self.random.random() < 0.3:  # as on a replica whose appliers commit out of order

@@ -6,39 +6,57 @@ judge (`tests.simulation.judge`) says what has to hold.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from random import Random
 
 from pipeline import coordinator, journal, schema_verifier
+from pipeline.beginning import resumed
 from pipeline.checkpoint import Checkpoint
 from pipeline.coordinator_state import Order, Pausing, State, WindowMode, Within
+from pipeline.fence import Answer
 from pipeline.gtid import GtidSet
 from pipeline.journal import Unfinished
 from pipeline.messages import (
     Append,
     AppendRows,
+    ChangesVerified,
     PauseReading,
     PlanTable,
     ReadChunk,
     ResumeReading,
-    SchemaVerified,
     SignalAccepted,
     SignalReceived,
-    StatementRead,
-    ToSchemaVerifier,
+    SourceEased,
+    SourceStrained,
     ToWatermarkCoordinator,
 )
+from pipeline.schema import TableId, TableSchema
 from pipeline.schema_verifier import Known
-from pipeline.signals import ExecuteSnapshot, PauseSnapshot, ResumeSnapshot, Signal, StopSnapshot, Tables
+from pipeline.settings import SnapshotMode
+from pipeline.signals import (
+    ExecuteSnapshot,
+    Filter,
+    KeyList,
+    PauseSnapshot,
+    ResumeSnapshot,
+    Signal,
+    SourceSignal,
+    StopSnapshot,
+    Tables,
+)
+from pipeline.snapshot import ChunkId
+from pipeline.transactions import Transactions
 from pipeline.window import Reading
 from tests.simulation.coverage import Coverage
 from tests.simulation.judge import Judge
 from tests.simulation.lake import Violation
 from tests.simulation.reader import Reader
-from tests.simulation.selector import Selector
-from tests.simulation.server import Server, schema
+from tests.simulation.replica import Replica
+from tests.simulation.selector import CONDITIONS, Selector
+from tests.simulation.server import Server, gtid_set, schema
 from tests.simulation.story import Story
-from tests.simulation.world import Alteration, Does, World, drawn
+from tests.simulation.world import Does, Reads, World, drawn
 
 SHOP = Tables((r"shop\..*",))
 
@@ -65,6 +83,8 @@ class Simulation:
     reader: Reader
     selector: Selector
     unfinished: Unfinished
+    strained: bool
+    asking: GtidSet | tuple[frozenset[TableId], GtidSet, Mapping[TableId, TableSchema]] | None
 
     def __init__(self, seed: int, world: World) -> None:
         self.random = Random(seed)
@@ -72,6 +92,7 @@ class Simulation:
         self.story = Story()
         self.reached: Counter[str] = Counter()
         self.server = Server(self.random, world, self.story)
+        self.replica = Replica(self.server, self.random) if world.reads is Reads.REPLICA else None
         self.sent: list[Signal] = []
         begin = Checkpoint(GtidSet(), schemas={table: schema(table) for table in self.server.tables})
         self.judge = Judge(self.server, begin)
@@ -92,6 +113,9 @@ class Simulation:
             Does.CRASH: self.crash,
             Does.SIGNAL: self.signal,
             Does.ROTATE: self.server.rotate,
+            Does.STRAIN: self.strain,
+            Does.STRAY: self.server.stray,
+            Does.REPLICATE: self._replicate,
         }
         chosen = self.random.choices(
             list(self.world.weights), list(self.world.weights.values()), k=self.world.steps
@@ -111,21 +135,33 @@ class Simulation:
 
     def read_log(self) -> None:
         """Give the verifier what comes next of the log, and the coordinator what follows from it."""
+        self._answer()
         message = self.reader.read()
         if message is None:
             return
         self.verifier, verified = schema_verifier.step(self.verifier, message)
         for each in verified:
             self.give(each)
-        self._describe(message)
 
-    def _describe(self, message: ToSchemaVerifier) -> None:
-        """Behind a statement the server is asked for the table's schema."""
-        if isinstance(message, StatementRead):
-            statement = self.server.by_gtid[message.gtid].statement
-            assert statement is not None
-            if statement.kind is not Alteration.ANALYZE:
-                self.give(SchemaVerified(statement.schema))
+    def _answer(self) -> None:
+        """Ask the server for what the verifier wants to know: the executed set, then schemas, then the log's end."""
+        tables = schema_verifier.asked(self.verifier)
+        match self.asking:
+            case None if tables:
+                self.asking = self.server.executed
+            case GtidSet() as at if self.random.random() < 0.5:
+                self.asking = tables, at, self.server.schemas
+            case (asked, at, schemas) if self.random.random() < 0.5:
+                self.asking = None
+                self.story.tell(
+                    "the server has the schemas of", *sorted(asked), "behind", at, "up to", self.server.end
+                )
+                answer = Answer(asked, schemas, at, self.server.end)
+                self.verifier, verified = schema_verifier.answered(self.verifier, answer)
+                for each in verified:
+                    self.give(each)
+            case _:
+                pass
 
     def select(self) -> None:
         """Get on with one of the selector's orders by one step."""
@@ -146,7 +182,7 @@ class Simulation:
         kind = self.random.random()
         tables = self.random.choice((SHOP, SHOP, Tables((f"shop\\.{self.server.tables[0].name}",))))
         if kind < 0.6:
-            signal = ExecuteSnapshot(id_, tables)
+            signal = self._execute(id_, tables)
         elif kind < 0.7:
             signal = StopSnapshot(id_, tables)
         elif kind < 0.85:
@@ -154,6 +190,34 @@ class Simulation:
         else:
             signal = ResumeSnapshot(id_)
         self.send(signal)
+
+    def _execute(self, id_: str, tables: Tables) -> ExecuteSnapshot:
+        plain = ExecuteSnapshot(
+            id_,
+            tables,
+            blocking=self.random.random() < 0.15,
+            chunk_rows=self.random.choice((None, None, 1, 3)),
+            priority=self.random.choice((0, 0, 0, 1, 2)),
+        )
+        match self.random.randrange(6):
+            case 0:
+                return replace(plain, filters=(Filter(tables, self.random.choice(list(CONDITIONS))),))
+            case 1:
+                keys = self.random.sample(self.world.keys, self.random.randint(1, 3))
+                return replace(plain, keys=(KeyList(tables, tuple((key,) for key in keys)),))
+            case 2:
+                return replace(plain, surrogate="value")
+            case _:
+                return plain
+
+    def strain(self) -> None:
+        """The source has enough to do, or has room again."""
+        self.strained = not self.strained
+        self.give(SourceStrained("many threads run") if self.strained else SourceEased())
+
+    def _replicate(self) -> None:
+        if self.replica:
+            self.replica.go_on()
 
     def send(self, signal: Signal) -> None:
         """A new signal comes."""
@@ -171,25 +235,46 @@ class Simulation:
         emitted = self.judge.record.emitted != self.sealed.emitted
         self.coverage.crashed(self.state, self.sealed.checkpoint, emitted)
         self.judge.record = self.sealed.copy()
+        if self.world.moves and self.random.random() < 0.5:
+            self.reached["another server took over"] += 1
+            self.server.take_over()
+        if self.world.purges and self.random.random() < 0.5:
+            self.server.purge()
         self._boot()
 
     def give(self, message: ToWatermarkCoordinator) -> None:
         """One step of the real coordinator."""
         self.story.tell(message)
+        if isinstance(message, ChangesVerified):
+            message = replace(message, signals=tuple(self._markers_in(message.transactions)))
         before = self.state
         self.state, orders = coordinator.step(before, message)
         self.coverage.stepped(before, message, self.state)
         self._perform(orders)
 
+    def _markers_in(self, run: Transactions) -> Iterator[SourceSignal]:
+        """The rows of the signal table; the actor takes them out of the log beside its tables."""
+        for i in range(len(run)):
+            if marker := self.server.by_gtid[run.gtid(i)].marker:
+                yield marker
+
     # The machinery
 
     def _boot(self) -> None:
-        checkpoint = self.judge.record.checkpoint
+        known = Known(self.server.schemas, self.server.executed)
+        sealed = self.judge.record.checkpoint
+        checkpoint = resumed(
+            sealed, known, self.server.purged - gtid_set(self.server.strays), SnapshotMode.WHEN_NEEDED
+        )
+        if checkpoint is not sealed:
+            self.reached["began anew behind a purged log"] += 1
+            self.judge.moved(checkpoint)
         self.coverage = Coverage(self.reached, self.server)
         self.reader = Reader(self.server, checkpoint.position, self.world, self.random)
-        self.selector = Selector(self.server, self.world, self.random, self.story, self.reached)
+        self.selector = Selector(self.server, self.replica, self.world, self.random, self.story, self.reached)
         self.unfinished = Unfinished()
-        known = Known(self.server.schemas, self.server.executed)
+        self.asking = None
+        self.strained = False
         self.verifier, news = schema_verifier.started(
             SHOP, known, checkpoint.position, checkpoint.schemas, checkpoint.stopped, checkpoint.unproven
         )
@@ -247,20 +332,31 @@ class Simulation:
             raise Violation(f"chunk {order.chunk} is asked for while snapshots are paused")
         if isinstance(self.state.place, Within):
             raise Violation(f"chunk {order.chunk} is asked for within {self.state.place.gtid}")
-        if isinstance(self.world.mode, Pausing) and not self.reader.paused:
+        if self.strained:
+            raise Violation(f"chunk {order.chunk} is asked for while the source has enough to do")
+        if self._pauses(order.chunk) and not self.reader.paused:
             raise Violation(f"chunk {order.chunk} is asked for while the stream flows")
 
     def _judge_resume(self) -> None:
         reading = [w.order.chunk for w in self.state.open if isinstance(w, Reading)]
-        if isinstance(self.world.mode, Pausing) and reading:
+        if any(map(self._pauses, reading)):
             raise Violation(f"the stream flows on before {reading} have been read")
+
+    def _pauses(self, chunk: ChunkId) -> bool:
+        """Whether the stream has to stand while this chunk is read."""
+        blocking = [s.blocking for s in self.state.checkpoint.snapshots if s.id == chunk.snapshot]
+        return isinstance(self.world.mode, Pausing) or any(blocking)
 
     def _settle(self) -> None:
         """Everything becomes visible and is read; only one writer goes on without end."""
         self.send(ResumeSnapshot("last"))
+        if self.strained:
+            self.strain()
         for _ in range(3000):
             self.server.come_to_rest()
-            if self.world.weights[Does.WRITE_HOT_ROW] and not self._rested():
+            if self.replica:
+                self.replica.catch_up()
+            if self._writes_without_end():
                 self.server.write_hot_row()
             if answer := self.selector.go_on():
                 self.give(answer)
@@ -270,9 +366,14 @@ class Simulation:
         else:
             raise Violation(f"snapshots never end: {self.state}")
         self.server.come_to_rest()
-        while self.reader.at < len(self.server.log):
+        while self.reader.at < len(self.server.log) or self.verifier.held:
             self.read_log()
         self.judge.judge_end()
+
+    def _writes_without_end(self) -> bool:
+        """A row whose key itself rises with each write, within a range, may be met by each of its chunks."""
+        moves = len(self.server.schemas[self.server.tables[0]].key) > 1
+        return bool(self.world.weights[Does.WRITE_HOT_ROW]) and not moves and not self._rested()
 
     def _rested(self) -> bool:
         return all(snapshot.ended for snapshot in self.state.checkpoint.snapshots)

@@ -19,6 +19,14 @@ class Alteration(Enum):
     ANALYZE = auto()
 
 
+class Reads(Enum):
+    """Where chunks are read, and what their high watermarks are."""
+
+    SOURCE = auto()  # places in its log
+    REPLICA = auto()  # what it has executed
+    MARKED = auto()  # rows of a signal table
+
+
 class Does(Enum):
     """What can happen next."""
 
@@ -32,6 +40,9 @@ class Does(Enum):
     SEAL = auto()
     CRASH = auto()
     SIGNAL = auto()
+    STRAIN = auto()
+    REPLICATE = auto()
+    STRAY = auto()
     ROTATE = auto()
 
 
@@ -43,10 +54,12 @@ class World:
     transaction. `full_metadata`: whether the log names its columns. How often a chunk or a plan can't be read for good
     (`fails`), a connection is lost (`loses`), an answer comes twice (`repeats`), a transaction comes in `parts`.
     `unreadable`: how often a later part of a transaction can't be decoded.
-    `begins`: whether a snapshot is asked for early. `weights`: how often what happens.
+    Whether a snapshot is asked for early (`begins`), another server of the same history takes over at a crash
+    (`moves`), or has purged what wasn't sealed (`purges`). `weights`: how often what happens.
     """
 
     mode: WindowMode
+    reads: Reads
     tables: int
     keys: range
     full: float
@@ -60,6 +73,8 @@ class World:
     parts: float
     unreadable: float
     begins: bool
+    moves: bool
+    purges: bool
     steps: int
     weights: dict[Does, float]
 
@@ -75,6 +90,7 @@ _USUAL = {
     Does.SEAL: 0.5,
     Does.SIGNAL: 0.5,
     Does.ROTATE: 0.3,
+    Does.STRAIN: 0.3,
 }
 
 
@@ -83,13 +99,17 @@ def drawn(seed: int, mode: WindowMode | None = None) -> World:
     random = Random(f"world {seed}")
     weights = {does: weight * random.choice((0.3, 1.0, 1.0, 3.0)) for does, weight in _USUAL.items()}
     weights[Does.CRASH] = random.choice((0.0, 0.1, 0.2, 0.6))
-    weights[Does.ALTER] = random.choice((0.0, 0.0, 0.5, 1.5))
+    weights[Does.ALTER] = random.choice((0.0, 0.3, 0.8, 2.0))
     weights[Does.WRITE_HOT_ROW] = random.choice((0.0, 0.0, 1.0))
+    reads = random.choice((Reads.SOURCE, Reads.SOURCE, Reads.REPLICA, Reads.MARKED))
+    weights[Does.REPLICATE] = 12.0 if reads is Reads.REPLICA else 0.0
+    weights[Does.STRAY] = random.choice((0.0, 0.2))
     own_mode = random.choice(_MODES)
     harmless = (Alteration.ADD, Alteration.ADD, Alteration.DROP, Alteration.RENAME, Alteration.ANALYZE)
     drastic = (*harmless, Alteration.REKEY, Alteration.REKEY, Alteration.REKEY, Alteration.TRUNCATE)
     return World(
         mode=own_mode if mode is None else mode,
+        reads=reads,
         tables=random.choice((1, 2, 2, 3)),
         keys=range(1, random.choice((3, 4, 5, 8)) + 1),
         full=random.choice((0.2, 0.6, 0.8, 1.0)),
@@ -97,6 +117,7 @@ def drawn(seed: int, mode: WindowMode | None = None) -> World:
             chunk_rows=random.choice((1, 2, 2, 3, 100)),
             connections=random.choice((1, 2, 4)),
             ranges=random.choice((1, 2, 4, 8)),
+            chunk_bytes=random.choice((60, 32 << 20, 32 << 20)),
             memory=random.choice((1, 100, 1 << 20, 1 << 20)),
         ),
         sizes=random.choice(((1,), (1, 1, 2, 3), (1, 1, 2, 3), (4, 8))),
@@ -107,6 +128,8 @@ def drawn(seed: int, mode: WindowMode | None = None) -> World:
         repeats=random.choice((0.0, 0.2)),
         parts=random.choice((0.0, 0.3, 0.8)),
         unreadable=random.choice((0.0, 0.0, 0.0, 0.3)),
+        moves=random.random() < 0.3,
+        purges=random.random() < 0.2,
         begins=random.random() < 0.8,
         steps=140,
         weights=weights,
