@@ -217,7 +217,9 @@ class Judge:
                 if isinstance(state, Chunking) and account.walk_version != state.walk_version:
                     account.walk_version, account.ranges = state.walk_version, _ranges(state)
                 if isinstance(state, Completed) and was != state:
-                    self._judge_completion(snapshot, table, state, account)
+                    # What was asked for is forgotten with the end.
+                    asked = next((s for s in before.snapshots if s.id == snapshot.id), snapshot)
+                    self._judge_completion(asked, table, state, account)
         kept = {(s.id, table) for s in after.snapshots for table in s.tables}
         record.accounts = {of: account for of, account in record.accounts.items() if of in kept}
 
