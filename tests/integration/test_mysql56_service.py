@@ -12,6 +12,7 @@ import pytest
 from deploy.toolchain.mysql_server import GTIDS_56, MysqlServer
 from pipeline.schema import TableId
 from pipeline.settings import Watermark
+from pipeline.topology import Actor as Name
 from tests.servers.journal_oracle import replay, unequal
 from tests.servers.mysql import MysqlFactory
 from tests.servers.service import pipeline, running
@@ -129,3 +130,36 @@ async def test_a_crash_within_a_snapshot_loses_nothing(mysql56_factory: MysqlFac
         assert service.status()["stopped"] == {}
         await service.stop()
     assert unequal(server, tmp_path / "journal", *TABLES) == []
+
+
+async def test_a_table_that_is_altered_goes_on(mysql56_factory: MysqlFactory, tmp_path: Path) -> None:
+    """The log says nothing of its columns, so that the server is asked for them behind each statement."""
+    server = mysql56_factory(GTIDS_56)
+    server.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, v INT UNSIGNED)")
+    statements = (
+        ("INSERT INTO t VALUES (1, 4000000000)", "ALTER TABLE t ADD COLUMN note VARCHAR(9)"),
+        ("INSERT INTO t VALUES (2, 2, 'ü')", "ALTER TABLE t DROP COLUMN v"),
+        ("UPDATE t SET note = 'x'", "TRUNCATE TABLE t", "INSERT INTO t VALUES (3, 'y')"),
+        ("ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (note)", "INSERT INTO t VALUES (4, 'z')"),
+    )
+    async with running(pipeline(server, tmp_path, "shop")) as service:
+        await service.begun()
+        await service.execute("s")
+        await service.completed("s")
+
+        def proven() -> bool:
+            return service.status(Name.SCHEMA_VERIFIER)["tables"]["shop.t"] in ("holding", "verified")
+
+        for some in statements:
+            server.sql(*some, database="shop")
+            await service.caught_up(server)
+            await service.until(proven, "the server's answer")
+
+        def read() -> bool:
+            states = [t["state"] for snapshot in service.status()["snapshots"] for t in snapshot["tables"]]
+            return set(states) == {"completed"}
+
+        await service.until(read, "all that was restarted has been read")
+        assert service.status()["stopped"] == {}
+        await service.stop()
+    assert unequal(server, tmp_path / "journal", TableId("shop", "t")) == []

@@ -18,7 +18,7 @@ from deploy.toolchain.mysql_server import GTIDS, SMALL_AND_QUICK, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.messages import ReadChunk
 from pipeline.schema import TableId
-from pipeline.settings import Settings
+from pipeline.settings import Settings, Watermark
 from pipeline.signals import Tables
 from tests.servers.journal_oracle import unequal
 from tests.servers.service import Running, pipeline, running
@@ -225,6 +225,34 @@ async def test_a_statement_while_nobody_looks(
             assert "no schema is proven" in stopped[f"{database}.t"]
         else:
             assert unequal(server, tmp_path / "journal", TableId(database, "t")) == []
+    finally:
+        server.sql(f"DROP DATABASE {database}")
+
+
+@pytest.mark.parametrize("done", ["rename a column", "gh-ost"])
+async def test_a_statement_while_the_log_waits(
+    servers: dict[str, MysqlServer],
+    database: str,
+    hold: Callable[[str, int], Gate],
+    tmp_path: Path,
+    done: str,
+) -> None:
+    """What waits for a schema's proof and a log that waits for a chunk don't wait for each other."""
+    server = servers["MINIMAL"]
+    stocked(server, database)
+    settings = captured(server, tmp_path, database)
+    settings = replace(settings, snapshot=replace(settings.snapshot, watermark=Watermark.PAUSE))
+    gate = hold("select", 2)
+    try:
+        async with running(settings) as service:
+            await service.begun()
+            await service.execute("s", rf"{database}\.t")
+            await gate.reached.wait()
+            await asyncio.to_thread(alter, server, database, DONE[done])
+            gate.opened.set()
+            await settled(service, server)
+            await service.stop()
+        assert unequal(server, tmp_path / "journal", TableId(database, "t")) == []
     finally:
         server.sql(f"DROP DATABASE {database}")
 
