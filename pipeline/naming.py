@@ -26,8 +26,8 @@ from pipeline.tablemap import FullMetadata, MinimalMetadata, NoMetadata, TableMa
 from pipeline.watermark import Coordinates
 
 REMEDY = (
-    "set binlog_row_metadata=FULL on the source; before MySQL 8.0.1, alter captured tables while capture is stopped "
-    "and has caught up"
+    "set binlog_row_metadata=FULL on the source; before MySQL 8.0.1, alter a captured table only when capture has "
+    "caught up with the statement before"
 )
 _KEY_ABSENT = (
     "the log has rows of it without {columns} of its primary key, so that they can't be told apart; set "

@@ -182,8 +182,8 @@ def _metadata(facts: ServerFacts) -> Iterator[Finding]:
         case None:
             yield _note(
                 f"MySQL {facts.version} doesn't describe tables in its log, so schemas are asked of the server, and a"
-                " captured table that is altered stops",
-                "alter captured tables while capture is stopped and has caught up, or upgrade to 8.0.1 or later",
+                " captured table with rows between two statements that alter it within moments stops",
+                "let capture catch up between such statements, or upgrade to 8.0.1 or later",
             )
         case _:
             yield _note(
