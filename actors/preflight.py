@@ -14,6 +14,7 @@ from pathlib import Path
 
 from actors.signal_table import SignalTable
 from actors.source import Source
+from pipeline import signal_rows
 from pipeline.errors import Definite
 from pipeline.fence import Answer
 from pipeline.foreign_keys import ForeignKey
@@ -52,11 +53,12 @@ async def preflight(settings: Settings) -> Preflight:
     """Look at the source. Raises Transient or Definite where it can't be reached."""
     source = await Source.connect(settings.source)
     try:
-        tables = [table for table in await source.tables() if settings.tables.match(table)]
+        tables = [table for table in await source.tables() if settings.read.match(table)]
         facts = await source.facts(tables)
         reread = settings.snapshot.foreign_keys is ForeignKeys.REREAD
         found = [*findings(facts, reread), *await _markers(source, facts, settings)]
-        if not tables:
+        found += await _signal_table(source, settings)
+        if not any(map(settings.tables.match, tables)):
             patterns = ", ".join(settings.tables.patterns)
             found.append(
                 Finding(
@@ -82,8 +84,21 @@ async def _markers(source: Source, facts: ServerFacts, settings: Settings) -> It
     return markers(facts, table, await SignalTable(table).refusal(source))
 
 
+async def _signal_table(source: Source, settings: Settings) -> Iterable[Finding]:
+    if (table := settings.signals.table) is None:
+        return ()
+    described = (await source.describe([table])).get(table)
+    wrong = (
+        f"there's no {table} that the user may see"
+        if described is None
+        else signal_rows.problem(described.schema)
+    )
+    remedy = f"{signal_rows.CREATE.format(table=table)}, grant SELECT on it, or leave out signals.table"
+    return () if wrong is None else (Finding(Severity.ERROR, f"signals.table: {wrong}", remedy),)
+
+
 async def known_schemas(source: Source, settings: Settings) -> Known:
-    """The captured tables' schemas and a GTID set that they hold at."""
+    """The schemas of the tables that are read out of the log, and a GTID set that they hold at."""
     schemas = await _schemas(source, settings)
     while True:
         later, again = await source.executed(), await _schemas(source, settings)
@@ -109,7 +124,7 @@ async def answer(settings: SourceSettings, tables: frozenset[TableId]) -> Answer
 
 
 async def _schemas(source: Source, settings: Settings) -> dict[TableId, TableSchema]:
-    tables = [table for table in await source.tables() if settings.tables.match(table)]
+    tables = [table for table in await source.tables() if settings.read.match(table)]
     return {table: described.schema for table, described in (await source.describe(tables)).items()}
 
 
