@@ -53,16 +53,18 @@ class StatusBoard:
         """All of it, as JSON values; of each actor what it says itself, and its state, mailbox and failures."""
         said = {name: actor.status() for name, actor in self._supervisor.actors.items()}
         capture, delivery = said.get(Name.WATERMARK_COORDINATOR, {}), said.get(Name.SPARK_SINK, {})
+        selector = said.get(Name.CHUNK_SELECTOR, {})
         return {
             "name": self._name,
             "ready": not self.not_ready(),
             "position": capture.get("position"),
             "lag_seconds": self._metrics.value(catalogue.SOURCE_LAG),
             "paused": capture.get("paused", False),
-            "busy": capture.get("busy"),
+            "busy": capture.get("busy") or selector.get("waits"),
             "snapshots": self._paces.told(capture),
             "windows": capture.get("windows", []),
             "stopped": capture.get("stopped", {}),
+            "keyless": capture.get("keyless", []),
             "delivered_position": delivery.get("position"),
             "freshness_seconds": delivery.get("freshness_seconds"),
             "actors": {name.value: {**said.get(name, {}), **self._life(name)} for name in Name},

@@ -40,6 +40,7 @@ def _whole(status: dict[str, Any]) -> Table:
         ("snapshots", "paused" if status["paused"] else None),
         ("waiting", status["busy"]),
         *((f"stopped {name}", reason) for name, reason in status["stopped"].items()),
+        ("changes only", ", ".join(status["keyless"]) or None),
     ):
         if value is not None:
             table.add_row(Text(name), Text(str(value)))

@@ -36,6 +36,7 @@ def test_a_status_is_shown() -> None:
         "busy": "65 threads run on the source",
         "windows": [{}, {}],
         "stopped": {"shop.odd": "[no] primary key"},
+        "keyless": ["shop.log", "shop.audit"],
         "snapshots": [
             {
                 **table("", id="s1", state="paused", rows=2900, left_seconds=3700.0),
@@ -72,6 +73,7 @@ def test_a_status_is_shown() -> None:
         "0.5 s",
         "paused",
         "[no] primary key",
+        "shop.log, shop.audit",
         "65 threads run on the source",
         "1,500",
         "3/8",
