@@ -218,11 +218,12 @@ class ChunkSelector(Actor[ToChunkSelector]):
             raise SnapshotLost(str(failure)) from failure
 
     async def _planned(self, source: Source, order: PlanTable) -> TablePlanned:
+        # What the stream has passed must be seen here: a table, which a replica may not have yet, and each of its keys,
+        # which must not be beyond the end because a SELECT doesn't see it yet.
+        await self.low(source, order)
         schema, walk = await planning.found(source, order.table, order.request)
         if not order.ranges:
             return TablePlanned(schema, walk, None, (), 0, await self.high(source, order))
-        # A key that the stream has passed already must not be beyond the end because a SELECT doesn't see it yet.
-        await self.low(source, order)
         end = await planning.key(source, schema, walk, chunks.last_key(schema, walk))
         high = await self.high(source, order)
         if end is None:

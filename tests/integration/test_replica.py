@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -9,14 +10,18 @@ import structlog
 
 from actors import chunk_selector
 from actors.replica import Replica
+from deploy.demo import shop
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline.errors import Definite, Transient
 from pipeline.gtid import GtidSet
 from pipeline.messages import ChunkRead
 from pipeline.schema import TableId
 from tests.integration.test_group_commit import counting, logged, prepare
+from tests.servers.journal_oracle import unequal, untrue
 from tests.servers.mysql import MysqlFactory
 from tests.servers.selector import bench
+from tests.servers.service import pipeline, running
+from tests.servers.shop import SIZE, TABLES, stocked, writing
 from tests.servers.source import ask, connected_with, settings
 
 log = structlog.get_logger()
@@ -124,3 +129,27 @@ async def test_what_cannot_be_proven_is_refused_by_name(mysql_factory: MysqlFact
         server.sql("CREATE DATABASE stray", "SET GLOBAL read_only = ON")
         with pytest.raises(Transient, match=f"{server.uuid}:1.*don't share a history"):
             await replica.low(connection)
+
+
+@pytest.mark.usefixtures("small_ranges")
+async def test_a_snapshot_from_a_replica_under_writes_equals_the_source(
+    mysql_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    source, server = replicated(mysql_factory)
+    with stocked(source):
+        # What the shop has at first isn't in the log: the replica is stocked by itself.
+        server.sql("STOP REPLICA", "DROP DATABASE IF EXISTS shop")
+        shop.fill(server, SIZE)
+        purged = f"SET GLOBAL gtid_purged = '{source.executed()}'"
+        server.sql("RESET BINARY LOGS AND GTIDS", purged, "START REPLICA")
+        plain = pipeline(source, tmp_path, "shop", connections=4, ranges=4)
+        elsewhere = replace(plain.source, host=server.host, port=server.port)
+        async with running(replace(plain, snapshot=replace(plain.snapshot, source=elsewhere))) as service:
+            await service.begun()
+            with writing(source) as tally:
+                await service.execute("first", chunk_rows=25)
+                await service.completed("first")
+            await service.caught_up(source)
+            await service.stop()
+        assert unequal(source, tmp_path / "journal", *TABLES) == []
+        assert untrue(source, tmp_path / "journal", tally, *TABLES) == []
