@@ -316,15 +316,17 @@ def checkpointed(state: State, **changes: object) -> State:
 
 
 def snapshot_of(checkpoint: Checkpoint, table: TableId) -> Snapshot | None:
-    """The snapshot whose turn it is to take this table."""
-    return turns(checkpoint).get(table)
-
-
-def turns(checkpoint: Checkpoint) -> dict[TableId, Snapshot]:
-    """Each table that a snapshot is to take, with the first one of these; the tables in the order they're to be taken.
+    """The snapshot whose turn it is to take this table.
 
     A table that's under way stays with its snapshot, even if one comes that would be before it.
     """
+    wanting = [s for s in by_priority(checkpoint) if isinstance(s.tables.get(table), Waiting | Chunking)]
+    under_way = (snapshot for snapshot in wanting if isinstance(snapshot.tables[table], Chunking))
+    return next(under_way, wanting[0] if wanting else None)
+
+
+def turns(checkpoint: Checkpoint) -> dict[TableId, Snapshot]:
+    """Each table that a snapshot is to take, with its `snapshot_of`, in the order in which they're to be taken."""
     turns: dict[TableId, Snapshot] = {}
     for snapshot, table in unended(checkpoint):
         if table not in turns or isinstance(snapshot.tables[table], Chunking):
@@ -333,11 +335,16 @@ def turns(checkpoint: Checkpoint) -> dict[TableId, Snapshot]:
 
 
 def unended(checkpoint: Checkpoint) -> Iterator[tuple[Snapshot, TableId]]:
-    """The tables of all snapshots that wait or are under way, those of a higher priority first."""
-    for snapshot in sorted(checkpoint.snapshots, key=lambda snapshot: -snapshot.priority):
+    """The tables of all snapshots that wait or are under way, in the snapshots' order."""
+    for snapshot in by_priority(checkpoint):
         for table, state in snapshot.tables.items():
             if isinstance(state, Waiting | Chunking):
                 yield snapshot, table
+
+
+def by_priority(checkpoint: Checkpoint) -> list[Snapshot]:
+    """The snapshots, those of a higher priority first and then the older ones."""
+    return sorted(checkpoint.snapshots, key=lambda snapshot: -snapshot.priority)
 
 
 def size_of(state: State, order: ReadChunk) -> Size:

@@ -163,10 +163,12 @@ def _turns(state: State) -> Iterator[_Plan | _Chunk]:
     under_way = {t: each for t, each in turns(checkpoint).items() if each.consistent is consistent}
     wanted = _without_blocked(under_way)
     open_on = _windows_of_tables(state)
+    priorities = {snapshot.priority for snapshot in wanted.values()}
+    begins = {each: _under_way(state, wanted, each) < limits.connections for each in priorities}
     for table in sorted(wanted, key=lambda table: (-wanted[table].priority, open_on[table])):
         snapshot = wanted[table]
         match state.runs.get(table):
-            case None if _under_way(state, wanted, snapshot.priority) < limits.connections:
+            case None if begins[snapshot.priority]:
                 yield _Plan(snapshot, table)
             case Planned() as run:
                 yield from _chunks(state, snapshot, run)

@@ -41,6 +41,8 @@ def opened(state: State, message: TransactionsOpened) -> State:
 
 def wanted(state: State) -> Snapshot | None:
     """The consistent snapshot that can get on: that's under way, or whose turn it is."""
+    if not any(snapshot.consistent for snapshot in state.checkpoint.snapshots):
+        return None
     under_way = turns(state.checkpoint)
     found = next((each for each in under_way.values() if each.consistent), None)
     if found is None or state.checkpoint.paused:

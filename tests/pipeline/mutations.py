@@ -9,7 +9,7 @@ InvariantBroken). A failure elsewhere, as in a builder, doesn't count.
 
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -573,12 +573,7 @@ def a_pause_is_not_heeded(patch: Patch) -> None:
 
 
 def the_newest_snapshot_comes_first(patch: Patch) -> None:
-    original = coordinator_state.unended
-
-    def unended(checkpoint: Checkpoint) -> Iterator[tuple[Snapshot, TableId]]:
-        yield from reversed(list(original(checkpoint)))
-
-    patch.setattr(coordinator_state, "unended", unended)
+    patch.setattr(coordinator_state, "by_priority", lambda checkpoint: list(reversed(checkpoint.snapshots)))
 
 
 def chunks_are_asked_without_a_pause(patch: Patch) -> None:
@@ -833,18 +828,15 @@ def priorities_are_not_heeded(patch: Patch) -> None:
         return original(replace(checkpoint, snapshots=alike))
 
     patch.setattr(schedule, "turns", turns)
-    patch.setattr(coordinator_state, "turns", turns)
+    patch.setattr(coordinator_state, "by_priority", lambda checkpoint: list(checkpoint.snapshots))
 
 
 def a_table_changes_snapshots_half_way(patch: Patch) -> None:
-    def turns(checkpoint: Checkpoint) -> dict[TableId, Snapshot]:
-        found: dict[TableId, Snapshot] = {}
-        for snapshot, table in coordinator_state.unended(checkpoint):
-            found.setdefault(table, snapshot)
-        return found
+    def snapshot_of(checkpoint: Checkpoint, table: TableId) -> Snapshot | None:
+        return next((s for s, t in coordinator_state.unended(checkpoint) if t == table), None)
 
-    patch.setattr(coordinator_state, "turns", turns)
-    patch.setattr(schedule, "turns", turns)
+    for module in (closing, selected, coordinator_state):
+        patch.setattr(module, "snapshot_of", snapshot_of)
 
 
 def a_blocking_snapshot_blocks_nothing(patch: Patch) -> None:

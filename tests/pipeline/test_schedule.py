@@ -517,3 +517,15 @@ def test_a_pause_for_a_blocking_snapshot_that_was_stopped_ends() -> None:
     capture.give(execute("s3", ITEMS), ReadingPaused(), planned(ITEMS))
     assert gates(capture) == ["pause", "resume", "chunk"]
     assert capture.state.gate == Flowing()
+
+
+def test_blocking_snapshots_come_one_after_the_other() -> None:
+    capture = Capture(ORDERS, ITEMS)
+    capture.give(execute("s1", ORDERS, blocking=True), execute("s2", ITEMS, blocking=True), planned(ORDERS))
+    order = Capture.chunk(capture.give(ReadingPaused()))
+    assert Capture.plans(capture.give(read(order, 1))) == [ITEMS.table]
+    capture.give(planned(ITEMS))
+    assert gates(capture) == ["pause", "chunk", "resume", "pause"]
+    capture.give(read(Capture.chunk(capture.give(ReadingPaused())), 1))
+    assert isinstance(capture.table(ITEMS, "s2"), Completed)
+    assert capture.state.gate == Flowing()
