@@ -1,6 +1,7 @@
 """Debezium's embedded engine in a JVM of its own, the peer: it catches up with a log, or snapshots a table."""
 
 import json
+import re
 import subprocess
 import tempfile
 import threading
@@ -78,6 +79,7 @@ def incremental_snapshot(parts: Parts, log: Log, rows: int, chunk_rows: int, met
     return Snapshot(_rate(marks), waited_s, last - first, after - before)
 
 
+_MARK: Final = re.compile(r"(\d+) (\d+)\n")
 _FORMS: Final = {"json": "JSON", "connect": "Connect records"}
 
 
@@ -95,7 +97,7 @@ def _marks(parts: Parts, settings: Mapping[str, str], rows: int, folder: Path) -
     properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     java = [str(parts.java_home / "bin" / "java"), f"-Xmx{_HEAP_MIB}m", "-cp", f"{jars}/*"]
     with (
-        errors.open("wb") as told,
+        errors.open("w") as told,
         subprocess.Popen(
             [*java, str(_PROGRAM), str(properties), str(rows)], text=True, stdout=subprocess.PIPE, stderr=told
         ) as engine,
@@ -104,10 +106,13 @@ def _marks(parts: Parts, settings: Mapping[str, str], rows: int, folder: Path) -
         too_long = threading.Timer(_LONGEST_S, engine.kill)
         too_long.start()
         for line in engine.stdout:
-            yield Mark(*map(int, line.split()))
+            if (mark := _MARK.fullmatch(line)) is not None:
+                yield Mark(int(mark[1]), int(mark[2]))
+            else:  # the engine's libraries speak there, too
+                print(line, end="", file=told, flush=True)
         too_long.cancel()
         too_long.join()
-    if engine.returncode:
+    if engine.returncode != 0:
         raise RuntimeError(f"Debezium failed:\n{errors.read_text()[-5000:]}")
 
 

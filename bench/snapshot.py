@@ -23,7 +23,7 @@ from bench._logs import ELEVEN, nothing
 from bench._report import Figure, Peer, report
 from bench._service import Asked, Ran, quantile, run
 from bench._snapshots import Cost, Meter, filled_server, writers
-from deploy.toolchain.mysql_server import MysqlServer
+from deploy.toolchain.mysql_server import CAPTURE, MysqlServer
 from deploy.toolchain.parts import Parts, locate
 from pipeline.settings import SnapshotSettings
 from tests.servers.delay import DelayedLog
@@ -172,7 +172,8 @@ def _debezium(bench: Bench, chunk_rows: int, rows: int) -> Snapshot:
     rows = rows * bench.rows // _ROWS
     _say(f"  {_debezium_name(chunk_rows)}, rows {rows:,}")
     log = nothing(bench.mysql, ELEVEN)
-    with bench.mysql.connect() as connection:
+    # The server lets a client in without TLS once it knows the password, which our own driver sees to.
+    with bench.mysql.connect(CAPTURE) as connection:
         return incremental_snapshot(bench.parts, log, rows, chunk_rows, Meter(connection, bench.mysql.pid))
 
 
