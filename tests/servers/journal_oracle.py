@@ -59,12 +59,12 @@ class Story:
         return rows
 
 
-def replay(server: MysqlServer, journal: Path, table: TableId) -> Story:
-    """The table's story since its mirror was last begun; its changes in the order of the stream."""
+def replay(server: MysqlServer, journal: Path, table: TableId, since: int | None = None) -> Story:
+    """The table's story since its mirror was last begun, or behind an SCN; its changes in the order of the stream."""
     reader = JournalReader(journal)
     story = Story(primary_key(server, table))
     chain = entries(journal)
-    since = _since(chain[-1], table)
+    since = _since(chain[-1], table) if since is None else since
     for entry in chain:
         for file in entry.files:
             if file.table == table and (file.kind is FileKind.CHANGES or _since(entry, table) == since):
@@ -125,7 +125,7 @@ def untrue(server: MysqlServer, journal: Path, tally: Sequence[Line], *tables: T
 
 
 def _history(server: MysqlServer, journal: Path, table: TableId, tally: Sequence[Line]) -> list[str]:
-    story = replay(server, journal, table)
+    story = replay(server, journal, table, since=0)
     changes = [change for change in story.changes if change.op != "r"]
     said = Counter(
         (c.op, "|".join(map(str, c.key)), int(c.row["version"]), int(c.row["op_no"])) for c in changes
