@@ -112,6 +112,23 @@ async def test_a_chunk_from_a_replica_lies_between_its_own_sets(
     assert passed <= chunk.low and isinstance(chunk.high, GtidSet) and passed <= chunk.high
 
 
+async def test_high_has_what_is_received_and_may_be_visible_before_it_counts_as_executed(
+    mysql_factory: MysqlFactory,
+) -> None:
+    source, server = replicated(mysql_factory)
+    account = source.create_capture_user()
+    caught_up(source, server)
+    server.sql("STOP REPLICA SQL_THREAD")
+    source.sql("CREATE DATABASE later")
+    later = GtidSet.parse(source.executed())
+    async with connected_with(server, account) as connection, asyncio.timeout(60):
+        while not later <= (await connection.received() or GtidSet()):
+            pass
+        high = await Replica(settings(server, account), settings(source, account)).high(connection)
+        assert not later <= await connection.executed()
+    assert high == later
+
+
 async def test_what_cannot_be_proven_is_refused_by_name(mysql_factory: MysqlFactory) -> None:
     source, server = replicated(mysql_factory)
     account = source.create_capture_user()
