@@ -1,11 +1,12 @@
 """The buffer through which the log's bytes pass: what stays is kept, and little is moved."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.binlog.errors import UndecodableError
-from pipeline.binlog.frames import Inflow
+from pipeline.binlog.frames import Frames, Inflow
 
 USUAL = len(Inflow().room())
 
@@ -44,3 +45,17 @@ def test_more_than_an_event_can_have_is_refused() -> None:
     inflow.arrived((1 << 30) + (1 << 20) + 1)  # as if it had come
     with pytest.raises(UndecodableError, match="1 GiB"):
         inflow.room()
+
+
+@given(st.lists(st.sampled_from([0, 4, 250, 2**32 - 1]), max_size=6), st.sampled_from([4, 250, 2**32 + 250]))
+def test_pieces_end_where_an_event_says_that_it_ends_there(ends: list[int], offset: int) -> None:
+    events = [bytes(13) + end.to_bytes(4, "little") + bytes([number, 0]) for number, end in enumerate(ends)]
+    bounds = np.arange(len(events) + 1, dtype=np.int64) * 19
+    frames = Frames(np.frombuffer(b"".join(events), np.uint8), np.column_stack([bounds[:-1], bounds[1:]]))
+    pieces = [[piece.event(i) for i in range(len(piece))] for piece in frames.pieces(offset)]
+    assert [event for piece in pieces for event in piece] == events
+    there = (offset % 2**32).to_bytes(4, "little")
+    for number, piece in enumerate(pieces):
+        assert piece
+        assert all(event[13:17] != there for event in piece[:-1])
+        assert piece[-1][13:17] == there or number == len(pieces) - 1

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.binlog.frames import Frames
 from pipeline.binlog.packets import Packets
 from pipeline.errors import Definite, Transient
 
@@ -105,3 +106,16 @@ def test_what_is_no_event_ends_the_stream(payload: bytes, error: type[Exception]
     assert next(came) == b"a"
     with pytest.raises(error, match=words):
         next(came)
+
+
+def test_events_that_are_left_come_again_before_others() -> None:
+    packets = Packets(number=0)
+    stream = framed([b"\x00" + bytes([n]) * 30 for n in range(6)], 0)
+    packets.room()[: len(stream)] = stream
+    packets.arrived(len(stream))
+    first = packets.frames()
+    assert first is not None
+    packets.leave(Frames(first.buffer, first.bounds[i : i + 2]) for i in (2, 4))
+    again = [packets.frames(), packets.frames()]
+    assert [each.event(i)[0] for each in again if each is not None for i in range(2)] == [2, 3, 4, 5]
+    assert packets.frames() is None
