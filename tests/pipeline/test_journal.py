@@ -354,6 +354,24 @@ def test_what_an_entry_says() -> None:
     assert (first.first_scn, first.last_scn, first.transactions, first.commit_times) == (1, 3, 0, None)
 
 
+def test_a_segment_in_which_a_mirror_begins_anew_has_no_chunk_of_before() -> None:
+    """Changes of before stay, and so do the chunks of a later snapshot, which are changes as well."""
+    chunks = [chunk_of([(str(n), n, "a")], first=n != 2, number=n, scn=10 + n) for n in range(1, 5)]
+    appends = [
+        Append((part_of([Change(1, None, ("1", 1, "a"))], KEYED, 10), *chunks[:2]), checkpoint(12)),
+        Append(tuple(chunks[2:]), checkpoint(14, mirrors={ITEMS: Filling(13)})),
+    ]
+    entry = journal.seal(4, appends, (), checkpoint(9), sealed_at=5)
+    assert [chunk.chunk.number for chunk in entry.chunks] == [2, 4]
+    tables = journal.segment_tables(journal.parts_of(appends))
+    found = {table.kind: table.rows for table in tables}
+    assert found[FileKind.ROWS].num_rows == 1
+    assert found[FileKind.CHANGES]["__op"].to_pylist() == ["c", "r"]
+    # With the generation that all of them are of, all of them are there.
+    whole = [*appends, Append((), checkpoint(15, mirrors={ITEMS: Filling(9)}))]
+    assert len(journal.seal(4, whole, (), checkpoint(9), sealed_at=5).chunks) == 4
+
+
 @given(st.lists(st.integers(0, 2**52), min_size=1, max_size=100))
 def test_samples_of_commit_times(times: list[int]) -> None:
     transactions = Transactions(
