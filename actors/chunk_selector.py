@@ -6,12 +6,14 @@ chunk was ordered; `select`, one consistent read; and `high`, the end of the log
 
 Every order is a task of the actor's own task group and is answered by exactly one message. What may pass (a lost
 connection, a lock, a timeout) is tried again from `low` on, with a pause that doubles; what won't, or hasn't in so
-many tries, is the answer. Whatever else goes wrong is the actor's own failure and ends it.
+many tries, is the answer. A chunk is asked for with half as many rows each time, in case that it takes the server too
+long. Whatever else goes wrong is the actor's own failure and ends it.
 """
 
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from time import monotonic
 from typing import Any, Final, TypeVar, assert_never
@@ -175,8 +177,12 @@ class ChunkSelector(Actor[ToChunkSelector]):
         await self.send(self._coordinator, answer)
 
     async def _read(self, order: ReadChunk) -> None:
+        limit = order.limit
+
         async def chunk(source: Source) -> ChunkRead:
-            return await self._chunk(source, order)
+            nonlocal limit
+            asked, limit = replace(order, limit=limit), max(1, limit // 2)  # the next try has less to do
+            return await self._chunk(source, asked)
 
         try:
             answer: ChunkRead | ChunkOutdated | ChunkFailed = await self._tried(chunk, str(order.chunk))

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from actors import chunk_selector
+from actors import source as source_module
 from actors.chunk_selector import ChunkSelector
 from actors.mailbox import Closed
 from actors.source import Source
@@ -30,6 +31,7 @@ from pipeline.messages import (
 )
 from pipeline.schema import TableId
 from pipeline.snapshot import WHOLE
+from pipeline.statement import Statement
 from pipeline.watermark import Coordinates, High
 from tests.servers.mysql import MysqlFactory
 from tests.servers.selector import Bench, bench
@@ -243,10 +245,31 @@ async def test_a_lost_connection_is_tried_again_with_a_new_low(
 
     async with bench(mysql, database, kind=Struck) as running:
         plan = await running.plan(TableId(database, "t"))
-        chunk = await running.read(running.chunk(plan, None, (9,), 10))
+        chunk = await running.read(running.chunk(plan, None, (9,), 1000))
     assert chunk.rows.column("a").to_pylist() == [1, 2, 3, 4, 5, 9]
     assert chunk.low == lows[-1]
     assert len(lows) == len(set(lows)) == chunk_selector.TRIES
+
+
+async def test_a_chunk_that_takes_too_long_is_tried_again_with_fewer_rows(
+    mysql: MysqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunk_selector, "FIRST_PAUSE_S", 0.001)
+    rows = ", ".join(f"({a})" for a in range(10))
+    mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", f"INSERT INTO t VALUES {rows}", database=database)
+
+    class Slow(ChunkSelector):
+        async def select(self, source: Source, order: ReadChunk) -> tuple[pa.RecordBatch, Key | None, int]:
+            if order.limit > 3:
+                await source.ask(Statement("DO SLEEP(3600)"))
+            return await super().select(source, order)
+
+    async with bench(mysql, database, kind=Slow, read_timeout_s=1.0) as running:
+        monkeypatch.setattr(source_module, "_GRACE_S", -0.9)
+        plan = await running.plan(TableId(database, "t"))
+        chunk = await running.read(running.chunk(plan, None, (9,), 10))
+    assert chunk.rows["a"].to_pylist() == [0, 1]
+    assert chunk.upto == (1,)
 
 
 async def test_a_locked_table_fails_after_all_tries_with_the_servers_words(

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.charsets import KNOWN, TextError, to_strings, to_text
+from pipeline.charsets import KNOWN, TextError, to_strings, to_text, twins
 
 VALUES = [
     ("utf8mb4", "naïve 😀".encode(), "naïve 😀"),
@@ -149,3 +149,16 @@ def test_a_column_is_decoded_as_value_by_value_by_python(charset: str, texts: li
     found = to_strings(read_only(values)[1:], charset, "t.c")
     found.validate(full=True)
     assert found.to_pylist() == expected
+
+
+def test_few_character_sets_have_two_codes_for_a_character() -> None:
+    assert {charset for charset in KNOWN if twins(charset)} == {
+        "armscii8",
+        "big5",
+        "cp932",
+        "eucjpms",
+        "sjis",
+        "tis620",
+        "ujis",
+    }
+    assert twins("sjis") == {"\\"} and "①" not in twins("cp932") and "№" in twins("cp932")

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import keys as keys_module
-from pipeline.keys import Key, key_from_json, key_to_json
+from pipeline.keys import Key, ambiguous, key_from_json, key_to_json
+from pipeline.schema import Column, TableId, TableSchema
+from pipeline.types import Text
 from tests.pipeline import mutations
 from tests.pipeline.mutations import broken_by
 from tests.pipeline.strategies import keys
@@ -116,3 +118,17 @@ def test_bytes_and_text_that_look_alike_stay_apart_in_json() -> None:
     back = key_from_json(json.loads(json.dumps(key_to_json(key))))
     assert back == key
     assert [type(part) for part in back or ()] == [str, bytes, int, str]
+
+
+def test_a_character_with_two_codes_makes_a_key_ambiguous() -> None:
+    schema = TableSchema(
+        TableId("d", "t"),
+        tuple(
+            Column(name, Text(charset), nullable=False)
+            for name, charset in [("a", "sjis"), ("b", "gbk"), ("c", "sjis")]
+        ),
+        (0, 1),
+    )
+    rows = pa.RecordBatch.from_pydict({"a": ["x", "y"], "b": ["\\", "x"], "c": ["\\", "x"]})
+    assert ambiguous(schema, rows) is None
+    assert ambiguous(schema, rows.set_column(0, "a", pa.array(["x", "y\\"]))) == "a"
