@@ -352,7 +352,7 @@ class Simulation:
         self.send(ResumeSnapshot("last"))
         if self.strained:
             self.strain()
-        for _ in range(3000):
+        for _ in range(2500):
             self.server.come_to_rest()
             if self.replica:
                 self.replica.catch_up()

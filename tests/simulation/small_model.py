@@ -28,7 +28,7 @@ from pipeline.snapshot import WHOLE, ChunkId
 from pipeline.transactions import Transactions
 from pipeline.types import Integer
 from pipeline.walk import primary
-from pipeline.watermark import Coordinates
+from pipeline.watermark import Coordinates, Passed
 from tests.simulation.server import SOURCES
 
 ABSENT = -1
@@ -194,7 +194,8 @@ class Model:
             case Low(at, low):
                 yield state._replace(window=Selected(at, low, server.visible))
             case Selected(at, low, seen):
-                yield state._replace(window=High(at, low, seen, self.high(server), state.stream))
+                if (high := self.high(server)) is not None:
+                    yield state._replace(window=High(at, low, seen, high, state.stream))
             case High():
                 pass  # it may be emitted here, or later: a slice may end anywhere behind the high watermark
 
@@ -204,13 +205,25 @@ class Model:
         """Whether the executed set may be the low watermark of what was asked for at this position."""
         return watermark.usable(gtid_set(low), gtid_set((1 << at) - 1))
 
-    def high(self, server: Server) -> int:
-        """The high watermark: the end of the log."""
+    def high(self, server: Server) -> int | None:
+        """The high watermark: the end of the log. None where it can't be told yet."""
         return server.log
 
     def closes(self, chunk: High, stream: int) -> bool:
         """Whether the window closes when the stream is there."""
         return place(stream).reaches(place(chunk.high))
+
+
+class SetModel(Model):
+    """The same where the high watermark is a set: what is executed, once that's all of the log."""
+
+    def high(self, server: Server) -> int | None:
+        """The executed set as a bit set, proven whole."""
+        return server.executed if server.executed == (1 << server.log) - 1 else None
+
+    def closes(self, chunk: High, stream: int) -> bool:
+        """Whether the position holds the set."""
+        return Passed(None, gtid_set((1 << stream) - 1)).has(gtid_set(chunk.high))
 
 
 # The histories

@@ -6,7 +6,18 @@ import numpy as np
 import pytest
 
 from pipeline import window
-from tests.simulation.small_model import ABSENT, High, Histories, Model, Outcome, Server, Walk, emitted, pair
+from tests.simulation.small_model import (
+    ABSENT,
+    High,
+    Histories,
+    Model,
+    Outcome,
+    Server,
+    SetModel,
+    Walk,
+    emitted,
+    pair,
+)
 
 TRANSACTIONS = 4
 KEYS = 2
@@ -66,6 +77,13 @@ def test_the_walk_is_as_large_as_it_should_be(walk: Walk, histories: Histories) 
     assert len(histories) == 712
 
 
+def test_a_set_as_the_high_watermark_keeps_the_promise_as_well() -> None:
+    """Chunks of another server have one, since its places aren't those of the stream."""
+    walk = SetModel(3).walk()
+    assert any(outcome.at > outcome.window.came for outcome in walk.outcomes)
+    assert first_violation(Histories(KEYS, 3), walk) is None
+
+
 def test_conflicting_transactions_are_never_beside_each_other() -> None:
     histories = Histories(1, 2)
     assert (histories.conflicts == pair(0, 1)).all()
@@ -97,7 +115,14 @@ class ClosesAtOnce(Model):
         return True
 
 
-@pytest.mark.parametrize("model", [HighFromTheExecutedSet, ClosesAtOnce])
+class SetThatIsNotWhole(SetModel):
+    """Takes the executed set as it is for the high watermark."""
+
+    def high(self, server: Server) -> int:
+        return server.executed
+
+
+@pytest.mark.parametrize("model", [HighFromTheExecutedSet, ClosesAtOnce, SetThatIsNotWhole])
 def test_a_model_without_one_of_its_rules_breaks_the_promise(model: type[Model]) -> None:
     assert first_violation(Histories(KEYS, 2), model(2).walk()) is not None
 
