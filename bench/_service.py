@@ -99,8 +99,8 @@ class Ran:
     @property
     def flow(self) -> float:
         """Rows per second behind the first segment with rows, so that it doesn't count how long that took to come."""
-        (first, already), *_, (last, _) = self.sealed
-        return (self.rows - already) / (last - first)
+        (first, already), *later = self.sealed
+        return (self.rows - already) / (later[-1][0] - first) if later else self.rate
 
 
 def run(asked: Asked) -> Ran:

@@ -86,13 +86,15 @@ def main() -> None:
     rows = int(_ROWS * options.scale)
     _say(f"filling a table with {rows:,} rows")
     figures: list[Figure] = []
-    with filled_server(parts, rows) as mysql:
-        bench = Bench(parts, mysql, rows)
-        for name, measured in _PARTS.items():
-            if not options.what or name in options.what:
-                _say(name)
-                figures += measured(bench)
-    report("snapshot", figures)
+    try:
+        with filled_server(parts, rows) as mysql:
+            bench = Bench(parts, mysql, rows)
+            for name, measured in _PARTS.items():
+                if not options.what or name in options.what:
+                    _say(name)
+                    figures.extend(measured(bench))
+    finally:  # what's measured is told, whatever comes of the rest
+        report("snapshot", figures)
 
 
 def _rate(bench: Bench) -> Iterator[Figure]:

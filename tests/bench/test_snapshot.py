@@ -49,6 +49,8 @@ def test_the_rate_is_of_all_the_time_and_the_flow_of_that_behind_the_first_segme
     assert RAN.flow == 2_500  # 5,000 in 2 s
     late = replace(RAN, sealed=tuple((at + 30, rows) for at, rows in RAN.sealed))
     assert late.flow == RAN.flow
+    at_once = replace(RAN, sealed=((102.0, 6_000),))
+    assert at_once.flow == at_once.rate == 3_000
 
 
 def test_latencies_are_those_of_the_commits_whose_segments_were_sealed_in_between() -> None:
