@@ -52,6 +52,7 @@ def config(
     tmp_path: Path, mysql: MysqlServer, parts: Parts, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
     monkeypatch.setenv("JAVA_HOME", str(parts.java_home))
+    monkeypatch.setenv("TIDEMARK__SNAPSHOT__MODE", "no_data")
     mysql.sql("CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(20))", database=database)
     return configuration(tmp_path, mysql, parts, database, mysql.create_capture_user(database))
 
