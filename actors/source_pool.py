@@ -31,6 +31,8 @@ class SourcePool:
             finally:
                 if source.usable:
                     self._idle.append(source)
+                else:
+                    source.close()
 
     def close(self) -> None:
         """Close the connections that nobody holds."""

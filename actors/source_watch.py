@@ -82,7 +82,10 @@ class SourceWatch:
 
     async def _looked(self) -> Load:
         try:
-            if self._source is None or not self._source.usable:
+            if self._source is not None and not self._source.usable:
+                self._source.close()
+                self._source = None
+            if self._source is None:
                 self._source = await Source.connect(self._settings)
             return await self._source.load()
         except Transient as failure:

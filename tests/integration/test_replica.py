@@ -26,7 +26,7 @@ from tests.servers.source import ask, connected_with, settings
 
 log = structlog.get_logger()
 
-TRANSACTIONS_EACH = 400
+TRANSACTIONS_EACH = 150
 
 
 class Read(NamedTuple):
