@@ -186,7 +186,6 @@ BUGS: tuple[Bug, ...] = (
     a_done_range_is_the_first_one,
     ranges_leave_out_their_first_keys,
     a_plan_is_older_than_the_stream,
-    mutations.an_empty_table_is_complete_at_once,
     mutations.an_empty_plan_is_anybodys,
     mutations.tables_that_stand_still_are_under_way,
     high_of_a_replica_is_not_whole,

@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.bugs import BUGS, Bug
 from tests.simulation.coverage import HARD
 from tests.simulation.kept_seeds import KEPT
-from tests.simulation.planted import found_by
+from tests.simulation.planted import PAGE, found_by, told
 from tests.simulation.simulation import run
 
 # Each block has to reach every hard case by itself.
@@ -53,6 +53,11 @@ def test_a_seed_is_the_same_run_each_time() -> None:
         [sys.executable, "-c", program], env=environment, capture_output=True, check=True, text=True
     )
     assert told.stdout.split() == digests
+
+
+def test_the_page_has_every_planted_bug() -> None:
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in PAGE.read_text().splitlines()]
+    assert [told(bug) for bug in BUGS if told(bug) not in rows] == []
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
