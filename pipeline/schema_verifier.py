@@ -144,7 +144,7 @@ def started(
     ended: dict[TableId, TableState] = dict.fromkeys(stopped, Stopped())
     left = [table for table in schemas if table not in ended and not captured.match(table)]
     tables |= ended | dict.fromkeys(left, Stopped())
-    doubtful = frozenset(table for table, state in tables.items() if isinstance(state, Unproven))
+    doubtful = frozenset(table for table, state in tables.items() if isinstance(state, Unproven | Awaited))
     state = State(
         captured, known, to_come, tables, dict(schemas), doubtful=doubtful, foreign_keys=foreign_keys
     )
@@ -163,18 +163,18 @@ def step(state: State, message: ToSchemaVerifier) -> tuple[State, tuple[FromVeri
 
 def asked(state: State) -> frozenset[TableId]:
     """The tables that the server is to be asked for."""
-    return frozenset(table for table in state.doubtful if isinstance(state.tables.get(table), Unproven))
+    return frozenset(
+        table for table in state.doubtful if isinstance(state.tables.get(table), Unproven | Awaited)
+    )
 
 
 def answered(state: State, answer: Answer) -> tuple[State, tuple[FromVerifier, ...]]:
     """The state with the server's answer, and what the coordinator is told."""
     tables = dict(state.tables)
     for table in answer.tables & asked(state):
-        match tables[table]:
-            case Unproven(statements) if statements <= answer.at:  # else it's to be asked for again
-                tables[table] = Answered(answer.schemas.get(table), answer.at, answer.end)
-            case _:
-                pass
+        known = tables[table]  # what may have altered an awaited one was in K, and so it's in A
+        if not isinstance(known, Unproven) or known.statements <= answer.at:
+            tables[table] = Answered(answer.schemas.get(table), answer.at, answer.end)
     state, news = _arrived(replace(state, tables=tables))
     state, said = _released(state)
     return state, (*news, *said)
@@ -254,7 +254,7 @@ def _taken(state: State, message: Held) -> tuple[State, tuple[FromVerifier, ...]
 def _with(state: State, changed: Mapping[TableId, TableState]) -> State:
     """The state with these tables changed, but for those that are stopped: that's for good."""
     stopped = {table: s for table in changed if isinstance(s := state.tables.get(table), Stopped)}
-    in_doubt = {table for table, s in changed.items() if isinstance(s, Unproven | Answered)}
+    in_doubt = {table for table, s in changed.items() if isinstance(s, Unproven | Awaited | Answered)}
     return replace(state, tables={**state.tables, **changed, **stopped}, doubtful=state.doubtful | in_doubt)
 
 
@@ -331,7 +331,9 @@ def _arrived(state: State) -> tuple[State, tuple[News, ...]]:
                     proven.append(schema)
             case _:
                 pass
-    doubtful = frozenset(t for t in state.doubtful if isinstance(tables.get(t), Unproven | Answered))
+    doubtful = frozenset(
+        t for t in state.doubtful if isinstance(tables.get(t), Unproven | Awaited | Answered)
+    )
     return _all_told(replace(state, tables=tables, doubtful=doubtful), proven)
 
 
