@@ -212,7 +212,9 @@ class Judge:
                 if isinstance(was, Completed | Failed | Stopped) and was != state:
                     raise Violation(f"{table} of {snapshot.id} was {was} and is {state}")
                 if isinstance(was, Chunking) and (table in anew or isinstance(state, Waiting)):
-                    record.accounts[of] = Account()
+                    # One that ends because its table was emptied has emitted what it had emitted.
+                    ended = isinstance(state, Completed) and of in record.accounts
+                    record.accounts[of] = Account(rows=record.accounts[of].rows if ended else 0)
                 account = record.accounts.setdefault(of, Account())
                 if isinstance(state, Chunking) and account.walk_version != state.walk_version:
                     account.walk_version, account.ranges = state.walk_version, _ranges(state)

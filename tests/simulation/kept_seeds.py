@@ -11,5 +11,6 @@ KEPT = {
     36: "a plan that found a table empty completed a snapshot that had been asked for later",
     66: "a truncated table whose snapshot still waited got a mirror with what it had held before",
     64: "changes from before the first snapshot were told apart by another primary key",
+    1226: "a schema waited for a transaction that was purged and never came",
     85: "a chunk waited for a statement to pass while the stream was paused for it",
 }
