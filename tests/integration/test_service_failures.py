@@ -83,9 +83,12 @@ async def test_an_actor_fails_and_nothing_is_lost(
         with writing(open_shop) as tally:
             await execute(service, "s")
             await broken.wait()
+            # What capture says of the snapshot before that isn't sealed, and may be forgotten with it.
+            await service.until(
+                lambda: service.assembly.metrics.value(catalogue.RESTARTS, actor=kind.name) == 1, "a restart"
+            )
             await service.completed("s")
         await service.caught_up(open_shop)
-        assert service.assembly.metrics.value(catalogue.RESTARTS, actor=kind.name) == 1
         assert str(failure or "more than 0.1 s") in service.supervisor.failures[kind.name]
         await service.stop()
     assert unequal(open_shop, tmp_path / "journal", *TABLES) == []
