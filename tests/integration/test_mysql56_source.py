@@ -151,7 +151,6 @@ UNFIT = {
     "gtid_mode is OFF": {"log_bin": "binlog"},
     "enforce_gtid_consistency is OFF": {"log_bin": "binlog"},
     "binlog_format is MIXED": {**GTIDS_56, "binlog_format": "MIXED"},
-    "binlog_row_image is NOBLOB": {**GTIDS_56, "binlog_row_image": "NOBLOB"},
     "the log is filtered by database (shop)": {**GTIDS_56, "binlog_do_db": "shop"},
 }
 
