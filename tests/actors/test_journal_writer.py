@@ -302,10 +302,10 @@ async def test_answers_are_given_when_they_are_durable(store: GatedStore) -> Non
     await settle()
     assert house.listener.depth == 0
     store.gate.set()
-    assert await house.sink.get() == SegmentSealed(1)
-    assert [await house.listener.get() for _ in answers] == list(answers)
-    told = await house.listener.get()
-    assert isinstance(told, CheckpointSealed) and told.checkpoint == moved(2).checkpoint
+    told = [await house.listener.get()]
+    while CheckpointSealed(moved(2).checkpoint, ()) not in told:
+        told.append(await house.listener.get())
+    assert [one for one in told if not isinstance(one, CheckpointSealed)] == list(answers)
     await house.stop()
 
 

@@ -68,6 +68,12 @@ async def execute(service: Running, id_: str) -> None:
         await service.execute(id_)
 
 
+def restarted(service: Running, kind: type[Actor[Any]]) -> bool:
+    """Whether the actor has been built anew, and with it all of its group."""
+    restarts = service.assembly.metrics.value(catalogue.RESTARTS, actor=kind.name)
+    return restarts == 1 and service.supervisor.states[kind.name] is State.RUNNING
+
+
 @pytest.mark.parametrize("failure", [RuntimeError("made to fail"), None], ids=["raises", "hangs"])
 @pytest.mark.parametrize("kind", STEPS)
 async def test_an_actor_fails_and_nothing_is_lost(
@@ -84,9 +90,7 @@ async def test_an_actor_fails_and_nothing_is_lost(
             await execute(service, "s")
             await broken.wait()
             # What capture says of the snapshot before that isn't sealed, and may be forgotten with it.
-            await service.until(
-                lambda: service.assembly.metrics.value(catalogue.RESTARTS, actor=kind.name) == 1, "a restart"
-            )
+            await service.until(lambda: restarted(service, kind), "a restart")
             await service.completed("s")
         await service.caught_up(open_shop)
         assert str(failure or "more than 0.1 s") in service.supervisor.failures[kind.name]
