@@ -4,37 +4,28 @@ A server has a folder of its own (data directory, socket, logs), a free port on 
 server id that no other one has. Its data directory is copied from one that was initialised once for each
 version of MySQL and lies in the cache, since copying takes a tenth of initialising; or from one that came with the
 programs.
-
-No server outlives its parent, however that ends (`children`).
 """
 
 import os
 import random
 import re
-import shutil
-import signal
 import socket
-import subprocess
-import time
 import uuid
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 import pymysql
 
-from deploy.toolchain import children
 from deploy.toolchain.cache import ToolchainError, digest, ensure, locked, root, run
 from deploy.toolchain.mysql import MysqlParts
+from deploy.toolchain.server_process import READY_WITHIN, ServerProcess
 
 if TYPE_CHECKING:
     from pymysql.cursors import Cursor
 
-READY_WITHIN: Final = 60.0  # seconds; InnoDB's recovery after a kill included
-STOPPED_WITHIN: Final = 60.0  # seconds
 LONGEST_SOCKET_PATH: Final = 107  # bytes: unix(7), sun_path without its final zero
 
 GTIDS: Final[Mapping[str, str]] = {"gtid_mode": "ON", "enforce_gtid_consistency": "ON"}
@@ -88,14 +79,14 @@ class LoggedCommand:
     text: str
 
 
-class MysqlServer:
-    """One server: `start`, `stop` or `kill`, and again on the same data; as a context manager, for a while.
+class MysqlServer(ServerProcess):
+    """One server. `options` are mysqld's own, by their names as system variables: `{"gtid_mode": "ON"}`."""
 
-    `options` are mysqld's own, by their names as system variables: `{"gtid_mode": "ON"}`. Leaving the context
-    kills the server and removes its data; the logs stay in `folder`.
-    """
+    what = "MySQL server"
+    program = "mysqld"
 
     def __init__(self, parts: MysqlParts, folder: Path, options: Mapping[str, str] | None = None) -> None:
+        super().__init__(folder / "data", folder / "error.log")
         self.parts = parts
         self.folder = folder
         self.options = dict(options or {})
@@ -103,54 +94,10 @@ class MysqlServer:
         self.port = _free_port()
         self.uuid = str(uuid.uuid4())
         self.server_id = random.randrange(1, 2**32)
-        self.data = folder / "data"
         self.socket = folder / "mysql.sock"
-        self.error_log = folder / "error.log"
         self.general_log = folder / "general.log"
-        self._process: subprocess.Popen[bytes] | None = None
         if len(bytes(self.socket)) > LONGEST_SOCKET_PATH:
             raise ToolchainError(f"{self.socket} is too long for a Unix socket; choose a shorter folder")
-
-    @property
-    def pid(self) -> int:
-        """The process, while it runs."""
-        if self._process is None:
-            raise ToolchainError("this MySQL server isn't running")
-        return self._process.pid
-
-    # -- life
-
-    def start(self) -> None:
-        """Start the server and return when it answers; raises `ToolchainError` with its last words."""
-        if self._process is not None:
-            raise ToolchainError("this MySQL server runs already")
-        if not self.data.exists():
-            _new_data_directory(self.parts, self.data, self.options, self.uuid)
-        self._process = children.start([self.parts.bin / "mysqld", *self._arguments()], self.error_log)
-        try:
-            self._wait_until_it_answers(self._process)
-        except BaseException:
-            self.kill()
-            raise
-
-    def stop(self) -> None:
-        """Stop the server as its owner would: SIGTERM, and all data written."""
-        self._end(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """End the server as a crash would: SIGKILL."""
-        self._end(signal.SIGKILL)
-
-    def __enter__(self) -> "MysqlServer":
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._process is not None:
-            self.kill()
-        shutil.rmtree(self.data)
 
     # -- use
 
@@ -224,12 +171,18 @@ class MysqlServer:
 
     # -- inside
 
+    def _make_data(self) -> None:
+        _new_data_directory(self.parts, self.data, self.options, self.uuid)
+
+    def _command(self) -> list[str | Path]:
+        return [self.parts.bin / "mysqld", *self._arguments()]
+
     def _arguments(self) -> list[str]:
         settings = {
             "bind_address": self.host,
             "datadir": str(self.data),
             "general_log_file": str(self.general_log),
-            "log_error": str(self.error_log),
+            "log_error": str(self.log),
             "log_output": "FILE",
             "loose_mysqlx": "OFF",  # loose: older servers don't know it
             "pid_file": str(self.folder / "mysqld.pid"),
@@ -243,29 +196,14 @@ class MysqlServer:
         }
         return _as_arguments(settings | self.options)
 
-    def _wait_until_it_answers(self, process: "subprocess.Popen[bytes]") -> None:
-        deadline = time.monotonic() + READY_WITHIN
-        while not _greets(self.socket):
-            if process.poll() is not None:
-                raise ToolchainError(f"mysqld ended at its start:\n{self._last_words()}")
-            if time.monotonic() > deadline:
-                raise ToolchainError(f"mysqld doesn't answer:\n{self._last_words()}")
-            time.sleep(0.02)
-
-    def _end(self, how: signal.Signals) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            raise ToolchainError("this MySQL server isn't running")
-        process.send_signal(how)
-        try:
-            process.wait(STOPPED_WITHIN)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            raise ToolchainError(f"mysqld didn't stop on {how.name}:\n{self._last_words()}") from None
-
-    def _last_words(self) -> str:
-        return "\n".join(self.error_log.read_text(errors="replace").splitlines()[-15:])
+    def _answers(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(READY_WITHIN)
+            try:
+                probe.connect(str(self.socket))
+                return probe.recv(1) != b""
+            except (FileNotFoundError, ConnectionError):
+                return False
 
 
 def _as_arguments(settings: Mapping[str, str]) -> list[str]:
@@ -278,17 +216,6 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _greets(path: Path) -> bool:
-    """Tell whether a server speaks on the socket; one that is still starting may listen, and say nothing."""
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(READY_WITHIN)
-        try:
-            probe.connect(str(path))
-            return probe.recv(1) != b""
-        except (FileNotFoundError, ConnectionError):
-            return False
 
 
 def _new_data_directory(parts: MysqlParts, data: Path, options: Mapping[str, str], server: str) -> None:
