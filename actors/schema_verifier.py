@@ -4,7 +4,7 @@ Behind a statement that may have altered a table the server is asked for it agai
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from actors.actor import Actor, Outlet
@@ -43,7 +43,7 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
         state: State,
         news: tuple[News, ...],
         coordinator: Outlet[ToWatermarkCoordinator],
-        ask: Callable[[frozenset[TableId]], Awaitable[Answer]],
+        ask: Callable[[frozenset[TableId]], Coroutine[Any, Any, Answer]],
         signals: SignalRows | None = None,
     ) -> None:
         super().__init__(mailbox, metrics)
@@ -92,10 +92,7 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
     def _ask_if_due(self) -> None:
         tables = schema_verifier.asked(self._state)
         if tables and self._asking is None:
-            self._asking = asyncio.create_task(self._answer(tables))
-
-    async def _answer(self, tables: frozenset[TableId]) -> Answer:
-        return await self._ask(tables)
+            self._asking = asyncio.create_task(self._ask(tables))
 
     async def _next(self, taking: asyncio.Task[ToSchemaVerifier]) -> None:
         """Wait for a message or an answer."""

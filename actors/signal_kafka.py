@@ -32,6 +32,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
 from actors.signal_listener import Arrived, answered
+from actors.tasks import first_end
 from pipeline import notices
 from pipeline.checkpoint import Checkpoint
 from pipeline.errors import Transient
@@ -124,7 +125,7 @@ class SignalKafka:
             try:
                 async with self._session() as (consumer, producer):
                     pause_s = self._first_pause_s
-                    await _first_end(self._read(consumer), self._tell(consumer, producer))
+                    await first_end(self._read(consumer), self._tell(consumer, producer))
             except (KafkaError, OSError, TimeoutError, Unfit) as error:
                 self._problem = str(error) or type(error).__name__
                 log.warning("the signals' topic can't be read", topic=self._settings.topic, why=self._problem)
@@ -261,16 +262,3 @@ async def _stop(consumer: AIOKafkaConsumer) -> None:
     await asyncio.wait({stopping})
     if stopping.cancelled() or stopping.exception() is not None:
         await consumer._client.close()  # noqa: SLF001 - there's no other way
-
-
-async def _first_end(*works: Awaitable[None]) -> None:
-    """Until one of them ends, which it does by an error; the others are cancelled."""
-    tasks = [asyncio.ensure_future(work) for work in works]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -22,6 +22,7 @@ import structlog
 from actors.actor import Actor, Outlet
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
+from actors.tasks import first_end
 from pipeline import metrics as catalogue
 from pipeline import topology
 from pipeline.checkpoint import Checkpoint
@@ -100,17 +101,9 @@ class SignalListener(Actor[ToSignalListener]):
 
     async def run(self) -> None:
         """Listen and answer until the mailbox is closed."""
-        answering = asyncio.create_task(super().run())
-        listening = [asyncio.create_task(self._listen(channel)) for channel in self._channels]
-        tasks = {answering, asyncio.create_task(self._send_again()), *listening}
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            await first_end(super().run(), self._send_again(), *map(self._listen, self._channels))
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
             # Not before nobody listens: what was taken behind the close would be neither answered nor told.
             for channel in self._channels:
                 await channel.close()

@@ -1,0 +1,47 @@
+"""Works that run side by side: the end of one is the end of all."""
+
+import asyncio
+
+import pytest
+
+from actors.tasks import first_end
+
+
+async def for_ever(ended: list[str]) -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await asyncio.sleep(0)  # what ends needs a moment
+        ended.append("for ever")
+
+
+async def at_once() -> None:
+    return
+
+
+async def by_an_error() -> None:
+    raise ValueError("made to fail")
+
+
+async def test_the_others_have_ended_when_one_has() -> None:
+    ended: list[str] = []
+    await first_end(for_ever(ended), at_once(), for_ever(ended))
+    assert ended == ["for ever", "for ever"]
+
+
+async def test_an_error_is_raised_once_all_have_ended() -> None:
+    ended: list[str] = []
+    with pytest.raises(ValueError, match="made to fail"):
+        await first_end(for_ever(ended), by_an_error())
+    assert ended == ["for ever"]
+
+
+async def test_a_cancellation_ends_all() -> None:
+    ended: list[str] = []
+    task = asyncio.create_task(first_end(for_ever(ended), for_ever(ended)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended == ["for ever", "for ever"]
