@@ -184,7 +184,7 @@ class JournalWriter(Actor[ToJournalWriter]):
 
     def _rows_written(self, segment: int, unfinished: Unfinished, first: int) -> tuple[File, ...]:
         """In the thread: write and sync."""
-        return self._store.write(segment, journal.segment_tables(unfinished.parts), first)
+        return self._store.write(segment, journal.segment_tables(segment, unfinished.parts), first)
 
     def _seal(self, waiting: Waiting) -> None:
         before, self._checkpoint = self._checkpoint, waiting.appends[-1].checkpoint
@@ -198,7 +198,8 @@ class JournalWriter(Actor[ToJournalWriter]):
     ) -> Entry:
         """In the thread: write, sync, publish."""
         appends = waiting.appends
-        rest = self._store.write(segment, journal.segment_tables(journal.parts_of(appends)), len(ahead))
+        tables = journal.segment_tables(segment, journal.parts_of(appends))
+        rest = self._store.write(segment, tables, len(ahead))
         files = (*journal.kept(ahead, appends), *rest)
         entry = journal.seal(segment, appends, files, before, sealed_at=time.time_ns() // 1000)
         self._store.publish(entry)

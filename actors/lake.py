@@ -30,7 +30,7 @@ from actors.spark_session import PARTITIONS
 from pipeline import mirror, schema
 from pipeline.delivery import Accepted, Batch, Delivered, Piece, accepted
 from pipeline.errors import Definite
-from pipeline.mirror import SEGMENT, LakeColumn, Property, Reached, Tier, Versions, columns, location, quoted
+from pipeline.mirror import LakeColumn, Property, Reached, Tier, Versions, columns, location, quoted
 from pipeline.schema import TableId, TableSchema
 
 
@@ -191,7 +191,7 @@ class Lake:
         for _, run in groupby(pieces, key=lambda piece: piece.schema.version):
             files = list(run)
             own = columns(files[0].schema, Tier.MIRROR)
-            in_files = own if tier is Tier.MIRROR else (*mirror.FILE_COLUMNS, *own)
+            in_files = own if tier is Tier.MIRROR else (*mirror.META_COLUMNS, *own)
             has = {column.name.lower() for column in in_files}
             frame = self._session.read.schema(mirror.ddl(in_files)).parquet(
                 *(str(self._file(p)) for p in files)
@@ -271,7 +271,4 @@ def _reached(mirrored: Snapshot, journal: str) -> Reached:
 def _expression(column: LakeColumn, has: set[str]) -> str:
     """The column of a lake table, out of the journal's files."""
     name = quoted(column.name)
-    if column.name == SEGMENT:
-        # The journal's layout: the folder of a file is named by its segment.
-        return f"CAST(element_at(split(_metadata.file_path, '/'), -2) AS BIGINT) AS {name}"
     return name if column.name.lower() in has else f"CAST(NULL AS {column.type}) AS {name}"

@@ -24,6 +24,7 @@ from pipeline.transactions import Transactions
 # `__op`: c, u, d or r (a snapshot's row). `__ordinal`: order inside the transaction or chunk. `__gtid` and
 # `__commit_time` (of the source's commit) are null for r, `__chunk` for all others. `__absent`: the columns of which
 # the log doesn't give the row's value, which is null in the table's own column and means nothing; null where it's all.
+# `__segment`: the number of the segment, so that a file says by itself where its rows belong.
 META = pa.schema(
     [
         pa.field("__op", pa.string(), nullable=False),
@@ -33,6 +34,7 @@ META = pa.schema(
         pa.field("__commit_time", pa.timestamp("us", tz="UTC")),
         pa.field("__chunk", pa.string()),
         pa.field("__absent", CHANGE_FIELDS.field("absent").type),
+        pa.field("__segment", pa.int64(), nullable=False),
     ]
 )
 
@@ -54,7 +56,7 @@ def changes_schema(schema: TableSchema) -> pa.Schema:
     return pa.schema([*META, *schema.arrow])
 
 
-def change_table(*parts: ChangePart) -> pa.Table:
+def change_table(segment: int, *parts: ChangePart) -> pa.Table:
     """The rows of these parts, of one schema, as a changes file has them (`changes_schema`), in their order.
 
     Raises InvariantBroken if an update's two images don't stand together.
@@ -81,11 +83,12 @@ def change_table(*parts: ChangePart) -> pa.Table:
         pa.array(passed.commit_time).cast(META.field("__commit_time").type),
         pa.nulls(len(rows), META.field("__chunk").type),
         images.column("absent"),
+        pa.repeat(pa.scalar(segment, pa.int64()), len(rows)),
     ]
     return pa.Table.from_arrays([*meta, *rows.columns], schema=changes_schema(schema))
 
 
-def chunk_table(part: ChunkPart) -> pa.Table:
+def chunk_table(segment: int, part: ChunkPart) -> pa.Table:
     """The rows of a chunk as a rows file has them, or, if it isn't of a first snapshot, as a changes file has."""
     if part.first:
         return pa.Table.from_batches([part.rows])
@@ -98,6 +101,7 @@ def chunk_table(part: ChunkPart) -> pa.Table:
         pa.nulls(count, META.field("__commit_time").type),
         pa.repeat(pa.scalar(str(part.chunk)), count),
         pa.nulls(count, META.field("__absent").type),
+        pa.repeat(pa.scalar(segment, pa.int64()), count),
     ]
     return pa.Table.from_arrays([*meta, *part.rows.columns], schema=changes_schema(part.schema))
 

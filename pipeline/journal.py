@@ -199,13 +199,14 @@ class SegmentTable:
         return self.kind is FileKind.CHANGES and self.rows["__absent"].null_count < len(self.rows)
 
 
-def segment_tables(parts: Iterable[ChangePart | ChunkPart]) -> tuple[SegmentTable, ...]:
+def segment_tables(segment: int, parts: Iterable[ChangePart | ChunkPart]) -> tuple[SegmentTable, ...]:
     """One table for each table version and kind of file, in order of first appearance; none of them is empty."""
     groups: dict[tuple[TableSchema, FileKind], list[ChangePart | ChunkPart]] = {}
     for part in parts:
         groups.setdefault(_whose(part), []).append(part)
     pieces = {
-        which: [rows for run in _runs(group) if len(rows := _piece(run))] for which, group in groups.items()
+        which: [rows for run in _runs(group) if len(rows := _piece(segment, run))]
+        for which, group in groups.items()
     }
     return tuple(SegmentTable(*which, pa.concat_tables(tables)) for which, tables in pieces.items() if tables)
 
@@ -280,12 +281,12 @@ def _runs(parts: Sequence[ChangePart | ChunkPart]) -> Iterator[list[ChangePart |
         yield run
 
 
-def _piece(run: Sequence[ChangePart | ChunkPart]) -> pa.Table:
+def _piece(segment: int, run: Sequence[ChangePart | ChunkPart]) -> pa.Table:
     match run:
         case [ChunkPart() as chunk]:
-            return chunk_table(chunk)
+            return chunk_table(segment, chunk)
         case _:
-            return change_table(*(part for part in run if isinstance(part, ChangePart)))
+            return change_table(segment, *(part for part in run if isinstance(part, ChangePart)))
 
 
 def _urgent(append: Append, before: Checkpoint | None) -> bool:

@@ -22,7 +22,7 @@ from pipeline.snapshot import ChunkId
 from pipeline.watermark import Coordinates, High, MarkerRow
 
 # Raised by one whenever an older reader would misunderstand a newer entry.
-FORMAT = 3
+FORMAT = 4
 
 _REMEDY = "restore it from a copy of the journal"
 

@@ -1,8 +1,8 @@
 """The lake's tables: where they are, what columns they have, and the SQL that keeps the mirror and reads the truth.
 
-Each captured table becomes two. The *changelog* takes every change as it comes, with the journal's meta columns and
-the number of its segment. The *mirror* has the table's own columns and equals the source at an older position: its
-first snapshot is appended to it, and from then on changes are merged into it, rarely and many at a time.
+Each captured table becomes two. The *changelog* takes every change as it comes, with the journal's meta columns. The
+*mirror* has the table's own columns and equals the source at an older position: its first snapshot is appended to it,
+and from then on changes are merged into it, rarely and many at a time.
 
 The *live view* is the mirror without the keys that changed since, and the last of those changes of each key unless
 that's a delete. It's right whatever the merges' timing:
@@ -35,12 +35,12 @@ from pipeline.errors import Definite
 from pipeline.schema import TableId, TableSchema
 from pipeline.types import Date, DateTime, Timestamp
 
-# The changelog's column that holds the number of the segment in which a change was sealed.
+# The column that holds the number of the segment in which a change was sealed.
 SEGMENT = "__segment"
 
 _OP, _SCN, _ORDINAL = "__op", "__scn", "__ordinal"
 _RANK = "__rank"
-_OURS = {*META.names, SEGMENT, _RANK}
+_OURS = {*META.names, _RANK}
 
 # What a table's column may not have in its name without column mapping (Delta: Column mapping).
 _UNFIT = set(" ,;{}()\n\t=")
@@ -143,8 +143,7 @@ _SPARK_TYPES = {
 }
 
 # The columns before the table's own in the journal's changes files, and in a changelog.
-FILE_COLUMNS = tuple(LakeColumn(f.name, spark_type(f.type)) for f in META)
-META_COLUMNS = (*FILE_COLUMNS, LakeColumn(SEGMENT, "BIGINT"))
+META_COLUMNS = tuple(LakeColumn(f.name, spark_type(f.type)) for f in META)
 
 
 def ddl(of: Iterable[LakeColumn]) -> str:

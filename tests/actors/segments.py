@@ -78,8 +78,10 @@ def seal(store: JournalStore, number: int) -> Entry:
     whole = append(number, chunk=True)
     changes, chunk = whole.parts
     assert isinstance(changes, ChangePart)
-    ahead = store.write(number, journal.segment_tables([_cut(changes, 0, ROWS // 2)]))
-    rest = store.write(number, journal.segment_tables([_cut(changes, ROWS // 2, ROWS), chunk]), len(ahead))
+    ahead = store.write(number, journal.segment_tables(number, [_cut(changes, 0, ROWS // 2)]))
+    rest = store.write(
+        number, journal.segment_tables(number, [_cut(changes, ROWS // 2, ROWS), chunk]), len(ahead)
+    )
     before = moved(number - 1).checkpoint if number > 1 else None
     entry = journal.seal(number, [whole], (*ahead, *rest), before, sealed_at=COMMIT_TIME + number)
     store.publish(entry)

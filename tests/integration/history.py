@@ -25,10 +25,11 @@ class Table:
     """A table: its schema, its mirror's state, the source's rows by key, and those of them that the lake is to know.
 
     `changes` and `chunk` are what the open segment holds: (op, scn, ordinal, row) and rows of the first snapshot.
-    `absent`: the columns that the log left out of a change, by its scn and ordinal.
+    `absent`: the columns that the log left out of a change, by its scn and ordinal. `segment`: the open one.
     """
 
     schema: TableSchema
+    segment: int
     mirror: Mirror | None = None
     source: dict[Row, Row] = field(default_factory=dict)
     rows: dict[Row, Row] = field(default_factory=dict)
@@ -54,6 +55,7 @@ class Table:
                 [1_700_000_000_000_000 + scn for scn in columns[1]],
                 [None] * count,
                 [self.absent.get((scn, ordinal)) for scn, ordinal in zip(*columns[1:3], strict=True)],
+                [self.segment] * count,
             ]
             arrays = [
                 pa.array(list(values), field.type)
@@ -83,7 +85,7 @@ class History:
 
     def table(self, schema: TableSchema, mirror: Mirror | None = READY) -> Table:
         """Add a table."""
-        self.tables[schema.table] = Table(schema, mirror)
+        self.tables[schema.table] = Table(schema, self.segment + 1, mirror)
         return self.tables[schema.table]
 
     def transaction(self, *changes: tuple[Table, str, Row]) -> None:
@@ -120,6 +122,7 @@ class History:
             table.close_version()
             sealed += table.sealed
             table.sealed = []
+            table.segment += 1
         checkpoint = Checkpoint(
             GtidSet.parse(f"{SOURCE}:1-{self.scn + 1}"),
             self.scn,

@@ -43,6 +43,7 @@ COLUMNS = (
 )
 KEYED = TableSchema(ITEMS, COLUMNS, key=(2, 1))
 KEYLESS = TableSchema(ITEMS, COLUMNS, key=())
+SEGMENT = 2**40
 
 Row = tuple[str | None, int, str]
 Key = tuple[str, int]
@@ -152,7 +153,7 @@ def test_changes_of_a_table_with_a_key(history: tuple[list[Change], dict[Key, Ro
         ordinals[change.transaction] += 1
         gtid = run(change.transaction + 1).gtid(change.transaction)
         time = 1_700_000_000_000_000 + 7 * change.transaction
-        meta = (op, first_scn + change.transaction, ordinal, str(gtid), time, None, None)
+        meta = (op, first_scn + change.transaction, ordinal, str(gtid), time, None, None, SEGMENT)
         if op:
             expected.append(
                 dict(zip((*change_rows.META.names, *KEYED.arrow.names), (*meta, *row), strict=True))
@@ -168,7 +169,7 @@ def test_changes_of_a_table_with_a_key(history: tuple[list[Change], dict[Key, Ro
             image("d" if key_of(change.before) != key_of(change.after) else None, change, change.before)
             image("u", change, change.after)
 
-    table = change_rows.change_table(part_of(changes, KEYED, first_scn))
+    table = change_rows.change_table(SEGMENT, part_of(changes, KEYED, first_scn))
     assert table.schema.equals(change_rows.changes_schema(KEYED))
     at = table.schema.get_field_index("__commit_time")
     assert table.set_column(at, "__commit_time", table.column(at).cast(pa.int64())).to_pylist() == expected
@@ -178,7 +179,7 @@ def test_changes_of_a_table_with_a_key(history: tuple[list[Change], dict[Key, Ro
 def test_the_last_row_of_each_key_is_the_source(history: tuple[list[Change], dict[Key, Row]]) -> None:
     changes, source = history
     last: dict[Key, Row | None] = {}
-    for found in change_rows.change_table(part_of(changes, KEYED)).to_pylist():
+    for found in change_rows.change_table(SEGMENT, part_of(changes, KEYED)).to_pylist():
         image = (found["value"], found["number"], found["code"])
         last[key_of(image)] = None if found["__op"] == "d" else image
     assert {key: row for key, row in last.items() if row is not None} == source
@@ -192,7 +193,7 @@ def test_changes_of_a_table_without_a_key_are_a_sum(pairs: list[tuple[Row | None
         expected.subtract(() if before is None else (before,))
     changes = [Change(0, before, after) for before, after in pairs]
     found: Counter[Row] = Counter()
-    for line in change_rows.change_table(part_of(changes, KEYLESS)).to_pylist():
+    for line in change_rows.change_table(SEGMENT, part_of(changes, KEYLESS)).to_pylist():
         found[line["value"], line["number"], line["code"]] += {"c": 1, "d": -1}[line["__op"]]
     assert found == expected
 
@@ -204,8 +205,8 @@ def test_parts_made_rows_together_are_what_they_are_alone(given: list[Any]) -> N
         part = part_of(changes, KEYED, scn)
         scn += len(part.transactions) + between
         parts.append(part)
-    alone = pa.concat_tables(map(change_rows.change_table, parts))
-    assert change_rows.change_table(*parts).equals(alone)
+    alone = pa.concat_tables(change_rows.change_table(SEGMENT, each) for each in parts)
+    assert change_rows.change_table(SEGMENT, *parts).equals(alone)
 
 
 def test_many_slices_become_rows_together_and_chunks_between_them_keep_their_place(
@@ -213,11 +214,11 @@ def test_many_slices_become_rows_together_and_chunks_between_them_keep_their_pla
 ) -> None:
     parts = [part_of([Change(0, None, (str(n), n, "a"))], KEYED, n) for n in range(1, 8)]
     chunk = chunk_of([("8", 8, "a"), ("9", 9, "a")], first=False, scn=5)
-    (whole,) = journal.segment_tables([*parts[:4], chunk, *parts[4:]])
+    (whole,) = journal.segment_tables(SEGMENT, [*parts[:4], chunk, *parts[4:]])
     assert whole.rows["value"].to_pylist() == ["1", "2", "3", "4", "8", "9", "5", "6", "7"]
     assert whole.rows.column("value").num_chunks == 3
     monkeypatch.setattr(journal, "TOGETHER", 2)
-    (two_by_two,) = journal.segment_tables([*parts[:4], chunk, *parts[4:]])
+    (two_by_two,) = journal.segment_tables(SEGMENT, [*parts[:4], chunk, *parts[4:]])
     assert two_by_two.rows.equals(whole.rows)
     assert two_by_two.rows.column("value").num_chunks == 5
 
@@ -226,7 +227,7 @@ def test_a_key_that_is_null_counts_as_changed() -> None:
     columns = (Column("day", Date(), nullable=False), Column("n", Integer(4, unsigned=False), nullable=False))
     schema = TableSchema(ITEMS, columns, key=(0, 1))
     images = [(Kind.UPDATE_BEFORE, 0, (None, 1)), (Kind.UPDATE_AFTER, 0, (None, 2))]
-    table = change_rows.change_table(images_of(images, schema))  # type: ignore[arg-type]
+    table = change_rows.change_table(SEGMENT, images_of(images, schema))  # type: ignore[arg-type]
     assert table.column("__op").to_pylist() == ["d", "u"]
     assert table.column("n").to_pylist() == [1, 2]
 
@@ -241,12 +242,12 @@ def test_a_row_says_which_columns_it_lacks_and_its_file_that_there_is_such_a_row
     lacking = [None, None, ["value"], ["value"]]
     images = part.changes.images.set_column(3, CHANGE_FIELDS.field("absent"), pa.array(lacking))
     part = replace(part, changes=replace(part.changes, images=images))
-    (table,) = journal.segment_tables([part])
+    (table,) = journal.segment_tables(SEGMENT, [part])
     assert table.rows["__op"].to_pylist() == ["c", "u", "d"]
     assert table.rows["__absent"].to_pylist() == [None, ["value"], ["value"]]
     assert table.absent
     whole = part_of(changes, KEYED), chunk_of([("x", 1, "a")], first=True)
-    assert [table.absent for table in journal.segment_tables(whole)] == [False, False]
+    assert [table.absent for table in journal.segment_tables(SEGMENT, whole)] == [False, False]
 
 
 @pytest.mark.parametrize(
@@ -262,10 +263,10 @@ def test_a_row_says_which_columns_it_lacks_and_its_file_that_there_is_such_a_row
 @pytest.mark.parametrize("schema", [KEYED, KEYLESS])
 def test_an_update_torn_apart_is_refused(kinds: list[Kind], schema: TableSchema) -> None:
     with pytest.raises(InvariantBroken, match=r"shop\.items"):
-        change_rows.change_table(images_of([(kind, 0, ("x", 1, "a")) for kind in kinds], schema))
+        change_rows.change_table(SEGMENT, images_of([(kind, 0, ("x", 1, "a")) for kind in kinds], schema))
 
 
-@pytest.mark.parametrize("name", ["__op", "__SCN", "__Commit_Time"])
+@pytest.mark.parametrize("name", ["__op", "__SCN", "__Commit_Time", "__segment"])
 def test_a_column_with_the_name_of_ours_is_refused_by_name(name: str) -> None:
     schema = TableSchema(ITEMS, (Column(name, Integer(4, unsigned=False), nullable=True),), key=())
     with pytest.raises(Definite, match=name) as refusal:
@@ -274,7 +275,7 @@ def test_a_column_with_the_name_of_ours_is_refused_by_name(name: str) -> None:
 
 
 def test_a_chunk_of_a_first_snapshot_is_its_rows_alone() -> None:
-    table = change_rows.chunk_table(chunk_of([("x", 1, "a"), (None, 2, "b")], first=True))
+    table = change_rows.chunk_table(SEGMENT, chunk_of([("x", 1, "a"), (None, 2, "b")], first=True))
     assert table.schema.equals(KEYED.arrow)
     assert table.to_pylist() == [
         {"value": "x", "number": 1, "code": "a"},
@@ -283,7 +284,7 @@ def test_a_chunk_of_a_first_snapshot_is_its_rows_alone() -> None:
 
 
 def test_a_chunk_of_a_later_snapshot_is_changes_of_its_own() -> None:
-    table = change_rows.chunk_table(chunk_of([("x", 1, "a"), (None, 2, "b")], first=False))
+    table = change_rows.chunk_table(SEGMENT, chunk_of([("x", 1, "a"), (None, 2, "b")], first=False))
     assert table.schema.equals(change_rows.changes_schema(KEYED))
     assert table.select(change_rows.META.names).to_pylist() == [
         {
@@ -294,6 +295,7 @@ def test_a_chunk_of_a_later_snapshot_is_changes_of_its_own() -> None:
             "__commit_time": None,
             "__chunk": "s1/shop.items/3",
             "__absent": None,
+            "__segment": SEGMENT,
         }
         for ordinal in (0, 1)
     ]
@@ -320,14 +322,14 @@ def test_a_segment_has_one_table_for_each_version_and_kind_in_the_order_of_the_s
         Append((part_of([Change(0, None, ("6", 6, "a"))], newer, 6),), checkpoint(6)),
         Append((chunk_of([], first=False),), checkpoint(7)),
     ]
-    tables = journal.segment_tables(journal.parts_of(appends))
+    tables = journal.segment_tables(SEGMENT, journal.parts_of(appends))
     assert [(table.schema, table.kind, table.rows.column("value").to_pylist()) for table in tables] == [
         (KEYED, FileKind.CHANGES, ["1", "2", "5"]),
         (other, FileKind.CHANGES, ["3"]),
         (KEYED, FileKind.ROWS, ["4"]),
         (newer, FileKind.CHANGES, ["6"]),
     ]
-    assert journal.segment_tables([chunk_of([], first=True)]) == ()
+    assert journal.segment_tables(SEGMENT, [chunk_of([], first=True)]) == ()
 
 
 def test_what_an_entry_says() -> None:
@@ -363,7 +365,7 @@ def test_a_segment_in_which_a_mirror_begins_anew_has_no_chunk_of_before() -> Non
     ]
     entry = journal.seal(4, appends, (), checkpoint(9), sealed_at=5)
     assert [chunk.chunk.number for chunk in entry.chunks] == [2, 4]
-    tables = journal.segment_tables(journal.parts_of(appends))
+    tables = journal.segment_tables(SEGMENT, journal.parts_of(appends))
     found = {table.kind: table.rows for table in tables}
     assert found[FileKind.ROWS].num_rows == 1
     assert found[FileKind.CHANGES]["__op"].to_pylist() == ["c", "r"]
@@ -444,7 +446,9 @@ def rows_of(*values: str, schema: TableSchema = KEYED) -> AppendRows:
 
 
 def values(parts: Iterable[ChangePart | ChunkPart]) -> list[str]:
-    return [value for table in journal.segment_tables(parts) for value in table.rows["value"].to_pylist()]
+    return [
+        value for table in journal.segment_tables(SEGMENT, parts) for value in table.rows["value"].to_pylist()
+    ]
 
 
 def test_rows_that_were_kept_come_before_those_of_the_append_that_ends_their_transaction() -> None:

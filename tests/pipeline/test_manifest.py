@@ -121,13 +121,13 @@ def unknown(version: str) -> TableSchema:
 
 
 def test_another_format_is_refused_by_its_number() -> None:
-    with pytest.raises(manifest.Damaged, match="format 4") as refusal:
-        manifest.from_json(json.dumps({"format": 4, "whatever": "it holds"}), unknown)
+    with pytest.raises(manifest.Damaged, match="format 5") as refusal:
+        manifest.from_json(json.dumps({"format": 5, "whatever": "it holds"}), unknown)
     assert isinstance(refusal.value, Definite)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "7", "null", "[]", "{}", '{"format": 3}', '{"format":3,"sha256":"","entry":{}}']
+    "text", ["", "7", "null", "[]", "{}", '{"format": 4}', '{"format":4,"sha256":"","entry":{}}']
 )
 def test_a_text_that_is_no_entry_is_refused(text: str) -> None:
     with pytest.raises(manifest.Damaged):

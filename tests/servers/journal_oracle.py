@@ -146,6 +146,7 @@ def _take(story: Story, reader: JournalReader, entry: Entry, file: File, since: 
         if file.kind is FileKind.CHANGES:
             assert meta["__absent"] is None, f"{file.path} has a row that can't be judged: {meta}"
             assert entry.first_scn <= meta["__scn"] <= entry.last_scn
+            assert meta["__segment"] == entry.segment
             story.changes.append(
                 Change(meta["__op"], meta["__scn"], meta["__ordinal"], entry.segment, key, plain)
             )
