@@ -167,7 +167,7 @@ def status(settings: Settings, as_json: bool, watch: bool) -> None:
 def sql(settings: Settings, table: str) -> None:
     """Print the query (Spark's SQL) that reads TABLE, as database.table, as of the last delivered segment."""
     from actors.journal_store import JournalReader
-    from pipeline.mirror import Reached, live_view_sql
+    from pipeline.live_view import Reached, live_view_sql
 
     journal = JournalReader(Path(settings.journal.path))
     last = journal.last_segment()

@@ -27,10 +27,12 @@ from pyspark.sql import DataFrame, SparkSession
 from actors.delta import DeltaTable, Snapshot
 from actors.journal_store import numbered
 from actors.spark_session import PARTITIONS
-from pipeline import mirror, schema
+from pipeline import lake_tables, schema
 from pipeline.delivery import Accepted, Batch, Delivered, Piece, accepted
 from pipeline.errors import Definite
-from pipeline.mirror import LakeColumn, Property, Reached, Tier, Versions, columns, location, quoted
+from pipeline.lake_tables import LakeColumn, Property, Tier, columns, location, quoted
+from pipeline.live_view import Reached, Versions, live_view_sql
+from pipeline.merge import merge_sql, pending_sql
 from pipeline.schema import TableId, TableSchema
 
 
@@ -83,10 +85,12 @@ class Lake:
             self._append(table, Tier.CHANGELOG, "changes", todo.pieces.changes, todo, batch)
             self._append(table, Tier.MIRROR, "rows", todo.pieces.rows, todo, batch)
         elif todo.reason:
-            self._create(table, mirror.META_COLUMNS)
+            self._create(table, lake_tables.META_COLUMNS)
         if todo.reason:
             stopped = {Property.STOPPED: todo.reason}
-            self._session.sql(mirror.set_properties_sql(location(self._root, table, Tier.CHANGELOG), stopped))
+            self._session.sql(
+                lake_tables.set_properties_sql(location(self._root, table, Tier.CHANGELOG), stopped)
+            )
             return replace(present, stopped=todo.reason)
         return replace(present, changes=batch.through, rows=batch.through, after=batch.after)
 
@@ -102,7 +106,7 @@ class Lake:
                 self._reached(self._table(table.table, Tier.MIRROR).snapshot()).generation
                 == reached.generation
             ):
-                session.sql(mirror.merge_sql(self._root, table, reached, through))
+                session.sql(merge_sql(self._root, table, reached, through))
 
     def _prepare(self, table: TableId, present: Delivered, todo: Accepted, wanted: TableSchema) -> Delivered:
         """Make the tables that aren't there, add the columns that aren't in them, and begin the mirror anew."""
@@ -128,7 +132,7 @@ class Lake:
 
     def _create(self, table: TableId, of: tuple[LakeColumn, ...]) -> None:
         path = location(self._root, table, Tier.CHANGELOG)
-        self._session.sql(mirror.create_sql(path, of, {Property.JOURNAL: self._journal}))
+        self._session.sql(lake_tables.create_sql(path, of, {Property.JOURNAL: self._journal}))
 
     def _begin(
         self, table: TableId, generation: int, wanted: TableSchema, told: Mapping[Property, str]
@@ -136,11 +140,13 @@ class Lake:
         path = location(self._root, table, Tier.MIRROR)
         session = self._once("generation", generation, generation=generation)
         session.sql(
-            mirror.begin_sql(path, columns(wanted, Tier.MIRROR), {Property.JOURNAL: self._journal, **told})
+            lake_tables.begin_sql(
+                path, columns(wanted, Tier.MIRROR), {Property.JOURNAL: self._journal, **told}
+            )
         )
 
     def _tell(self, table: TableId, tier: Tier, told: Mapping[Property, str]) -> None:
-        self._session.sql(mirror.set_properties_sql(location(self._root, table, tier), told))
+        self._session.sql(lake_tables.set_properties_sql(location(self._root, table, tier), told))
 
     def _once(self, mark: str, version: int, **told: object) -> SparkSession:
         """A session whose statement Delta makes only if the table's mark hasn't got so far."""
@@ -162,7 +168,7 @@ class Lake:
         before: str | None = None
         for column in wanted:
             if column.name.lower() not in there:
-                self._session.sql(mirror.add_column_sql(delta.path, column, before))
+                self._session.sql(lake_tables.add_column_sql(delta.path, column, before))
             before = column.name
 
     def _append(
@@ -191,9 +197,9 @@ class Lake:
         for _, run in groupby(pieces, key=lambda piece: piece.schema.version):
             files = list(run)
             own = columns(files[0].schema, Tier.MIRROR)
-            in_files = own if tier is Tier.MIRROR else (*mirror.META_COLUMNS, *own)
+            in_files = own if tier is Tier.MIRROR else (*lake_tables.META_COLUMNS, *own)
             has = {column.name.lower() for column in in_files}
-            frame = self._session.read.schema(mirror.ddl(in_files)).parquet(
+            frame = self._session.read.schema(lake_tables.ddl(in_files)).parquet(
                 *(str(self._file(p)) for p in files)
             )
             frames.append(frame.selectExpr(*(_expression(column, has) for column in wanted)))
@@ -209,7 +215,7 @@ class Lake:
         return _reached(mirrored, self._journal) if mirrored is not None else Reached()
 
     def _pending(self, table: TableId, reached: Reached) -> int:
-        row = self._session.sql(mirror.pending_sql(self._root, table, reached)).first()
+        row = self._session.sql(pending_sql(self._root, table, reached)).first()
         assert row is not None
         return int(row[0])
 
@@ -256,7 +262,7 @@ def live_view(session: SparkSession, root: str, table: TableId) -> DataFrame:
         mirrored = now
     taken_on = schema.from_json(json.loads(mirrored.properties[Property.SCHEMA]))
     at = Versions(mirrored.version, changelog.version)
-    return session.sql(mirror.live_view_sql(root, taken_on, reached, at))
+    return session.sql(live_view_sql(root, taken_on, reached, at))
 
 
 def _since(table: Snapshot) -> int:

@@ -36,8 +36,8 @@ from pipeline import topology
 from pipeline.checkpoint import Mirror, Ready, state_of
 from pipeline.delivery import Batch, Delivered, Pieces, missing, next_batch
 from pipeline.errors import Transient
+from pipeline.live_view import Reached
 from pipeline.messages import SegmentSealed, ToSparkSink
-from pipeline.mirror import Reached
 from pipeline.schema import TableId, TableSchema
 from pipeline.settings import LakeSettings, SparkSettings
 

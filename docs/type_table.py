@@ -2,7 +2,8 @@
 
     python -m docs.type_table
 
-A row begins with a column's type as information_schema spells it; `pipeline.types` and `pipeline.mirror` say the rest.
+A row begins with a column's type as information_schema spells it; `pipeline.types` and `pipeline.lake_tables` say
+the rest.
 A test holds the document against them, and that no type is left out.
 """
 
@@ -11,7 +12,7 @@ from typing import Final
 
 from docs.draw import replaced
 from pipeline.information_schema import column_type
-from pipeline.mirror import spark_type
+from pipeline.lake_tables import spark_type
 from pipeline.types import ColumnType, arrow_type
 
 DOCUMENT: Final = Path(__file__).parent / "types.md"

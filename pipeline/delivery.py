@@ -23,7 +23,7 @@ from pipeline.checkpoint import Checkpoint, Mirror
 from pipeline.errors import Definite
 from pipeline.evolution import obstacle
 from pipeline.journal import Entry, FileKind
-from pipeline.mirror import Tier, columns, need_mapping
+from pipeline.lake_tables import Tier, columns, need_mapping
 from pipeline.schema import TableId, TableSchema
 
 

@@ -15,7 +15,7 @@ from deploy.demo.verify import Finding, export, history, same_rows
 from deploy.demo.view import View
 from deploy.toolchain.mysql_server import Account, LoggedCommand, MysqlServer
 from deploy.toolchain.parts import Parts
-from pipeline.mirror import Tier, location
+from pipeline.lake_tables import Tier, location
 from pipeline.schema import TableId
 from pipeline.settings import SparkSettings
 

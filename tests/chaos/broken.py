@@ -32,7 +32,7 @@ from actors.schema_verifier import SchemaVerifier
 from actors.source import Result
 from actors.spark_sink import SparkSink
 from actors.watermark_coordinator import WatermarkCoordinator
-from pipeline.mirror import Tier, location
+from pipeline.lake_tables import Tier, location
 from pipeline.schema import TableSchema
 from pipeline.window import Reconciling
 from tests.servers.service import LEAST_ROWS_OF_RANGE, WithoutLake

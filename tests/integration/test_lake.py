@@ -18,7 +18,8 @@ from actors.spark_session import Spark
 from pipeline.checkpoint import Filling, Ready
 from pipeline.delivery import Batch, Delivered, accepted, next_batch
 from pipeline.errors import Definite
-from pipeline.mirror import Reached, Tier, location
+from pipeline.lake_tables import Tier, location
+from pipeline.live_view import Reached
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.types import (
     Binary,

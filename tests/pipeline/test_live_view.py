@@ -1,34 +1,17 @@
-"""The lake's names and SQL. SQLite, which shares the SQL of the live view, evaluates it on thousands of histories."""
+"""The live view. SQLite, which shares its SQL, evaluates it on thousands of histories."""
 
-import re
 import sqlite3
 from collections.abc import Iterator
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import Definite
-from pipeline.mirror import (
-    META_COLUMNS,
-    LakeColumn,
-    Property,
-    Reached,
-    Tier,
-    Versions,
-    add_column_sql,
-    begin_sql,
-    columns,
-    create_sql,
-    live_view_sql,
-    location,
-    merge_sql,
-    quoted,
-    spark_type,
-)
+from pipeline.lake_tables import Tier, location, quoted
+from pipeline.live_view import Reached, Versions, live_view_sql
 from pipeline.schema import Column, TableId, TableSchema
-from pipeline.types import Date, Integer, Text, arrow_type
+from pipeline.types import Date, Integer, Text
 
 INT = Integer(8, unsigned=False)
 ORDERS = TableSchema(
@@ -157,58 +140,4 @@ def test_a_key_that_may_be_null_here_is_compared_so_that_null_equals_null() -> N
     days = TableSchema(
         TableId("shop", "days"), (Column("day", Date(), False), Column("id", INT, False)), (0, 1)
     )
-    for text in (live_view_sql("lake", days, Reached()), merge_sql("lake", days, Reached(0, 1), 2)):
-        assert "m.`day` <=> c.`day` AND m.`id` = c.`id`" in text
-
-
-@given(
-    names=st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5)), min_size=2, max_size=2, unique=True)
-)
-def test_paths_are_plain_and_never_shared(names: list[tuple[str, str]]) -> None:
-    paths = [location("lake/", TableId(*name), Tier.MIRROR) for name in names]
-    assert paths[0] != paths[1]
-    for path in paths:
-        assert re.fullmatch(
-            r"lake/([A-Za-z0-9~-][A-Za-z0-9_~-]*)?/([A-Za-z0-9~-][A-Za-z0-9_~-]*)?/mirror", path
-        )
-
-
-def test_columns_of_both_tiers() -> None:
-    own = (LakeColumn("id", "BIGINT"), LakeColumn("part", "STRING"), LakeColumn("v", "BIGINT"))
-    assert columns(ORDERS, Tier.MIRROR) == own
-    assert columns(ORDERS, Tier.CHANGELOG) == (*META_COLUMNS, *own)
-    assert META_COLUMNS[-2:] == (LakeColumn("__absent", "ARRAY<STRING>"), LakeColumn("__segment", "BIGINT"))
-
-
-@pytest.mark.parametrize("name", ["__segment", "__SCN", "__rank", "ID"])
-def test_a_column_that_takes_the_name_of_another_is_refused(name: str) -> None:
-    schema = TableSchema(TableId("shop", "odd"), (Column("id", INT, False), Column(name, INT, True)), (0,))
-    with pytest.raises(Definite, match=f"column '{name}' of shop.odd"):
-        columns(schema, Tier.CHANGELOG)
-
-
-def test_types() -> None:
-    assert spark_type(arrow_type(Integer(8, unsigned=True))) == "DECIMAL(20,0)"
-    assert spark_type(pa.list_(pa.float32())) == "ARRAY<FLOAT>"
-    assert spark_type(pa.timestamp("us")) == "TIMESTAMP_NTZ"
-    assert spark_type(pa.timestamp("us", tz="UTC")) == "TIMESTAMP"
-
-
-def test_statements_that_make_and_change_tables() -> None:
-    assert create_sql("a`b", (LakeColumn("x y", "INT"),), {}) == (
-        "CREATE TABLE IF NOT EXISTS delta.`a``b` (`x y` INT) USING delta TBLPROPERTIES "
-        "('delta.checkpointInterval' = '100', 'delta.columnMapping.mode' = 'name')"
-    )
-    assert begin_sql("p", (LakeColumn("x", "INT"), LakeColumn("y", "DATE")), {Property.SINCE: "7"}) == (
-        "CREATE OR REPLACE TABLE delta.`p` USING delta TBLPROPERTIES ('delta.checkpointInterval' = '20', "
-        "'delta.enableDeletionVectors' = 'true', 'tidemark.since' = '7') "
-        "AS SELECT CAST(NULL AS INT) AS `x`, CAST(NULL AS DATE) AS `y` WHERE false"
-    )
-    assert (
-        add_column_sql("p", LakeColumn("x", "INT"), "w")
-        == "ALTER TABLE delta.`p` ADD COLUMNS (`x` INT AFTER `w`)"
-    )
-    assert (
-        add_column_sql("p", LakeColumn("x", "INT"), None)
-        == "ALTER TABLE delta.`p` ADD COLUMNS (`x` INT FIRST)"
-    )
+    assert "m.`day` <=> c.`day` AND m.`id` = c.`id`" in live_view_sql("lake", days, Reached())
