@@ -126,7 +126,7 @@ class Assembly:
                 self._outlet(Name.JOURNAL_WRITER, Name.SPARK_SINK),
             ),
         )
-        return (*self._stream(checkpoint, found), *self._snapshots(checkpoint), journal)
+        return (*self._stream(checkpoint, found), *self._snapshots(checkpoint, found.server), journal)
 
     def _stream(self, checkpoint: Checkpoint, found: Preflight) -> tuple[Actor[Any], ...]:
         """Those who read the log."""
@@ -147,6 +147,7 @@ class Assembly:
             settings.read,
             checkpoint.position,
             self._outlet(Name.BINLOG_READER, Name.SCHEMA_VERIFIER),
+            found.server,
         )
         verifier = SchemaVerifier(
             self.mailboxes[Name.SCHEMA_VERIFIER],
@@ -154,12 +155,12 @@ class Assembly:
             verified,
             news,
             self._outlet(Name.SCHEMA_VERIFIER, Name.WATERMARK_COORDINATOR),
-            partial(answer, settings.source),
+            partial(answer, settings.source, found.server),
             _signal_rows(settings),
         )
         return reader, verifier
 
-    def _snapshots(self, checkpoint: Checkpoint) -> tuple[Actor[Any], ...]:
+    def _snapshots(self, checkpoint: Checkpoint, server: str | None) -> tuple[Actor[Any], ...]:
         """Those who bring the chunks into it."""
         settings, snapshot = self._settings, self._settings.snapshot
         coordinator = WatermarkCoordinator(
@@ -185,6 +186,7 @@ class Assembly:
             snapshot.allow_lock,
             Bounds(snapshot.rows_per_s, snapshot.most_threads_running, snapshot.most_replica_lag_s),
             snapshot.source,
+            server,
         )
         return coordinator, selector
 

@@ -58,12 +58,13 @@ class BinlogDump:
         self._packets = Packets(number=1)
 
     @staticmethod
-    async def open(settings: SourceSettings, position: GtidSet) -> "BinlogDump":
+    async def open(settings: SourceSettings, position: GtidSet, server: str | None = None) -> "BinlogDump":
         """Connect and ask for what isn't in the position.
 
-        Raises Definite if the server can't give it all, Transient if it can't be reached, or could a moment ago.
+        Raises Definite if the server can't give it all, Transient if it can't be reached, or could a moment ago, or
+        isn't the one that calls itself `server`.
         """
-        source = await Source.connect(settings)
+        source = await Source.connect(settings, server)
         try:
             await _check(source, position)
             await _prepare(source, settings)

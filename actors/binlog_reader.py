@@ -70,9 +70,11 @@ class BinlogReader(Actor[ToBinlogReader]):
         captured: Tables,
         position: GtidSet,
         verifier: Outlet[ToSchemaVerifier],
+        server: str | None = None,
     ) -> None:
         super().__init__(mailbox, metrics)
         self._settings = settings
+        self._server = server
         self._position = position
         self._verifier = verifier
         self._stream = LogStream(captured.match, captured.may_match_in)
@@ -88,7 +90,7 @@ class BinlogReader(Actor[ToBinlogReader]):
         """Read until the mailbox is closed, and give out what's whole by then."""
         try:
             self.beat()
-            self._dump = await BinlogDump.open(self._settings, self._position)
+            self._dump = await BinlogDump.open(self._settings, self._position, self._server)
             self.rest()
             await self._read(self._dump)
             self._cut()

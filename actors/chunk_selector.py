@@ -8,6 +8,9 @@ Every order is a task of the actor's own task group and is answered by exactly o
 connection, a lock, a timeout) is tried again from `low` on, with a pause that doubles; what won't, or hasn't in so
 many tries, is the answer. A chunk is asked for with half as many rows each time, in case that it takes the server too
 long. Whatever else goes wrong is the actor's own failure and ends it.
+
+All of it comes from the server that gives the stream, whose places and transactions `low` and `high` are. Where its
+address leads to another one by now, as after a failover, and goes on to, the actor ends: capture begins anew there.
 """
 
 import asyncio
@@ -28,7 +31,8 @@ from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from actors.replica import Replica
 from actors.signal_table import SignalTable
-from actors.source import Outdated, Result, Source
+from actors.source import Result, Source
+from actors.source_errors import AnotherServer, Outdated
 from actors.source_pool import SourcePool
 from actors.source_watch import SourceWatch
 from pipeline import chunks, resultset, topology
@@ -86,7 +90,10 @@ class SnapshotLost(Transient):
 
 
 class ChunkSelector(Actor[ToChunkSelector]):
-    """Answers PlanTable and ReadChunk; more orders than `connections` wait for one to be free."""
+    """Answers PlanTable and ReadChunk; more orders than `connections` wait for one to be free.
+
+    `server`: the one that the stream comes from, by what it calls itself.
+    """
 
     name = topology.Actor.CHUNK_SELECTOR
 
@@ -101,15 +108,16 @@ class ChunkSelector(Actor[ToChunkSelector]):
         allow_lock: bool = False,
         bounds: Bounds = UNBOUNDED,
         elsewhere: ServerSettings | None = None,
+        server: str | None = None,
     ) -> None:
         super().__init__(mailbox, metrics)
-        self._opening = Opening(source, connections, allow_lock)
+        self._opening = Opening(source, connections, allow_lock, server)
         self._opens: asyncio.Task[None] | None = None
         self._consistent: ConsistentReads | None = None
         self._coordinator = coordinator
         self._markers = markers
-        self._replica = Replica(elsewhere, source) if elsewhere else None
-        self._pool = SourcePool(elsewhere or source, connections)
+        self._replica = Replica(elsewhere, source, server) if elsewhere else None
+        self._pool = SourcePool(elsewhere or source, connections, None if elsewhere else server)
         self._watch = SourceWatch(elsewhere or source, bounds)
         self._orders: asyncio.TaskGroup
 
@@ -169,7 +177,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
 
         try:
             answer: TablePlanned | PlanFailed = await self._tried(planned, str(order.table))
-        except SnapshotLost:
+        except (SnapshotLost, AnotherServer):
             raise
         except (Transient, Definite) as failure:
             answer = PlanFailed(order.table, str(failure))
@@ -189,7 +197,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         except Outdated as outdated:
             log.info("the table was altered", order=str(order.chunk), told=str(outdated))
             answer = ChunkOutdated(order.chunk)
-        except SnapshotLost:
+        except (SnapshotLost, AnotherServer):
             raise
         except (Transient, Definite) as failure:
             answer = ChunkFailed(order.chunk, str(failure))

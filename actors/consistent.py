@@ -66,8 +66,11 @@ class ConsistentReads:
 class Opening:
     """The search for a moment at which they can be opened. `tries` is how many came to nothing."""
 
-    def __init__(self, settings: ServerSettings, connections: int, may_lock: bool) -> None:
+    def __init__(
+        self, settings: ServerSettings, connections: int, may_lock: bool, server: str | None = None
+    ) -> None:
         self._settings = settings
+        self._server = server
         self._connections = connections
         self._may_lock = may_lock
         self.tries = 0
@@ -87,7 +90,7 @@ class Opening:
         made: list[Source] = []
         try:
             while len(made) <= self._connections:  # one of them looks at the log
-                made.append(await Source.connect(self._settings))
+                made.append(await Source.connect(self._settings, self._server))
             control, *sources = made
             while (found := await self._tried(control, sources)) is None:
                 await asyncio.gather(*(source.leave() for source in sources))

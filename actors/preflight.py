@@ -34,11 +34,15 @@ class Unfit(Definite):
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """What was found of the source: what's wrong, the schemas, and which transactions its log has no more."""
+    """What was found of the source: what's wrong, the schemas, and which transactions its log has no more.
+
+    `server`: what it calls itself; a connection that leads to another one is of no use with what's found here.
+    """
 
     findings: tuple[Finding, ...]
     known: Known
     purged: GtidSet
+    server: str | None
     foreign_keys: tuple[ForeignKey, ...] = ()
 
     def raise_errors(self) -> None:
@@ -69,10 +73,10 @@ async def preflight(settings: Settings) -> Preflight:
             )
         errors = any(finding.severity is Severity.ERROR for finding in found)
         if errors:
-            return Preflight(tuple(found), Known({}, GtidSet()), GtidSet())
+            return Preflight(tuple(found), Known({}, GtidSet()), GtidSet(), source.server)
         purged = await source.purged()  # first, so that the other one has it
         known = await known_schemas(source, settings)
-        return Preflight(tuple(found), known, purged, unlogged_foreign_keys(facts))
+        return Preflight(tuple(found), known, purged, source.server, unlogged_foreign_keys(facts))
     finally:
         source.close()
 
@@ -107,9 +111,9 @@ async def known_schemas(source: Source, settings: Settings) -> Known:
         schemas = again
 
 
-async def answer(settings: SourceSettings, tables: frozenset[TableId]) -> Answer:
-    """What the source says of these tables now. Raises Transient or Definite where it can't be reached."""
-    source = await Source.connect(settings)
+async def answer(settings: SourceSettings, server: str | None, tables: frozenset[TableId]) -> Answer:
+    """What this server says of these tables now. Raises Transient or Definite where it can't be reached."""
+    source = await Source.connect(settings, server)
     try:
         ordered = sorted(tables)
         while True:

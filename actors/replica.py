@@ -28,11 +28,12 @@ from pipeline.settings import ServerSettings
 
 
 class Replica:
-    """What watermarks are read from a replica of the stream's server."""
+    """What watermarks are read from a replica of the stream's server, which calls itself `server`."""
 
-    def __init__(self, settings: ServerSettings, stream: ServerSettings) -> None:
+    def __init__(self, settings: ServerSettings, stream: ServerSettings, server: str | None = None) -> None:
         self._name = f"[snapshot.source] {settings.host}:{settings.port}"
         self._stream = stream
+        self._server = server
         self._shared = GtidSet()  # of this the stream's server is known to have it
 
     async def low(self, source: Source) -> GtidSet:
@@ -59,13 +60,16 @@ class Replica:
 
     async def _share(self, source: Source, executed: GtidSet) -> None:
         """See to it that what was done on the replica by itself is in the stream's history."""
-        uuid = await source.server_uuid()
         own = GtidSet(
-            {origin: numbers for origin, numbers in executed.intervals.items() if origin.uuid == uuid}
+            {
+                origin: numbers
+                for origin, numbers in executed.intervals.items()
+                if origin.uuid == source.server
+            }
         )
         if self._shared and own <= self._shared:
             return
-        stream = await Source.connect(self._stream)
+        stream = await Source.connect(self._stream, self._server)
         try:
             done = await stream.executed()
         finally:

@@ -4,25 +4,25 @@ Nothing here writes, locks or leaves a transaction open. Every session is READ O
 is a transaction of its own and a consistent read; its settings are the session's, never the server's. They also make
 a value's text the same on every server: UTC, utf8mb4, an empty sql_mode.
 
-The driver's errors end at this border: they become Transient (the connection or the server failed for now) or
-Definite (the server refused, and will again).
+The driver's errors end at this border (`actors.source_errors`).
 
 aiomysql makes Python objects of rows, so chunks bypass it: a `Result` takes the packets from the socket itself.
 """
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from functools import reduce
 from operator import or_
 from typing import Any, Final
 
 import pymysql
 
+from actors.source_errors import AnotherServer, translated
 from actors.wire import Wire
 from pipeline import information_schema
-from pipeline.errors import Definite, Transient
+from pipeline.errors import Definite
 from pipeline.gtid import GtidSet
 from pipeline.information_schema import Described, IndexPart
 from pipeline.prerequisites import VARIABLES, Privilege, ServerFacts, server_version
@@ -51,58 +51,20 @@ _SESSION: Final = (
     "/*!50709 SET SESSION range_optimizer_max_mem_size = 0 */",
 )
 
-# Errors of the server that say nothing about the statement, but that it may do later (Server Error Message Reference).
-_PASSING: Final = frozenset(
-    {
-        1037,  # ER_OUTOFMEMORY
-        1040,  # ER_CON_COUNT_ERROR
-        1041,  # ER_OUT_OF_RESOURCES
-        1053,  # ER_SERVER_SHUTDOWN
-        1077,  # ER_NORMAL_SHUTDOWN
-        1080,  # ER_FORCING_CLOSE
-        1135,  # ER_CANT_CREATE_THREAD
-        1158,  # ER_NET_READ_ERROR
-        1159,  # ER_NET_READ_INTERRUPTED
-        1160,  # ER_NET_ERROR_ON_WRITE
-        1161,  # ER_NET_WRITE_INTERRUPTED
-        1203,  # ER_TOO_MANY_USER_CONNECTIONS
-        1205,  # ER_LOCK_WAIT_TIMEOUT
-        1213,  # ER_LOCK_DEADLOCK
-        1226,  # ER_USER_LIMIT_REACHED
-        1317,  # ER_QUERY_INTERRUPTED
-        1412,  # ER_TABLE_DEF_CHANGED
-        1615,  # ER_NEED_REPREPARE
-        3024,  # ER_QUERY_TIMEOUT
-        3168,  # ER_SERVER_ISNT_AVAILABLE
-        3169,  # ER_SESSION_WAS_KILLED
-        3572,  # ER_LOCK_NOWAIT
-        4031,  # ER_CLIENT_INTERACTION_TIMEOUT
-    }
-)
-# Errors that say that what the statement names isn't there any more.
-_OUTDATED: Final = frozenset(
-    {
-        1054,  # ER_BAD_FIELD_ERROR
-        1146,  # ER_NO_SUCH_TABLE
-        1176,  # ER_KEY_DOES_NOT_EXIST
-    }
-)
 # The places of Seconds_Behind_Source (or …_Master) and Retrieved_Gtid_Set among the columns of SHOW REPLICA STATUS; the
 # same in each version since MySQL 5.6.
 _SECONDS_BEHIND: Final = 32
 _RETRIEVED: Final = 51
-# The client library's own errors (CR_…): of the connection, not of the statement.
-_CLIENT_ERRORS: Final = range(2000, 3000)
-
-
-class Outdated(Definite):
-    """The table isn't what the statement was made for any more."""
 
 
 class Source:
-    """One connection to the source. A failure leaves it closed where its stream can't be trusted any more."""
+    """One connection to the source. A failure leaves it closed where its stream can't be trusted any more.
 
-    def __init__(self, settings: ServerSettings) -> None:
+    `server`: what the server that it leads to calls itself in the GTIDs of its own transactions (server_uuid).
+    """
+
+    def __init__(self, settings: ServerSettings, server: str | None) -> None:
+        self.server = server
         self._settings = settings
         self._in_transaction = False
         self._wire = Wire(
@@ -117,15 +79,18 @@ class Source:
         )
 
     @staticmethod
-    async def connect(settings: ServerSettings) -> "Source":
-        """A new connection with its session set up. Raises Transient or Definite."""
-        source = Source(settings)
+    async def connect(settings: ServerSettings, server: str | None = None) -> "Source":
+        """A new connection with its session set up. Raises Transient or Definite.
+
+        `server`: the one that it has to lead to, None where that isn't known yet; AnotherServer if it leads elsewhere.
+        """
+        source = Source(settings, server)
         await source._open()
         return source
 
     async def _open(self) -> None:
         timeout_s = max(1, int(self._settings.read_timeout_s))
-        with _translated(f"connecting to {self._settings.host}:{self._settings.port}"):
+        with translated(f"connecting to {self._settings.host}:{self._settings.port}"):
             try:
                 async with asyncio.timeout(self._settings.connect_timeout_s):
                     await self._wire.open()
@@ -133,6 +98,10 @@ class Source:
                         await self._wire.query(
                             statement.format(timeout_s=timeout_s, timeout_ms=timeout_s * 1000)
                         )
+                    [(server,)] = await self._wire.small(Statement("SELECT LOWER(@@GLOBAL.server_uuid)"))
+                if server != (self.server or server):
+                    raise AnotherServer(self._settings, self.server, server)
+                self.server = server
             except BaseException:
                 self._wire.close()
                 raise
@@ -202,11 +171,6 @@ class Source:
         [(read_only,)] = await self.ask(Statement("SELECT @@GLOBAL.read_only"))
         return bool(read_only)
 
-    async def server_uuid(self) -> str:
-        """What the server calls itself in the GTIDs of its own transactions."""
-        [(uuid,)] = await self.ask(Statement("SELECT @@GLOBAL.server_uuid"))
-        return str(uuid).lower()
-
     async def facts(self, tables: Sequence[TableId]) -> ServerFacts:
         """What `pipeline.prerequisites` judges: the server's settings, and what of capture the user may not do."""
         names = ", ".join(["%s"] * len(VARIABLES))
@@ -242,7 +206,7 @@ class Source:
 
     async def ask(self, statement: Statement) -> list[tuple[Any, ...]]:
         """The rows of a small result, as Python values."""
-        with _translated(statement.sql):
+        with translated(statement.sql):
             async with self._answered():
                 return await self._wire.small(statement)
 
@@ -253,7 +217,7 @@ class Source:
         Left before its end, the connection is made anew, for the server can't be told to stop. Within a transaction
         the rest is read and let go instead.
         """
-        with _translated(statement.sql):
+        with translated(statement.sql):
             async with self._answered():
                 columns, packets = await self._wire.select(statement)
         try:
@@ -273,7 +237,7 @@ class Source:
     async def fill(self, packets: RowPackets, statement: Statement) -> None:
         """Read on in the statement's result until `packets` are full. Raises the server's error if that's its end."""
         clock = asyncio.get_running_loop().time
-        with _translated(statement.sql):
+        with translated(statement.sql):
             async with self._answered() as limit:
                 while not packets.full:
                     packets.filled(await self._wire.receive(packets.room()))
@@ -293,14 +257,14 @@ class Source:
 
     async def command(self, code: int, payload: bytes) -> None:
         """Send a command of the protocol that the server answers with OK."""
-        with _translated(f"command {code:#04x} of the protocol"):
+        with translated(f"command {code:#04x} of the protocol"):
             async with self._answered():
                 await self._wire.command(code, payload)
                 await self._wire.ok()
 
     async def stream(self, code: int, payload: bytes) -> None:
         """Send a command that is answered with packets without end: `receive` reads them, the first has number 1."""
-        with _translated(f"command {code:#04x} of the protocol"):
+        with translated(f"command {code:#04x} of the protocol"):
             await self._wire.command(code, payload)
 
     async def receive(self, room: memoryview) -> int:
@@ -308,7 +272,7 @@ class Source:
 
         `room`: writable, of bytes, not empty. Raises Transient if the connection is lost; cancelled, it's closed.
         """
-        with _translated("reading from the source"):
+        with translated("reading from the source"):
             try:
                 return await self._wire.receive(room)
             except BaseException:
@@ -363,29 +327,6 @@ class Result:
         """The next rows, some megabytes of them; None behind the last. Raises Transient or Definite."""
         await self._source.fill(self._packets, self._statement)
         return self._packets.take()
-
-
-@contextmanager
-def _translated(doing: str) -> Iterator[None]:
-    """Turn the driver's errors into ours; `doing` is told along."""
-    try:
-        yield
-    except TimeoutError as error:
-        raise Transient(f"the source didn't answer in time: {doing}") from error
-    except (pymysql.Error, OSError) as error:
-        raise _judged(error, doing) from error
-
-
-def _judged(error: Exception, doing: str) -> Transient | Definite:
-    if isinstance(error.__cause__, ssl.SSLCertVerificationError):
-        return Definite(f"the source's certificate can't be trusted ({error.__cause__}); see to source.tls")
-    code, *words = error.args if isinstance(error, pymysql.Error) else ()
-    text = " ".join(str(word) for word in words) or str(error)
-    passing = not isinstance(code, int) or code in _PASSING or code in _CLIENT_ERRORS
-    if passing:
-        return Transient(f"{text} ({doing})")
-    kind = Outdated if code in _OUTDATED else Definite
-    return kind(f"{text} (error {code} of the source; {doing})")
 
 
 def _tls(settings: ServerSettings) -> ssl.SSLContext | None:

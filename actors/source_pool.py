@@ -2,6 +2,8 @@
 
 A server closes a connection that has been idle for long (wait_timeout), and says so before it does. Such a one isn't
 given out again: a new one takes its place, and nobody's statement fails for it.
+
+All of them lead to one server, where it's said which: another one may have taken over its address in between.
 """
 
 import asyncio
@@ -16,14 +18,15 @@ from pipeline.settings import ServerSettings
 class SourcePool:
     """Up to `size` connections, opened when needed; who asks for one more waits."""
 
-    def __init__(self, settings: ServerSettings, size: int) -> None:
+    def __init__(self, settings: ServerSettings, size: int, server: str | None = None) -> None:
         self._settings = settings
+        self._server = server
         self._slots = asyncio.Semaphore(size)
         self._idle: deque[Source] = deque()
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Source]:
-        """A connection for a while. Raises Transient or Definite if none can be opened."""
+        """A connection for a while. Raises Transient (AnotherServer among it) or Definite if none can be opened."""
         async with self._slots:
             source = await self._take()
             try:
@@ -45,4 +48,4 @@ class SourcePool:
             if source.usable:
                 return source
             source.close()
-        return await Source.connect(self._settings)
+        return await Source.connect(self._settings, self._server)

@@ -497,7 +497,7 @@ async def verifying(
             Tables((rf"{database}\..*",)), known or Known({}, GtidSet()), follow.position, {}, (), frozenset()
         )
         out = Mailbox[Any](inbox(Actor.WATERMARK_COORDINATOR))
-        ask = partial(answer, settings(server, server.create_capture_user(database)))
+        ask = partial(answer, settings(server, server.create_capture_user(database)), server.uuid)
         verifier = SchemaVerifier(follow.out, Metrics(), state, news, Outlet(COORDINATOR, out), ask)
         task = asyncio.create_task(verifier.run())
 

@@ -28,12 +28,15 @@ _STARTS_WITHIN_S: Final = 10.0
 
 
 class DelayedLog:
-    """The proxy, for a while: `port` on `HOST` leads to the server's, the log `delay_s` late."""
+    """The proxy, for a while: `port` on `HOST` leads to the server's, the log `delay_s` late.
+
+    Connections that come from now on can be led to another one's (`server_port`).
+    """
 
     def __init__(self, port: int, delay_s: float = 0.0) -> None:
         self.port = 0
         self._delay_s = delay_s
-        self._server_port = port
+        self.server_port = port
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="delayed log")
         self._serving = threading.Event()
         self._loop: asyncio.AbstractEventLoop
@@ -91,7 +94,7 @@ class DelayedLog:
     async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, until one of its ends is closed."""
         try:
-            up_reader, up_writer = await asyncio.open_connection(HOST, self._server_port, limit=_PIECE)
+            up_reader, up_writer = await asyncio.open_connection(HOST, self.server_port, limit=_PIECE)
         except ConnectionError:
             writer.close()  # the server is gone, and so is the proxy for this one
             return

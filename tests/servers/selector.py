@@ -48,9 +48,17 @@ class Bench:
         self.orders: Mailbox[ToChunkSelector] = Mailbox(inbox(Actor.CHUNK_SELECTOR))
         self.answers: Mailbox[ToWatermarkCoordinator] = Mailbox(inbox(Actor.WATERMARK_COORDINATOR))
         coordinator = Outlet(ANSWERS, self.answers)
+        self.user = account.user
         source = settings(server, account, **changes)
         self.selector = kind(
-            self.orders, Metrics(), source, 2, coordinator, bounds=bounds, elsewhere=elsewhere
+            self.orders,
+            Metrics(),
+            source,
+            2,
+            coordinator,
+            bounds=bounds,
+            elsewhere=elsewhere,
+            server=server.uuid,
         )
         self.task = asyncio.create_task(self.selector.run())
         self._numbers = iter(range(1_000_000))
