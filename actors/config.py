@@ -152,7 +152,8 @@ class _Reader:
         if isinstance(kind, types.UnionType):
             return self._value(_given(kind), value, key)
         if typing.get_origin(kind) is tuple:
-            return self._texts_or_paths(typing.get_args(kind)[0], value, key)
+            of = typing.get_args(kind)[0]
+            return self._sections(of, value, key) if _is_section(of) else self._texts_or_paths(of, value, key)
         if typing.get_origin(kind) is dict:
             return self._conf(value, key)
         assert isinstance(kind, type)
@@ -193,6 +194,12 @@ class _Reader:
         if not database or not name:
             return self._wrong(key, f"{value!r} isn't a table's name", 'write it as "database.table"')
         return TableId(database, name)
+
+    def _sections(self, kind: type[object], value: object, key: str) -> object:
+        if not isinstance(value, list):
+            return self._wrong(key, f"{value!r} isn't a list of tables", f"write each as [[{key}]]")
+        found = tuple(self.section(kind, item, f"{key}[{at}]") for at, item in enumerate(value, start=1))
+        return _MISSING if _MISSING in found else found
 
     def _texts_or_paths(self, kind: object, value: object, key: str) -> object:
         texts = self._texts(value, key)

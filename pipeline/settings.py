@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import PurePath
 
+from pipeline.lake_rules import LakeRule, Tiers
 from pipeline.schema import TableId
 from pipeline.signals import Tables
 from pipeline.topology import MOST_WINDOWS
@@ -156,12 +157,14 @@ class JournalSettings:
 class LakeSettings:
     """`path`: the folder of all lake tables, a local one or any URI that Spark can write to.
 
-    A mirror merges its pending changes at `merge_rows` of them, or when the oldest is `merge_after_s` old.
+    A mirror merges its pending changes at `merge_rows` of them, or when the oldest is `merge_after_s` old. `rules`:
+    what is kept of each table, where it's not the plain; the first that matches holds.
     """
 
     path: str = field(metadata={"location": True})
     merge_rows: int = field(default=1_000_000, metadata={"least": 1})
     merge_after_s: float = field(default=300.0, metadata={"least": 0})
+    rules: tuple[LakeRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +249,8 @@ def contradictions(section: object) -> Iterator[Mistake]:
                 yield Mistake("ca", f'it has no use with mode = "{mode}"', 'set mode = "verify"')
         case SnapshotSettings():
             yield from _of_snapshots(section)
+        case LakeRule():
+            yield from _of_rule(section)
         case KafkaSettings(bootstrap_servers=()):
             yield Mistake("bootstrap_servers", "it's empty", 'name at least one, as in ["kafka:9092"]')
         case HttpSettings(host):
@@ -286,6 +291,17 @@ def _of_snapshots(snapshot: SnapshotSettings) -> Iterator[Mistake]:
             "source",
             "watermarks in a table are written, and show, where the chunks are read",
             'remove [snapshot.source], or set watermark = "gtid"',
+        )
+
+
+def _of_rule(rule: LakeRule) -> Iterator[Mistake]:
+    if not rule.tables.patterns:
+        yield Mistake("tables", "it's empty", 'name at least one, as in ["shop\\\\.orders"]')
+    if rule.before_images and rule.tiers is Tiers.MIRROR:
+        yield Mistake(
+            "before_images",
+            f'with tiers = "{rule.tiers}" nobody would see them',
+            'remove it, or set tiers = "both"',
         )
 
 

@@ -5,8 +5,10 @@ from pathlib import Path, PurePath
 import pytest
 
 from actors.config import InvalidConfiguration, load
+from pipeline.lake_rules import LakeRule, SchemaChanges, Tiers
 from pipeline.schema import TableId
 from pipeline.settings import Secret, ServerSettings, Settings, SnapshotMode, TlsMode, Watermark
+from pipeline.signals import Tables
 
 GOOD = """
 name = "shop"
@@ -81,6 +83,36 @@ def test_a_good_file(path: Path) -> None:
 
 def test_a_lake_may_be_a_uri(path: Path) -> None:
     assert read(path, GOOD.replace('"lake"', '"s3a://bucket/lake"')).lake.path == "s3a://bucket/lake"
+
+
+RULES = """
+[[lake.rules]]
+tables = ["shop\\\\.audit_.*"]
+tiers = "changelog"
+
+[[lake.rules]]
+tables = [".*"]
+before_images = true
+schema_changes = "additive"
+"""
+
+
+def test_rules_of_the_lake_in_their_order(path: Path) -> None:
+    audit, rest = read(path, GOOD + RULES).lake.rules
+    assert audit == LakeRule(Tables(("shop\\.audit_.*",)), Tiers.CHANGELOG)
+    assert rest == LakeRule(Tables((".*",)), Tiers.BOTH, True, SchemaChanges.ADDITIVE)
+    (other,) = read(path, GOOD + RULES, TIDEMARK__LAKE__RULES='[{tables = ["a\\\\.b"]}]').lake.rules
+    assert other == LakeRule(Tables(("a\\.b",)))
+
+
+def test_a_mistake_in_a_rule_names_which(path: Path) -> None:
+    text = GOOD + RULES.replace('"changelog"', '"none"').replace("before_images", "before_image")
+    assert mistakes(path, text) == [
+        "lake.rules[1].tiers: 'none' isn't one of them; choose from both, mirror, changelog",
+        "lake.rules[2].before_image: there's no such key; did you mean before_images?",
+    ]
+    (mistake,) = mistakes(path, GOOD.replace('path = "lake"', 'path = "lake"\nrules = "all"'))
+    assert mistake == "lake.rules: 'all' isn't a list of tables; write each as [[lake.rules]]"
 
 
 def test_the_environment_wins(path: Path) -> None:

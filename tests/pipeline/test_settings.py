@@ -8,6 +8,7 @@ from pathlib import Path, PurePath
 
 import pytest
 
+from pipeline.lake_rules import LakeRule, Tiers
 from pipeline.schema import TableId
 from pipeline.settings import (
     HttpSettings,
@@ -84,6 +85,8 @@ def test_defaults_are_within_their_bounds(section: object) -> None:
         (SnapshotSettings(mode=SnapshotMode.CONSISTENT, source=REPLICA), "source"),
         (SnapshotSettings(watermark=Watermark.SIGNAL_TABLE, source=REPLICA), "source"),
         (KafkaSettings((), "signals"), "bootstrap_servers"),
+        (LakeRule(Tables(())), "tables"),
+        (LakeRule(Tables((".*",)), Tiers.MIRROR, before_images=True), "before_images"),
         (dataclasses.replace(SETTINGS, snapshot=BY_TABLE), "snapshot.watermark"),
     ],
 )
@@ -110,6 +113,7 @@ def test_a_table_is_divided_by_the_connections_unless_it_is_said() -> None:
         SnapshotSettings(mode=SnapshotMode.CONSISTENT, allow_lock=True),
         SnapshotSettings(watermark=Watermark.PAUSE, source=REPLICA),
         KafkaSettings(("kafka:9092",), "signals"),
+        LakeRule(Tables((".*",)), Tiers.CHANGELOG, before_images=True),
         dataclasses.replace(
             SETTINGS, snapshot=BY_TABLE, signals=SignalSettings(table=TableId("tidemark", "signals"))
         ),
@@ -125,7 +129,8 @@ def keys(kind: type[object]) -> set[str]:
     """All keys that a section and those below it have, as the file spells them."""
     found: set[str] = set()
     for name, hint in typing.get_type_hints(kind).items():
-        below = typing.get_args(hint)[0] if isinstance(hint, types.UnionType) else hint
+        within = isinstance(hint, types.UnionType) or typing.get_origin(hint) is tuple
+        below = typing.get_args(hint)[0] if within else hint
         if (
             isinstance(below, type)
             and dataclasses.is_dataclass(below)
