@@ -261,7 +261,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
 
         Raises Transient if it isn't usable for too long.
         """
-        if self._consistent is not None:
+        if self._consistent is not None and source in self._consistent:
             return self._consistent.executed
         if self._markers is not None:
             await self._markers.open(source, _for_whom(order))
@@ -321,7 +321,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
 
     async def high(self, source: Source, order: PlanTable | ReadChunk) -> High:
         """The end of the log, or a marker in it: what was seen before lies before it. On a replica, all of that."""
-        if self._consistent is not None:
+        if self._consistent is not None and source in self._consistent:
             return self._consistent.at
         if self._markers is not None:
             return await self._markers.close(source, _for_whom(order))

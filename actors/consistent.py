@@ -57,6 +57,10 @@ class ConsistentReads:
         finally:
             self._free.put_nowait(source)
 
+    def __contains__(self, source: Source) -> bool:
+        """Whether this is one of them."""
+        return source in self._sources
+
     def close(self) -> None:
         """End the transactions."""
         for source in self._sources:

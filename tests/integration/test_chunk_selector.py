@@ -18,6 +18,7 @@ from actors.mailbox import Closed
 from actors.source import Source
 from deploy.toolchain.mysql_server import GTIDS, MysqlServer
 from pipeline import metrics as catalogue
+from pipeline.consistent import OpenTransactions, TransactionsOpened
 from pipeline.errors import InvariantBroken
 from pipeline.gtid import GtidSet
 from pipeline.gtid import Source as Origin
@@ -221,6 +222,27 @@ async def test_a_position_that_never_becomes_visible_fails_the_chunk(
     assert answer == ChunkFailed(
         plain.chunk, f"transactions of the log aren't visible in the source: {foreign}"
     )
+
+
+async def test_a_chunk_under_way_keeps_its_own_watermarks_when_a_consistent_snapshot_begins(
+    mysql: MysqlServer, database: str
+) -> None:
+    mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (9)", database=database)
+    async with bench(mysql, database, kind=Held) as running:
+        assert isinstance(running.selector, Held)
+        plan = await running.plan(TableId(database, "t"))
+        await running.order(running.chunk(plan, None, (9,), 10))
+        await running.selector.at_select.wait()
+        await running.order(OpenTransactions(1, 0))
+        opened = await running.answer()
+        assert isinstance(opened, TransactionsOpened)
+        mysql.sql("INSERT INTO t VALUES (1)", database=database)
+        running.selector.select_now.set()
+        running.selector.high_now.set()
+        chunk = await running.answer()
+    assert isinstance(chunk, ChunkRead) and isinstance(chunk.high, Coordinates)
+    assert chunk.rows["a"].to_pylist() == [1, 9]
+    assert not opened.at.reaches(chunk.high), "high is before what the SELECT saw"
 
 
 # -- failures
