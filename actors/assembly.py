@@ -57,7 +57,7 @@ log = structlog.get_logger()
 async def serve(settings: Settings) -> Outcome:
     """Run the pipeline until it's told to stop, by SIGTERM or SIGINT, or has to end. Raises Definite."""
     store = await asyncio.to_thread(
-        JournalStore.open_single_writer, Path(settings.journal.path), settings.name
+        JournalStore.open_single_writer, settings.journal.path, settings.name
     )
     try:
         assembly = Assembly(settings, store)

@@ -169,7 +169,7 @@ def sql(settings: Settings, table: str) -> None:
     from actors.journal_store import JournalReader
     from pipeline.live_view import Reached, live_view_sql
 
-    journal = JournalReader(Path(settings.journal.path))
+    journal = JournalReader(settings.journal.path)
     last = journal.last_segment()
     checkpoint = journal.entry(last).checkpoint if last else None
     schemas = checkpoint.schemas if checkpoint else {}

@@ -8,6 +8,7 @@ from typing import Any
 
 import aiohttp
 
+from actors.local_folder import local_folder
 from pipeline.errors import Definite, Transient
 from pipeline.settings import Settings
 
@@ -21,7 +22,7 @@ class NotRunning(Definite):
 
 def address_file(settings: Settings) -> Path:
     """Where the running service says where it listens."""
-    return Path(settings.journal.path) / "http.json"
+    return local_folder(settings.journal.path, settings.name) / "http.json"
 
 
 def get(settings: Settings, path: str) -> dict[str, Any]:

@@ -1,60 +1,56 @@
-"""The journal's files.
+"""The journal: what a consumer and its one writer do with its files.
 
-    journal.json                        whose journal this is: an id made with it, and the pipeline's name
-    lock                                held by the one process that writes
+    claims/, consumers/, first/         who writes, who reads, where it begins (`journal_claims`, `journal_consumers`)
+    lock                                on a local disk: held by the one process that writes
     schemas/0123456789abcdef.json       a version of a table's schema, written before the first entry that names it
-    segments/000000000007/*.parquet     a segment's files
-    manifest/000000000007.json          its entry, which makes it exist
+    segments/000000000007-CLAIM/*       a segment's files
+    manifest/000000000007-CLAIM.json    its entry, which makes it exist
 
-A segment's files are written into a folder that nobody reads (`….tmp`), some of them long before the others
-where a transaction is large; the whole is made durable, and renamed; last of all its entry, in the same way. So
-a crash at any moment leaves either the entry with all that it names, or leftovers that the next `recover`
-removes. An entry that's published and can't be read is no crash's doing, and is
-refused by name.
+A segment's files come first, some of them long before the others where a transaction is large; then they are kept,
+durably, and last of all its entry is put (`journal_files`). So a crash at any moment leaves either the entry with all
+that it names, or leftovers that the next `recover` removes. An entry that's published and can't be read is no crash's
+doing, and is refused by name. A segment that was published counts once no other writer has claimed the journal
+(`pipeline.claims`): so two processes can't both go on, on any filesystem, and where it can be locked the second one
+doesn't even begin.
 
-Source for what must be synced and when: POSIX `fsync` and `rename`; a new name is durable once its directory
-is.
+To start, the manifest's names are listed and the last entry is read; how many there are before it hardly matters.
 """
 
-import errno
-import fcntl
 import hashlib
 import io
-import json
-import os
-import re
-import shutil
-import socket
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline import manifest
-from pipeline.errors import Definite, InvariantBroken, Transient
+from actors import journal_claims
+from actors.journal_claims import MANIFEST, TEMPORARY, TEXT
+from actors.journal_consumers import CONSUMERS, FIRST, Consumers
+from actors.journal_files import Files, LocalFiles, Writable, located, telling
+from actors.local_folder import local_folder
+from pipeline import claims, manifest
+from pipeline.claims import View
+from pipeline.errors import Definite, InvariantBroken
 from pipeline.journal import Entry, File, SegmentTable
 from pipeline.manifest import Damaged
+from pipeline.retention import Kept, removable
 from pipeline.schema import TableSchema
+from pipeline.settings import JournalSettings
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-_IDENTITY = "journal.json"
-_LOCK = "lock"
-_MANIFEST = "manifest"
 _SCHEMAS = "schemas"
 _SEGMENTS = "segments"
-_TEMPORARY = ".tmp"
+_FOLDERS = (MANIFEST, _SCHEMAS, _SEGMENTS, journal_claims.CLAIMS, CONSUMERS, FIRST)
 # A page of a Parquet file (bytes), as pyarrow makes them; a row can't be divided.
 _PAGE = 1 << 20
 # What's written at once (bytes): each time the thread waits for the interpreter, which others may be busy with.
 _PIECE = 4 << 20
-_SEGMENT_NAME = re.compile(r"([0-9]{12})(\.tmp)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +62,40 @@ class Identity:
 
 
 class JournalReader:
-    """What a consumer may do with a journal, in the writer's process or another one."""
+    """What a consumer may do with a journal, in the writer's process or another one.
 
-    def __init__(self, directory: Path) -> None:
-        """Open the journal in this directory. Raises Definite where there's none."""
-        self.directory = directory
-        self.segments = directory / _SEGMENTS
-        self.identity = _read_identity(directory)
+    `files.filesystem` is where its files are, and `file` gives a path in it. Raises Transient or Definite where the
+    place refuses.
+    """
+
+    def __init__(self, location: str | Path) -> None:
+        """Open the journal at this path or URI. Raises Definite where there's none."""
+        self._location = str(location)
+        self.files: Files = located(location)
+        with telling(self.files.shown):
+            self._view = journal_claims.seen(self.files)
+        self.identity = Identity(self._view.record.journal, self._view.record.pipeline)
+        self.consumers = Consumers(self.files)
         self._schemas: dict[str, TableSchema] = {}
+
+    @property
+    def local_folder(self) -> Path:
+        """Where what's of this machine only belongs (`actors.local_folder`)."""
+        return local_folder(self._location, self.identity.pipeline)
+
+    @property
+    def directory(self) -> Path:
+        """The directory of a journal that's on a local disk."""
+        assert isinstance(self.files, LocalFiles), f"{self.files.shown} isn't on a local disk"
+        return self.files.directory
 
     def last_segment(self) -> int:
         """The number of the last segment that no crash can take back, 0 if there's none."""
-        manifest_directory = self.directory / _MANIFEST
-        # An entry can be seen before its name is durable; a consumer must not get ahead of what survives.
-        _sync(manifest_directory)
-        return max((int(path.stem) for path in manifest_directory.glob("*.json")), default=0)
+        with telling(self.files.shown):
+            # An entry can be seen before its name is durable; a consumer must not get ahead of what survives.
+            self.files.settle(MANIFEST)
+            self._view = journal_claims.seen(self.files)
+        return self._view.last
 
     def entries(self, after: int, through: int) -> Iterator[Entry]:
         """The segments with `after` < number <= `through`, in order; raises as `entry` does."""
@@ -89,24 +104,50 @@ class JournalReader:
 
     def entry(self, segment: int) -> Entry:
         """One segment. Raises Definite where it's damaged or gone."""
-        path = self.directory / _MANIFEST / f"{numbered(segment)}.json"
-        with _refusing(path):
-            text = path.read_text()
-            entry = manifest.from_json(text, self._schema)
+        with telling(self.files.shown):
+            name = self._entry_name(segment)
+            with self._refusing(name):
+                text = self.files.read(name).decode()
+                entry = manifest.from_json(text, self.identity.id, self._schema)
         if entry.segment != segment:
-            raise Definite(f"{path} is the entry of segment {entry.segment}: it was renamed or copied")
+            raise Definite(
+                f"{self.files.shown}/{name} is the entry of segment {entry.segment}: it was renamed or copied"
+            )
         return entry
 
+    def file(self, segment: int, name: str) -> str:
+        """The path of a segment's file within `files.filesystem`."""
+        return self.files.path(f"{self._folder(segment)}/{name}")
+
     def path(self, entry: Entry, file: File) -> Path:
-        """Where a segment's file is."""
-        return self.segments / numbered(entry.segment) / file.path
+        """Where a segment's file is, in a journal on a local disk."""
+        return self.directory / self._folder(entry.segment) / file.path
+
+    def _folder(self, segment: int) -> str:
+        return f"{_SEGMENTS}/{self._view.name(segment)}"
+
+    def _entry_name(self, segment: int) -> str:
+        return f"{MANIFEST}/{self._view.name(segment)}{TEXT}"
 
     def _schema(self, version: str) -> TableSchema:
         if version not in self._schemas:
-            path = self.directory / _SCHEMAS / f"{version}.json"
-            with _refusing(path):
-                self._schemas[version] = manifest.schema_from_json(path.read_text(), version)
+            name = f"{_SCHEMAS}/{version}{TEXT}"
+            with self._refusing(name):
+                self._schemas[version] = manifest.schema_from_json(self.files.read(name).decode(), version)
         return self._schemas[version]
+
+    @contextmanager
+    def _refusing(self, name: str) -> Iterator[None]:
+        """Name the file of the journal that's missing or damaged."""
+        path = f"{self.files.shown}/{name}"
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise Definite(f"{path} is missing: restore it from a copy of the journal") from error
+        except UnicodeDecodeError as error:
+            raise Definite(f"{path} isn't text: restore it from a copy of the journal") from error
+        except Damaged as error:
+            raise Definite(f"{path} can't be used: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,169 +158,203 @@ class Recovered:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What retention has removed: so many segments, and the bytes of their files."""
+
+    segments: int
+    bytes: int
+
+
 class JournalStore(JournalReader):
     """The journal as its one writer has it; `close` gives it up."""
 
-    def __init__(self, directory: Path, lock: IO[str]) -> None:
-        super().__init__(directory)
+    def __init__(self, location: str | Path, lock: IO[str] | None, own: View) -> None:
+        super().__init__(location)
         self._lock = lock
-        # Those whose names are durable.
-        _sync(directory / _SCHEMAS)
-        self._written = {path.stem for path in (directory / _SCHEMAS).glob("*.json")}
+        self._own = own
+        self._oldest = 1
+        self._bytes = 0
+        # The last segment that may name a version of a schema; those that aren't here aren't durable.
+        self.files.settle(_SCHEMAS)
+        versions = (name for name in self.files.listed(_SCHEMAS) if name.endswith(TEXT))
+        self._named = {version.removesuffix(TEXT): own.last for version in versions}
 
     @classmethod
-    def open_single_writer(cls, directory: Path, pipeline: str) -> "JournalStore":
+    def open_single_writer(cls, location: str | Path, pipeline: str) -> "JournalStore":
         """Open the journal for writing, and make it where there's none.
 
-        Raises Definite while another process writes to it, or where it's another pipeline's.
+        Raises Definite while another process holds its lock, or where it's another pipeline's, and Fenced where
+        another process claims it at the same time.
         """
-        with _telling(directory):
-            (directory / _MANIFEST).mkdir(parents=True, exist_ok=True)
-            (directory / _SCHEMAS).mkdir(exist_ok=True)
-            (directory / _SEGMENTS).mkdir(exist_ok=True)
-            lock = _locked(directory)
+        files = located(location)
+        with telling(files.shown):
+            files.make(_FOLDERS)
+            lock = files.lock()
             try:
-                _claim(directory, pipeline)
-                return cls(directory, lock)
+                return cls(location, lock, journal_claims.take(files, pipeline))
             except BaseException:
-                lock.close()
+                if lock is not None:
+                    lock.close()
                 raise
 
     def close(self) -> None:
         """Let another process write."""
-        self._lock.close()
+        if self._lock is not None:
+            self._lock.close()
 
     def recover(self) -> Recovered:
         """Find the last sealed segment, prove that it's whole, and remove what a crash left behind it.
 
-        Raises Definite where the last segment is damaged, or where segments lie behind it that no crash explains.
+        Raises Definite where the last segment is damaged, or where segments lie behind it that no crash explains, and
+        Fenced where another process has claimed the journal.
         """
-        with _telling(self.directory):
-            number = self.last_segment()
-            last = self.entry(number) if number else None
+        with telling(self.files.shown):
+            self.files.settle(MANIFEST)
+            journal_claims.check(self.files, self._own.claim)
+            entries = journal_claims.listed(self.files)
+            self._own = self._view = own = claims.view(self._own.claim, self._own.record, entries)
+            self._oldest = self._begins(own, {claims.named(*entry) for entry in entries})
+            last = self.entry(own.last) if own.last else None
             if last is not None:
                 for file in last.files:
-                    _verify(self.path(last, file), file)
-            self._remove_leftovers(number)
-            size = sum(path.stat().st_size for path in self.segments.glob("*/*"))
-            return Recovered(last, size)
+                    self._verify(f"{self._folder(own.last)}/{file.path}", file)
+            self._bytes = self._remove_leftovers(own, entries)
+            return Recovered(last, self._bytes)
 
     def write(self, segment: int, tables: Sequence[SegmentTable], first: int = 0) -> tuple[File, ...]:
         """Write files of a segment, `first` being the number of those that it has; they count once it's published."""
-        if not tables:
-            return ()
-        temporary = self._temporary(segment)
-        with _telling(self.directory):
-            if first == 0:
-                temporary.mkdir()
-            return tuple(_write_table(temporary, place, table) for place, table in enumerate(tables, first))
+        with telling(self.files.shown):
+            return tuple(
+                self._write_table(segment, place, table) for place, table in enumerate(tables, first)
+            )
 
     def publish(self, entry: Entry) -> None:
-        """Make a segment exist whose files are written."""
-        path = self.directory / _MANIFEST / f"{numbered(entry.segment)}.json"
-        if path.exists():
-            raise InvariantBroken(f"segment {entry.segment} was to be sealed a second time: {path} exists")
-        with _telling(self.directory):
-            self._keep(entry)
-            for version in entry.schemas.keys() - self._written:
+        """Make a segment exist whose files are written. Raises Fenced where it doesn't count for us."""
+        own, segment = self._own, entry.segment
+        if segment != own.last + 1:
+            raise InvariantBroken(f"segment {segment} was to be sealed, and the last one is {own.last}")
+        with telling(self.files.shown):
+            self.files.keep(f"{_SEGMENTS}/{own.name(segment)}", frozenset(file.path for file in entry.files))
+            for version in entry.schemas.keys() - self._named.keys():
                 text = manifest.schema_to_json(entry.schemas[version])
-                _write_whole(self.directory / _SCHEMAS / f"{version}.json", text.encode())
-                self._written.add(version)
-            _write_whole(path, manifest.to_json(entry).encode())
+                self.files.put(f"{_SCHEMAS}/{version}{TEXT}", text.encode())
+            self._named |= dict.fromkeys(entry.schemas, segment)
+            text = manifest.to_json(entry, self.identity.id)
+            self.files.put(f"{MANIFEST}/{own.name(segment)}{TEXT}", text.encode())
+            journal_claims.check(self.files, own.claim)
+        self._own = replace(own, last=segment)
+        self._bytes += sum(file.bytes for file in entry.files)
 
-    def _keep(self, entry: Entry) -> None:
-        """Give the files that the entry names their place; those that it doesn't name are removed."""
-        temporary, named = self._temporary(entry.segment), {file.path for file in entry.files}
-        if not named and not temporary.exists():
-            return
-        for path in temporary.iterdir():
-            if path.name not in named:
-                path.unlink()
-        if not named:
-            temporary.rmdir()
-            return
-        _sync(temporary)
-        temporary.rename(self.segments / numbered(entry.segment))
-        _sync(self.segments)
+    def retain(self, settings: JournalSettings, now: int) -> Removed:
+        """Remove a few of the segments that may go, if there are any; `now` in µs since the epoch."""
+        with telling(self.files.shown):
+            last, first = self._own.last, self.consumers.first()
+            oldest = (self._kept(segment) for segment in range(self._oldest, last))
+            going = tuple(removable(oldest, first, last, self._told(), self._bytes, settings, now))
+            if not going:
+                return Removed(0, 0)
+            journal_claims.check(self.files, self._own.claim)
+            if going[-1].segment >= first:
+                self.consumers.begin_at(going[-1].segment + 1)
+            # Somebody may have come who needs some of them (`pipeline.retention`).
+            least = min(self._told(), default=last)
+            gone = [kept for kept in going if kept.segment <= least]
+            for kept in gone:
+                self.files.remove_folder(self._folder(kept.segment))
+                self.files.remove(self._entry_name(kept.segment))
+                self._oldest = kept.segment + 1
+            self._forget_schemas()
+        removed = Removed(len(gone), sum(kept.bytes for kept in gone))
+        self._bytes -= removed.bytes
+        return removed
 
-    def _temporary(self, segment: int) -> Path:
-        return self.segments / f"{numbered(segment)}{_TEMPORARY}"
+    def _told(self) -> list[int]:
+        return [consumer.segment for consumer in self.consumers.all().values()]
 
-    def _remove_leftovers(self, last: int) -> None:
-        for directory in (_MANIFEST, _SCHEMAS):
-            for path in (self.directory / directory).glob(f"*{_TEMPORARY}"):
-                path.unlink()
-        for path in self.segments.iterdir():
-            match = _SEGMENT_NAME.fullmatch(path.name)
-            number = int(match[1]) if match else 0
-            if number > last + 1:
+    def _kept(self, segment: int) -> Kept:
+        entry = self.entry(segment)
+        return Kept(segment, sum(file.bytes for file in entry.files), entry.sealed_at)
+
+    def _forget_schemas(self) -> None:
+        """Remove the schemas that no segment names any more."""
+        for version in [version for version, segment in self._named.items() if segment < self._oldest]:
+            del self._named[version]
+            self.files.remove(f"{_SCHEMAS}/{version}{TEXT}")
+
+    def _begins(self, own: View, names: set[str]) -> int:
+        """The oldest segment that there is; all from there on are. Raises Definite where one is missing."""
+        first = oldest = self.consumers.first()
+        if own.last == 0 and first == 1:
+            return first
+        for segment in range(first, max(first, own.last) + 1):
+            if own.name(segment) not in names:
                 raise Definite(
-                    f"{path} lies behind segment {last}, the last one of the manifest: entries have been lost from "
-                    f"{self.directory / _MANIFEST}; restore them"
+                    f"{self.files.shown}/{self._entry_name(segment)} is missing: restore it from a copy of the journal"
                 )
-            if number > last:
-                shutil.rmtree(path)
+        while oldest > 1 and own.name(oldest - 1) in names:
+            oldest -= 1
+        return oldest
 
+    def _remove_leftovers(self, own: View, entries: Sequence[tuple[int, str]]) -> int:
+        """Remove what isn't of a segment that counts; the bytes of those that do."""
+        for folder in (MANIFEST, _SCHEMAS, CONSUMERS, journal_claims.CLAIMS, FIRST):
+            for name in self.files.listed(folder):
+                if name.endswith(TEMPORARY):
+                    self.files.remove(f"{folder}/{name}")
+        sizes = self.files.sizes(_SEGMENTS)
+        for name in list(sizes):
+            found = claims.segment_of(name.removesuffix(TEMPORARY))
+            if found is None:
+                continue
+            if found[0] > own.last + 1:
+                raise Definite(
+                    f"{self.files.shown}/{_SEGMENTS}/{name} lies behind segment {own.last}, the last one of the "
+                    f"manifest: entries have been lost from {self.files.shown}/{MANIFEST}; restore them"
+                )
+            if name.endswith(TEMPORARY) or not _counts(own, found):
+                self.files.remove_folder(f"{_SEGMENTS}/{name.removesuffix(TEMPORARY)}")
+                del sizes[name]
+        for entry in entries:
+            if not _counts(own, entry):
+                self.files.remove(f"{MANIFEST}/{claims.named(*entry)}{TEXT}")
+        return sum(sizes.values())
 
-def _claim(directory: Path, pipeline: str) -> None:
-    """Make the journal this pipeline's, or check that it is."""
-    if not (directory / _IDENTITY).exists():
-        if any((directory / _MANIFEST).glob("*.json")):
-            raise Definite(
-                f"{directory} holds segments without {_IDENTITY}: restore it from a copy of the journal"
-            )
-        identity = asdict(Identity(str(uuid.uuid4()), pipeline))
-        _write_whole(directory / _IDENTITY, json.dumps(identity).encode())
-        _sync(directory.parent)
-    owner = _read_identity(directory).pipeline
-    if owner != pipeline:
-        raise Definite(
-            f"{directory} is the journal of pipeline {owner!r}: give {pipeline!r} a directory of its own"
+    def _verify(self, name: str, file: File) -> None:
+        with self._refusing(name):
+            if hashlib.sha256(self.files.read(name)).hexdigest() != file.sha256:
+                raise Damaged(
+                    "its checksum isn't the one that it was sealed with; restore it from a copy of the journal"
+                )
+
+    def _write_table(self, segment: int, place: int, table: SegmentTable) -> File:
+        version = table.schema.version
+        path = f"{place:04}.{version}.{table.kind}.parquet"
+        with self.files.written(f"{_SEGMENTS}/{self._own.name(segment)}", path) as file:
+            digesting = _Digesting(file)
+            with pa.BufferedOutputStream(pa.PythonFile(digesting, mode="w"), _PIECE) as stream:
+                pq.write_table(
+                    table.rows,
+                    stream,
+                    compression="lz4",
+                    use_dictionary=False,
+                    write_statistics=False,  # whoever reads it reads all of it
+                    write_batch_size=_batch(table.rows),
+                )
+        return File(
+            path=path,
+            table=table.schema.table,
+            version=version,
+            kind=table.kind,
+            rows=table.rows.num_rows,
+            bytes=digesting.tell(),
+            sha256=digesting.hexdigest(),
+            absent=table.absent,
         )
 
 
-def _locked(directory: Path) -> IO[str]:
-    """The lock file, locked until it's closed or the process ends, and naming the holder."""
-    lock = (directory / _LOCK).open("a+")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        lock.seek(0)
-        holder = lock.read() or "another process"
-        lock.close()
-        raise Definite(f"{directory} is being written to by {holder}: stop that one first") from error
-    lock.truncate(0)
-    lock.write(f"process {os.getpid()} on {socket.gethostname()}")
-    lock.flush()
-    return lock
-
-
-def _write_table(directory: Path, place: int, table: SegmentTable) -> File:
-    version = table.schema.version
-    path = f"{place:04}.{version}.{table.kind}.parquet"
-    with (directory / path).open("wb") as file:
-        digesting = _Digesting(file)
-        with pa.BufferedOutputStream(pa.PythonFile(digesting, mode="w"), _PIECE) as stream:
-            pq.write_table(
-                table.rows,
-                stream,
-                compression="lz4",
-                use_dictionary=False,
-                write_statistics=False,  # whoever reads it reads all of it
-                write_batch_size=_batch(table.rows),
-            )
-        file.flush()
-        os.fsync(file.fileno())
-    return File(
-        path=path,
-        table=table.schema.table,
-        version=version,
-        kind=table.kind,
-        rows=table.rows.num_rows,
-        bytes=digesting.tell(),
-        sha256=digesting.hexdigest(),
-        absent=table.absent,
-    )
+def _counts(own: View, found: tuple[int, str]) -> bool:
+    return found[0] <= own.last and own.name(found[0]) == claims.named(*found)
 
 
 def _batch(rows: pa.Table) -> int:
@@ -291,7 +366,7 @@ def _batch(rows: pa.Table) -> int:
 class _Digesting(io.RawIOBase):
     """A file that's written from front to back, digested on the way, so that none of it has to stay in memory."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: Writable) -> None:
         self._file = file
         self._digest = hashlib.sha256()
         self._bytes = 0
@@ -307,90 +382,11 @@ class _Digesting(io.RawIOBase):
     def write(self, content: "ReadableBuffer") -> int:
         """Write all of it."""
         self._digest.update(content)
-        size = self._file.write(content)
+        self._file.write(content)
+        size = memoryview(content).nbytes
         self._bytes += size
         return size
 
     def hexdigest(self) -> str:
         """The SHA-256 of what's written."""
         return self._digest.hexdigest()
-
-
-def _verify(path: Path, file: File) -> None:
-    with _refusing(path):
-        if hashlib.sha256(path.read_bytes()).hexdigest() != file.sha256:
-            raise Damaged(
-                "its checksum isn't the one that it was sealed with; restore it from a copy of the journal"
-            )
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that under its name there's all of it or nothing, durably."""
-    temporary = path.with_name(path.name + _TEMPORARY)
-    _write_durably(temporary, content)
-    temporary.rename(path)
-    _sync(path.parent)
-
-
-def _write_durably(path: Path, content: bytes | pa.Buffer) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-@contextmanager
-def _refusing(path: Path) -> Iterator[None]:
-    """Name the file of the journal that's missing or damaged."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise Definite(f"{path} is missing: restore it from a copy of the journal") from error
-    except UnicodeDecodeError as error:
-        raise Definite(f"{path} isn't text: restore it from a copy of the journal") from error
-    except Damaged as error:
-        raise Definite(f"{path} can't be used: {error}") from error
-
-
-@contextmanager
-def _telling(directory: Path) -> Iterator[None]:
-    """Say in our terms what the filesystem refused."""
-    try:
-        yield
-    except OSError as error:
-        match error.errno:
-            case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
-                raise Transient(
-                    f"no room was left for the journal in {directory} ({error.strerror})"
-                ) from error
-            case errno.EACCES | errno.EPERM | errno.EROFS | errno.ENOTDIR:
-                raise Definite(
-                    f"the journal in {directory} can't be written: {error}; see to its permissions"
-                ) from error
-            case _:
-                raise Transient(f"writing the journal in {directory} failed: {error}") from error
-
-
-def numbered(segment: int) -> str:
-    """The name of a segment's folder and of its entry: names sort as the numbers do."""
-    return f"{segment:012d}"
-
-
-def _read_identity(directory: Path) -> Identity:
-    path = directory / _IDENTITY
-    try:
-        value = json.loads(path.read_text())
-        return Identity(value["id"], value["pipeline"])
-    except FileNotFoundError as error:
-        raise Definite(f"{directory} holds no journal: {_IDENTITY} is missing") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise Definite(f"{path} is damaged: restore it from a copy of the journal") from error
-
-
-def _sync(directory: Path) -> None:
-    """Make the names in a directory durable."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

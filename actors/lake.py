@@ -16,16 +16,14 @@ schema in the one commit that empties it, and its changelog gets changes behind 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import groupby, starmap
-from pathlib import Path
 from threading import Lock
 
 from pyspark.sql import DataFrame, SparkSession
 
 from actors.delta import DeltaTable, Snapshot
-from actors.journal_store import numbered
 from actors.spark_session import PARTITIONS
 from pipeline import lake_tables, schema
 from pipeline.delivery import Accepted, Batch, Delivered, Piece, accepted
@@ -37,13 +35,15 @@ from pipeline.schema import TableId, TableSchema
 
 
 class Lake:
-    """All tables under `root` that are fed from one journal, `journal` being its id and `segments` its files."""
+    """All tables under `root` that are fed from one journal: its id, and the path of a segment's file by its name."""
 
-    def __init__(self, session: SparkSession, root: str, journal: str, segments: Path) -> None:
+    def __init__(
+        self, session: SparkSession, root: str, journal: str, file: Callable[[int, str], str]
+    ) -> None:
         self._session = session
         self._root = root
         self._journal = journal
-        self._segments = segments
+        self._file = file
         # A mirror's columns don't change under a MERGE, which would fail, and nor does its generation.
         self._mirrors_changing = Lock()
 
@@ -64,7 +64,7 @@ class Lake:
         return Delivered(
             schema=None if told is None else schema.from_json(json.loads(told)),
             since=_since(newest),
-            columns={name.lower(): type_ for name, type_ in changelog.columns.items()},
+            columns={name.lower(): column.type for name, column in changelog.columns.items()},
             changes=changes,
             rows=done.get(self._mark("rows"), 0),
             generation=None if mirrored is None else reached.generation,
@@ -177,10 +177,8 @@ class Lake:
         if not pieces:
             return
         delta = self._table(table, tier)
-        snapshot = delta.snapshot()
-        assert snapshot is not None
-        delta.append(
-            self._read(tuple(starmap(LakeColumn, snapshot.columns.items())), tier, pieces),
+        committed = delta.append(
+            partial(self._files.place, delta.path, tier, pieces),
             self._mark(mark),
             todo.through,
             {self._mark("after"): batch.after},
@@ -190,26 +188,8 @@ class Lake:
                 newest_commit_time_us=batch.newest,
             ),
         )
-
-    def _read(self, wanted: tuple[LakeColumn, ...], tier: Tier, pieces: tuple[Piece, ...]) -> DataFrame:
-        """The rows of these files with the columns of the lake table; columns that a file lacks are null."""
-        frames = []
-        for _, run in groupby(pieces, key=lambda piece: piece.schema.version):
-            files = list(run)
-            own = columns(files[0].schema, Tier.MIRROR)
-            in_files = own if tier is Tier.MIRROR else (*lake_tables.META_COLUMNS, *own)
-            has = {column.name.lower() for column in in_files}
-            frame = self._session.read.schema(lake_tables.ddl(in_files)).parquet(
-                *(str(self._file(p)) for p in files)
-            )
-            frames.append(frame.selectExpr(*(_expression(column, has) for column in wanted)))
-        first, *others = frames
-        for other in others:
-            first = first.unionAll(other)
-        return first
-
-    def _file(self, piece: Piece) -> Path:
-        return self._segments / numbered(piece.segment) / piece.path
+        if committed is not None:
+            self._files.settle(delta.path, committed)
 
     def _reached(self, mirrored: Snapshot | None) -> Reached:
         return _reached(mirrored, self._journal) if mirrored is not None else Reached()
@@ -272,9 +252,3 @@ def _since(table: Snapshot) -> int:
 def _reached(mirrored: Snapshot, journal: str) -> Reached:
     marks = mirrored.applications
     return Reached(marks.get(f"{journal}/generation", 0), marks.get(f"{journal}/merged", 0))
-
-
-def _expression(column: LakeColumn, has: set[str]) -> str:
-    """The column of a lake table, out of the journal's files."""
-    name = quoted(column.name)
-    return name if column.name.lower() in has else f"CAST(NULL AS {column.type}) AS {name}"

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from actors.local_folder import local_folder
 from actors.signal_table import SignalTable
 from actors.source import Source
 from pipeline import signal_rows
@@ -134,7 +135,7 @@ async def _schemas(source: Source, settings: Settings) -> dict[TableId, TableSch
 
 def local_findings(settings: Settings) -> Iterator[Finding]:
     """What's wrong on this machine: folders and Java."""
-    yield from _folder("journal.path", Path(settings.journal.path))
+    yield from _folder("journal.path", local_folder(settings.journal.path, settings.name))
     if "://" not in settings.lake.path:
         yield from _folder("lake.path", Path(settings.lake.path))
     yield from _java()

@@ -165,7 +165,7 @@ class SparkSink(Actor[ToSparkSink]):
             self._spark.session,
             self._settings.path,
             self._journal.identity.id,
-            self._journal.segments,
+            self._journal.file,
         )
         last = await self._in_thread(self._journal.last_segment)
         if last == 0:
@@ -325,7 +325,7 @@ class SparkSink(Actor[ToSparkSink]):
             raise
 
     def _start(self) -> Spark:
-        return spark_session.start(self._spark_settings, self._journal.directory / "spark")
+        return spark_session.start(self._spark_settings, self._journal.local_folder / "spark")
 
     def _stop(self) -> None:
         assert self._spark is not None

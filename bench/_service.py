@@ -123,7 +123,7 @@ def settings(port: int, folder: Path, snapshot: SnapshotSettings) -> Settings:
             read_timeout_s=120.0,
             server_id=4_711,
         ),
-        JournalSettings(folder / "journal"),
+        JournalSettings(str(folder / "journal")),
         LakeSettings(str(folder / "lake")),
         replace(snapshot, mode=SnapshotMode.NO_DATA),
     )
@@ -153,7 +153,7 @@ async def _ran(asked: Asked, pipeline: Settings) -> Ran:
                 await asyncio.sleep(_LOOK_EVERY_S)
             cost, processor = meter.cost() - cost, time.process_time() - processor
             await service.stop()
-    reader = JournalReader(Path(pipeline.journal.path))
+    reader = JournalReader(pipeline.journal.path)
     entries = list(reader.entries(0, reader.last_segment()))
     windows, reads = observed[catalogue.WINDOW], observed[catalogue.CHUNK_READ]
     rows = sealed(entries)

@@ -31,8 +31,8 @@ class Damaged(Definite):
     """It isn't what was written, or not in the format that this version reads; the text says which."""
 
 
-def to_json(entry: Entry) -> str:
-    """The entry as it's written: one text for equal entries, with a checksum over all of it."""
+def to_json(entry: Entry, journal: str) -> str:
+    """The entry as it's written into this journal: one text for equal entries, with a checksum over all of it."""
     body = {
         "segment": entry.segment,
         "files": [_file_to_json(file) for file in entry.files],
@@ -45,10 +45,10 @@ def to_json(entry: Entry) -> str:
         "schemas": sorted(entry.schemas),
         "sealed_at": entry.sealed_at,
     }
-    return _text({"format": FORMAT, "entry": body, "sha256": _digest(body)})
+    return _text({"format": FORMAT, "journal": journal, "entry": body, "sha256": _digest([journal, body])})
 
 
-def from_json(text: str, schema: Callable[[str], TableSchema]) -> Entry:
+def from_json(text: str, journal: str, schema: Callable[[str], TableSchema]) -> Entry:
     """The entry that `to_json` wrote; `schema` gives the one of a version. Raises Damaged for any other text."""
     try:
         value = json.loads(text)
@@ -60,8 +60,10 @@ def from_json(text: str, schema: Callable[[str], TableSchema]) -> Entry:
         raise Damaged(
             f"it has the format {value['format']}, and this version reads {FORMAT}: use the version that wrote it"
         )
-    if _text(value) != text or value.get("sha256") != _digest(value.get("entry")):
+    if _text(value) != text or value.get("sha256") != _digest([value.get("journal"), value.get("entry")]):
         raise Damaged(f"its checksum doesn't match, so it was changed after it was written; {_REMEDY}")
+    if value["journal"] != journal:
+        raise Damaged(f"it's of the journal {value['journal']}, and not of this one; {_REMEDY}")
     body = value["entry"]
     return _entry_from_json(body, {version: schema(version) for version in body["schemas"]})
 

@@ -146,11 +146,17 @@ class SnapshotSettings:
 
 @dataclass(frozen=True, slots=True)
 class JournalSettings:
-    """`path`: the journal's folder. A segment is sealed when it's `seal_after_ms` old or `seal_mib` big."""
+    """`path`: the journal's place, a local folder or any URI of a filesystem that pyarrow reaches.
 
-    path: PurePath
+    A segment is sealed when it's `seal_after_ms` old or `seal_mib` big. It's kept until all consumers have it, and
+    then for `keep_hours`, as long as the journal isn't larger than `keep_mib`.
+    """
+
+    path: str = field(metadata={"location": True})
     seal_after_ms: int = field(default=200, metadata={"least": 1, "most": 600_000})
     seal_mib: int = field(default=32, metadata={"least": 1, "most": 4096})
+    keep_hours: float = field(default=24.0, metadata={"least": 0})
+    keep_mib: int = field(default=10_240, metadata={"least": 0})
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ synced yet is played by cutting it short (`torn`) right before the kill.
 
 import json
 import os
+import re
 import signal
 import stat
 import sys
@@ -23,6 +24,7 @@ from tests.actors.segments import seal
 WAYS = ("before", "after", "torn")
 CALLS = ("mkdir", "rename", "fsync")
 GOOD_SEGMENTS = 2
+CLAIM = re.compile("(?<=-)[0-9]{8}-[0-9a-f]{8}")
 
 
 class Steps:
@@ -38,7 +40,7 @@ class Steps:
     def _wrapped(self, call: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def step(*args: Any, **kwargs: Any) -> Any:
             target = Path(f"/proc/self/fd/{args[0]}").readlink() if call == "fsync" else Path(args[0])
-            self.names.append(f"{call} {target.parent.name}/{target.name}")
+            self.names.append(f"{call} {CLAIM.sub('CLAIM', f'{target.parent.name}/{target.name}')}")
             deadly = len(self.names) - 1 == self._deadly
             if deadly and self._way == "torn" and call == "fsync" and stat.S_ISREG(target.stat().st_mode):
                 os.truncate(target, target.stat().st_size // 2)

@@ -72,7 +72,7 @@ def test_a_good_file(path: Path) -> None:
     assert settings.snapshot.watermark is Watermark.PAUSE
     assert settings.snapshot.most_replica_lag_s == 5.0
     assert settings.snapshot.source == ServerSettings("replica", "tidemark")
-    assert settings.journal.path == PurePath(path.parent / "journal")
+    assert settings.journal.path == str(path.parent / "journal")
     assert settings.lake.path == str(path.parent / "lake")
     assert settings.spark.jars == (PurePath(path.parent / "jars"),)
     assert settings.spark.conf == {"spark.ui.enabled": "true"}

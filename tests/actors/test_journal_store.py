@@ -26,18 +26,18 @@ NEXT = GOOD_SEGMENTS + 1
 
 # What has to be durable before what: files before their directory, that before the entry, that before its name.
 STEPS = [
-    "mkdir segments/000000000003.tmp",
-    f"fsync 000000000003.tmp/0000.{ITEMS.version}.changes.parquet",
-    f"fsync 000000000003.tmp/0001.{ITEMS.version}.changes.parquet",
-    f"fsync 000000000003.tmp/0002.{ITEMS.version}.rows.parquet",
-    "fsync segments/000000000003.tmp",
-    "rename segments/000000000003.tmp",
+    "mkdir segments/000000000003-CLAIM.tmp",
+    f"fsync 000000000003-CLAIM.tmp/0000.{ITEMS.version}.changes.parquet",
+    f"fsync 000000000003-CLAIM.tmp/0001.{ITEMS.version}.changes.parquet",
+    f"fsync 000000000003-CLAIM.tmp/0002.{ITEMS.version}.rows.parquet",
+    "fsync segments/000000000003-CLAIM.tmp",
+    "rename segments/000000000003-CLAIM.tmp",
     "fsync whole/segments",
-    "fsync manifest/000000000003.json.tmp",
-    "rename manifest/000000000003.json.tmp",
+    "fsync manifest/000000000003-CLAIM.json.tmp",
+    "rename manifest/000000000003-CLAIM.json.tmp",
     "fsync whole/manifest",
 ]
-PUBLISHING = STEPS.index("rename manifest/000000000003.json.tmp")
+PUBLISHING = STEPS.index("rename manifest/000000000003-CLAIM.json.tmp")
 
 
 @pytest.fixture
@@ -59,13 +59,22 @@ def check(reader: JournalReader, last: int) -> None:
         assert [tables[0] + tables[1], tables[2]] == [ids, ids]
         assert entry.checkpoint == moved(entry.segment).checkpoint
     named = {reader.path(entry, file) for entry in entries for file in entry.files}
-    named |= {reader.directory / "manifest" / f"{entry.segment:012d}.json" for entry in entries}
-    named |= {reader.directory / "schemas" / f"{ITEMS.version}.json"}
-    named |= {reader.directory / name for name in ("journal.json", "lock")}
+    named |= {manifest_path(reader, entry.segment) for entry in entries}
+    named |= {reader.directory / "schemas" / f"{ITEMS.version}.json", reader.directory / "lock"}
+    named |= {begun(reader), begun(reader).with_suffix("").with_suffix(".json")}
     assert {path for path in reader.directory.rglob("*") if path.is_file()} == named
     assert {path.name for path in (reader.directory / "segments").iterdir()} == {
-        f"{entry.segment:012d}" for entry in entries
+        manifest_path(reader, entry.segment).stem for entry in entries
     }
+
+
+def manifest_path(reader: JournalReader, segment: int) -> Path:
+    return reader.directory / reader._entry_name(segment)
+
+
+def begun(reader: JournalReader) -> Path:
+    (path,) = (reader.directory / "claims").glob("*.begun.json")
+    return path
 
 
 def start(directory: Path, mode: str) -> subprocess.Popen[str]:
@@ -169,11 +178,11 @@ def test_what_a_consumer_is_told_of_is_durable(
     synced.clear()
     seal(store, 1)
     schema = store.directory / "schemas" / f"{ITEMS.version}.json.tmp"
-    entry = store.directory / "manifest" / "000000000001.json.tmp"
+    entry = manifest_path(store, 1).with_suffix(".json.tmp")
     assert synced[-4:] == [schema, schema.parent, entry, entry.parent]
     synced.clear()
     JournalStore.open_single_writer(tmp_path / "other", "test").close()
-    assert {tmp_path, tmp_path / "other"} <= set(synced)
+    assert {tmp_path, tmp_path / "other", tmp_path / "other" / "claims"} <= set(synced)
 
 
 def test_a_schema_is_written_once(store: JournalStore) -> None:
@@ -223,23 +232,24 @@ def test_another_pipeline_is_refused(store: JournalStore) -> None:
 
 
 def test_a_directory_without_a_journal_is_refused_to_a_reader(tmp_path: Path) -> None:
-    with pytest.raises(Definite, match=r"journal\.json"):
+    with pytest.raises(Definite, match="holds no journal"):
         JournalReader(tmp_path)
 
 
-def test_segments_without_an_identity_are_refused(store: JournalStore) -> None:
+def test_segments_without_claims_are_refused(store: JournalStore) -> None:
     seal(store, 1)
     store.close()
-    (store.directory / "journal.json").unlink()
-    with pytest.raises(Definite, match=r"journal\.json"):
+    for path in (store.directory / "claims").iterdir():
+        path.unlink()
+    with pytest.raises(Definite, match="segments without claims"):
         JournalStore.open_single_writer(store.directory, "test")
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"\xff", bytes(80)])
-def test_a_damaged_identity_is_refused(store: JournalStore, content: bytes) -> None:
+def test_a_damaged_claim_is_refused(store: JournalStore, content: bytes) -> None:
     store.close()
-    (store.directory / "journal.json").write_bytes(content)
-    with pytest.raises(Definite, match=r"journal\.json"):
+    begun(store).write_bytes(content)
+    with pytest.raises(Definite, match=r"begun\.json is damaged"):
         JournalStore.open_single_writer(store.directory, "test")
 
 
@@ -260,11 +270,7 @@ def damages(content: bytes) -> Iterator[bytes]:
 
 def paths(store: JournalStore, entry: Entry) -> tuple[Path, ...]:
     schemas = [store.directory / "schemas" / f"{version}.json" for version in entry.schemas]
-    return manifest_path(store, entry), *schemas, *(store.path(entry, file) for file in entry.files)
-
-
-def manifest_path(store: JournalStore, entry: Entry) -> Path:
-    return store.directory / "manifest" / f"{entry.segment:012d}.json"
+    return manifest_path(store, entry.segment), *schemas, *(store.path(entry, file) for file in entry.files)
 
 
 def reopened(store: JournalStore) -> JournalStore:
@@ -304,26 +310,58 @@ def test_a_missing_file_of_the_last_segment_is_refused_by_its_name(store: Journa
 def test_a_consumer_is_told_of_a_damaged_a_missing_and_a_misplaced_entry(store: JournalStore) -> None:
     for number in (1, 2, 3):
         seal(store, number)
-    path = store.directory / "manifest" / "000000000002.json"
+    path = manifest_path(store, 2)
     content = path.read_bytes()
-    others = (store.directory / "manifest" / "000000000003.json").read_bytes()
+    others = manifest_path(store, 3).read_bytes()
     for wrong in (b"\xff", content[:-1], others):
         path.write_bytes(wrong)
-        with pytest.raises(Definite, match=r"000000000002\.json"):
+        with pytest.raises(Definite, match=path.name):
             list(store.entries(1, 3))
     path.unlink()
-    with pytest.raises(Definite, match=r"000000000002\.json"):
+    with pytest.raises(Definite, match=path.name):
         list(store.entries(0, 3))
 
 
 def test_segments_behind_a_lost_entry_are_not_taken_for_leftovers(store: JournalStore) -> None:
     for number in (1, 2, 3):
         seal(store, number)
+    folder = store.path(store.entry(3), store.entry(3).files[0]).parent
     for number in (2, 3):
-        (store.directory / "manifest" / f"{number:012d}.json").unlink()
+        manifest_path(store, number).unlink()
     with pytest.raises(Definite, match="entries have been lost"):
         store.recover()
-    assert (store.directory / "segments" / "000000000003").exists()
+    assert folder.exists()
+
+
+@pytest.mark.parametrize("missing", [1, 2])
+def test_a_gap_in_the_manifest_is_refused_by_the_name_of_what_is_missing(
+    store: JournalStore, missing: int
+) -> None:
+    for number in (1, 2, 3):
+        seal(store, number)
+    path = manifest_path(store, missing)
+    path.unlink()
+    with pytest.raises(Definite, match=f"{path.stem} is missing|{path.name} is missing"):
+        store.recover()
+    store.close()
+    with pytest.raises(Definite, match=f"{path.stem} is missing"):
+        JournalStore.open_single_writer(store.directory, "test")
+
+
+def test_a_foreign_file_in_the_manifest_and_an_entry_of_another_journal_are_refused(
+    store: JournalStore, tmp_path: Path
+) -> None:
+    seal(store, 1)
+    other = JournalStore.open_single_writer(tmp_path / "other", "test")
+    seal(other, 1)
+    other.close()
+    manifest_path(store, 1).write_bytes(manifest_path(other, 1).read_bytes())
+    with pytest.raises(Definite, match=f"it's of the journal {other.identity.id}"):
+        store.recover()
+    foreign = store.directory / "manifest" / "000000000002.json"
+    foreign.write_text("{}")
+    with pytest.raises(Definite, match=rf"{foreign} isn't a journal's"):
+        store.recover()
 
 
 def test_half_written_texts_are_removed(store: JournalStore) -> None:
@@ -361,7 +399,7 @@ def test_a_file_that_gets_no_more_room_is_transient(store: JournalStore) -> None
 
 def test_a_full_disk_is_transient(store: JournalStore) -> None:
     seal(store, 1)
-    temporary = store.directory / "manifest" / "000000000002.json.tmp"
+    temporary = manifest_path(store, 2).with_suffix(".json.tmp")
     temporary.symlink_to("/dev/full")
     with pytest.raises(Transient, match="no room") as failure:
         seal(store, 2)

@@ -17,10 +17,11 @@ from actors.journal_store import JournalStore
 from actors.journal_writer import JournalWriter, Outlets
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
+from pipeline import journal
 from pipeline import metrics as catalogue
-from pipeline.checkpoint import Moving
+from pipeline.checkpoint import Filling, Moving
 from pipeline.errors import Transient
-from pipeline.journal import Entry
+from pipeline.journal import Entry, FileKind
 from pipeline.messages import (
     Append,
     AppendRows,
@@ -36,9 +37,9 @@ from pipeline.topology import EDGES, Actor, inbox
 from tests.actors.segments import COMMIT_TIME, ITEMS, ROWS, append, moved, part
 from tests.servers.service import until
 
-SOON = JournalSettings("journal", seal_after_ms=1)  # type: ignore[arg-type]
-LATE = JournalSettings("journal", seal_after_ms=600_000)  # type: ignore[arg-type]
-EACH = JournalSettings("journal", seal_after_ms=600_000, seal_mib=0)  # type: ignore[arg-type]
+SOON = JournalSettings("journal", seal_after_ms=1)
+LATE = JournalSettings("journal", seal_after_ms=600_000)
+EACH = JournalSettings("journal", seal_after_ms=600_000, seal_mib=0)
 
 (APPENDS,) = inbox(Actor.JOURNAL_WRITER)
 
@@ -110,7 +111,7 @@ def ids(store: JournalStore) -> list[int]:
 
 def unnamed(store: JournalStore) -> list[Path]:
     """Files of segments that aren't published."""
-    return sorted(store.segments.glob("*.tmp/*"))
+    return sorted((store.directory / "segments").glob("*.tmp/*"))
 
 
 def has_unnamed(store: JournalStore, number: int = 1) -> bool:
@@ -274,6 +275,42 @@ async def test_rows_are_not_taken_faster_than_they_can_be_written(store: GatedSt
     assert ids(store) == list(range(ROWS, 2 * ROWS + len(parts)))
 
 
+async def test_a_large_chunk_is_written_while_its_segment_fills_and_seen_when_that_is_sealed(
+    store: GatedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "AHEAD", 1)
+    house = House(store, LATE)
+    for number in (1, 2):
+        await house.put(append(number, chunk=True))
+        await until(partial(has_unnamed, store, 2 * number), "a file of the chunk, and one of the changes")
+        await until(partial(rests, house), "the thread has ended")
+    assert house.sink.depth == 0
+    await house.stop()
+    (entry,) = store.entries(0, store.last_segment())
+    assert [(file.kind, file.rows) for file in entry.files] == [
+        (FileKind.CHANGES, ROWS),
+        (FileKind.ROWS, ROWS),
+    ] * 2
+    assert [(sealed.chunk.number, sealed.rows) for sealed in entry.chunks] == [(1, ROWS), (2, ROWS)]
+    assert (entry.transactions, entry.checkpoint) == (2 * ROWS, append(2).checkpoint)
+    assert sorted(ids(store)) == sorted(2 * [*range(ROWS, 3 * ROWS)])
+
+
+async def test_a_chunk_that_is_written_before_its_mirror_begins_anew_is_left_out(
+    store: GatedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "AHEAD", 1)
+    house = House(store, LATE)
+    await house.put(append(1, chunk=True))
+    await until(partial(has_unnamed, store, 2), "a file of the chunk, and one of the changes")
+    anew = {ITEMS.table: Filling(append(1).checkpoint.scn)}
+    await house.put(Append((), replace(moved(2).checkpoint, mirrors=anew)))
+    await house.stop()
+    assert [file.kind for file in store.entry(1).files] == [FileKind.CHANGES]
+    assert store.entry(1).chunks == ()
+    assert len(list((store.directory / "segments").glob("*/*"))) == 1
+
+
 async def test_a_table_that_is_withdrawn_has_no_file_of_the_transaction(store: GatedStore) -> None:
     house = House(store, EACH)
     other = replace(ITEMS, table=TableId("shop", "others"))
@@ -283,7 +320,7 @@ async def test_a_table_that_is_withdrawn_has_no_file_of_the_transaction(store: G
     assert await house.sink.get() == SegmentSealed(1)
     assert ids(store) == list(range(ROWS, 2 * ROWS))
     assert {file.table for file in store.entry(1).files} == {ITEMS.table}
-    assert len(list(store.segments.glob("*/*"))) == len(store.entry(1).files)
+    assert len(list((store.directory / "segments").glob("*/*"))) == len(store.entry(1).files)
     await house.put(AppendRows((part(2, 0, 5),)))
     await until(partial(has_unnamed, store), "a file that no entry names")
     await house.put(Append((), moved(2).checkpoint, withdrawn=frozenset({ITEMS.table})))
@@ -367,7 +404,7 @@ async def test_a_failure_is_raised_and_the_next_writer_goes_on(store: GatedStore
     house = House(store, SOON)
     await house.put(append(1))
     assert await house.sink.get() == SegmentSealed(1)
-    (store.directory / "manifest" / "000000000002.json.tmp").symlink_to("/dev/full")
+    Path(store.files.path(f"{store._entry_name(2)}.tmp")).symlink_to("/dev/full")
     await house.put(append(2))
     with pytest.raises(Transient, match="no room"):
         await house.task

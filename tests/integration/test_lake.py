@@ -68,7 +68,7 @@ class Delivery:
     def begin(self) -> None:
         """Forget all but what's durable, as a restart does."""
         store = self.history.store
-        self.lake = Lake(self.spark.session, self.root, store.identity.id, store.directory / "segments")
+        self.lake = Lake(self.spark.session, self.root, store.identity.id, store.file)
         self.delivered: dict[TableId, Delivered] = {}
 
     def batch(self) -> Batch:
@@ -465,11 +465,11 @@ def test_a_table_without_a_key_has_a_changelog_only(delivery: Delivery) -> None:
         delivery.view(bag)
 
 
-def test_a_lake_of_another_journal_is_refused(delivery: Delivery, tmp_path: Path) -> None:
+def test_a_lake_of_another_journal_is_refused(delivery: Delivery) -> None:
     orders = delivery.history.table(ORDERS)
     delivery.history.transaction((orders, "c", (1, "a")))
     delivery.deliver()
-    other = Lake(delivery.spark.session, delivery.root, "another", tmp_path)
+    other = Lake(delivery.spark.session, delivery.root, "another", delivery.history.store.file)
     with pytest.raises(Definite, match="give this pipeline a lake of its own"):
         other.find(ORDERS.table)
 

@@ -167,7 +167,7 @@ async def test_schemas_are_known_at_a_position(mysql: MysqlServer, database: str
         "shop",
         Tables((f"{database}\\.a",)),
         SourceSettings(mysql.host, account.user, mysql.port, Secret(account.password), server_id=78),
-        JournalSettings(tmp_path / "journal"),
+        JournalSettings(str(tmp_path / "journal")),
         LakeSettings(str(tmp_path)),
     )
     found = await preflight(settings)
@@ -182,7 +182,7 @@ def test_what_is_wrong_here_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "shop",
         Tables(("a.b",)),
         SourceSettings("db", "u", server_id=1),
-        JournalSettings(tmp_path / "file" / "journal"),
+        JournalSettings(str(tmp_path / "file" / "journal")),
         LakeSettings("s3a://lake"),
     )
     java = tmp_path / "bin" / "java"

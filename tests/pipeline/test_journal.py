@@ -390,7 +390,7 @@ def test_samples_of_commit_times(times: list[int]) -> None:
     assert all(sample in remaining for sample in found.samples), "samples aren't in the order of the commits"
 
 
-SETTINGS = JournalSettings("journal", seal_after_ms=200, seal_mib=1)  # type: ignore[arg-type]
+SETTINGS = JournalSettings("journal", seal_after_ms=200, seal_mib=1)
 BEFORE = checkpoint(5)
 
 

@@ -18,6 +18,7 @@ from pipeline.types import Decimal, Enum, Integer, Text
 from pipeline.watermark import Coordinates, MarkerRow
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+JOURNAL = "5b1f1d3c-0c0e-4c55-9f0e-2f5f1f0d7a11"
 
 texts = st.text(alphabet=["a", "B", "ä", '"', "\\", "\n", "\0", "\u2028", "😀"], max_size=5)
 counts = st.integers(0, 2**62)
@@ -81,8 +82,8 @@ def entries(draw: st.DrawFn) -> Entry:
 
 @given(entries())
 def test_an_entry_comes_back_from_its_text(entry: Entry) -> None:
-    text = manifest.to_json(entry)
-    assert manifest.from_json(text, entry.schemas.__getitem__) == entry
+    text = manifest.to_json(entry, JOURNAL)
+    assert manifest.from_json(text, JOURNAL, entry.schemas.__getitem__) == entry
 
 
 def damaged(text: str, rng: random.Random) -> list[str]:
@@ -99,9 +100,16 @@ def damaged(text: str, rng: random.Random) -> list[str]:
 
 @given(entries(), st.randoms(use_true_random=False))
 def test_no_byte_of_an_entry_may_differ(entry: Entry, rng: random.Random) -> None:
-    for wrong in damaged(manifest.to_json(entry), rng):
+    for wrong in damaged(manifest.to_json(entry, JOURNAL), rng):
         with pytest.raises(manifest.Damaged):
-            manifest.from_json(wrong, entry.schemas.__getitem__)
+            manifest.from_json(wrong, JOURNAL, entry.schemas.__getitem__)
+
+
+@given(entries())
+def test_an_entry_of_another_journal_is_refused(entry: Entry) -> None:
+    text = manifest.to_json(entry, "another")
+    with pytest.raises(manifest.Damaged, match="of the journal another"):
+        manifest.from_json(text, JOURNAL, unknown)
 
 
 @given(table_schemas)
@@ -122,7 +130,7 @@ def unknown(version: str) -> TableSchema:
 
 def test_another_format_is_refused_by_its_number() -> None:
     with pytest.raises(manifest.Damaged, match="format 5") as refusal:
-        manifest.from_json(json.dumps({"format": 5, "whatever": "it holds"}), unknown)
+        manifest.from_json(json.dumps({"format": 5, "whatever": "it holds"}), JOURNAL, unknown)
     assert isinstance(refusal.value, Definite)
 
 
@@ -131,4 +139,4 @@ def test_another_format_is_refused_by_its_number() -> None:
 )
 def test_a_text_that_is_no_entry_is_refused(text: str) -> None:
     with pytest.raises(manifest.Damaged):
-        manifest.from_json(text, unknown)
+        manifest.from_json(text, JOURNAL, unknown)

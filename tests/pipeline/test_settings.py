@@ -35,7 +35,7 @@ SETTINGS = Settings(
     name="shop",
     tables=Tables(("shop\\..*",)),
     source=SourceSettings(host="db", user="tidemark", server_id=7, password=Secret("geheim")),
-    journal=JournalSettings(PurePath("/var/lib/tidemark")),
+    journal=JournalSettings("/var/lib/tidemark"),
     lake=LakeSettings("s3a://lake"),
 )
 REPLICA = ServerSettings("replica", "tidemark")

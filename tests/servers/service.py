@@ -51,7 +51,7 @@ def pipeline(server: MysqlServer, folder: Path, database: str, **snapshot: Any) 
         "test",
         Tables((rf"{database}\..*",)),
         source_settings(server, account),
-        JournalSettings(folder / "journal", seal_after_ms=20),
+        JournalSettings(str(folder / "journal"), seal_after_ms=20),
         LakeSettings(str(folder / "lake")),
         SnapshotSettings(**{"mode": SnapshotMode.NO_DATA, "chunk_rows": 100, **snapshot}),
     )

@@ -1,0 +1,80 @@
+"""Who reads the journal, and how far each of them is: what retention keeps segments for.
+
+    consumers/lake.json      a consumer has everything through this segment
+    first/000000000501       the journal is whole from this segment on; those before it have gone, or are going
+
+A consumer's own cursor is where its output is, in the same commit; what it tells here comes after that, and may only
+be behind it.
+"""
+
+import json
+import re
+import time
+from dataclasses import dataclass
+
+from actors.journal_claims import TEMPORARY, TEXT
+from actors.journal_files import Files
+from pipeline.errors import Definite
+
+CONSUMERS = "consumers"
+FIRST = "first"
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """It has everything through `segment`, and said so at `told_at` (µs since the epoch)."""
+
+    segment: int
+    told_at: int
+
+
+class Consumers:
+    """The consumers of one journal; for any process."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def tell(self, name: str, segment: int) -> None:
+        """This consumer has everything through the segment."""
+        if not _NAME.fullmatch(name):
+            raise Definite(f"{name!r} can't be a consumer's name: use a-z, 0-9, _ and -, a letter first")
+        value = {"segment": segment, "told_at": time.time_ns() // 1000}
+        self._files.put(f"{CONSUMERS}/{name}{TEXT}", json.dumps(value).encode())
+
+    def all(self) -> dict[str, Consumer]:
+        """All of them, by name. Raises Definite where one can't be read."""
+        found = {}
+        for file in sorted(self._files.listed(CONSUMERS)):
+            if file.endswith(TEMPORARY):
+                continue
+            try:
+                value = json.loads(self._files.read(f"{CONSUMERS}/{file}"))
+                found[file.removesuffix(TEXT)] = Consumer(int(value["segment"]), int(value["told_at"]))
+            except FileNotFoundError:
+                continue  # it was forgotten meanwhile
+            except (ValueError, KeyError, TypeError) as error:
+                raise Definite(
+                    f"{self._files.shown}/{CONSUMERS}/{file} is damaged: forget that consumer, and it tells anew"
+                ) from error
+        return found
+
+    def forget(self, name: str) -> None:
+        """Keep nothing for this consumer any more. Raises Definite where there's no such one."""
+        if f"{name}{TEXT}" not in self._files.listed(CONSUMERS):
+            known = ", ".join(sorted(self.all())) or "none"
+            raise Definite(
+                f"{name!r} isn't a consumer of the journal in {self._files.shown}; there are: {known}"
+            )
+        self._files.remove(f"{CONSUMERS}/{name}{TEXT}")
+
+    def first(self) -> int:
+        """The segment that the journal is whole from."""
+        return max((int(name) for name in self._files.listed(FIRST) if name.isdecimal()), default=1)
+
+    def begin_at(self, segment: int) -> None:
+        """Make durable that the journal is whole from this segment on, and from no earlier one."""
+        before = [name for name in self._files.listed(FIRST) if name.isdecimal() and int(name) < segment]
+        self._files.put(f"{FIRST}/{segment:012d}", b"{}")
+        for name in before:
+            self._files.remove(f"{FIRST}/{name}")
