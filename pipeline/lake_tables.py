@@ -19,9 +19,11 @@ from pipeline.schema import TableId, TableSchema
 # The column that holds the number of the segment in which a change was sealed.
 SEGMENT = "__segment"
 
-# What the live view calls the place of a change among those of its key, the last one being 1.
-RANK = "__rank"
-_OURS = {*META.names, RANK}
+# What the live view calls the place of a change among those of its key, the last one being 1; and, in a table whose
+# changes may lack columns, what they leave of a row: null, a row of the mirror's with other values in some columns;
+# true, a whole row; false, none that could be shown.
+RANK, WHOLE = "__rank", "__whole"
+_OURS = {*META.names, RANK, WHOLE}
 
 # What a table's column may not have in its name without column mapping (Delta: Column mapping).
 _UNFIT = set(" ,;{}()\n\t=")
@@ -38,12 +40,14 @@ class Property(StrEnum):
     """What a lake table says of itself, as table properties.
 
     JOURNAL: the id of the journal that it's fed from. SCHEMA: the source's schema that it has taken on, as JSON, and
-    SINCE the segment that this came with. STOPPED: why nothing more is delivered to it.
+    SINCE the segment that this came with. PARTIAL: changes in it may lack columns. STOPPED: why nothing more is
+    delivered to it.
     """
 
     JOURNAL = "tidemark.journal"
     SCHEMA = "tidemark.schema"
     SINCE = "tidemark.since"
+    PARTIAL = "tidemark.partial"
     STOPPED = "tidemark.stopped"
 
 
@@ -92,10 +96,11 @@ def spark_type(arrow: pa.DataType) -> str:
         return f"DECIMAL({arrow.precision},{arrow.scale})"
     if pa.types.is_list(arrow):
         return f"ARRAY<{spark_type(arrow.value_type)}>"
-    return _SPARK_TYPES[arrow]
+    return SPARK_TYPES[arrow]
 
 
-_SPARK_TYPES = {
+# Of those types that have no parameters.
+SPARK_TYPES = {
     pa.bool_(): "BOOLEAN",
     pa.int8(): "TINYINT",
     pa.int16(): "SMALLINT",

@@ -15,33 +15,57 @@ It's right whatever the merges' timing:
   the table up to there no longer tells what its rows are. Changes up to there don't count, neither here nor in a
   merge, and all of the above holds for those behind it.
 
+Rows that tell what was (`b`), or that the table was emptied (`t`), change no key and are passed over.
+
+**Partial rows.** Where the source logs less than whole rows, changes lack columns (`__absent`), and a *partial* table
+is merged column by column. Of the changes of a key that count, let the *base* be the last one that isn't an update
+which lacks columns: a whole row, a delete, or an insert that lacks some.
+
+- The base is a whole row. Behind it are only updates which lack columns, and none is a delete. So each column has the
+  value of the last change that has it, which is found at the base or behind it.
+- There's no base. Then all changes that count are updates which lack columns, of a row that was there before and stays.
+  A column that one of them has is as the last such one says; any other is as in the mirror. A column of the mirror may
+  be later than m says (a chunk's, or counting began too early): then the last change that has the column is either
+  later still, or the one that gave the mirror its value.
+- The base is a delete, or an insert that lacks columns. Then the key has no row, or one of which some value was never
+  told; it isn't shown, since a NULL would be a guess. Capture reads such a row again, which comes as a whole one (`r`).
+
+The same goes for a key without a base that has no row in the mirror. So what's shown doesn't depend on what was merged:
+`pipeline.merge` keeps a row in the mirror, removes it or leaves it out by the same three cases.
+
 Keys are compared for equality of their bytes and never for order, so any collation will do. A part of a key that may
 be null here (a zero date has no other form) is compared so that null equals null.
 """
 
 # ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers of ours
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pipeline.dialects import Dialect
 from pipeline.errors import Definite
-from pipeline.lake_tables import RANK, SEGMENT, Tier, location, quoted, table_at
+from pipeline.lake_tables import RANK, SEGMENT, WHOLE, Tier
 from pipeline.schema import TableSchema
 from pipeline.types import Date, DateTime, Timestamp
 
-OP, _SCN, _ORDINAL = "__op", "__scn", "__ordinal"
+OP = "__op"
+_SCN, _ORDINAL, _ABSENT = "__scn", "__ordinal", "__absent"
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """Where a mirror is: its generation, and a segment whose changes it has all merged."""
+    """Where a mirror is: its generation, and a segment whose changes it has all merged.
+
+    `partial`: whether its changelog has ever had rows that lack columns.
+    """
 
     generation: int = 0
     merged: int = 0
+    partial: bool = False
 
-    @property
-    def condition(self) -> str:
+    def condition(self, dialect: Dialect = Dialect.SPARK) -> str:
         """What holds for the changes that count beside it, in SQL."""
-        return f"{quoted(SEGMENT)} > {self.merged} AND {quoted(_SCN)} > {self.generation}"
+        segment, scn, op = map(dialect.name_of, (SEGMENT, _SCN, OP))
+        return f"{segment} > {self.merged} AND {scn} > {self.generation} AND {op} NOT IN ('b', 't')"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,50 +76,117 @@ class Versions:
     changelog: int
 
 
-def live_view_sql(lake: str, schema: TableSchema, reached: Reached, at: Versions | None = None) -> str:
-    """The query that gives a table's rows as of the last delivered segment, in Spark's SQL.
+def live_view_sql(
+    lake: str,
+    schema: TableSchema,
+    reached: Reached,
+    at: Versions | None = None,
+    dialect: Dialect = Dialect.SPARK,
+) -> str:
+    """The query that gives a table's rows as of the last delivered segment.
 
-    The text stays right while merges go on, only it reads more changes than it had to; when the mirror begins anew, a
-    new one is needed. Without `at` both tables are read at their newest, the mirror first, so that it isn't ahead of
-    the changelog. Raises Definite for a table without a primary key.
+    The text stays right while merges go on, only it reads more changes than it had to. A new one is needed when the
+    mirror begins anew, when the table's columns change, and when it becomes partial. Without `at` both tables are read
+    at their newest, the mirror first, so that it isn't ahead of the changelog. Raises Definite for a table without a
+    primary key.
     """
     if not schema.key:
         raise Definite(f"{schema.table} has no primary key: it has a changelog and no live view")
-    names = listed(c.name for c in schema.columns)
-    mirror, changelog = (
-        table_at(location(lake, schema.table, tier)) for tier in (Tier.MIRROR, Tier.CHANGELOG)
-    )
-    if at is not None:
-        mirror, changelog = f"{mirror} VERSION AS OF {at.mirror}", f"{changelog} VERSION AS OF {at.changelog}"
+    mirror = dialect.table(lake, schema.table, Tier.MIRROR, at.mirror if at else None)
+    changelog = dialect.table(lake, schema.table, Tier.CHANGELOG, at.changelog if at else None)
+    changes = last_changes(schema, changelog, reached, reached.condition(dialect), dialect)
+    same = same_key(schema, dialect)
+    if reached.partial:
+        values, whole = Values(schema, dialect), f"c.{dialect.name_of(WHOLE)}"
+        return f"""WITH c AS (
+{changes}
+)
+SELECT {values.listed(values.laid_over)} FROM (SELECT * FROM {mirror}) AS m LEFT JOIN c ON {same}
+WHERE {whole} IS NULL
+UNION ALL
+SELECT {values.listed(values.told)} FROM c WHERE {whole}"""
+    names = ", ".join(dialect.name_of(column.name) for column in schema.columns)
     return f"""WITH c AS (
-{last_changes(schema, changelog, reached.condition)}
+{changes}
 )
 SELECT {names} FROM (SELECT * FROM {mirror}) AS m
-WHERE NOT EXISTS (SELECT 1 FROM c WHERE {same_key(schema)})
+WHERE NOT EXISTS (SELECT 1 FROM c WHERE {same})
 UNION ALL
-SELECT {names} FROM c WHERE {quoted(OP)} <> 'd'"""
+SELECT {names} FROM c WHERE {dialect.name_of(OP)} <> 'd'"""
 
 
-def last_changes(schema: TableSchema, changelog: str, where: str) -> str:
-    """The query that gives the last change of each key, of those in a changelog for which `where` holds."""
-    names, key = listed(c.name for c in schema.columns), listed(schema.key_names)
-    order = f"{quoted(_SCN)} DESC, {quoted(_ORDINAL)} DESC"
-    return f"""  SELECT {quoted(OP)}, {names} FROM (
-    SELECT *, row_number() OVER (PARTITION BY {key} ORDER BY {order}) AS {quoted(RANK)}
+def last_changes(
+    schema: TableSchema, changelog: str, reached: Reached, where: str, dialect: Dialect = Dialect.SPARK
+) -> str:
+    """The query for what has become of each key, by those rows of a changelog for which `where` holds.
+
+    It has the last change's `__op` and columns. Of a partial table it has the key, WHOLE, and of each other column an
+    array of the value that was told last, null where there was none.
+    """
+    key = ", ".join(map(dialect.name_of, schema.key_names))
+    scn, ordinal, op, absent = map(dialect.name_of, (_SCN, _ORDINAL, OP, _ABSENT))
+    if reached.partial:
+        last = f"({scn}, {ordinal})"
+        wholes = (
+            f"max_by({op} <> 'd' AND {absent} IS NULL, {last}) FILTER (WHERE {op} <> 'u' OR {absent} IS NULL)"
+        )
+        told = [f"{wholes} AS {dialect.name_of(WHOLE)}"]
+        for column in schema.columns:
+            if column.name not in schema.key_names:
+                name = dialect.name_of(column.name)
+                there = f"{absent} IS NULL OR NOT {dialect.has(absent, column.name)}"
+                told.append(f"max_by({dialect.array(name)}, {last}) FILTER (WHERE {there}) AS {name}")
+        listed = ",\n    ".join([key, *told])
+        return f"  SELECT {listed}\n  FROM {changelog} WHERE {where} GROUP BY {key}"
+    names, rank = ", ".join(dialect.name_of(c.name) for c in schema.columns), dialect.name_of(RANK)
+    return f"""  SELECT {op}, {names} FROM (
+    SELECT *, row_number() OVER (PARTITION BY {key} ORDER BY {scn} DESC, {ordinal} DESC) AS {rank}
     FROM {changelog} WHERE {where}
-  ) WHERE {quoted(RANK)} = 1"""
+  ) WHERE {rank} = 1"""
 
 
-def same_key(schema: TableSchema) -> str:
+@dataclass(frozen=True, slots=True)
+class Values:
+    """A row's values by the name of their column, in SQL, out of `last_changes` of a partial table, c."""
+
+    schema: TableSchema
+    dialect: Dialect = Dialect.SPARK
+
+    @property
+    def told(self) -> dict[str, str]:
+        """Of a key whose changes leave a whole row."""
+        return {name: self._told(name) for name in self._names}
+
+    @property
+    def laid_over(self) -> dict[str, str]:
+        """Of a key whose changes leave the mirror's row, m, with other values; and of one without any change."""
+        mirror = {name: f"m.{self.dialect.name_of(name)}" for name in self._names}
+        return {
+            name: value
+            if name in self.schema.key_names
+            else f"CASE WHEN c.{self.dialect.name_of(name)} IS NULL THEN {value} ELSE {self._told(name)} END"
+            for name, value in mirror.items()
+        }
+
+    def listed(self, values: Mapping[str, str]) -> str:
+        """Values as the columns of a query."""
+        return ", ".join(f"{value} AS {self.dialect.name_of(name)}" for name, value in values.items())
+
+    @property
+    def _names(self) -> list[str]:
+        return [column.name for column in self.schema.columns]
+
+    def _told(self, name: str) -> str:
+        column = f"c.{self.dialect.name_of(name)}"
+        return column if name in self.schema.key_names else self.dialect.only(column)
+
+
+def same_key(schema: TableSchema, dialect: Dialect = Dialect.SPARK) -> str:
     """The condition that a row of the mirror, m, and a change, c, have one key."""
     parts = []
     for index in schema.key:
         column = schema.columns[index]
-        equals = "<=>" if isinstance(column.type, Date | DateTime | Timestamp) else "="
-        parts.append(f"m.{quoted(column.name)} {equals} c.{quoted(column.name)}")
+        equals = "IS NOT DISTINCT FROM" if isinstance(column.type, Date | DateTime | Timestamp) else "="
+        name = dialect.name_of(column.name)
+        parts.append(f"m.{name} {equals} c.{name}")
     return " AND ".join(parts)
-
-
-def listed(names: Iterable[str]) -> str:
-    """Names as a list of columns."""
-    return ", ".join(map(quoted, names))

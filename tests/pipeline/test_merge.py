@@ -13,14 +13,18 @@ DAYS = TableSchema(
 
 
 def test_a_key_that_may_be_null_here_is_compared_so_that_null_equals_null() -> None:
-    assert "ON m.`day` <=> c.`day` AND m.`id` = c.`id`" in merge_sql("lake", DAYS, Reached(0, 1), 2)
+    assert "ON m.`day` IS NOT DISTINCT FROM c.`day` AND m.`id` = c.`id`" in merge_sql(
+        "lake", DAYS, Reached(0, 1), 2
+    )
 
 
 def test_only_the_changes_between_two_segments_are_merged() -> None:
     text = merge_sql("lake", DAYS, Reached(7, 3), 5)
-    assert "WHERE `__segment` > 3 AND `__scn` > 7 AND `__segment` <= 5" in text
+    assert "WHERE `__segment` > 3 AND `__scn` > 7 AND `__op` NOT IN ('b', 't') AND `__segment` <= 5" in text
 
 
 def test_what_is_pending_is_counted_from_where_the_mirror_is() -> None:
     text = pending_sql("lake", DAYS.table, Reached(7, 3))
-    assert text.endswith("FROM delta.`lake/shop/days/changelog` WHERE `__segment` > 3 AND `__scn` > 7")
+    assert text.endswith(
+        "FROM delta.`lake/shop/days/changelog` WHERE `__segment` > 3 AND `__scn` > 7 AND `__op` NOT IN ('b', 't')"
+    )

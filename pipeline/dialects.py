@@ -1,0 +1,77 @@
+"""The SQL of the engines that read the lake, as far as they differ in what the live view needs.
+
+Spark and DuckDB read a Delta table by its path. Trino reads what its catalog knows: a table's changelog and mirror are
+told to it once, as `<table>_changelog` and `<table>_mirror` in the schema that's named after the database
+(`registration`).
+
+Sources: Spark SQL reference (Identifiers, Literals), DuckDB: Delta extension (`delta_scan`), Trino: Delta Lake
+connector (`register_table`, time travel).
+"""
+
+from enum import StrEnum
+
+from pipeline.lake_tables import Tier, location, quoted, table_at
+from pipeline.schema import TableId
+
+# The name of Trino's catalog, unless somebody says another.
+TRINO_CATALOG = "delta"
+
+
+class Dialect(StrEnum):
+    """An engine's SQL."""
+
+    SPARK = "spark"
+    DUCKDB = "duckdb"
+    TRINO = "trino"
+
+    def name_of(self, name: str) -> str:
+        """A name as an identifier."""
+        return quoted(name) if self is Dialect.SPARK else '"' + name.replace('"', '""') + '"'
+
+    def text(self, value: str) -> str:
+        """A text as a literal."""
+        escaped = (
+            value.replace("\\", "\\\\").replace("'", "\\'") if self is Dialect.SPARK else _doubled(value)
+        )
+        return f"'{escaped}'"
+
+    def table(self, lake: str, table: TableId, tier: Tier, version: int | None = None) -> str:
+        """A lake table at its newest version, or at this one of Delta's log."""
+        path = location(lake, table, tier)
+        match self:
+            case Dialect.SPARK:
+                return table_at(path) + ("" if version is None else f" VERSION AS OF {version}")
+            case Dialect.DUCKDB:
+                return f"delta_scan({self.text(path)}{'' if version is None else f', version := {version}'})"
+            case Dialect.TRINO:
+                names = (TRINO_CATALOG, table.database, f"{table.name}_{tier}")
+                known = ".".join(map(self.name_of, names))
+                return known + ("" if version is None else f" FOR VERSION AS OF {version}")
+
+    def has(self, names: str, name: str) -> str:
+        """Whether the array of texts `names` has this one."""
+        has = "contains" if self is Dialect.TRINO else "array_contains"
+        return f"{has}({names}, {self.text(name)})"
+
+    def array(self, value: str) -> str:
+        """An array of this one value."""
+        return f"array({value})" if self is Dialect.SPARK else f"ARRAY[{value}]"
+
+    def only(self, array: str) -> str:
+        """The value in an array of one."""
+        return f"{array}[{0 if self is Dialect.SPARK else 1}]"
+
+
+def registration(lake: str, table: TableId) -> tuple[str, ...]:
+    """The statements that tell Trino the two lake tables of a table, once."""
+    trino = Dialect.TRINO
+    return tuple(
+        f"CALL {trino.name_of(TRINO_CATALOG)}.system.register_table(schema_name => {trino.text(table.database)}, "
+        f"table_name => {trino.text(f'{table.name}_{tier}')}, "
+        f"table_location => {trino.text(location(lake, table, tier))})"
+        for tier in Tier
+    )
+
+
+def _doubled(value: str) -> str:
+    return value.replace("'", "''")
