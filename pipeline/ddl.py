@@ -4,13 +4,14 @@
 that; a table that wasn't met can be told by the patterns alone.
 """
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import assert_never
 
+from pipeline.alterations import Alteration, altered, column_changes
 from pipeline.identifiers import identifiers
-from pipeline.lexemes import word
-from pipeline.schema import TableId
+from pipeline.lexemes import readings, word
+from pipeline.schema import TableId, TableSchema
 from pipeline.signals import Tables
 from pipeline.unlogged import (
     Effect,
@@ -18,7 +19,6 @@ from pipeline.unlogged import (
     OfTables,
     Unclear,
     UnloggedChange,
-    readings,
     unlogged_changes,
 )
 
@@ -69,16 +69,15 @@ class Unlogged:
 
 
 def changed_unlogged(
-    captured: Tables, met: Collection[TableId], database: str, statement: str
+    captured: Tables, met: Collection[TableId], database: str, statement: str, *, strict: bool = False
 ) -> dict[TableId, Unlogged]:
-    """The captured tables whose rows a statement changes without telling the log.
+    """The captured tables whose rows a statement changes without telling the log; `strict`: see `StatementRead`.
 
     This is exact as long as the statement can be read. A table that wasn't met has no rows here to be changed. Where
     the statement can be read in two ways, only what it is in each of them is sure, and else the rows are others.
     """
-    ways = [
-        _effects(captured, met, database, statement, way) for way in unlogged_changes(database, statement)
-    ]
+    read = unlogged_changes(database, statement, strict=strict)
+    ways = [_effects(captured, met, database, statement, way) for way in read]
     found: dict[TableId, Unlogged] = {}
     for table, unlogged in (item for way in ways for item in way.items()):
         effects = {way[table].effect if table in way else None for way in ways}
@@ -120,6 +119,22 @@ def _meant(
             yield from ((t, Effect.CHANGED) for t in named)
         case _:
             assert_never(change)
+
+
+def alterations(
+    known: Mapping[TableId, TableSchema], database: str, statement: str, emptied: Mapping[TableId, str]
+) -> tuple[Alteration, ...]:
+    """What a statement does to tables of these schemas: to their columns, and to those that it's known to empty."""
+    found = {
+        table: Alteration(known[table], what, emptied=True)
+        for table, what in emptied.items()
+        if table in known
+    }
+    for table, changes in (told,) if (told := column_changes(database, statement)) else ():
+        of = table if table in known else next((t for t in known if _folded(t) == _folded(table)), table)
+        if of in known and (alteration := altered(known[of], changes, "ALTER TABLE")):
+            found[of] = replace(alteration, emptied=of in found)
+    return tuple(found[table] for table in sorted(found))
 
 
 def _folded(table: TableId) -> TableId:

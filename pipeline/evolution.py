@@ -1,11 +1,30 @@
 """Schema evolution: whether the rows that a table has under one schema are, as they are, its rows under the next one.
 
 Where they aren't, nobody may go on with them: what the server made of the values isn't in the log. Then the table's
-mirror begins a new generation (`pipeline.checkpoint.Mirror`).
+mirror begins a new generation (`pipeline.checkpoint.Mirror`). That no value was cut to fit is presumed: where that may
+have been, the mirror begins anew with the statement (`pipeline.unlogged`).
 """
 
+import pyarrow as pa
+
 from pipeline.schema import Column, TableSchema
-from pipeline.types import DateTime, Enum, FixedBinary, Set, Time, Timestamp, arrow_type
+from pipeline.types import (
+    Bit,
+    ColumnType,
+    Date,
+    DateTime,
+    Decimal,
+    Double,
+    Enum,
+    FixedBinary,
+    Float,
+    Integer,
+    Set,
+    Time,
+    Timestamp,
+    Year,
+    arrow_type,
+)
 
 
 def obstacle(present: TableSchema, new: TableSchema) -> str | None:
@@ -32,14 +51,18 @@ def obstacle(present: TableSchema, new: TableSchema) -> str | None:
 
 
 def _keeps(old: Column, new: Column) -> bool:
-    """Whether each value of the old column is the same value in the new one."""
+    """Whether each value of the old column that the new one has room for is the same value there."""
     if arrow_type(old.type) != arrow_type(new.type):
-        return False
+        return _widens(old.type, new.type)
     match old.type, new.type:
         case (Enum(before), Enum(after)) | (Set(before), Set(after)):
             return after[: len(before)] == before
         case (FixedBinary(before_width), FixedBinary(after_width)):
             return before_width == after_width
+        case (Bit(before_width), Bit(after_width)):
+            return (before_width + 7) // 8 == (after_width + 7) // 8
+        case (Decimal(_, before_scale), Decimal(_, after_scale)):  # as text, which has all digits
+            return before_scale == after_scale
         case (Time(before_digits), Time(after_digits)):
             return before_digits <= after_digits
         case (DateTime(before_digits), DateTime(after_digits)):
@@ -48,3 +71,22 @@ def _keeps(old: Column, new: Column) -> bool:
             return before_digits <= after_digits
         case _:
             return type(old.type) is type(new.type)
+
+
+def _widens(old: ColumnType, new: ColumnType) -> bool:
+    """Whether values that are kept in another form are the same numbers, or moments."""
+    match old, new:
+        case (Integer() | Year(), Integer()) | (Float(), Double()) | (Date(), DateTime()):
+            return True
+        case Integer(), Decimal():
+            return pa.types.is_decimal(arrow_type(new))
+        case Decimal(_, before), Decimal(_, after):
+            return (
+                before <= after
+                and pa.types.is_decimal(arrow_type(old))
+                and pa.types.is_decimal(arrow_type(new))
+            )
+        case Integer(size, _), Double():
+            return size <= 4
+        case _:
+            return False

@@ -46,6 +46,9 @@ class Kind(StrEnum):
     SIGN = "sign"
 
 
+# The oldest server with GTIDs, as `/*!50605 … */` has it.
+_OLDEST_SERVER = 5_06_05
+
 # What can be a name.
 NAMES = frozenset({Kind.WORD, Kind.QUOTED, Kind.DOUBLE})
 
@@ -139,3 +142,44 @@ class Reader:
         self.sign(";")
         if self.next is not _END:
             raise NotRead
+
+
+def readings(statement: str) -> Iterator[list[Lexeme]]:
+    """The statement in each way in which a server might have read it."""
+    for escapes in (True, False) if "\\" in statement else (True,):
+        found = list(lexemes(statement, escapes=escapes))
+        yield [lexeme for lexeme in found if lexeme.kind not in (Kind.OPENING, Kind.CLOSING)]
+        if any(lexeme.kind is Kind.OPENING and not _by_all(lexeme) for lexeme in found):
+            yield list(_by_all_servers(found))
+
+
+def _by_all_servers(found: list[Lexeme]) -> Iterator[Lexeme]:
+    """What is outside of `/*! … */`, or inside of one that no server leaves out."""
+    outside = True
+    for lexeme in found:
+        if lexeme.kind is Kind.OPENING:
+            outside = _by_all(lexeme)
+        elif lexeme.kind is Kind.CLOSING:
+            outside = True
+        elif outside:
+            yield lexeme
+
+
+def _by_all(opening: Lexeme) -> bool:
+    """Whether all servers execute it, as they do the TEMPORARY in what they log when a session ends."""
+    return int(opening.text.removeprefix("/*!") or 0) <= _OLDEST_SERVER
+
+
+def parts(found: Sequence[Lexeme]) -> Iterator[list[Lexeme]]:
+    """What stands between the commas that are in no parentheses."""
+    part: list[Lexeme] = []
+    depth = 0
+    for lexeme in found:
+        if lexeme == (Kind.SIGN, ",") and depth == 0:
+            yield part
+            part = []
+            continue
+        if lexeme.kind is Kind.SIGN:
+            depth += {"(": 1, ")": -1}.get(lexeme.text, 0)
+        part.append(lexeme)
+    yield part

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from pipeline.completion import completed, difference, self_described
 from pipeline.errors import Definite
-from pipeline.gtid import GtidSet
+from pipeline.gtid import Gtid, GtidSet
 from pipeline.images import CHANGE_FIELDS
 from pipeline.messages import TableChanges, TableImages, TableStopped, TableUnreadable
 from pipeline.schema import TableId, TableSchema
@@ -90,6 +90,17 @@ class Stopped:
 
 Capturable = Unproven | Awaited | Answered | Holding | Verified
 TableState = Capturable | Stopped
+
+
+def behind(state: TableState | None, gtid: Gtid, to_come: TableSchema | None) -> TableState:
+    """A table's state behind a statement that may have altered it; `to_come`: the schema that has its work in it."""
+    match state:
+        case Answered(_, at) as answer if gtid in at:
+            return answer
+        case Unproven(statements):
+            return Unproven(statements.with_gtid(gtid))
+        case _:
+            return Unproven(GtidSet().with_gtid(gtid)) if to_come is None else Awaited(to_come)
 
 
 def named(

@@ -7,7 +7,10 @@ it makes of their rows; nothing else is made of it. What begins like one and can
 Where the text can be read in more ways than one (`pipeline.lexemes`), what it does is what it does in any of them.
 
 MODIFY, CHANGE and CONVERT TO convert values, and what comes of them goes by the server's mode: a value that's too long
-is cut, and a NULL is made 0, where it isn't strict.
+is cut, and a NULL is made 0, where it isn't strict. Where it is, the statement fails on such values, so that it passed
+because there were none; then a column's old type and its new one say whether its values are the same
+(`pipeline.evolution`), but for what the types don't show: spaces at the end (CHAR), digits of a FLOAT(m,n), and values
+that the column itself makes.
 
 Source: MySQL 9.7 Reference Manual, "ALTER TABLE Statement", "DROP TABLE Statement", "RENAME TABLE Statement",
 "TRUNCATE TABLE Statement", "Implicit Default Handling" (in "Data Type Default Values").
@@ -18,29 +21,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-from pipeline.lexemes import Kind, Lexeme, NotRead, Reader, lexemes, word
+from pipeline.alterations import added_by, dropped_by, renamed_by
+from pipeline.lexemes import Kind, Lexeme, NotRead, Reader, parts, readings, word
 from pipeline.schema import TableId
 
-# The oldest one with GTIDs, as `/*!50605 … */` has it.
-_OLDEST_SERVER = 5_06_05
-
-# What ADD and DROP are followed by where they aren't about a column; all are reserved words.
-_NO_COLUMN = frozenset(
-    {
-        "check",
-        "constraint",
-        "foreign",
-        "fulltext",
-        "index",
-        "key",
-        "partition",
-        "primary",
-        "spatial",
-        "unique",
-    }
-)
 # Words of a column's definition that give rows a value.
 _MAKE_VALUES = frozenset({"as", "auto_increment", "generated", "primary", "serial"})
+# Types that say nothing of spaces or zero bytes at a value's end, and those whose digits in parentheses round a value.
+_PADDED = frozenset({"char", "character", "nchar", "national", "binary"})
+_ROUNDED = frozenset({"float", "double", "real"})
 # Engines that forget what they are given.
 _FORGETFUL = frozenset({"blackhole", "example"})
 
@@ -80,38 +69,17 @@ class Unclear:
 UnloggedChange = OfTables | OfDatabase | Unclear
 
 
-def unlogged_changes(database: str, statement: str) -> tuple[frozenset[UnloggedChange], ...]:
+def unlogged_changes(
+    database: str, statement: str, *, strict: bool = False
+) -> tuple[frozenset[UnloggedChange], ...]:
     """What the statement, run with this default database, does to rows without telling the log, as each reads it."""
-    return tuple(frozenset(_changes(Reader(reading), database)) for reading in readings(statement))
+    return tuple(
+        frozenset(_changes(Reader(reading), database, strict and "ignore" not in map(word, reading[:3])))
+        for reading in readings(statement)
+    )
 
 
-def readings(statement: str) -> Iterator[list[Lexeme]]:
-    """The statement in each way in which a server might have read it."""
-    for escapes in (True, False) if "\\" in statement else (True,):
-        found = list(lexemes(statement, escapes=escapes))
-        yield [lexeme for lexeme in found if lexeme.kind not in (Kind.OPENING, Kind.CLOSING)]
-        if any(lexeme.kind is Kind.OPENING and not _by_all(lexeme) for lexeme in found):
-            yield list(_by_all_servers(found))
-
-
-def _by_all_servers(found: list[Lexeme]) -> Iterator[Lexeme]:
-    """What is outside of `/*! … */`, or inside of one that no server leaves out."""
-    outside = True
-    for lexeme in found:
-        if lexeme.kind is Kind.OPENING:
-            outside = _by_all(lexeme)
-        elif lexeme.kind is Kind.CLOSING:
-            outside = True
-        elif outside:
-            yield lexeme
-
-
-def _by_all(opening: Lexeme) -> bool:
-    """Whether all servers execute it, as they do the TEMPORARY in what they log when a session ends."""
-    return int(opening.text.removeprefix("/*!") or 0) <= _OLDEST_SERVER
-
-
-def _changes(reader: Reader, database: str) -> Iterator[UnloggedChange]:
+def _changes(reader: Reader, database: str, strict: bool) -> Iterator[UnloggedChange]:
     what = _verb(reader)
     if what is None:
         return
@@ -129,7 +97,7 @@ def _changes(reader: Reader, database: str) -> Iterator[UnloggedChange]:
                 reader.end()
                 yield OfDatabase(what, name)
             case _:
-                yield from _altered(reader, database)
+                yield from _altered(reader, database, strict)
     except NotRead:
         yield Unclear(what)
 
@@ -189,33 +157,24 @@ def _renamed(reader: Reader, database: str, what: str) -> Iterator[OfTables]:
 # ALTER TABLE
 
 
-def _altered(reader: Reader, database: str) -> Iterator[UnloggedChange]:
+def _altered(reader: Reader, database: str, strict: bool) -> Iterator[UnloggedChange]:
     table = frozenset({reader.table(database)})
-    options = list(_parts(reader.rest()))
+    options = list(parts(reader.rest()))
     for option in options:
-        yield from _option(Reader(option), table, database)
-    taken = {name.casefold() for option in options for name in _names_taken(Reader(option))}
-    given = {name.casefold() for option in options for name in _names_given(Reader(option))}
-    if taken & given:
+        yield from _option(Reader(option), table, database, strict)
+    renamed = [pair for option in options for pair in renamed_by(Reader(option))]
+    respelled = {old.casefold() for old, new in renamed if old.casefold() == new.casefold()}
+    taken = {old for old, _ in renamed} | {name for option in options for name in dropped_by(Reader(option))}
+    given = {new for _, new in renamed} | {
+        added[0].text for option in options for added in added_by(Reader(option)) if added
+    }
+    if ({name.casefold() for name in taken} & {name.casefold() for name in given}) - respelled:
         yield OfTables("ALTER TABLE that gives a column's name to another", table)
 
 
-def _parts(found: Sequence[Lexeme]) -> Iterator[list[Lexeme]]:
-    """What stands between the commas that are in no parentheses."""
-    part: list[Lexeme] = []
-    depth = 0
-    for lexeme in found:
-        if lexeme == (Kind.SIGN, ",") and depth == 0:
-            yield part
-            part = []
-            continue
-        if lexeme.kind is Kind.SIGN:
-            depth += {"(": 1, ")": -1}.get(lexeme.text, 0)
-        part.append(lexeme)
-    yield part
-
-
-def _option(reader: Reader, table: frozenset[TableId], database: str) -> Iterator[UnloggedChange]:
+def _option(
+    reader: Reader, table: frozenset[TableId], database: str, strict: bool
+) -> Iterator[UnloggedChange]:
     words = [word(lexeme) for lexeme in reader.rest() if lexeme != (Kind.SIGN, "=")]
     for setting, engine in pairwise(words):
         if setting == "engine" and engine in _FORGETFUL:
@@ -240,74 +199,33 @@ def _option(reader: Reader, table: frozenset[TableId], database: str) -> Iterato
         case ["discard" | "import" as verb, "partition" | "tablespace" as of]:
             yield OfTables(f"ALTER TABLE … {verb.upper()} {of.upper()}", table)
         case ["modify" | "change" as verb, *_]:
-            yield OfTables(f"ALTER TABLE … {verb.upper()}", table)
+            if not strict or _converts(reader, verb):
+                yield OfTables(f"ALTER TABLE … {verb.upper()}", table)
         case ["convert", "to", *_]:
-            yield OfTables("ALTER TABLE … CONVERT TO", table)
+            if not strict:
+                yield OfTables("ALTER TABLE … CONVERT TO", table)
         case ["add", _]:
-            if any(_fills(definition) for definition in _added(reader)):
+            if any(_fills(definition) for definition in added_by(reader)):
                 yield OfTables("ALTER TABLE … ADD COLUMN with a value for the rows that there were", table)
         case _:
             pass
 
 
-# Columns of ALTER TABLE
-
-
-def _names_taken(option: Reader) -> Iterator[str]:
-    """The name that a column has no more after this option."""
-    if option.keyword("rename"):
-        if option.keyword("column"):
-            yield option.name()
-    elif option.keyword("change"):
-        option.keyword("column")
-        old, new = option.name(), option.name()
-        if old.casefold() != new.casefold():
-            yield old
-    elif option.keyword("drop") and word(option.next) not in _NO_COLUMN:
-        option.keyword("column")
-        yield option.name()
-
-
-def _names_given(option: Reader) -> Iterator[str]:
-    """The names that columns have only since this option."""
-    if option.keyword("rename"):
-        if option.keyword("column"):
-            option.name()
-            option.expect("to")
-            yield option.name()
-    elif option.keyword("change"):
-        option.keyword("column")
-        old, new = option.name(), option.name()
-        if old.casefold() != new.casefold():
-            yield new
-    elif word(option.next) == "add":
-        for definition in _added(option):
-            yield definition[0].text
-
-
-def _added(option: Reader) -> Iterator[list[Lexeme]]:
-    """The definitions of the columns that ADD adds, each from the column's name on."""
-    option.expect("add")
-    if word(option.next) in _NO_COLUMN:
-        return
+def _converts(option: Reader, verb: str) -> bool:
+    """Whether a definition that strict mode let pass may still have changed values, beyond what types show."""
+    option.expect(verb)
     option.keyword("column")
-    if not option.sign("("):
-        yield list(option.rest())
-        return
-    for definition in _parts(_inside(option.rest())):
-        if definition and word(definition[0]) not in _NO_COLUMN:
-            yield definition
-
-
-def _inside(found: Sequence[Lexeme]) -> list[Lexeme]:
-    """What stands before the parenthesis that closes one opened before."""
-    depth = 1
-    for place, lexeme in enumerate(found):
-        if lexeme.kind is Kind.SIGN:
-            depth += {"(": 1, ")": -1}.get(lexeme.text, 0)
-        if depth == 0:
-            return list(found[:place])
-    raise NotRead
+    if verb == "change":
+        option.name()
+    definition = list(option.rest())
+    words = _behind_name(definition)
+    bare = (Kind.SIGN, "(") not in definition[2:4]
+    return (
+        not _MAKE_VALUES.isdisjoint(words)
+        or not _PADDED.isdisjoint(words[:1])
+        or (words[:1] == ["timestamp"] and "null" not in words)
+        or (not bare and not _ROUNDED.isdisjoint(words[:1]))
+    )
 
 
 def _fills(definition: Sequence[Lexeme]) -> bool:

@@ -6,7 +6,20 @@ import pytest
 
 from pipeline.evolution import obstacle
 from pipeline.schema import Column, TableId, TableSchema
-from pipeline.types import ColumnType, DateTime, Enum, FixedBinary, Integer, Text
+from pipeline.types import (
+    Bit,
+    ColumnType,
+    Date,
+    DateTime,
+    Decimal,
+    Double,
+    Enum,
+    FixedBinary,
+    Float,
+    Integer,
+    Text,
+    Year,
+)
 
 INT = Integer(8, unsigned=False)
 ID = Column("id", INT, False)
@@ -29,7 +42,7 @@ def test_columns_that_may_be_null_can_be_added_anywhere_and_columns_can_move() -
         (replace(V1, key=(1,)), "the primary key of shop.orders was (id) and is (note)"),
         (replace(V1, key=()), "the primary key of shop.orders was (id) and is (none)"),
         (
-            replace(V1, columns=(replace(ID, type=Integer(4, unsigned=False)), V1.columns[1])),
+            replace(V1, columns=(replace(ID, type=Float()), V1.columns[1])),
             "column 'id' of shop",
         ),
     ],
@@ -48,6 +61,28 @@ def test_what_does_not_is_told(new: TableSchema, told: str) -> None:
         (DateTime(0), DateTime(6), True),
         (DateTime(6), DateTime(0), False),
         (FixedBinary(4), FixedBinary(8), False),
+        (Bit(9), Bit(16), True),
+        (Bit(8), Bit(9), False),
+        (Decimal(40, 2), Decimal(65, 2), True),
+        (Decimal(40, 2), Decimal(40, 3), False),
+        (Decimal(38, 2), Decimal(39, 2), False),
+        (Decimal(10, 2), Decimal(12, 4), True),
+        (Decimal(10, 2), Decimal(10, 3), True),
+        (Decimal(12, 4), Decimal(12, 2), False),
+        (Integer(4, unsigned=False), INT, True),
+        (INT, Integer(1, unsigned=True), True),
+        (INT, Integer(8, unsigned=True), True),
+        (INT, Decimal(30, 2), True),
+        (INT, Decimal(65, 2), False),
+        (Integer(4, unsigned=True), Double(), True),
+        (INT, Double(), False),
+        (Double(), INT, False),
+        (Float(), Double(), True),
+        (Double(), Float(), False),
+        (Year(), INT, True),
+        (Date(), DateTime(3), True),
+        (DateTime(0), Date(), False),
+        (INT, Text("utf8mb4"), False),
     ],
 )
 def test_a_column_may_change_where_its_values_do_not(old: ColumnType, new: ColumnType, kept: bool) -> None:

@@ -139,6 +139,47 @@ def test_a_column_that_gives_the_rows_nothing(definition: str) -> None:
     assert read(f"ALTER TABLE shop.t ADD {definition}") == {}
 
 
+def kept(options: str, before: str = "") -> bool:
+    """Whether a conversion is left to the types before and behind it, under a strict sql_mode."""
+    text = f"ALTER {before} TABLE t {options}"
+    assert any(unlogged_changes("d", text))
+    return not any(unlogged_changes("d", text, strict=True))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "MODIFY v BIGINT",
+        "MODIFY COLUMN `char` VARCHAR(3) CHARACTER SET utf8mb4 NOT NULL DEFAULT '' AFTER w",
+        "CHANGE v `timestamp` DECIMAL(12, 4), CHANGE COLUMN x y DOUBLE",
+        "MODIFY v ENUM('char', 'as') NULL",
+        "MODIFY v TIMESTAMP(3) NULL",
+        "CONVERT TO CHARACTER SET utf8mb4",
+    ],
+)
+def test_what_strict_mode_lets_pass_is_judged_by_the_types(options: str) -> None:
+    assert kept(options)
+    assert not kept(options, "IGNORE")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "MODIFY v CHAR(3)",
+        "CHANGE v w BINARY(3)",
+        "MODIFY v NATIONAL CHAR(3)",
+        "MODIFY v FLOAT(7, 2)",
+        "CHANGE v w DOUBLE PRECISION (7, 2)",
+        "MODIFY v BIGINT AUTO_INCREMENT",
+        "MODIFY v INT AS (w + 1) STORED",
+        "MODIFY v TIMESTAMP",
+        "MODIFY v INT, MODIFY w CHAR(3)",
+    ],
+)
+def test_what_the_types_do_not_show_changes_rows_under_a_strict_mode_as_well(options: str) -> None:
+    assert not kept(options)
+
+
 @pytest.mark.parametrize(
     ("options", "swaps"),
     [
