@@ -3,11 +3,16 @@
 One segment is sealed at a time, in a thread, while the next one fills; when that one is full too, no further message
 is taken, and the mailbox's edge makes the coordinator wait. So segments are published in the order of the appends.
 
+While a segment fills and isn't due, the thread writes ahead what has come in large pieces (`pipeline.journal`), chunks
+above all: then a commit waits for the end of one such piece at most, and not for the writing of all that came with it.
+
 Rows of a transaction that hasn't ended fill the next segment like everything else. Once they are what fills it, the
-thread writes them ahead (`pipeline.journal`) and memory lets go of them; what's whole and came before them is sealed
-first. So memory holds as much as two segments at most, each with one message more than fits, and no transaction
-changes that. A transaction whose end doesn't come before the mailbox is closed hasn't happened; the next recovery
-removes its files.
+thread writes them ahead and memory lets go of them; what's whole and came before them is sealed first. A transaction
+whose end doesn't come before the mailbox is closed hasn't happened; the next recovery removes its files.
+
+So memory holds as much as two segments at most, each with one message more than fits, and no transaction changes that:
+what the thread has in hand is one segment's, and what fills up beside it isn't more than another's. Of a segment that's
+written ahead the rows in hand count among those that fill it until it's sealed.
 
 A cancellation can't stop a thread. So the end, of whatever kind, waits for it: afterwards no file of the journal
 changes any more, and whoever recovers finds the segment sealed or not.
@@ -16,6 +21,7 @@ changes any more, and whoever recovers finds the segment sealed or not.
 import asyncio
 import time
 from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, assert_never
 
@@ -27,10 +33,12 @@ from pipeline import journal, topology
 from pipeline import metrics as catalogue
 from pipeline.checkpoint import Checkpoint
 from pipeline.errors import Transient
-from pipeline.journal import Entry, File, Unfinished, Waiting
+from pipeline.journal import Ahead, Entry, Unfinished, Waiting
 from pipeline.messages import (
     Append,
     AppendRows,
+    ChangePart,
+    ChunkPart,
     SegmentSealed,
     SignalAccepted,
     SignalAnswer,
@@ -65,9 +73,9 @@ class Sealing:
 
 @dataclass(frozen=True, slots=True)
 class WritingAhead:
-    """A thread writes rows of a transaction that hasn't ended: its task, and when it began (s, the loop's clock)."""
+    """A thread writes rows of a segment that isn't due yet: its task, and when it began (s, the loop's clock)."""
 
-    task: asyncio.Task[tuple[File, ...]]
+    task: asyncio.Task[tuple[Ahead, ...]]
     began: float
 
 
@@ -97,7 +105,7 @@ class JournalWriter(Actor[ToJournalWriter]):
         self._waiting: Waiting | None = None
         self._unfinished = Unfinished()
         # Files of the next segment that are written ahead.
-        self._ahead: tuple[File, ...] = ()
+        self._ahead: tuple[Ahead, ...] = ()
         self._work: Sealing | WritingAhead | None = None
         # How the last signals that came as rows of the signal table were judged.
         self._rows: deque[SignalState] = deque(maxlen=_ROWS_REMEMBERED)
@@ -144,7 +152,7 @@ class JournalWriter(Actor[ToJournalWriter]):
             "bytes": self._size,
             "waiting_bytes": self._waiting.bytes if self._waiting else 0,
             "unfinished_bytes": self._unfinished.bytes,
-            "ahead_bytes": sum(file.bytes for file in self._ahead),
+            "ahead_bytes": sum(each.file.bytes for each in self._ahead),
             "sealing": isinstance(self._work, Sealing),
         }
 
@@ -169,22 +177,29 @@ class JournalWriter(Actor[ToJournalWriter]):
             return
         if self._waiting is None:
             if self._full():
-                self._write_ahead()
+                parts, self._unfinished = self._unfinished.parts, journal.written(self._unfinished)
+                self._write_ahead(parts, None)
         elif (
             self._taking is None
             or self._full()
             or self._now() >= journal.seal_at(self._waiting, self._settings)
         ):
             self._seal(self._waiting)
+        else:
+            self._waiting, large = journal.ahead_of(self._waiting)
+            if large:
+                self._write_ahead(large, self._waiting.appends[-1].checkpoint.scn)
 
-    def _write_ahead(self) -> None:
-        work = asyncio.to_thread(self._rows_written, self._segment + 1, self._unfinished, len(self._ahead))
+    def _write_ahead(self, parts: Sequence[ChangePart | ChunkPart], scn: int | None) -> None:
+        work = asyncio.to_thread(self._rows_written, self._segment + 1, parts, len(self._ahead), scn)
         self._work = WritingAhead(asyncio.create_task(work), self._now())
-        self._unfinished = journal.written(self._unfinished)
 
-    def _rows_written(self, segment: int, unfinished: Unfinished, first: int) -> tuple[File, ...]:
+    def _rows_written(
+        self, segment: int, parts: Sequence[ChangePart | ChunkPart], first: int, scn: int | None
+    ) -> tuple[Ahead, ...]:
         """In the thread: write and sync."""
-        return self._store.write(segment, journal.segment_tables(segment, unfinished.parts), first)
+        files = self._store.write(segment, journal.segment_tables(segment, parts), first)
+        return tuple(Ahead(file, scn) for file in files)
 
     def _seal(self, waiting: Waiting) -> None:
         before, self._checkpoint = self._checkpoint, waiting.appends[-1].checkpoint
@@ -194,7 +209,7 @@ class JournalWriter(Actor[ToJournalWriter]):
         self._waiting, self._ahead = None, ()
 
     def _segment_sealed(
-        self, segment: int, waiting: Waiting, ahead: tuple[File, ...], before: Checkpoint | None
+        self, segment: int, waiting: Waiting, ahead: tuple[Ahead, ...], before: Checkpoint | None
     ) -> Entry:
         """In the thread: write, sync, publish."""
         appends = waiting.appends

@@ -11,14 +11,23 @@ table's own columns only: chunks of a table's first snapshot, which go to the mi
 generation that the table's mirror has in the entry's checkpoint; where it began anew within the segment, the chunks
 before that are left out.
 
+Rows may be written *ahead*: into files of the open segment, which no entry names yet. There are two reasons for it.
+
+Where much comes for one file, it's written while the segment fills, so that a segment is sealed as soon as one with few
+rows: what waits in it for being durable doesn't wait for the writing of a snapshot's chunks. A file gets the rows that
+came for its table version and kind, in their order, behind those in the file before; so the files of one version and
+kind are in the order of the stream, and each but the last has at least AHEAD bytes of rows, which bounds their number.
+The rows' parts stay, without columns, since an entry tells of them. All chunks in a file were of the mirror's present
+generation when it was written; where the mirror begins anew behind that within the segment, the file is left out.
+
 A transaction is in one segment, however large it is. When its rows fill a segment before its end has come, they are
-written *ahead*: into files of the open segment, which no entry names yet. Nothing whole may wait then, so that the
-transaction is the first thing in its segment, and these files are the first ones of its entry. If the end never
-comes, no entry ever names them.
+written ahead as well. Nothing whole may wait then, so that the transaction is the first thing in its segment, and these
+files are the first ones of its entry. If the end never comes, no entry ever names them.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import assert_never
 
@@ -47,6 +56,9 @@ COMMIT_TIME_SAMPLES = 16
 
 # How many images of changes become rows together, unless a slice alone has more: a slice of ten takes a millisecond.
 TOGETHER = 20_000
+
+# How many bytes of rows one file gets ahead, at least.
+AHEAD = 4 << 20
 
 # How long (seconds) a new position alone may wait: it spares a restart the reading of filtered transactions, no more.
 POSITION_INTERVAL_S = 5.0
@@ -117,18 +129,31 @@ class Entry:
     sealed_at: int
 
 
+# Which of a segment's files.
+Which = tuple[TableSchema, FileKind]
+
+
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What isn't sealed yet: at least one append, and the bytes of its rows.
+    """What isn't sealed yet: at least one append, and the bytes of its rows, be they written ahead or not.
 
     Moments are in seconds of one monotonic clock: `since` that of the first append, `urgent_since` that of the first
-    one with anything but a new position, None while there's none.
+    one with anything but a new position, None while there's none. `unwritten`: the bytes in memory, by file.
     """
 
     appends: tuple[Append, ...]
     bytes: int
     since: float
     urgent_since: float | None
+    unwritten: Mapping[Which, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """A file that's written ahead, when the stream was at this SCN; None for one of a transaction that hadn't ended."""
+
+    file: File
+    scn: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +181,16 @@ def finished(unfinished: Unfinished, append: Append) -> Append:
     return replace(append, parts=(*kept, *append.parts))
 
 
-def kept(ahead: Iterable[File], appends: Sequence[Append]) -> tuple[File, ...]:
-    """Those of the files written ahead that come into the segment; their transaction ends with its first append."""
-    return tuple(file for file in ahead if file.table not in appends[0].withdrawn)
+def kept(ahead: Iterable[Ahead], appends: Sequence[Append]) -> tuple[File, ...]:
+    """Those of the files written ahead that come into the segment."""
+    return tuple(each.file for each in ahead if not _is_void(each, appends))
+
+
+def _is_void(ahead: Ahead, appends: Sequence[Append]) -> bool:
+    table = ahead.file.table
+    if ahead.scn is None:  # its transaction ends with the segment's first append
+        return table in appends[0].withdrawn
+    return ahead.file.kind is FileKind.ROWS and _begun_anew(table, ahead.scn, appends[-1].checkpoint.mirrors)
 
 
 def appended(waiting: Waiting | None, append: Append, before: Checkpoint | None, now: float) -> Waiting:
@@ -168,12 +200,29 @@ def appended(waiting: Waiting | None, append: Append, before: Checkpoint | None,
     urgent_since = waiting.urgent_since
     if urgent_since is None and _urgent(append, before):
         urgent_since = now
+    unwritten = Counter(waiting.unwritten)
+    for part in append.parts:
+        unwritten[_whose(part)] += of_part(part)
     size = sum(map(of_part, append.parts))
-    return Waiting((*waiting.appends, append), waiting.bytes + size, waiting.since, urgent_since)
+    return Waiting((*waiting.appends, append), waiting.bytes + size, waiting.since, urgent_since, unwritten)
+
+
+def ahead_of(waiting: Waiting) -> tuple[Waiting, list[ChangePart | ChunkPart]]:
+    """The parts that are worth a file of their own, and what waits once they're written ahead."""
+    large = {which for which, size in waiting.unwritten.items() if size >= AHEAD}
+    if not large:
+        return waiting, []
+    parts = [part for part in parts_of(waiting.appends) if _whose(part) in large]
+    appends = tuple(
+        replace(append, parts=tuple(_without_rows(p) if _whose(p) in large else p for p in append.parts))
+        for append in waiting.appends
+    )
+    unwritten = {which: size for which, size in waiting.unwritten.items() if which not in large}
+    return replace(waiting, appends=appends, unwritten=unwritten), parts
 
 
 def full(waiting: Waiting | None, unfinished: Unfinished, settings: JournalSettings) -> bool:
-    """Whether the rows in memory are as many as a segment may have."""
+    """Whether there are as many rows as a segment may have."""
     size = unfinished.bytes + (waiting.bytes if waiting else 0)
     return size > 0 and size >= settings.seal_mib << 20
 
@@ -201,9 +250,10 @@ class SegmentTable:
 
 def segment_tables(segment: int, parts: Iterable[ChangePart | ChunkPart]) -> tuple[SegmentTable, ...]:
     """One table for each table version and kind of file, in order of first appearance; none of them is empty."""
-    groups: dict[tuple[TableSchema, FileKind], list[ChangePart | ChunkPart]] = {}
+    groups: dict[Which, list[ChangePart | ChunkPart]] = {}
     for part in parts:
-        groups.setdefault(_whose(part), []).append(part)
+        if not _is_written(part):
+            groups.setdefault(_whose(part), []).append(part)
     pieces = {
         which: [rows for run in _runs(group) if len(rows := _piece(segment, run))]
         for which, group in groups.items()
@@ -251,11 +301,16 @@ def _left_behind(part: ChangePart | ChunkPart, mirrors: Mapping[TableId, Mirror]
     """Whether it's a chunk of a mirror that has begun anew since, so that nobody wants it any more."""
     if isinstance(part, ChangePart) or not part.first:
         return False
-    mirror = mirrors.get(part.schema.table)
-    return mirror is not None and part.scn <= mirror.since
+    return _begun_anew(part.schema.table, part.scn, mirrors)
 
 
-def _whose(part: ChangePart | ChunkPart) -> tuple[TableSchema, FileKind]:
+def _begun_anew(table: TableId, scn: int, mirrors: Mapping[TableId, Mirror]) -> bool:
+    """Whether the table's mirror has begun anew at this SCN or behind it."""
+    mirror = mirrors.get(table)
+    return mirror is not None and scn <= mirror.since
+
+
+def _whose(part: ChangePart | ChunkPart) -> Which:
     """Which of a segment's files it's for."""
     match part:
         case ChangePart():
@@ -296,9 +351,24 @@ def _urgent(append: Append, before: Checkpoint | None) -> bool:
     return not append.checkpoint.same_but_position(before)
 
 
+def _without_rows(part: ChangePart | ChunkPart) -> ChangePart | ChunkPart:
+    """The part once its rows are written: without columns, but with their number."""
+    match part:
+        case ChangePart():
+            return replace(part, changes=_rowless(part.changes))
+        case ChunkPart():
+            return replace(part, rows=part.rows.select([]))
+        case _:
+            assert_never(part)
+
+
 def _rowless(changes: TableChanges) -> TableChanges:
-    images, rows = (pa.RecordBatch.from_pylist([], each.schema) for each in (changes.images, changes.rows))
-    return replace(changes, images=images, rows=rows)
+    return replace(changes, images=changes.images.select([]), rows=changes.rows.select([]))
+
+
+def _is_written(part: ChangePart | ChunkPart) -> bool:
+    rows = part.changes.rows if isinstance(part, ChangePart) else part.rows
+    return not rows.schema.names
 
 
 def _commit_times(times: list[Int64s]) -> CommitTimes | None:

@@ -19,7 +19,7 @@ from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from pipeline import journal
 from pipeline import metrics as catalogue
-from pipeline.checkpoint import Filling, Moving
+from pipeline.checkpoint import Filling, Mirror, Moving
 from pipeline.errors import Transient
 from pipeline.journal import Entry, FileKind
 from pipeline.messages import (
@@ -303,7 +303,7 @@ async def test_a_chunk_that_is_written_before_its_mirror_begins_anew_is_left_out
     house = House(store, LATE)
     await house.put(append(1, chunk=True))
     await until(partial(has_unnamed, store, 2), "a file of the chunk, and one of the changes")
-    anew = {ITEMS.table: Filling(append(1).checkpoint.scn)}
+    anew: dict[TableId, Mirror] = {ITEMS.table: Filling(append(1).checkpoint.scn)}
     await house.put(Append((), replace(moved(2).checkpoint, mirrors=anew)))
     await house.stop()
     assert [file.kind for file in store.entry(1).files] == [FileKind.CHANGES]

@@ -16,7 +16,7 @@ from pipeline.checkpoint import Checkpoint, Filling
 from pipeline.errors import Definite, InvariantBroken
 from pipeline.gtid import Gtid, GtidSet, Source
 from pipeline.images import CHANGE_FIELDS
-from pipeline.journal import File, FileKind, Unfinished, Waiting
+from pipeline.journal import Ahead, File, FileKind, Unfinished, Waiting
 from pipeline.messages import (
     Append,
     AppendRows,
@@ -32,6 +32,7 @@ from pipeline.snapshot import ChunkId
 from pipeline.transactions import Transactions
 from pipeline.types import Date, Integer, Text
 from pipeline.watermark import Coordinates
+from pipeline.weight import of_part
 
 SOURCE = Source("3e11fa47-71ca-11e1-9e33-c80aa9429562")
 TAGGED = Source("a0b1c2d3-0000-4000-8000-000000000001", "batch")
@@ -490,9 +491,82 @@ def test_a_table_that_is_withdrawn_has_nothing_of_the_transaction_in_the_segment
     end = Append((), checkpoint(8), withdrawn=frozenset({ITEMS}))
     assert values(journal.finished(unfinished, end).parts) == ["2"]
     ahead = [
-        File("0", ITEMS, "", FileKind.CHANGES, 1, 1, "", False),
-        File("1", OTHERS.table, "", FileKind.CHANGES, 1, 1, "", False),
+        Ahead(File("0", ITEMS, "", FileKind.CHANGES, 1, 1, "", False)),
+        Ahead(File("1", OTHERS.table, "", FileKind.CHANGES, 1, 1, "", False)),
+        Ahead(File("2", ITEMS, "", FileKind.CHANGES, 1, 1, "", False), scn=9),
     ]
-    assert journal.kept(ahead, [end]) == (ahead[1],)
+    files = tuple(each.file for each in ahead)
+    assert journal.kept(ahead, [end]) == files[1:]
     # A later transaction's withdrawal isn't about files that were written ahead of the first one's end.
-    assert journal.kept(ahead, [Append((), checkpoint(8)), end]) == tuple(ahead)
+    assert journal.kept(ahead, [Append((), checkpoint(8)), end]) == files
+
+
+# What's written ahead of its segment's end
+
+
+@given(
+    st.lists(
+        st.sampled_from(["changes", "others", "chunk", "later chunk", "many", "anew", "ahead"]), max_size=25
+    )
+)
+def test_what_is_written_ahead_makes_no_difference_to_what_is_in_a_segment(steps: list[str]) -> None:
+    """The rows of each version and kind in their order, and the entry, whatever a mirror begun anew leaves out."""
+    appends, scn, mirrors = [Append((), checkpoint(9))], 9, {ITEMS: Filling(9)}
+    small = journal.appended(None, appends[0], BEFORE, 0.0)
+    ahead: list[Ahead] = []
+    rows: dict[File, pa.Table] = {}
+    for step in steps:
+        scn += 1
+        match step:
+            case "changes" | "others" | "many":
+                schema = OTHERS if step == "others" else KEYED
+                new = [Change(0, None, (f"{scn}/{n}", n, "a")) for n in range(9 if step == "many" else 1)]
+                append = Append((part_of(new, schema, scn),), checkpoint(scn, mirrors=mirrors))
+            case "chunk" | "later chunk":
+                chunk = chunk_of([(f"{scn}", scn, "a")] * 5, first=step == "chunk", number=scn, scn=scn)
+                append = Append((chunk,), checkpoint(scn, mirrors=mirrors))
+            case "anew":
+                mirrors = {ITEMS: Filling(scn)}
+                append = Append((), checkpoint(scn, mirrors=mirrors))
+            case _:
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(journal, "AHEAD", 100)
+                    small, parts = journal.ahead_of(small)
+                at = small.appends[-1].checkpoint.scn
+                for table in journal.segment_tables(SEGMENT, parts):
+                    file = File(
+                        str(len(rows)), table.schema.table, table.schema.version, table.kind, 0, 0, "", False
+                    )
+                    rows[file] = table.rows
+                    ahead.append(Ahead(file, at))
+                continue
+        appends.append(append)
+        small = journal.appended(small, append, BEFORE, 0.0)
+
+    def by_file(tables: Iterable[tuple[str, FileKind, pa.Table]]) -> dict[tuple[str, FileKind], list[Any]]:
+        found: dict[tuple[str, FileKind], list[Any]] = {}
+        for version, kind, table in tables:
+            found.setdefault((version, kind), []).extend(table.to_pylist())
+        return found
+
+    expected = journal.segment_tables(SEGMENT, journal.parts_of(appends))
+    rest = journal.segment_tables(SEGMENT, journal.parts_of(small.appends))
+    kept = [(file.version, file.kind, rows[file]) for file in journal.kept(ahead, small.appends)]
+    assert by_file([*kept, *((each.schema.version, each.kind, each.rows) for each in rest)]) == by_file(
+        (each.schema.version, each.kind, each.rows) for each in expected
+    )
+    whole, lean = (journal.seal(4, each, (), BEFORE, sealed_at=1) for each in (appends, small.appends))
+    assert lean == whole
+    assert small.bytes == sum(of_part(part) for append in appends for part in append.parts)
+
+
+def test_only_what_is_worth_a_file_is_written_ahead() -> None:
+    large = chunk_of([("x" * journal.AHEAD, 1, "a")], first=True, scn=6)
+    few = part_of([Change(0, None, ("1", 1, "a"))], KEYED, 7)
+    before, none = journal.ahead_of(waiting((1.0, Append((few,), checkpoint(7)))))
+    assert (none, before.appends) == ([], (Append((few,), checkpoint(7)),))
+    after, parts = journal.ahead_of(waiting((1.0, Append((large, few), checkpoint(7)))))
+    assert parts == [large]
+    assert [of_part(part) for part in after.appends[0].parts] == [0, of_part(few)]
+    assert after.bytes == of_part(large) + of_part(few)
+    assert journal.ahead_of(after) == (after, [])
