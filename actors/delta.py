@@ -8,8 +8,11 @@ whole state of the table in Spark jobs, anew for each version of it (`Snapshot.t
 takes longer than the append itself. The answer is in the checksum as well, which Delta holds in memory after its own
 commits, and verifies itself; later versions of Delta look there first.
 
-So `append` does what `WriteIntoDelta` does, step by step and on the same transaction, but for this one question. The
-classes aren't promised to stay: that's why `spark_session` insists on one version of Delta.
+So `append` does what `WriteIntoDelta` does, step by step and on the same transaction, but for this one question, and
+for the writing: files that are there already need no Spark job. It begins with the version that Delta saw last, and not
+with a look into the log's folder, which takes the longer the more there is in it: what others have committed since is
+found when the commit's own version is taken. The classes aren't promised to stay: that's why `spark_session` insists
+on one version of Delta.
 
 Source: delta-io/delta, `OptimisticTransaction.txnVersion`, `WriteIntoDelta.run`, `ConflictChecker`
 (`checkForUpdatedApplicationTransactionIdsThatCurrentTxnDependsOn`).
@@ -17,12 +20,15 @@ Source: delta-io/delta, `OptimisticTransaction.txnVersion`, `WriteIntoDelta.run`
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
+
+from pipeline.placing import Stored
 
 # How the names of these exceptions begin.
 _CONFLICTS = ("Concurrent", "MetadataChanged", "ProtocolChanged")
@@ -30,10 +36,10 @@ _CONFLICTS = ("Concurrent", "MetadataChanged", "ProtocolChanged")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A version of a table: its columns' types by name, its properties, and the last version of each application."""
+    """A version of a table: its columns by name, its properties, and the last version of each application."""
 
     version: int
-    columns: dict[str, str]
+    columns: Mapping[str, Stored]
     properties: dict[str, str]
     applications: dict[str, int]
 
@@ -58,30 +64,41 @@ class DeltaTable:
         metadata = snapshot.metadata()
         return Snapshot(
             snapshot.version(),
-            {field.name: field.dataType.simpleString() for field in _fields(metadata.schemaString())},
+            _columns(metadata.schemaString()),
             {entry._1(): entry._2() for entry in _each(metadata.configuration())},  # noqa: SLF001 - a Scala pair
             self._applications(snapshot),
         )
 
     def append(
-        self, rows: DataFrame, application: str, version: int, marks: Mapping[str, int], metadata: str
-    ) -> bool:
-        """Append rows, whose columns are the table's, in one commit; False if `application` has got there already.
+        self,
+        place: Callable[[Mapping[str, Stored]], Sequence[str]],
+        application: str,
+        version: int,
+        marks: Mapping[str, int],
+        metadata: str,
+    ) -> int | None:
+        """Append files in one commit, and give its version; None if `application` has got there already.
 
-        `marks`: versions of other applications that the commit sets as well. Raises Py4JJavaError with Delta's
-        ConcurrentTransactionException where another writer gets there meanwhile.
+        `place` makes the files be there for a table of these columns, and gives the actions that add them, as lines of
+        Delta's log. `marks`: versions of other applications that the commit sets as well. Raises Py4JJavaError with
+        Delta's ConcurrentTransactionException where another writer gets there meanwhile, and with
+        MetadataChangedException where somebody changes the columns.
         """
-        transaction = self._log().startTransaction(self._none, self._none)
+        log = self._log()
+        transaction = log.startTransaction(self._none, self._jvm.scala.Some(log.unsafeVolatileSnapshot()))
         # As txnVersion does: from here on another commit of this application is a conflict.
         transaction.readTxn().addOne(application)
         if self._applications(transaction.snapshot()).get(application, -1) >= version:
-            return False
-        actions = transaction.writeFiles(rows._jdf)  # noqa: SLF001
+            return None
+        action = _module(self._delta.actions, "Action$")
+        actions = _module(self._jvm.scala.collection.immutable, "Vector$").empty()
+        for line in place(_columns(transaction.metadata().schemaString())):
+            actions = actions.appended(action.fromJson(line))
         now = self._jvm.scala.Some(int(time.time() * 1000))
         for name, reached in {application: version, **marks}.items():
             actions = actions.appended(self._delta.actions.SetTransaction(name, reached, now))
-        transaction.commit(actions, self._operation(metadata))
-        return True
+        committed: int = transaction.commit(actions, self._operation(metadata))
+        return committed
 
     def _log(self) -> Any:
         return self._delta.DeltaLog.forTable(self._session, self.path)
@@ -105,8 +122,16 @@ def is_conflict(error: Exception) -> bool:
     return any(f"io.delta.exceptions.{name}" in str(error) for name in _CONFLICTS)
 
 
-def _fields(schema: str) -> list[StructField]:
-    return StructType.fromJson(json.loads(schema)).fields
+@lru_cache(maxsize=1024)
+def _columns(schema: str) -> Mapping[str, Stored]:
+    """The columns of a table by name; `schema` as Delta's metadata has it."""
+    return {field.name: _stored(field) for field in StructType.fromJson(json.loads(schema)).fields}
+
+
+def _stored(field: StructField) -> Stored:
+    mapped = field.metadata or {}
+    name = mapped.get("delta.columnMapping.physicalName", field.name)
+    return Stored(name, field.dataType.simpleString(), mapped.get("delta.columnMapping.id"))
 
 
 def _module(package: Any, name: str) -> Any:

@@ -338,7 +338,7 @@ class JournalStore(JournalReader):
                     stream,
                     compression="lz4",
                     use_dictionary=False,
-                    write_statistics=False,  # whoever reads it reads all of it
+                    write_statistics=table.stated,
                     write_batch_size=_batch(table.rows),
                 )
         return File(

@@ -16,34 +16,34 @@ schema in the one commit that empties it, and its changelog gets changes behind 
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from itertools import groupby, starmap
+from functools import partial
 from threading import Lock
 
 from pyspark.sql import DataFrame, SparkSession
 
 from actors.delta import DeltaTable, Snapshot
+from actors.journal_store import JournalReader
+from actors.lake_files import LakeFiles
 from actors.spark_session import PARTITIONS
 from pipeline import lake_tables, schema
 from pipeline.delivery import Accepted, Batch, Delivered, Piece, accepted
 from pipeline.errors import Definite
-from pipeline.lake_tables import LakeColumn, Property, Tier, columns, location, quoted
+from pipeline.lake_tables import LakeColumn, Property, Tier, columns, location
 from pipeline.live_view import Reached, Versions, live_view_sql
 from pipeline.merge import merge_sql, pending_sql
 from pipeline.schema import TableId, TableSchema
 
 
 class Lake:
-    """All tables under `root` that are fed from one journal: its id, and the path of a segment's file by its name."""
+    """All tables under `root` that are fed from one journal."""
 
-    def __init__(
-        self, session: SparkSession, root: str, journal: str, file: Callable[[int, str], str]
-    ) -> None:
+    def __init__(self, session: SparkSession, root: str, journal: JournalReader) -> None:
         self._session = session
         self._root = root
-        self._journal = journal
-        self._file = file
+        self._journal = journal.identity.id
+        self._files = LakeFiles(journal)
         # A mirror's columns don't change under a MERGE, which would fail, and nor does its generation.
         self._mirrors_changing = Lock()
 

@@ -161,12 +161,7 @@ class SparkSink(Actor[ToSparkSink]):
         self._spark = await self._in_thread(self._start)
         self.beat()
         self.metrics.set(catalogue.SPARK_UP, 1)
-        self._lake = Lake(
-            self._spark.session,
-            self._settings.path,
-            self._journal.identity.id,
-            self._journal.file,
-        )
+        self._lake = Lake(self._spark.session, self._settings.path, self._journal)
         last = await self._in_thread(self._journal.last_segment)
         if last == 0:
             return

@@ -247,6 +247,18 @@ class SegmentTable:
         """Whether there are rows that lack columns."""
         return self.kind is FileKind.CHANGES and self.rows["__absent"].null_count < len(self.rows)
 
+    @property
+    def stated(self) -> list[str]:
+        """The columns of which the file's footer says the least and greatest value: those that choose rows."""
+        chosen_by = {"__segment", "__scn", *self.schema.key_names}
+        return [field.name for field in self.rows.schema if field.name in chosen_by and _ordered(field.type)]
+
+
+def _ordered(type_: pa.DataType) -> bool:
+    """Whether the order of its values is the same for all who read them."""
+    whole = pa.types.is_decimal(type_) and type_.scale == 0
+    return pa.types.is_integer(type_) or whole or pa.types.is_date(type_)
+
 
 def segment_tables(segment: int, parts: Iterable[ChangePart | ChunkPart]) -> tuple[SegmentTable, ...]:
     """One table for each table version and kind of file, in order of first appearance; none of them is empty."""

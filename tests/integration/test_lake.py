@@ -4,17 +4,22 @@ import datetime as dt
 import json
 import random
 import string
+from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal as Exact
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame
 
 from actors.delta import DeltaTable, is_conflict
+from actors.journal_store import JournalStore
 from actors.lake import Lake, live_view
 from actors.spark_session import Spark
+from pipeline import placing
 from pipeline.checkpoint import Filling, Ready
 from pipeline.delivery import Batch, Delivered, accepted, next_batch
 from pipeline.errors import Definite
@@ -68,7 +73,7 @@ class Delivery:
     def begin(self) -> None:
         """Forget all but what's durable, as a restart does."""
         store = self.history.store
-        self.lake = Lake(self.spark.session, self.root, store.identity.id, store.file)
+        self.lake = Lake(self.spark.session, self.root, store)
         self.delivered: dict[TableId, Delivered] = {}
 
     def batch(self) -> Batch:
@@ -176,51 +181,60 @@ def test_a_replay_after_a_failure_between_two_tables_lands_once(delivery: Delive
     assert delivery.view(users) == expected(users)
 
 
-class Overtaken:
-    """Rows whose writing begins with something that somebody else does meanwhile."""
+def three_rows(table: Path, name: str) -> Any:
+    """What places a file of three rows in the folder of a lake table, and tells of it."""
 
-    def __init__(self, frame: DataFrame, meanwhile: Any) -> None:
-        self._frame, self._meanwhile = frame, meanwhile
+    def place(_: Any) -> list[str]:
+        file = table / f"{name}.parquet"
+        pq.write_table(pa.table({"n": pa.array(range(3), pa.int64())}), file)
+        return [placing.add(file.name, file.stat().st_size, 1_700_000_000_000, '{"numRecords": 3}')]
 
-    @property
-    def _jdf(self) -> Any:
-        self._meanwhile()
-        return self._frame._jdf
+    return place
 
 
 def test_of_two_writers_of_the_same_segment_one_lands(spark: Spark, tmp_path: Path) -> None:
     session, path = spark.session, str(tmp_path / "table")
     session.sql(f"CREATE TABLE delta.`{path}` (n BIGINT) USING delta")
-    frame, table = session.range(3).withColumnRenamed("id", "n"), DeltaTable(session, path)
-    assert table.append(frame, "us", 7, {"other": 1}, "{}")
-    assert not table.append(frame, "us", 7, {}, "{}"), "it was there when the transaction began"
+    table = DeltaTable(session, path)
+
+    def rows(name: str, meanwhile: Any = lambda: None) -> Any:
+        """A place whose rows come after something that somebody else does meanwhile."""
+
+        def place(columns: Any) -> list[str]:
+            meanwhile()
+            return list(three_rows(tmp_path / "table", name)(columns))
+
+        return place
+
+    assert table.append(rows("a"), "us", 7, {"other": 1}, "{}") == 1
+    assert table.append(rows("b"), "us", 7, {}, "{}") is None, "it was there when the transaction began"
 
     def rival() -> None:
-        assert DeltaTable(session.newSession(), path).append(frame, "us", 8, {}, "{}")
+        assert DeltaTable(session.newSession(), path).append(rows("c"), "us", 8, {}, "{}") == 2
 
     with pytest.raises(Exception, match="ConcurrentTransactionException") as raised:
-        table.append(Overtaken(frame, rival), "us", 8, {}, "{}")  # type: ignore[arg-type]
+        table.append(rows("d", rival), "us", 8, {}, "{}")
     assert is_conflict(raised.value)
-    assert table.append(Overtaken(frame, lambda: rival_of_another(table, frame)), "us", 9, {}, "{}")  # type: ignore[arg-type]
+
+    def rival_of_another() -> None:
+        assert table.append(rows("e"), "them", 9, {}, "{}") == 3
+
+    assert table.append(rows("f", rival_of_another), "us", 9, {}, "{}") == 4
     assert session.read.format("delta").load(path).count() == 12
     snapshot = table.snapshot()
     assert snapshot is not None
     assert snapshot.applications == {"us": 9, "them": 9, "other": 1}
 
 
-def rival_of_another(table: DeltaTable, frame: DataFrame) -> None:
-    assert table.append(frame, "them", 9, {}, "{}")
-
-
 def test_without_checksums_the_log_itself_is_asked(spark: Spark, tmp_path: Path) -> None:
     session, path = spark.session, str(tmp_path / "table")
     session.sql(f"CREATE TABLE delta.`{path}` (n BIGINT) USING delta")
-    frame = session.range(3).withColumnRenamed("id", "n")
-    DeltaTable(session, path).append(frame, "us", 7, {}, "{}")
+    DeltaTable(session, path).append(three_rows(tmp_path / "table", "a"), "us", 7, {}, "{}")
     for checksum in (tmp_path / "table" / "_delta_log").glob("*.crc"):
         checksum.unlink()
     session.sparkContext._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
-    assert not DeltaTable(session, path).append(frame, "us", 7, {}, "{}")
+    again = DeltaTable(session, path).append(three_rows(tmp_path / "table", "b"), "us", 7, {}, "{}")
+    assert again is None
 
 
 def test_a_merge_that_was_made_is_not_made_again(delivery: Delivery) -> None:
@@ -469,9 +483,10 @@ def test_a_lake_of_another_journal_is_refused(delivery: Delivery) -> None:
     orders = delivery.history.table(ORDERS)
     delivery.history.transaction((orders, "c", (1, "a")))
     delivery.deliver()
-    other = Lake(delivery.spark.session, delivery.root, "another", delivery.history.store.file)
-    with pytest.raises(Definite, match="give this pipeline a lake of its own"):
-        other.find(ORDERS.table)
+    with closing(JournalStore.open_single_writer(tmp_path / "another", "test")) as another:
+        lake = Lake(delivery.spark.session, delivery.root, another)
+        with pytest.raises(Definite, match="give this pipeline a lake of its own"):
+            lake.find(ORDERS.table)
 
 
 def test_a_commit_tells_its_position(delivery: Delivery) -> None:

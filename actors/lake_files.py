@@ -1,0 +1,195 @@
+"""Files of the journal become files of a lake table: linked where that can be, else copied, else written anew.
+
+A link costs nothing, whatever the file's size, and needs no room twice: each of the two folders may lose its name of
+the file without the other's noticing. A file is placed under the same name however often that's tried, by whoever: the
+name says which file of which journal it is. It's whole when it appears, and durable before Delta's log names it. One
+that's placed and never named is removed by VACUUM, as all old files are that Delta doesn't know; so a link is as old
+as its placing, and with it the file in the journal. What a commit says is made durable as well, before the journal is
+told that it's needed no longer: so that it still has what a power cut takes from the lake.
+
+Source: POSIX `link`, `rename` and `fsync`; Delta's VACUUM goes by modification times.
+"""
+
+import errno
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, assert_never
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from actors.journal_store import JournalReader
+from pipeline.change_rows import changes_schema
+from pipeline.delivery import Piece
+from pipeline.errors import Definite, InvariantBroken, Transient
+from pipeline.lake_tables import Tier
+from pipeline.placing import AsItIs, Rewritten, Stored, add, fit, stated_in, stats
+
+_TEMPORARY: Final = ".tmp"
+_LOG: Final = "_delta_log"
+
+# Where there can't be a link: another filesystem, one that has none, a file of somebody else, too many of them.
+_NO_LINK: Final = frozenset(
+    {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
+)
+
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+# How many rows are written anew at a time, and how many bytes are copied.
+_ROWS: Final = 8192
+_PIECE: Final = 4 << 20
+
+
+class LakeFiles:
+    """Places files of one journal."""
+
+    def __init__(self, journal: JournalReader) -> None:
+        self._journal = journal
+        self._filesystem = journal.files.filesystem
+
+    def place(
+        self, table: str, tier: Tier, pieces: Sequence[Piece], columns: Mapping[str, Stored]
+    ) -> list[str]:
+        """Place files in the folder of a lake table that has these columns; the actions that make them part of it.
+
+        Raises Definite where one of the journal's files is gone, Transient where the lake's filesystem fails.
+        """
+        lake, folder = _located(table)
+        with _telling(table):
+            actions = [self._placed(lake, folder, tier, piece, columns) for piece in pieces]
+            if _is_local(lake):
+                _sync(folder)
+        return actions
+
+    def settle(self, table: str, version: int) -> None:
+        """Make a commit durable that Spark has written to a table's log."""
+        lake, folder = _located(table)
+        if _is_local(lake):
+            with _telling(table):
+                _sync(f"{folder}/{_LOG}/{version:020}.json")
+                _sync(f"{folder}/{_LOG}")
+
+    def _placed(
+        self, lake: fs.FileSystem, folder: str, tier: Tier, piece: Piece, columns: Mapping[str, Stored]
+    ) -> str:
+        source = self._journal.file(piece.segment, piece.path)
+        name = f"{piece.segment:012}-{piece.place:04}-{self._journal.identity.id[:8]}.parquet"
+        path = f"{folder}/{name}"
+        # An object appears when it's complete, and a file when it's given its name.
+        beside = path + _TEMPORARY if _is_local(lake) else path
+        file = changes_schema(piece.schema) if tier is Tier.CHANGELOG else piece.schema.arrow
+        try:
+            match fit(file, columns):
+                case AsItIs():
+                    self._take(source, lake, beside)
+                case Rewritten(schema):
+                    self._rewrite(source, schema, lake, beside)
+                case never:
+                    assert_never(never)
+        except FileNotFoundError as error:
+            if self._filesystem.get_file_info(source).type is fs.FileType.NotFound:
+                raise Definite(f"{source} is missing: restore it from a copy of the journal") from error
+            raise
+        if beside != path:
+            Path(beside).rename(path)
+            # Renaming one of two links to the other does nothing.
+            Path(beside).unlink(missing_ok=True)
+        info = lake.get_file_info(path)
+        with lake.open_input_file(path) as opened:
+            footer = pq.read_metadata(opened)
+        return add(name, info.size, info.mtime_ns // 1_000_000, stats(footer))
+
+    def _take(self, source: str, lake: fs.FileSystem, target: str) -> None:
+        """Make the file appear in the lake as it is."""
+        if _is_local(lake) and _is_local(self._filesystem):
+            Path(target).unlink(missing_ok=True)
+            try:
+                os.link(source, target)
+            except OSError as error:
+                if error.errno not in _NO_LINK:
+                    raise
+            else:
+                os.utime(target)
+                return
+        with (
+            self._filesystem.open_input_stream(source, compression=None) as read,
+            lake.open_output_stream(target, compression=None) as written,
+        ):
+            while piece := read.read(_PIECE):
+                written.write(piece)
+        _settle(lake, target)
+
+    def _rewrite(self, source: str, schema: pa.Schema, lake: fs.FileSystem, target: str) -> None:
+        """Write the file's rows with other names and types; its columns are those of the schema, in that order."""
+        with self._filesystem.open_input_file(source) as opened, pq.ParquetFile(opened) as read:
+            renamed = dict(zip(read.schema_arrow.names, schema.names, strict=True))
+            writer = pq.ParquetWriter(
+                target,
+                schema,
+                filesystem=lake,
+                compression="lz4",
+                use_dictionary=False,
+                write_statistics=[renamed[name] for name in stated_in(read.metadata)],
+            )
+            with writer:
+                for batch in read.iter_batches(_ROWS):
+                    writer.write_batch(_cast(batch, schema, source))
+        _settle(lake, target)
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema, source: str) -> pa.RecordBatch:
+    try:
+        arrays = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
+    except pa.ArrowInvalid as error:
+        raise InvariantBroken(f"a value of {source} isn't one of its column in the lake: {error}") from error
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _located(path: str) -> tuple[fs.FileSystem, str]:
+    """The filesystem that a lake table is on, and its folder there.
+
+    Raises Definite where pyarrow has no filesystem for it.
+    """
+    if "://" not in path and not path.startswith("file:"):
+        return fs.LocalFileSystem(), str(Path(path).absolute())
+    # Hadoop's own name for what all others call s3.
+    uri = path.replace("s3a://", "s3://", 1) if path.startswith("s3a://") else path
+    try:
+        filesystem, folder = fs.FileSystem.from_uri(uri)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ImportError) as error:
+        raise Definite(
+            f"lake.path: {path} can't be reached ({error}): give a local path, or a URI that both Spark and pyarrow "
+            f"know, as s3a://bucket/folder"
+        ) from error
+    return filesystem, folder
+
+
+def _is_local(filesystem: fs.FileSystem) -> bool:
+    return isinstance(filesystem, fs.LocalFileSystem)
+
+
+def _settle(filesystem: fs.FileSystem, path: str) -> None:
+    if _is_local(filesystem):
+        _sync(path)
+
+
+def _sync(path: str) -> None:
+    """Make a file, or the names in a directory, durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _telling(table: str) -> Iterator[None]:
+    """Say in our terms what the lake's filesystem refused."""
+    try:
+        yield
+    except OSError as error:
+        what = "no room was left" if error.errno in _NO_ROOM else f"files can't be placed ({error})"
+        raise Transient(f"{what} in {table}") from error

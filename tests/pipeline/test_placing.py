@@ -1,0 +1,136 @@
+"""Which files a lake table takes as they are, what becomes of the others, and what Delta is told of a file."""
+
+import datetime as dt
+import io
+import json
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.change_rows import changes_schema
+from pipeline.errors import InvariantBroken
+from pipeline.lake_tables import Tier, columns, spark_type
+from pipeline.placing import AsItIs, Rewritten, Stored, add, fit, stats
+from pipeline.schema import TableSchema
+from tests.pipeline.strategies import table_schemas
+
+UNLIKE_OURS = table_schemas().filter(
+    lambda schema: len({c.name.lower() for c in schema.columns}) == len(schema.columns)
+)
+
+
+@given(UNLIKE_OURS, st.booleans())
+def test_a_lake_table_of_the_same_columns_takes_the_file_as_it_is(schema: TableSchema, small: bool) -> None:
+    for tier, file in ((Tier.MIRROR, schema.arrow), (Tier.CHANGELOG, changes_schema(schema))):
+        table = {c.name: Stored(c.name, c.type.lower() if small else c.type) for c in columns(schema, tier)}
+        assert fit(file, table) == AsItIs()
+        table["one more"] = Stored("one more", "STRING")
+        assert fit(file, table) == AsItIs()
+
+
+@given(UNLIKE_OURS, st.data())
+def test_a_column_that_is_called_otherwise_is_renamed_and_nothing_else_changes(
+    schema: TableSchema, data: st.DataObject
+) -> None:
+    names = [c.name for c in schema.columns]
+    renamed = data.draw(st.sets(st.sampled_from(names), min_size=1))
+    table = {
+        field.name: Stored(f"col-{i}" if field.name in renamed else field.name, spark_type(field.type), i)
+        for i, field in enumerate(schema.arrow)
+    }
+    found = fit(schema.arrow, table)
+    assert isinstance(found, Rewritten)
+    assert found.schema.names == [table[name].name for name in names]
+    assert found.schema.types == schema.arrow.types
+    numbers = [field.metadata[b"PARQUET:field_id"] for field in found.schema]
+    assert numbers == [str(i).encode() for i in range(len(names))]
+
+
+WIDENED = [
+    (pa.int8(), "bigint", pa.int64()),
+    (pa.int32(), "DOUBLE", pa.float64()),
+    (pa.int64(), "decimal(20,0)", pa.decimal128(20, 0)),
+    (pa.decimal128(9, 2), "decimal(12,4)", pa.decimal128(12, 4)),
+    (pa.float32(), "double", pa.float64()),
+    (pa.date32(), "timestamp_ntz", pa.timestamp("us")),
+]
+
+
+@pytest.mark.parametrize(("narrow", "spark", "wide"), WIDENED)
+def test_a_column_that_is_wider_in_the_lake_is_cast(
+    narrow: pa.DataType, spark: str, wide: pa.DataType
+) -> None:
+    found = fit(pa.schema([pa.field("a", narrow)]), {"A": Stored("A", spark)})
+    assert found == Rewritten(pa.schema([pa.field("A", wide)]))
+
+
+@given(table_schemas())
+def test_every_type_of_the_lake_is_had_again_by_its_name(schema: TableSchema) -> None:
+    for field in schema.arrow:
+        found = fit(pa.schema([("a", pa.int8())]), {"a": Stored("b", spark_type(field.type).lower())})
+        assert found == Rewritten(pa.schema([("b", field.type)]))
+
+
+def test_a_column_that_the_lake_table_does_not_have_is_nothing_to_be_left_out() -> None:
+    with pytest.raises(InvariantBroken, match="'b', which its lake table doesn't have"):
+        fit(pa.schema([("a", pa.int8()), ("b", pa.int8())]), {"a": Stored("a", "TINYINT")})
+
+
+def footer(table: pa.Table, row_group: int, of: list[str]) -> pq.FileMetaData:
+    file = io.BytesIO()
+    pq.write_table(table, file, row_group_size=row_group, write_statistics=of)
+    return pq.read_metadata(file)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(-(2**63), 2**63 - 1) | st.none(),
+            st.integers(0, 2**64 - 1) | st.none(),
+            st.dates() | st.none(),
+        ),
+        max_size=12,
+    ),
+    st.integers(1, 5),
+)
+def test_delta_is_told_the_least_and_the_greatest_of_all_row_groups(
+    rows: list[tuple[int | None, int | None, dt.date | None]], row_group: int
+) -> None:
+    types = {"a": pa.int64(), "b": pa.decimal128(20, 0), "c": pa.date32(), "d": pa.string()}
+    values = [*zip(*rows, strict=True)] or [(), (), ()]
+    arrays = [
+        pa.array(values[0], types["a"]),
+        pa.array([None if v is None else Decimal(v) for v in values[1]], types["b"]),
+        pa.array(values[2], types["c"]),
+        pa.array(["x"] * len(rows), types["d"]),
+    ]
+    table = pa.Table.from_arrays(arrays, schema=pa.schema(types))
+    told = json.loads(stats(footer(table, row_group, ["a", "b", "c"])))
+    assert told["numRecords"] == len(rows)
+    known = {name: [v for v in column if v is not None] for name, column in zip("abc", values, strict=True)}
+    for bound, of in (("minValues", min), ("maxValues", max)):
+        expected = {name: of(column) for name, column in known.items() if column}
+        assert told[bound] == {
+            name: v.isoformat() if isinstance(v, dt.date) else v for name, v in expected.items()
+        }
+    if rows:
+        assert told["nullCount"] == {name: values["abc".index(name)].count(None) for name in "abc"}
+
+
+def test_an_action_is_a_line_of_deltas_log() -> None:
+    line = add("000000000007-0001-ab.parquet", 12, 1_700_000_000_000, '{"numRecords": 1}')
+    assert "\n" not in line
+    assert json.loads(line) == {
+        "add": {
+            "path": "000000000007-0001-ab.parquet",
+            "partitionValues": {},
+            "size": 12,
+            "modificationTime": 1_700_000_000_000,
+            "dataChange": True,
+            "stats": '{"numRecords": 1}',
+        }
+    }
