@@ -479,7 +479,7 @@ def test_a_table_without_a_key_has_a_changelog_only(delivery: Delivery) -> None:
         delivery.view(bag)
 
 
-def test_a_lake_of_another_journal_is_refused(delivery: Delivery) -> None:
+def test_a_lake_of_another_journal_is_refused(delivery: Delivery, tmp_path: Path) -> None:
     orders = delivery.history.table(ORDERS)
     delivery.history.transaction((orders, "c", (1, "a")))
     delivery.deliver()
