@@ -56,9 +56,7 @@ log = structlog.get_logger()
 
 async def serve(settings: Settings) -> Outcome:
     """Run the pipeline until it's told to stop, by SIGTERM or SIGINT, or has to end. Raises Definite."""
-    store = await asyncio.to_thread(
-        JournalStore.open_single_writer, settings.journal.path, settings.name
-    )
+    store = await asyncio.to_thread(JournalStore.open_single_writer, settings.journal.path, settings.name)
     try:
         assembly = Assembly(settings, store)
         supervisor = Supervisor(assembly.build, assembly.mailboxes, assembly.metrics)
@@ -125,6 +123,7 @@ class Assembly:
                 self._outlet(Name.JOURNAL_WRITER, Name.SIGNAL_LISTENER, CheckpointSealed),
                 self._outlet(Name.JOURNAL_WRITER, Name.SPARK_SINK),
             ),
+            settings.lake.rules,
         )
         return (*self._stream(checkpoint, found), *self._snapshots(checkpoint, found.server), journal)
 

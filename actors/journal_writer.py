@@ -31,9 +31,11 @@ from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from pipeline import journal, topology
 from pipeline import metrics as catalogue
+from pipeline.change_rows import ruled
 from pipeline.checkpoint import Checkpoint
 from pipeline.errors import Transient
 from pipeline.journal import Ahead, Entry, Unfinished, Waiting
+from pipeline.lake_rules import LakeRule
 from pipeline.messages import (
     Append,
     AppendRows,
@@ -92,9 +94,11 @@ class JournalWriter(Actor[ToJournalWriter]):
         store: JournalStore,
         recovered: Recovered,
         outlets: Outlets,
+        rules: tuple[LakeRule, ...] = (),
     ) -> None:
         super().__init__(mailbox, metrics)
         self._settings = settings
+        self._rules = rules
         self._store = store
         self._outlets = outlets
         self._last = recovered.last
@@ -127,7 +131,7 @@ class JournalWriter(Actor[ToJournalWriter]):
             case AppendRows():
                 self._unfinished = journal.continued(self._unfinished, message)
             case Append():
-                whole = journal.finished(self._unfinished, message)
+                whole = journal.finished(self._unfinished, ruled(message, self._rules))
                 self._unfinished = Unfinished()
                 self._waiting = journal.appended(self._waiting, whole, self._checkpoint, self._now())
             case _:
@@ -198,7 +202,7 @@ class JournalWriter(Actor[ToJournalWriter]):
         self, segment: int, parts: Sequence[ChangePart | ChunkPart], first: int, scn: int | None
     ) -> tuple[Ahead, ...]:
         """In the thread: write and sync."""
-        files = self._store.write(segment, journal.segment_tables(segment, parts), first)
+        files = self._store.write(segment, journal.segment_tables(segment, parts, self._rules), first)
         return tuple(Ahead(file, scn) for file in files)
 
     def _seal(self, waiting: Waiting) -> None:
@@ -213,7 +217,7 @@ class JournalWriter(Actor[ToJournalWriter]):
     ) -> Entry:
         """In the thread: write, sync, publish."""
         appends = waiting.appends
-        tables = journal.segment_tables(segment, journal.parts_of(appends))
+        tables = journal.segment_tables(segment, journal.parts_of(appends), self._rules)
         rest = self._store.write(segment, tables, len(ahead))
         files = (*journal.kept(ahead, appends), *rest)
         entry = journal.seal(segment, appends, files, before, sealed_at=time.time_ns() // 1000)

@@ -1,12 +1,15 @@
 """The rows of a changes file: what changes of the log and chunks become in a segment.
 
 What an update becomes depends on the key. Where old and new row have the same key, it's one row, the new one, with
-`u`: a consumer that takes the last row of each key needs no more. Where the key changed, the old key ends with `d`
-and the new one follows with `u`. Without a primary key there's nothing to say which row is replaced, so that an
-update is the old row less (`d`) and the new row more (`c`): the table is then a bag, and its changes a sum.
+`u`: a consumer that takes the last row of each key needs no more. Where the key changed, the old key ends with `d` and
+the new one follows with `u`. Where a rule of the lake asks for it (`pipeline.lake_rules`), what an update found is a
+row too, `b`, directly before its `u`; of one that changed the key, the `d` tells it. Without a primary key there's
+nothing to say which row is replaced, so that an update is the old row less (`d`) and the new row more (`c`): the table
+is then a bag, and its changes a sum.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
@@ -17,14 +20,15 @@ import pyarrow.compute as pc
 from pipeline.errors import Definite, InvariantBroken
 from pipeline.images import CHANGE_FIELDS
 from pipeline.keys import tokens
-from pipeline.messages import ChangePart, ChunkPart, Kind
+from pipeline.lake_rules import LakeRule, Tiers, rule_of
+from pipeline.messages import Append, ChangePart, ChunkPart, Kind
 from pipeline.schema import TableSchema
 from pipeline.transactions import Transactions
 
-# `__op`: c, u, d or r (a snapshot's row). `__ordinal`: order inside the transaction or chunk. `__gtid` and
-# `__commit_time` (of the source's commit) are null for r, `__chunk` for all others. `__absent`: the columns of which
-# the log doesn't give the row's value, which is null in the table's own column and means nothing; null where it's all.
-# `__segment`: the number of the segment, so that a file says by itself where its rows belong.
+# `__op`: c, u, d, r (a snapshot's row) or b (what an update found). `__ordinal`: order inside the transaction or
+# chunk. `__gtid` and `__commit_time` (of the source's commit) are null for r, `__chunk` for all others. `__absent`:
+# the columns of which the log doesn't give the row's value, which is null in the table's own column and means nothing;
+# null where it's all. `__segment`: the number of the segment, so that a file says by itself where its rows belong.
 META = pa.schema(
     [
         pa.field("__op", pa.string(), nullable=False),
@@ -56,10 +60,24 @@ def changes_schema(schema: TableSchema) -> pa.Schema:
     return pa.schema([*META, *schema.arrow])
 
 
-def change_table(segment: int, *parts: ChangePart) -> pa.Table:
+def ruled(append: Append, rules: tuple[LakeRule, ...]) -> Append:
+    """The append with the chunks of tables that have no mirror as changes, since that's where their rows go."""
+    parts = tuple(
+        replace(part, first=False)
+        if isinstance(part, ChunkPart)
+        and part.first
+        and rule_of(rules, part.schema.table).tiers is Tiers.CHANGELOG
+        else part
+        for part in append.parts
+    )
+    return replace(append, parts=parts)
+
+
+def change_table(segment: int, *parts: ChangePart, before_images: bool = False) -> pa.Table:
     """The rows of these parts, of one schema, as a changes file has them (`changes_schema`), in their order.
 
-    Raises InvariantBroken if an update's two images don't stand together.
+    `before_images`: with what each update of a row with a key has found (`b`). Raises InvariantBroken if an update's
+    two images don't stand together.
     """
     schema = parts[0].changes.schema
     images, rows = _one([part.changes.images for part in parts]), _one([part.changes.rows for part in parts])
@@ -69,14 +87,18 @@ def change_table(segment: int, *parts: ChangePart) -> pa.Table:
     scn = np.concatenate(
         [here.astype(np.int64) + part.first_scn for here, part in zip(transaction, parts, strict=True)]
     )
-    kept = _kept(images.column("kind").to_numpy(), rows, schema)
-    if kept is not None:
-        images, rows = images.take(pa.array(kept)), rows.take(pa.array(kept))
+    ops = (_KEYED if schema.key else _KEYLESS).take(images.column("kind"))
+    overwritten = _overwritten(images.column("kind").to_numpy(), rows, schema)
+    if overwritten is not None and before_images:
+        ops = pc.if_else(pa.array(overwritten), "b", ops)
+    elif overwritten is not None:
+        kept = np.flatnonzero(~overwritten)
+        images, rows, ops = (each.take(pa.array(kept)) for each in (images, rows, ops))
         index, scn = index[kept], scn[kept]
     run = Transactions.joined([part.transactions for part in parts])
     passed = Transactions(run.sources, run.source[index], run.number[index], run.commit_time[index])
     meta = [
-        (_KEYED if schema.key else _KEYLESS).take(images.column("kind")),
+        ops,
         pa.array(scn),
         images.column("ordinal"),
         passed.gtid_texts(),
@@ -106,10 +128,10 @@ def chunk_table(segment: int, part: ChunkPart) -> pa.Table:
     return pa.Table.from_arrays([*meta, *part.rows.columns], schema=changes_schema(part.schema))
 
 
-def _kept(
+def _overwritten(
     kind: npt.NDArray[np.int8], rows: pa.RecordBatch, schema: TableSchema
-) -> npt.NDArray[np.intp] | None:
-    """The indices of the images that become rows, or None for all: no before of an update that kept its key."""
+) -> npt.NDArray[np.bool_] | None:
+    """Which images are what an update found that kept its key; None where there are no updates of rows with keys."""
     before = np.flatnonzero(kind == Kind.UPDATE_BEFORE)
     if not np.array_equal(before + 1, np.flatnonzero(kind == Kind.UPDATE_AFTER)):
         raise InvariantBroken(f"an update of {schema.table} came without its image before or its image after")
@@ -121,9 +143,9 @@ def _kept(
         tokens(keys.take(pa.array(before)), whole), tokens(keys.take(pa.array(before + 1)), whole)
     )
     # A key without a token (a zero date, which is null here) counts as changed: the d before the u is harmless.
-    kept = np.ones(len(kind), dtype=np.bool_)
-    kept[before[same.fill_null(False).to_numpy(zero_copy_only=False)]] = False
-    return np.flatnonzero(kept)
+    overwritten = np.zeros(len(kind), dtype=np.bool_)
+    overwritten[before[same.fill_null(False).to_numpy(zero_copy_only=False)]] = True
+    return overwritten
 
 
 def _one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

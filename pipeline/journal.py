@@ -38,6 +38,7 @@ from pipeline.change_rows import change_table, chunk_table
 from pipeline.checkpoint import Checkpoint, Mirror
 from pipeline.gtid import GtidSet
 from pipeline.intervals import Int64s
+from pipeline.lake_rules import LakeRule, rule_of
 from pipeline.messages import (
     Append,
     AppendRows,
@@ -260,16 +261,18 @@ def _ordered(type_: pa.DataType) -> bool:
     return pa.types.is_integer(type_) or whole or pa.types.is_date(type_)
 
 
-def segment_tables(segment: int, parts: Iterable[ChangePart | ChunkPart]) -> tuple[SegmentTable, ...]:
+def segment_tables(
+    segment: int, parts: Iterable[ChangePart | ChunkPart], rules: tuple[LakeRule, ...] = ()
+) -> tuple[SegmentTable, ...]:
     """One table for each table version and kind of file, in order of first appearance; none of them is empty."""
     groups: dict[Which, list[ChangePart | ChunkPart]] = {}
     for part in parts:
         if not _is_written(part):
             groups.setdefault(_whose(part), []).append(part)
-    pieces = {
-        which: [rows for run in _runs(group) if len(rows := _piece(segment, run))]
-        for which, group in groups.items()
-    }
+    pieces: dict[Which, list[pa.Table]] = {}
+    for which, group in groups.items():
+        rule = rule_of(rules, which[0].table)
+        pieces[which] = [rows for run in _runs(group) if len(rows := _piece(segment, run, rule))]
     return tuple(SegmentTable(*which, pa.concat_tables(tables)) for which, tables in pieces.items() if tables)
 
 
@@ -348,12 +351,13 @@ def _runs(parts: Sequence[ChangePart | ChunkPart]) -> Iterator[list[ChangePart |
         yield run
 
 
-def _piece(segment: int, run: Sequence[ChangePart | ChunkPart]) -> pa.Table:
+def _piece(segment: int, run: Sequence[ChangePart | ChunkPart], rule: LakeRule) -> pa.Table:
     match run:
         case [ChunkPart() as chunk]:
             return chunk_table(segment, chunk)
         case _:
-            return change_table(segment, *(part for part in run if isinstance(part, ChangePart)))
+            changes = [part for part in run if isinstance(part, ChangePart)]
+            return change_table(segment, *changes, before_images=rule.before_images)
 
 
 def _urgent(append: Append, before: Checkpoint | None) -> bool:

@@ -1,8 +1,8 @@
 """What the lake is to have of each table: rules by the table's name, of which the first that matches holds."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from pipeline.schema import TableId
 from pipeline.signals import Tables
@@ -38,6 +38,7 @@ class LakeRule:
 PLAIN = LakeRule(Tables((".*",)))
 
 
-def rule_of(rules: Iterable[LakeRule], table: TableId) -> LakeRule:
+@lru_cache(maxsize=4096)
+def rule_of(rules: tuple[LakeRule, ...], table: TableId) -> LakeRule:
     """The first rule that matches a table, PLAIN if none does."""
     return next((rule for rule in rules if rule.tables.match(table)), PLAIN)

@@ -17,6 +17,7 @@ from pipeline.errors import Definite, InvariantBroken
 from pipeline.gtid import Gtid, GtidSet, Source
 from pipeline.images import CHANGE_FIELDS
 from pipeline.journal import Ahead, File, FileKind, Unfinished, Waiting
+from pipeline.lake_rules import LakeRule, Tiers
 from pipeline.messages import (
     Append,
     AppendRows,
@@ -28,6 +29,7 @@ from pipeline.messages import (
 )
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.settings import JournalSettings
+from pipeline.signals import Tables
 from pipeline.snapshot import ChunkId
 from pipeline.transactions import Transactions
 from pipeline.types import Date, Integer, Text
@@ -231,6 +233,33 @@ def test_a_key_that_is_null_counts_as_changed() -> None:
     table = change_rows.change_table(SEGMENT, images_of(images, schema))  # type: ignore[arg-type]
     assert table.column("__op").to_pylist() == ["d", "u"]
     assert table.column("n").to_pylist() == [1, 2]
+
+
+def test_by_rule_an_update_has_a_row_of_what_it_found() -> None:
+    changes = [
+        Change(0, None, ("x", 1, "a")),
+        Change(0, ("x", 1, "a"), ("y", 1, "a")),
+        Change(1, ("y", 1, "a"), ("y", 2, "a")),
+        Change(1, ("y", 2, "a"), None),
+    ]
+    rules = (LakeRule(Tables((".*",)), before_images=True),)
+    (table,) = journal.segment_tables(SEGMENT, [part_of(changes, KEYED)], rules)
+    assert table.rows["__op"].to_pylist() == ["c", "b", "u", "d", "u", "d"]
+    assert table.rows["value"].to_pylist() == ["x", "x", "y", "y", "y", "y"]
+    assert table.rows["__ordinal"].to_pylist() == [0, 1, 2, 0, 1, 2]
+    assert table.rows["__scn"].to_pylist() == [1, 1, 1, 2, 2, 2]
+    (table,) = journal.segment_tables(SEGMENT, [part_of(changes, KEYLESS)], rules)
+    assert table.rows["__op"].to_pylist() == ["c", "d", "c", "d", "c", "d"]
+
+
+def test_by_rule_a_first_snapshot_goes_to_the_changelog() -> None:
+    rule = LakeRule(Tables((".*",)), Tiers.CHANGELOG)
+    chunk, changed = chunk_of([("x", 1, "a")], first=True), part_of([Change(0, None, ("z", 3, "c"))], KEYED)
+    append = Append((chunk, changed), checkpoint(1))
+    assert change_rows.ruled(append, (LakeRule(Tables((".*",)), Tiers.MIRROR),)) == append
+    (table,) = journal.segment_tables(SEGMENT, change_rows.ruled(append, (rule,)).parts)
+    assert table.kind is FileKind.CHANGES
+    assert table.rows["__op"].to_pylist() == ["r", "c"]
 
 
 def test_a_row_says_which_columns_it_lacks_and_its_file_that_there_is_such_a_row() -> None:
