@@ -23,13 +23,12 @@ from actors.journal_writer import JournalWriter
 from actors.journal_writer import Outlets as JournalOutlets
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
-from actors.preflight import Preflight, answer, local_findings, preflight
+from actors.preflight import Preflight, answer, local_findings, preflight, signal_table
 from actors.schema_verifier import SchemaVerifier
 from actors.signal_file import SignalFile
 from actors.signal_kafka import SignalKafka
 from actors.signal_listener import SignalChannel, SignalListener
 from actors.signal_rest import SignalRest
-from actors.signal_table import SignalTable
 from actors.spark_sink import SparkSink
 from actors.status import StatusBoard
 from actors.supervisor import CAPTURE, CONTROL, DELIVERY, Group, Outcome, Supervisor
@@ -39,6 +38,7 @@ from pipeline import metrics as catalogue
 from pipeline.checkpoint import Checkpoint
 from pipeline.coordinator_state import Overlapping, Pausing
 from pipeline.errors import TidemarkError
+from pipeline.gtid import NO_GTIDS
 from pipeline.journal import Entry
 from pipeline.messages import SignalAccepted
 from pipeline.prerequisites import Finding, Severity
@@ -109,7 +109,8 @@ class Assembly:
     async def _capture(self) -> tuple[Actor[Any], ...]:
         settings = self._settings
         recovered = await asyncio.to_thread(self._store.recover)
-        found = await preflight(settings)
+        position = NO_GTIDS if recovered.last is None else recovered.last.checkpoint.position
+        found = await preflight(settings, position)
         found.raise_errors()
         checkpoint = _beginning(recovered.last, found, settings)
         journal = JournalWriter(
@@ -154,7 +155,7 @@ class Assembly:
             verified,
             news,
             self._outlet(Name.SCHEMA_VERIFIER, Name.WATERMARK_COORDINATOR),
-            partial(answer, settings.source, found.server),
+            partial(answer, settings.source, found.server, markers=found.markers),
             _signal_rows(settings),
         )
         return reader, verifier
@@ -181,7 +182,7 @@ class Assembly:
             settings.source,
             snapshot.connections,
             self._outlet(Name.CHUNK_SELECTOR, Name.WATERMARK_COORDINATOR),
-            _markers(settings),
+            signal_table(settings),
             snapshot.allow_lock,
             Bounds(snapshot.rows_per_s, snapshot.most_threads_running, snapshot.most_replica_lag_s),
             snapshot.source,
@@ -228,12 +229,6 @@ def _limits(snapshot: SnapshotSettings) -> Limits:
         chunk_bytes=snapshot.chunk_mib << 20,
         memory=snapshot.memory_mib << 20,
     )
-
-
-def _markers(settings: Settings) -> SignalTable | None:
-    """Where watermarks are written, if they are."""
-    table = settings.signals.table
-    return SignalTable(table) if settings.snapshot.watermark is Watermark.SIGNAL_TABLE and table else None
 
 
 def _signal_rows(settings: Settings) -> SignalRows | None:

@@ -4,8 +4,12 @@ The request names the GTID set that has passed, and the server sends what isn't 
 server's executed set, and all that the server has purged has to be in the position. What to do where it isn't was
 decided before the reader was built (`pipeline.beginning`); if it's purged since, that's decided anew.
 
-Source: MySQL 9.7 source documentation, "COM_REGISTER_REPLICA" and "COM_BINLOG_DUMP_GTID"; sql/rpl_binlog_sender.cc
-for the session's variables.
+A position of places (`pipeline.log_places`) is asked for from the first place on that it lacks; what behind that isn't
+lacking is left out by whom it's read (`pipeline.binlog.names`). The request has four bytes for an offset: a place
+beyond them is read from its file's beginning.
+
+Source: MySQL 9.7 source documentation, "COM_REGISTER_REPLICA", "COM_BINLOG_DUMP_GTID" and "COM_BINLOG_DUMP";
+sql/rpl_binlog_sender.cc for the session's variables.
 """
 
 import asyncio
@@ -18,12 +22,14 @@ from pymysql.constants import COMMAND
 from pymysqlreplication.binlogstream import ReportSlave
 
 from actors.source import Source
+from pipeline import log_places
 from pipeline.binlog.frames import Frames
 from pipeline.binlog.packets import Packets
 from pipeline.errors import Definite, Transient
 from pipeline.gtid import GtidSet
 from pipeline.settings import SourceSettings
 from pipeline.statement import Statement
+from pipeline.watermark import Coordinates
 
 # The server sends a heartbeat when it had nothing to send for so long, in seconds.
 HEARTBEAT_S: Final = 1.0
@@ -38,6 +44,7 @@ _LOOK_EVERY_S: Final = 0.1
 _HEARTBEAT_V2: Final = 0x02
 _THROUGH_GTID: Final = 0x04
 _FIRST_OFFSET: Final = 4
+_OFFSETS: Final = 2**32  # that COM_BINLOG_DUMP has room for
 
 _PACKET_HEAD: Final = 5  # the payload's length (3 bytes), the packet's number, and the command
 
@@ -66,9 +73,14 @@ class BinlogDump:
         """
         source = await Source.connect(settings, server)
         try:
-            await _check(source, position)
+            if log_places.server_of(position) is None:
+                await _check(source, position)
+                command, request = COMMAND.COM_BINLOG_DUMP_GTID, _request(settings.server_id, position)
+            else:
+                file, offset = await _checked_place(source, position)
+                command, request = COMMAND.COM_BINLOG_DUMP, _from_place(settings.server_id, file, offset)
             await _prepare(source, settings)
-            await source.stream(COMMAND.COM_BINLOG_DUMP_GTID, _request(settings.server_id, position))
+            await source.stream(command, request)
         except BaseException:
             source.close()
             raise
@@ -112,6 +124,21 @@ async def _check(source: Source, position: GtidSet) -> None:
         raise Transient(f"the binlog that we need was purged: {missing}")
 
 
+async def _checked_place(source: Source, position: GtidSet) -> tuple[str, int]:
+    """The file and the offset that the log is to be read from. Raises Definite or Transient as `_check`."""
+    number, offset = log_places.file_and_offset(log_places.first_missing(position))
+    end, _ = await source.end_of_log()
+    if not position <= log_places.before(source.server, end):
+        raise Definite(
+            f"the source's log ends at {end}, and what has passed here is behind that: {position}; the log was begun "
+            "anew (RESET MASTER), or the server lost the end of it; begin a new journal"
+        )
+    files = {Coordinates(name, 0).number: name for name in await source.logs()}
+    if number not in files:
+        raise Transient(f"the binlog that we need was purged: file number {number}, from offset {offset} on")
+    return files[number], offset if offset < _OFFSETS else _FIRST_OFFSET
+
+
 async def _prepare(source: Source, settings: SourceSettings) -> None:
     values = {
         "heartbeat_ns": int(min(HEARTBEAT_S, settings.read_timeout_s / 4) * 1e9),
@@ -131,3 +158,8 @@ def _request(server_id: int, position: GtidSet) -> bytes:
     encoded = position.encode()
     flags = _HEARTBEAT_V2 | _THROUGH_GTID
     return struct.pack("<HIIQI", flags, server_id, 0, _FIRST_OFFSET, len(encoded)) + encoded
+
+
+def _from_place(server_id: int, file: str, offset: int) -> bytes:
+    """The offset, flags, our id, and the file's name."""
+    return struct.pack("<IHI", offset, _HEARTBEAT_V2, server_id) + file.encode()

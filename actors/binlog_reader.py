@@ -77,7 +77,7 @@ class BinlogReader(Actor[ToBinlogReader]):
         self._server = server
         self._position = position
         self._verifier = verifier
-        self._stream = LogStream(captured.match, captured.may_match_in)
+        self._stream = LogStream(captured.match, captured.may_match_in, position=position)
         self._dump: BinlogDump | None = None
         self._decoding = Decoding()
         self._uncut = False  # whether events have come since the last cut

@@ -1,6 +1,6 @@
 """What has to be known of the source before capture can start: whether it's fit, and its tables' schemas.
 
-The schemas come with the GTID set K that they are known at, and `pipeline.schema_verifier` needs that no statement
+The schemas come with the set K that they are known at, and `pipeline.schema_verifier` needs that no statement
 lies between the two. So K is read, then the schemas, and both again until nothing has changed in between: then the
 last schemas hold at the last K.
 """
@@ -12,15 +12,24 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from actors import log_history
 from actors.local_folder import local_folder
 from actors.signal_table import SignalTable
 from actors.source import Source
-from pipeline import signal_rows
+from pipeline import log_places, signal_rows
 from pipeline.errors import Definite
 from pipeline.fence import Answer
 from pipeline.foreign_keys import ForeignKey
-from pipeline.gtid import GtidSet
-from pipeline.prerequisites import Finding, ServerFacts, Severity, findings, markers, unlogged_foreign_keys
+from pipeline.gtid import NO_GTIDS, GtidSet
+from pipeline.prerequisites import (
+    Finding,
+    ServerFacts,
+    Severity,
+    findings,
+    markers,
+    places,
+    unlogged_foreign_keys,
+)
 from pipeline.schema import TableId, TableSchema
 from pipeline.schema_verifier import Known
 from pipeline.settings import ForeignKeys, Settings, SourceSettings, Watermark
@@ -38,12 +47,14 @@ class Preflight:
     """What was found of the source: what's wrong, the schemas, and which transactions its log has no more.
 
     `server`: what it calls itself; a connection that leads to another one is of no use with what's found here.
+    `markers`: the signal table, where positions are places in its log and not GTIDs (`actors.log_history`).
     """
 
     findings: tuple[Finding, ...]
     known: Known
     purged: GtidSet
-    server: str | None
+    server: str
+    markers: SignalTable | None
     foreign_keys: tuple[ForeignKey, ...] = ()
 
     def raise_errors(self) -> None:
@@ -54,14 +65,18 @@ class Preflight:
             raise Unfit("\n".join(["the source isn't as capture needs it:", *lines]))
 
 
-async def preflight(settings: Settings) -> Preflight:
-    """Look at the source. Raises Transient or Definite where it can't be reached."""
+async def preflight(settings: Settings, position: GtidSet = NO_GTIDS) -> Preflight:
+    """Look at the source, to go on from this position. Raises Transient or Definite where it can't be reached."""
     source = await Source.connect(settings.source)
     try:
         tables = [table for table in await source.tables() if settings.read.match(table)]
         facts = await source.facts(tables)
         reread = settings.snapshot.foreign_keys is ForeignKeys.REREAD
-        found = [*findings(facts, reread), *await _markers(source, facts, settings)]
+        by_places = signal_table(settings) if _by_places(facts, position) else None
+        found = [*findings(facts, reread, by_places is not None), *await _markers(source, facts, settings)]
+        found += places(
+            source.server, log_places.server_of(position), by_places is not None, settings.snapshot
+        )
         found += await _signal_table(source, settings)
         if not any(map(settings.tables.match, tables)):
             patterns = ", ".join(settings.tables.patterns)
@@ -74,19 +89,31 @@ async def preflight(settings: Settings) -> Preflight:
             )
         errors = any(finding.severity is Severity.ERROR for finding in found)
         if errors:
-            return Preflight(tuple(found), Known({}, GtidSet()), GtidSet(), source.server)
-        purged = await source.purged()  # first, so that the other one has it
-        known = await known_schemas(source, settings)
-        return Preflight(tuple(found), known, purged, source.server, unlogged_foreign_keys(facts))
+            return Preflight(tuple(found), Known({}, NO_GTIDS), NO_GTIDS, source.server, by_places)
+        purged = await log_history.purged(
+            source, by_places is not None
+        )  # first, so that the other one has it
+        known = await known_schemas(source, settings, by_places)
+        keys = unlogged_foreign_keys(facts)
+        return Preflight(tuple(found), known, purged, source.server, by_places, keys)
     finally:
         source.close()
 
 
-async def _markers(source: Source, facts: ServerFacts, settings: Settings) -> Iterable[Finding]:
+def _by_places(facts: ServerFacts, position: GtidSet) -> bool:
+    """Whether positions are places in the log: as the position is, or, for a first one, where there are no GTIDs."""
+    return log_places.server_of(position) is not None if position else not facts.has_gtids
+
+
+def signal_table(settings: Settings) -> SignalTable | None:
+    """The table that watermarks are written into, if they are."""
     table = settings.signals.table
-    if settings.snapshot.watermark is not Watermark.SIGNAL_TABLE or table is None:
-        return ()
-    return markers(facts, table, await SignalTable(table).refusal(source))
+    return SignalTable(table) if settings.snapshot.watermark is Watermark.SIGNAL_TABLE and table else None
+
+
+async def _markers(source: Source, facts: ServerFacts, settings: Settings) -> Iterable[Finding]:
+    table = signal_table(settings)
+    return () if table is None else markers(facts, table.id, await table.refusal(source))
 
 
 async def _signal_table(source: Source, settings: Settings) -> Iterable[Finding]:
@@ -102,23 +129,28 @@ async def _signal_table(source: Source, settings: Settings) -> Iterable[Finding]
     return () if wrong is None else (Finding(Severity.ERROR, f"signals.table: {wrong}", remedy),)
 
 
-async def known_schemas(source: Source, settings: Settings) -> Known:
-    """The schemas of the tables that are read out of the log, and a GTID set that they hold at."""
+async def known_schemas(source: Source, settings: Settings, markers: SignalTable | None = None) -> Known:
+    """The schemas of the tables that are read out of the log, and a set that they hold at; `markers`: see `answer`."""
     schemas = await _schemas(source, settings)
     while True:
-        later, again = await source.executed(), await _schemas(source, settings)
+        later, again = await log_history.executed(source, markers), await _schemas(source, settings)
         if again == schemas:
             return Known(again, later)
         schemas = again
 
 
-async def answer(settings: SourceSettings, server: str | None, tables: frozenset[TableId]) -> Answer:
-    """What this server says of these tables now. Raises Transient or Definite where it can't be reached."""
+async def answer(
+    settings: SourceSettings, server: str, tables: frozenset[TableId], markers: SignalTable | None = None
+) -> Answer:
+    """What this server says of these tables now. Raises Transient or Definite where it can't be reached.
+
+    `markers`: where positions are places in its log.
+    """
     source = await Source.connect(settings, server)
     try:
         ordered = sorted(tables)
         while True:
-            at, first = await source.executed(), await source.describe(ordered)
+            at, first = await log_history.executed(source, markers), await source.describe(ordered)
             # Before MySQL 8.0 a table's columns and its key are looked at one after the other.
             described = await source.describe(ordered)
             if described == first:

@@ -31,6 +31,7 @@ class SignalTable:
     """The table, and the writing of watermarks into it."""
 
     def __init__(self, table: TableId) -> None:
+        self.id = table
         self._insert = _INSERT.format(table=quoted_table(table))
 
     async def open(self, source: Source, what: str) -> None:

@@ -64,7 +64,7 @@ class Source:
     """
 
     def __init__(self, settings: ServerSettings, server: str | None) -> None:
-        self.server = server
+        self.server = server or ""  # until it's connected
         self._settings = settings
         self._in_transaction = False
         self._wire = Wire(
@@ -129,9 +129,13 @@ class Source:
         """The end of the server's binary log, what a high watermark is, and the executed set as told with it."""
         rows = await self.ask(Statement(f"SHOW {self._log_status()} STATUS"))
         if not rows:
-            raise Definite("the source has no binary log; start it with log_bin and gtid_mode = ON")
+            raise Definite("the source has no binary log; start it with log_bin")
         file, offset, _, _, executed = rows[0]
         return Coordinates(file, int(offset)), GtidSet.parse(executed)
+
+    async def logs(self) -> tuple[str, ...]:
+        """The files of the binary log that the server still has, oldest first; one at the least."""
+        return tuple(name for name, *_ in await self.ask(Statement("SHOW BINARY LOGS")))
 
     async def describe(self, tables: Sequence[TableId]) -> dict[TableId, Described]:
         """The present schemas of those of these tables that exist and that the user may see."""

@@ -165,9 +165,8 @@ def _moved(
     | TransactionsOpened,
 ) -> State:
     match message:
-        case LogAdvanced(end):
-            passed.must_be_between(state, f"the log's advance to {end}")
-            return replace(state, stream=end)
+        case LogAdvanced():
+            return passed.log_advanced(state, message)
         case ReadingPaused():
             return replace(state, gate=Paused())
         case SchemaChanged():

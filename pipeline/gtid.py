@@ -17,6 +17,7 @@ import struct
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -116,6 +117,13 @@ class GtidSet:
         )
 
     @staticmethod
+    def of_range(source: Source, first: int, end: int) -> "GtidSet":
+        """The transactions of one source from `first` on, but not from `end` on."""
+        if end <= first:
+            return GtidSet()
+        return GtidSet({source: Intervals.of_edges(np.array([first, end], dtype=np.int64))})
+
+    @staticmethod
     def decode(encoded: bytes) -> "GtidSet":
         """The set that `encode` or the server wrote (a PREVIOUS_GTIDS event's body). Raises MalformedGtid."""
         intervals: dict[Source, Intervals] = {}
@@ -189,6 +197,8 @@ class GtidSet:
         )
 
     def __or__(self, other: "GtidSet") -> "GtidSet":
+        if not other:
+            return self
         sources = {**self.intervals, **other.intervals}
         return _canonical(
             (source, self.intervals.get(source, EMPTY) | other.intervals.get(source, EMPTY))
@@ -223,6 +233,9 @@ class GtidSet:
     def _with(self, source: Source, numbers: Intervals) -> "GtidSet":
         changed = {**self.intervals, source: numbers}
         return GtidSet(changed) if source in self.intervals else _canonical(changed.items())
+
+
+NO_GTIDS: Final = GtidSet()
 
 
 def _canonical(intervals: Iterable[tuple[Source, Intervals]]) -> GtidSet:

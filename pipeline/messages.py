@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pipeline.checkpoint import Checkpoint
 from pipeline.consistent import CloseTransactions, OpenTransactions, TransactionsOpened
-from pipeline.gtid import Gtid, GtidSet
+from pipeline.gtid import NO_GTIDS, Gtid, GtidSet
 from pipeline.keys import Key
 from pipeline.schema import TableId, TableSchema
 from pipeline.signal_states import CheckpointSealed, SignalState
@@ -66,11 +66,15 @@ class TableUnreadable:
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
-    """A slice of the log: its transactions, for each table map its images, and where the last transaction ends."""
+    """A slice of the log: its transactions, for each table map its images, and where the last transaction ends.
+
+    `covered`, also below: without GTIDs, the places up to there where no transaction to come begins (`log_places`).
+    """
 
     transactions: Transactions
     tables: tuple[TableImages | TableUnreadable, ...]
     end: Coordinates
+    covered: GtidSet = NO_GTIDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,7 @@ class StatementRead:
     database: str
     statement: str = field(repr=False)
     end: Coordinates
+    covered: GtidSet = NO_GTIDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +111,7 @@ class LogAdvanced:
     """The stream is at `end` with no transaction open: a heartbeat, a rotation, or nothing but filtered events."""
 
     end: Coordinates
+    covered: GtidSet = NO_GTIDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +140,7 @@ class ChangesVerified:
     end: Coordinates
     signals: tuple[SourceSignal, ...] = ()
     restarted: tuple["TableRestarted", ...] = ()
+    covered: GtidSet = NO_GTIDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +168,7 @@ class SchemaChanged:
     statement: str = field(repr=False)
     end: Coordinates
     restarted: tuple["TableRestarted", ...] = ()
+    covered: GtidSet = NO_GTIDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,25 +382,11 @@ class SegmentSealed:
 ToSchemaVerifier = LogRead | TransactionPartRead | StatementRead | CreationRead | LogAdvanced | ReadingPaused
 ToChunkSelector = PlanTable | ReadChunk | OpenTransactions | CloseTransactions
 ToBinlogReader = PauseReading | ResumeReading
-ToWatermarkCoordinator = (
-    ChangesVerified
-    | TransactionPartVerified
-    | SchemaVerified
-    | SchemaChanged
-    | TableRestarted
-    | TableStopped
-    | LogAdvanced
-    | ReadingPaused
-    | TablePlanned
-    | PlanFailed
-    | ChunkRead
-    | ChunkFailed
-    | ChunkOutdated
-    | SourceStrained
-    | SourceEased
-    | TransactionsOpened
-    | SignalReceived
-)
+_OfTables = SchemaVerified | SchemaChanged | TableRestarted | TableStopped
+_OfTheLog = ChangesVerified | TransactionPartVerified | LogAdvanced | ReadingPaused
+_OfChunks = TablePlanned | PlanFailed | ChunkRead | ChunkFailed | ChunkOutdated
+_OfTheSource = SourceStrained | SourceEased | TransactionsOpened
+ToWatermarkCoordinator = _OfTheLog | _OfTables | _OfChunks | _OfTheSource | SignalReceived
 ToJournalWriter = AppendRows | Append
 ToSignalListener = SignalAccepted | SignalRejected | CheckpointSealed
 ToSparkSink = SegmentSealed

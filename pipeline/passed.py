@@ -41,6 +41,7 @@ from pipeline.messages import (
     ChangePart,
     ChangesVerified,
     Judged,
+    LogAdvanced,
     SchemaChanged,
     SchemaVerified,
     TableChanges,
@@ -66,7 +67,7 @@ def changes_passed(state: State, message: ChangesVerified) -> tuple[State, tuple
         raise InvariantBroken(f"{run.gtid(0)} passed within {state.place.gtid}, which hadn't ended")
     passed = checkpointed(
         touched(replace(state, stream=message.end, place=Between()), message.tables, run),
-        position=run.added_to(checkpoint.position),
+        position=run.added_to(checkpoint.position) | message.covered,
         scn=checkpoint.scn + len(run),
     )
     return _restarted(passed, message.restarted), _change_parts(state, message.tables, run)
@@ -153,11 +154,19 @@ def statement_passed(state: State, message: SchemaChanged) -> State:
         )
     passed = checkpointed(
         replace(state, stream=message.end),
-        position=checkpoint.position.with_gtid(message.gtid),
+        position=checkpoint.position.with_gtid(message.gtid) | message.covered,
         scn=checkpoint.scn + 1,
         unproven=checkpoint.unproven | (message.tables & checkpoint.schemas.keys()),
     )
     return _restarted(dropped(passed, message.tables), message.restarted)
+
+
+def log_advanced(state: State, message: LogAdvanced) -> State:
+    """The log goes on behind this place, and all that's covered by then has passed."""
+    must_be_between(state, f"the log's advance to {message.end}")
+    position = state.checkpoint.position
+    state = replace(state, stream=message.end)
+    return state if message.covered <= position else checkpointed(state, position=position | message.covered)
 
 
 def _restarted(state: State, tables: tuple[TableRestarted, ...]) -> State:

@@ -15,6 +15,7 @@ from enum import StrEnum
 
 from pipeline.foreign_keys import ForeignKey
 from pipeline.schema import TableId
+from pipeline.settings import SnapshotMode, SnapshotSettings
 from pipeline.statement import quoted_table
 
 # The server's variables that are judged, by all the names that they have had.
@@ -37,6 +38,8 @@ VARIABLES = (
     "slave_preserve_commit_order",
 )
 
+# How a server without GTIDs is captured from.
+_BY_PLACES = 'snapshot.watermark = "signal_table", which needs no GTIDs'
 
 _GTIDS_AT_START = (
     "start it, and at once all servers that replicate with it, with --gtid-mode=ON --enforce-gtid-consistency --log-bin"
@@ -80,6 +83,11 @@ class ServerFacts:
     cascading: tuple[ForeignKey, ...] = ()
     doubtful: Mapping[TableId, tuple[str, ...]] = field(default_factory=dict)
 
+    @property
+    def has_gtids(self) -> bool:
+        """Whether each of its transactions gets a GTID."""
+        return self.variables.get("gtid_mode") == "ON"
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -102,15 +110,17 @@ def unlogged_foreign_keys(facts: ServerFacts) -> tuple[ForeignKey, ...]:
     return facts.cascading if native or server_version(facts.version) < (9, 6) else ()
 
 
-def findings(facts: ServerFacts, reread: bool = False) -> tuple[Finding, ...]:
+def findings(facts: ServerFacts, reread: bool = False, by_places: bool = False) -> tuple[Finding, ...]:
     """All that is wrong, errors before notes; nothing if capture can run at its best.
 
-    `reread`: tables that foreign keys change below the log are read anew, so that they can be captured.
+    `reread`: tables that foreign keys change below the log are read anew, so that they can be captured. `by_places`:
+    positions are places in the log, so that no GTIDs are needed.
     """
     if other := tuple(_server(facts)):
         return other
     replica = _replica(facts) if facts.replica else ()
-    found = [*_log(facts), *replica, *_foreign_keys(facts, reread), *_labels(facts), *_rights(facts)]
+    gtids = () if by_places else _gtids(facts)
+    found = [*_log(facts), *gtids, *replica, *_foreign_keys(facts, reread), *_labels(facts), *_rights(facts)]
     return tuple(sorted(found, key=lambda finding: finding.severity is Severity.NOTE))
 
 
@@ -124,6 +134,35 @@ def markers(facts: ServerFacts, table: TableId, refused: str | None) -> Iterator
             f"CREATE TABLE {name} (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048)), and "
             f"GRANT SELECT, INSERT ON {name} TO {_account(facts)}",
         )
+
+
+def places(
+    server: str, position_of: str | None, by_places: bool, snapshot: SnapshotSettings
+) -> Iterator[Finding]:
+    """What's to be said where positions are places in a server's log; `position_of`: the server that the last is of."""
+    if position_of is not None and not by_places:
+        yield _error(
+            f"the journal's position is a place in the log of a server without GTIDs ({position_of})",
+            f"set {_BY_PLACES}, or begin a new journal",
+        )
+    if position_of not in (None, server):
+        yield _error(
+            f"the source is the server {server}, and the journal's position is a place in the log of {position_of}: "
+            "without GTIDs nobody can say where that is here",
+            "connect to that server, or begin a new journal",
+        )
+    if not by_places:
+        return
+    if snapshot.mode is SnapshotMode.CONSISTENT:
+        yield _error(
+            "a consistent snapshot needs GTIDs, for what has committed can't be told from what's only in the log",
+            f'turn them on, or set snapshot.mode = "{SnapshotMode.INITIAL}"',
+        )
+    yield _note(
+        "positions are places in this server's log, since it has no GTIDs: capture can't go on at another server, and "
+        "a log that's begun anew (RESET MASTER) ends it",
+        "turn GTIDs on, and begin a new journal, where that matters",
+    )
 
 
 def server_version(text: str) -> tuple[int, ...]:
@@ -143,13 +182,6 @@ def _server(facts: ServerFacts) -> Iterator[Finding]:
 
 def _log(facts: ServerFacts) -> Iterator[Finding]:
     yield from _must(facts, "log_bin", "ON", "start the server with --log-bin")
-    yield from _must(facts, "gtid_mode", "ON", _gtids(facts))
-    yield from _must(
-        facts,
-        "enforce_gtid_consistency",
-        "ON",
-        _setting(facts, "enforce_gtid_consistency = ON") if _gtids_online(facts) else _GTIDS_AT_START,
-    )
     remedy = _setting(facts, "binlog_format = ROW")
     yield from _must(facts, "binlog_format", "ROW", f"{remedy}, and reconnect all clients")
     image = facts.variables.get("binlog_row_image", "FULL")
@@ -193,11 +225,13 @@ def _metadata(facts: ServerFacts) -> Iterator[Finding]:
             )
 
 
-def _gtids(facts: ServerFacts) -> str:
-    if not _gtids_online(facts):
-        return _GTIDS_AT_START
+def _gtids(facts: ServerFacts) -> Iterator[Finding]:
+    online = _gtids_online(facts)
     steps = "gtid_mode = OFF_PERMISSIVE, then ON_PERMISSIVE, then, when no anonymous transaction is under way"
-    return _setting(facts, f"{steps} on any replica, ON")
+    mode = _setting(facts, f"{steps} on any replica, ON") if online else _GTIDS_AT_START
+    yield from _must(facts, "gtid_mode", "ON", f"{mode}; or set {_BY_PLACES}")
+    consistency = _setting(facts, "enforce_gtid_consistency = ON") if online else _GTIDS_AT_START
+    yield from _must(facts, "enforce_gtid_consistency", "ON", consistency)
 
 
 def _gtids_online(facts: ServerFacts) -> bool:

@@ -44,7 +44,7 @@ from pipeline import ddl, fence
 from pipeline.evolution import obstacle
 from pipeline.fence import Answer, Held
 from pipeline.foreign_keys import ForeignKey
-from pipeline.gtid import Gtid, GtidSet
+from pipeline.gtid import NO_GTIDS, Gtid, GtidSet
 from pipeline.messages import (
     ChangesVerified,
     CreationRead,
@@ -207,8 +207,7 @@ def _settled(state: State) -> tuple[State, tuple[News, ...]]:
         before = state.tables.get(table, Unproven())
         if isinstance(before, Awaited):
             before = Unproven()
-        alters = partial(_altered, state)
-        outcome = fence.settled(table, before, state.held, state.held_bytes, alters)
+        outcome = fence.settled(table, before, state.held, state.held_bytes, partial(_altered, state))
         match outcome:
             case Holding(schema):
                 state, news = _all_told(_with(state, {table: outcome}), [schema])
@@ -245,8 +244,9 @@ def _taken(state: State, message: Held) -> tuple[State, tuple[FromVerifier, ...]
         case CreationRead():
             created = _altered(state, message)
             return replace(_with(state, dict.fromkeys(created, Unproven())), creating=created), ()
-        case LogAdvanced():
-            return state, (message,)
+        case LogAdvanced(_, covered):
+            state, arrived = _passed(state, covered)
+            return state, (message, *arrived)
         case _:
             assert_never(message)
 
@@ -280,8 +280,9 @@ def _statement_read(state: State, message: StatementRead) -> tuple[State, tuple[
     state = _with(state, {table: _behind(state, table, gtid) for table in changed})
     still = (state.tables.get(table) for table in sorted(touched - changed))
     same = [SchemaVerified(known.schema) for known in still if isinstance(known, Holding | Verified)]
-    state, arrived = _passed(state, GtidSet().with_gtid(gtid))
-    return state, (*stops, SchemaChanged(gtid, touched, statement, message.end, restarts), *same, *arrived)
+    state, arrived = _passed(state, GtidSet().with_gtid(gtid) | message.covered)
+    passed = SchemaChanged(gtid, touched, statement, message.end, restarts, message.covered)
+    return state, (*stops, passed, *same, *arrived)
 
 
 def _ended(state: State) -> frozenset[TableId]:
@@ -358,11 +359,10 @@ def _slice_read(state: State, message: LogRead) -> tuple[State, tuple[FromVerifi
     after, news, changes = _tables_read(state, message.tables)
     after = _cascading(after, changes)
     restarts = by_foreign_keys(after.cascaded, _ended(after)) if after.cascaded else ()
-    verified = ChangesVerified(message.transactions, changes, message.end, restarted=restarts)
+    verified = ChangesVerified(message.transactions, changes, message.end, (), restarts, message.covered)
     after = replace(after, cascaded={}, emptied=after.emptied - {restart.table for restart in restarts})
-    if not after.to_come:
-        return after, (*news, verified)
-    after, arrived = _passed(after, message.transactions.added_to(GtidSet()))
+    gtids = message.transactions.added_to(NO_GTIDS) | message.covered if after.to_come else NO_GTIDS
+    after, arrived = _passed(after, gtids)
     return after, (*news, verified, *arrived)
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline import log_places
 from pipeline.errors import InvariantBroken
 from pipeline.gtid import Gtid, GtidSet, Source
 from pipeline.intervals import Bools, Int64s
@@ -73,8 +74,9 @@ class Transactions:
         return Gtid(self.sources[self.source[i]], int(self.number[i]))
 
     def gtid_texts(self) -> pa.Array:
-        """Each transaction's GTID as text (Arrow strings), as "uuid:7" or "uuid:tag:7"."""
-        sources = pa.array([str(source) for source in self.sources], type=pa.string())
+        """Each transaction's GTID as text (Arrow strings), as "uuid:7" or "uuid:tag:7"; null where it has none."""
+        names = [None if source.tag == log_places.TAG else str(source) for source in self.sources]
+        sources = pa.array(names, type=pa.string())
         numbers = pc.cast(pa.array(self.number), pa.string())
         return pc.binary_join_element_wise(sources.take(pa.array(self.source)), numbers, ":")
 

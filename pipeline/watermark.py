@@ -47,11 +47,14 @@ class Coordinates:
 
     def reaches(self, other: "Coordinates") -> bool:
         """Whether this place is at or after the other. InvariantBroken if the two are of different logs."""
-        base, number = _split(self.file)
-        other_base, other_number = _split(other.file)
-        if base != other_base:
+        if self.file.rpartition(".")[0] != other.file.rpartition(".")[0]:
             raise InvariantBroken(f"{self} and {other} are places in different logs and can't be compared")
-        return (number, self.offset) >= (other_number, other.offset)
+        return (self.number, self.offset) >= (other.number, other.offset)
+
+    @property
+    def number(self) -> int:
+        """The number of its file; beyond a million they have more digits, so that names don't sort."""
+        return int(self.file.rpartition(".")[2])
 
 
 # What a marker row is, by its type.
@@ -101,8 +104,3 @@ class Passed:
 def usable(low: GtidSet, asked_at: GtidSet) -> bool:
     """Whether `low` may open a window whose chunk was asked for when the stream's position was `asked_at`."""
     return asked_at <= low
-
-
-def _split(file: str) -> tuple[str, int]:
-    base, _, number = file.rpartition(".")
-    return base, int(number)

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from pipeline.binlog.codes import Code
 from pipeline.binlog.cursor import Cursor, decoded
 from pipeline.binlog.errors import UndecodableError
-from pipeline.binlog.gtid_event import TransactionBegins, gtid, tagged_gtid
+from pipeline.binlog.gtid_event import TransactionBegins, anonymous, gtid, tagged_gtid
 from pipeline.binlog.payload import Payload, payload
 from pipeline.binlog.query_event import Query, query
 from pipeline.binlog.rows import ROW_EVENTS
@@ -57,7 +57,6 @@ _SKIPPED: Final = frozenset(
 _REFUSED: Final = {
     Code.INCIDENT: "the source says that its log may lack changes (LOST_EVENTS); "
     "start from a position behind it and snapshot the tables again",
-    Code.ANONYMOUS_GTID: "a transaction has no GTID; set gtid_mode=ON on the source",
 }
 
 
@@ -204,6 +203,8 @@ def _parsed(head: Header, body: bytes) -> Event:
             return _XID
         case Code.TAGGED_GTID:
             return tagged_gtid(body)
+        case Code.ANONYMOUS_GTID:
+            return anonymous(body, head.time)
         case _:
             return _rare(head, body)
 

@@ -29,13 +29,11 @@ from typing import Final, assert_never
 import numpy as np
 
 from pipeline.binlog import tablemap_event
-from pipeline.binlog.codes import Code
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.events import (
     CHECKSUM_BYTES,
     Event,
     FormatDescription,
-    Header,
     Heartbeat,
     Rotate,
     RowsChanged,
@@ -48,13 +46,15 @@ from pipeline.binlog.events import (
 )
 from pipeline.binlog.gtid_event import TransactionBegins
 from pipeline.binlog.known import Maps, Sources
+from pipeline.binlog.names import Names
 from pipeline.binlog.payload import Payload
 from pipeline.binlog.prepared import Prepared, PreparedTransactions
 from pipeline.binlog.query_event import Query
-from pipeline.binlog.slice import Bound, Slice, SliceBuilder
+from pipeline.binlog.reached import Reached
+from pipeline.binlog.slice import Bound, Passed, Slice, SliceBuilder
 from pipeline.binlog.walkstate import BEGUN, BETWEEN, FRAMED, SPECIAL, State, wider
 from pipeline.errors import Definite
-from pipeline.gtid import Gtid
+from pipeline.gtid import Gtid, GtidSet
 from pipeline.messages import CreationRead, LogAdvanced, StatementRead, TableUnreadable
 from pipeline.schema import TableId
 from pipeline.tablemap import TableMap
@@ -66,8 +66,6 @@ Given = Slice | StatementRead | CreationRead | LogAdvanced
 # How many different table maps are remembered. A server with more tables than this has them parsed more often.
 _MAPS_REMEMBERED: Final = 10_000
 
-_OFFSET_BITS: Final = 32  # that a header has room for
-
 
 class Fold:
     """Takes one event after the other (`advance`, `take_in`); what they make is `given`.
@@ -76,7 +74,11 @@ class Fold:
     """
 
     def __init__(
-        self, captured: Callable[[TableId], bool], captures_in: Callable[[str], bool], bound: Bound
+        self,
+        captured: Callable[[TableId], bool],
+        captures_in: Callable[[str], bool],
+        bound: Bound,
+        names: Names,
     ) -> None:
         self._captured = captured
         self._captures_in = captures_in
@@ -85,8 +87,11 @@ class Fold:
         self.maps = Maps()
         self.explained = np.empty((2, 16), np.int64)  # table ids of the open transaction, and their maps
         self.slice = SliceBuilder(self.state, self.sources, self.maps)
-        self._file: str | None = None
+        self._names = names
+        self._reached = Reached(self.state)
+        self.advance = self._reached.advance
         self._told: Coordinates | None = None  # the end of the last message
+        self._passed_before = False  # whether the open transaction has, or, between two, the last one
         # Of the open transaction: its XA identifier, and the statement of a CREATE TABLE … SELECT.
         self._xid = ""
         self._creation: CreationRead | None = None
@@ -96,7 +101,7 @@ class Fold:
     @property
     def placed(self) -> bool:
         """Whether the log has said in which file it is."""
-        return self._file is not None
+        return self._reached.file is not None
 
     def make_room(self, event_bytes: int) -> None:
         """Have room for what an event of so many bytes can bring."""
@@ -135,7 +140,7 @@ class Fold:
             case StatementLoaded():
                 self._refuse_statement("a LOAD DATA")
             case Heartbeat(file, offset):
-                self._heartbeat(file, offset)
+                self._reached.heartbeat(file, offset)
             case Rotate(file, offset):
                 self._rotate(file, offset)
             case FormatDescription(checksum):
@@ -152,26 +157,11 @@ class Fold:
 
     # Where the log stands
 
-    def advance(self, head: Header) -> None:
-        """Go to the event's end. Its header has the offset's lowest 32 bits only: a file with one very large
-        transaction is longer than that, but goes on from the place before. What's in a payload has no place."""
-        if head.end and head.code != Code.HEARTBEAT_V2 and not self.state.within:
-            self.state.offset += (head.end - self.state.offset) % 2**_OFFSET_BITS
-
-    def _heartbeat(self, file: str, offset: int | None) -> None:
-        if file != self._file:
-            raise UndecodableError(f"a heartbeat came from the file {file}")
-        if offset is None:
-            return
-        if offset < self.state.offset:
-            raise UndecodableError(f"a heartbeat came from {file}:{offset}, which lies behind")
-        self.state.offset = offset
-
     def _rotate(self, file: str, offset: int) -> None:
         """Go to the next file. A slice ends in the file that it began in, so that an offset tells its end."""
         self.between_transactions("ROTATE")
         self.cut()
-        self._file, self.state.offset = file, offset
+        self._reached.rotate(file, offset)
 
     def between_transactions(self, what: str) -> None:
         """Raises UndecodableError if a transaction is open when this comes."""
@@ -180,7 +170,7 @@ class Fold:
 
     def place(self) -> str:
         """Where in the log it is, for an error's text."""
-        at = f"at {self._at()}" if self._file is not None else "before the log's first event"
+        at = f"at {self._reached.at()}" if self.placed else "before the log's first event"
         return f"{at}, in the transaction {self._gtid()}" if self.state.phase != BETWEEN else at
 
     # Rows
@@ -224,10 +214,14 @@ class Fold:
 
     def _begin(self, event: TransactionBegins) -> None:
         self.between_transactions("the next transaction")
-        state = self.state
+        name = self._names.name(event.gtid, self._reached.at(self._reached.begins))
+        passed_before = self._names.has_passed(name)
+        if passed_before or self._passed_before:  # what is left out is never cut together with what isn't
+            self.cut()
+        state, self._passed_before = self.state, passed_before
         state.phase = BEGUN
-        state.source = self.sources.number(event.gtid.source)
-        state.number, state.commit_time = event.gtid.number, event.commit_time
+        state.source = self.sources.number(name.source)
+        state.number, state.commit_time = name.number, event.commit_time
 
     def _gtid(self) -> Gtid:
         return Gtid(self.sources.all[self.state.source], self.state.number)
@@ -237,7 +231,8 @@ class Fold:
             raise UndecodableError(f"{what} came without a GTID before it; set gtid_mode=ON on the source")
 
     def _query(self, event: Query) -> None:
-        self._in_transaction("a statement")
+        if self.state.phase == BETWEEN:  # before MySQL 5.7 nothing comes before it where there are no GTIDs
+            self._begin(TransactionBegins(None, self._reached.time))
         if self.state.phase != BEGUN:
             self._framed_query(event)
             return
@@ -302,19 +297,23 @@ class Fold:
             self._commit()
             return
         state = self.state
-        prepared = Prepared(state.source, state.number, state.commit_time, self.slice.hold())
-        self._prepared.put(event.xid, prepared)
+        rows = self.slice.hold()
+        if not self._passed_before:
+            place = self._reached.at()
+            prepared = Prepared(state.source, state.number, state.commit_time, place, rows)
+            self._prepared.put(event.xid, prepared)
         self._leave()
 
     def _commit_prepared(self, xid: str) -> None:
         prepared = self._prepared.take(xid)
-        if prepared is None:
+        if prepared is None and not self._passed_before:
             raise UndecodableError(
                 f"XA COMMIT {xid}: it was prepared before the log's part that is read, so that its rows aren't "
                 "known; start from a position behind it and snapshot the tables again"
             )
-        self._pass(prepared.source, prepared.number, prepared.commit_time)
-        self.slice.add_held(prepared.rows)
+        if prepared is not None:
+            self._pass(prepared.source, prepared.number, prepared.commit_time)
+            self.slice.add_held(prepared.rows)
         self._commit()
 
     def _roll_back_prepared(self, xid: str) -> None:
@@ -325,13 +324,17 @@ class Fold:
 
     def _pass(self, source: int, number: int, commit_time: int) -> None:
         self.slice.add_transaction(source, number, commit_time)
-        self.state.end = self._at().offset
+        self.state.end = self._reached.at().offset
 
     def _statement(self, event: Query) -> None:
         self.cut()
-        gtid, end, commit_time = self._gtid(), self._at(), self.state.commit_time
+        gtid, end, commit_time = self._gtid(), self._reached.at(), self.state.commit_time
         self._leave()
-        self._tell(StatementRead(gtid, commit_time, event.database, event.statement, end), end)
+        if not self._passed_before:
+            statement = StatementRead(
+                gtid, commit_time, event.database, event.statement, end, self._covered(end)
+            )
+            self._tell(statement, end)
 
     def _leave(self) -> None:
         self.state.phase = BETWEEN
@@ -339,11 +342,6 @@ class Fold:
         self._xid, self._creation = "", None
 
     # Messages
-
-    def _at(self) -> Coordinates:
-        if self._file is None:
-            raise UndecodableError("a transaction came before the log had said in which file it is")
-        return Coordinates(self._file, self.state.offset)
 
     def relieve(self) -> None:
         """Cut a slice that's full, and what's open as well where that alone fills it; an XA transaction waits."""
@@ -354,23 +352,30 @@ class Fold:
             self._prepared.check(self.slice.open_bytes)
             return
         self._tell_creation()
-        self._ready.append(self.slice.cut_part(self._gtid(), self.state.commit_time))
+        part = self.slice.cut_part(self._gtid(), self.state.commit_time)
+        if not self._passed_before:
+            self._ready.append(part)
 
     def _tell_creation(self) -> None:
         """Tell a table's creation before its rows; to what follows, it's a transaction like any other."""
         if self._creation is not None:
             self.cut()
-            self._ready.append(self._creation)
+            if not self._passed_before:
+                self._ready.append(self._creation)
             self._creation, self.state.phase = None, FRAMED
 
     def cut(self) -> None:
         """End the slice, if it has any transactions that have passed."""
         if self.slice.passed:
-            assert self._file is not None
-            end = Coordinates(self._file, self.state.end)
-            self._tell(self.slice.cut(end), end)
+            end = self._reached.at(self.state.end)
+            cut = self.slice.cut(Passed(end, self._covered(end)))
+            if not self._passed_before:
+                self._tell(cut, end)
         if len(self.maps) > _MAPS_REMEMBERED and self.state.phase == BETWEEN:
             self.maps.forget()
+
+    def _covered(self, end: Coordinates) -> GtidSet:
+        return self._names.covered(end, self._prepared.all())
 
     def _tell(self, given: Given, end: Coordinates) -> None:
         self._ready.append(given)
@@ -379,12 +384,12 @@ class Fold:
     @property
     def between(self) -> Coordinates | None:
         """Where the log is, if that's between two transactions."""
-        return self._at() if self.state.phase == BETWEEN and self._file is not None else None
+        return self._reached.at() if self.state.phase == BETWEEN and self.placed else None
 
     def tell_place(self) -> None:
         """Say how far the log is, if it's between two transactions and that isn't known."""
         if (place := self.between) is not None and place != self._told:
-            self._tell(LogAdvanced(place), place)
+            self._tell(LogAdvanced(place, self._covered(place)), place)
 
     def given(self) -> list[Given]:
         """What has been made since this was asked last."""

@@ -1,4 +1,4 @@
-"""The two events that begin a transaction: GTID, and since MySQL 8.3 the one of GTIDs with a tag.
+"""The events that begin a transaction: GTID, since MySQL 8.3 the one of GTIDs with a tag, and the one without a GTID.
 
 Sources: MySQL 9.7 source documentation, class mysql::binlog::event::Gtid_event, and the page "MySQL Serialization
 Library" for the format of the tagged one; WL#15294 (tags).
@@ -32,7 +32,7 @@ _FLAGS, _UUID, _NUMBER, _TAG, _LAST_COMMITTED, _SEQUENCE, _COMMIT_TIME = range(7
 class TransactionBegins:
     """A transaction begins; `commit_time`, in µs since the epoch, is that on the server that wrote this log."""
 
-    gtid: Gtid
+    gtid: Gtid | None
     commit_time: int
 
 
@@ -46,10 +46,18 @@ def gtid(body: bytes, header_time: int) -> TransactionBegins:
     if len(body) < _GTID.size:
         raise UndecodableError("its bytes end before the GTID does")
     _flags, sid, number = _GTID.unpack_from(body)
-    commit_time = header_time * 1_000_000
+    return TransactionBegins(Gtid(_source(sid, ""), number), _commit_time(body, header_time))
+
+
+def anonymous(body: bytes, header_time: int) -> TransactionBegins:
+    """The ANONYMOUS_GTID event with this body, which is that of a GTID event with nothing in the GTID's place."""
+    return TransactionBegins(None, _commit_time(body, header_time))
+
+
+def _commit_time(body: bytes, header_time: int) -> int:
     if len(body) >= _TIME_END and body[_GTID.size] == _LOGICAL_CLOCK:
-        commit_time = int.from_bytes(body[_TIME_AT:_TIME_END], "little") & ~(1 << 55)
-    return TransactionBegins(Gtid(_source(sid, ""), number), commit_time)
+        return int.from_bytes(body[_TIME_AT:_TIME_END], "little") & ~(1 << 55)
+    return header_time * 1_000_000
 
 
 def tagged_gtid(body: bytes) -> TransactionBegins:

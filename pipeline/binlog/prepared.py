@@ -1,17 +1,20 @@
 """XA transactions between their two phases: their rows are held back here, and may not be too many."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.slice import Held
+from pipeline.watermark import Coordinates
 
 
 class Prepared(NamedTuple):
-    """One of them; `source` is the number of its GTID's source."""
+    """One of them, which ends here in the log; `source` is the number of its GTID's source."""
 
     source: int
     number: int
     commit_time: int
+    end: Coordinates
     rows: Held
 
 
@@ -30,6 +33,10 @@ class PreparedTransactions:
     def take(self, xid: str) -> Prepared | None:
         """The one whose second phase has come; None if it isn't here."""
         return self._by_xid.pop(xid, None)
+
+    def all(self) -> Iterable[Prepared]:
+        """All of them."""
+        return self._by_xid.values()
 
     def check(self, open_bytes: int) -> None:
         """Raises UndecodableError if there's no room for one that's open, with so many bytes, beside them."""

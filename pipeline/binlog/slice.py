@@ -28,7 +28,7 @@ from pipeline.binlog.walkstate import (
     wider,
 )
 from pipeline.errors import Definite
-from pipeline.gtid import Gtid, Source
+from pipeline.gtid import NO_GTIDS, Gtid, GtidSet, Source
 from pipeline.intervals import Int64s
 from pipeline.messages import LogRead, TableImages, TableUnreadable, TransactionPartRead
 from pipeline.tablemap import TableMap
@@ -54,9 +54,10 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """The slice holds whole transactions, the last of which ends here."""
+    """The slice holds whole transactions, the last of which ends here; `covered`: see `LogRead`."""
 
     end: Coordinates
+    covered: GtidSet = NO_GTIDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +97,8 @@ class Slice:
         ordinals = self._ordinals(tables, first_ordinal)
         read = tuple(table.finish(ordinals) for table in tables)
         match self.of:
-            case Passed(end):
-                return LogRead(self._transactions(), read, end), 0
+            case Passed(end, covered):
+                return LogRead(self._transactions(), read, end, covered), 0
             case Part(gtid, commit_time):
                 images = sum(int(table.images.sum()) for table in tables)
                 return TransactionPartRead(gtid, commit_time, read), first_ordinal + images
@@ -261,13 +262,13 @@ class SliceBuilder:
         state.transactions += 1
         state.first_event, state.first_byte = state.events, state.bytes
 
-    def cut(self, end: Coordinates) -> Slice:
-        """Cut off what has passed, which ends here; what's open stays."""
+    def cut(self, passed: Passed) -> Slice:
+        """Cut off what has passed; what's open stays."""
         held = self.hold()
-        passed = self._cut(Passed(end))
+        cut = self._cut(passed)
         self._continues = False
         self.add_held(held)
-        return passed
+        return cut
 
     def cut_part(self, gtid: Gtid, commit_time: int) -> Slice:
         """Cut off what's open, which has to be all there is."""

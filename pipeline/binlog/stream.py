@@ -11,12 +11,14 @@ from pipeline.binlog import events
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.fold import Fold, Given
 from pipeline.binlog.frames import Frames
+from pipeline.binlog.names import Names
 from pipeline.binlog.payload import Payload, unpacked
 from pipeline.binlog.payload_run import Run, is_payload, run
 from pipeline.binlog.slice import Bound
 from pipeline.binlog.walk import walk
 from pipeline.binlog.walkstate import BEGUN, DONE, FULL, NO_ROOM, RARE
 from pipeline.errors import Definite
+from pipeline.gtid import NO_GTIDS, GtidSet
 from pipeline.messages import CreationRead, LogAdvanced, LogRead, StatementRead, TransactionPartRead
 from pipeline.schema import TableId
 from pipeline.watermark import Coordinates
@@ -30,7 +32,8 @@ _PAYLOADS_END = "the end of a compressed transaction's payload"
 class LogStream:
     """Takes the log's events (`walk`, `fold`) and gives what they make; `take` gives what's whole without waiting.
 
-    `captured` says which tables' rows are wanted, `captures_in` whether there can be such a table in a database.
+    `captured` says which tables' rows are wanted, `captures_in` whether there can be such a table in a database. The
+    log is asked for from `position` on, which matters where that's one of places (`pipeline.log_places`).
     The first event is one that the server makes up for the connection (a ROTATE), which has a checksum if the
     replica says that it can read one; ours always does. What follows is as the format description says.
 
@@ -42,8 +45,9 @@ class LogStream:
         captured: Callable[[TableId], bool],
         captures_in: Callable[[str], bool],
         bound: Bound | None = None,
+        position: GtidSet = NO_GTIDS,
     ) -> None:
-        self._fold = Fold(captured, captures_in, bound or Bound())
+        self._fold = Fold(captured, captures_in, bound or Bound(), Names(position))
 
     def take(self) -> list[Given]:
         """All that's complete: statements, a slice of what passed since, and how far the log is without it."""

@@ -7,7 +7,7 @@ import pytest
 
 from actors.decoding import Decoding
 from pipeline.binlog.codes import Code
-from pipeline.binlog.slice import Slice
+from pipeline.binlog.slice import Passed, Slice
 from pipeline.gtid import Gtid
 from pipeline.messages import LogAdvanced, LogRead, ReadingPaused, TransactionPartRead
 from pipeline.watermark import Coordinates
@@ -20,7 +20,7 @@ def passed(made: Making, number: int, *rows: int) -> Slice:
     if rows:
         made.rows(made.orders, *rows)
     made.passed(f"{A}:{number}", 10)
-    return made.slice.cut(END)
+    return made.slice.cut(Passed(END))
 
 
 async def test_what_is_put_is_given_in_its_order() -> None:
@@ -83,7 +83,7 @@ async def test_a_large_slice_is_alone_under_way() -> None:
         made.slice.add_rows(made.orders, Code.WRITE_ROWS, bytes(33 << 20))
         made.passed(f"{A}:1", 10)
         fullness = [decoding.full]
-        decoding.put(made.slice.cut(END))
+        decoding.put(made.slice.cut(Passed(END)))
         fullness.append(decoding.full)
         await decoding.give()
         fullness.append(decoding.full)
@@ -108,7 +108,7 @@ def _impossible() -> Slice:
     made = Making()
     made.rows(made.orders, 1)
     made.passed(f"{A}:1", 10)
-    slice_ = made.slice.cut(END)
+    slice_ = made.slice.cut(Passed(END))
     return Slice(slice_.rows, {}, slice_.sources, slice_.of, continues=False)
 
 

@@ -81,7 +81,7 @@ KINDS: Final = {
     31: ("UPDATE_ROWS", Does.FOLLOW),
     32: ("DELETE_ROWS", Does.FOLLOW),
     33: ("GTID", Does.FOLLOW),
-    34: ("ANONYMOUS_GTID", Does.REFUSE),
+    34: ("ANONYMOUS_GTID", Does.FOLLOW),
     35: ("PREVIOUS_GTIDS", Does.SKIP),
     36: ("TRANSACTION_CONTEXT", Does.SKIP),
     37: ("VIEW_CHANGE", Does.SKIP),
@@ -142,7 +142,6 @@ def test_what_is_skipped_changes_nothing(code: int) -> None:
 REMEDIES: Final = {
     Code.EXECUTE_LOAD_QUERY: "LOAD DATA was logged as a statement.*binlog_format=ROW",
     Code.INCIDENT: "LOST_EVENTS.*snapshot the tables again",
-    Code.ANONYMOUS_GTID: "gtid_mode=ON",
 }
 
 

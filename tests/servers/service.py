@@ -29,6 +29,7 @@ from pipeline.settings import (
 )
 from pipeline.signals import Tables
 from pipeline.topology import Actor as Name
+from tests.servers.executed import executed
 from tests.servers.source import settings as source_settings
 
 Value = TypeVar("Value")
@@ -147,9 +148,9 @@ class Running:
 
     async def caught_up(self, server: MysqlServer) -> None:
         """Until all that the server has executed has passed."""
-        executed = GtidSet.parse(server.executed())
+        all_of_it = executed(server)
         await self.until(
-            lambda: executed <= GtidSet.parse(self.status().get("position", "")), "all has passed"
+            lambda: all_of_it <= GtidSet.parse(self.status().get("position", "")), "all has passed"
         )
 
     async def stop(self) -> None:

@@ -14,6 +14,7 @@ from deploy.demo.shop import Size
 from deploy.demo.writer import THREADS, Line, Thread
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from pipeline.schema import TableId
+from tests.servers.executed import executed
 
 __all__ = ["SIZE", "TABLES", "open_shop", "stocked", "writer_by_hand", "writing"]
 
@@ -54,7 +55,7 @@ def writer_by_hand(server: MysqlServer) -> Iterator[Thread]:
 def writing(server: MysqlServer) -> Iterator[list[Line]]:
     """The demo's writer at work; behind the context the list holds all that it committed."""
     stop, tally = threading.Event(), list[Line]()
-    before = server.executed()
+    before = executed(server)
     with ExitStack() as open_until_done, ThreadPoolExecutor(THREADS) as pool:
         address = (server.host, server.port, _WRITER.user, _WRITER.password)
         connections = [
@@ -69,4 +70,4 @@ def writing(server: MysqlServer) -> Iterator[list[Line]]:
         for work in working:
             work.result()
     tally += [line for thread in threads for line in thread.tally]
-    assert server.executed() != before, "nothing was written"
+    assert executed(server) != before, "nothing was written"

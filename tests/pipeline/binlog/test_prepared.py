@@ -6,10 +6,17 @@ import pytest
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.prepared import Prepared, PreparedTransactions
 from pipeline.binlog.slice import Held
+from pipeline.watermark import Coordinates
 
 
 def prepared(number: int, size: int) -> Prepared:
-    return Prepared(0, number, 10, Held(np.zeros(size, np.uint8), np.zeros((5, 0), np.int64)))
+    return Prepared(
+        0,
+        number,
+        10,
+        Coordinates("binlog.000001", 90),
+        Held(np.zeros(size, np.uint8), np.zeros((5, 0), np.int64)),
+    )
 
 
 def test_each_is_taken_once() -> None:

@@ -8,7 +8,7 @@ from pipeline.binlog.codes import Code
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.fieldtypes import FieldType
 from pipeline.binlog.known import Maps, Sources
-from pipeline.binlog.slice import Part, Slice, SliceBuilder
+from pipeline.binlog.slice import Part, Passed, Slice, SliceBuilder
 from pipeline.binlog.walkstate import State
 from pipeline.gtid import Gtid
 from pipeline.messages import LogRead, TableImages, TableUnreadable, TransactionPartRead
@@ -81,7 +81,7 @@ def test_images_know_their_transaction_and_are_counted_over_all_its_tables() -> 
     made.rows(made.orders, 4)
     made.passed(f"{A}:2", 30)
     assert made.slice.passed == 3
-    message = read(made.slice.cut(END))
+    message = read(made.slice.cut(Passed(END)))
     assert message.transactions.gtid_texts().to_pylist() == [f"{A}:1", f"{B}:5", f"{A}:2"]
     assert message.transactions.commit_time.tolist() == [10, 20, 30]
     assert [t.map.table.name for t in message.tables if isinstance(t, TableImages)] == ["orders", "items"]
@@ -96,9 +96,9 @@ def test_images_know_their_transaction_and_are_counted_over_all_its_tables() -> 
 def test_a_slice_names_only_the_sources_that_it_has() -> None:
     made = Making()
     made.passed(f"{A}:1", 10)
-    made.slice.cut(END)
+    made.slice.cut(Passed(END))
     made.passed(f"{B}:1", 10)
-    assert [str(source) for source in read(made.slice.cut(END)).transactions.sources] == [B]
+    assert [str(source) for source in read(made.slice.cut(Passed(END))).transactions.sources] == [B]
 
 
 def test_what_is_open_stays_for_the_next_slice() -> None:
@@ -107,9 +107,9 @@ def test_what_is_open_stays_for_the_next_slice() -> None:
     made.passed(f"{A}:1", 10)
     made.rows(made.items, 2)
     made.rows(made.orders, 3)
-    assert ids(read(made.slice.cut(END))) == [[1]]
+    assert ids(read(made.slice.cut(Passed(END)))) == [[1]]
     made.passed(f"{A}:2", 20)
-    message = read(made.slice.cut(END))
+    message = read(made.slice.cut(Passed(END)))
     assert ids(message) == [[2], [3]]
     assert ordinals(message) == [[0], [1]]
 
@@ -125,7 +125,7 @@ def test_parts_count_on() -> None:
     made.passed(f"{A}:1", 10)
     made.rows(made.orders, 5)
     made.passed(f"{A}:2", 20)
-    last = made.slice.cut(END)
+    last = made.slice.cut(Passed(END))
     assert [part.continues for part in (first, second, last)] == [False, True, True]
     assert first.of == Part(gtid, 10)
     message, ordinal = first.read()
@@ -136,7 +136,7 @@ def test_parts_count_on() -> None:
     message, ordinal = last.read(ordinal)
     assert (ordinals(message), ordinal) == ([[3, 0]], 0)
     made.passed(f"{A}:3", 30)
-    assert not made.slice.cut(END).continues
+    assert not made.slice.cut(Passed(END)).continues
 
 
 def test_what_is_held_is_out_of_the_slice_until_it_is_put_back() -> None:
@@ -150,7 +150,7 @@ def test_what_is_held_is_out_of_the_slice_until_it_is_put_back() -> None:
     made.passed(f"{A}:2", 20)
     made.slice.add_held(held)
     made.passed(f"{A}:3", 30)
-    message = read(made.slice.cut(END))
+    message = read(made.slice.cut(Passed(END)))
     assert ids(message) == [[1, 3], [2]]
     assert [t.images["transaction"].to_pylist() for t in message.tables if isinstance(t, TableImages)] == [
         [0, 1],
@@ -164,9 +164,9 @@ def test_it_grows_as_needed_and_the_next_one_is_small_again() -> None:
     made.rows(made.orders, *range(100_000))
     made.passed(f"{A}:1", 10)
     assert len(made.slice.rows.body) > 500_000
-    assert ids(read(made.slice.cut(END))) == [list(range(100_000))]
+    assert ids(read(made.slice.cut(Passed(END)))) == [list(range(100_000))]
     made.passed(f"{A}:2", 10)
-    made.slice.cut(END)
+    made.slice.cut(Passed(END))
     assert len(made.slice.rows.body) == small
 
 
@@ -185,7 +185,7 @@ def test_a_table_that_cannot_be_decoded_is_unreadable_and_the_others_are_not() -
     made.rows(made.items, 2)
     made.rows(made.strange, 3)
     made.passed(f"{A}:1", 10)
-    orders, items, strange = read(made.slice.cut(END)).tables
+    orders, items, strange = read(made.slice.cut(Passed(END))).tables
     assert isinstance(orders, TableUnreadable)
     assert orders.table == TableId("shop", "orders")
     assert "ends inside" in orders.reason

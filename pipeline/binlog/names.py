@@ -1,0 +1,44 @@
+"""What the log's transactions are called: by their GTIDs, or, without these, by the places at which they begin.
+
+A server that's asked by GTIDs doesn't send what has passed. One that's asked for a file and an offset sends all behind
+that: from the first place that the position lacks. So what's in the position is left out here. That's little, since a
+position is one interval but for XA transactions that wait for their second phase.
+"""
+
+from collections.abc import Iterable
+
+from pipeline import log_places
+from pipeline.binlog.errors import UndecodableError
+from pipeline.binlog.prepared import Prepared
+from pipeline.gtid import NO_GTIDS, Gtid, GtidSet
+from pipeline.watermark import Coordinates
+
+
+class Names:
+    """For a log that's read from this position on: by places, where that's one of places (`pipeline.log_places`)."""
+
+    def __init__(self, position: GtidSet) -> None:
+        self._position = position
+        self._server = log_places.server_of(position)
+
+    def name(self, gtid: Gtid | None, begins: Coordinates) -> Gtid:
+        """What a transaction is called that begins here. Raises UndecodableError where it has no GTID and needs one."""
+        if self._server is not None:
+            return log_places.name(self._server, begins)
+        if gtid is None:
+            raise UndecodableError("a transaction has no GTID; set gtid_mode=ON on the source")
+        return gtid
+
+    def has_passed(self, name: Gtid) -> bool:
+        """Whether the transaction is to be left out, since it had passed before."""
+        return self._server is not None and name in self._position
+
+    def covered(self, end: Coordinates, prepared: Iterable[Prepared]) -> GtidSet:
+        """The places up to `end` at which no transaction to come begins but these; none for a log with GTIDs."""
+        if self._server is None:
+            return NO_GTIDS
+        first = log_places.first_missing(self._position)
+        covered = log_places.between(first, end)
+        for each in prepared:
+            covered -= log_places.between(Gtid(first.source, each.number), each.end)
+        return covered

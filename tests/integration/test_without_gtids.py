@@ -1,0 +1,254 @@
+"""Servers without GTIDs: positions are places in their logs, and watermarks rows of the signal table."""
+
+import random
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from actors import log_history
+from actors.journal_store import JournalReader
+from actors.preflight import Unfit, preflight
+from actors.signal_table import SignalTable
+from actors.source import Source
+from actors.supervisor import ExitCode
+from deploy.toolchain.mysql_server import MysqlServer
+from pipeline import log_places
+from pipeline.prerequisites import Severity
+from pipeline.schema import TableId
+from pipeline.settings import Settings, SignalSettings, SnapshotMode, Watermark
+from pipeline.watermark import OPEN_MARKER
+from tests.servers.executed import executed
+from tests.servers.journal_oracle import entries, replay, unequal
+from tests.servers.mysql import MysqlFactory
+from tests.servers.service import pipeline, running
+
+T, OTHERS = TableId("shop", "t"), TableId("shop", "others")
+SIGNALS = TableId("tidemark", "signals")
+COLUMNS = "id VARCHAR(42) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048)"
+WITHOUT_GTIDS = {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}
+WITHOUT_GTIDS_56 = {"binlog_format": "ROW", "log_bin": "binlog"}
+
+
+@pytest.fixture(params=["9.7", "5.6"])
+def server(request: pytest.FixtureRequest) -> MysqlServer:
+    """With a table of the shop, and the signal table."""
+    factory: MysqlFactory
+    if request.param == "5.6":
+        factory = request.getfixturevalue("mysql56_factory")
+        server = factory(WITHOUT_GTIDS_56)
+    else:
+        factory = request.getfixturevalue("mysql_factory")
+        server = factory(WITHOUT_GTIDS)
+    return stocked(server)
+
+
+def stocked(server: MysqlServer) -> MysqlServer:
+    """The same with its tables."""
+    server.sql(
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.t (id INT PRIMARY KEY, v INT)",
+        f"INSERT INTO shop.t VALUES {', '.join(f'({key}, 0)' for key in range(ROWS))}",
+        "CREATE TABLE shop.others (id BIGINT PRIMARY KEY)",
+        "CREATE TABLE shop.idle (id BIGINT PRIMARY KEY)",
+        "CREATE DATABASE tidemark",
+        f"CREATE TABLE tidemark.signals ({COLUMNS})",
+    )
+    return server
+
+
+def settings(server: MysqlServer, folder: Path, **snapshot: Any) -> Settings:
+    """Capture by the signal table."""
+    made = pipeline(server, folder, "shop", **{"watermark": Watermark.SIGNAL_TABLE, **snapshot})
+    server.sql(f"GRANT SELECT, INSERT ON tidemark.signals TO '{made.source.user}'@'%'")
+    return replace(made, signals=SignalSettings(table=SIGNALS))
+
+
+ROWS = 250
+WRITERS = 3
+_names = count()
+
+
+def _files(folder: Path) -> set[int]:
+    """The numbers of the log's files that the journal's positions are in."""
+    ends = (log_places.first_missing(entry.checkpoint.position) for entry in entries(folder / "journal"))
+    return {log_places.file_and_offset(end)[0] for end in ends}
+
+
+def write(server: MysqlServer, seed: int, stop: threading.Event) -> None:
+    """Transactions of all kinds, until it's told to stop; each change of a row makes its `v` larger by one."""
+    random_ = random.Random(seed)
+    with closing(server.connect(database="shop")) as connection, connection.cursor() as cursor:
+        while not stop.is_set():
+            low = random_.randrange(ROWS)
+            change = f"UPDATE t SET v = v + 1 WHERE id = {low}"
+            match random_.randrange(8):
+                case 0:  # it waits between its phases, and others pass it
+                    name = f"'w{seed}-{next(_names)}'"
+                    cursor.execute(f"XA START {name}")
+                    cursor.execute(change)
+                    cursor.execute(f"XA END {name}")
+                    cursor.execute(f"XA PREPARE {name}")
+                    with closing(server.connect()) as other, other.cursor() as elsewhere:
+                        for _ in range(random_.randrange(20)):
+                            elsewhere.execute(f"INSERT INTO shop.others VALUES ({random_.randrange(2**60)})")
+                    cursor.execute(f"XA {random_.choice(('COMMIT', 'ROLLBACK'))} {name}")
+                case 1:
+                    cursor.execute(
+                        f"UPDATE t SET v = v + 1 WHERE id BETWEEN {low} AND {low + 40} ORDER BY id"
+                    )
+                case 2 if random_.random() < 0.2:
+                    cursor.execute("FLUSH BINARY LOGS")
+                case 3 if random_.random() < 0.2:
+                    cursor.execute("ALTER TABLE idle COMMENT = 'altered'")
+                case _:
+                    cursor.execute("BEGIN")
+                    cursor.execute(change)
+                    cursor.execute(random_.choice(("COMMIT", "COMMIT", "ROLLBACK")))
+
+
+@contextmanager
+def writing(server: MysqlServer) -> Iterator[None]:
+    """Some writers at work."""
+    stop = threading.Event()
+    with ThreadPoolExecutor(WRITERS) as pool:
+        working = [pool.submit(write, server, seed, stop) for seed in range(WRITERS)]
+        try:
+            yield
+        finally:
+            stop.set()
+        for work in working:
+            work.result()
+
+
+async def test_each_change_comes_once_through_rotations_xa_transactions_statements_and_crashes(
+    server: MysqlServer, tmp_path: Path
+) -> None:
+    made = settings(server, tmp_path)
+    with writing(server):
+        for segments in (1, 15, 30, 45):
+            async with running(made) as service:
+                await service.begun()
+                if segments == 1:
+                    await service.execute("s")
+                await service.until(lambda: entries(tmp_path / "journal")[-1].segment >= segments, "more")  # noqa: B023
+                await service.drop()
+    async with running(made) as service:
+        await service.caught_up(server)
+        await service.completed("s")
+        await service.stop()
+    assert unequal(server, tmp_path / "journal", T, OTHERS) == []
+    versions: dict[Any, list[int]] = defaultdict(list)
+    for change in replay(server, tmp_path / "journal", T, since=0).changes:
+        versions[change.key].append(int(change.row["v"]))
+    for key, had in versions.items():
+        assert had == list(range(had[0], had[0] + len(had))), f"{key}: {had}"
+    assert len(_files(tmp_path)) > 1, "the log wasn't rotated"
+
+
+async def test_its_transactions_have_no_names_in_the_lake(server: MysqlServer, tmp_path: Path) -> None:
+    async with running(settings(server, tmp_path)) as service:
+        await service.begun()
+        server.sql("UPDATE shop.t SET v = v + 1 WHERE id < 5")
+        await service.caught_up(server)
+        await service.stop()
+    reader = JournalReader(tmp_path / "journal")
+    names = [
+        name
+        for entry in entries(tmp_path / "journal")
+        for file in entry.files
+        for name in pq.read_table(reader.path(entry, file))["__gtid"].to_pylist()
+    ]
+    assert names == [None] * 5
+
+
+async def test_other_watermarks_are_refused_with_what_to_do(server: MysqlServer, tmp_path: Path) -> None:
+    for watermark in (Watermark.GTID, Watermark.PAUSE):
+        found = await preflight(settings(server, tmp_path, watermark=watermark))
+        with pytest.raises(Unfit, match=r"gtid_mode is OFF .* or set snapshot\.watermark"):
+            found.raise_errors()
+    found = await preflight(settings(server, tmp_path, mode=SnapshotMode.CONSISTENT))
+    with pytest.raises(Unfit, match="a consistent snapshot needs GTIDs"):
+        found.raise_errors()
+
+
+async def test_what_it_costs_is_a_note(server: MysqlServer, tmp_path: Path) -> None:
+    found = await preflight(settings(server, tmp_path))
+    assert not [each for each in found.findings if each.severity is Severity.ERROR]
+    assert any("capture can't go on at another server" in each.wrong for each in found.findings)
+    assert found.known.at <= executed(server)
+
+
+async def test_a_row_is_written_behind_the_end_of_the_log_that_is_said(
+    server: MysqlServer, tmp_path: Path
+) -> None:
+    source = await Source.connect(settings(server, tmp_path).source)
+    try:
+        before = executed(server)
+        assert await log_history.executed(source, SignalTable(SIGNALS)) == before
+        assert server.sql("SELECT type FROM tidemark.signals") == [(OPEN_MARKER,)]
+        assert before <= executed(server) != before
+        assert await log_history.purged(source, by_places=True) <= before
+    finally:
+        source.close()
+
+
+async def test_another_server_is_refused_by_name(
+    server: MysqlServer, mysql_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    async with running(settings(server, tmp_path)) as service:
+        await service.begun()
+        await service.stop()
+    other = stocked(mysql_factory(WITHOUT_GTIDS))
+    async with running(settings(other, tmp_path)) as service:
+        outcome = await service.end()
+    assert outcome.code is ExitCode.DEFINITE
+    assert f"the source is the server {other.uuid}" in outcome.message
+    assert f"a place in the log of {server.uuid}" in outcome.message
+
+
+@pytest.mark.parametrize("mode", [SnapshotMode.NO_DATA, SnapshotMode.WHEN_NEEDED])
+async def test_a_purged_log_is_told_or_everything_begins_anew(
+    server: MysqlServer, tmp_path: Path, mode: SnapshotMode
+) -> None:
+    async with running(settings(server, tmp_path)) as service:
+        await service.begun()
+        await service.execute("s")
+        await service.completed("s")
+        await service.stop()
+    server.sql("UPDATE shop.t SET v = v + 1", "FLUSH BINARY LOGS", "UPDATE shop.t SET v = v + 1")
+    server.purge_binlogs()
+    async with running(settings(server, tmp_path, mode=mode)) as service:
+        if mode is SnapshotMode.NO_DATA:
+            outcome = await service.end()
+            assert outcome.code is ExitCode.DEFINITE
+            assert "the binlog that we need was purged" in str(outcome.message)
+            return
+        await service.until(lambda: service.status().get("snapshots"), "the snapshots")
+        [anew] = [s["id"] for s in service.status()["snapshots"] if s["id"].startswith("anew-")]
+        await service.completed(anew)
+        await service.caught_up(server)
+        await service.stop()
+    assert unequal(server, tmp_path / "journal", T) == []
+
+
+async def test_a_log_that_was_begun_anew_is_told(server: MysqlServer, tmp_path: Path) -> None:
+    async with running(settings(server, tmp_path)) as service:
+        await service.begun()
+        server.sql("UPDATE shop.t SET v = v + 1")
+        await service.caught_up(server)
+        await service.stop()
+    [(version,)] = server.sql("SELECT VERSION()")
+    server.sql("RESET MASTER" if version.startswith("5.") else "RESET BINARY LOGS AND GTIDS")
+    async with running(settings(server, tmp_path)) as service:
+        outcome = await service.end()
+    assert outcome.code is ExitCode.DEFINITE
+    assert "RESET MASTER" in str(outcome.message)

@@ -1,0 +1,27 @@
+"""What a server has executed, as positions tell it: by GTIDs, or, where it has none, by places in its log."""
+
+from deploy.toolchain.mysql_server import MysqlServer
+from pipeline import log_places
+from pipeline.gtid import GtidSet
+from pipeline.prerequisites import server_version
+from pipeline.watermark import Coordinates
+
+__all__ = ["end_of_log", "executed"]
+
+
+def executed(server: MysqlServer) -> GtidSet:
+    """All that it has executed."""
+    [(mode,)] = server.sql("SELECT @@GLOBAL.gtid_mode")
+    return (
+        GtidSet.parse(server.executed())
+        if mode == "ON"
+        else log_places.before(server.uuid, end_of_log(server))
+    )
+
+
+def end_of_log(server: MysqlServer) -> Coordinates:
+    """Where its log ends."""
+    [(version,)] = server.sql("SELECT VERSION()")
+    old = server_version(version) < (8, 4)
+    [(file, offset, *_)] = server.sql(f"SHOW {'MASTER' if old else 'BINARY LOG'} STATUS")
+    return Coordinates(file, int(offset))
