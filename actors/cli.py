@@ -164,21 +164,39 @@ def status(settings: Settings, as_json: bool, watch: bool) -> None:
 @main.command()
 @config_argument
 @click.argument("table")
-def sql(settings: Settings, table: str) -> None:
-    """Print the query (Spark's SQL) that reads TABLE, as database.table, as of the last delivered segment."""
-    from actors.journal_store import JournalReader
-    from pipeline.live_view import Reached, live_view_sql
+@click.option(
+    "--dialect",
+    type=click.Choice(["spark", "duckdb", "trino"]),
+    default="spark",
+    show_default=True,
+    help="Whose SQL it is to be.",
+)
+def sql(settings: Settings, table: str, dialect: str) -> None:
+    """Print the query that reads TABLE, as database.table, as of the last delivered segment.
 
-    journal = JournalReader(settings.journal.path)
-    last = journal.last_segment()
-    checkpoint = journal.entry(last).checkpoint if last else None
-    schemas = checkpoint.schemas if checkpoint else {}
-    schema = next((schema for known, schema in schemas.items() if str(known) == table), None)
-    if schema is None:
-        captured = ", ".join(sorted(map(str, schemas))) or "none yet"
-        _fail(f"{table} isn't captured; these tables are: {captured}", 2)
-    mirror = checkpoint.mirrors.get(schema.table) if checkpoint else None
-    click.echo(live_view_sql(settings.lake.path, schema, Reached(mirror.since if mirror else 0)))
+    Print it anew when the table's columns change, or its mirror begins anew; docs/lake.md tells more.
+    """
+    from actors.lake_text import live_view_text
+    from pipeline.dialects import Dialect
+
+    try:
+        click.echo(live_view_text(settings.lake.path, table, Dialect(dialect)))
+    except OSError as error:
+        _fail(f"the lake can't be read: {error}", 1)
+
+
+@main.command(name="forget-consumer")
+@config_argument
+@click.argument("name")
+def forget_consumer(settings: Settings, name: str) -> None:
+    """Keep nothing in the journal for the consumer NAME any more, which `status` names.
+
+    One that comes back is a late one: where segments that it lacks have gone, its tables begin anew.
+    """
+    from actors.journal_store import JournalReader
+
+    JournalReader(settings.journal.path).consumers.forget(name)
+    click.echo(f"{name} is forgotten")
 
 
 def _each_second(settings: Settings) -> Iterator[dict[str, Any]]:

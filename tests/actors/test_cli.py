@@ -124,10 +124,11 @@ def test_pause_takes_no_tables(config: Path) -> None:
     assert "takes no --tables" in told.output
 
 
-def test_sql_without_a_journal(config: Path) -> None:
-    told = tidemark("sql", config, "shop.orders")
-    assert told.exit_code == ExitCode.DEFINITE
-    assert "journal" in told.output
+def test_sql_of_a_table_that_the_lake_does_not_have(config: Path) -> None:
+    for name in ("shop.orders", "orders"):
+        told = tidemark("sql", config, name, "--dialect", "duckdb")
+        assert told.exit_code == ExitCode.DEFINITE
+        assert f"has no mirror of '{name}' (database.table)" in told.output
 
 
 def test_a_check_goes_on_where_the_source_cannot_be_reached(

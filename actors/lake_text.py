@@ -1,0 +1,46 @@
+"""The live view as text, for those who read the lake with an engine of their own."""
+
+import json
+from collections.abc import Iterator
+
+from actors.delta_log import Logged, logged
+from pipeline import schema
+from pipeline.dialects import Dialect, registration
+from pipeline.errors import Definite
+from pipeline.lake_tables import Property, Tier, location
+from pipeline.live_view import Reached, live_view_sql
+from pipeline.schema import TableId
+
+
+def live_view_text(root: str, name: str, dialect: Dialect) -> str:
+    """The query that reads a table, `database.table`, as of now; from what its lake tables say of themselves.
+
+    Raises Definite where the lake has no mirror of it, and OSError where the lake can't be read.
+    """
+    for table in _called(name):
+        mirrored, changelog = (logged(location(root, table, tier)) for tier in (Tier.MIRROR, Tier.CHANGELOG))
+        if mirrored is None or changelog is None:
+            continue
+        taken_on = schema.from_json(json.loads(mirrored.properties[Property.SCHEMA]))
+        text = live_view_sql(root, taken_on, _reached(mirrored, changelog), dialect=dialect)
+        told = registration(root, table) if dialect is Dialect.TRINO else ()
+        return "\n".join([*(f"-- once: {statement};" for statement in told), text])
+    raise Definite(
+        f"{root} has no mirror of {name!r} (database.table): is it captured, and has its snapshot begun?"
+    )
+
+
+def _called(name: str) -> Iterator[TableId]:
+    """The tables that may be meant: both names may have dots in them."""
+    for at, character in enumerate(name):
+        if character == "." and 0 < at < len(name) - 1:
+            yield TableId(name[:at], name[at + 1 :])
+
+
+def _reached(mirrored: Logged, changelog: Logged) -> Reached:
+    journal, marks = mirrored.properties[Property.JOURNAL], mirrored.applications
+    return Reached(
+        marks.get(f"{journal}/generation", 0),
+        marks.get(f"{journal}/merged", 0),
+        Property.PARTIAL in changelog.properties,
+    )
