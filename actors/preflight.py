@@ -90,9 +90,8 @@ async def preflight(settings: Settings, position: GtidSet = NO_GTIDS) -> Preflig
         errors = any(finding.severity is Severity.ERROR for finding in found)
         if errors:
             return Preflight(tuple(found), Known({}, NO_GTIDS), NO_GTIDS, source.server, by_places)
-        purged = await log_history.purged(
-            source, by_places is not None
-        )  # first, so that the other one has it
+        # First, so that the other one has it.
+        purged = await log_history.purged(source, by_places is not None)
         known = await known_schemas(source, settings, by_places)
         keys = unlogged_foreign_keys(facts)
         return Preflight(tuple(found), known, purged, source.server, by_places, keys)

@@ -7,7 +7,7 @@ open goes to the next one.
 **Each transaction passes exactly once**, with images or without: one whose tables aren't captured passes as well,
 since the position has to be whole. A statement that isn't rows (DDL and its like) ends the slice before it and
 passes by itself. CREATE TABLE … SELECT is both in one transaction (WL#13355): it ends the slice before it as
-`CreationRead`, and begins the next slice with its rows, where it passes.
+`CreationRead`, and begins the next slice with its rows, where it passes. Without GTIDs it was so before (MySQL 5.6).
 
 **A transaction that is larger than a slice** is given in parts, which say that it hasn't ended. What has passed
 before it is cut off first, so that behind a part there's nothing but further parts, until the slice with which the
@@ -257,9 +257,9 @@ class Fold:
                 self._commit()
             case ["ROLLBACK", "TO", _]:
                 self._refuse_partial()
-            case ["SAVEPOINT", *_] | ["XA", "END", _]:
+            case ["SAVEPOINT", *_] | ["XA", "END", _] | ["DROP", "TEMPORARY", _]:
                 pass
-            case ["CREATE", *_] if event.statement.endswith("START TRANSACTION"):
+            case ["CREATE", "TABLE", _]:
                 self.state.phase = SPECIAL
                 self._creation = CreationRead(event.database, event.statement)
             case _ if event.updated is None or any(self._captures_in(name) for name in event.updated):

@@ -20,35 +20,44 @@ from deploy.toolchain.parts import Parts
 from pipeline.settings import SnapshotMode, Watermark
 from tests.chaos.broken import Deed
 from tests.servers.journal_oracle import entries, unequal, untrue
+from tests.servers.mysql import MysqlFactory
 from tests.servers.service import WITHIN_S, Running, running
-from tests.servers.shop import TABLES, writing
+from tests.servers.shop import TABLES, stocked, writing
 
-MODES = list(product(Watermark, (SnapshotMode.NO_DATA, SnapshotMode.INITIAL)))
+MODES = list(product(Watermark, (SnapshotMode.NO_DATA, SnapshotMode.INITIAL), (True,)))
 # A consistent snapshot has no watermarks of its own.
-MODES.append((Watermark.GTID, SnapshotMode.CONSISTENT))
+MODES.append((Watermark.GTID, SnapshotMode.CONSISTENT, True))
+# The one way to capture from a server without GTIDs.
+MODES += product((Watermark.SIGNAL_TABLE,), (SnapshotMode.NO_DATA, SnapshotMode.INITIAL), (False,))
 
 # Which SELECT of a chunk isn't survived; there are some twenty at the least.
 NTH = 9
 
 
 @pytest.fixture
-def signal_table(open_shop: MysqlServer) -> Iterator[str]:
+def shop(mysql: MysqlServer, mysql_factory: MysqlFactory, gtids: bool) -> Iterator[MysqlServer]:
+    """The session's server with the shop on it, or one without GTIDs."""
+    server = mysql if gtids else mysql_factory({"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"})
+    with stocked(server):
+        yield server
+
+
+@pytest.fixture
+def signal_table(shop: MysqlServer) -> Iterator[str]:
     """A table for watermarks, which the user that captures may write to."""
-    account = open_shop.create_capture_user("shop")
-    open_shop.sql(
+    account = shop.create_capture_user("shop")
+    shop.sql(
         "CREATE DATABASE tidemark",
         "CREATE TABLE tidemark.signals (id VARCHAR(42) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048))",
         f"GRANT SELECT, INSERT ON tidemark.signals TO '{account.user}'@'%'",
     )
     yield "tidemark.signals"
-    open_shop.sql(
-        "DROP DATABASE tidemark", f"REVOKE SELECT, INSERT ON tidemark.signals FROM '{account.user}'@'%'"
-    )
+    shop.sql("DROP DATABASE tidemark", f"REVOKE SELECT, INSERT ON tidemark.signals FROM '{account.user}'@'%'")
 
 
-@pytest.mark.parametrize(("watermark", "mode"), MODES)
+@pytest.mark.parametrize(("watermark", "mode", "gtids"), MODES)
 async def test_the_journal_equals_the_source(
-    open_shop: MysqlServer,
+    shop: MysqlServer,
     signal_table: str,
     parts: Parts,
     tmp_path: Path,
@@ -63,7 +72,7 @@ async def test_the_journal_equals_the_source(
     monkeypatch.setenv("TIDEMARK__JOURNAL__SEAL_AFTER_MS", "20")
     monkeypatch.setenv("TIDEMARK__SIGNALS__FILE", str(signals))
     monkeypatch.setenv("TIDEMARK__SIGNALS__TABLE", signal_table)
-    write_config(config, open_shop, open_shop.create_capture_user("shop"), parts, tmp_path)
+    write_config(config, shop, shop.create_capture_user("shop"), parts, tmp_path)
     async with running(load(config)) as begun:  # from here on every write is to be found in the journal
         await begun.begun()
         await begun.stop()
@@ -76,7 +85,7 @@ async def test_the_journal_equals_the_source(
         config, journal, tmp_path / "log", ("-m", "tests.chaos.broken", "--without-lake", "--at", *step)
     )
     with ExitStack() as under_load:
-        tally = under_load.enter_context(writing(open_shop))
+        tally = under_load.enter_context(writing(shop))
         try:
             with suppress(RuntimeError):  # it may be killed before it has answered anything
                 service.start("/livez")
@@ -89,10 +98,10 @@ async def test_the_journal_equals_the_source(
         async with running(load(config)) as resumed:
             await ended(resumed)
             under_load.close()
-            await resumed.caught_up(open_shop)
+            await resumed.caught_up(shop)
             await resumed.stop()
-    assert unequal(open_shop, journal, *TABLES) == []
-    assert untrue(open_shop, journal, tally, *TABLES) == []
+    assert unequal(shop, journal, *TABLES) == []
+    assert untrue(shop, journal, tally, *TABLES) == []
 
 
 async def ended(service: Running) -> None:

@@ -2,16 +2,18 @@
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from deploy.toolchain.mysql_server import GTIDS_56, MysqlServer
+from pipeline import signal_rows
 from pipeline.schema import TableId
-from pipeline.settings import Watermark
+from pipeline.settings import SignalSettings, Watermark
 from pipeline.topology import Actor as Name
 from tests.servers.journal_oracle import replay, unequal
 from tests.servers.mysql import MysqlFactory
@@ -89,13 +91,23 @@ def writing(server: MysqlServer) -> Iterator[None]:
             work.result()
 
 
-@pytest.mark.parametrize("mode", [Watermark.GTID, Watermark.PAUSE])
+WITHOUT_GTIDS = {name: GTIDS_56[name] for name in ("binlog_format", "log_bin")}
+MODES = [(Watermark.GTID, GTIDS_56), (Watermark.PAUSE, GTIDS_56), (Watermark.SIGNAL_TABLE, WITHOUT_GTIDS)]
+
+
+@pytest.mark.parametrize(("mode", "options"), MODES)
 async def test_a_snapshot_under_writes_equals_the_source(
-    mysql56_factory: MysqlFactory, tmp_path: Path, mode: Watermark
+    mysql56_factory: MysqlFactory, tmp_path: Path, mode: Watermark, options: Mapping[str, str]
 ) -> None:
-    server = mysql56_factory(GTIDS_56)
+    server = mysql56_factory(options)
     fill(server)
-    async with running(pipeline(server, tmp_path, "shop", watermark=mode)) as service:
+    settings = pipeline(server, tmp_path, "shop", watermark=mode)
+    if mode is Watermark.SIGNAL_TABLE:
+        table = TableId("tidemark", "signals")
+        server.sql("CREATE DATABASE tidemark", signal_rows.CREATE.format(table=table))
+        server.sql(f"GRANT SELECT, INSERT ON {table} TO '{settings.source.user}'@'%'")
+        settings = replace(settings, signals=SignalSettings(table=table))
+    async with running(settings) as service:
         await service.begun()
         with writing(server):
             for snapshot in ("first", "second"):

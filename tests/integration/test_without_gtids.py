@@ -154,6 +154,27 @@ async def test_each_change_comes_once_through_rotations_xa_transactions_statemen
     assert len(_files(tmp_path)) > 1, "the log wasn't rotated"
 
 
+async def test_what_gtids_forbid_is_followed(server: MysqlServer, tmp_path: Path) -> None:
+    """Tables that are made and filled, temporary tables, and two engines, each in one transaction."""
+    async with running(settings(server, tmp_path)) as service:
+        await service.begun()
+        server.sql(
+            "CREATE TABLE copy (PRIMARY KEY (id)) SELECT id, v FROM t",
+            "CREATE TABLE plain (id INT PRIMARY KEY) ENGINE = MyISAM",
+            *("BEGIN", "INSERT INTO copy VALUES (1000, 1)", "INSERT INTO plain VALUES (1)", "ROLLBACK"),
+            *("BEGIN", "INSERT INTO copy VALUES (1001, 1)", "CREATE TEMPORARY TABLE tmp (id INT)"),
+            *("DROP TEMPORARY TABLE tmp", "INSERT INTO copy VALUES (1002, 1)", "COMMIT"),
+            "CREATE TEMPORARY TABLE tmp (id INT)",
+            database="shop",
+        )
+        await service.caught_up(server)
+        assert service.status()["stopped"] == {}
+        await service.stop()
+    copy, plain = TableId("shop", "copy"), TableId("shop", "plain")
+    assert unequal(server, tmp_path / "journal", copy, plain) == []
+    assert len(replay(server, tmp_path / "journal", copy).changes) == ROWS + 2
+
+
 async def test_its_transactions_have_no_names_in_the_lake(server: MysqlServer, tmp_path: Path) -> None:
     async with running(settings(server, tmp_path)) as service:
         await service.begun()
