@@ -6,13 +6,15 @@ from nothing but the settings and the last sealed segment.
 
 import asyncio
 import signal
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import structlog
 
-from actors import spark_session, watermark_coordinator
+from actors import spark_session, unread_rows, watermark_coordinator
 from actors.actor import Actor, Outlet
 from actors.binlog_reader import BinlogReader
 from actors.chunk_selector import ChunkSelector
@@ -42,6 +44,7 @@ from pipeline.gtid import NO_GTIDS
 from pipeline.journal import Entry
 from pipeline.messages import SignalAccepted
 from pipeline.prerequisites import Finding, Severity
+from pipeline.schema import TableId
 from pipeline.schema_verifier import Known
 from pipeline.settings import Settings, SnapshotSettings, Watermark
 from pipeline.signal_rows import SignalRows
@@ -123,10 +126,12 @@ class Assembly:
                 self._outlet(Name.JOURNAL_WRITER, Name.SIGNAL_LISTENER, SignalAccepted),
                 self._outlet(Name.JOURNAL_WRITER, Name.SIGNAL_LISTENER, CheckpointSealed),
                 self._outlet(Name.JOURNAL_WRITER, Name.SPARK_SINK),
+                self._outlet(Name.JOURNAL_WRITER, Name.WATERMARK_COORDINATOR),
             ),
             settings.lake.rules,
         )
-        return (*self._stream(checkpoint, found), *self._snapshots(checkpoint, found.server), journal)
+        unread = await asyncio.to_thread(unread_rows.unread, self._store, recovered.last, checkpoint)
+        return (*self._stream(checkpoint, found), *self._snapshots(checkpoint, found.server, unread), journal)
 
     def _stream(self, checkpoint: Checkpoint, found: Preflight) -> tuple[Actor[Any], ...]:
         """Those who read the log."""
@@ -160,7 +165,9 @@ class Assembly:
         )
         return reader, verifier
 
-    def _snapshots(self, checkpoint: Checkpoint, server: str | None) -> tuple[Actor[Any], ...]:
+    def _snapshots(
+        self, checkpoint: Checkpoint, server: str | None, unread: Mapping[TableId, pa.RecordBatch]
+    ) -> tuple[Actor[Any], ...]:
         """Those who bring the chunks into it."""
         settings, snapshot = self._settings, self._settings.snapshot
         coordinator = WatermarkCoordinator(
@@ -175,6 +182,7 @@ class Assembly:
                 self._outlet(Name.WATERMARK_COORDINATOR, Name.JOURNAL_WRITER),
             ),
             snapshot.mode,
+            unread,
         )
         selector = ChunkSelector(
             self.mailboxes[Name.CHUNK_SELECTOR],
@@ -194,7 +202,12 @@ class Assembly:
         settings = self._settings
         return (
             SparkSink(
-                self.mailboxes[Name.SPARK_SINK], self.metrics, settings.lake, settings.spark, self._store
+                self.mailboxes[Name.SPARK_SINK],
+                self.metrics,
+                settings.lake,
+                settings.spark,
+                self._store,
+                self._outlet(Name.SPARK_SINK, Name.WATERMARK_COORDINATOR),
             ),
         )
 

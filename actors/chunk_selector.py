@@ -35,7 +35,7 @@ from actors.source import Result, Source
 from actors.source_errors import AnotherServer, Outdated
 from actors.source_pool import SourcePool
 from actors.source_watch import SourceWatch
-from pipeline import chunks, resultset, topology
+from pipeline import chunks, key_values, predicates, resultset, topology
 from pipeline import metrics as catalogue
 from pipeline.consistent import CloseTransactions, OpenTransactions, TransactionsOpened
 from pipeline.errors import Definite, Transient
@@ -48,6 +48,7 @@ from pipeline.messages import (
     PlanFailed,
     PlanTable,
     ReadChunk,
+    ReadKeys,
     SourceEased,
     SourceStrained,
     TablePlanned,
@@ -144,6 +145,9 @@ class ChunkSelector(Actor[ToChunkSelector]):
             case ReadChunk():
                 self._watch.ordered()
                 self._orders.create_task(self._read(message))
+            case ReadKeys():
+                self._watch.ordered()
+                self._orders.create_task(self._read_again(message))
             case OpenTransactions():
                 self._opens = self._orders.create_task(self._open(message))
             case CloseTransactions():
@@ -204,10 +208,25 @@ class ChunkSelector(Actor[ToChunkSelector]):
         self._watch.carried_out(answer.rows.num_rows if isinstance(answer, ChunkRead) else 0)
         await self.send(self._coordinator, answer)
 
+    async def _read_again(self, order: ReadKeys) -> None:
+        """The stream can't do without these rows: where they don't come for now, all of capture begins again."""
+        rows = partial(self._keys, order=order)
+        try:
+            answer: ChunkRead | ChunkOutdated | ChunkFailed = await self._repeated(rows, str(order.chunk))
+        except Outdated:
+            answer = ChunkOutdated(order.chunk)
+        except Definite as failure:
+            answer = ChunkFailed(order.chunk, str(failure))
+        self._watch.carried_out(answer.rows.num_rows if isinstance(answer, ChunkRead) else 0)
+        await self.send(self._coordinator, answer)
+
     async def _tried(self, work: Callable[[Source], Awaitable[Answer]], what: str) -> Answer:
         """The result of the work on a connection. Raises Definite, or the last try's Transient."""
         if self._consistent is not None:
             return await self._once(work, self._consistent)
+        return await self._repeated(work, what)
+
+    async def _repeated(self, work: Callable[[Source], Awaitable[Answer]], what: str) -> Answer:
         tries = 1
         while True:
             try:
@@ -256,7 +275,23 @@ class ChunkSelector(Actor[ToChunkSelector]):
         self.metrics.observe(catalogue.CHUNK_READ, monotonic() - started, table=str(order.schema.table))
         return ChunkRead(order.chunk, low, rows, upto, high, took, size)
 
-    async def low(self, source: Source, order: PlanTable | ReadChunk) -> GtidSet:
+    async def _keys(self, source: Source, order: ReadKeys) -> ChunkRead:
+        schema, started = order.schema, monotonic()
+        wanted = predicates.one_of(schema, key_values.of_rows(schema, order.keys))
+        low = await self.low(source, order)
+        asked = monotonic()
+        batches: list[pa.RecordBatch] = []
+        size = 0
+        async with source.select(chunks.some(schema, wanted)) as result:
+            while (read := await self._next(result, schema)) is not None:
+                batches.append(read[0])
+                size += read[1].size
+        took = round((monotonic() - asked) * 1e6)
+        high = await self.high(source, order)
+        self.metrics.observe(catalogue.CHUNK_READ, monotonic() - started, table=str(schema.table))
+        return ChunkRead(order.chunk, low, await _joined(schema, batches), None, high, took, size)
+
+    async def low(self, source: Source, order: PlanTable | ReadChunk | ReadKeys) -> GtidSet:
         """What the next SELECT sees all of: the executed set, as soon as it's usable, or what lies before a marker.
 
         Raises Transient if it isn't usable for too long.
@@ -295,18 +330,24 @@ class ChunkSelector(Actor[ToChunkSelector]):
         number = size = 0
         statement = chunks.chunk(schema, walk, order.after, end, limit, condition)
         async with source.select(statement) as result:
-            if wrong := mismatch(schema, result.columns[: len(schema.columns)]):
-                raise Outdated(wrong)
-            while size < LARGEST_CHUNK and (read := await decoded(result, schema)) is not None:
+            while size < LARGEST_CHUNK and (read := await self._next(result, schema)) is not None:
                 batch, located = read
                 batches.append(batch)
                 number, size = number + batch.num_rows, size + located.size
-                self._judge(schema, batch, located)
                 if number == limit or size >= LARGEST_CHUNK:
                     upto = resultset.key(located, batch.num_rows - 1, places)
-        if not batches:
-            return pa.RecordBatch.from_pylist([], schema.arrow), upto, 0
-        return await asyncio.to_thread(pa.concat_batches, batches), upto, size
+        return await _joined(schema, batches), upto, size
+
+    async def _next(
+        self, result: Result, schema: TableSchema
+    ) -> tuple[pa.RecordBatch, resultset.Located] | None:
+        """The next rows of a result. Raises Outdated if they aren't of this schema."""
+        if wrong := mismatch(schema, result.columns[: len(schema.columns)]):
+            raise Outdated(wrong)
+        read = await decoded(result, schema)
+        if read is not None:
+            self._judge(schema, *read)
+        return read
 
     def _judge(self, schema: TableSchema, rows: pa.RecordBatch, located: resultset.Located) -> None:
         """Count dates that are null for being impossible. Raises Definite if rows can't be told apart by their keys."""
@@ -319,7 +360,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
                 " that two keys can be one text; convert the column to utf8mb4"
             )
 
-    async def high(self, source: Source, order: PlanTable | ReadChunk) -> High:
+    async def high(self, source: Source, order: PlanTable | ReadChunk | ReadKeys) -> High:
         """The end of the log, or a marker in it: what was seen before lies before it. On a replica, all of that."""
         if self._consistent is not None and source in self._consistent:
             return self._consistent.at
@@ -331,9 +372,15 @@ class ChunkSelector(Actor[ToChunkSelector]):
         return coordinates
 
 
-def _for_whom(order: PlanTable | ReadChunk) -> str:
+def _for_whom(order: PlanTable | ReadChunk | ReadKeys) -> str:
     """For whom a marker is written."""
-    return str(order.chunk if isinstance(order, ReadChunk) else order.table)
+    return str(order.table if isinstance(order, PlanTable) else order.chunk)
+
+
+async def _joined(schema: TableSchema, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if not batches:
+        return pa.RecordBatch.from_pylist([], schema.arrow)
+    return await asyncio.to_thread(pa.concat_batches, batches)
 
 
 async def decoded(result: Result, schema: TableSchema) -> tuple[pa.RecordBatch, resultset.Located] | None:

@@ -59,8 +59,13 @@ class DeltaTable:
         """The newest version; None where there's no table."""
         log = self._log()
         snapshot = log.update(False, self._none, self._none)
-        if not log.tableExists():
-            return None
+        return self._told(snapshot) if log.tableExists() else None
+
+    def snapshot_at(self, version: int) -> Snapshot:
+        """An older version."""
+        return self._told(self._log().getSnapshotAt(version, self._none, self._none, False))
+
+    def _told(self, snapshot: Any) -> Snapshot:
         metadata = snapshot.metadata()
         return Snapshot(
             snapshot.version(),
@@ -99,6 +104,30 @@ class DeltaTable:
             actions = actions.appended(self._delta.actions.SetTransaction(name, reached, now))
         committed: int = transaction.commit(actions, self._operation(metadata))
         return committed
+
+    def alter(self, schema: Callable[[str], str], properties: Mapping[str, str]) -> None:
+        """Change the columns and set properties in one commit; `schema` makes the new one of the present one, as JSON.
+
+        Where columns are renamed the table has column mapping already, and where they are widened type widening.
+        """
+        transaction = self._log().startTransaction(self._none, self._none)
+        present = transaction.metadata()
+        configuration = present.configuration()
+        for name, value in properties.items():
+            configuration = configuration.updated(name, value)
+        altered = present.copy(
+            present.id(),
+            present.name(),
+            present.description(),
+            present.format(),
+            schema(present.schemaString()),
+            present.partitionColumns(),
+            configuration,
+            present.createdTime(),
+        )
+        transaction.updateMetadata(altered, False)
+        update = getattr(self._delta, "DeltaOperations$UpdateSchema")(present.schema(), altered.schema())
+        transaction.commit(_module(self._jvm.scala.collection.immutable, "Vector$").empty(), update)
 
     def _log(self) -> Any:
         return self._delta.DeltaLog.forTable(self._session, self.path)

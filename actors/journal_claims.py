@@ -2,6 +2,7 @@
 
     claims/00000003-1f2e3d4c.json         somebody claimed it: whoever has a smaller claim is fenced
     claims/00000003-1f2e3d4c.begun.json   what it began with (`pipeline.claims`, which argues the order of the steps)
+    first/000000000501                    the journal is whole from this segment on (`pipeline.retention`)
 
 The claims before it are removed once a claim has begun.
 """
@@ -14,6 +15,7 @@ from pipeline.claims import Record, View
 from pipeline.errors import Definite
 
 CLAIMS = "claims"
+FIRST = "first"
 MANIFEST = "manifest"
 TEXT = ".json"
 TEMPORARY = ".tmp"
@@ -45,7 +47,7 @@ def seen(files: Files) -> View:
         except FileNotFoundError:
             continue  # a greater one has begun, and removed it
         if greatest == max(known):
-            return claims.view(greatest, record, entries)
+            return claims.view(greatest, record, entries, beginning(files))
         return View(greatest, record, record.through)
 
 
@@ -80,6 +82,11 @@ def check(files: Files, mine: str) -> None:
         )
 
 
+def beginning(files: Files) -> int:
+    """The segment that the journal is whole from: those before it have gone, or are going."""
+    return max((int(name) for name in files.listed(FIRST) if name.isdecimal()), default=1)
+
+
 def listed(files: Files) -> list[tuple[int, str]]:
     """The entries that there are, counting or not, by segment and claim. Raises Definite for a foreign file."""
     found = []
@@ -110,7 +117,7 @@ def _past(files: Files, pipeline: str) -> Record:
     _, begun = _claims(files)
     if not begun:
         return Record(str(uuid.uuid4()), pipeline)
-    before = claims.view(max(begun), _record(files, max(begun)), entries)
+    before = claims.view(max(begun), _record(files, max(begun)), entries, beginning(files))
     return before.succeeded(min((segment for segment, _ in entries), default=1))
 
 

@@ -1,7 +1,6 @@
 """Who reads the journal, and how far each of them is: what retention keeps segments for.
 
     consumers/lake.json      a consumer has everything through this segment
-    first/000000000501       the journal is whole from this segment on; those before it have gone, or are going
 
 A consumer's own cursor is where its output is, in the same commit; what it tells here comes after that, and may only
 be behind it.
@@ -12,12 +11,11 @@ import re
 import time
 from dataclasses import dataclass
 
-from actors.journal_claims import TEMPORARY, TEXT
+from actors.journal_claims import FIRST, TEMPORARY, TEXT, beginning
 from actors.journal_files import Files
 from pipeline.errors import Definite
 
 CONSUMERS = "consumers"
-FIRST = "first"
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
 
@@ -59,6 +57,11 @@ class Consumers:
                 ) from error
         return found
 
+    def behind(self, segment: int) -> str | None:
+        """The slowest one, if it hasn't said to have this segment."""
+        slowest = min(((told.segment, name) for name, told in self.all().items()), default=None)
+        return slowest[1] if slowest is not None and slowest[0] < segment else None
+
     def forget(self, name: str) -> None:
         """Keep nothing for this consumer any more. Raises Definite where there's no such one."""
         if f"{name}{TEXT}" not in self._files.listed(CONSUMERS):
@@ -70,11 +73,12 @@ class Consumers:
 
     def first(self) -> int:
         """The segment that the journal is whole from."""
-        return max((int(name) for name in self._files.listed(FIRST) if name.isdecimal()), default=1)
+        return beginning(self._files)
 
     def begin_at(self, segment: int) -> None:
         """Make durable that the journal is whole from this segment on, and from no earlier one."""
         before = [name for name in self._files.listed(FIRST) if name.isdecimal() and int(name) < segment]
-        self._files.put(f"{FIRST}/{segment:012d}", b"{}")
+        # Its name says it all: an empty file has room on a filesystem that's full.
+        self._files.put(f"{FIRST}/{segment:012d}", b"")
         for name in before:
             self._files.remove(f"{FIRST}/{name}")

@@ -27,6 +27,10 @@ from pyarrow import fs
 from pipeline.errors import Definite, Transient
 
 _LOCK = "lock"
+_RESERVE = "reserve"
+# Room for some hundred of the small files by which consumers and retention get on, in bytes.
+_RESERVED = 1 << 20
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _TEMPORARY = ".tmp"
 
 
@@ -82,6 +86,12 @@ class Files(Protocol):
 
     def sizes(self, folder: str) -> dict[str, int]:
         """The bytes in each folder of a folder."""
+
+    def reserve(self) -> bool:
+        """Keep a little room for when the place is full; whether there's room for it."""
+
+    def release(self) -> None:
+        """Give that room up."""
 
 
 class LocalFiles:
@@ -140,10 +150,8 @@ class LocalFiles:
         """Write it beside its place, and rename it."""
         path = self.directory / name
         temporary = path.with_name(path.name + _TEMPORARY)
-        with temporary.open("wb") as file:
+        with _whole(temporary) as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
         temporary.rename(path)
         _sync(path.parent)
 
@@ -153,14 +161,15 @@ class LocalFiles:
         temporary = self._temporary(folder)
         if not temporary.exists():
             temporary.mkdir()
-        with (temporary / name).open("wb") as file:
+        with _whole(temporary / name) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
 
     def keep(self, folder: str, names: frozenset[str]) -> None:
-        """Give the directory its name."""
+        """Give the directory its name, if it hasn't got it already."""
         temporary, path = self._temporary(folder), self.directory / folder
+        if path.exists():
+            _sync(path.parent)
+            return
         for there in self.listed(folder + _TEMPORARY):
             if there not in names:
                 (temporary / there).unlink()
@@ -185,6 +194,23 @@ class LocalFiles:
         """The bytes in each directory of a directory."""
         with os.scandir(self.directory / folder) as entries:
             return {entry.name: _size(entry.path) for entry in entries if entry.is_dir()}
+
+    def reserve(self) -> bool:
+        """Keep a file of nothing."""
+        path = self.directory / _RESERVE
+        try:
+            with path.open("ab") as file:
+                os.posix_fallocate(file.fileno(), 0, _RESERVED)
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            if error.errno not in _FULL:
+                raise
+            return False
+        return True
+
+    def release(self) -> None:
+        """Remove it."""
+        (self.directory / _RESERVE).unlink(missing_ok=True)
 
     def _temporary(self, folder: str) -> Path:
         return self.directory / (folder + _TEMPORARY)
@@ -263,10 +289,21 @@ class RemoteFiles:
                 found[inner] = found.get(inner, 0) + (info.size or 0)
         return found
 
+    def reserve(self) -> bool:
+        """A store isn't full."""
+        return True
+
+    def release(self) -> None:
+        """There's nothing to give up."""
+
     def _infos(self, folder: str, recursive: bool) -> list[fs.FileInfo]:
         selector = fs.FileSelector(self.path(folder), allow_not_found=True, recursive=recursive)
         found: list[fs.FileInfo] = self.filesystem.get_file_info(selector)
         return found
+
+
+# The kinds of pyarrow's filesystems whose stores promise what a journal needs: see the module's docstring.
+_ATOMIC = ("s3", "gcs")
 
 
 def located(location: str | Path) -> Files:
@@ -289,6 +326,11 @@ def located(location: str | Path) -> Files:
         ) from error
     if isinstance(filesystem, fs.LocalFileSystem):
         return LocalFiles(Path(root))
+    if filesystem.type_name not in _ATOMIC:
+        raise Definite(
+            f"journal.path ({shown}): a store of the kind {filesystem.type_name!r} isn't known to show files only when "
+            f"they are whole; use a local path, or one of {', '.join(_ATOMIC)}"
+        )
     return RemoteFiles(filesystem, root, shown)
 
 
@@ -309,7 +351,7 @@ def telling(shown: str) -> Iterator[None]:
         yield
     except OSError as error:
         match error.errno:
-            case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
+            case number if number in _FULL:
                 raise NoRoom(f"no room was left for the journal in {shown} ({error.strerror})") from error
             case errno.EACCES | errno.EPERM | errno.EROFS | errno.ENOTDIR:
                 raise _refused(shown, error) from error
@@ -321,6 +363,19 @@ def telling(shown: str) -> Iterator[None]:
 
 def _refused(shown: str, error: OSError) -> Definite:
     return Definite(f"the journal in {shown} can't be written: {error}; see to its permissions")
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[IO[bytes]]:
+    """A new file, durable at the end; it's gone where it couldn't be written to the end, so that it takes no room."""
+    try:
+        with path.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def _size(directory: str) -> int:

@@ -17,20 +17,16 @@ To start, the manifest's names are listed and the last entry is read; how many t
 """
 
 import hashlib
-import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from actors import journal_claims
-from actors.journal_claims import MANIFEST, TEMPORARY, TEXT
-from actors.journal_consumers import CONSUMERS, FIRST, Consumers
-from actors.journal_files import Files, LocalFiles, Writable, located, telling
+from actors import journal_claims, segment_file
+from actors.journal_claims import FIRST, MANIFEST, TEMPORARY, TEXT
+from actors.journal_consumers import CONSUMERS, Consumers
+from actors.journal_files import Files, LocalFiles, located, telling
 from actors.local_folder import local_folder
 from pipeline import claims, manifest
 from pipeline.claims import View
@@ -41,16 +37,9 @@ from pipeline.retention import Kept, removable
 from pipeline.schema import TableSchema
 from pipeline.settings import JournalSettings
 
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
-
 _SCHEMAS = "schemas"
 _SEGMENTS = "segments"
 _FOLDERS = (MANIFEST, _SCHEMAS, _SEGMENTS, journal_claims.CLAIMS, CONSUMERS, FIRST)
-# A page of a Parquet file (bytes), as pyarrow makes them; a row can't be divided.
-_PAGE = 1 << 20
-# What's written at once (bytes): each time the thread waits for the interpreter, which others may be busy with.
-_PIECE = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +164,14 @@ class JournalStore(JournalReader):
         self._own = own
         self._oldest = 1
         self._bytes = 0
+        # Behind this SCN rows are looked for after a restart; None if there are none.
+        self._unread: int | None = None
         # The last segment that may name a version of a schema; those that aren't here aren't durable.
         self.files.settle(_SCHEMAS)
         versions = (name for name in self.files.listed(_SCHEMAS) if name.endswith(TEXT))
         self._named = {version.removesuffix(TEXT): own.last for version in versions}
+        # The segment that each consumer told, as it was last looked at.
+        self.told: dict[str, int] = {}
 
     @classmethod
     def open_single_writer(cls, location: str | Path, pipeline: str) -> "JournalStore":
@@ -213,10 +206,13 @@ class JournalStore(JournalReader):
             self.files.settle(MANIFEST)
             journal_claims.check(self.files, self._own.claim)
             entries = journal_claims.listed(self.files)
-            self._own = self._view = own = claims.view(self._own.claim, self._own.record, entries)
+            self._own = self._view = own = claims.view(
+                self._own.claim, self._own.record, entries, self.consumers.first()
+            )
             self._oldest = self._begins(own, {claims.named(*entry) for entry in entries})
             last = self.entry(own.last) if own.last else None
             if last is not None:
+                self._unread = min(last.checkpoint.unread.values(), default=None)
                 for file in last.files:
                     self._verify(f"{self._folder(own.last)}/{file.path}", file)
             self._bytes = self._remove_leftovers(own, entries)
@@ -244,6 +240,7 @@ class JournalStore(JournalReader):
             self.files.put(f"{MANIFEST}/{own.name(segment)}{TEXT}", text.encode())
             journal_claims.check(self.files, own.claim)
         self._own = replace(own, last=segment)
+        self._unread = min(entry.checkpoint.unread.values(), default=None)
         self._bytes += sum(file.bytes for file in entry.files)
 
     def retain(self, settings: JournalSettings, now: int) -> Removed:
@@ -251,7 +248,9 @@ class JournalStore(JournalReader):
         with telling(self.files.shown):
             last, first = self._own.last, self.consumers.first()
             oldest = (self._kept(segment) for segment in range(self._oldest, last))
-            going = tuple(removable(oldest, first, last, self._told(), self._bytes, settings, now))
+            going = tuple(
+                removable(oldest, first, last, self._told(), self._unread, self._bytes, settings, now)
+            )
             if not going:
                 return Removed(0, 0)
             journal_claims.check(self.files, self._own.claim)
@@ -259,7 +258,7 @@ class JournalStore(JournalReader):
                 self.consumers.begin_at(going[-1].segment + 1)
             # Somebody may have come who needs some of them (`pipeline.retention`).
             least = min(self._told(), default=last)
-            gone = [kept for kept in going if kept.segment <= least]
+            gone = [kept for kept in going if kept.segment < least]
             for kept in gone:
                 self.files.remove_folder(self._folder(kept.segment))
                 self.files.remove(self._entry_name(kept.segment))
@@ -269,12 +268,17 @@ class JournalStore(JournalReader):
         self._bytes -= removed.bytes
         return removed
 
+    def behind(self) -> str | None:
+        """The consumer that the oldest segment is kept for, if it's for one."""
+        return self.consumers.behind(self._oldest)
+
     def _told(self) -> list[int]:
-        return [consumer.segment for consumer in self.consumers.all().values()]
+        self.told = {name: consumer.segment for name, consumer in self.consumers.all().items()}
+        return list(self.told.values())
 
     def _kept(self, segment: int) -> Kept:
         entry = self.entry(segment)
-        return Kept(segment, sum(file.bytes for file in entry.files), entry.sealed_at)
+        return Kept(segment, sum(file.bytes for file in entry.files), entry.last_scn, entry.sealed_at)
 
     def _forget_schemas(self) -> None:
         """Remove the schemas that no segment names any more."""
@@ -331,62 +335,18 @@ class JournalStore(JournalReader):
         version = table.schema.version
         path = f"{place:04}.{version}.{table.kind}.parquet"
         with self.files.written(f"{_SEGMENTS}/{self._own.name(segment)}", path) as file:
-            digesting = _Digesting(file)
-            with pa.BufferedOutputStream(pa.PythonFile(digesting, mode="w"), _PIECE) as stream:
-                pq.write_table(
-                    table.rows,
-                    stream,
-                    compression="lz4",
-                    use_dictionary=False,
-                    write_statistics=table.stated,
-                    write_batch_size=_batch(table.rows),
-                )
+            size, digest = segment_file.write(file, table)
         return File(
             path=path,
             table=table.schema.table,
             version=version,
             kind=table.kind,
             rows=table.rows.num_rows,
-            bytes=digesting.tell(),
-            sha256=digesting.hexdigest(),
+            bytes=size,
+            sha256=digest,
             absent=table.absent,
         )
 
 
 def _counts(own: View, found: tuple[int, str]) -> bool:
     return found[0] <= own.last and own.name(found[0]) == claims.named(*found)
-
-
-def _batch(rows: pa.Table) -> int:
-    """How many rows are written before it's looked whether they fill a page: with large ones, one at a time."""
-    row_bytes = int(rows.nbytes // rows.num_rows)
-    return max(1, min(_PAGE // max(1, row_bytes), 1024))
-
-
-class _Digesting(io.RawIOBase):
-    """A file that's written from front to back, digested on the way, so that none of it has to stay in memory."""
-
-    def __init__(self, file: Writable) -> None:
-        self._file = file
-        self._digest = hashlib.sha256()
-        self._bytes = 0
-
-    def writable(self) -> bool:
-        """So it is."""
-        return True
-
-    def tell(self) -> int:
-        """How many bytes are written."""
-        return self._bytes
-
-    def write(self, content: "ReadableBuffer") -> int:
-        """Write all of it."""
-        self._digest.update(content)
-        self._file.write(content)
-        size = memoryview(content).nbytes
-        self._bytes += size
-        return size
-
-    def hexdigest(self) -> str:
-        """The SHA-256 of what's written."""
-        return self._digest.hexdigest()

@@ -14,6 +14,12 @@ So memory holds as much as two segments at most, each with one message more than
 what the thread has in hand is one segment's, and what fills up beside it isn't more than another's. Of a segment that's
 written ahead the rows in hand count among those that fill it until it's sealed.
 
+In between, the thread keeps the journal small. Where it reaches its quota nevertheless, or its filesystem is full, the
+coordinator is told, and told again when there's room (`pipeline.room`). What there was no room for is done again, just
+that and nothing else before it, so that all stays in order; what comes meanwhile fills the next segment, and then
+waits. On a local disk the journal has a reserve, which is given up while the filesystem is full: retention and the
+consumers, who make the room, have to write a few bytes for it.
+
 A cancellation can't stop a thread. So the end, of whatever kind, waits for it: afterwards no file of the journal
 changes any more, and whoever recovers finds the segment sealed or not.
 """
@@ -25,15 +31,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, assert_never
 
+import structlog
+
 from actors.actor import Actor, Outlet
+from actors.journal_files import NoRoom
 from actors.journal_store import JournalStore, Recovered
+from actors.journal_work import Keeping, Kept, Sealing, Work, WritingAhead, done
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from pipeline import journal, topology
 from pipeline import metrics as catalogue
 from pipeline.change_rows import ruled
 from pipeline.checkpoint import Checkpoint
-from pipeline.errors import Transient
+from pipeline.errors import InvariantBroken, Transient
 from pipeline.journal import Ahead, Entry, Unfinished, Waiting
 from pipeline.lake_rules import LakeRule
 from pipeline.messages import (
@@ -47,37 +57,38 @@ from pipeline.messages import (
     SignalRejected,
     ToJournalWriter,
     ToSparkSink,
+    ToWatermarkCoordinator,
 )
+from pipeline.room import Full, Room, RoomEnded, RoomMade, Roomy, quota_reached
 from pipeline.schema import TableId
 from pipeline.settings import JournalSettings
 from pipeline.signal_states import CheckpointSealed, SignalState
 
+log = structlog.get_logger()
+
 _ROWS_REMEMBERED: Final = 100
+
+# How often (seconds) the journal is kept small, and how soon that and what there was no room for is done again.
+_KEEP_EVERY_S: Final = 5.0
+_AGAIN_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Outlets:
-    """Where the news of a sealed segment goes."""
+    """Where the news of a sealed segment goes, and of the journal's room."""
 
     answers: Outlet[SignalAnswer]
     checkpoints: Outlet[CheckpointSealed]
     sink: Outlet[ToSparkSink]
+    coordinator: Outlet[ToWatermarkCoordinator]
 
 
 @dataclass(frozen=True, slots=True)
-class Sealing:
-    """A thread seals a segment: its task, what's in it, and when it began (s, the loop's clock)."""
+class AtWork:
+    """What the thread does, its task, and when it began (s, the loop's clock)."""
 
-    task: asyncio.Task[Entry]
-    waiting: Waiting
-    began: float
-
-
-@dataclass(frozen=True, slots=True)
-class WritingAhead:
-    """A thread writes rows of a segment that isn't due yet: its task, and when it began (s, the loop's clock)."""
-
-    task: asyncio.Task[tuple[Ahead, ...]]
+    work: Work
+    task: asyncio.Task[Entry | tuple[Ahead, ...] | Kept]
     began: float
 
 
@@ -110,7 +121,12 @@ class JournalWriter(Actor[ToJournalWriter]):
         self._unfinished = Unfinished()
         # Files of the next segment that are written ahead.
         self._ahead: tuple[Ahead, ...] = ()
-        self._work: Sealing | WritingAhead | None = None
+        self._at_work: AtWork | None = None
+        # What there was no room for, and when it's done again; and when the journal is to be kept small.
+        self._undone: Sealing | WritingAhead | None = None
+        self._again_at = self._keep_at = 0.0
+        self._room: Room = Roomy()
+        self._changed_at = 0.0  # the room (s since the epoch)
         # How the last signals that came as rows of the signal table were judged.
         self._rows: deque[SignalState] = deque(maxlen=_ROWS_REMEMBERED)
 
@@ -118,9 +134,9 @@ class JournalWriter(Actor[ToJournalWriter]):
         """Take appends and seal them when they're due, until the mailbox is closed and all is sealed."""
         try:
             self.listen()
-            while any(left is not None for left in (self._taking, self._waiting, self._work)):
-                self._work_if_due()
-                await self._next()
+            while self._taking is not None or self._has_work():
+                self._work_if_due(at_once=self._taking is None)
+                await self._next(self._taking)
         finally:
             self.rest()
             await self.release()
@@ -131,6 +147,8 @@ class JournalWriter(Actor[ToJournalWriter]):
             case AppendRows():
                 self._unfinished = journal.continued(self._unfinished, message)
             case Append():
+                if message.alterations:
+                    await self._seal_all()
                 whole = journal.finished(self._unfinished, ruled(message, self._rules))
                 self._unfinished = Unfinished()
                 self._waiting = journal.appended(self._waiting, whole, self._checkpoint, self._now())
@@ -140,13 +158,13 @@ class JournalWriter(Actor[ToJournalWriter]):
     async def release(self) -> None:
         """Wait for the thread, since nothing can stop it."""
         self.stop_listening()
-        if self._work is not None:
-            await asyncio.wait({self._work.task})
+        if self._at_work is not None:
+            await asyncio.wait({self._at_work.task})
 
     def hung(self) -> bool:
         """Also while the thread takes too long."""
-        work = self._work
-        return super().hung() or (work is not None and self._now() - work.began > self.patience)
+        at_work = self._at_work
+        return super().hung() or (at_work is not None and self._now() - at_work.began > self.patience)
 
     def status(self) -> dict[str, Any]:
         """The last sealed segment, its position, and what waits."""
@@ -157,88 +175,143 @@ class JournalWriter(Actor[ToJournalWriter]):
             "waiting_bytes": self._waiting.bytes if self._waiting else 0,
             "unfinished_bytes": self._unfinished.bytes,
             "ahead_bytes": sum(each.file.bytes for each in self._ahead),
-            "sealing": isinstance(self._work, Sealing),
+            "sealing": self._at_work is not None and isinstance(self._at_work.work, Sealing),
+            "no_room": self._room.reason if isinstance(self._room, Full) else None,
+            "no_room_since": self._changed_at if isinstance(self._room, Full) else None,
         }
 
-    async def _next(self) -> None:
-        """Wait for a message, if there's room for it, for the thread, or for the moment to seal."""
-        work = self._work
-        taking = self._taking if work is None or not self._full() else None
-        awaited = {task for task in (taking, work and work.task) if task}
+    def _has_work(self) -> bool:
+        return any(left is not None for left in (self._waiting, self._undone, self._at_work))
+
+    async def _next(self, taking: asyncio.Task[ToJournalWriter] | None) -> None:
+        """Wait for a message, if there's room for it, for the thread, or for the moment of its next work."""
+        at_work = self._at_work
+        if self._full() and (at_work is not None or self._undone is not None):
+            taking = None
+        awaited = {task for task in (taking, at_work and at_work.task) if task}
+        if not awaited:
+            await asyncio.sleep(self._time_left() or 0.0)
+            return
         done, _ = await asyncio.wait(awaited, timeout=self._time_left(), return_when=asyncio.FIRST_COMPLETED)
-        if work is not None and work.task in done:
-            self._work = None
-            await self._worked(work)
+        if at_work is not None and at_work.task in done:
+            self._at_work = None
+            await self._worked(at_work)
         if taking is not None and taking in done:
             await self.taken(taking)
 
     def _full(self) -> bool:
         return journal.full(self._waiting, self._unfinished, self._settings)
 
-    def _work_if_due(self) -> None:
-        """Give what's there to a thread, unless one is at work or it's too early; at the end nothing is too early."""
-        if self._work is not None:
+    def _work_if_due(self, at_once: bool) -> None:
+        """Give the thread something to do, unless it's at work or all is too early, which with `at_once` it isn't."""
+        if self._at_work is not None:
             return
-        if self._waiting is None:
-            if self._full():
-                parts, self._unfinished = self._unfinished.parts, journal.written(self._unfinished)
-                self._write_ahead(parts, None)
-        elif (
-            self._taking is None
-            or self._full()
-            or self._now() >= journal.seal_at(self._waiting, self._settings)
+        now = self._now()
+        if self._undone is not None:
+            if now >= self._keep_at:
+                self._begin(Keeping(self._store, self._settings, reserve=False))
+            elif now >= self._again_at:
+                self._begin(self._undone)
+                self._undone = None
+        elif self._waiting is None and self._full():
+            self._write_ahead(self._unfinished.parts, None)
+            self._unfinished = journal.written(self._unfinished)
+        elif self._waiting is not None and (
+            at_once or self._full() or now >= journal.seal_at(self._waiting, self._settings)
         ):
             self._seal(self._waiting)
         else:
+            self._when_nothing_is_due(now, at_once)
+
+    def _when_nothing_is_due(self, now: float, at_once: bool) -> None:
+        large: list[ChangePart | ChunkPart] = []
+        if self._waiting is not None:
             self._waiting, large = journal.ahead_of(self._waiting)
-            if large:
-                self._write_ahead(large, self._waiting.appends[-1].checkpoint.scn)
+        if self._waiting is not None and large:
+            self._write_ahead(large, self._waiting.appends[-1].checkpoint.scn)
+        elif now >= self._keep_at and not at_once:
+            self._begin(Keeping(self._store, self._settings, reserve=True))
+
+    def _begin(self, work: Work) -> None:
+        self._at_work = AtWork(work, asyncio.create_task(asyncio.to_thread(done, work)), self._now())
 
     def _write_ahead(self, parts: Sequence[ChangePart | ChunkPart], scn: int | None) -> None:
-        work = asyncio.to_thread(self._rows_written, self._segment + 1, parts, len(self._ahead), scn)
-        self._work = WritingAhead(asyncio.create_task(work), self._now())
-
-    def _rows_written(
-        self, segment: int, parts: Sequence[ChangePart | ChunkPart], first: int, scn: int | None
-    ) -> tuple[Ahead, ...]:
-        """In the thread: write and sync."""
-        files = self._store.write(segment, journal.segment_tables(segment, parts, self._rules), first)
-        return tuple(Ahead(file, scn) for file in files)
+        first = len(self._ahead)
+        self._begin(WritingAhead(self._store, self._segment + 1, parts, first, scn, self._rules))
 
     def _seal(self, waiting: Waiting) -> None:
         before, self._checkpoint = self._checkpoint, waiting.appends[-1].checkpoint
         self._segment += 1
-        work = asyncio.to_thread(self._segment_sealed, self._segment, waiting, self._ahead, before)
-        self._work = Sealing(asyncio.create_task(work), waiting, self._now())
+        self._begin(Sealing(self._store, self._segment, waiting, self._ahead, before, self._rules))
         self._waiting, self._ahead = None, ()
 
-    def _segment_sealed(
-        self, segment: int, waiting: Waiting, ahead: tuple[Ahead, ...], before: Checkpoint | None
-    ) -> Entry:
-        """In the thread: write, sync, publish."""
-        appends = waiting.appends
-        tables = journal.segment_tables(segment, journal.parts_of(appends), self._rules)
-        rest = self._store.write(segment, tables, len(ahead))
-        files = (*journal.kept(ahead, appends), *rest)
-        entry = journal.seal(segment, appends, files, before, sealed_at=time.time_ns() // 1000)
-        self._store.publish(entry)
-        return entry
+    async def _seal_all(self) -> None:
+        """Seal what waits, so that what comes next begins a segment; to wait for room is no hanging."""
+        self.rest()
+        while self._has_work():
+            self._work_if_due(at_once=True)
+            await self._next(None)
+        self.beat()
 
-    async def _worked(self, work: Sealing | WritingAhead) -> None:
-        """The thread has ended; raises what it raised."""
-        match work:
-            case Sealing():
-                await self._sealed(work)
-            case WritingAhead():
-                self._ahead += work.task.result()
+    async def _worked(self, at_work: AtWork) -> None:
+        """The thread has ended; raises what it raised. Room is waited for, unless it's the end."""
+        try:
+            result = at_work.task.result()
+        except NoRoom as error:
+            if self._taking is None:
+                raise
+            if not isinstance(at_work.work, Keeping):
+                self._undone = at_work.work
+            self._keep_at = self._now() + (_AGAIN_S if isinstance(at_work.work, Keeping) else 0.0)
+            self._again_at = self._now() + _AGAIN_S
+            await self._has_room(Full(str(error)))
+            return
+        match at_work.work, result:
+            case Sealing() as sealing, Entry() as entry:
+                await self._sealed(sealing, entry, at_work.began)
+            case WritingAhead(), tuple() as ahead:
+                self._ahead += ahead
                 self.metrics.progressed(self.name)
-            case _:
-                assert_never(work)
+            case Keeping(), Kept() as kept:
+                await self._kept(kept)
+            case other:
+                raise InvariantBroken(f"the journal's thread did something else than it was told to: {other}")
 
-    async def _sealed(self, sealing: Sealing) -> None:
+    async def _kept(self, kept: Kept) -> None:
+        """See whether there's room, once all has gone that may go."""
+        self._size -= kept.removed.bytes
+        self.metrics.set(catalogue.JOURNAL_SIZE, self._size)
+        if kept.removed.segments:
+            self._again_at = self._now()
+            return
+        self._keep_at = self._now() + (_AGAIN_S if isinstance(self._room, Full) else _KEEP_EVERY_S)
+        if kept.reserved:
+            of = self._settings
+            reason = quota_reached(of.quota_mib, of.keep_mib, self._size, kept.behind, self._room)
+            await self._has_room(Roomy() if reason is None else Full(reason))
+        elif isinstance(self._room, Roomy):
+            await self._has_room(Full(f"the filesystem of {self._store.files.shown} is full"))
+
+    async def _has_room(self, room: Room) -> None:
+        """Tell it, where it's another thing than before."""
+        if type(room) is not type(self._room):
+            lasted, self._changed_at = time.time() - self._changed_at, time.time()
+            self.metrics.set(catalogue.JOURNAL_FULL, isinstance(room, Full))
+            match room:
+                case Full(reason):
+                    log.warning("capture waits for room in the journal", reason=reason)
+                    await self.send(self._outlets.coordinator, RoomEnded(reason))
+                case Roomy():
+                    log.info("the journal has room again", waited_s=round(lasted, 1))
+                    await self.send(self._outlets.coordinator, RoomMade())
+                case _:
+                    assert_never(room)
+        self._room = room
+
+    async def _sealed(self, sealing: Sealing, entry: Entry, began: float) -> None:
         """Tell those who wait for it that the segment is durable."""
-        self._last = entry = sealing.task.result()
-        self.metrics.observe(catalogue.SEALING, self._now() - sealing.began)
+        self._last = entry
+        self.metrics.observe(catalogue.SEALING, self._now() - began)
         self._measure(entry)
         for append in sealing.waiting.appends:
             for answer in append.answers:
@@ -262,6 +335,8 @@ class JournalWriter(Actor[ToJournalWriter]):
         self.metrics.count(catalogue.SEGMENTS_SEALED)
         self.metrics.count(catalogue.JOURNAL_WRITTEN, written)
         self.metrics.set(catalogue.JOURNAL_SIZE, self._size)
+        if isinstance(self._room, Full) or self._size >= self._settings.quota_mib << 20 > 0:
+            self._keep_at = self._now()
         changes: Counter[TableId] = Counter()
         for file in entry.files:
             changes[file.table] += file.rows
@@ -276,9 +351,15 @@ class JournalWriter(Actor[ToJournalWriter]):
             self.metrics.observe(catalogue.COMMIT_TO_JOURNAL, oldest)
 
     def _time_left(self) -> float | None:
-        if self._waiting is None or self._work is not None:
+        """Until the thread's next work (s), None while it's at work."""
+        if self._at_work is not None:
             return None
-        return max(0.0, journal.seal_at(self._waiting, self._settings) - self._now())
+        moments = [self._keep_at]
+        if self._undone is not None:
+            moments.append(self._again_at)
+        elif self._waiting is not None:
+            moments.append(journal.seal_at(self._waiting, self._settings))
+        return max(0.0, min(moments) - self._now())
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

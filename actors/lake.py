@@ -10,9 +10,13 @@ the journal, so that the same segments are never taken twice (`actors.delta`), a
     <journal>/after        every table of the lake has everything through this one (`pipeline.delivery`)
     <journal>/generation   the mirror began empty behind this SCN
 
-A changelog takes on a new schema before its mirror, and both before they say so in their properties: whoever reads
-the mirror's first finds columns that are in both. A mirror that begins anew tells its new generation, columns and
-schema in the one commit that empties it, and its changelog gets changes behind that SCN only afterwards.
+Each of the two lake tables takes on a new schema in one commit, which changes its columns (`pipeline.lake_changes`) and
+says in its properties with which segment they came. The changelog does so first, and gets rows of the new schema only
+when the mirror has it too. So whoever finds that the changelog is further, between the two commits or behind a crash,
+has in the changelog's last version before that one all that the mirror's schema can be read from. A mirror that begins
+anew tells its new generation, columns and schema in the one commit that empties it, and its changelog gets changes
+behind that SCN only afterwards. What enables renaming and widening in Delta is committed before the change that needs
+it, and does nothing by itself.
 """
 
 import json
@@ -21,17 +25,20 @@ from dataclasses import replace
 from functools import partial
 from threading import Lock
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from actors.delta import DeltaTable, Snapshot
 from actors.journal_store import JournalReader
 from actors.lake_files import LakeFiles
+from actors.live_view import CatalogViews
 from actors.spark_session import PARTITIONS
 from pipeline import lake_tables, schema
 from pipeline.delivery import Accepted, Batch, Delivered, Piece, accepted
 from pipeline.errors import Definite
+from pipeline.lake_changes import features, followed, planned, schema_text
+from pipeline.lake_rules import LakeRule, rule_of
 from pipeline.lake_tables import LakeColumn, Property, Tier, columns, location
-from pipeline.live_view import Reached, Versions, live_view_sql
+from pipeline.live_view import Reached
 from pipeline.merge import merge_sql, pending_sql
 from pipeline.schema import TableId, TableSchema
 
@@ -39,13 +46,22 @@ from pipeline.schema import TableId, TableSchema
 class Lake:
     """All tables under `root` that are fed from one journal."""
 
-    def __init__(self, session: SparkSession, root: str, journal: JournalReader) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        root: str,
+        journal: JournalReader,
+        rules: tuple[LakeRule, ...] = (),
+        catalog: str | None = None,
+    ) -> None:
         self._session = session
         self._root = root
         self._journal = journal.identity.id
         self._files = LakeFiles(journal)
-        # A mirror's columns don't change under a MERGE, which would fail, and nor does its generation.
-        self._mirrors_changing = Lock()
+        self._rules = rules
+        self._views = None if catalog is None else CatalogViews(session, root, catalog)
+        # Columns don't change under a MERGE, which would fail, and nor does a mirror's generation.
+        self._changing = Lock()
 
     def find(self, table: TableId) -> Delivered:
         """What the lake has of a table. Raises Definite where it's fed from another journal."""
@@ -54,23 +70,24 @@ class Lake:
             return Delivered()
         mirrored = self._own(table, Tier.MIRROR)
         tables = [changelog] if mirrored is None else [changelog, mirrored]
-        # Whichever says so first, the columns are in both by then.
-        newest = max(tables, key=_since)
-        told = newest.properties.get(Property.SCHEMA)
         done = {**(mirrored.applications if mirrored else {}), **changelog.applications}
         after = [at.applications.get(self._mark("after"), 0) for at in tables]
         reached = self._reached(mirrored)
         changes = done.get(self._mark("changes"), 0)
+        if self._views is not None:
+            self._views.follow(table)
         return Delivered(
-            schema=None if told is None else schema.from_json(json.loads(told)),
-            since=_since(newest),
-            columns={name.lower(): column.type for name, column in changelog.columns.items()},
+            schema=_schema(changelog),
+            since=_since(changelog),
+            mirror_since=0 if mirrored is None else _since(mirrored),
+            columns=_columns(changelog),
             changes=changes,
             rows=done.get(self._mark("rows"), 0),
             generation=None if mirrored is None else reached.generation,
             merged=reached.merged,
             pending=self._pending(table, reached) if changes > reached.merged else 0,
             after=max(after),
+            partial=Property.PARTIAL in changelog.properties,
             stopped=changelog.properties.get(Property.STOPPED),
         )
 
@@ -79,64 +96,88 @@ class Lake:
 
         Where the table can't take on a new schema, it's brought up to there and stopped, with the reason.
         """
-        todo = accepted(present, table, batch)
+        todo = accepted(present, table, batch, rule_of(self._rules, table).schema_changes)
+        if self._views is None or not _alters(todo, present):
+            return self._deliver(table, present, batch, todo)
+        self._views.hold(table)
+        after = self._deliver(table, present, batch, todo)
+        self._views.follow(table)
+        return after
+
+    def _deliver(self, table: TableId, present: Delivered, batch: Batch, todo: Accepted) -> Delivered:
         if todo.schema is not None:
             present = self._prepare(table, present, todo, todo.schema)
+            if todo.partial and not present.partial:
+                self._set(table, Tier.CHANGELOG, {Property.PARTIAL: "true"})
+                present = replace(present, partial=True)
             self._append(table, Tier.CHANGELOG, "changes", todo.pieces.changes, todo, batch)
             self._append(table, Tier.MIRROR, "rows", todo.pieces.rows, todo, batch)
         elif todo.reason:
-            self._create(table, lake_tables.META_COLUMNS)
+            self._create(table, lake_tables.META_COLUMNS, {})
         if todo.reason:
-            stopped = {Property.STOPPED: todo.reason}
-            self._session.sql(
-                lake_tables.set_properties_sql(location(self._root, table, Tier.CHANGELOG), stopped)
-            )
+            self._set(table, Tier.CHANGELOG, {Property.STOPPED: todo.reason})
             return replace(present, stopped=todo.reason)
         return replace(present, changes=batch.through, rows=batch.through, after=batch.after)
 
-    def merge(self, table: TableSchema, reached: Reached, through: int, position: str) -> None:
+    def merge(self, table: TableId, reached: Reached, through: int, position: str) -> None:
         """Merge changes into a table's mirror, from where it is to a segment. It blocks for seconds.
 
         Nothing is merged where the mirror has begun anew since.
         """
         self._session.sparkContext.setLocalProperty("spark.scheduler.pool", "merge")
         session = self._once("merged", through, merged=through, position=position)
-        with self._mirrors_changing:
-            if (
-                self._reached(self._table(table.table, Tier.MIRROR).snapshot()).generation
-                == reached.generation
-            ):
-                session.sql(merge_sql(self._root, table, reached, through))
+        with self._changing:
+            mirrored = self._table(table, Tier.MIRROR).snapshot()
+            assert mirrored is not None
+            if self._reached(mirrored).generation == reached.generation:
+                session.sql(merge_sql(self._root, _taken_on(mirrored), reached, through))
+        if self._views is not None:
+            self._views.follow(table)
 
     def _prepare(self, table: TableId, present: Delivered, todo: Accepted, wanted: TableSchema) -> Delivered:
-        """Make the tables that aren't there, add the columns that aren't in them, and begin the mirror anew."""
-        changed = present.schema is None or present.schema.version != wanted.version
-        if present.schema is None:
-            self._create(table, columns(todo.versions[0], Tier.CHANGELOG))
-        for version in todo.versions:
-            if any(column.name.lower() not in present.columns for column in version.columns):
-                self._add_columns(table, Tier.CHANGELOG, columns(version, Tier.CHANGELOG))
-        told = {Property.SCHEMA: json.dumps(schema.to_json(wanted)), Property.SINCE: str(todo.since)}
-        if todo.generation is not None:
-            with self._mirrors_changing:
-                if present.generation is None or present.generation < todo.generation:
-                    self._begin(table, todo.generation, wanted, told)
-                elif changed:
-                    self._add_columns(table, Tier.MIRROR, columns(wanted, Tier.MIRROR))
-                    self._tell(table, Tier.MIRROR, told)
-        if changed:
-            self._tell(table, Tier.CHANGELOG, told)
+        """Make the tables that aren't there, have them take on the schema, and begin the mirror anew."""
+        begun = todo.generation is not None and todo.generation != present.generation
+        mirrored = todo.since if todo.generation is not None else present.mirror_since
+        if not begun and (present.since, present.mirror_since) == (todo.since, mirrored):
+            return present
+        told: dict[str, str] = {
+            Property.SCHEMA: json.dumps(schema.to_json(wanted)),
+            Property.SINCE: str(todo.since),
+        }
+        with self._changing:
+            self._take_on(table, Tier.CHANGELOG, todo, told)
+            if todo.generation is not None and begun:
+                self._begin(table, todo.generation, wanted, told)
+            elif todo.generation is not None:
+                self._take_on(table, Tier.MIRROR, todo, told)
         return replace(
-            present, schema=wanted, since=todo.since, columns=todo.columns, generation=todo.generation
+            present,
+            schema=wanted,
+            since=todo.since,
+            mirror_since=mirrored,
+            columns=tuple(each.column for each in todo.plan.columns),
+            generation=todo.generation,
         )
 
-    def _create(self, table: TableId, of: tuple[LakeColumn, ...]) -> None:
-        path = location(self._root, table, Tier.CHANGELOG)
-        self._session.sql(lake_tables.create_sql(path, of, {Property.JOURNAL: self._journal}))
+    def _take_on(self, table: TableId, tier: Tier, todo: Accepted, told: Mapping[str, str]) -> None:
+        """Bring a lake table's columns from what it has taken on to what it's to have; make it where there's none."""
+        delta = self._table(table, tier)
+        snapshot = delta.snapshot()
+        if snapshot is None:
+            plan = followed(planned((), None), tier, todo.steps)
+            self._create(table, tuple(each.column for each in plan.columns), told)
+        elif _since(snapshot) < todo.since:
+            steps = (step for step in todo.steps if step.segment > _since(snapshot))
+            plan = followed(planned(_columns(snapshot), _schema(snapshot)), tier, steps)
+            if lacking := features(plan, snapshot.properties):
+                self._set(table, tier, lacking)
+            delta.alter(partial(schema_text, plan), told)
 
-    def _begin(
-        self, table: TableId, generation: int, wanted: TableSchema, told: Mapping[Property, str]
-    ) -> None:
+    def _create(self, table: TableId, of: tuple[LakeColumn, ...], told: Mapping[str, str]) -> None:
+        path = location(self._root, table, Tier.CHANGELOG)
+        self._session.sql(lake_tables.create_sql(path, of, {Property.JOURNAL: self._journal, **told}))
+
+    def _begin(self, table: TableId, generation: int, wanted: TableSchema, told: Mapping[str, str]) -> None:
         path = location(self._root, table, Tier.MIRROR)
         session = self._once("generation", generation, generation=generation)
         session.sql(
@@ -145,8 +186,8 @@ class Lake:
             )
         )
 
-    def _tell(self, table: TableId, tier: Tier, told: Mapping[Property, str]) -> None:
-        self._session.sql(lake_tables.set_properties_sql(location(self._root, table, tier), told))
+    def _set(self, table: TableId, tier: Tier, properties: Mapping[str, str]) -> None:
+        self._session.sql(lake_tables.set_properties_sql(location(self._root, table, tier), properties))
 
     def _once(self, mark: str, version: int, **told: object) -> SparkSession:
         """A session whose statement Delta makes only if the table's mark hasn't got so far."""
@@ -160,16 +201,6 @@ class Lake:
         }.items():
             session.conf.set(name, str(value))
         return session
-
-    def _add_columns(self, table: TableId, tier: Tier, wanted: tuple[LakeColumn, ...]) -> None:
-        delta = self._table(table, tier)
-        snapshot = delta.snapshot()
-        there = {name.lower() for name in snapshot.columns} if snapshot else set()
-        before: str | None = None
-        for column in wanted:
-            if column.name.lower() not in there:
-                self._session.sql(lake_tables.add_column_sql(delta.path, column, before))
-            before = column.name
 
     def _append(
         self, table: TableId, tier: Tier, mark: str, pieces: tuple[Piece, ...], todo: Accepted, batch: Batch
@@ -219,30 +250,25 @@ class Lake:
         return json.dumps({"journal": self._journal, **told})
 
 
-def live_view(session: SparkSession, root: str, table: TableId) -> DataFrame:
-    """A table's rows as of the last segment that's delivered of it; the frame goes on reading these two versions.
+def _alters(todo: Accepted, present: Delivered) -> bool:
+    """Whether the text of a live view isn't right any more once it's delivered."""
+    return (todo.schema, todo.generation, todo.partial) != (
+        present.schema,
+        present.generation,
+        present.partial,
+    )
 
-    Raises Definite where the lake has no mirror of it: no snapshot of the table has begun.
-    """
-    mirrors = DeltaTable(session, location(root, table, Tier.MIRROR))
-    mirrored = mirrors.snapshot()
-    while True:
-        # The mirror first: the changelog, which gets everything before it, can't be behind it then.
-        changelog = DeltaTable(session, location(root, table, Tier.CHANGELOG)).snapshot()
-        if mirrored is None or changelog is None:
-            raise Definite(f"{root} has no mirror of {table}: snapshot the table first")
-        reached = _reached(mirrored, mirrored.properties[Property.JOURNAL])
-        # One that has begun anew did so before its changelog got what the old one doesn't count for.
-        now = mirrors.snapshot()
-        if (
-            now is not None
-            and _reached(now, now.properties[Property.JOURNAL]).generation == reached.generation
-        ):
-            break
-        mirrored = now
-    taken_on = schema.from_json(json.loads(mirrored.properties[Property.SCHEMA]))
-    at = Versions(mirrored.version, changelog.version)
-    return session.sql(live_view_sql(root, taken_on, reached, at))
+
+def _taken_on(table: Snapshot) -> TableSchema:
+    return schema.from_json(json.loads(table.properties[Property.SCHEMA]))
+
+
+def _schema(table: Snapshot) -> TableSchema | None:
+    return _taken_on(table) if Property.SCHEMA in table.properties else None
+
+
+def _columns(table: Snapshot) -> tuple[LakeColumn, ...]:
+    return tuple(LakeColumn(name, column.type) for name, column in table.columns.items())
 
 
 def _since(table: Snapshot) -> int:

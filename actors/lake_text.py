@@ -26,7 +26,7 @@ def live_view_text(root: str, name: str, dialect: Dialect) -> str:
         told = registration(root, table) if dialect is Dialect.TRINO else ()
         return "\n".join([*(f"-- once: {statement};" for statement in told), text])
     raise Definite(
-        f"{root} has no mirror of {name!r} (database.table): is it captured, and has its snapshot begun?"
+        f"{root} has no mirror of {name} (database.table): is it captured, and has its snapshot begun?"
     )
 
 

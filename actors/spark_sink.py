@@ -7,6 +7,9 @@ goes on is found in the tables themselves, at the start and so after each failur
 One MERGE at a time runs beside the batches. It takes seconds that no reader waits for, since the live view is right
 with it and without it. A mirror's turn comes when it has enough changes pending, or old ones.
 
+How far it is, it tells the journal after each batch, so that retention keeps what it needs. Where what it needs has
+gone, since the lake is new or was removed, tables wait until their mirrors have begun anew (`pipeline.late`).
+
 Spark's calls block and can't be interrupted, so they're made in threads of this actor's own. A clean end waits for
 them. Any other end kills the JVM, which lets go of the threads, and of all that Spark was doing: what it had
 committed counts, and the rest never happened.
@@ -16,56 +19,47 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from itertools import chain, takewhile
 from typing import Any, ParamSpec, TypeVar
 
+import structlog
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from actors import spark_session
-from actors.actor import Actor
+from actors.actor import Actor, Outlet
 from actors.delta import is_conflict
 from actors.journal_store import JournalReader
 from actors.lake import Lake
 from actors.mailbox import Mailbox
+from actors.merging import Merging, Mirrored
 from actors.metrics import Metrics
 from actors.spark_session import Spark
 from pipeline import metrics as catalogue
-from pipeline import topology
-from pipeline.checkpoint import Mirror, Ready, state_of
+from pipeline import tiers, topology
+from pipeline.checkpoint import Checkpoint, Mirror, Ready, state_of
 from pipeline.delivery import Batch, Delivered, Pieces, missing, next_batch
 from pipeline.errors import Transient
+from pipeline.journal import Entry
+from pipeline.lake_rules import rule_of
+from pipeline.late import MirrorsLacked, incomplete
 from pipeline.live_view import Reached
 from pipeline.messages import SegmentSealed, ToSparkSink
 from pipeline.schema import TableId, TableSchema
 from pipeline.settings import LakeSettings, SparkSettings
+
+log = structlog.get_logger()
+
+# The sink's name among the journal's consumers.
+CONSUMER = "lake"
 
 # How many tables are delivered at once; a further thread merges.
 TABLES_AT_ONCE = 4
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, slots=True)
-class Mirrored:
-    """A mirror: where it is, the changes that it hasn't merged, and when (s) the first of these came."""
-
-    reached: Reached
-    pending: int
-    since: float
-
-
-@dataclass(frozen=True, slots=True)
-class Merging:
-    """A MERGE that is under way: of these changes of this table, through this segment."""
-
-    task: asyncio.Task[None]
-    table: TableId
-    through: int
-    changes: int
-    began: float
 
 
 class SparkSink(Actor[ToSparkSink]):
@@ -81,6 +75,7 @@ class SparkSink(Actor[ToSparkSink]):
         lake: LakeSettings,
         spark: SparkSettings,
         journal: JournalReader,
+        coordinator: Outlet[MirrorsLacked],
     ) -> None:
         super().__init__(mailbox, metrics)
         self._settings = lake
@@ -96,6 +91,15 @@ class SparkSink(Actor[ToSparkSink]):
         self._delivered: dict[TableId, Delivered] = {}
         self._mirrored: dict[TableId, Mirrored] = {}
         self._merging: Merging | None = None
+        self._coordinator = coordinator
+        # The last SCN that has gone from the journal, and the tables that lack rows of before.
+        self._beginning = 0
+        self._late: frozenset[TableId] = frozenset()
+        # The segment through which all tables had everything before that.
+        self._whole = 0
+        # The tables whose mirror isn't there, and the SCN that it may begin at, or behind it (`pipeline.tiers`).
+        self._bare: frozenset[TableId] = frozenset()
+        self._bare_since = 0
 
     async def run(self) -> None:
         """Deliver what is sealed, and what will be, until the mailbox is closed and the last segment delivered."""
@@ -134,13 +138,15 @@ class SparkSink(Actor[ToSparkSink]):
     def status(self) -> dict[str, Any]:
         """What's wholly delivered, and of each table how far its mirror is and why it stopped.
 
-        `freshness_seconds`: the age of the oldest change of the last batch when it could be read in the lake.
+        `late`: the tables that wait for their mirrors to begin anew. `freshness_seconds`: the age of the oldest change
+        of the last batch when it could be read in the lake.
         """
         return {
             "lake": self._settings.path,
             "segment": self._segment,
             "position": self._position,
             "freshness_seconds": self._freshness,
+            "late": sorted(map(str, self._late)),
             "tables": {
                 str(table): {
                     "mirror": state_of(self._mirrors[table]) if table in self._mirrors else None,
@@ -158,25 +164,68 @@ class SparkSink(Actor[ToSparkSink]):
 
     async def _open(self) -> None:
         """Start Spark, find out where the lake is, and deliver what it lacks."""
+        await self._in_thread(self._join)
         self._spark = await self._in_thread(self._start)
         self.beat()
         self.metrics.set(catalogue.SPARK_UP, 1)
-        self._lake = Lake(self._spark.session, self._settings.path, self._journal)
+        session, lake = self._spark.session, self._settings
+        self._lake = Lake(session, lake.path, self._journal, lake.rules, lake.catalog)
         last = await self._in_thread(self._journal.last_segment)
         if last == 0:
             return
         entry = await self._in_thread(self._journal.entry, last)
         await self._each(self._find, list(entry.checkpoint.schemas))
-        self._segment = max((delivered.after for delivered in self._delivered.values()), default=0)
-        if self._segment:
-            self._position = str(
-                (await self._in_thread(self._journal.entry, self._segment)).checkpoint.position
-            )
+        found = max((delivered.after for delivered in self._delivered.values()), default=0)
+        self._segment = await self._in_thread(self._came, found)
+        self._whole = found
+        if self._segment > found:
+            await self._come_late(entry)
+        elif self._segment >= await self._in_thread(self._journal.consumers.first):
+            at = (await self._in_thread(self._journal.entry, self._segment)).checkpoint
+            self._position = str(at.position)
+            self._bare, self._bare_since = tiers.bare(self._delivered, self._settings.rules), at.scn
+            await self._ask(entry.checkpoint)
         await self._deliver_through(last)
+
+    def _join(self) -> None:
+        """Be known as a consumer, so that nothing goes while Spark starts, however long that takes."""
+        consumers = self._journal.consumers
+        if CONSUMER not in consumers.all():
+            consumers.tell(CONSUMER, consumers.first() - 1)
+
+    def _came(self, segment: int) -> int:
+        """Tell where we are; where we have to go on: there, or at the journal's beginning."""
+        consumers = self._journal.consumers
+        consumers.tell(CONSUMER, segment)
+        while (first := consumers.first()) > segment + 1:
+            segment = first - 1
+            consumers.tell(CONSUMER, segment)
+        return segment
+
+    async def _come_late(self, last: Entry) -> None:
+        """Segments that the lake lacks have gone: find out which tables lack something, and ask for it."""
+        first = await self._in_thread(self._journal.entry, self._segment + 1)
+        self._beginning = first.first_scn - 1
+        self._late = frozenset(
+            table
+            for table in first.checkpoint.schemas
+            if self._delivered.get(table, Delivered()).changes < self._segment
+        )
+        log.warning(
+            "the lake comes late: its tables begin anew, and their changelogs lack what has gone",
+            journal_begins_at=self._segment + 1,
+            tables=sorted(map(str, self._late)),
+        )
+        await self._ask(last.checkpoint)
+
+    async def _ask(self, checkpoint: Checkpoint) -> None:
+        late = incomplete(self._late, checkpoint, self._beginning)
+        if lacked := {**incomplete(self._bare, checkpoint, self._bare_since), **late}:
+            await self.send(self._coordinator, MirrorsLacked(lacked))
 
     async def _deliver_through(self, segment: int) -> None:
         while self._segment < segment:
-            batch = await self._in_thread(self._read_batch, segment)
+            batch, self._late = await self._in_thread(self._read_batch, segment)
             began = time.monotonic()
             await self._each(
                 self._find, [table for table in self._wanted(batch) if table not in self._delivered]
@@ -186,19 +235,23 @@ class SparkSink(Actor[ToSparkSink]):
             self._position = str(batch.checkpoint.position)
             self._mirrors = batch.checkpoint.mirrors
             self._tell(batch, time.monotonic() - began)
+            await self._in_thread(self._journal.consumers.tell, CONSUMER, self._segment)
+            await self._ask(batch.checkpoint)
             self.beat()
             self._merge_if_due()
 
     def _wanted(self, batch: Batch) -> list[TableId]:
         """The tables that have something in the batch, and those whose mirror is to be made, or begun anew."""
         begun = [t for t in batch.generations if batch.newly_begun(t, self._delivered.get(t, Delivered()))]
-        return list(dict.fromkeys([*batch.tables, *begun]))
+        wanted = dict.fromkeys([*batch.tables, *begun, *batch.alterations])
+        return [table for table in wanted if table not in self._late]
 
     async def _find(self, table: TableId) -> None:
         assert self._lake is not None
         found = await self._in_thread(self._lake.find, table)
+        tiers.check(found, table, rule_of(self._settings.rules, table))
         self._delivered[table] = found
-        reached = Reached(found.generation or 0, found.merged)
+        reached = Reached(found.generation or 0, found.merged, found.partial)
         self._mirrored[table] = Mirrored(reached, found.pending, time.monotonic())
 
     async def _deliver(self, batch: Batch, table: TableId) -> None:
@@ -218,7 +271,7 @@ class SparkSink(Actor[ToSparkSink]):
         self.metrics.count(catalogue.DELIVERED, rows, table=str(table), tier="mirror")
         mirrored = self._mirrored[table]
         since = mirrored.since if mirrored.pending else time.monotonic()
-        reached = replace(mirrored.reached, generation=after.generation or 0)
+        reached = replace(mirrored.reached, generation=after.generation or 0, partial=after.partial)
         self._mirrored[table] = Mirrored(reached, mirrored.pending + changes, since)
 
     def _tell(self, batch: Batch, seconds: float) -> None:
@@ -262,7 +315,7 @@ class SparkSink(Actor[ToSparkSink]):
 
     async def _merge(self, schema: TableSchema, reached: Reached, through: int) -> None:
         assert self._lake is not None
-        await self._in_thread(self._lake.merge, schema, reached, through, self._position)
+        await self._in_thread(self._lake.merge, schema.table, reached, through, self._position)
 
     def _merged(self, merging: Merging) -> None:
         """The MERGE has ended; raises what it raised."""
@@ -331,5 +384,16 @@ class SparkSink(Actor[ToSparkSink]):
             self._spark.kill()
         self._threads.shutdown()
 
-    def _read_batch(self, through: int) -> Batch:
-        return next_batch(self._journal.entries(self._segment, through))
+    def _read_batch(self, through: int) -> tuple[Batch, frozenset[TableId]]:
+        """The next batch, and the tables that it leaves out; it ends where one of these can be taken again."""
+        entries = self._journal.entries(self._segment, through)
+        first = next(entries)
+        late = frozenset(self._incomplete(first))
+        same = takewhile(lambda entry: frozenset(self._incomplete(entry)) == late, entries)
+        batch = next_batch(chain([first], same))
+        # As long as a table is left out, a restart has to come late again.
+        batch = tiers.ruled(batch, self._settings.rules, self._bare, self._bare_since)
+        return replace(batch, after=self._whole) if late else batch, late
+
+    def _incomplete(self, entry: Entry) -> dict[TableId, int]:
+        return incomplete(self._late, entry.checkpoint, self._beginning)

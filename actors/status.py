@@ -65,6 +65,8 @@ class StatusBoard:
             "windows": capture.get("windows", []),
             "stopped": capture.get("stopped", {}),
             "keyless": capture.get("keyless", []),
+            "consumers": said.get(Name.JOURNAL_WRITER, {}).get("consumers", {}),
+            "late": delivery.get("late", []),
             "delivered_position": delivery.get("position"),
             "freshness_seconds": delivery.get("freshness_seconds"),
             "actors": {name.value: {**said.get(name, {}), **self._life(name)} for name in Name},

@@ -41,6 +41,11 @@ def _whole(status: dict[str, Any]) -> Table:
         ("waiting", status["busy"]),
         *((f"stopped {name}", reason) for name, reason in status["stopped"].items()),
         ("changes only", ", ".join(status["keyless"]) or None),
+        *(
+            (f"consumer {name}", f"{told['behind']:,} segments behind")
+            for name, told in status["consumers"].items()
+        ),
+        ("begins anew", ", ".join(status["late"]) or None),
     ):
         if value is not None:
             table.add_row(Text(name), Text(str(value)))

@@ -5,18 +5,22 @@ in the order given; if that's cut short, the supervisor rebuilds all of capture 
 nothing half done is ever mended in place.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic
+from types import MappingProxyType
 from typing import Any, assert_never
+
+import pyarrow as pa
 
 from actors.actor import Actor, Outlet
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
-from pipeline import beginning, coordinator, topology
+from pipeline import beginning, coordinator, rereads, topology
 from pipeline import metrics as catalogue
 from pipeline.checkpoint import Checkpoint, state_of
 from pipeline.consistent import CloseTransactions, OpenTransactions
-from pipeline.coordinator_state import Order, State, Strained, WindowMode, Within
+from pipeline.coordinator_state import Order, State, Strained, WindowMode, Within, range_of
 from pipeline.messages import (
     Append,
     AppendRows,
@@ -25,12 +29,15 @@ from pipeline.messages import (
     PauseReading,
     PlanTable,
     ReadChunk,
+    ReadKeys,
     ResumeReading,
     ToBinlogReader,
     ToChunkSelector,
     ToJournalWriter,
     ToWatermarkCoordinator,
 )
+from pipeline.room import Full
+from pipeline.schema import TableId
 from pipeline.settings import SnapshotMode
 from pipeline.sizing import Limits
 from pipeline.snapshot import ChunkId, Progress, Snapshot, progress
@@ -61,13 +68,14 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         mode: WindowMode,
         outlets: Outlets,
         unasked: SnapshotMode = SnapshotMode.NO_DATA,
+        unread: Mapping[TableId, pa.RecordBatch | None] = MappingProxyType({}),
     ) -> None:
         super().__init__(mailbox, metrics)
         self._outlets = outlets
         self._ordered: dict[
             ChunkId, float
         ] = {}  # when the chunk of each open window was ordered (s, monotonic)
-        self._state, self._first_orders = coordinator.start(checkpoint, limits, mode, unasked)
+        self._state, self._first_orders = coordinator.start(checkpoint, limits, mode, unasked, unread)
 
     async def run(self) -> None:
         """Give the orders that follow from the start, then take messages."""
@@ -86,6 +94,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
 
         `runs`: what's being done for a table now: `planning`, `planned` (its chunks are read), `unsettled` (its schema
         at the source isn't the stream's yet) or `foundempty` (it's so once the stream is where that was seen).
+        `unread`: how many rows of a table are to be read again.
         """
         checkpoint, place = self._state.checkpoint, self._state.place
         return {
@@ -94,12 +103,14 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
             "within": str(place.gtid) if isinstance(place, Within) else None,
             "scn": checkpoint.scn,
             "paused": checkpoint.paused,
+            "no_room": self._state.room.reason if isinstance(self._state.room, Full) else None,
             "busy": self._state.source.reason if isinstance(self._state.source, Strained) else None,
             "captured": [str(table) for table in checkpoint.schemas],
             "consistent": type(self._state.stand).__name__.lower(),
             "keyless": [str(table) for table in beginning.keyless(checkpoint)],
             "stopped": {str(table): reason for table, reason in checkpoint.stopped.items()},
             "mirrors": {str(table): state_of(mirror) for table, mirror in checkpoint.mirrors.items()},
+            "unread": {str(table): count for table, count in rereads.waiting(self._state).items()},
             "snapshots": [snapshot_to_json(snapshot) for snapshot in checkpoint.snapshots],
             "runs": {str(table): type(run).__name__.lower() for table, run in self._state.runs.items()},
             "windows": [
@@ -107,7 +118,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
                     "chunk": str(window.order.chunk),
                     "snapshot": window.order.chunk.snapshot,
                     "table": str(window.order.chunk.table),
-                    "range": window.order.range,
+                    "range": range_of(window)[1],
                     "state": type(window).__name__.lower(),
                     "rows": window.rows.num_rows if isinstance(window, Reconciling) else 0,
                 }
@@ -117,10 +128,10 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
 
     async def _perform(self, orders: tuple[Order, ...]) -> None:
         now = monotonic()
-        self._ordered |= {order.chunk: now for order in orders if isinstance(order, ReadChunk)}
+        self._ordered |= {order.chunk: now for order in orders if isinstance(order, ReadChunk | ReadKeys)}
         for order in orders:
             match order:
-                case PlanTable() | ReadChunk() | OpenTransactions() | CloseTransactions():
+                case PlanTable() | ReadChunk() | ReadKeys() | OpenTransactions() | CloseTransactions():
                     await self.send(self._outlets.selector, order)
                 case PauseReading() | ResumeReading():
                     await self.send(self._outlets.reader, order)
@@ -137,15 +148,25 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
             held_s = monotonic() - self._ordered.pop(chunk)
             self.metrics.observe(catalogue.WINDOW, held_s, table=str(chunk.table))
         match message:
+            case ChunkRead(chunk, _, rows) if chunk.snapshot == rereads.REREAD:
+                self.metrics.count(catalogue.ROWS_READ_AGAIN, rows.num_rows, table=str(chunk.table))
             case ChunkRead(chunk, _, rows):
                 self.metrics.count(catalogue.SNAPSHOT_ROWS, rows.num_rows, table=str(chunk.table))
             case ChunkFailed(chunk):
                 self.metrics.count(catalogue.CHUNKS, table=str(chunk.table), outcome="failed")
             case _:
                 pass
+        self._measure_unread(before)
         was, now = before.checkpoint.snapshots, self._state.checkpoint.snapshots
         if was is not now:
             self._measure_progress({snapshot.id: snapshot for snapshot in was}, now)
+
+    def _measure_unread(self, before: State) -> None:
+        was, now = rereads.waiting(before), rereads.waiting(self._state)
+        for table in was.keys() | now.keys():
+            self.metrics.set(catalogue.ROWS_UNREAD, now.get(table, 0), table=str(table))
+        for table in self._state.checkpoint.stopped.keys() - before.checkpoint.stopped.keys():
+            self.metrics.set(catalogue.TABLE_STOPPED, 1, table=str(table))
 
     def _measure_progress(self, was: dict[str, Snapshot], now: tuple[Snapshot, ...]) -> None:
         for snapshot in now:

@@ -25,10 +25,11 @@ from pipeline.messages import Append, ChangePart, ChunkPart, Kind
 from pipeline.schema import TableSchema
 from pipeline.transactions import Transactions
 
-# `__op`: c, u, d, r (a snapshot's row) or b (what an update found). `__ordinal`: order inside the transaction or
-# chunk. `__gtid` and `__commit_time` (of the source's commit) are null for r, `__chunk` for all others. `__absent`:
-# the columns of which the log doesn't give the row's value, which is null in the table's own column and means nothing;
-# null where it's all. `__segment`: the number of the segment, so that a file says by itself where its rows belong.
+# `__op`: c, u, d, r (a snapshot's row), b (what an update found) or t (a statement took all rows away, and the table's
+# own columns are null). `__ordinal`: order inside the transaction or chunk. `__gtid` and `__commit_time` (of the
+# source's commit) are null for r, `__chunk` for all others. `__absent`: the columns of which the log doesn't give the
+# row's value, which is null in the table's own column and means nothing; null where it's all. `__segment`: the number
+# of the segment, so that a file says by itself where its rows belong.
 META = pa.schema(
     [
         pa.field("__op", pa.string(), nullable=False),
@@ -43,8 +44,8 @@ META = pa.schema(
 )
 
 # The letter of each Kind, by its number.
-_KEYED = pa.array(["c", "d", "u", "d"])
-_KEYLESS = pa.array(["c", "d", "c", "d"])
+_KEYED = pa.array(["c", "d", "u", "d", "t"])
+_KEYLESS = pa.array(["c", "d", "c", "d", "t"])
 
 
 def changes_schema(schema: TableSchema) -> pa.Schema:

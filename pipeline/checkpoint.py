@@ -50,7 +50,8 @@ class Checkpoint:
     that holds at the position. `snapshots`: those that haven't ended, and the last ones that have. `signals`: ids of
     signals that took effect, so that the same one twice is taken once. `paused`: no chunk is read until a resume.
     `stopped`: tables that can't be captured any more, each with its reason. `unproven`: those that a statement may
-    have altered since their schema was proven.
+    have altered since their schema was proven. `unread`: of tables of which rows are to be read again
+    (`pipeline.rereads`), the SCN up to which none is.
     """
 
     position: GtidSet
@@ -63,6 +64,7 @@ class Checkpoint:
     stopped: dict[TableId, str] = field(default_factory=dict)
     moving: Moving | None = None
     unproven: frozenset[TableId] = frozenset()
+    unread: dict[TableId, int] = field(default_factory=dict)
 
     def same_but_position(self, other: "Checkpoint") -> bool:
         """Whether nothing but the position has moved between the two."""
@@ -75,6 +77,7 @@ class Checkpoint:
             and self.stopped == other.stopped
             and self.moving == other.moving
             and self.unproven == other.unproven
+            and self.unread == other.unread
         )
 
 
@@ -99,6 +102,7 @@ def to_json(checkpoint: Checkpoint) -> dict[str, Any]:
         "stopped": [[t.database, t.name, reason] for t, reason in checkpoint.stopped.items()],
         "moving": checkpoint.moving and [checkpoint.moving.id, str(checkpoint.moving.position)],
         "unproven": [[t.database, t.name] for t in sorted(checkpoint.unproven)],
+        "unread": [[t.database, t.name, scn] for t, scn in checkpoint.unread.items()],
     }
 
 
@@ -116,4 +120,5 @@ def from_json(value: dict[str, Any], versions: dict[str, dict[str, Any]]) -> Che
         stopped={TableId(d, t): reason for d, t, reason in value["stopped"]},
         moving=moving and Moving(moving[0], GtidSet.parse(moving[1])),
         unproven=frozenset(TableId(d, t) for d, t in value["unproven"]),
+        unread={TableId(d, t): scn for d, t, scn in value["unread"]},
     )

@@ -58,6 +58,12 @@ def chunk(
     return _select(schema, walk, columns, where, f"{_order(schema, walk)} LIMIT {limit:d}")
 
 
+def some(schema: TableSchema, where: Fragment) -> Statement:
+    """The rows that satisfy a condition, all columns in the table's order."""
+    columns = ", ".join(quoted(column.name) for column in schema.columns)
+    return Statement(f"SELECT {columns} FROM {quoted_table(schema.table)} WHERE {where[0]}", where[1])  # noqa: S608 - quoted names
+
+
 def boundary(schema: TableSchema, walk: Walk, after: Key | None, end: Key, number: int) -> Statement:
     """The `number`th key with `after` < key <= `end`: one row with the key's parts, or none if there aren't as many."""
     order = f"{_order(schema, walk)} LIMIT 1 OFFSET {number - 1:d}"

@@ -102,16 +102,20 @@ def next_claim(claims: Iterable[str], token: str) -> str:
     return f"{max((int(claim.partition('-')[0]) for claim in claims), default=0) + 1:08d}-{token}"
 
 
-def view(claim: str, record: Record, listed: Iterable[tuple[int, str]]) -> View:
-    """What counts once `claim` is the greatest, and has begun; `listed` are the entries. Raises Lost for a gap."""
-    own = sorted(segment for segment, of in listed if of == claim and segment > record.through)
-    for expected, segment in enumerate(own, record.through + 1):
-        if segment != expected:
+def view(claim: str, record: Record, listed: Iterable[tuple[int, str]], first: int) -> View:
+    """What counts once `claim` is the greatest, and has begun; `listed` are the entries.
+
+    `first`: the segment that the journal is whole from, as it was found after that. Raises Lost for a gap behind it.
+    """
+    own = {segment for segment, of in listed if of == claim and segment > record.through}
+    last = max(own, default=record.through)
+    for segment in range(max(first, record.through + 1), last):
+        if segment not in own:
             raise Lost(
-                f"the entry {named(expected, claim)} is missing, and later ones are there: restore it from a copy of "
+                f"the entry {named(segment, claim)} is missing, and later ones are there: restore it from a copy of "
                 "the journal"
             )
-    return View(claim, record, record.through + len(own))
+    return View(claim, record, last)
 
 
 def to_json(record: Record) -> str:

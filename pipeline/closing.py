@@ -12,7 +12,6 @@ from pipeline.coordinator_state import (
     Planned,
     State,
     checkpointed,
-    progressed,
     range_of,
     snapshot_of,
     table_ended,
@@ -21,9 +20,9 @@ from pipeline.coordinator_state import (
     without_run,
 )
 from pipeline.errors import InvariantBroken
-from pipeline.messages import ChunkPart
+from pipeline.messages import ChunkPart, ReadKeys
 from pipeline.schema import TableId
-from pipeline.snapshot import Chunking, Completed, Progress
+from pipeline.snapshot import Chunking, Completed, Progress, progressed
 from pipeline.window import Reconciling, Window
 
 
@@ -60,17 +59,24 @@ def _emptied(state: State) -> State:
 
 
 def _emitted(state: State, window: Reconciling) -> tuple[State, ChunkPart]:
-    table, schema = table_of(window), window.order.schema
+    order = window.order
+    table, schema = table_of(window), order.schema
+    if schema != state.checkpoint.schemas.get(table):
+        raise InvariantBroken(f"a window of {table} is open under a schema that doesn't hold any more")
+    if isinstance(order, ReadKeys):
+        scn = state.checkpoint.scn + 1
+        part = ChunkPart(
+            order.chunk, schema, windows.untouched(window), window.low, window.high, scn, first=False
+        )
+        return checkpointed(state, scn=scn), part
     snapshot = snapshot_of(state.checkpoint, table)
     chunking = snapshot.tables[table] if snapshot else None
     if snapshot is None or not isinstance(chunking, Chunking):
         raise InvariantBroken(
             f"a window of {table} is open, but the table's snapshot is in the state {chunking}"
         )
-    if schema != state.checkpoint.schemas.get(table):
-        raise InvariantBroken(f"a window of {table} is open under a schema that doesn't hold any more")
     rows = windows.untouched(window)
-    left = progressed(chunking.ranges, window.order.range, window.upto)
+    left = progressed(chunking.ranges, order.range, window.upto)
     counts = replace(
         chunking.progress,
         chunks=chunking.progress.chunks + 1,
@@ -79,7 +85,7 @@ def _emitted(state: State, window: Reconciling) -> tuple[State, ChunkPart]:
         ranges_done=chunking.progress.ranges - len(left),
     )
     scn = state.checkpoint.scn + 1
-    part = ChunkPart(window.order.chunk, schema, rows, window.low, window.high, scn, chunking.first)
+    part = ChunkPart(order.chunk, schema, rows, window.low, window.high, scn, chunking.first)
     emitted = checkpointed(state, scn=scn)
     if not left:
         return table_ended(emitted, snapshot, table, Completed(counts)), part

@@ -20,6 +20,8 @@ end and as a whole. Its SCN is the next one all the while, since nothing else ta
 
 A table that stops within a transaction has nothing of that transaction in the journal: what had gone on is withdrawn.
 
+A row of which the log has a part is read again where the rest isn't known (`pipeline.rereads`), in a window of its own.
+
 What's durable is in `State.checkpoint`, which goes out with each `Append`; all else (plans, open windows) is
 dropped by a restart and asked for again.
 
@@ -33,10 +35,15 @@ its rows aren't told apart alike. Since plans are compared by nothing but the sc
 that changed them to begin anew once, and there's no circle without one.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import assert_never
 
-from pipeline import beginning, passed, selected, standing
+import pyarrow as pa
+
+from pipeline import beginning, passed, rereads, selected, standing
+from pipeline.alterations import Altered
 from pipeline.checkpoint import Checkpoint
 from pipeline.closing import closed
 from pipeline.consistent import TransactionsOpened
@@ -51,6 +58,7 @@ from pipeline.coordinator_state import (
     WindowMode,
     Within,
 )
+from pipeline.late import MirrorsLacked
 from pipeline.messages import (
     Append,
     AppendRows,
@@ -75,6 +83,7 @@ from pipeline.messages import (
     TransactionPartVerified,
 )
 from pipeline.requests import signalled
+from pipeline.room import Full, RoomEnded, RoomMade, Roomy
 from pipeline.schedule import scheduled
 from pipeline.schema import TableId
 from pipeline.settings import SnapshotMode
@@ -83,17 +92,22 @@ from pipeline.topology import MOST_WINDOWS
 
 
 def start(
-    checkpoint: Checkpoint, limits: Limits, mode: WindowMode, unasked: SnapshotMode = SnapshotMode.NO_DATA
+    checkpoint: Checkpoint,
+    limits: Limits,
+    mode: WindowMode,
+    unasked: SnapshotMode = SnapshotMode.NO_DATA,
+    unread: Mapping[TableId, pa.RecordBatch | None] = MappingProxyType({}),
 ) -> tuple[State, tuple[Order, ...]]:
     """The state after a start from a checkpoint, and the first orders: snapshots go on where they were.
 
-    `unasked`: how tables that are new are snapshotted without a signal.
+    `unasked`: how tables that are new are snapshotted without a signal. `unread`: of each table of the checkpoint that
+    has rows to be read again, their keys as the journal has them (`rereads`), None where it doesn't.
     """
     if isinstance(mode, Overlapping) and not 1 <= mode.most <= MOST_WINDOWS:
         raise ValueError(f"the number of windows must be from 1 to {MOST_WINDOWS}, not {mode.most}")
     checkpoint = beginning.begun(beginning.again(checkpoint), unasked)
-    state, orders = scheduled(State(limits, mode, checkpoint, unasked))
-    return state, (Append((), checkpoint), *orders)
+    state, orders = scheduled(rereads.found(State(limits, mode, checkpoint, unasked), unread))
+    return state, (Append((), state.checkpoint), *orders)
 
 
 def step(state: State, message: ToWatermarkCoordinator) -> tuple[State, tuple[Order, ...]]:
@@ -103,7 +117,9 @@ def step(state: State, message: ToWatermarkCoordinator) -> tuple[State, tuple[Or
         case Within():
             return _held(taken, taken.place, changes, answers)
         case Between():
-            return _appended(state, taken, changes, answers)
+            alterations = message.alterations if isinstance(message, SchemaChanged) else ()
+            altered = tuple(Altered(state.checkpoint.scn + 1, alteration) for alteration in alterations)
+            return _appended(state, taken, changes, answers, altered)
         case _:
             assert_never(taken.place)
 
@@ -117,16 +133,22 @@ def _held(
 
 
 def _appended(
-    state: State, taken: State, changes: tuple[ChangePart, ...], answers: tuple[Judged, ...]
+    state: State,
+    taken: State,
+    changes: tuple[ChangePart, ...],
+    answers: tuple[Judged, ...],
+    altered: tuple[Altered, ...],
 ) -> tuple[State, tuple[Order, ...]]:
     emitted, chunks = closed(taken)
     after, orders = scheduled(emitted)
+    after = rereads.marked(after)
     withdrawn: frozenset[TableId] = frozenset()
     if isinstance(state.place, Within):  # and here it ends
         answers, withdrawn = (*state.place.answers, *answers), state.place.stopped
     if after.checkpoint is state.checkpoint and not answers:
         return after, orders
-    return after, (Append((*changes, *chunks), after.checkpoint, answers, withdrawn), *orders)
+    append = Append((*changes, *chunks), after.checkpoint, answers, withdrawn, altered)
+    return after, (append, *orders)
 
 
 def _taken(
@@ -140,6 +162,9 @@ def _taken(
         case TransactionPartVerified():
             after, changes = passed.part_passed(state, message)
             return after, changes, ()
+        case SchemaChanged():
+            after = passed.statement_passed(state, message)
+            return after, passed.emptied(after, message), ()
         case SignalReceived(signal):
             after, answer = signalled(state, signal)
             return after, (), (answer,)
@@ -151,7 +176,6 @@ def _moved(
     state: State,
     message: LogAdvanced
     | ReadingPaused
-    | SchemaChanged
     | SchemaVerified
     | TableRestarted
     | TableStopped
@@ -162,15 +186,16 @@ def _moved(
     | ChunkOutdated
     | SourceStrained
     | SourceEased
-    | TransactionsOpened,
+    | RoomEnded
+    | RoomMade
+    | TransactionsOpened
+    | MirrorsLacked,
 ) -> State:
     match message:
         case LogAdvanced():
             return passed.log_advanced(state, message)
         case ReadingPaused():
             return replace(state, gate=Paused())
-        case SchemaChanged():
-            return passed.statement_passed(state, message)
         case SchemaVerified():
             return passed.schema_verified(state, message)
         case TableRestarted():
@@ -191,7 +216,13 @@ def _moved(
             return replace(state, source=Strained(reason))
         case SourceEased():
             return replace(state, source=Eased())
+        case RoomEnded(reason):
+            return replace(state, room=Full(reason))
+        case RoomMade():
+            return replace(state, room=Roomy())
         case TransactionsOpened():
             return standing.opened(state, message)
+        case MirrorsLacked():
+            return passed.mirrors_lacked(state, message)
         case _:
             assert_never(message)

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+import pyarrow as pa
+
 from pipeline.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.consistent import CloseTransactions, Nowhere, OpenTransactions, Stand
 from pipeline.gtid import Gtid
-from pipeline.keys import Key
 from pipeline.messages import (
     Append,
     AppendRows,
@@ -14,8 +15,10 @@ from pipeline.messages import (
     PauseReading,
     PlanTable,
     ReadChunk,
+    ReadKeys,
     ResumeReading,
 )
+from pipeline.room import Room, Roomy
 from pipeline.schema import TableId, TableSchema
 from pipeline.settings import SnapshotMode
 from pipeline.sizing import Limits, Size
@@ -142,6 +145,14 @@ Place = Between | Within
 
 
 @dataclass(frozen=True, slots=True)
+class Unread:
+    """Rows that are to be read again (`pipeline.rereads`): the columns of their keys; unknown `since` this SCN."""
+
+    since: int
+    keys: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """All that the coordinator knows.
 
@@ -151,7 +162,8 @@ class State:
     the bytes that each may bring, whether or not its window is still open. `sizes`: what's known of chunks, by table.
     `stand`: where the stream stands for a consistent snapshot. `source`: whether it has room for chunks. `markers`: the
     ids of marker rows that have passed, as far as a watermark may still be among them. `chunks`: how many chunks were
-    asked for in this run.
+    asked for in this run. `unread`: the rows that are to be read again and haven't been asked for, those that wait
+    longest first, and `rereading` what's asked for of them and hasn't come.
     """
 
     limits: Limits
@@ -167,8 +179,11 @@ class State:
     gate: Gate = Flowing()
     stand: Stand = field(default_factory=Nowhere)
     source: Source = Eased()
+    room: Room = Roomy()
     markers: frozenset[str] = frozenset()
     chunks: int = 0
+    unread: dict[TableId, tuple[Unread, ...]] = field(default_factory=dict)
+    rereading: ChunkId | None = None
 
     @property
     def passed(self) -> Passed:
@@ -179,6 +194,7 @@ class State:
 Order = (
     PlanTable
     | ReadChunk
+    | ReadKeys
     | OpenTransactions
     | CloseTransactions
     | PauseReading
@@ -245,24 +261,22 @@ def begun_anew(state: State, snapshot: Snapshot, table: TableId) -> State:
     return with_table(dropped(state, {table}), snapshot, table, Waiting())
 
 
-def progressed(ranges: tuple[Range, ...], number: int, upto: Key | None) -> tuple[Range, ...]:
-    """The ranges after a chunk of the one with this number: it has come to that key, or to its end and has left."""
-    return tuple(
-        replace(each, done=upto) if each.number == number else each
-        for each in ranges
-        if each.number != number or upto is not None
-    )
-
-
 def dropped(state: State, tables: Iterable[TableId]) -> State:
-    """Forget the open windows and plans of these tables; a plan on its way is stale when it comes."""
-    gone = frozenset(tables)
+    """Forget the open windows and plans of these tables; a plan on its way is stale when it comes.
+
+    Rows that were being read again are to be asked for once more.
+    """
+    gone, unread = frozenset(tables), dict(state.unread)
+    for window in reversed(state.open):
+        if isinstance(window.order, ReadKeys) and (table := table_of(window)) in gone:
+            unread[table] = (Unread(window.order.since, window.order.keys), *unread.get(table, ()))
     runs: dict[TableId, Run] = {
         table: replace(run, stale=True) if table in gone and isinstance(run, Planning) else run
         for table, run in state.runs.items()
         if table not in gone or isinstance(run, Planning)
     }
-    return replace(state, runs=runs, open=tuple(w for w in state.open if table_of(w) not in gone))
+    still_open = tuple(w for w in state.open if table_of(w) not in gone)
+    return replace(state, runs=runs, open=still_open, unread=unread)
 
 
 def with_table(state: State, snapshot: Snapshot, table: TableId, table_state: TableState) -> State:
@@ -367,11 +381,17 @@ def is_reading(state: State, table: TableId, number: int) -> bool:
     return any(isinstance(w, Reading) and range_of(w) == (table, number) for w in state.open)
 
 
+def of_snapshots(state: State) -> tuple[Window, ...]:
+    """The open windows that aren't of rows that are read again."""
+    return tuple(window for window in state.open if isinstance(window.order, ReadChunk))
+
+
 def table_of(window: Window) -> TableId:
     """The table that a window is open on."""
     return window.order.chunk.table
 
 
 def range_of(window: Window) -> tuple[TableId, int]:
-    """The table and the number of its range that a window is open on."""
-    return table_of(window), window.order.range
+    """The table and the number of its range that a window is open on; rows that are read again have one alone."""
+    order = window.order
+    return table_of(window), order.range if isinstance(order, ReadChunk) else -order.chunk.number

@@ -11,19 +11,24 @@ batch arrives. From then on the live view counts only changes behind that SCN, o
 shows the mirror at its beginning, which is later than what it showed before and never wrong. A segment's rows of first
 snapshots are of the generation that its checkpoint has (`pipeline.journal`), and those of an older one are left out.
 
-Within a generation the mirror takes on a new schema only if its rows can stay as they are (`pipeline.evolution`). The
-changelog keeps all columns that it ever had, so that it takes on any schema whose columns don't have another type than
-before. A table without a mirror has nothing but its changelog.
+**Schemas.** What statements did to columns comes before all rows of its segment (`pipeline.journal`), and a batch ends
+before such a segment. So within a batch a column's name means one column, and before anything of it arrives the lake
+tables take on all that the batch needs (`pipeline.lake_changes`), the changelog and the mirror each in one commit that
+says through which segment it has. Whatever fails in between, each of them goes on from what it says itself. Within a
+generation the mirror takes on a new schema only if its rows can stay as they are (`pipeline.evolution`). A table
+without a mirror has nothing but its changelog.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
+from pipeline.alterations import Alteration
 from pipeline.checkpoint import Checkpoint, Mirror
-from pipeline.errors import Definite
 from pipeline.evolution import obstacle
 from pipeline.journal import Entry, FileKind
-from pipeline.lake_tables import Tier, columns, need_mapping
+from pipeline.lake_changes import REMEDY, Incompatible, Plan, Step, followed, planned
+from pipeline.lake_rules import SchemaChanges
+from pipeline.lake_tables import LakeColumn, Tier
 from pipeline.schema import TableId, TableSchema
 
 
@@ -31,24 +36,26 @@ from pipeline.schema import TableId, TableSchema
 class Delivered:
     """What the lake has of a table.
 
-    `schema`: what its lake tables have taken on, None where there are none, and `since` the segment that it came
-    with: older files have older schemas, even if they come later, after a crash in between. `columns`: those of the
-    changelog, their types (as Spark's SQL writes them) by name in small letters. `changes` and `rows`: the segments
+    `schema`: what its changelog has taken on, None where there's none, and `since` the segment that it came with:
+    older files have older schemas, even if they come later, after a crash in between. `mirror_since`: the same of the
+    mirror, which takes it on afterwards. `columns`: those of the changelog. `changes` and `rows`: the segments
     through which it has all changes, and all rows of first snapshots. `generation` of the mirror, None where there's
     none, `merged` the segment that it has reached, and `pending` the changes behind that, both as they were found.
-    `after`: the segment through which all tables had everything when this one last got something. `stopped`: why it
-    gets no more.
+    `after`: the segment through which all tables had everything when this one last got something. `partial`: whether
+    its changes may lack columns. `stopped`: why it gets no more.
     """
 
     schema: TableSchema | None = None
     since: int = 0
-    columns: Mapping[str, str] = field(default_factory=dict)
+    mirror_since: int = 0
+    columns: tuple[LakeColumn, ...] = ()
     changes: int = 0
     rows: int = 0
     generation: int | None = None
     merged: int = 0
     pending: int = 0
     after: int = 0
+    partial: bool = False
     stopped: str | None = None
 
 
@@ -88,14 +95,16 @@ class Batch:
     """The segments (after, through] and what's in them.
 
     `checkpoint` is that of `through`. `generations`: those that the mirrors have at the first segment, and those that
-    begin later, in order. `commit_times`: samples of when their transactions committed, and `newest` the last of
-    these, None where there were none; µs since the epoch.
+    begin later, in order. `alterations`: what statements did to columns before the first segment. `commit_times`:
+    samples of when their transactions committed, and `newest` the last of these, None where there were none; µs since
+    the epoch.
     """
 
     after: int
     through: int
     tables: dict[TableId, Pieces]
     generations: dict[TableId, tuple[Generation, ...]]
+    alterations: dict[TableId, tuple[Step, ...]]
     checkpoint: Checkpoint
     commit_times: tuple[int, ...]
     newest: int | None
@@ -114,11 +123,14 @@ MOST_SEGMENTS = 500
 def next_batch(entries: Iterable[Entry], most_bytes: int = MOST_BYTES) -> Batch:
     """The batch of the first of these entries, and of those after it until it has `most_bytes` of Parquet.
 
-    There must be one at least, and no more are taken from `entries` than belong to it.
+    It ends before columns are altered. There must be one entry at least, and no more are taken from `entries` than
+    belong to it, and one that shows that it ends.
     """
     taken: list[Entry] = []
     size = 0
     for entry in entries:
+        if taken and any(_of_columns(altered.alteration) for altered in entry.alterations):
+            break
         taken.append(entry)
         size += sum(file.bytes for file in entry.files)
         if size >= most_bytes or len(taken) == MOST_SEGMENTS:
@@ -145,10 +157,24 @@ def next_batch(entries: Iterable[Entry], most_bytes: int = MOST_BYTES) -> Batch:
         through=taken[-1].segment,
         tables=tables,
         generations=_generations(taken),
+        alterations=_alterations(taken[0]),
         checkpoint=taken[-1].checkpoint,
         commit_times=tuple(sample for each in times for sample in each.samples),
         newest=max((each.newest for each in times), default=None),
     )
+
+
+def _of_columns(alteration: Alteration) -> bool:
+    return bool(alteration.renamed or alteration.dropped)
+
+
+def _alterations(entry: Entry) -> dict[TableId, tuple[Step, ...]]:
+    found: dict[TableId, tuple[Step, ...]] = {}
+    for alteration in (altered.alteration for altered in entry.alterations):
+        if _of_columns(alteration):
+            table = alteration.schema.table
+            found[table] = (*found.get(table, ()), Step(entry.segment, alteration))
+    return found
 
 
 def _generations(entries: list[Entry]) -> dict[TableId, tuple[Generation, ...]]:
@@ -177,54 +203,56 @@ def missing(delivered: Delivered, pieces: Pieces) -> Pieces:
     )
 
 
-_LACKING = (
-    "rows of {table} came without all of their columns, and what the others hold isn't known; set "
-    "binlog_row_image=FULL on the source, remove the lake tables of {table} and snapshot it anew"
-)
-
-
-class Incompatible(Definite):
-    """The lake tables of a table can't take on its new schema, or its rows."""
-
-
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """What of a batch a table's part of the lake can take: everything `through` a segment.
 
     `schema`: what the lake tables have to take on first, None where there's no table to make, and `since` the segment
-    that it came with; `versions` are all that came, in order, whose columns the changelog needs. `generation`: that of
-    the mirror, None where there's none to make. `reason`: why it ends before the batch does, empty where it doesn't.
+    that it came with; `steps` lead there from whatever the lake tables have taken on, and `plan` is the changelog's.
+    `generation`: that of the mirror, None where there's none to make. `partial`: whether changes may lack columns.
+    `reason`: why it ends before the batch does, empty where it doesn't.
     """
 
     pieces: Pieces
     schema: TableSchema | None
     since: int
-    versions: tuple[TableSchema, ...]
-    columns: Mapping[str, str]
+    steps: tuple[Step, ...]
+    plan: Plan
     generation: int | None
     through: int
+    partial: bool
     reason: str = ""
 
 
-def accepted(delivered: Delivered, table: TableId, batch: Batch) -> Accepted:
-    """How far a table can be delivered, and what of its files it lacks.
+def accepted(
+    delivered: Delivered, table: TableId, batch: Batch, rule: SchemaChanges = SchemaChanges.APPLY
+) -> Accepted:
+    """How far a table can be delivered by its rule, and what of its files it lacks.
 
     A segment is taken as a whole or not at all. So the segment that the present schema came with has no version in it
-    that wasn't accepted, and neither has any before. A segment with rows that lack columns isn't taken: a value that
-    the log didn't give would become NULL.
+    that wasn't accepted, and neither has any before.
     """
     pieces = missing(delivered, batch.tables.get(table, Pieces()))
     begun = {each.segment: each for each in batch.generations.get(table, ())}
-    lacking = {piece.segment for piece in pieces.changes if piece.absent}
+    partial = {piece.segment for piece in pieces.changes if piece.absent}
     versions = _versions(pieces)
+    altered = batch.alterations.get(table, ())
     taken = Accepted(
-        pieces, delivered.schema, delivered.since, (), delivered.columns, delivered.generation, batch.through
+        pieces,
+        delivered.schema,
+        delivered.since,
+        (),
+        planned(delivered.columns, delivered.schema),
+        delivered.generation,
+        batch.through,
+        delivered.partial,
     )
-    for segment in sorted(versions.keys() | begun.keys()):
+    for segment in sorted({*versions, *begun, *(step.segment for step in altered)}):
         try:
-            if segment in lacking:
-                raise Incompatible(_LACKING.format(table=table))
-            taken = _taken(taken, segment, versions.get(segment, []), begun.get(segment))
+            known, after = segment <= delivered.since, replace(taken, partial=taken.partial or segment in partial)
+            for step in altered:
+                after = _altered(after, step, rule, known) if step.segment == segment else after
+            taken = _taken(after, segment, versions.get(segment, []), begun.get(segment), rule, known)
         except Incompatible as error:
             before = Pieces(
                 tuple(piece for piece in pieces.changes if piece.segment < segment),
@@ -253,54 +281,76 @@ def _of_generation(taken: Accepted, batch: Batch, table: TableId) -> tuple[Piece
     return tuple(piece for piece in taken.pieces.rows if piece.segment >= first)
 
 
+def _altered(taken: Accepted, step: Step, rule: SchemaChanges, known: bool) -> Accepted:
+    """With what a statement did to columns before a segment's rows. Raises Incompatible."""
+    if taken.schema is None or not isinstance(step.change, Alteration):
+        return taken
+    if not known and taken.partial and step.change.renamed:
+        raise Incompatible(_PARTIAL.format(old=step.change.renamed[0][0], table=taken.schema.table))
+    if not known and rule is not SchemaChanges.APPLY:
+        done = [f"column {old!r} was renamed {new!r}" for old, new in step.change.renamed]
+        done += [f"column {name!r} was dropped" for name in step.change.dropped]
+        raise Incompatible(
+            _RULED_OUT.format(what=" and ".join(done), table=taken.schema.table, rule=rule.value)
+        )
+    return _stepped(taken, step, step.change.schema, known=known)
+
+
 def _taken(
-    taken: Accepted, segment: int, versions: list[TableSchema], generation: Generation | None
+    taken: Accepted,
+    segment: int,
+    versions: list[TableSchema],
+    generation: Generation | None,
+    rule: SchemaChanges,
+    known: bool,
 ) -> Accepted:
     """With a segment that has files of these versions, and perhaps a generation that's new. Raises Incompatible."""
     begun = generation if generation is not None and _newer(generation, taken.generation) else None
     if begun is not None:
         taken = replace(taken, generation=begun.since)
         versions = [*(version for version in versions if version != begun.schema), begun.schema]
-    if segment <= taken.since:
-        return taken
     for version in versions:
-        if taken.schema is not None and taken.schema.version == version.version:
-            continue
-        if begun is None and taken.generation is not None and taken.schema is not None:
-            _stays(taken.schema, version)
-        held = with_columns(taken.columns, version)
-        taken = replace(
-            taken, schema=version, since=segment, columns=held, versions=(*taken.versions, version)
-        )
+        if not known:
+            if taken.schema is not None and taken.schema.version == version.version:
+                continue
+            if begun is None and taken.generation is not None and taken.schema is not None:
+                _stays(taken.schema, version)
+            _ruled(taken, version, rule)
+        anew = begun is not None and version == begun.schema
+        taken = _stepped(taken, Step(segment, version, anew), version, known=known)
     return taken
 
 
-_REMEDY = "remove the lake tables of {table} and snapshot it anew to have it with its new schema"
+def _stepped(taken: Accepted, step: Step, schema: TableSchema, *, known: bool) -> Accepted:
+    """With a step; one that's `known` the changelog has made already, and the mirror perhaps not."""
+    steps = (*taken.steps, step)
+    if known:
+        return replace(taken, steps=steps)
+    plan = followed(taken.plan, Tier.CHANGELOG, [step])
+    return replace(taken, steps=steps, plan=plan, schema=schema, since=step.segment)
 
 
 def _stays(present: TableSchema, new: TableSchema) -> None:
     if why := obstacle(present, new):
-        raise Incompatible(f"{why}: {_REMEDY.format(table=new.table)}")
+        raise Incompatible(f"{why}: {REMEDY.format(table=new.table)}")
 
 
-def with_columns(has: Mapping[str, str], new: TableSchema) -> dict[str, str]:
-    """The columns of a changelog that has these, by `Delivered.columns`, once it takes rows of `new` as well.
+def _ruled(taken: Accepted, new: TableSchema, rule: SchemaChanges) -> None:
+    """Raises Incompatible where the table's rule doesn't want its lake tables to take this schema on."""
+    if taken.schema is None or rule is SchemaChanges.APPLY:
+        return
+    after = followed(taken.plan, Tier.CHANGELOG, [Step(taken.since, new)])
+    gone = taken.plan.present - after.present
+    if gone or (rule is SchemaChanges.REFUSE and after.columns != taken.plan.columns):
+        what = f"{', '.join(sorted(gone))} went" if gone else "columns were added or widened"
+        raise Incompatible(_RULED_OUT.format(what=what, table=new.table, rule=rule.value))
 
-    Raises Incompatible with the reason where it can't.
-    """
-    try:
-        wanted = columns(new, Tier.CHANGELOG)
-    except Definite as error:
-        raise Incompatible(f"{error}: rename it, or leave the table out") from error
-    remedy = _REMEDY.format(table=new.table)
-    for column in wanted:
-        there = has.get(column.name.lower())
-        if there is not None and there.casefold() != column.type.casefold():
-            raise Incompatible(
-                f"column {column.name!r} of {new.table} was {there.upper()} and is {column.type}: {remedy}"
-            )
-    if has and not need_mapping(has) and need_mapping(column.name for column in wanted):
-        raise Incompatible(
-            f"a column whose name has spaces or punctuation was added to {new.table}: {remedy}"
-        )
-    return {**has, **{column.name.lower(): column.type for column in wanted}}
+
+_PARTIAL = (
+    "column {old!r} of {table} was renamed, and changes that lack columns tell these by their names: remove the lake "
+    "tables of {table} and snapshot it anew, or set binlog_row_image=FULL on the source and then do so"
+)
+_RULED_OUT = (
+    "{what} in {table}, and lake.rules has schema_changes = {rule!r} for it: give it another rule, or remove the lake "
+    "tables of {table} and snapshot it anew"
+)

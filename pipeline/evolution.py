@@ -79,14 +79,15 @@ def _widens(old: ColumnType, new: ColumnType) -> bool:
         case (Integer() | Year(), Integer()) | (Float(), Double()) | (Date(), DateTime()):
             return True
         case Integer(), Decimal():
-            return pa.types.is_decimal(arrow_type(new))
+            return _is_number(new)
         case Decimal(_, before), Decimal(_, after):
-            return (
-                before <= after
-                and pa.types.is_decimal(arrow_type(old))
-                and pa.types.is_decimal(arrow_type(new))
-            )
-        case Integer(size, _), Double():
-            return size <= 4
+            return before <= after and _is_number(old) and _is_number(new)
+        case Integer(), Double():
+            return old.bytes <= (2 if old.unsigned else 4)  # which are kept as an int32 at most, like Delta wants it
         case _:
             return False
+
+
+def _is_number(column: ColumnType) -> bool:
+    """Whether it isn't kept as text, as decimals of very many digits are."""
+    return bool(pa.types.is_decimal(arrow_type(column)))

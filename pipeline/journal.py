@@ -34,6 +34,7 @@ from typing import assert_never
 import numpy as np
 import pyarrow as pa
 
+from pipeline.alterations import Altered
 from pipeline.change_rows import change_table, chunk_table
 from pipeline.checkpoint import Checkpoint, Mirror
 from pipeline.gtid import GtidSet
@@ -114,8 +115,8 @@ class Entry:
 
     Its SCNs are those from `first_scn` through `last_scn` (none if that is less). `transactions` counts those of the
     slices that had changes of captured tables; `commit_times` are theirs, None if there are none. `checkpoint` is
-    what's true after its last row. `schemas` holds, by version, those that the files and the checkpoint name.
-    `sealed_at` in µs since the epoch.
+    what's true after its last row. `alterations` came before its first row. `schemas` holds, by version, those that the
+    files, the checkpoint and the alterations name. `sealed_at` in µs since the epoch.
     """
 
     segment: int
@@ -128,6 +129,7 @@ class Entry:
     checkpoint: Checkpoint
     schemas: dict[str, TableSchema]
     sealed_at: int
+    alterations: tuple[Altered, ...] = ()
 
 
 # Which of a segment's files.
@@ -287,7 +289,9 @@ def seal(
     parts = parts_of(appends)
     slices = {part.first_scn: part.transactions for part in parts if isinstance(part, ChangePart)}
     checkpoint = appends[-1].checkpoint
+    altered = tuple(each for append in appends for each in append.alterations)
     named = [part.changes.schema if isinstance(part, ChangePart) else part.schema for part in parts]
+    named += [each.alteration.schema for each in altered]
     return Entry(
         segment=segment,
         files=files,
@@ -303,6 +307,7 @@ def seal(
         checkpoint=checkpoint,
         schemas={schema.version: schema for schema in {*named, *checkpoint.schemas.values()}},
         sealed_at=sealed_at,
+        alterations=altered,
     )
 
 

@@ -6,9 +6,12 @@ refused by name rather than converted by the server to something that it isn't.
 
 from decimal import Decimal as Number
 from decimal import InvalidOperation
-from typing import assert_never
+from typing import Any, assert_never
+
+import pyarrow as pa
 
 from pipeline import conditions
+from pipeline.errors import InvariantBroken
 from pipeline.keys import Key, KeyPart
 from pipeline.schema import Column, TableSchema
 from pipeline.types import (
@@ -31,6 +34,56 @@ from pipeline.types import (
     Vector,
     Year,
 )
+
+
+def of_rows(schema: TableSchema, keys: pa.RecordBatch) -> tuple[Key, ...]:
+    """Keys as they're bound, of the key's columns in their canonical form and order. Raises InvariantBroken."""
+    parts = []
+    for index, values in zip(schema.key, keys.columns, strict=True):
+        column = schema.columns[index]
+        parts.append([_of_value(column, value) for value in _plain(column, values).to_pylist()])
+    return tuple(zip(*parts, strict=True))
+
+
+def _plain(column: Column, values: pa.Array) -> pa.Array:
+    """Dates and moments as their text."""
+    match column.type:
+        case Timestamp():
+            return values.cast(pa.timestamp("us")).cast(pa.string())
+        case Date() | DateTime():
+            return values.cast(pa.string())
+        case _:
+            return values
+
+
+def _of_value(column: Column, value: Any) -> KeyPart:
+    part: KeyPart | None
+    match column.type:
+        case Integer() | Year() | Float() | Double() | Text() | FixedBinary() | Binary():
+            part = int(value) if isinstance(value, Number) else value
+        case Date() | DateTime() | Timestamp() | Decimal():
+            part = str(value) if isinstance(value, str) else f"{value:f}"
+        case Bit():
+            part = int.from_bytes(value) if isinstance(value, bytes) else int(value)
+        case Time():
+            part = _time(value)
+        case Enum(labels):
+            part = labels.index(value) + 1 if value in labels else 0
+        case Set(labels):
+            part = _bits(labels, value)
+        case Json() | Geometry() | Vector():  # these are in no key
+            part = None
+        case _:
+            assert_never(column.type)
+    if part is None:
+        raise InvariantBroken(f"{value!r} came as a key's {column.name}, which is {column.type}")
+    return part
+
+
+def _time(microseconds: int) -> str:
+    seconds, fraction = divmod(abs(microseconds), 1_000_000)
+    sign = "-" if microseconds < 0 else ""
+    return f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction:06}"
 
 
 def bound(schema: TableSchema, key: Key) -> Key:

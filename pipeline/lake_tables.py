@@ -124,7 +124,7 @@ def ddl(of: Iterable[LakeColumn]) -> str:
     return ", ".join(f"{quoted(c.name)} {c.type}" for c in of)
 
 
-def create_sql(path: str, of: tuple[LakeColumn, ...], properties: Mapping[Property, str]) -> str:
+def create_sql(path: str, of: tuple[LakeColumn, ...], properties: Mapping[str, str]) -> str:
     """The statement that makes a changelog where there's none.
 
     A checkpoint of Delta's log takes a second or two and holds the next commit up, so it comes only after many.
@@ -133,7 +133,7 @@ def create_sql(path: str, of: tuple[LakeColumn, ...], properties: Mapping[Proper
     return f"CREATE TABLE IF NOT EXISTS {table_at(path)} ({ddl(of)}) USING delta {_properties(settings)}"
 
 
-def begin_sql(path: str, of: tuple[LakeColumn, ...], properties: Mapping[Property, str]) -> str:
+def begin_sql(path: str, of: tuple[LakeColumn, ...], properties: Mapping[str, str]) -> str:
     """The statement that makes an empty mirror with just these columns, whatever is there now.
 
     Deletion vectors keep a MERGE from writing each file anew in which it finds a key. Of the forms of this statement
@@ -147,13 +147,7 @@ def begin_sql(path: str, of: tuple[LakeColumn, ...], properties: Mapping[Propert
     )
 
 
-def add_column_sql(path: str, column: LakeColumn, after: str | None) -> str:
-    """The statement that adds a column behind another one, or as the first."""
-    place = f"AFTER {quoted(after)}" if after is not None else "FIRST"
-    return f"ALTER TABLE {table_at(path)} ADD COLUMNS ({ddl([column])} {place})"
-
-
-def set_properties_sql(path: str, properties: Mapping[Property, str]) -> str:
+def set_properties_sql(path: str, properties: Mapping[str, str]) -> str:
     """The statement that sets table properties."""
     return f"ALTER TABLE {table_at(path)} SET {_properties(properties)}"
 
@@ -169,13 +163,13 @@ def quoted(name: str) -> str:
 
 
 def _settings(
-    of: tuple[LakeColumn, ...], settings: Mapping[str, str], properties: Mapping[Property, str]
+    of: tuple[LakeColumn, ...], settings: Mapping[str, str], properties: Mapping[str, str]
 ) -> dict[str, str]:
     mapping = {"delta.columnMapping.mode": "name"} if need_mapping(column.name for column in of) else {}
     return {**settings, **mapping, **{str(key): value for key, value in properties.items()}}
 
 
-def _properties(properties: Mapping[str, str] | Mapping[Property, str]) -> str:
+def _properties(properties: Mapping[str, str]) -> str:
     pairs = ", ".join(f"{_text(key)} = {_text(value)}" for key, value in properties.items())
     return f"TBLPROPERTIES ({pairs})"
 

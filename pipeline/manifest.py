@@ -14,6 +14,7 @@ from typing import Any, assert_never
 
 from pipeline import checkpoint as checkpoints
 from pipeline import schema as schemas
+from pipeline.alterations import Alteration, Altered
 from pipeline.errors import Definite
 from pipeline.gtid import GtidSet
 from pipeline.journal import CommitTimes, Entry, File, FileKind, SealedChunk
@@ -44,6 +45,7 @@ def to_json(entry: Entry, journal: str) -> str:
         "checkpoint": checkpoints.to_json(entry.checkpoint),
         "schemas": sorted(entry.schemas),
         "sealed_at": entry.sealed_at,
+        "alterations": [_altered_to_json(altered) for altered in entry.alterations],
     }
     return _text({"format": FORMAT, "journal": journal, "entry": body, "sha256": _digest([journal, body])})
 
@@ -100,6 +102,7 @@ def _entry_from_json(value: dict[str, Any], named: dict[str, TableSchema]) -> En
         checkpoint=checkpoints.from_json(value["checkpoint"], versions),
         schemas=named,
         sealed_at=value["sealed_at"],
+        alterations=tuple(_altered_from_json(altered, named) for altered in value["alterations"]),
     )
 
 
@@ -149,6 +152,29 @@ def _chunk_from_json(value: dict[str, Any]) -> SealedChunk:
         high=_high_from_json(value["high"]),
         rows=value["rows"],
     )
+
+
+def _altered_to_json(altered: Altered) -> dict[str, Any]:
+    alteration = altered.alteration
+    return {
+        "scn": altered.scn,
+        "version": alteration.schema.version,
+        "statement": alteration.statement,
+        "renamed": [list(pair) for pair in alteration.renamed],
+        "dropped": list(alteration.dropped),
+        "emptied": alteration.emptied,
+    }
+
+
+def _altered_from_json(value: dict[str, Any], named: dict[str, TableSchema]) -> Altered:
+    alteration = Alteration(
+        schema=named[value["version"]],
+        statement=value["statement"],
+        renamed=tuple((old, new) for old, new in value["renamed"]),
+        dropped=tuple(value["dropped"]),
+        emptied=value["emptied"],
+    )
+    return Altered(value["scn"], alteration)
 
 
 def _high_to_json(high: High) -> dict[str, Any]:

@@ -13,10 +13,13 @@ from enum import IntEnum
 
 import pyarrow as pa
 
+from pipeline.alterations import Alteration, Altered
 from pipeline.checkpoint import Checkpoint
 from pipeline.consistent import CloseTransactions, OpenTransactions, TransactionsOpened
 from pipeline.gtid import NO_GTIDS, Gtid, GtidSet
 from pipeline.keys import Key
+from pipeline.late import MirrorsLacked
+from pipeline.room import RoomEnded, RoomMade
 from pipeline.schema import TableId, TableSchema
 from pipeline.signal_states import CheckpointSealed, SignalState
 from pipeline.signals import Signal, SourceSignal
@@ -28,12 +31,13 @@ from pipeline.watermark import Coordinates, High
 
 
 class Kind(IntEnum):
-    """What a row image is. An update gives two images, its before directly followed by its after."""
+    """What a row image is: an update gives its before directly followed by its after; EMPTIED: all rows went away."""
 
     INSERT = 0
     UPDATE_BEFORE = 1
     UPDATE_AFTER = 2
     DELETE = 3
+    EMPTIED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,10 @@ class TransactionPartRead:
 
 @dataclass(frozen=True, slots=True)
 class StatementRead:
-    """A transaction that is a statement and not rows; its text may hold a password, and is never told along."""
+    """A transaction that is a statement and not rows; its text may hold a password, and is never told along.
+
+    `strict`: whether the session's sql_mode is known to have refused values that don't fit.
+    """
 
     gtid: Gtid
     commit_time: int
@@ -96,6 +103,7 @@ class StatementRead:
     statement: str = field(repr=False)
     end: Coordinates
     covered: GtidSet = NO_GTIDS
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +169,7 @@ class SchemaVerified:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChanged:
-    """A statement passed that may have changed `tables`, captured ones, and has some of them `restarted`."""
+    """A statement passed that may have changed `tables`, captured ones; some are `restarted`, some surely altered."""
 
     gtid: Gtid
     tables: frozenset[TableId]
@@ -169,6 +177,8 @@ class SchemaChanged:
     end: Coordinates
     restarted: tuple["TableRestarted", ...] = ()
     covered: GtidSet = NO_GTIDS
+    alterations: tuple[Alteration, ...] = ()
+    commit_time: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +246,21 @@ class ReadChunk:
     after: Key | None
     end: Key
     limit: int
+    asked_at: GtidSet
+
+
+@dataclass(frozen=True, slots=True)
+class ReadKeys:
+    """Read the rows with these primary keys, as a chunk; `keys` are their columns, `tokens` theirs (`pipeline.keys`).
+
+    `since`: what made them unknown has no lower SCN.
+    """
+
+    chunk: ChunkId
+    schema: TableSchema
+    keys: pa.RecordBatch
+    tokens: pa.Array
+    since: int
     asked_at: GtidSet
 
 
@@ -361,12 +386,16 @@ class AppendRows:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Put the parts into the journal, with the checkpoint they complete, but no kept rows of `withdrawn` tables."""
+    """Put the parts into the journal, with the checkpoint they complete, but no kept rows of `withdrawn` tables.
+
+    Where tables were altered a segment begins: all that's in it came behind the statement.
+    """
 
     parts: tuple[ChangePart | ChunkPart, ...]
     checkpoint: Checkpoint
     answers: tuple[Judged, ...] = ()
     withdrawn: frozenset[TableId] = frozenset()
+    alterations: tuple[Altered, ...] = ()
 
 
 # JournalWriter -> SparkSink
@@ -380,13 +409,14 @@ class SegmentSealed:
 
 
 ToSchemaVerifier = LogRead | TransactionPartRead | StatementRead | CreationRead | LogAdvanced | ReadingPaused
-ToChunkSelector = PlanTable | ReadChunk | OpenTransactions | CloseTransactions
+ToChunkSelector = PlanTable | ReadChunk | ReadKeys | OpenTransactions | CloseTransactions
 ToBinlogReader = PauseReading | ResumeReading
 _OfTables = SchemaVerified | SchemaChanged | TableRestarted | TableStopped
 _OfTheLog = ChangesVerified | TransactionPartVerified | LogAdvanced | ReadingPaused
 _OfChunks = TablePlanned | PlanFailed | ChunkRead | ChunkFailed | ChunkOutdated
 _OfTheSource = SourceStrained | SourceEased | TransactionsOpened
-ToWatermarkCoordinator = _OfTheLog | _OfTables | _OfChunks | _OfTheSource | SignalReceived
+_OfTheJournal = MirrorsLacked | RoomEnded | RoomMade
+ToWatermarkCoordinator = _OfTheLog | _OfTables | _OfChunks | _OfTheSource | _OfTheJournal | SignalReceived
 ToJournalWriter = AppendRows | Append
 ToSignalListener = SignalAccepted | SignalRejected | CheckpointSealed
 ToSparkSink = SegmentSealed

@@ -155,6 +155,16 @@ WINDOW = Histogram(
     ("table",),
 )
 SNAPSHOT_ROWS = Counter("tidemark_snapshot_read_rows_total", "Rows that chunks have read.", ("table",))
+ROWS_READ_AGAIN = Counter(
+    "tidemark_reread_rows_total",
+    "Rows that were read again, since their changes lack columns.",
+    ("table",),
+)
+ROWS_UNREAD = Gauge(
+    "tidemark_unread_rows",
+    "Rows that are to be read again, which the lake doesn't show until then.",
+    ("table",),
+)
 ROWS_GIVEN_UP = Counter(
     "tidemark_snapshot_given_up_rows_total",
     "Chunk rows that gave way to a change in their window.",
@@ -187,6 +197,9 @@ SEGMENTS_SEALED = Counter("tidemark_journal_sealed_segments_total", "Segments se
 SEALING = Histogram("tidemark_journal_sealing_seconds", "Time to write, sync and publish one segment.")
 JOURNAL_WRITTEN = Counter("tidemark_journal_written_bytes_total", "Bytes written into segments.")
 JOURNAL_SIZE = Gauge("tidemark_journal_size_bytes", "Bytes of all segments that are kept.")
+JOURNAL_FULL = Gauge(
+    "tidemark_journal_full_state", "1 while capture waits, since the journal has no room."
+)
 JOURNAL_ROWS = Counter(
     "tidemark_journal_rows_total", "Rows sealed; part is changes or chunks.", ("table", "part")
 )

@@ -14,6 +14,9 @@ times the halvings of a chunk's rows that are asked for in vain before a chunk c
 
 from dataclasses import replace
 
+import pyarrow as pa
+
+from pipeline import rereads
 from pipeline import window as windows
 from pipeline.beginning import begun
 from pipeline.checkpoint import Filling, Ready
@@ -36,12 +39,16 @@ from pipeline.coordinator_state import (
     with_table,
 )
 from pipeline.errors import InvariantBroken
+from pipeline.images import CHANGE_FIELDS
 from pipeline.keys import tokens
+from pipeline.late import MirrorsLacked
 from pipeline.messages import (
     ChangePart,
     ChangesVerified,
     Judged,
+    Kind,
     LogAdvanced,
+    ReadChunk,
     SchemaChanged,
     SchemaVerified,
     TableChanges,
@@ -49,13 +56,26 @@ from pipeline.messages import (
     TableStopped,
     TransactionPartVerified,
 )
+from pipeline.partial_images import Partial, any_partial, divided
 from pipeline.requests import signalled_by_row
+from pipeline.schema import TableId
 from pipeline.signals import SourceSignal
 from pipeline.sizing import halved
 from pipeline.snapshot import Completed, Snapshot, Waiting, progress
 from pipeline.transactions import Transactions
 from pipeline.watermark import CLOSE_MARKER, OPEN_MARKER
 from pipeline.window import PassedKeys, Reading, Window
+
+# Stands in a row's place where there's none any more.
+_EMPTIED = pa.RecordBatch.from_pylist(
+    [{"kind": int(Kind.EMPTIED), "transaction": 0, "ordinal": 0}], CHANGE_FIELDS
+)
+
+_GONE = "a consumer of the journal lacks rows of it that retention has removed"
+_NAMELESS = (
+    "its changes lack columns (binlog_row_image), and a row whose values they don't tell can't be read again: {names} "
+    "of its key has a zero or partial date, which has no value in the lake; set binlog_row_image = FULL"
+)
 
 # Transactions
 
@@ -65,12 +85,13 @@ def changes_passed(state: State, message: ChangesVerified) -> tuple[State, tuple
     run, checkpoint = message.transactions, state.checkpoint
     if isinstance(state.place, Within) and run.gtid(0) != state.place.gtid:
         raise InvariantBroken(f"{run.gtid(0)} passed within {state.place.gtid}, which hadn't ended")
+    tables = _captured(state, message.tables)
     passed = checkpointed(
-        touched(replace(state, stream=message.end, place=Between()), message.tables, run),
+        touched(replace(state, stream=message.end, place=Between()), tables, run),
         position=run.added_to(checkpoint.position) | message.covered,
         scn=checkpoint.scn + len(run),
     )
-    return _restarted(passed, message.restarted), _change_parts(state, message.tables, run)
+    return _restarted(passed, message.restarted), _change_parts(state, tables, run)
 
 
 def part_passed(state: State, message: TransactionPartVerified) -> tuple[State, tuple[ChangePart, ...]]:
@@ -79,8 +100,15 @@ def part_passed(state: State, message: TransactionPartVerified) -> tuple[State, 
     if place.gtid != message.gtid:
         raise InvariantBroken(f"rows of {message.gtid} came within {place.gtid}, which hadn't ended")
     transaction = Transactions.of([(message.gtid, message.commit_time)])
-    passed = touched(replace(state, place=place), message.tables, transaction)
-    return passed, _change_parts(state, message.tables, transaction)
+    tables = _captured(state, message.tables)
+    passed = touched(replace(state, place=place), tables, transaction)
+    return passed, _change_parts(state, tables, transaction)
+
+
+def _captured(state: State, tables: tuple[TableChanges, ...]) -> tuple[TableChanges, ...]:
+    """Without those of tables that stopped here, which whoever verifies schemas doesn't know of."""
+    stopped = state.checkpoint.stopped
+    return tuple(each for each in tables if each.schema.table not in stopped) if stopped else tables
 
 
 def _change_parts(
@@ -90,34 +118,59 @@ def _change_parts(
 
 
 def touched(state: State, tables: tuple[TableChanges, ...], run: Transactions) -> State:
-    """The state in which the keys of these changes have touched the open windows of their tables."""
-    waiting = {table_of(window) for window in state.open}
-    passed = {
-        changes.schema.table: keys_of(changes, run) for changes in tables if changes.schema.table in waiting
-    }
-    if not passed:
-        return state
+    """The state in which these changes have touched the windows of their tables, and unknown rows are to be read."""
+    for changes in tables:
+        table = changes.schema.table
+        if any(table_of(window) == table for window in state.open):
+            state = _touched(state, table, keys_of(changes, run))
+        if any_partial(changes) and table in state.checkpoint.mirrors:
+            state = _unknown_wanted(state, changes, len(run))
+    return state
+
+
+def keys_of(changes: TableChanges, run: Transactions) -> PassedKeys:
+    """The keys of the changes; every image counts, so that an update gives both its old and its new key."""
+    transaction = changes.images.column("transaction").to_numpy()
+    keys = tokens(changes.rows, changes.schema.key)
+    if not any_partial(changes):
+        return PassedKeys(run, transaction, keys)
+    of = divided(changes, keys)
+    partial = pa.array(of.partial)
+    absent = changes.images.column("absent").filter(partial)
+    rows = Partial(keys.filter(partial), absent, changes.rows.filter(partial))
+    return PassedKeys(run, transaction[of.decisive], keys.filter(pa.array(of.decisive)), rows)
+
+
+def _unknown_wanted(state: State, changes: TableChanges, transactions: int) -> State:
+    """The state in which the rows that these changes leave unknown are to be read again."""
+    schema = changes.schema
+    keys = tokens(changes.rows, schema.key)
+    mask = pa.array(divided(changes, keys, rereads.moving(state, schema.table)).unknown)
+    if keys.filter(mask).null_count:
+        names = " and ".join(schema.key_names)
+        return table_stopped(state, TableStopped(schema.table, _NAMELESS.format(names=names)))
+    rows = changes.rows.select(list(schema.key)).filter(mask)
+    return rereads.wanted(state, schema.table, rereads.key_rows(schema, rows.columns), transactions)
+
+
+def _touched(state: State, table: TableId, keys: PassedKeys) -> State:
     still_open: list[Window] = []
     for window in state.open:
-        keys = passed.get(table_of(window))
-        after = window if keys is None else windows.keys_passed(window, keys)
-        if keeps_too_much(after, state.limits.chunk_bytes):
-            smaller = halved(size_of(state, after.order), after.order)
+        after = windows.keys_passed(window, keys) if table_of(window) == table else window
+        order = after.order
+        if isinstance(order, ReadChunk) and keeps_too_much(after, state.limits.chunk_bytes):
+            smaller = halved(size_of(state, order), order)
             state = with_size(state, table_of(after), smaller)
         else:
             still_open.append(after)
     return replace(state, open=tuple(still_open))
 
 
-def keys_of(changes: TableChanges, run: Transactions) -> PassedKeys:
-    """The keys of the changes; every image counts, so that an update gives both its old and its new key."""
-    transaction = changes.images.column("transaction").to_numpy()
-    return PassedKeys(run, transaction, tokens(changes.rows, changes.schema.key))
-
-
 def keeps_too_much(window: Window, most: int) -> bool:
     """Whether the window's chunk is to be asked for again with fewer rows."""
-    return isinstance(window, Reading) and window.kept > most and window.order.limit > 1
+    order = window.order
+    fewer = isinstance(order, ReadChunk) and order.limit > 1
+    return isinstance(window, Reading) and window.kept > most and fewer
 
 
 # Rows of the signal table
@@ -157,8 +210,22 @@ def statement_passed(state: State, message: SchemaChanged) -> State:
         position=checkpoint.position.with_gtid(message.gtid) | message.covered,
         scn=checkpoint.scn + 1,
         unproven=checkpoint.unproven | (message.tables & checkpoint.schemas.keys()),
+        schemas=checkpoint.schemas | {each.schema.table: each.schema for each in message.alterations},
     )
     return _restarted(dropped(passed, message.tables), message.restarted)
+
+
+def emptied(state: State, message: SchemaChanged) -> tuple[ChangePart, ...]:
+    """What says among a table's changes that the statement that has just passed took all of its rows.
+
+    Its SCN is that of the mirror's new generation, for which nothing up to there counts.
+    """
+    run = Transactions.of([(message.gtid, message.commit_time)])
+    schemas = (alteration.schema for alteration in message.alterations if alteration.emptied)
+    changes = (
+        TableChanges(schema, _EMPTIED, pa.RecordBatch.from_pylist([{}], schema.arrow)) for schema in schemas
+    )
+    return tuple(ChangePart(each, run, state.checkpoint.scn) for each in changes)
 
 
 def log_advanced(state: State, message: LogAdvanced) -> State:
@@ -188,7 +255,8 @@ def schema_verified(state: State, message: SchemaVerified) -> State:
 def table_restarted(state: State, message: TableRestarted) -> State:
     """What the table's mirror has isn't so any more: a new generation of it begins here."""
     table, scn = message.table, state.checkpoint.scn
-    state, mirror = dropped(state, {table}), state.checkpoint.mirrors.get(table)
+    mirror = state.checkpoint.mirrors.get(table)
+    state = rereads.forgotten(dropped(state, {table}), table)
     while message.emptied and (snapshot := snapshot_of(state.checkpoint, table)):
         state = table_ended(state, snapshot, table, Completed(progress(snapshot.tables[table])))
     if message.emptied:
@@ -203,11 +271,23 @@ def table_restarted(state: State, message: TableRestarted) -> State:
     return with_snapshot(state, Snapshot(f"restart-{scn}-{table}", {table: Waiting()}))
 
 
+def mirrors_lacked(state: State, message: MirrorsLacked) -> State:
+    """Generations that a consumer lacks rows of begin anew, unless they have done so since."""
+    mirrors, stopped = state.checkpoint.mirrors, state.checkpoint.stopped
+    meant = [
+        table
+        for table, since in sorted(message.generations.items())
+        if table in mirrors and mirrors[table].since == since and table not in stopped
+    ]
+    return _restarted(state, tuple(TableRestarted(table, False, _GONE) for table in meant))
+
+
 def table_stopped(state: State, message: TableStopped) -> State:
     """The table isn't captured any more: its snapshots fail, and nothing of an open transaction comes of it."""
     if isinstance(state.place, Within):
         state = replace(state, place=replace(state.place, stopped=state.place.stopped | {message.table}))
     stopped = checkpointed(state, stopped={**state.checkpoint.stopped, message.table: message.reason})
+    stopped = rereads.forgotten(stopped, message.table)
     while snapshot_of(stopped.checkpoint, message.table):  # also those that wait for the first one
         stopped = ended(stopped, message.table, message.reason)
     return stopped

@@ -40,7 +40,7 @@ from pipeline.types import ColumnType, Time
 
 def requested(schema: TableSchema, request: Request) -> Fragment | None:
     """The condition that the rows asked for satisfy; None if all are. Raises Refused where it's none of this table."""
-    conditions = [_one_of(schema, request.keys)] if request.keys else []
+    conditions = [one_of(schema, request.keys)] if request.keys else []
     if request.condition is not None:
         conditions.append(rendered(schema, checked(parse(request.condition), schema)))
     return _joined([_grouped(each) for each in conditions], " AND ") if conditions else None
@@ -78,8 +78,8 @@ def rendered(schema: TableSchema, condition: Condition) -> Fragment:
     return of(condition)
 
 
-def _one_of(schema: TableSchema, keys: Sequence[Key]) -> Fragment:
-    """That a row has one of these primary keys."""
+def one_of(schema: TableSchema, keys: Sequence[Key]) -> Fragment:
+    """That a row has one of these primary keys. Raises Refused where they're none of this table."""
     columns = [schema.columns[index] for index in schema.key]
     if any(len(key) != len(columns) for key in keys):
         raise Refused(f"the primary key of {schema.table} has the parts {', '.join(schema.key_names)}")

@@ -1,4 +1,4 @@
-"""Tables that begin anew, since their rows changed and the log doesn't tell how."""
+"""Tables that begin anew, since their rows changed and the log doesn't tell how, or that stop, since nothing does."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -9,6 +9,14 @@ from pipeline.messages import TableChanges, TableRestarted, TableStopped
 from pipeline.schema import TableId
 from pipeline.unlogged import Effect
 
+LEFT_OUT = (
+    "the configuration doesn't capture it any more, so that its changes are missing from here on; it stays stopped in "
+    "this journal: to have it again, capture it with a journal and a lake of its own, and snapshot it there"
+)
+_ORPHANED = (
+    "a foreign key changes its rows along with those of {parents}, which is stopped, so that nothing tells when; "
+    "capture both with a journal and a lake of their own, and snapshot them there"
+)
 _LOST = (
     "{what} ({gtid}): it doesn't keep its rows any more; it stays stopped in this journal: to have it again, capture "
     "it with a journal and a lake of its own, and snapshot it there"
@@ -38,11 +46,30 @@ def by_statement(
     return tuple(stops), tuple(restarts)
 
 
+def orphans(keys: Collection[ForeignKey], ended: Collection[TableId]) -> tuple[TableStopped, ...]:
+    """The tables that stop along with others: foreign keys change them by these, of which nothing is known any more."""
+    parents: dict[TableId, set[TableId]] = {}
+    lost = set(ended)
+    while more := [key for key in keys if key.parent in lost and key.child not in lost]:
+        for key in more:
+            parents.setdefault(key.child, set()).add(key.parent)
+        lost |= parents.keys()
+    return tuple(
+        TableStopped(child, _ORPHANED.format(parents=" and ".join(map(str, sorted(parents[child])))))
+        for child in sorted(parents)
+    )
+
+
 def parents_of(
-    keys: Collection[ForeignKey], changes: Iterable[TableChanges]
-) -> dict[TableId, frozenset[TableId]]:
-    """The tables that foreign keys may have changed along with these changes, and the tables that began it."""
-    found: dict[TableId, frozenset[TableId]] = {}
+    keys: Collection[ForeignKey],
+    changes: Iterable[TableChanges],
+    before: Mapping[TableId, frozenset[TableId]],
+) -> Mapping[TableId, frozenset[TableId]]:
+    """The tables that foreign keys may have changed along with these changes, and the tables that began it.
+
+    With those that had been found `before` in the same transaction.
+    """
+    found = dict(before)
     for each in changes if keys else ():
         for child in cascaded(keys, each):
             found[child] = found.get(child, frozenset()) | {each.schema.table}

@@ -7,10 +7,16 @@ and comes within a transaction is of no use either, so that reading goes on, and
 What's asked for is asked for *at* the stream's position, and whoever answers must see all that had passed there. That
 holds for plans too: a row that a plan doesn't see, though it has passed, would be beyond its end and in no range.
 
+**While the journal has no room** (`pipeline.room`) nothing is asked for either, and the stream is paused wherever it
+is, within a transaction too.
+
 **Whose turn it is.** Tables of a snapshot with a higher priority come first. Among equals that table gets the next
 chunk which has the fewest windows open, and of it the range with the fewest, so that no large table keeps small ones
 waiting. There are no more tables under way at once than connections, since more couldn't be read: otherwise a thousand
 tables would all be begun and none be done for long, and the checkpoint would hold the ranges of them all.
+
+Rows that are read again (`pipeline.rereads`) come before all of that. They're few, and one order of them at a time
+takes no chunk's turn.
 
 **How much.** There are no more chunks asked for than connections, since another one would only be a window that opens
 early; and no more than the memory has room for, together with the rows that wait (`pipeline.sizing`).
@@ -23,7 +29,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from pipeline import standing
+from pipeline import rereads, standing
 from pipeline.consistent import Approaching, Nowhere, Opening, Standing
 from pipeline.coordinator_state import (
     Flowing,
@@ -40,12 +46,14 @@ from pipeline.coordinator_state import (
     Unsettled,
     Within,
     is_reading,
+    of_snapshots,
     range_of,
     table_of,
     turns,
     with_run,
 )
 from pipeline.messages import PauseReading, PlanTable, ReadChunk, ResumeReading
+from pipeline.room import Full
 from pipeline.schema import TableId
 from pipeline.sizing import Size
 from pipeline.snapshot import ChunkId, Chunking, Range, Snapshot
@@ -75,6 +83,8 @@ class _Chunk:
 
 def scheduled(state: State) -> tuple[State, tuple[Order, ...]]:
     """Ask for as many plans and chunks as the mode allows now."""
+    if isinstance(state.room, Full):
+        return _waiting_for_room(state)
     if isinstance(state.place, Within):
         return _within(state)
     state, orders = standing.stood(state)
@@ -92,16 +102,19 @@ def scheduled(state: State) -> tuple[State, tuple[Order, ...]]:
 
 def _of_others(state: State) -> tuple[State, tuple[Order, ...]]:
     """Ask for what isn't of a consistent snapshot."""
+    state, again = rereads.asked(state)
     match state.mode:
         case Pausing():
-            return _pausing(state, next(_turns(state), None))
+            state, orders = _pausing(state, next(_turns(state), None))
+            return state, (*again, *orders)
         case Overlapping(most):
             turn = next(_turns(state), None)
             if turn is not None and turn.snapshot.blocking:
-                return _pausing(state, turn)
+                state, orders = _pausing(state, turn)
+                return state, (*again, *orders)
             state, resumed = _resumed(state)
             state, orders = _overlapping(state, most) if isinstance(state.gate, Flowing) else (state, ())
-            return state, (*resumed, *orders)
+            return state, (*again, *resumed, *orders)
         case _:
             assert_never(state.mode)
 
@@ -112,6 +125,12 @@ def _within(state: State) -> tuple[State, tuple[Order, ...]]:
     return state, ()
 
 
+def _waiting_for_room(state: State) -> tuple[State, tuple[Order, ...]]:
+    if isinstance(state.gate, Flowing):
+        return replace(state, gate=PauseOrdered()), (PauseReading(),)
+    return state, ()
+
+
 def _resumed(state: State) -> tuple[State, tuple[Order, ...]]:
     """The state without the pause that a blocking snapshot has left over."""
     return (state, ()) if isinstance(state.gate, Flowing) else _pausing(state, None)
@@ -119,7 +138,9 @@ def _resumed(state: State) -> tuple[State, tuple[Order, ...]]:
 
 def _overlapping(state: State, most: int) -> tuple[State, tuple[Order, ...]]:
     orders: list[Order] = []
-    while len(state.open) + _planning(state) < most and (turn := next(_turns(state), None)) is not None:
+    while (
+        len(of_snapshots(state)) + _planning(state) < most and (turn := next(_turns(state), None)) is not None
+    ):
         state, order = _asked(state, turn)
         orders.append(order)
     return state, tuple(orders)
@@ -128,7 +149,8 @@ def _overlapping(state: State, most: int) -> tuple[State, tuple[Order, ...]]:
 def _pausing(state: State, turn: _Plan | _Chunk | None) -> tuple[State, tuple[Order, ...]]:
     """One window at a time, in a pause of the stream, which lasts only as long as chunks are read."""
     plans: tuple[Order, ...] = ()
-    if state.open or _planning(state):
+    windows = of_snapshots(state)
+    if windows or _planning(state):
         turn = None
     if isinstance(turn, _Plan):
         state, plan = _asked(state, turn)
@@ -139,7 +161,7 @@ def _pausing(state: State, turn: _Plan | _Chunk | None) -> tuple[State, tuple[Or
         case Paused() if isinstance(turn, _Chunk):
             state, order = _asked(state, turn)
             return state, (order,)
-        case Paused() if not any(isinstance(window, Reading) for window in state.open):
+        case Paused() if not any(isinstance(window, Reading) for window in windows):
             return replace(state, gate=Flowing()), (*plans, ResumeReading())
         case Flowing() | PauseOrdered() | Paused():
             return state, plans
@@ -177,7 +199,7 @@ def _turns(state: State) -> Iterator[_Plan | _Chunk]:
 
 
 def _windows_of_tables(state: State) -> Counter[TableId]:
-    return Counter(map(table_of, state.open))
+    return Counter(map(table_of, of_snapshots(state)))
 
 
 def _without_blocked(wanted: dict[TableId, Snapshot]) -> dict[TableId, Snapshot]:
@@ -203,7 +225,7 @@ def _under_way(state: State, wanted: dict[TableId, Snapshot], priority: int) -> 
 def _chunks(state: State, snapshot: Snapshot, run: Planned) -> Iterator[_Chunk]:
     table = run.schema.table
     rows, expected = _rows(state, snapshot, table)
-    if state.asked or state.open:
+    if state.asked or of_snapshots(state):
         room = state.limits.memory - _held(state)
         if expected > room:
             return
@@ -226,7 +248,7 @@ def _held(state: State) -> int:
     """The bytes of the rows that wait in windows, and of those that may come with what's asked for."""
     waiting = sum(
         state.sizes[table_of(window)].bytes(len(window.rows), state.limits)
-        for window in state.open
+        for window in of_snapshots(state)
         if isinstance(window, Reconciling)
     )
     return waiting + sum(state.asked.values())

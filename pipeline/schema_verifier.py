@@ -41,10 +41,11 @@ from functools import partial
 from typing import assert_never
 
 from pipeline import ddl, fence
+from pipeline.alterations import Alteration
 from pipeline.evolution import obstacle
 from pipeline.fence import Answer, Held
 from pipeline.foreign_keys import ForeignKey
-from pipeline.gtid import NO_GTIDS, Gtid, GtidSet
+from pipeline.gtid import NO_GTIDS, GtidSet
 from pipeline.messages import (
     ChangesVerified,
     CreationRead,
@@ -71,19 +72,15 @@ from pipeline.naming import (
     TableState,
     Unproven,
     Verified,
+    behind,
     named,
     table_of,
 )
-from pipeline.restarts import by_foreign_keys, by_statement, parents_of
+from pipeline.restarts import LEFT_OUT, by_foreign_keys, by_statement, orphans, parents_of
 from pipeline.schema import TableId, TableSchema
 from pipeline.signals import Tables
 from pipeline.watermark import Coordinates
 from pipeline.weight import weight
-
-_LEFT_OUT = (
-    "the configuration doesn't capture it any more, so that its changes are missing from here on; it stays stopped in "
-    "this journal: to have it again, capture it with a journal and a lake of its own, and snapshot it there"
-)
 
 News = SchemaVerified | TableRestarted | TableStopped
 FromVerifier = ChangesVerified | TransactionPartVerified | SchemaChanged | LogAdvanced | ReadingPaused | News
@@ -150,7 +147,7 @@ def started(
     )
     new = [s.schema for t, s in tables.items() if isinstance(s, Holding) and s.schema != schemas.get(t)]
     state, news = _all_told(state, new)
-    return state, (*(TableStopped(table, _LEFT_OUT) for table in left), *news)
+    return state, (*(TableStopped(table, LEFT_OUT) for table in left), *news)
 
 
 def step(state: State, message: ToSchemaVerifier) -> tuple[State, tuple[FromVerifier, ...]]:
@@ -193,9 +190,10 @@ def _released(state: State) -> tuple[State, tuple[FromVerifier, ...]]:
         if fence.waiting(state.tables, message):
             break
         state = replace(state, held=state.held[1:], held_bytes=state.held_bytes - weight(message))
+        state, orphaned = _orphaned(state)
         state, taken = _taken(state, message)
         state, arrived = _arrived(replace(state, place=fence.place(message) or state.place))
-        said += (*taken, *arrived)
+        said += (*orphaned, *taken, *arrived)
     return state, tuple(said)
 
 
@@ -238,7 +236,9 @@ def _taken(state: State, message: Held) -> tuple[State, tuple[FromVerifier, ...]
             return _slice_read(state, message)
         case TransactionPartRead(gtid, commit_time, tables):
             state, news, changes = _tables_read(state, tables)
-            return _cascading(state, changes), (*news, TransactionPartVerified(gtid, commit_time, changes))
+            parents = parents_of(state.foreign_keys, changes, state.cascaded)
+            said = (*news, TransactionPartVerified(gtid, commit_time, changes))
+            return replace(state, cascaded=parents), said
         case StatementRead():
             return _statement_read(state, message)
         case CreationRead():
@@ -272,35 +272,40 @@ def _statement_read(state: State, message: StatementRead) -> tuple[State, tuple[
     gtid, database, statement = message.gtid, message.database, message.statement
     touched = ddl.touched(state.captured, state.tables, database, statement)
     changed = _altered(state, message)
-    unlogged = ddl.changed_unlogged(state.captured, state.tables, database, statement)
+    # Of two statements in a row, of which the first one's schema isn't known, nobody could say what they converted.
+    strict = message.strict and not changed & state.doubtful
+    unlogged = ddl.changed_unlogged(state.captured, state.tables, database, statement, strict=strict)
     stops, restarts = by_statement(unlogged, gtid, _ended(state))
-    emptied = {restart.table for restart in restarts if restart.emptied}
-    state = replace(state, emptied=state.emptied - {restart.table for restart in restarts} | emptied)
+    emptied = {restart.table: unlogged[restart.table].what for restart in restarts if restart.emptied}
+    state = replace(state, emptied=state.emptied - {restart.table for restart in restarts} | emptied.keys())
     state = _with(state, {stop.table: Stopped() for stop in stops})
-    state = _with(state, {table: _behind(state, table, gtid) for table in changed})
+    alterations = _surely(state, message, emptied)
+    state = replace(state, told={**state.told, **{each.schema.table: each.schema for each in alterations}})
+    to_come = state.known.schemas if gtid in state.to_come else {}
+    state = _with(state, {t: behind(state.tables.get(t), gtid, to_come.get(t)) for t in changed})
     still = (state.tables.get(table) for table in sorted(touched - changed))
     same = [SchemaVerified(known.schema) for known in still if isinstance(known, Holding | Verified)]
     state, arrived = _passed(state, GtidSet().with_gtid(gtid) | message.covered)
-    passed = SchemaChanged(gtid, touched, statement, message.end, restarts, message.covered)
+    passed = SchemaChanged(
+        gtid, touched, statement, message.end, restarts, message.covered, alterations, message.commit_time
+    )
     return state, (*stops, passed, *same, *arrived)
+
+
+def _orphaned(state: State) -> tuple[State, tuple[TableStopped, ...]]:
+    """The state in which tables stop along with those that foreign keys change them by."""
+    stops = orphans(state.foreign_keys, _ended(state)) if state.foreign_keys else ()
+    return _with(state, {stop.table: Stopped() for stop in stops}), stops
 
 
 def _ended(state: State) -> frozenset[TableId]:
     return frozenset(table for table, known in state.tables.items() if isinstance(known, Stopped))
 
 
-def _behind(state: State, table: TableId, gtid: Gtid) -> TableState:
-    """A table's state behind a statement that may have altered it."""
-    match state.tables.get(table):
-        case Answered(_, at) as answer if gtid in at:
-            return answer
-        case Unproven(statements):
-            return Unproven(statements.with_gtid(gtid))
-        case _:
-            schema = state.known.schemas.get(table)
-            if schema is not None and gtid in state.to_come:
-                return Awaited(schema)
-            return Unproven(GtidSet().with_gtid(gtid))
+def _surely(state: State, message: StatementRead, emptied: Mapping[TableId, str]) -> tuple[Alteration, ...]:
+    """What a statement is sure to make of tables that haven't stopped; `emptied` are known to be."""
+    told = {t: s for t, s in state.told.items() if not isinstance(state.tables.get(t), Stopped)}
+    return ddl.alterations(told, message.database, message.statement, emptied)
 
 
 # Schemas that are proven
@@ -357,19 +362,13 @@ def _all_told(state: State, schemas: Iterable[TableSchema]) -> tuple[State, tupl
 
 def _slice_read(state: State, message: LogRead) -> tuple[State, tuple[FromVerifier, ...]]:
     after, news, changes = _tables_read(state, message.tables)
-    after = _cascading(after, changes)
-    restarts = by_foreign_keys(after.cascaded, _ended(after)) if after.cascaded else ()
+    parents = parents_of(after.foreign_keys, changes, after.cascaded)
+    restarts = by_foreign_keys(parents, _ended(after)) if parents else ()
     verified = ChangesVerified(message.transactions, changes, message.end, (), restarts, message.covered)
     after = replace(after, cascaded={}, emptied=after.emptied - {restart.table for restart in restarts})
     gtids = message.transactions.added_to(NO_GTIDS) | message.covered if after.to_come else NO_GTIDS
     after, arrived = _passed(after, gtids)
     return after, (*news, verified, *arrived)
-
-
-def _cascading(state: State, changes: tuple[TableChanges, ...]) -> State:
-    """With the tables that foreign keys may have changed: they're restarted behind the end of the transaction."""
-    parents = parents_of(state.foreign_keys, changes)
-    return replace(state, cascaded={**state.cascaded, **parents}) if parents else state
 
 
 def _tables_read(
@@ -388,7 +387,6 @@ def _tables_read(
         if isinstance(judged, TableStopped):
             tables[table] = Stopped()
             news.append(judged)
-            changes = [c for c in changes if c.schema.table != table]
             continue
         tables[table], change = judged
         changes.append(change)
@@ -397,4 +395,6 @@ def _tables_read(
             news += told
         if table in state.emptied:
             state = replace(state, emptied=state.emptied - {table})
-    return replace(state, tables=tables), tuple(news), tuple(changes)
+    state, orphaned = _orphaned(replace(state, tables=tables))
+    going_on = (c for c in changes if not isinstance(state.tables[c.schema.table], Stopped))
+    return state, (*news, *orphaned), tuple(going_on)

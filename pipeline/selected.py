@@ -10,6 +10,7 @@ new schema is proven.
 
 from dataclasses import replace
 
+from pipeline import passed, rereads
 from pipeline import window as windows
 from pipeline.checkpoint import Filling
 from pipeline.coordinator_state import (
@@ -21,7 +22,6 @@ from pipeline.coordinator_state import (
     begun_anew,
     dropped,
     ended,
-    progressed,
     reading,
     size_of,
     snapshot_of,
@@ -31,9 +31,23 @@ from pipeline.coordinator_state import (
     without_run,
 )
 from pipeline.keys import Key
-from pipeline.messages import ChunkFailed, ChunkOutdated, ChunkRead, PlanFailed, TablePlanned
+from pipeline.messages import (
+    ChunkFailed,
+    ChunkOutdated,
+    ChunkRead,
+    PlanFailed,
+    ReadKeys,
+    TablePlanned,
+    TableStopped,
+)
 from pipeline.sizing import Size, measured
-from pipeline.snapshot import ChunkId, Chunking, Progress, Range, Snapshot
+from pipeline.snapshot import ChunkId, Chunking, Progress, Range, Snapshot, progressed
+from pipeline.window import Reading
+
+_NOT_AGAIN = (
+    "its changes lack columns (binlog_row_image), and rows whose values they don't tell can't be read again: {reason}; "
+    "set binlog_row_image = FULL"
+)
 
 
 def table_planned(state: State, message: TablePlanned) -> State:
@@ -85,6 +99,8 @@ def chunk_read(state: State, message: ChunkRead) -> State:
     window = reading(state, message.chunk)
     if window is None:  # dropped since: by a statement, a stop, or a failure of its table
         return state
+    if isinstance(window.order, ReadKeys):
+        return rereads.measured(_reconciling(state, window, message), message)
     order, schema, table = window.order, window.order.schema, window.order.schema.table
     if nameless := [name for name in schema.key_names if message.rows.column(name).null_count]:
         return ended(
@@ -95,17 +111,25 @@ def chunk_read(state: State, message: ChunkRead) -> State:
         )
     run = state.runs[table]
     assert isinstance(run, Planned)  # the window would have been dropped with it
-    reconciling = windows.chunk_read(window, message)
-    state = replace(state, open=tuple(reconciling if w is window else w for w in state.open))
+    state = _reconciling(state, window, message)
     state = with_size(state, table, measured(size_of(state, order), order, message, state.limits))
     return with_run(state, table, replace(run, ranges=progressed(run.ranges, order.range, message.upto)))
 
 
+def _reconciling(state: State, window: Reading, message: ChunkRead) -> State:
+    reconciling = windows.chunk_read(window, message)
+    return replace(state, open=tuple(reconciling if w is window else w for w in state.open))
+
+
 def chunk_failed(state: State, message: ChunkFailed) -> State:
-    """The table's snapshot fails, if the chunk was wanted."""
-    wanted = reading(state, message.chunk) is not None
+    """The table's snapshot fails, if the chunk was wanted; its capture stops where rows can't be read again."""
+    window, table = reading(state, message.chunk), message.chunk.table
     state = _answered(state, message.chunk)
-    return ended(state, message.chunk.table, message.reason) if wanted else state
+    if window is None:
+        return state
+    if isinstance(window.order, ReadKeys):
+        return passed.table_stopped(state, TableStopped(table, _NOT_AGAIN.format(reason=message.reason)))
+    return ended(state, table, message.reason)
 
 
 def chunk_outdated(state: State, message: ChunkOutdated) -> State:
@@ -116,4 +140,6 @@ def chunk_outdated(state: State, message: ChunkOutdated) -> State:
 
 
 def _answered(state: State, chunk: ChunkId) -> State:
+    if state.rereading == chunk:
+        return replace(state, rereading=None)
     return replace(state, asked={other: size for other, size in state.asked.items() if other != chunk})

@@ -149,7 +149,8 @@ class JournalSettings:
     """`path`: the journal's place, a local folder or any URI of a filesystem that pyarrow reaches.
 
     A segment is sealed when it's `seal_after_ms` old or `seal_mib` big. It's kept until all consumers have it, and
-    then for `keep_hours`, as long as the journal isn't larger than `keep_mib`.
+    then for `keep_hours`, as long as the journal isn't larger than `keep_mib`. Capture waits while consumers are behind
+    and it's larger than `quota_mib`; 0 is no bound.
     """
 
     path: str = field(metadata={"location": True})
@@ -157,6 +158,7 @@ class JournalSettings:
     seal_mib: int = field(default=32, metadata={"least": 1, "most": 4096})
     keep_hours: float = field(default=24.0, metadata={"least": 0})
     keep_mib: int = field(default=10_240, metadata={"least": 0})
+    quota_mib: int = field(default=16_384, metadata={"least": 0})
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +166,15 @@ class LakeSettings:
     """`path`: the folder of all lake tables, a local one or any URI that Spark can write to.
 
     A mirror merges its pending changes at `merge_rows` of them, or when the oldest is `merge_after_s` old. `rules`:
-    what is kept of each table, where it's not the plain; the first that matches holds.
+    what is kept of each table, where it's not the plain; the first that matches holds. `catalog`: the catalog of
+    Spark's that has each table's live view as a view.
     """
 
     path: str = field(metadata={"location": True})
     merge_rows: int = field(default=1_000_000, metadata={"least": 1})
     merge_after_s: float = field(default=300.0, metadata={"least": 0})
     rules: tuple[LakeRule, ...] = ()
+    catalog: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +261,13 @@ def contradictions(section: object) -> Iterator[Mistake]:
             yield from _of_snapshots(section)
         case LakeRule():
             yield from _of_rule(section)
+        case JournalSettings(keep_mib=kept, quota_mib=quota):
+            if 0 < quota <= kept:
+                yield Mistake(
+                    "quota_mib",
+                    f"{quota} MiB are reached by the {kept} MiB that are kept (keep_mib)",
+                    "raise it, or lower keep_mib",
+                )
         case KafkaSettings(bootstrap_servers=()):
             yield Mistake("bootstrap_servers", "it's empty", 'name at least one, as in ["kafka:9092"]')
         case HttpSettings(host):

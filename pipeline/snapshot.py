@@ -6,7 +6,7 @@ leaves when its last chunk's have. So a restart reads again what wasn't sealed, 
 the ranges came along.
 """
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, assert_never
 
 from pipeline.keys import Key, key_from_json, key_to_json
@@ -146,6 +146,15 @@ class ChunkId:
 
     def __str__(self) -> str:
         return f"{self.snapshot}/{self.table}/{self.number}"
+
+
+def progressed(ranges: tuple[Range, ...], number: int, upto: Key | None) -> tuple[Range, ...]:
+    """The ranges after a chunk of the one with this number: it has come to that key, or to its end and has left."""
+    return tuple(
+        replace(each, done=upto) if each.number == number else each
+        for each in ranges
+        if each.number != number or upto is not None
+    )
 
 
 def progress(state: TableState) -> Progress:

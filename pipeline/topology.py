@@ -11,6 +11,8 @@ from typing import get_args
 
 from pipeline import messages
 from pipeline.consistent import TransactionsOpened
+from pipeline.late import MirrorsLacked
+from pipeline.room import RoomEnded, RoomMade
 from pipeline.signal_states import CheckpointSealed
 
 
@@ -102,7 +104,8 @@ EDGES = (
         get_args(messages.ToChunkSelector),
         2 * MOST_WINDOWS,
         WhenFull.BOUNDED,
-        "one order for each window or planned table, no more of these than MOST_WINDOWS each, and one for transactions",
+        "one order for each window or planned table, no more of these than MOST_WINDOWS each, one for rows that are "
+        "read again, and one for transactions",
     ),
     Edge(
         Actor.CHUNK_SELECTOR,
@@ -138,6 +141,14 @@ EDGES = (
     ),
     Edge(
         Actor.JOURNAL_WRITER,
+        Actor.WATERMARK_COORDINATOR,
+        (RoomEnded, RoomMade),
+        1,
+        WhenFull.NEWEST,
+        "the last one says how it is",
+    ),
+    Edge(
+        Actor.JOURNAL_WRITER,
         Actor.SIGNAL_LISTENER,
         get_args(messages.SignalAnswer),
         2 * MOST_SIGNALS,
@@ -159,6 +170,14 @@ EDGES = (
         1,
         WhenFull.NEWEST,
         "a later segment number includes the earlier ones",
+    ),
+    Edge(
+        Actor.SPARK_SINK,
+        Actor.WATERMARK_COORDINATOR,
+        (MirrorsLacked,),
+        1,
+        WhenFull.NEWEST,
+        "it names all that's lacked, and is asked again until it's there",
     ),
 )
 

@@ -22,7 +22,8 @@ A row that S didn't return needs no argument of its own: if it's in the source a
 it into the chunk's range, and T is in the stream. Touching too much is harmless, since the change that
 touched a key is in the stream with the row's whole image. The proof never compares GTIDs by order, only by
 membership, and keys only for equality. It holds for any E behind H that lies between two transactions, so
-slices of transactions will do.
+slices of transactions will do. A change that has a part of a row is laid over the chunk's row instead:
+`partial_images` has the proof for that.
 
 Parts of a transaction will do as well, since the proof needs only that a transaction is on one side of A and of E as
 a whole, and that all of its keys are touched if it lies between. Nothing is asked for and nothing emitted between its
@@ -46,6 +47,10 @@ A row that comes in two chunks, since it moved along the walk, comes with two pr
 (`op` = r), of which the later one counts. So chunks along another index than the primary key's never go straight to a
 mirror, where nothing counts but what's there.
 
+**Rows that are read again** by their keys (`ReadKeys`) are a chunk of just these keys, and the proof is the same. Of
+the log only their keys matter. A row that the server takes for one of them by its collation, with other bytes, isn't
+one of them: it got this key by a change, which is in the stream.
+
 Sources: DBLog (Andreakis and Papapanagiotou, 2020) for the window; WL#6355 for what commit order does and
 doesn't promise; `watermark` for why the high watermark is a place in the log.
 """
@@ -62,18 +67,38 @@ import pyarrow.compute as pc
 from pipeline.errors import InvariantBroken
 from pipeline.gtid import GtidSet
 from pipeline.keys import Key, tokens
-from pipeline.messages import ChunkRead, ReadChunk
+from pipeline.messages import ChunkRead, ReadChunk, ReadKeys
+from pipeline.partial_images import Partial, laid_over
 from pipeline.transactions import Transactions
 from pipeline.watermark import High, Passed, usable
 
 
 @dataclass(frozen=True, slots=True)
 class PassedKeys:
-    """The keys that a run of transactions touched in one table: a token and the transaction's index for each."""
+    """The keys that a run of transactions touched in one table: a token and the transaction's index for each.
+
+    `partial`: the rows that it left under their keys and has in part; their keys aren't among the others for that.
+    """
 
     transactions: Transactions
     transaction: npt.NDArray[np.int32]
     tokens: pa.Array
+    partial: Partial | None = None
+
+    def __len__(self) -> int:
+        return len(self.tokens) + (0 if self.partial is None else len(self.partial))
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the keys, and of the rows that are kept."""
+        return int(self.tokens.nbytes) + (0 if self.partial is None else self.partial.nbytes)
+
+    def among(self, keys: pa.Array) -> "PassedKeys":
+        """Those that are among these keys."""
+        met = pc.is_in(self.tokens, keys)
+        partial = None if self.partial is None else self.partial.where(pc.is_in(self.partial.tokens, keys))
+        here = met.to_numpy(zero_copy_only=False)
+        return PassedKeys(self.transactions, self.transaction[here], self.tokens.filter(met), partial)
 
     def outside(self, low: GtidSet) -> pa.Array:
         """The tokens of those transactions that aren't in the low watermark."""
@@ -84,10 +109,12 @@ class PassedKeys:
     def joined(runs: Sequence["PassedKeys"]) -> "PassedKeys":
         """The keys of several runs, one behind the other."""
         begins = accumulate((len(run.transactions) for run in runs), initial=0)
+        partial = [run.partial for run in runs if run.partial is not None]
         return PassedKeys(
             Transactions.joined([run.transactions for run in runs]),
             np.concatenate([run.transaction + begin for run, begin in zip(runs, begins, strict=False)]),
             pa.concat_arrays([run.tokens for run in runs]),
+            Partial.joined(partial) if partial else None,
         )
 
 
@@ -95,10 +122,10 @@ class PassedKeys:
 class Reading:
     """The chunk is asked for. Which of the passing transactions are in the low watermark isn't known yet.
 
-    `kept`: the bytes of the keys that passed.
+    `kept`: the bytes of the keys that passed, and of rows that were kept with them.
     """
 
-    order: ReadChunk
+    order: ReadChunk | ReadKeys
     passed: tuple[PassedKeys, ...] = ()
     kept: int = 0
 
@@ -109,10 +136,11 @@ class Reconciling:
 
     `passed` are the keys that may have touched it, `keys` is how many. Each window of a stream that lags is handed each
     run of them, so that they're looked at when it closes and not before. `rows` are those of the chunk less the
-    `given_up` ones, which gave way already to keys that aren't kept any more.
+    `given_up` ones, which gave way already to keys that aren't kept any more. `laid_over`: whether rows that passed in
+    part were laid over some of them already.
     """
 
-    order: ReadChunk
+    order: ReadChunk | ReadKeys
     low: GtidSet
     high: High
     rows: pa.RecordBatch
@@ -120,6 +148,7 @@ class Reconciling:
     passed: tuple[PassedKeys, ...]
     keys: int
     given_up: int = 0
+    laid_over: bool = False
 
 
 Window = Reading | Reconciling
@@ -127,11 +156,13 @@ Window = Reading | Reconciling
 
 def keys_passed(window: Window, keys: PassedKeys) -> Window:
     """The window after transactions have passed that touched `keys` in its table."""
+    if isinstance(window.order, ReadKeys):
+        keys = keys.among(window.order.tokens)
     match window:
         case Reading():
-            return replace(window, passed=(*window.passed, keys), kept=window.kept + keys.tokens.nbytes)
+            return replace(window, passed=(*window.passed, keys), kept=window.kept + keys.nbytes)
         case Reconciling():
-            passed, number = (*window.passed, keys), window.keys + len(keys.tokens)
+            passed, number = (*window.passed, keys), window.keys + len(keys)
             return _folded(replace(window, passed=passed, keys=number))
 
 
@@ -142,8 +173,11 @@ def chunk_read(window: Reading, read: ChunkRead) -> Reconciling:
             f"chunk {read.chunk}: the low watermark {read.low} lacks transactions that had passed when the chunk "
             f"was asked for: {window.order.asked_at - read.low}"
         )
-    keys = sum(len(run.tokens) for run in window.passed)
-    return _folded(Reconciling(window.order, read.low, read.high, read.rows, read.upto, window.passed, keys))
+    keys = sum(len(run) for run in window.passed)
+    rows = read.rows
+    if isinstance(window.order, ReadKeys):
+        rows = rows.filter(pc.is_in(tokens(rows, window.order.schema.key), window.order.tokens))
+    return _folded(Reconciling(window.order, read.low, read.high, rows, read.upto, window.passed, keys))
 
 
 def closes(window: Reconciling, passed: Passed) -> bool:
@@ -152,12 +186,15 @@ def closes(window: Reconciling, passed: Passed) -> bool:
 
 
 def untouched(window: Reconciling) -> pa.RecordBatch:
-    """The chunk's rows that no transaction outside of the low watermark touched."""
+    """The chunk's rows that no transaction outside of the low watermark touched, with what passed of them in part."""
     if not window.passed:
         return window.rows
-    touched = PassedKeys.joined(window.passed).outside(window.low)
-    gives_way = pc.is_in(tokens(window.rows, window.order.schema.key), touched)
-    return window.rows.filter(pc.invert(gives_way)) if pc.any(gives_way).as_py() else window.rows
+    passed, key = PassedKeys.joined(window.passed), window.order.schema.key
+    low_matters = passed.partial is None and not window.laid_over
+    touched = passed.outside(window.low) if low_matters else passed.tokens
+    gives_way = pc.is_in(tokens(window.rows, key), touched)
+    rows = window.rows.filter(pc.invert(gives_way)) if pc.any(gives_way).as_py() else window.rows
+    return rows if passed.partial is None else laid_over(rows, key, passed.partial)
 
 
 def _folded(window: Reconciling) -> Reconciling:
@@ -169,4 +206,5 @@ def _folded(window: Reconciling) -> Reconciling:
         return window
     rows = untouched(window)
     given_up = window.given_up + len(window.rows) - len(rows)
-    return replace(window, rows=rows, passed=(), keys=0, given_up=given_up)
+    partial = window.laid_over or any(run.partial is not None for run in window.passed)
+    return replace(window, rows=rows, passed=(), keys=0, given_up=given_up, laid_over=partial)

@@ -19,6 +19,7 @@ from tests.servers.mysql import (
     mysql_factory,
     parts,
 )
+from tests.servers.s3 import s3, s3_server
 from tests.servers.service import small_ranges
 from tests.servers.shop import open_shop
 from tests.servers.spark import spark, spark_settings
@@ -33,6 +34,8 @@ __all__ = [
     "mysql_factory",
     "open_shop",
     "parts",
+    "s3",
+    "s3_server",
     "small_ranges",
     "spark",
     "spark_settings",

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 from actors import spark_session
-from actors.lake import live_view
+from actors.live_view import live_view
 from deploy.demo.shop import DATABASE
 from deploy.demo.verify import Finding, export, history, same_rows
 from deploy.demo.view import View
@@ -137,6 +137,6 @@ def _line_of_pyspark(parts: Parts, lake: str) -> str:
         f"  .venv/bin/pyspark --jars {packages} \\\n"
         "    --conf spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension \\\n"
         "    --conf spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog\n"
-        f"  >>> from actors.lake import live_view; from pipeline.schema import TableId\n"
+        f"  >>> from actors.live_view import live_view; from pipeline.schema import TableId\n"
         f"  >>> live_view(spark, '{lake}', TableId('{DATABASE}', 'orders')).groupBy('status').count().show()"
     )

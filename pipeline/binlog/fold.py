@@ -332,7 +332,7 @@ class Fold:
         self._leave()
         if not self._passed_before:
             statement = StatementRead(
-                gtid, commit_time, event.database, event.statement, end, self._covered(end)
+                gtid, commit_time, event.database, event.statement, end, self._covered(end), event.strict
             )
             self._tell(statement, end)
 

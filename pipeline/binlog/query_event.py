@@ -19,11 +19,12 @@ _POST_HEADER: Final = struct.Struct("<IIBHH")
 _UPDATED_DATABASES: Final = 12
 _TOO_MANY_DATABASES: Final = 254
 _UTF8MB4: Final = 255
+# STRICT_TRANS_TABLES and STRICT_ALL_TABLES in sql_mode; ALTER TABLE doesn't tell them apart (THD::is_strict_mode).
+_STRICT: Final = 1 << 21 | 1 << 22
 
 # Bytes of each status variable of a fixed length, by its code.
 _FIXED: Final = {
     0: 4,
-    1: 8,
     3: 4,
     4: 6,
     7: 2,
@@ -38,6 +39,7 @@ _FIXED: Final = {
     20: 1,
     21: 1,
 }
+_SQL_MODE: Final = 1
 _OLD_CATALOG: Final = 2
 _COLLATIONS: Final = 4
 _ONE_TEXT: Final = (5, 6)
@@ -48,12 +50,14 @@ _INVOKER: Final = 11
 class Query:
     """A statement, run with `database` as the default one ("" for none).
 
-    `updated`: the databases in which it changed something, None where the event doesn't say.
+    `updated`: the databases in which it changed something, None where the event doesn't say. `strict`: whether the
+    session's sql_mode refused values that don't fit.
     """
 
     database: str
     statement: str = field(repr=False)  # it may hold a password
     updated: frozenset[str] | None
+    strict: bool
 
 
 def query(body: bytes) -> Query:
@@ -72,11 +76,11 @@ def query(body: bytes) -> Query:
     # What frames nearly all transactions; what they changed is in their rows.
     if statement == b"BEGIN":
         return _BEGIN
-    updated, collation = _variables(Cursor(variables))
-    return Query(decoded(database), _text(statement, collation), updated)
+    updated, collation, mode = _variables(Cursor(variables))
+    return Query(decoded(database), _text(statement, collation), updated, bool(mode & _STRICT))
 
 
-_BEGIN: Final = Query("", "BEGIN", None)
+_BEGIN: Final = Query("", "BEGIN", None, False)
 
 
 def _text(statement: bytes, collation: int) -> str:
@@ -88,9 +92,9 @@ def _text(statement: bytes, collation: int) -> str:
         return statement.decode("ascii", errors="replace")
 
 
-def _variables(variables: Cursor) -> tuple[frozenset[str] | None, int]:
-    """The databases that were updated, and the client's collation; those behind an unknown variable aren't seen."""
-    updated, collation = None, _UTF8MB4
+def _variables(variables: Cursor) -> tuple[frozenset[str] | None, int, int]:
+    """The databases that were updated, the client's collation and sql_mode; what's behind an unknown one isn't seen."""
+    updated, collation, mode = None, _UTF8MB4, 0
     while variables.left:
         match variables.integer(1):
             case code if code == _UPDATED_DATABASES:
@@ -98,6 +102,8 @@ def _variables(variables: Cursor) -> tuple[frozenset[str] | None, int]:
             case code if code == _COLLATIONS:
                 collation = variables.integer(2)  # the client's; the connection's and the server's follow
                 variables.take(4)
+            case code if code == _SQL_MODE:
+                mode = variables.integer(8)
             case code if code in _FIXED:
                 variables.take(_FIXED[code])
             case code if code in _ONE_TEXT:
@@ -109,7 +115,7 @@ def _variables(variables: Cursor) -> tuple[frozenset[str] | None, int]:
                 variables.take(variables.integer(1))
             case _:
                 break
-    return updated, collation
+    return updated, collation, mode
 
 
 def _names(variables: Cursor) -> frozenset[str] | None:

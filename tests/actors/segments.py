@@ -61,6 +61,17 @@ def append(number: int, chunk: bool = False) -> Append:
     return Append((change_part, chunk_part) if chunk else (change_part,), moved(number).checkpoint)
 
 
+def scattered(number: int, rows: int) -> Append:
+    """The n-th append, of one chunk with so many rows of 8 bytes that no compression makes smaller."""
+    ids = np.random.default_rng(number).integers(0, 2**62, rows)
+    batch = pa.RecordBatch.from_arrays([pa.array(ids)], schema=ITEMS.arrow)
+    high = Coordinates("binlog.000001", 4)
+    chunk = ChunkPart(
+        ChunkId("s1", ITEMS.table, number), ITEMS, batch, position(number), high, scn=0, first=True
+    )
+    return Append((chunk,), moved(number).checkpoint)
+
+
 def part(number: int, begin: int, end: int, schema: TableSchema = ITEMS) -> ChangePart:
     """The numbers 10 n + `begin` to before 10 n + `end`, as changes of one transaction behind the (n-1)-th append."""
     ids = np.arange(ROWS * number + begin, ROWS * number + end)

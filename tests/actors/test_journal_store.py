@@ -9,18 +9,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from actors.journal_store import JournalReader, JournalStore
+from actors.journal_files import LocalFiles
+from actors.journal_store import JournalReader, JournalStore, Removed
 from pipeline import journal
 from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.journal import Entry, FileKind
+from pipeline.schema import TableId
 from tests.actors import crashing_journal
-from tests.actors.crashing_journal import GOOD_SEGMENTS, WAYS
-from tests.actors.segments import ITEMS, ROWS, moved, seal
+from tests.actors.crashing_journal import ALL_OLD, GOING, GOOD_SEGMENTS, LATER, RETAINED, WAYS
+from tests.actors.segments import ITEMS, ROWS, moved, part, seal
 
 NEXT = GOOD_SEGMENTS + 1
 
@@ -77,7 +81,11 @@ def begun(reader: JournalReader) -> Path:
     return path
 
 
-def start(directory: Path, mode: str) -> subprocess.Popen[str]:
+def names(reader: JournalReader) -> list[str]:
+    return sorted(path.name for path in (reader.directory / "segments").iterdir())
+
+
+def start(directory: Path | str, mode: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", crashing_journal.__name__, mode, str(directory)]
     root = Path(__file__).parents[2]
     return subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True)
@@ -87,7 +95,7 @@ def start(directory: Path, mode: str) -> subprocess.Popen[str]:
 def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Journals whose writers were killed at each step of sealing, in each way."""
     directory = tmp_path_factory.mktemp("crashed")
-    with start(directory, "steps") as process:
+    with start(directory, "seal") as process:
         process.communicate()
     assert process.returncode == 0
     return directory
@@ -137,6 +145,146 @@ def test_kills_at_random_moments(tmp_path: Path) -> None:
             check(store, last)
         finally:
             store.close()
+
+
+@pytest.fixture(scope="module")
+def retained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Journals whose writers were killed at each step of removing what they keep no longer, before and after it."""
+    directory = tmp_path_factory.mktemp("retained")
+    with start(directory, "retain") as process:
+        process.communicate()
+    assert process.returncode == 0
+    return directory
+
+
+def test_the_order_in_which_segments_go(retained: Path) -> None:
+    steps = json.loads((retained / "steps.json").read_text())
+    beginning = ["fsync first/000000000003.tmp", "rename first/000000000003.tmp", "fsync whole/first"]
+    assert steps[:3] == beginning
+    entries = [step for step in steps[3:] if "manifest" in step]
+    assert entries == [f"unlink manifest/{n:012}-CLAIM.json" for n in (1, 2)]
+    # Each entry goes after its files, and before those of the next one.
+    assert [step for step in steps[3:] if "CLAIM" in step] == [
+        step
+        for n in (1, 2)
+        for step in (f"rmdir segments/{n:012}-CLAIM", f"unlink manifest/{n:012}-CLAIM.json")
+    ]
+
+
+def test_a_kill_at_any_step_of_retention_leaves_a_journal_that_can_go_on(retained: Path) -> None:
+    steps = json.loads((retained / "steps.json").read_text())
+    for step, way in product(range(len(steps)), WAYS):
+        store = JournalStore.open_single_writer(retained / f"{step}-{way}", "test")
+        recovered = store.recover()
+        assert recovered.last is not None
+        assert recovered.last.segment == RETAINED
+        assert len(list(store.entries(GOING, RETAINED))) == RETAINED - GOING
+        assert recovered.bytes == sum(path.stat().st_size for path in store.directory.rglob("*.parquet"))
+        while store.retain(ALL_OLD, LATER).segments:
+            pass
+        left = [store._view.name(n) for n in range(GOING + 1, RETAINED + 1)]
+        assert names(store) == left
+        assert sorted(path.stem for path in (store.directory / "manifest").iterdir()) == left
+        again = store.recover()
+        assert again.bytes == sum(file.bytes for file in store.entry(RETAINED).files)
+        seal(store, RETAINED + 1)
+        store.close()
+
+
+def test_retention_keeps_what_a_consumer_lacks_and_the_last_segment(store: JournalStore) -> None:
+    for number in (1, 2, 3):
+        seal(store, number)
+    store.recover()
+    store.consumers.tell("lake", 0)
+    assert store.retain(ALL_OLD, LATER) == Removed(0, 0)
+    assert store.told == {"lake": 0}
+    store.consumers.tell("lake", 3)
+    size = store.recover().bytes
+    removed = store.retain(ALL_OLD, LATER)
+    assert removed.segments == 2
+    assert store.recover().bytes == size - removed.bytes
+    assert store.retain(ALL_OLD, LATER) == Removed(0, 0)
+    assert names(store) == [store._view.name(3)]
+    assert store.consumers.first() == 3
+    store = reopened(store)
+    assert store.recover().last == store.entry(3)
+    seal(store, 4)
+    assert store.retain(ALL_OLD, LATER).segments == 0  # the consumer is at the third one
+    store.consumers.tell("lake", 4)
+    assert store.retain(ALL_OLD, LATER).segments == 1
+    assert names(store) == [store._view.name(4)]
+    store.close()
+
+
+def test_a_consumer_that_comes_while_segments_go_finds_what_it_saw(
+    store: JournalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in (1, 2, 3, 4):
+        seal(store, number)
+    real = store.consumers.begin_at
+
+    def begin_at(segment: int) -> None:
+        assert store.consumers.first() == 1
+        store.consumers.tell("topics", 2)
+        real(segment)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store.consumers, "begin_at", begin_at)
+        assert store.retain(ALL_OLD, LATER).segments == 1
+    assert [entry.segment for entry in store.entries(1, 4)] == [2, 3, 4]
+    assert store.consumers.first() == 4
+    store.consumers.forget("topics")
+    assert store.retain(ALL_OLD, LATER).segments == 2
+    assert names(store) == [store._view.name(4)]
+
+
+def test_schemas_go_with_the_last_segment_that_names_them(store: JournalStore) -> None:
+    other = replace(ITEMS, table=TableId("shop", "other"))
+    tables = journal.segment_tables(1, [part(1, 0, 5, other)])
+    sealed = journal.seal(
+        1, [replace(moved(1), parts=(part(1, 0, 5, other),))], store.write(1, tables), None, 5
+    )
+    store.publish(sealed)
+    seal(store, 2)
+    seal(store, 3)
+    schemas = store.directory / "schemas"
+    assert {path.stem for path in schemas.iterdir()} == {ITEMS.version, other.version}
+    assert store.retain(ALL_OLD, LATER).segments == 2
+    assert {path.stem for path in schemas.iterdir()} == {ITEMS.version}
+    sealed = replace(sealed, segment=4, files=store.write(4, tables))
+    store.publish(sealed)
+    assert JournalReader(store.directory).entry(4) == sealed
+
+
+def test_entries_lost_at_the_end_behind_the_beginning_are_refused(store: JournalStore) -> None:
+    for number in (1, 2, 3):
+        seal(store, number)
+    assert store.retain(ALL_OLD, LATER).segments == 2
+    manifest_path(store, 3).unlink()
+    with pytest.raises(Definite, match=r"000000000003-.*\.json is missing"):
+        store.recover()
+
+
+def test_a_start_lists_the_segments_and_reads_the_last_one(
+    store: JournalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(1, 8):
+        seal(store, number)
+    read: list[str] = []
+    real = LocalFiles.read
+
+    def reading(files: LocalFiles, name: str) -> bytes:
+        read.append(name)
+        return real(files, name)
+
+    monkeypatch.setattr(LocalFiles, "read", reading)
+    store = reopened(store)
+    store.recover()
+    assert [name for name in read if name.startswith("manifest")] == [store._entry_name(7)]
+    assert {name for name in read if name.startswith("segments")} == {
+        f"{store._folder(7)}/{file.path}" for file in store.entry(7).files
+    }
+    store.close()
 
 
 def test_a_new_journal_is_empty_and_keeps_its_identity(store: JournalStore) -> None:

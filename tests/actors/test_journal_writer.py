@@ -7,18 +7,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from actors.actor import Outlet
+from actors import journal_writer
+from actors.journal_files import NoRoom
 from actors.journal_store import JournalStore
-from actors.journal_writer import JournalWriter, Outlets
-from actors.mailbox import Mailbox
-from actors.metrics import Metrics
+from actors.journal_writer import JournalWriter
 from pipeline import journal
 from pipeline import metrics as catalogue
+from pipeline.alterations import Alteration, Altered
 from pipeline.checkpoint import Filling, Mirror, Moving
 from pipeline.errors import Transient
 from pipeline.journal import Entry, FileKind
@@ -28,20 +27,18 @@ from pipeline.messages import (
     SegmentSealed,
     SignalAccepted,
     SignalRejected,
-    ToJournalWriter,
 )
+from pipeline.room import RoomEnded, RoomMade
 from pipeline.schema import TableId
 from pipeline.settings import JournalSettings
 from pipeline.signal_states import CheckpointSealed, Outcome, SignalState
-from pipeline.topology import EDGES, Actor, inbox
-from tests.actors.segments import COMMIT_TIME, ITEMS, ROWS, append, moved, part
+from tests.actors.journal_house import APPENDS, House
+from tests.actors.segments import COMMIT_TIME, ITEMS, ROWS, append, moved, part, scattered
 from tests.servers.service import until
 
 SOON = JournalSettings("journal", seal_after_ms=1)
 LATE = JournalSettings("journal", seal_after_ms=600_000)
 EACH = JournalSettings("journal", seal_after_ms=600_000, seal_mib=0)
-
-(APPENDS,) = inbox(Actor.JOURNAL_WRITER)
 
 
 class GatedStore(JournalStore):
@@ -68,29 +65,9 @@ def store(tmp_path: Path) -> Iterator[GatedStore]:
     opened.close()
 
 
-class House:
-    """A writer that runs, with the mailboxes around it."""
-
-    def __init__(self, store: JournalStore, settings: JournalSettings) -> None:
-        self.mailbox: Mailbox[ToJournalWriter] = Mailbox(inbox(Actor.JOURNAL_WRITER))
-        self.listener: Mailbox[Any] = Mailbox(inbox(Actor.SIGNAL_LISTENER))
-        self.sink: Mailbox[Any] = Mailbox(inbox(Actor.SPARK_SINK))
-        self.metrics = Metrics()
-        answers, checkpoints, to_sink = (edge for edge in EDGES if edge.sender is Actor.JOURNAL_WRITER)
-        outlets = Outlets(
-            Outlet(answers, self.listener), Outlet(checkpoints, self.listener), Outlet(to_sink, self.sink)
-        )
-        self.writer = JournalWriter(self.mailbox, self.metrics, settings, store, store.recover(), outlets)
-        self.store = store
-        self.task = asyncio.create_task(self.writer.run())
-
-    async def put(self, *messages: ToJournalWriter) -> None:
-        for message in messages:
-            await self.mailbox.put(APPENDS, message)
-
-    async def stop(self) -> None:
-        self.mailbox.close()
-        await self.task
+def entry_of(store: JournalStore, segment: int) -> Path:
+    """What the segment's entry is written as."""
+    return Path(store.files.path(f"{store._entry_name(segment)}.tmp"))
 
 
 async def arrived(store: GatedStore) -> None:
@@ -144,6 +121,20 @@ async def test_what_came_together_is_one_segment(store: GatedStore) -> None:
     (entry,) = store.entries(0, store.last_segment())
     assert [file.rows for file in entry.files] == [3 * ROWS]
     assert entry.checkpoint == append(3).checkpoint
+
+
+async def test_what_comes_behind_an_alteration_begins_a_segment(store: GatedStore) -> None:
+    house = House(store, LATE)
+    altered = Altered(5, Alteration(ITEMS, "ALTER TABLE", dropped=("note",)))
+    store.gate.clear()
+    await house.put(append(1), append(2), replace(moved(2), alterations=(altered,)), append(3))
+    await arrived(store)
+    store.gate.set()
+    await house.stop()
+    first, second = store.entries(0, 2)
+    assert [file.rows for file in first.files] == [2 * ROWS]
+    assert (first.alterations, second.alterations) == ((), (altered,))
+    assert [file.rows for file in second.files] == [ROWS]
 
 
 async def test_a_clean_stop_seals_a_position_as_well(store: GatedStore) -> None:
@@ -404,11 +395,13 @@ async def test_a_failure_is_raised_and_the_next_writer_goes_on(store: GatedStore
     house = House(store, SOON)
     await house.put(append(1))
     assert await house.sink.get() == SegmentSealed(1)
-    Path(store.files.path(f"{store._entry_name(2)}.tmp")).symlink_to("/dev/full")
+    in_the_way = entry_of(store, 2)
+    in_the_way.mkdir()
     await house.put(append(2))
-    with pytest.raises(Transient, match="no room"):
+    with pytest.raises(Transient, match="Is a directory"):
         await house.task
     assert house.sink.depth == 0
+    in_the_way.rmdir()
     again = House(store, SOON)
     await again.put(append(2))
     assert await again.sink.get() == SegmentSealed(2)
@@ -416,6 +409,78 @@ async def test_a_failure_is_raised_and_the_next_writer_goes_on(store: GatedStore
     assert ids(store) == list(range(ROWS, 3 * ROWS))
     first, second = store.entries(0, 2)
     assert (second.first_scn, second.last_scn) == (first.last_scn + 1, first.last_scn + ROWS)
+
+
+async def test_what_there_is_no_room_for_waits_and_the_coordinator_is_told(
+    store: GatedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_writer, "_AGAIN_S", 0.01)
+    house = House(store, SOON)
+    await house.put(append(1))
+    assert await house.sink.get() == SegmentSealed(1)
+    # Its files are kept already when there's no room for the entry, once.
+    entry_of(store, 2).symlink_to("/dev/full")
+    store.gate.clear()
+    await house.put(append(2))
+    await arrived(store)
+    await house.put(append(3))
+    await settle()
+    store.gate.set()
+    ended = await house.coordinator.get()
+    assert isinstance(ended, RoomEnded)
+    assert "no room was left for the journal" in ended.reason
+    assert await house.coordinator.get() == RoomMade()
+    await house.stop()
+    assert house.metrics.value(catalogue.JOURNAL_FULL) == 0
+    assert ids(store) == list(range(ROWS, 4 * ROWS))
+    assert unnamed(store) == []
+
+
+async def test_a_stop_does_not_wait_for_room(store: GatedStore) -> None:
+    house = House(store, LATE)
+    await house.put(append(1))
+    entry_of(store, 1).symlink_to("/dev/full")
+    with pytest.raises(NoRoom):
+        await house.stop()
+    assert store.recover().last is None
+
+
+async def test_capture_waits_at_the_quota_until_the_slowest_consumer_has_got_on(
+    store: GatedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_writer, "_AGAIN_S", 0.01)
+    store.consumers.tell("lake", 0)
+    store.consumers.tell("other", 1)
+    house = House(store, replace(SOON, keep_mib=0, quota_mib=1))
+    for number in range(1, 4):
+        await house.put(scattered(number, rows=60_000))
+        assert await house.sink.get() == SegmentSealed(number)
+    ended = await house.coordinator.get()
+    assert isinstance(ended, RoomEnded)
+    assert "journal.quota_mib" in ended.reason
+    assert "'lake'" in ended.reason
+    status = house.writer.status()
+    assert (status["no_room"], status["no_room_since"] > 0) == (ended.reason, True)
+    assert house.metrics.value(catalogue.JOURNAL_FULL) == 1
+    # What's on its way is journalled still.
+    await house.put(append(4))
+    assert await house.sink.get() == SegmentSealed(4)
+    store.consumers.tell("lake", 4)
+    store.consumers.tell("other", 4)
+    assert await house.coordinator.get() == RoomMade()
+    status = house.writer.status()
+    assert (status["no_room"], status["no_room_since"]) == (None, None)
+    assert status["bytes"] == sum(file.bytes for file in store.entry(4).files)
+    await house.stop()
+
+
+async def test_a_full_journal_that_no_consumer_holds_up_stops_nobody(store: GatedStore) -> None:
+    house = House(store, replace(SOON, quota_mib=1))
+    for number in range(1, 4):
+        await house.put(scattered(number, rows=60_000))
+        assert await house.sink.get() == SegmentSealed(number)
+    await house.stop()
+    assert house.coordinator.depth == 0
 
 
 async def test_a_seal_that_takes_too_long_is_hanging(

@@ -37,6 +37,8 @@ def test_a_status_is_shown() -> None:
         "windows": [{}, {}],
         "stopped": {"shop.odd": "[no] primary key"},
         "keyless": ["shop.log", "shop.audit"],
+        "consumers": {"lake": {"segment": 7, "behind": 1200}},
+        "late": ["shop.bag"],
         "snapshots": [
             {
                 **table("", id="s1", state="paused", rows=2900, left_seconds=3700.0),
@@ -74,6 +76,8 @@ def test_a_status_is_shown() -> None:
         "paused",
         "[no] primary key",
         "shop.log, shop.audit",
+        "1,200 segments behind",
+        "shop.bag",
         "65 threads run on the source",
         "1,500",
         "3/8",

@@ -82,6 +82,7 @@ class History:
         self.tables: dict[TableId, Table] = {}
         self.scn = 0
         self.segment = 0
+        self.sealed_scn = 0
 
     def table(self, schema: TableSchema, mirror: Mirror | None = READY) -> Table:
         """Add a table."""
@@ -134,7 +135,7 @@ class History:
             Entry(
                 segment=self.segment,
                 files=self.store.write(self.segment, sealed),
-                first_scn=1,
+                first_scn=self.sealed_scn + 1,
                 last_scn=self.scn,
                 transactions=1,
                 commit_times=commit_times,
@@ -144,6 +145,7 @@ class History:
                 sealed_at=1_700_000_000_000_000,
             )
         )
+        self.sealed_scn = self.scn
         return self.segment
 
 

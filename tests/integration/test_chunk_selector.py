@@ -30,6 +30,7 @@ from pipeline.messages import (
     PlanFailed,
     PlanTable,
     ReadChunk,
+    ReadKeys,
 )
 from pipeline.schema import TableId
 from pipeline.snapshot import WHOLE
@@ -85,7 +86,7 @@ class Held(ChunkSelector):
         await self.select_now.wait()
         return await super().select(source, order)
 
-    async def high(self, source: Source, order: PlanTable | ReadChunk) -> High:
+    async def high(self, source: Source, order: PlanTable | ReadChunk | ReadKeys) -> High:
         if isinstance(order, ReadChunk):
             self.at_high.set()
             await self.high_now.wait()
@@ -186,7 +187,7 @@ async def test_a_low_watermark_waits_for_what_the_stream_has_passed(
     asked = asyncio.Event()
 
     class Watched(ChunkSelector):
-        async def low(self, source: Source, order: PlanTable | ReadChunk) -> GtidSet:
+        async def low(self, source: Source, order: PlanTable | ReadChunk | ReadKeys) -> GtidSet:
             if isinstance(order, ReadChunk):
                 asked.set()
             return await super().low(source, order)
@@ -256,7 +257,7 @@ async def test_a_lost_connection_is_tried_again_with_a_new_low(
     lows: list[GtidSet] = []
 
     class Struck(ChunkSelector):
-        async def low(self, source: Source, order: PlanTable | ReadChunk) -> GtidSet:
+        async def low(self, source: Source, order: PlanTable | ReadChunk | ReadKeys) -> GtidSet:
             low = await super().low(source, order)
             if isinstance(order, PlanTable):
                 return low
@@ -384,7 +385,7 @@ async def test_what_is_not_foreseen_ends_the_actor(mysql: MysqlServer, database:
     mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (9)", database=database)
 
     class Broken(ChunkSelector):
-        async def high(self, source: Source, order: PlanTable | ReadChunk) -> High:
+        async def high(self, source: Source, order: PlanTable | ReadChunk | ReadKeys) -> High:
             if isinstance(order, PlanTable):
                 return await super().high(source, order)
             raise InvariantBroken(f"on purpose, at {await source.executed()}, for {order.chunk}")

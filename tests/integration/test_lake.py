@@ -16,14 +16,18 @@ import pytest
 from pyspark.sql import DataFrame
 
 from actors.delta import DeltaTable, is_conflict
+from actors.delta_log import logged
 from actors.journal_store import JournalStore
-from actors.lake import Lake, live_view
+from actors.lake import Lake
+from actors.lake_text import live_view_text
+from actors.live_view import live_view
 from actors.spark_session import Spark
 from pipeline import placing
 from pipeline.checkpoint import Filling, Ready
 from pipeline.delivery import Batch, Delivered, accepted, next_batch
+from pipeline.dialects import Dialect
 from pipeline.errors import Definite
-from pipeline.lake_tables import Tier, location
+from pipeline.lake_tables import Property, Tier, location
 from pipeline.live_view import Reached
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.types import (
@@ -97,10 +101,15 @@ class Delivery:
         found = self.lake.find(id_)
         assert found.schema is not None
         assert found.generation is not None
-        self.lake.merge(found.schema, Reached(found.generation, found.merged), self.segment, "position")
+        self.lake.merge(id_, Reached(found.generation, found.merged, found.partial), self.segment, "position")
 
     def view(self, table: Table) -> list[Row]:
         return rows(live_view(self.spark.session, self.root, table.schema.table))
+
+    def properties(self, table: Table, tier: Tier) -> dict[str, str]:
+        found = logged(location(self.root, table.schema.table, tier))
+        assert found is not None
+        return found.properties
 
     def tier(self, table: Table, tier: Tier) -> DataFrame:
         return self.spark.session.read.format("delta").load(location(self.root, table.schema.table, tier))
@@ -245,7 +254,7 @@ def test_a_merge_that_was_made_is_not_made_again(delivery: Delivery) -> None:
     version = DeltaTable(
         delivery.spark.session, location(delivery.root, ORDERS.table, Tier.MIRROR)
     ).snapshot()
-    delivery.lake.merge(ORDERS, Reached(), delivery.segment, "position")
+    delivery.lake.merge(ORDERS.table, Reached(), delivery.segment, "position")
     again = DeltaTable(delivery.spark.session, location(delivery.root, ORDERS.table, Tier.MIRROR)).snapshot()
     assert version == again
     assert delivery.lake.find(ORDERS.table).pending == 0
@@ -353,7 +362,7 @@ def test_a_table_that_was_emptied_is_empty_at_once(delivery: Delivery) -> None:
     assert delivery.view(orders) == []
     # A merge that was ordered before doesn't bring the old rows back.
     assert before.generation is not None
-    delivery.lake.merge(ORDERS, Reached(before.generation, before.merged), 1, "position")
+    delivery.lake.merge(ORDERS.table, Reached(before.generation, before.merged), 1, "position")
     assert delivery.tier(orders, Tier.MIRROR).count() == 0
     history.transaction((orders, "c", (2, "c")))
     delivery.deliver()
@@ -382,25 +391,37 @@ def test_any_other_schema_change_stops_the_table_by_name_and_for_good(delivery: 
     assert delivery.view(users) == expected(users)
 
 
-def test_rows_without_all_of_their_columns_stop_the_table_by_name_and_never_become_null(
-    delivery: Delivery,
-) -> None:
-    history = delivery.history
-    orders, users = history.table(ORDERS), history.table(USERS)
-    history.transaction((orders, "c", (1, "a")))
+def test_rows_that_lack_columns_are_merged_column_by_column_and_never_become_null(delivery: Delivery) -> None:
+    history, session = delivery.history, delivery.spark.session
+    id_, note = ORDERS.columns
+    wide = history.table(replace(ORDERS, columns=(id_, note, Column("n", INT, True))))
+
+    def lacking(op: str, row: Row, *absent: str) -> None:
+        history.transaction((wide, op, row))
+        wide.absent[history.scn, 0] = list(absent)
+
+    history.transaction((wide, "c", (1, "a", 1)), (wide, "c", (2, "b", 2)))
     delivery.deliver()
-    history.transaction((orders, "u", (1, None)), (users, "c", (None, "ann", 1)))
-    orders.absent[history.scn, 0] = ["note"]
-    history.seal()
-    history.transaction((orders, "c", (2, "b")))
+    assert Property.PARTIAL not in delivery.properties(wide, Tier.CHANGELOG)
+    lacking("u", (1, None, 5), "note")
+    lacking("u", (1, None, None), "note")
+    lacking("d", (2, None, None), "note", "n")
+    lacking("c", (2, None, 7), "note")
     delivery.deliver()
-    found = delivery.lake.find(ORDERS.table)
-    assert (found.stopped or "").startswith(
-        "from segment 2 on: rows of shop.orders came without all of their"
-    )
-    assert rows(delivery.tier(orders, Tier.CHANGELOG).select("id", "note", "__absent")) == [(1, "a", None)]
-    assert delivery.view(orders) == [(1, "a")]
-    assert delivery.view(users) == expected(users)
+    assert delivery.properties(wide, Tier.CHANGELOG)[Property.PARTIAL] == "true"
+    assert delivery.view(wide) == [(1, "a", None)], "what the new row 2 has as its note was never told"
+    text = live_view_text(delivery.root, "shop.orders", Dialect.SPARK)
+    assert rows(session.sql(text)) == [(1, "a", None)]
+    delivery.merge(wide)
+    assert rows(delivery.tier(wide, Tier.MIRROR)) == delivery.view(wide) == [(1, "a", None)]
+    lacking("u", (2, None, 8), "note")
+    history.transaction((wide, "r", (2, "new", 8)))
+    lacking("u", (1, "c", None), "n")
+    delivery.begin()
+    delivery.deliver()
+    assert delivery.view(wide) == [(1, "c", None), (2, "new", 8)]
+    delivery.merge(wide)
+    assert rows(delivery.tier(wide, Tier.MIRROR)) == [(1, "c", None), (2, "new", 8)]
 
 
 def test_a_table_that_cannot_be_represented_is_stopped_from_the_start(delivery: Delivery) -> None:

@@ -16,21 +16,26 @@ import pyarrow.dataset as ds
 import pytest
 
 from actors import spark_session
+from actors.actor import Outlet
+from actors.live_view import live_view
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
-from actors.spark_sink import SparkSink
+from actors.spark_sink import CONSUMER, SparkSink
 from pipeline import metrics as catalogue
+from pipeline.checkpoint import Filling
 from pipeline.errors import Definite, Transient
 from pipeline.journal import CommitTimes
-from pipeline.messages import SegmentSealed, ToSparkSink
+from pipeline.late import MirrorsLacked
+from pipeline.messages import SegmentSealed, ToSparkSink, ToWatermarkCoordinator
 from pipeline.schema import Column, TableId, TableSchema
-from pipeline.settings import LakeSettings, SparkSettings
-from pipeline.topology import Actor, inbox
+from pipeline.settings import JournalSettings, LakeSettings, SparkSettings
+from pipeline.topology import EDGES, Actor, inbox
 from pipeline.types import Integer
 from tests.integration.history import FILLING, History
 
 INT = Integer(8, unsigned=False)
 (SEALED,) = inbox(Actor.SPARK_SINK)
+(ASKING,) = (edge for edge in EDGES if edge.sender is Actor.SPARK_SINK)
 
 
 def table(name: str) -> TableSchema:
@@ -51,7 +56,15 @@ class House:
         """A sink that runs. Whoever doesn't end it, kills it."""
         self.mailbox: Mailbox[ToSparkSink] = Mailbox(inbox(Actor.SPARK_SINK))
         self.metrics = Metrics()
-        self.sink = SparkSink(self.mailbox, self.metrics, self.lake, self.spark, self.history.store)
+        self.coordinator: Mailbox[ToWatermarkCoordinator] = Mailbox(inbox(Actor.WATERMARK_COORDINATOR))
+        self.sink = SparkSink(
+            self.mailbox,
+            self.metrics,
+            self.lake,
+            self.spark,
+            self.history.store,
+            Outlet(ASKING, self.coordinator),
+        )
         running = asyncio.create_task(self.sink.run())
         try:
             yield running
@@ -125,6 +138,65 @@ async def test_it_delivers_what_was_sealed_and_what_will_be_and_merges_when_due(
     assert house.changes("items") == [(1, 1, 1), (2, 2, 2), (3, 3, 3), (4, 4, 4)]
     assert house.changes("orders") == [(1, 1, 1)]
     assert house.metrics.value(catalogue.SPARK_UP) == 0
+
+
+async def test_it_tells_the_journal_how_far_it_is(house: House) -> None:
+    async with house.life() as running:
+        await house.until(lambda: CONSUMER in house.history.store.consumers.all(), running)
+        await house.write(1, 1)
+        await house.until(lambda: house.history.store.consumers.all()[CONSUMER].segment == 1, running)
+        house.mailbox.close()
+        await running
+    assert house.changes("items") == [(1, 1, 1)]
+
+
+async def test_a_lake_that_comes_when_segments_have_gone_asks_for_mirrors_that_begin_anew(
+    house: House,
+) -> None:
+    history, store = house.history, house.history.store
+    bag = history.table(replace(table("bag"), key=()), None)
+    for n in (1, 2, 3):
+        history.transaction((house.orders, "c", (n, n)), (house.items, "c", (n, n)), (bag, "c", (n, n)))
+        history.seal()
+    store.recover()
+    assert store.retain(JournalSettings("journal", keep_hours=0), time.time_ns() // 1000).segments == 2
+    async with house.life() as running:
+        await house.until(lambda: bool(house.sink.status()["segment"] == 3), running)
+        asked = await house.coordinator.get()
+        assert asked == MirrorsLacked({house.orders.schema.table: 0, house.items.schema.table: 0})
+        assert house.sink.status()["late"] == ["shop.items", "shop.orders"]
+        assert house.changes("bag") == [
+            (3, 3, 3)
+        ]  # it has no mirror: its changes begin where the journal does
+        # It's killed, and the next life finds out again that it comes late.
+    async with house.life() as running:
+        assert await house.coordinator.get() == asked
+        history.restart(house.items, house.items.schema, Filling)
+        history.chunk(house.items, list(house.items.source))
+        await house.write(4, 4)
+        await house.until(house.arrived, running)
+        assert house.sink.status()["late"] == ["shop.orders"]
+        lacked = MirrorsLacked({house.orders.schema.table: 0})
+        await house.until(lambda: house.coordinator.depth == 1, running)
+        assert await house.coordinator.get() == lacked
+        history.restart(house.orders, house.orders.schema, Filling)
+        history.chunk(house.orders, list(house.orders.source))
+        await house.write(5, 5)
+        await house.until(house.arrived, running)
+        assert house.sink.status()["late"] == []
+        house.mailbox.close()
+        await running
+    assert house.changes("items") == [(4, 4, 4), (5, 5, 5)]
+    assert house.changes("orders") == [(5, 5, 5)]
+    async with house.life() as running:  # which has all that it needs by now
+        await house.until(house.arrived, running)
+        assert house.sink.status()["late"] == []
+        assert house.sink._spark is not None
+        for each in (house.orders, house.items):
+            shown = live_view(house.sink._spark.session, str(house.root), each.schema.table).collect()
+            assert sorted(map(tuple, shown)) == [(n, n) for n in (1, 2, 3, 4, 5)]
+        house.mailbox.close()
+        await running
 
 
 async def test_a_killed_jvm_is_transient_and_the_next_life_goes_on_without_doubles(house: House) -> None:

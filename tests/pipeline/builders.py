@@ -34,6 +34,7 @@ from pipeline.messages import (
     LogAdvanced,
     PlanTable,
     ReadChunk,
+    ReadKeys,
     SchemaChanged,
     SignalReceived,
     TableChanges,
@@ -227,10 +228,15 @@ def planned(
 
 
 def read(
-    order: ReadChunk, *keys: int, low: str = "a:1-5", high: int | High = 10, took: int = 1000
+    order: ReadChunk | ReadKeys,
+    *keys: int,
+    low: str = "a:1-5",
+    high: int | High = 10,
+    took: int = 1000,
 ) -> ChunkRead:
     """The order's chunk: rows with these keys, between the watermarks. A full chunk has more behind it."""
-    upto: Key | None = (keys[-1],) if len(keys) == order.limit else None
+    more = isinstance(order, ReadChunk) and len(keys) == order.limit
+    upto: Key | None = (keys[-1],) if more else None
     return ChunkRead(
         order.chunk, gtids(low), rows(order.schema, keys), upto, _high(high), took, bytes=ROW * len(keys)
     )

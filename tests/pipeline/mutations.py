@@ -30,6 +30,7 @@ from pipeline import (
     watermark,
     window,
 )
+from pipeline import snapshot as snapshots
 from pipeline.checkpoint import Checkpoint, Mirror
 from pipeline.coordinator_state import (
     Between,
@@ -321,7 +322,7 @@ def ranges_wait_for_each_other(patch: Patch) -> None:
 
 
 def the_first_range_done_completes_the_table(patch: Patch) -> None:
-    original = coordinator_state.progressed
+    original = snapshots.progressed
 
     def progressed(ranges: tuple[Range, ...], number: int, upto: Key | None) -> tuple[Range, ...]:
         return original(ranges, number, upto) if upto is not None else ()
@@ -404,7 +405,7 @@ def done_moves_when_a_chunk_is_read(patch: Patch) -> None:
         chunking = snapshot.tables[table] if snapshot else None
         if snapshot is None or not isinstance(chunking, Chunking) or message.upto is None:
             return state
-        ranges = coordinator_state.progressed(chunking.ranges, 0, message.upto)
+        ranges = snapshots.progressed(chunking.ranges, 0, message.upto)
         return coordinator_state.with_table(state, snapshot, table, replace(chunking, ranges=ranges))
 
     patch.setattr(selected, "chunk_read", chunk_read)
@@ -680,7 +681,7 @@ def a_part_is_a_slice(patch: Patch) -> None:
         taken: State, _place: Within, changes: tuple[ChangePart, ...], answers: tuple[SignalAnswer, ...]
     ) -> object:
         before = replace(taken, checkpoint=replace(taken.checkpoint))
-        return coordinator._appended(before, taken, changes, answers)
+        return coordinator._appended(before, taken, changes, answers, ())
 
     patch.setattr(coordinator, "_held", held)
 

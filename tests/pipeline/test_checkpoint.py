@@ -30,6 +30,7 @@ DIFFERENT: dict[str, Checkpoint] = {
     "stopped": replace(EMPTY, stopped={ORDERS.table: "so"}),
     "moving": replace(EMPTY, moving=Moving("s1", gtids("a:7"))),
     "unproven": replace(EMPTY, unproven=frozenset({ORDERS.table})),
+    "unread": replace(EMPTY, unread={ORDERS.table: 7}),
 }
 MOVEMENT = {"position", "scn"}
 

@@ -4,19 +4,21 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.alterations import Alteration, Altered
 from pipeline.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.delivery import (
     Delivered,
     Generation,
-    Incompatible,
     Pieces,
     accepted,
     missing,
     next_batch,
-    with_columns,
 )
 from pipeline.gtid import GtidSet
 from pipeline.journal import CommitTimes, Entry, File, FileKind
+from pipeline.lake_changes import Step
+from pipeline.lake_rules import SchemaChanges
+from pipeline.lake_tables import LakeColumn, Tier, columns
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.types import Integer, Text
 
@@ -46,6 +48,11 @@ def entry(
     )
 
 
+def changelog(schema: TableSchema) -> tuple[LakeColumn, ...]:
+    """The columns of a changelog that was made for this schema."""
+    return columns(schema, Tier.CHANGELOG)
+
+
 def test_a_batch_takes_segments_until_it_is_full_and_no_more() -> None:
     entries = iter([entry(4, V1), entry(5), entry(6, V1, ITEMS), entry(7, V1)])
     batch = next_batch(entries, 30)
@@ -67,25 +74,27 @@ def test_a_batch_ends_for_a_table_before_the_segment_that_it_cannot_take() -> No
     entries = [entry(1, V1), entry(2, V2), entry(3, V2, BAD), entry(4, V1)]
     batch = next_batch([replace(e, checkpoint=replace(e.checkpoint, mirrors=MIRRORED)) for e in entries])
     todo = accepted(Delivered(), V1.table, batch)
-    assert (todo.schema, todo.since, todo.through, todo.versions) == (V2, 2, 2, (V1, V2))
+    assert (todo.schema, todo.since, todo.through) == (V2, 2, 2)
+    assert todo.steps == (Step(1, V1, anew=True), Step(2, V2))
     assert [piece.segment for piece in todo.pieces.changes] == [1, 2]
     assert todo.reason.startswith("from segment 3 on: column 'note' of shop.orders was dropped or renamed")
 
 
-def test_a_batch_ends_for_a_table_before_rows_that_lack_columns() -> None:
+def test_rows_that_lack_columns_are_taken_and_make_the_table_partial() -> None:
     lacking = entry(3, V1, ITEMS)
     files = (replace(lacking.files[0], absent=True), lacking.files[1])
     batch = next_batch([entry(1, V1), entry(2, V1), replace(lacking, files=files), entry(4, V1, ITEMS)])
     todo = accepted(Delivered(), V1.table, batch)
-    assert (todo.through, [piece.segment for piece in todo.pieces.changes]) == (2, [1, 2])
-    assert todo.reason.startswith("from segment 3 on: rows of shop.orders came without all of their columns")
+    assert (todo.partial, todo.through, todo.reason) == (True, 4, "")
+    assert [piece.segment for piece in todo.pieces.changes] == [1, 2, 3, 4]
     # Also behind a schema that came with a later segment, as it's found after a crash in between.
-    assert accepted(Delivered(V1, since=4), V1.table, batch).through == 2
-    assert accepted(Delivered(), ITEMS.table, batch).reason == ""
+    assert accepted(Delivered(V1, since=4), V1.table, batch).partial
+    assert accepted(Delivered(V1, partial=True), V1.table, next_batch([entry(1, V1)])).partial
+    assert not accepted(Delivered(), ITEMS.table, batch).partial
 
 
 def test_files_with_an_older_schema_that_come_again_are_known_as_older() -> None:
-    there = Delivered(V2, since=2, columns=with_columns({}, V2), generation=0)
+    there = Delivered(V2, since=2, columns=changelog(V2), generation=0)
     batch = next_batch([entry(1, V1), entry(2, V1, V2)])
     assert accepted(there, V1.table, batch).reason == ""
     again = next_batch([entry(1, V1), entry(2, V1, V2), entry(3, V1)])
@@ -101,7 +110,7 @@ def test_the_version_of_a_first_snapshots_rows_counts_in_the_order_of_the_stream
 
 def test_an_empty_table_gets_its_mirror() -> None:
     todo = accepted(Delivered(), V1.table, next_batch([entry(1, mirror=Ready(0))]))
-    assert (todo.schema, todo.versions, todo.generation) == (V1, (V1,), 0)
+    assert (todo.schema, todo.steps, todo.generation) == (V1, (Step(1, V1, anew=True),), 0)
     assert todo.pieces == Pieces()
     assert accepted(Delivered(), ITEMS.table, next_batch([entry(1)])).schema is None
 
@@ -132,7 +141,7 @@ def test_a_mirror_that_begins_anew_takes_any_schema_and_no_rows_of_before() -> N
 
 
 def test_behind_a_crash_the_mirror_may_be_ahead_of_a_batch() -> None:
-    there = Delivered(V1, since=1, columns=with_columns({}, V1), changes=1, rows=1, generation=30)
+    there = Delivered(V1, since=1, columns=changelog(V1), changes=1, rows=1, generation=30)
     old = next_batch([entry(2, V1, kind=FileKind.ROWS, mirror=Filling(5)), entry(3, V1, mirror=Filling(5))])
     todo = accepted(there, V1.table, old)
     assert (todo.generation, todo.reason) == (30, "")
@@ -148,22 +157,81 @@ def test_a_table_without_a_mirror_takes_any_schema_as_long_as_its_columns_keep_t
     retyped = replace(V1, columns=(ID, Column("Note", INT, True)))
     batch = next_batch([entry(1, V1), entry(2, BAD), entry(3, V2), entry(4, retyped)])
     todo = accepted(Delivered(), V1.table, batch)
-    assert (todo.schema, todo.versions, todo.through) == (V2, (V1, BAD, V2), 3)
+    assert (todo.schema, todo.through) == (V2, 3)
+    assert todo.steps == (Step(1, V1), Step(2, BAD), Step(3, V2))
     assert todo.reason.startswith("from segment 4 on: column 'Note' of shop.orders was STRING and is BIGINT")
-    assert {"id", "note", "added"} <= todo.columns.keys()
+    # Of two columns that were called note, one behind the other, each keeps what it had.
+    names = [each.column.name for each in todo.plan.columns]
+    assert names[-4:] == ["id", "note", "added", "note__until_3"]
+
+
+RENAMED = replace(V1, columns=(ID, replace(V1.columns[1], name="text")))
+RENAMING = Alteration(RENAMED, "ALTER TABLE", renamed=(("note", "text"),))
+
+
+def altering(segment: int, alteration: Alteration, *schemas: TableSchema) -> Entry:
+    """A segment that begins behind a statement."""
+    return replace(entry(segment, *schemas, mirror=Ready(0)), alterations=(Altered(segment, alteration),))
+
+
+def test_a_batch_ends_before_columns_are_altered() -> None:
+    emptied = Alteration(V1, "TRUNCATE TABLE", emptied=True)
+    entries = [entry(1, V1), altering(2, emptied, V1), altering(3, RENAMING, RENAMED), entry(4, RENAMED)]
+    batch = next_batch(entries)
+    assert (batch.through, batch.alterations) == (2, {})
+    batch = next_batch(entries[2:])
+    assert (batch.after, batch.through) == (2, 4)
+    assert batch.alterations == {V1.table: (Step(3, RENAMING),)}
+
+
+def test_what_a_statement_did_comes_before_the_rows_behind_it() -> None:
+    there = Delivered(V1, since=1, mirror_since=1, columns=changelog(V1), changes=2, rows=2, generation=0)
+    wider = replace(RENAMED, columns=(*RENAMED.columns, Column("n", INT, True)))
+    todo = accepted(
+        there, V1.table, next_batch([altering(3, RENAMING, RENAMED), altering(4, RENAMING, wider)][:1])
+    )
+    assert (todo.reason, todo.schema, todo.since) == ("", RENAMED, 3)
+    assert todo.steps == (Step(3, RENAMING),)
+    assert [each.column.name for each in todo.plan.columns][-2:] == ["id", "text"]
+    # Without any row behind it as well, and once only.
+    alone = next_batch([altering(3, RENAMING)])
+    assert accepted(there, V1.table, alone).schema == RENAMED
+    again = replace(there, schema=RENAMED, since=3, columns=changelog(RENAMED))
+    todo = accepted(again, V1.table, alone)
+    assert (todo.plan.changes, todo.since) == (False, 3)
+    assert todo.steps == (Step(3, RENAMING),), "the mirror may not have come so far"
+    assert accepted(Delivered(), V1.table, replace(alone, generations={})).schema is None
+
+
+def test_a_segment_of_which_something_cannot_be_taken_is_not_begun() -> None:
+    there = Delivered(V1, since=1, columns=changelog(V1), changes=2, rows=2, generation=0)
+    retyped = replace(RENAMED, columns=(ID, Column("text", INT, True)))
+    todo = accepted(there, V1.table, next_batch([altering(3, RENAMING, retyped)]))
+    assert (todo.schema, todo.since, todo.steps) == (V1, 1, ())
+    assert todo.reason.startswith("from segment 3 on: column 'text' of shop.orders was")
 
 
 @pytest.mark.parametrize(
-    ("new", "told"),
+    ("entries", "additive", "refuse"),
     [
-        (replace(V1, columns=(*V1.columns, Column("__scn", INT, True))), "a column that Tidemark adds"),
-        (replace(V1, columns=(*V1.columns, Column("a b", INT, True))), "has spaces or punctuation"),
+        ([altering(3, RENAMING)], "column 'note' was renamed 'text'", "column 'note' was renamed 'text'"),
         (
-            replace(V1, columns=(Column("id", Integer(4, unsigned=False), False), V1.columns[1])),
-            "'id' of shop",
+            [altering(3, replace(RENAMING, renamed=(), dropped=("note",)))],
+            "column 'note' was dropped",
+            "'note'",
         ),
+        ([entry(3, V2, mirror=Ready(0))], "", "columns were added or widened"),
+        ([entry(3, BAD, mirror=Ready(3))], "note went", "note went"),
+        ([entry(3, replace(V1, columns=V1.columns[::-1], key=(1,)), mirror=Ready(0))], "", ""),
+        ([entry(3, V1, mirror=Ready(3))], "", ""),
     ],
 )
-def test_what_the_changelog_cannot_take_on_is_named(new: TableSchema, told: str) -> None:
-    with pytest.raises(Incompatible, match=told):
-        with_columns(with_columns({}, V1), new)
+def test_a_rule_may_want_less_than_what_can_be_done(entries: list[Entry], additive: str, refuse: str) -> None:
+    there = Delivered(V1, since=1, columns=changelog(V1), changes=2, rows=2, generation=0)
+    batch = next_batch(entries)
+    assert accepted(there, V1.table, batch).reason == ""
+    for rule, why in ((SchemaChanges.ADDITIVE, additive), (SchemaChanges.REFUSE, refuse)):
+        reason = accepted(there, V1.table, batch, rule).reason
+        assert why in reason and bool(why) is bool(reason)
+        assert not why or f"schema_changes = '{rule}'" in reason
+    assert accepted(Delivered(), V1.table, batch, SchemaChanges.REFUSE).reason == ""

@@ -280,6 +280,18 @@ def test_a_row_says_which_columns_it_lacks_and_its_file_that_there_is_such_a_row
     assert [table.absent for table in journal.segment_tables(SEGMENT, whole)] == [False, False]
 
 
+@pytest.mark.parametrize("schema", [KEYED, KEYLESS])
+def test_a_table_that_was_emptied_says_so_in_a_row_of_its_own(schema: TableSchema) -> None:
+    changes = TableChanges(
+        schema,
+        pa.RecordBatch.from_pylist([{"kind": Kind.EMPTIED, "transaction": 0, "ordinal": 0}], CHANGE_FIELDS),
+        pa.RecordBatch.from_pylist([{}], schema.arrow),
+    )
+    [row] = change_rows.change_table(SEGMENT, ChangePart(changes, run(1), 7)).to_pylist()
+    assert (row["__op"], row["__scn"]) == ("t", 7)
+    assert {row[column.name] for column in schema.columns} == {None}
+
+
 @pytest.mark.parametrize(
     "kinds",
     [

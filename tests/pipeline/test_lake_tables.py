@@ -13,7 +13,6 @@ from pipeline.lake_tables import (
     LakeColumn,
     Property,
     Tier,
-    add_column_sql,
     begin_sql,
     columns,
     create_sql,
@@ -73,12 +72,4 @@ def test_statements_that_make_and_change_tables() -> None:
         "CREATE OR REPLACE TABLE delta.`p` USING delta TBLPROPERTIES ('delta.checkpointInterval' = '20', "
         "'delta.enableDeletionVectors' = 'true', 'tidemark.since' = '7') "
         "AS SELECT CAST(NULL AS INT) AS `x`, CAST(NULL AS DATE) AS `y` WHERE false"
-    )
-    assert (
-        add_column_sql("p", LakeColumn("x", "INT"), "w")
-        == "ALTER TABLE delta.`p` ADD COLUMNS (`x` INT AFTER `w`)"
-    )
-    assert (
-        add_column_sql("p", LakeColumn("x", "INT"), None)
-        == "ALTER TABLE delta.`p` ADD COLUMNS (`x` INT FIRST)"
     )

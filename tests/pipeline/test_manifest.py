@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import manifest
+from pipeline.alterations import Alteration, Altered
 from pipeline.checkpoint import Checkpoint, Filling, Ready
 from pipeline.errors import Definite
 from pipeline.gtid import GtidSet
@@ -77,7 +78,15 @@ def entries(draw: st.DrawFn) -> Entry:
         checkpoint=checkpoint,
         schemas={schema.version: schema for schema in [*named, *more]},
         sealed_at=draw(counts),
+        alterations=tuple(draw(st.lists(altered(named), max_size=2))) if named else (),
     )
+
+
+def altered(named: list[TableSchema]) -> st.SearchStrategy[Altered]:
+    pairs = st.lists(st.tuples(texts, texts), max_size=2).map(tuple)
+    names = st.lists(texts, max_size=2).map(tuple)
+    alterations = st.builds(Alteration, st.sampled_from(named), texts, pairs, names, st.booleans())
+    return st.builds(Altered, counts, alterations)
 
 
 @given(entries())

@@ -26,6 +26,7 @@ PARTS = {
 ORDERS_GIVEN = {
     messages.PlanTable,
     messages.ReadChunk,
+    messages.ReadKeys,
     messages.PauseReading,
     messages.ResumeReading,
     messages.AppendRows,
@@ -70,6 +71,7 @@ def test_the_kinds_of_images_are_written_as_these_numbers() -> None:
         "UPDATE_BEFORE": 1,
         "UPDATE_AFTER": 2,
         "DELETE": 3,
+        "EMPTIED": 4,
     }
 
 
@@ -78,6 +80,7 @@ def test_a_chunk_is_told_by_snapshot_table_and_number() -> None:
 
 
 def test_an_append_answers_nobody_and_withdraws_nothing_unless_it_says_so() -> None:
-    assert Append.__match_args__ == ("parts", "checkpoint", "answers", "withdrawn")
+    assert Append.__match_args__ == ("parts", "checkpoint", "answers", "withdrawn", "alterations")
     assert Append.__dataclass_fields__["answers"].default == ()
     assert Append.__dataclass_fields__["withdrawn"].default == frozenset()
+    assert Append.__dataclass_fields__["alterations"].default == ()

@@ -2,7 +2,7 @@
 
 from pipeline.ddl import Unlogged
 from pipeline.gtid import Gtid, Source
-from pipeline.restarts import by_foreign_keys, by_statement, parents_of
+from pipeline.restarts import by_foreign_keys, by_statement, orphans, parents_of
 from pipeline.unlogged import Effect
 from tests.pipeline.test_foreign_keys import DELETED, INSERTED, A, B, C, D, key
 
@@ -26,10 +26,22 @@ def test_a_statement_empties_tables_has_them_read_anew_or_stops_them() -> None:
 
 def test_foreign_keys_have_children_read_anew_and_say_whose() -> None:
     keys = [key(B, A), key(C, B), key(D, A)]
-    parents = parents_of(keys, [INSERTED, DELETED])
+    parents = parents_of(keys, [INSERTED, DELETED], {})
     assert parents == dict.fromkeys((B, C, D), frozenset({A}))
     restarts = by_foreign_keys(parents, [D])
     assert [restart.table for restart in restarts] == [B, C]
     assert not any(restart.emptied for restart in restarts)
     assert "along with those of d.a" in restarts[0].reason
-    assert parents_of([], [DELETED]) == {}
+    assert parents_of([], [DELETED], {}) == {}
+    assert parents_of([key(B, A)], [DELETED], {C: frozenset({D})}) == {B: {A}, C: {D}}
+
+
+def test_tables_stop_along_with_those_that_foreign_keys_change_them_by() -> None:
+    keys = [key(B, A), key(C, B), key(D, C), key(A, D)]
+    stops = orphans(keys, [A, D])
+    assert [stop.table for stop in stops] == [B, C]
+    assert "along with those of d.a, which is stopped" in stops[0].reason
+    assert orphans(keys, []) == ()
+    assert orphans([key(C, A), key(C, B)], [A, B])[0].reason.startswith(
+        "a foreign key changes its rows along with those of d.a and d.b"
+    )

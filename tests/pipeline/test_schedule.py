@@ -23,6 +23,7 @@ from pipeline.messages import (
     TableStopped,
     ToWatermarkCoordinator,
 )
+from pipeline.room import RoomEnded, RoomMade
 from pipeline.signals import PauseSnapshot, ResumeSnapshot
 from pipeline.sizing import Limits
 from pipeline.snapshot import Chunking, Completed, Waiting
@@ -38,6 +39,7 @@ from tests.pipeline.builders import (
     execute,
     gtids,
     of,
+    part,
     passed,
     place,
     planned,
@@ -268,6 +270,58 @@ def test_the_reader_is_not_kept_paused_while_the_next_table_is_planned() -> None
     assert gates(capture) == ["pause", "chunk", "resume"]
     capture.give(planned(ITEMS), ReadingPaused())
     assert gates(capture) == ["pause", "chunk", "resume", "pause", "chunk"]
+
+
+# While the journal has no room
+
+
+def test_while_the_journal_has_no_room_the_reader_is_paused_and_nothing_is_asked_for() -> None:
+    capture = Capture(ITEMS, ORDERS)
+    capture.give(RoomEnded("so"))
+    assert gates(capture) == ["pause"]
+    assert Capture.plans(capture.give(execute("s1", ORDERS))) == []
+    # What's on its way goes on into the journal.
+    capture.give(passed(20, wrote("a:6", update(1))), ReadingPaused(), LogAdvanced(place(30)))
+    assert capture.stream == ["orders a:6"]
+    assert gates(capture) == ["pause"]
+    orders = capture.give(RoomMade())
+    assert gates(capture) == ["pause", "resume"]
+    assert Capture.plans(orders) == [ORDERS.table]
+
+
+def test_chunks_that_were_asked_for_before_the_room_ended_wait_in_their_windows() -> None:
+    capture = Capture(ORDERS)
+    capture.give(execute("s1", ORDERS))
+    order = Capture.chunk(capture.give(planned(ORDERS)))
+    capture.give(RoomEnded("so"), ReadingPaused())
+    assert capture.give(read(order, 1, 2, high=30)) == ()
+    assert capture.open == ["orders reconciling"]
+    capture.give(RoomMade(), passed(30, wrote("a:6", update(1))))
+    assert capture.stream == ["orders a:6", "orders rows 2"]
+
+
+def test_a_reader_without_room_stays_paused_within_a_transaction() -> None:
+    capture = Capture(ORDERS)
+    capture.give(part("a:6", update(1)), RoomEnded("so"), ReadingPaused())
+    assert gates(capture) == ["pause"]
+    capture.give(RoomMade())
+    assert gates(capture) == ["pause", "resume"]
+
+
+def test_a_pause_for_want_of_room_that_is_over_before_it_comes_is_ended_when_it_does() -> None:
+    capture = Capture(ORDERS)
+    capture.give(RoomEnded("so"), RoomMade())
+    assert gates(capture) == ["pause"]
+    capture.give(ReadingPaused())
+    assert gates(capture) == ["pause", "resume"]
+
+
+def test_in_the_classic_way_no_chunk_is_asked_for_without_room() -> None:
+    capture = pausing()
+    capture.give(RoomEnded("so"), ReadingPaused())
+    assert gates(capture) == ["pause"]
+    capture.give(RoomMade())
+    assert gates(capture) == ["pause", "chunk"]
 
 
 # What may come while the reader is paused, or was told to pause, so that the chunk isn't wanted any more.

@@ -84,6 +84,7 @@ def test_defaults_are_within_their_bounds(section: object) -> None:
         (SnapshotSettings(mode=SnapshotMode.WHEN_NEEDED, allow_lock=True), "allow_lock"),
         (SnapshotSettings(mode=SnapshotMode.CONSISTENT, source=REPLICA), "source"),
         (SnapshotSettings(watermark=Watermark.SIGNAL_TABLE, source=REPLICA), "source"),
+        (JournalSettings("journal", keep_mib=100, quota_mib=100), "quota_mib"),
         (KafkaSettings((), "signals"), "bootstrap_servers"),
         (LakeRule(Tables(())), "tables"),
         (LakeRule(Tables((".*",)), Tiers.MIRROR, before_images=True), "before_images"),

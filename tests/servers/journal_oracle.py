@@ -30,7 +30,7 @@ _TOLD: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A row of a changes file, and the segment it stands in."""
+    """A row of a changes file, and the segment it stands in; what's in columns that are `absent` means nothing."""
 
     op: str
     scn: int
@@ -38,6 +38,7 @@ class Change:
     segment: int
     key: Key
     row: Row
+    absent: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -50,13 +51,22 @@ class Story:
     twice: list[Key] = field(default_factory=list)
 
     def live(self) -> dict[Key, Row]:
-        """The live view: the mirror's rows, and over them the last change of each key."""
-        rows = {key: row for key, (_, row) in self.mirror.items()}
+        """The live view: the mirror's rows, and over them of each column the last change of its key that has it.
+
+        A row of which not all is known that way isn't shown.
+        """
+        rows = {key: dict(row) for key, (_, row) in self.mirror.items()}
+        names = {name for row in rows.values() for name in row}.union(*(c.row for c in self.changes))
         for change in self.changes:
-            rows.pop(change.key, None)
-            if change.op != "d":
-                rows[change.key] = change.row
-        return rows
+            given = {name: value for name, value in change.row.items() if name not in change.absent}
+            match change.op:
+                case "d":
+                    rows[change.key] = {}
+                case "u":
+                    rows[change.key] = {**rows.get(change.key, {}), **given}
+                case _:
+                    rows[change.key] = given
+        return {key: row for key, row in rows.items() if row.keys() == names}
 
 
 def replay(server: MysqlServer, journal: Path, table: TableId, since: int | None = None) -> Story:
@@ -99,7 +109,7 @@ def primary_key(server: MysqlServer, table: TableId) -> tuple[str, ...]:
 def source_rows(server: MysqlServer, table: TableId) -> dict[Key, Row]:
     """All rows of the table as the server has them now."""
     columns = [row[0] for row in server.sql(f"SHOW COLUMNS FROM `{table.database}`.`{table.name}`")]
-    names = ", ".join(f"`{column}`" for column in columns)
+    names = ", ".join("`" + column.replace("`", "``") + "`" for column in columns)
     told = server.sql(
         "SET SESSION time_zone = '+00:00'", f"SELECT {names} FROM `{table.database}`.`{table.name}`"
     )
@@ -144,11 +154,18 @@ def _take(story: Story, reader: JournalReader, entry: Entry, file: File, since: 
         plain = {name: _plain(value) for name, value in row.items()}
         key = tuple(plain[name] for name in story.key)
         if file.kind is FileKind.CHANGES:
-            assert meta["__absent"] is None, f"{file.path} has a row that can't be judged: {meta}"
             assert entry.first_scn <= meta["__scn"] <= entry.last_scn
             assert meta["__segment"] == entry.segment
             story.changes.append(
-                Change(meta["__op"], meta["__scn"], meta["__ordinal"], entry.segment, key, plain)
+                Change(
+                    meta["__op"],
+                    meta["__scn"],
+                    meta["__ordinal"],
+                    entry.segment,
+                    key,
+                    plain,
+                    tuple(meta["__absent"] or ()),
+                )
             )
         elif key in story.mirror:
             story.twice.append(key)
@@ -196,6 +213,8 @@ def _impossible(what: str, story: Story) -> Iterator[str]:
         inside = [change for change in changes if change.segment == segment]
         behind = [change for change in changes if change.segment > segment]
         could_be = [*before[-1:], *inside]
+        if any(change.absent for change in could_be):
+            continue
         known = bool(before) or (bool(inside) and inside[0].op == "c")
         if known and not any(change.op != "d" and change.row == row for change in could_be):
             yield f"{what}: the chunk's {row} isn't what came before it: {could_be}"

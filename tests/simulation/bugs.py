@@ -8,17 +8,38 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline import closing, coordinator, coordinator_state, passed, requests, schedule, selected
+from pipeline import (
+    beginning,
+    closing,
+    coordinator,
+    coordinator_state,
+    delivery,
+    foreign_keys,
+    passed,
+    requests,
+    restarts,
+    schedule,
+    schema_verifier,
+    selected,
+)
+from pipeline import snapshot as snapshots
 from pipeline.checkpoint import Checkpoint, Mirror
+from pipeline.consistent import Approaching
 from pipeline.coordinator_state import Eased, State
+from pipeline.delivery import Delivered, Pieces
+from pipeline.foreign_keys import ForeignKey
 from pipeline.gtid import GtidSet
 from pipeline.keys import Key
-from pipeline.messages import ChunkRead, SchemaChanged
+from pipeline.messages import ChunkRead, SchemaChanged, TableChanges
 from pipeline.schema import TableId
 from pipeline.snapshot import Range
 from pipeline.watermark import Coordinates, High, MarkerRow, Passed
 from tests.pipeline import mutations
+from tests.simulation.replica import Replica
 from tests.simulation.selector import Chunk, Selector
+from tests.simulation.server import Server
+from tests.simulation.sink import Sink
+from tests.simulation.views import Views
 
 Patch = pytest.MonkeyPatch
 Bug = Callable[[Patch], None]
@@ -27,7 +48,7 @@ Bug = Callable[[Patch], None]
 def high_is_the_executed_set(patch: Patch) -> None:
     """The seeds' and Debezium's high watermark, as far as a place can say it: the log up to what's executed."""
 
-    def executed_end(self: Selector) -> High:
+    def executed_end(self: Selector, _where: object) -> High:
         done = [t for t in self._server.log if t.executed]
         return done[-1].end if done else Coordinates("binlog.000001", 4)
 
@@ -37,9 +58,9 @@ def high_is_the_executed_set(patch: Patch) -> None:
 def high_is_read_with_low(patch: Patch) -> None:
     original = Selector._ask_low
 
-    def ask_low(self: Selector, chunk: Chunk) -> None:
-        original(self, chunk)
-        chunk.high = self.high_watermark()
+    def ask_low(self: Selector, chunk: Chunk, where: Server | Replica) -> None:
+        original(self, chunk, where)
+        chunk.high = self.high_watermark(where)
 
     patch.setattr(Selector, "_ask_low", ask_low)
 
@@ -61,8 +82,8 @@ def high_of_a_replica_is_not_whole(patch: Patch) -> None:
 def what_never_comes_is_waited_for(patch: Patch) -> None:
     original = Selector.high_watermark
 
-    def high_watermark(self: Selector) -> High:
-        return original(self) if self._replica is None else self._replica.executed
+    def high_watermark(self: Selector, where: Server | Replica) -> High:
+        return original(self, where) if self._replica is None else self._replica.executed
 
     patch.setattr(Selector, "high_watermark", high_watermark)
 
@@ -108,7 +129,7 @@ def the_next_chunk_begins_a_row_later(patch: Patch) -> None:
 
 
 def a_short_chunk_ends_the_table(patch: Patch) -> None:
-    original = coordinator_state.progressed
+    original = snapshots.progressed
 
     def progressed(ranges: tuple[Range, ...], number: int, upto: Key | None) -> tuple[Range, ...]:
         return () if upto is None else original(ranges, number, upto)
@@ -125,7 +146,7 @@ def ranges_leave_out_their_first_keys(patch: Patch) -> None:
 
 
 def a_done_range_is_the_first_one(patch: Patch) -> None:
-    original = coordinator_state.progressed
+    original = snapshots.progressed
 
     def progressed(ranges: tuple[Range, ...], number: int, upto: Key | None) -> tuple[Range, ...]:
         return ranges[1:] if upto is None else original(ranges, number, upto)
@@ -154,6 +175,95 @@ def a_pause_is_forgotten_by_a_crash(patch: Patch) -> None:
 
 def a_stop_is_forgotten(patch: Patch) -> None:
     patch.setattr(requests, "table_ended", lambda state, _snapshot, _table, _ended: state)
+
+
+# Consistent snapshots
+
+
+def views_are_opened_at_any_moment(patch: Patch) -> None:
+    patch.setattr(Views, "is_quiet", lambda _self, _at: True)
+
+
+def where_the_stream_stands_is_not_compared(patch: Patch) -> None:
+    patch.setattr(Approaching, "holds", lambda self, passed: passed.position <= self.opened.executed)
+
+
+def views_may_lack_what_is_in_the_log(patch: Patch) -> None:
+    patch.setattr(Approaching, "holds", lambda self, passed: passed.end == self.opened.at)
+
+
+def what_was_read_elsewhere_counts(patch: Patch) -> None:
+    patch.setattr(beginning, "again", lambda checkpoint: checkpoint)
+
+
+def chunks_under_way_take_the_place_of_others(patch: Patch) -> None:
+    original = Selector._high
+
+    def high(self: Selector, views: Views | None, where: Server | Replica) -> High:
+        opened = self.views if self.views and self.views.opened else None
+        return original(self, views or opened, where)
+
+    patch.setattr(Selector, "_high", high)
+
+
+# Servers, and what isn't in the log
+
+
+def any_server_will_do(patch: Patch) -> None:
+    patch.setattr(Selector, "must_be_ours", lambda _self, _met: None)
+
+
+def cascades_are_not_heeded(patch: Patch) -> None:
+    patch.setattr(schema_verifier, "parents_of", lambda _keys, _changes, before: before)
+
+
+def cascades_go_no_further(patch: Patch) -> None:
+    def direct(keys: tuple[ForeignKey, ...], changes: TableChanges) -> frozenset[TableId]:
+        known = [key for key in keys if key.parent == changes.schema.table]
+        return frozenset(key.child for key in known if foreign_keys._works(key, changes))
+
+    patch.setattr(restarts, "cascaded", direct)
+
+
+def keys_that_change_do_not_cascade(patch: Patch) -> None:
+    patch.setattr(foreign_keys, "_moved", lambda _key, _changes, _kinds: False)
+
+
+def cascades_of_parts_are_forgotten(patch: Patch) -> None:
+    original = restarts.parents_of
+    patch.setattr(schema_verifier, "parents_of", lambda keys, changes, _before: original(keys, changes, {}))
+
+
+def children_go_on_without_their_parents(patch: Patch) -> None:
+    patch.setattr(schema_verifier, "orphans", lambda _keys, _ended: ())
+
+
+# Delivery
+
+
+def what_the_lake_has_is_delivered_again(patch: Patch) -> None:
+    patch.setattr(delivery, "missing", lambda _delivered, pieces: pieces)
+
+
+def a_batch_says_its_own_end(patch: Patch) -> None:
+    patch.setattr(Sink, "told_after", lambda _self, batch: batch.through)
+
+
+def a_mirror_in_the_lake_has_one_generation(patch: Patch) -> None:
+    patch.setattr(delivery, "_newer", lambda _generation, present: present is None)
+
+
+def rows_of_older_generations_are_delivered(patch: Patch) -> None:
+    patch.setattr(delivery, "_of_generation", lambda taken, _batch, _table: taken.pieces.rows)
+
+
+def a_batch_leaves_out_its_first_segment(patch: Patch) -> None:
+    original = delivery.missing
+
+    def missing(delivered: Delivered, pieces: Pieces) -> Pieces:
+        return original(replace(delivered, changes=delivered.changes + 1), pieces)
+
+    patch.setattr(delivery, "missing", missing)
 
 
 BUGS: tuple[Bug, ...] = (
@@ -207,4 +317,21 @@ BUGS: tuple[Bug, ...] = (
     mutations.chunks_are_asked_for_within,
     mutations.nothing_is_withdrawn,
     mutations.rows_are_emitted_before_the_changes,
+    mutations.an_empty_table_is_complete_at_once,
+    views_are_opened_at_any_moment,
+    where_the_stream_stands_is_not_compared,
+    views_may_lack_what_is_in_the_log,
+    what_was_read_elsewhere_counts,
+    chunks_under_way_take_the_place_of_others,
+    any_server_will_do,
+    cascades_are_not_heeded,
+    cascades_go_no_further,
+    keys_that_change_do_not_cascade,
+    cascades_of_parts_are_forgotten,
+    children_go_on_without_their_parents,
+    what_the_lake_has_is_delivered_again,
+    a_batch_says_its_own_end,
+    a_mirror_in_the_lake_has_one_generation,
+    rows_of_older_generations_are_delivered,
+    a_batch_leaves_out_its_first_segment,
 )

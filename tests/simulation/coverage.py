@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pipeline.checkpoint import Checkpoint
-from pipeline.coordinator_state import State, Strained, Unsettled, Within, table_of
+from pipeline.consistent import Approaching, Opening, Standing, TransactionsOpened
+from pipeline.coordinator_state import FoundEmpty, State, Strained, Unsettled, Within, table_of
 from pipeline.gtid import GtidSet
 from pipeline.messages import (
     ChangesVerified,
     ChunkRead,
     LogAdvanced,
+    ReadChunk,
     SchemaChanged,
     SignalReceived,
     TablePlanned,
@@ -89,6 +91,26 @@ HARD = (
     "a blocking snapshot",
     "a snapshot of some rows",
     "a snapshot along another key",
+    "no quiet moment was found",
+    "a quiet moment was found",
+    "the source was locked for a moment",
+    "the stream wasn't where the transactions were opened",
+    "the stream stood where the transactions were opened",
+    "a crash while the stream stands",
+    "a connection of a consistent snapshot was lost",
+    "a chunk was under way when transactions were opened",
+    "a consistent snapshot is complete",
+    "a connection led to another server",
+    "rows changed below the log",
+    "rows changed below the log in a transaction of several parts",
+    "a foreign key had a table read anew",
+    "a foreign key's child stopped with its parent",
+    "a table was found empty before its last deletes had passed",
+    "a batch of several segments",
+    "a batch was delivered again in part",
+    "the sink was killed within a batch",
+    "a mirror in the lake was emptied",
+    "changes were merged into a mirror",
 )
 
 
@@ -127,6 +149,7 @@ class Coverage:
             "a crash while paused": sealed.paused,
             "a crash after a stop": _any(sealed, Stopped),
             "a snapshot goes on after a crash": _any(sealed, Chunking),
+            "a crash while the stream stands": isinstance(state.stand, Standing),
         }
         self._count(facts)
 
@@ -140,12 +163,27 @@ class Coverage:
         if isinstance(before.place, Within):
             self.reached[_WITHIN.get(type(message), "")] += 1
         match message:
+            case TransactionsOpened():
+                self.reached["a quiet moment was found"] += 1
             case TableRestarted(emptied=emptied):
                 self._count({"a table began anew": not emptied})
-            case TableStopped():
-                self.reached["a table stopped"] += 1
-            case ChangesVerified(run):
-                self._passed(before.open, [self._server.by_gtid[run.gtid(i)] for i in range(len(run))])
+            case TableStopped(reason=reason):
+                along = "a foreign key changes its rows along with those of" in reason
+                self._count({"a table stopped": True, "a foreign key's child stopped with its parent": along})
+            case ChangesVerified(run, restarted=restarted):
+                passed = [self._server.by_gtid[run.gtid(i)] for i in range(len(run))]
+                self._passed(before.open, passed)
+                below = any(transaction.cascades for transaction in passed)
+                self._count(
+                    {
+                        "rows changed below the log": below,
+                        "rows changed below the log in a transaction of several parts": isinstance(
+                            before.place, Within
+                        )
+                        and bool(passed[0].cascades),
+                        "a foreign key had a table read anew": bool(restarted),
+                    }
+                )
             case TransactionPartVerified() if before.open:
                 self.reached["a part of a transaction passed while a window was open"] += 1
             case SchemaChanged(_, tables, restarted=restarted):
@@ -160,14 +198,20 @@ class Coverage:
                     }
                 )
             case TablePlanned(schema):
-                self.reached["a plan came under another schema"] += isinstance(
-                    after.runs.get(schema.table), Unsettled
+                run_ = after.runs.get(schema.table)
+                early = isinstance(run_, FoundEmpty) and not after.passed.has(run_.high)
+                self._count(
+                    {
+                        "a plan came under another schema": isinstance(run_, Unsettled),
+                        "a table was found empty before its last deletes had passed": early,
+                    }
                 )
             case ChunkRead():
                 self._read(before, message)
             case _:
                 pass
         self._log_begun |= isinstance(message, ChangesVerified | SchemaChanged | TransactionPartVerified)
+        self._stood(before, after)
         self._closed(before, message, after)
         self._opened(after)
         self.reached["the budget of memory was used up"] += (
@@ -177,6 +221,20 @@ class Coverage:
             self.reached["a range was done before one that comes before it"] += _out_of_order(
                 after.checkpoint
             )
+
+    def _stood(self, before: State, after: State) -> None:
+        complete = [s.id for s in after.checkpoint.snapshots if s.consistent and s.ended]
+        was = [s.id for s in before.checkpoint.snapshots if s.consistent and s.ended]
+        approached = isinstance(before.stand, Approaching)
+        self._count(
+            {
+                "the stream stood where the transactions were opened": approached
+                and isinstance(after.stand, Standing),
+                "the stream wasn't where the transactions were opened": approached
+                and isinstance(after.stand, Opening),
+                "a consistent snapshot is complete": complete != was,
+            }
+        )
 
     def _count(self, facts: Mapping[str, bool]) -> None:
         for name, holds in facts.items():
@@ -209,7 +267,7 @@ class Coverage:
             return
         tables = [table_of(window) for window in after]
         asked = {window.order.chunk.snapshot for window in new}
-        requests = [window.order.request for window in new]
+        requests = [window.order.request for window in new if isinstance(window.order, ReadChunk)]
         self._count(
             {
                 "two windows of one table open": len(set(tables)) < len(tables),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pipeline.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.gtid import Gtid, GtidSet
 from pipeline.keys import Key
-from pipeline.messages import Append, ChangePart, ChunkPart
+from pipeline.messages import Append, ChangePart, ChunkPart, Kind
 from pipeline.schema import TableId, TableSchema
 from pipeline.signals import Tables
 from pipeline.snapshot import Chunking, Completed, Failed, Snapshot, Stopped, TableState, Waiting
@@ -21,6 +21,7 @@ from tests.simulation.lake import Changed, Lake, Violation, changed, chunk_rows
 from tests.simulation.reader import images
 from tests.simulation.selector import along_key, order_of, walk_of, wanted
 from tests.simulation.server import Rows, Server, Transaction, apply, members
+from tests.simulation.world import Alteration
 
 Of = tuple[str, TableId]  # a table in a snapshot
 
@@ -29,13 +30,15 @@ Of = tuple[str, TableId]  # a table in a snapshot
 class Account:
     """A table in a snapshot: `keys` that were emitted or have changed since, `rows` emitted, where its ranges are.
 
-    A table that begins anew, because its walk is another one or its mirror is emptied, has a new account.
+    A table that begins anew, because its walk is another one or its mirror is emptied, has a new account. `at`: where
+    the rows were emitted, if all of the snapshot's have to be at one place.
     """
 
     keys: set[int] = field(default_factory=set)
     rows: int = 0
     walk_version: str = ""
     ranges: dict[int, tuple[Key | None, Key]] = field(default_factory=dict)
+    at: GtidSet | None = None
 
 
 @dataclass
@@ -62,7 +65,7 @@ class Record:
             dict(self.schemas),
             self.lake.copy(),
             set(self.complete),
-            {of: Account(set(a.keys), a.rows, a.walk_version, a.ranges) for of, a in self.accounts.items()},
+            {of: replace(a, keys=set(a.keys)) for of, a in self.accounts.items()},
             self.paused,
             self.emitted,
             set(self.effects),
@@ -92,6 +95,7 @@ class Judge:
         for part in append.parts:
             if isinstance(part, ChunkPart):
                 self._judge_chunk(part, before)
+                self._judge_place(part, append.checkpoint)
         self._judge_snapshots(before, append.checkpoint)
         self._judge_views(append.checkpoint)
         record.checkpoint = append.checkpoint
@@ -153,6 +157,10 @@ class Judge:
             for image in images(transaction):
                 of_table = expected.setdefault(image.table, [])
                 of_table.append(Changed(scns[transaction.gtid], image.ordinal, image.kind, *image.row))
+            statement = transaction.statement
+            if statement and statement.kind is Alteration.TRUNCATE:
+                emptied = Changed(scns[transaction.gtid], 0, Kind.EMPTIED, None, None)
+                expected.setdefault(statement.table, []).append(emptied)
         for table in came.keys() | expected.keys():
             wanted_ = expected.get(table, [])
             if table in append.checkpoint.stopped:  # in mid-stream, but never in the middle of a transaction
@@ -193,6 +201,17 @@ class Judge:
         account.rows += len(rows)
         record.emitted += len(rows)
 
+    def _judge_place(self, part: ChunkPart, after: Checkpoint) -> None:
+        """All rows of a consistent snapshot are emitted at one place."""
+        id_, accounts = part.chunk.snapshot, self.record.accounts
+        if any(snapshot.consistent for snapshot in after.snapshots if snapshot.id == id_):
+            accounts[id_, part.schema.table].at = after.position
+            places = {
+                account.at for of, account in accounts.items() if of[0] == id_ and account.at is not None
+            }
+            if len(places) > 1:
+                raise Violation(f"the rows of {id_} are of several places: {', '.join(map(str, places))}")
+
     # Snapshots
 
     def _judge_snapshots(self, before: Checkpoint, after: Checkpoint) -> None:
@@ -209,9 +228,10 @@ class Judge:
             for table, state in snapshot.tables.items():
                 of = (snapshot.id, table)
                 was = _state(before, of)
-                if isinstance(was, Completed | Failed | Stopped) and was != state:
+                again = isinstance(was, Completed) and snapshot.consistent and not _ended(before, snapshot)
+                if isinstance(was, Completed | Failed | Stopped) and was != state and not again:
                     raise Violation(f"{table} of {snapshot.id} was {was} and is {state}")
-                if isinstance(was, Chunking) and (table in anew or isinstance(state, Waiting)):
+                if isinstance(was, Chunking | Completed) and (table in anew or isinstance(state, Waiting)):
                     # One that ends because its table was emptied has emitted what it had emitted.
                     ended = isinstance(state, Completed) and of in record.accounts
                     record.accounts[of] = Account(rows=record.accounts[of].rows if ended else 0)
@@ -234,6 +254,10 @@ class Judge:
             raise Violation(f"{table} of {snapshot.id} is complete without {sorted(lacking)}")
         if state.progress.rows != account.rows:
             raise Violation(f"{table} of {snapshot.id} counts {state.progress.rows} rows of {account.rows}")
+        if snapshot.consistent and state.progress.rows != len(rows):
+            raise Violation(
+                f"{table} of {snapshot.id} has {state.progress.rows} of {len(rows)} rows at its place"
+            )
         if request.whole:
             self.record.complete.add(table)
 
@@ -317,6 +341,10 @@ def _ranges(state: Chunking) -> dict[int, tuple[Key | None, Key]]:
 
 def _state(checkpoint: Checkpoint, of: Of) -> TableState | None:
     return next((s.tables.get(of[1]) for s in checkpoint.snapshots if s.id == of[0]), None)
+
+
+def _ended(checkpoint: Checkpoint, snapshot: Snapshot) -> bool:
+    return all(each.ended for each in checkpoint.snapshots if each.id == snapshot.id)
 
 
 def _told(gtids: Iterable[Gtid]) -> str:

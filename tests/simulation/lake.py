@@ -19,8 +19,8 @@ class Changed(NamedTuple):
     scn: int
     ordinal: int
     kind: Kind
-    key: int
-    value: int
+    key: int | None  # None where the table was emptied
+    value: int | None
 
 
 Key = tuple[int, ...]
@@ -91,6 +91,8 @@ class Lake:
         for image in changed(part):
             if image.scn <= self.since.get(part.changes.schema.table, 0):
                 continue
+            if image.key is None or image.value is None:
+                continue  # what was there is of the generation before
             row = (image.key, image.value)
             if image.kind is Kind.UPDATE_BEFORE:
                 old = row

@@ -23,6 +23,7 @@ from pipeline.messages import (
 from pipeline.schema import TableId, TableSchema
 from pipeline.tablemap import FullMetadata, MinimalMetadata, Storage, TableMap
 from pipeline.transactions import Transactions
+from pipeline.watermark import Coordinates
 from tests.simulation.server import Server, Transaction
 from tests.simulation.world import World
 
@@ -64,14 +65,17 @@ class Reader:
         self.paused = False
         self._pausing = False
 
+        self._pause_at: Coordinates | None = None
+        self._place: Coordinates | None = None
+
     @property
     def done(self) -> bool:
         """Whether all of the log has been read."""
         return self.at == len(self.log)
 
-    def pause(self) -> None:
-        """Take the order to pause; slices may still come."""
-        self._pausing = True
+    def pause(self, at: Coordinates | None) -> None:
+        """Take the order to pause, there or soon; in the latter case slices may still come."""
+        self._pause_at, self._pausing = at, at is None
 
     def resume(self) -> None:
         """Take the order to go on."""
@@ -84,7 +88,14 @@ class Reader:
         if self._pausing and self._random.random() < 0.5:
             self._pausing, self.paused = False, True
             return ReadingPaused()
+        if self._is_there(self._place):
+            self._pause_at, self.paused = None, True
+            return ReadingPaused()
         return self._part() or self._slice()
+
+    def _is_there(self, place: Coordinates | None) -> bool:
+        """Whether it's to pause at this place."""
+        return self._pause_at is not None and place is not None and place.reaches(self._pause_at)
 
     def _part(self) -> TransactionPartRead | None:
         if self.done or self._random.random() >= self._world.parts:
@@ -107,12 +118,13 @@ class Reader:
             if slice_ and (transaction.statement or transaction.schemas is not slice_[-1].schemas):
                 break
             slice_.append(transaction)
-            if transaction.statement:
+            if transaction.statement or self._is_there(transaction.end):
                 break
         self.at += len(slice_)
         fresh = [t for t in slice_ if t.gtid not in self._position]
+        self._place = slice_[-1].end if fresh else self.server.end if self.done else self.log[self.at - 1].end
         if not fresh:
-            return LogAdvanced(self.server.end if self.done else self.log[self.at - 1].end)
+            return LogAdvanced(self._place)
         last = fresh[-1]
         if last.statement:
             return StatementRead(last.gtid, COMMIT_TIME, "shop", last.statement.text, last.end)

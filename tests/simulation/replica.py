@@ -8,7 +8,8 @@ from random import Random
 
 from pipeline.gtid import GtidSet
 from pipeline.schema import TableId, TableSchema
-from tests.simulation.server import Rows, Server, Transaction, apply
+from pipeline.watermark import Coordinates
+from tests.simulation.server import Rows, Server, Transaction, apply, place_on
 
 
 class Replica:
@@ -26,6 +27,11 @@ class Replica:
     def executed(self) -> GtidSet:
         """The executed set, with what was purged at the source, since the history is the same."""
         return self._executed | self._source.purged
+
+    @property
+    def end(self) -> Coordinates:
+        """Where its own log ends, if it's the next one that takes over."""
+        return place_on(self._source.number + 1, self._applied)
 
     @property
     def unexecuted(self) -> list[Transaction]:

@@ -2,6 +2,9 @@
 
 `low` is asked for until it's usable, then the SELECT is made, then `high` is read. What goes wrong on the way makes
 the order begin again, or fail by name. An answer may come late, when nobody waits for it any more, and twice.
+
+What's asked for while the transactions of a consistent snapshot are open is read in these. All else is read over pooled
+connections, each of which leads to the server that its address led to when it was opened.
 """
 
 from collections import Counter
@@ -12,6 +15,7 @@ from random import Random
 import pyarrow as pa
 
 from pipeline import walk, watermark
+from pipeline.consistent import CloseTransactions, OpenTransactions, TransactionsOpened
 from pipeline.gtid import GtidSet
 from pipeline.keys import Key
 from pipeline.messages import (
@@ -23,16 +27,17 @@ from pipeline.messages import (
     ReadChunk,
     TablePlanned,
 )
-from pipeline.schema import TableSchema
+from pipeline.schema import TableId, TableSchema
 from pipeline.snapshot import Request
 from pipeline.walk import Walk
 from pipeline.watermark import CLOSE_MARKER, OPEN_MARKER, High, MarkerRow
 from tests.simulation.replica import Replica
-from tests.simulation.server import Row, Server, Transaction
+from tests.simulation.server import Row, Rows, Server, Transaction
 from tests.simulation.story import Story
+from tests.simulation.views import Lost, Views
 from tests.simulation.world import Reads, World
 
-Answer = TablePlanned | PlanFailed | ChunkRead | ChunkFailed | ChunkOutdated
+Answer = TablePlanned | PlanFailed | ChunkRead | ChunkFailed | ChunkOutdated | TransactionsOpened
 
 # What a signal may ask for, and which rows satisfy it.
 CONDITIONS: dict[str, Callable[[Row], bool]] = {
@@ -42,10 +47,20 @@ CONDITIONS: dict[str, Callable[[Row], bool]] = {
 
 
 @dataclass
+class Plan:
+    """An order to plan a table, in these transactions if they are open."""
+
+    order: PlanTable
+    views: Views | None
+
+
+@dataclass
 class Chunk:
-    """An order to read a chunk, as far as it has got."""
+    """An order to read a chunk, as far as it has got: in these transactions, or over a connection to this server."""
 
     order: ReadChunk
+    views: Views | None
+    where: Server | Replica | None = None
     low: GtidSet | None = None
     opened: Transaction | None = None
     rows: list[Row] | None = None
@@ -78,43 +93,90 @@ class Selector:
         self._read: Server | Replica = replica or server  # where chunks are read
         self._markers = 0
         self._reached = reached
-        self.plans: list[PlanTable] = []
+        self.calm = False  # nothing goes wrong any more
+        self.elsewhere: Replica | None = None  # where the address leads by now
+        self.views: Views | None = None
+        self.plans: list[Plan] = []
         self.chunks: list[Chunk] = []
         self.repeated: list[ChunkRead] = []
 
     @property
     def idle(self) -> bool:
-        """Whether there's nothing to do."""
+        """Whether there's nothing to read."""
         return not self.plans and not self.chunks
 
-    def take(self, order: PlanTable | ReadChunk) -> None:
+    def take(self, order: PlanTable | ReadChunk | OpenTransactions | CloseTransactions) -> None:
         """Begin with an order."""
-        if isinstance(order, PlanTable):
-            self.plans.append(order)
-        else:
-            self.chunks.append(Chunk(order))
+        views = self.views if self.views and self.views.opened else None
+        match order:
+            case PlanTable():
+                self.plans.append(Plan(order, views))
+            case ReadChunk():
+                self.chunks.append(Chunk(order, views))
+            case OpenTransactions():
+                connections, locks = self._world.limits.connections, self._world.locks
+                self.views = Views(order, connections, self._server, self._random, locks)
+            case CloseTransactions():
+                self.close()
+
+    def close(self) -> None:
+        """End the transactions of a consistent snapshot."""
+        if self.views:
+            self.views.close()
+        self.views = None
 
     def go_on(self) -> Answer | None:
-        """Get on with one of the orders by one step, and give its answer if that was the last one."""
+        """Get on with one of the orders by one step, and give its answer if that was the last one. Raises Lost."""
         if self.repeated and self._random.random() < 0.3:
             return self.repeated.pop()
+        if self.views and not self.views.opened and (self.idle or self._random.random() < 0.5):
+            self._connected()
+            return self._opened(self.views)
         if self.plans and (not self.chunks or self._random.random() < 0.5):
             return self._planned(self._random.choice(self.plans))
         return self._step(self._random.choice(self.chunks)) if self.chunks else None
 
-    def _planned(self, order: PlanTable) -> Answer | None:
+    def _opened(self, views: Views) -> TransactionsOpened | None:
+        tries, opened = views.tries, views.go_on()
+        self._reached["no quiet moment was found"] += views.tries > tries
+        self._reached["the source was locked for a moment"] += self._server.locked
+        if opened:
+            self._story.tell("transactions opened at", opened.at, "executed", opened.executed)
+            self._reached["a chunk was under way when transactions were opened"] += bool(self.chunks)
+        return opened
+
+    def _connected(self) -> Server | Replica:
+        """What a pooled connection leads to, which may be opened only now."""
+        if self.elsewhere is None or self._random.random() < 0.5:
+            return self._read
+        self.must_be_ours(self.elsewhere)
+        return self.elsewhere
+
+    def must_be_ours(self, met: Server | Replica) -> None:
+        """Raises Lost for a server that isn't the one whose places the stream knows."""
+        if met is not self._read:
+            self._reached["a connection led to another server"] += 1
+            raise Lost("the address leads to another server")
+
+    def _seen(self, views: Views | None, where: Server | Replica, table: TableId) -> tuple[Rows, TableSchema]:
+        return (where.rows[table], where.schemas[table]) if views is None else views.any().read(table)
+
+    def _planned(self, plan: Plan) -> Answer | None:
         """The plan, or nothing while it would be older than the stream was when it was asked for."""
-        if not watermark.usable(self._read.executed, order.asked_at) or not self._whole():
-            self._reached["a plan waited for what had passed"] += 1
-            return None
-        self.plans.remove(order)
-        if self._random.random() < self._world.fails:
+        order, views, where = plan.order, plan.views, self._read
+        if views is None:
+            where = self._connected()
+            if not watermark.usable(where.executed, order.asked_at) or not self._whole():
+                self._reached["a plan waited for what had passed"] += 1
+                return None
+        self.plans.remove(plan)
+        if views is not None and views is not self.views:
+            return PlanFailed(order.table, "its transactions were closed")
+        if self._random.random() < self._world.fails and not self.calm:
             return PlanFailed(order.table, "its plan failed")
-        schema = self._read.schemas[order.table]
+        rows, schema = self._seen(views, where, order.table)
         along = walk_of(schema, order.request)
-        keys = sorted(
-            (along_key(row, along) for row in self._read.rows[order.table].items()), key=order_of(along)
-        )
+        keys = sorted((along_key(row, along) for row in rows.items()), key=order_of(along))
         splits: list[Key] = []
         if order.ranges > 1 and len(keys) > 1:
             most = min(order.ranges - 1, len(keys) - 1)
@@ -122,34 +184,45 @@ class Selector:
             splits = [key for i, key in enumerate(keys) if i in chosen]
         end = keys[-1] if keys and order.ranges else None
         marked = self._world.reads is Reads.MARKED
-        high = MarkerRow(marker_id(self._mark(CLOSE_MARKER))) if marked else self.high_watermark()
+        high = MarkerRow(marker_id(self._mark(CLOSE_MARKER))) if marked else self._high(views, where)
         return TablePlanned(schema, along, end, tuple(splits), len(keys), high)
 
     def _step(self, chunk: Chunk) -> Answer | None:
         name = chunk.order.chunk
-        if self._random.random() < self._world.fails:
+        if chunk.views is not None and chunk.views is not self.views:
+            self.chunks.remove(chunk)
+            return ChunkFailed(name, "its transactions were closed")
+        if self._random.random() < self._world.fails and not self.calm:
             self.chunks.remove(chunk)
             return ChunkFailed(name, "it couldn't be read")
-        if self._random.random() < self._world.loses:
+        if self._random.random() < self._world.loses and not self.calm:
             self._story.tell("the connection is lost:", name)
-            self.chunks[self.chunks.index(chunk)] = Chunk(chunk.order)
-        elif chunk.low is None:
-            self._ask_low(chunk)
-        elif chunk.rows is None and self._read.schemas[name.table] != chunk.order.schema:
-            self.chunks.remove(chunk)
-            return ChunkOutdated(name)
+            if chunk.views:
+                self._reached["a connection of a consistent snapshot was lost"] += 1
+                raise Lost("a connection of the consistent snapshot was lost")
+            self.chunks[self.chunks.index(chunk)] = Chunk(chunk.order, None)
+            return None
+        where = chunk.where = chunk.where or self._connected()
+        if chunk.low is None:
+            self._ask_low(chunk, where)
         elif chunk.rows is None:
-            self._select(chunk)
+            rows, schema = self._seen(chunk.views, where, name.table)
+            if schema != chunk.order.schema:
+                self.chunks.remove(chunk)
+                return ChunkOutdated(name)
+            self._select(chunk, where, rows)
         elif chunk.high is None:
-            self._ask_high(chunk)
+            self._ask_high(chunk, where)
         else:
             self.chunks.remove(chunk)
             return self._answered(chunk, chunk.low, chunk.rows, chunk.high)
         return None
 
-    def _ask_low(self, chunk: Chunk) -> None:
-        low = self._read.executed
-        if self._world.reads is Reads.MARKED:
+    def _ask_low(self, chunk: Chunk, where: Server | Replica) -> None:
+        low = where.executed
+        if chunk.views and chunk.views.opened:
+            chunk.low = chunk.views.opened.executed
+        elif self._world.reads is Reads.MARKED:
             chunk.opened = chunk.opened or self._mark(OPEN_MARKER)
             chunk.low = chunk.order.asked_at if chunk.opened.committed else None
         elif watermark.usable(low, chunk.order.asked_at):
@@ -158,12 +231,12 @@ class Selector:
         else:
             self._reached["the low watermark was asked again"] += 1
 
-    def _ask_high(self, chunk: Chunk) -> None:
+    def _ask_high(self, chunk: Chunk, where: Server | Replica) -> None:
         if self._world.reads is Reads.MARKED:
             chunk.closed = chunk.closed or self._mark(CLOSE_MARKER)
             chunk.high = MarkerRow(marker_id(chunk.closed)) if chunk.closed.committed else None
         elif self._whole():
-            chunk.high = self.high_watermark()
+            chunk.high = self._high(chunk.views, where)
         if chunk.high is not None:
             self._story.tell("high:", chunk.order.chunk, chunk.high)
             nothing = chunk.low == self._server.executed and not self._server.unfinished
@@ -173,20 +246,23 @@ class Selector:
         """Whether the executed set of a replica, where chunks are read there, has all that's in its log."""
         return self._replica is None or self._replica.whole
 
-    def high_watermark(self) -> High:
+    def _high(self, views: Views | None, where: Server | Replica) -> High:
+        return views.opened.at if views and views.opened else self.high_watermark(where)
+
+    def high_watermark(self, where: Server | Replica) -> High:
         """The end of the log; or all that a replica has executed and that the stream will bring."""
-        return self._server.end if self._replica is None else self._replica.executed - self._server.purged
+        return where.end if self._replica is None else self._replica.executed - self._server.purged
 
     def _mark(self, type_: str) -> Transaction:
         self._markers += 1
         return self._server.mark(f"{type_} {self._markers} behind {self._server.end}", type_)
 
-    def _select(self, chunk: Chunk) -> None:
+    def _select(self, chunk: Chunk, where: Server | Replica, rows: Rows) -> None:
         order = chunk.order
-        found = selected(self._read.rows[order.chunk.table].items(), order)
+        found = selected(rows.items(), order)
         chunk.rows = found
         chunk.upto = along_key(found[-1], order.walk) if len(found) == order.limit else None
-        unknown = any(c.table == order.chunk.table for t in self._read.unexecuted for c in t.changes)
+        unknown = any(c.table == order.chunk.table for t in where.unexecuted for c in t.changes)
         self._reached["SELECT saw what the executed set lacks"] += unknown
         self._reached["a replica's SELECT saw what its executed set lacks"] += (
             unknown and self._replica is not None

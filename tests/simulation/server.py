@@ -3,19 +3,23 @@
 A transaction is first in the log, where a reader of the log sees it; then it commits, and SELECTs see it, in any order
 within its group; and only later its GTID is in the executed set. A row that a transaction changes stays locked until
 that transaction has committed. Statements (DDL) are in the log when they take effect, and wait for the table's writers.
+
+Each table may refer to the one before it by a foreign key: rows go, or get other keys, with those that they refer to,
+and the log doesn't tell.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from pipeline.foreign_keys import ForeignKey
 from pipeline.gtid import Gtid, GtidSet, Source
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.signals import SourceSignal
 from pipeline.types import Integer
 from pipeline.watermark import Coordinates
 from tests.simulation.story import Story
-from tests.simulation.world import Alteration, Reads, World
+from tests.simulation.world import Alteration, Reads, References, World
 
 SOURCES = (
     Source("00000000-0000-0000-0000-00000000000a", ""),
@@ -56,7 +60,11 @@ class Statement:
 
 @dataclass(slots=True, eq=False)
 class Transaction:
-    """A transaction with its place in the log, and the schemas under which its rows were logged."""
+    """A transaction with its place in the log, and the schemas under which its rows were logged.
+
+    `cascades`: what foreign keys did to other tables along with its changes. `locks`: the rows that nobody else changes
+    meanwhile.
+    """
 
     gtid: Gtid
     end: Coordinates
@@ -66,14 +74,19 @@ class Transaction:
     committed: bool = False
     executed: bool = False
     marker: SourceSignal | None = None
+    cascades: tuple[Change, ...] = ()
+    locks: frozenset[tuple[TableId, int]] = frozenset()
 
     def __str__(self) -> str:
         if self.marker:
             return f"{self.gtid} a row of the signal table: {self.marker.type} {self.marker.id}"
         if self.statement:
             return f"{self.gtid} {self.statement.text}"
-        rows = ", ".join(f"{c.table.name} {c.before or ''}->{c.after or ''}" for c in self.changes)
-        return f"{self.gtid} {rows or 'nothing captured'}"
+        rows, below = (
+            ", ".join(f"{c.table.name} {c.before or ''}->{c.after or ''}" for c in changes)
+            for changes in (self.changes, self.cascades)
+        )
+        return f"{self.gtid} {rows or 'nothing captured'}{' and below the log ' if below else ''}{below}"
 
 
 def schema(table: TableId) -> TableSchema:
@@ -86,7 +99,8 @@ class Server:
     """The server: `log` in order, `rows` as SELECTs see them, `initial` as they were before the log began.
 
     `end` is where the log ends, transactions included that haven't committed yet; `executed` lags behind what SELECTs
-    see.
+    see. `locked`: nobody may write. `pinned`: tables that an open transaction has read, so that they can't be altered.
+    `number`: which of the servers of this history it is.
     """
 
     random: Random
@@ -104,10 +118,15 @@ class Server:
     purged: GtidSet = field(default_factory=GtidSet)
     strays: set[Gtid] = field(default_factory=set)
     end: Coordinates = field(default_factory=lambda: Coordinates("binlog.000001", 4))
+    locked: bool = False
+    pinned: set[TableId] = field(default_factory=set)
+    number: int = 0
 
     def __post_init__(self) -> None:
         for table in self.tables:
-            self.rows[table] = {k: -k for k in self.world.keys if self.random.random() < self.world.full}
+            parent = self._parent(table)
+            there = self.world.keys if parent is None else sorted(self.rows[parent])
+            self.rows[table] = {k: -k for k in there if self.random.random() < self.world.full}
             self.initial[table] = dict(self.rows[table])
         self.schemas = {table: schema(table) for table in self.tables}
 
@@ -115,6 +134,13 @@ class Server:
     def tables(self) -> tuple[TableId, ...]:
         """The captured tables."""
         return TABLES[: self.world.tables]
+
+    @property
+    def foreign_keys(self) -> tuple[ForeignKey, ...]:
+        """Those whose work isn't in the log."""
+        updates = self.world.references is References.ALL
+        pairs = ((table, self._parent(table)) for table in self.tables)
+        return tuple(ForeignKey(child, parent, ("id",), True, updates) for child, parent in pairs if parent)
 
     def rotate(self) -> None:
         """End the log's file and begin the next one."""
@@ -128,31 +154,35 @@ class Server:
 
     def write(self) -> None:
         """Flush a transaction over a few rows that nobody holds into the log."""
-        held = {(c.table, key) for t in self.uncommitted for c in t.changes for key in c.keys}
+        if self.locked:
+            return
+        held, mine = self._held(), set[tuple[TableId, int]]()
         changes: list[Change] = []
+        cascades: list[Change] = []
         for _ in range(self.random.choice(self.world.sizes)):
-            table = self.random.choice(self.tables)
-            change = self._change(table)
-            keys = {(table, key) for key in change.keys}
-            if not keys & held:
+            change = self._change(self.random.choice(self.tables))
+            follow = list(self._cascaded(change)) if change else []
+            if change and not (locks := self._locks(change, follow)) & (held | mine):
                 changes.append(change)
-                held |= keys
+                cascades += follow
+                mine |= locks
         if changes or self.random.random() < 0.2:
-            self._flush(tuple(changes), None)
+            self._flush(tuple(changes), None, cascades=tuple(cascades), locks=frozenset(mine))
 
     def write_hot_row(self) -> None:
         """Change the first row of the first table once more, or put it in."""
         table, key = self.tables[0], self.world.keys[0]
-        if any(key in c.keys and c.table == table for t in self.uncommitted for c in t.changes):
+        if self.locked or (table, key) in self._held():
             return
         self.values += 1
         before = (key, self.rows[table][key]) if key in self.rows[table] else None
-        self._flush((Change(table, before, (key, self.values)),), None)
+        change = Change(table, before, (key, self.values))
+        self._flush((change,), None, locks=frozenset(self._locks(change, ())))
 
     def alter(self) -> Statement | None:
         """Flush a statement about a table that nobody writes to; it's visible at once."""
         table = self.random.choice(self.tables)
-        if any(change.table == table for t in self.uncommitted for change in t.changes):
+        if self.locked or table in self.pinned or any(other == table for other, _ in self._held()):
             return None
         statement = self._statement(table, self.random.choice(self.world.alterations))
         self.schemas = {**self.schemas, table: statement.schema}
@@ -182,9 +212,10 @@ class Server:
     def take_over(self) -> None:
         """Another server of the same history takes over: it has the same transactions at other places of its log."""
         self.come_to_rest()
+        self.number += 1
         for i, transaction in enumerate(self.log):
-            transaction.end = Coordinates(f"binlog.{1 + i // 7:06}", 1000 - 7 * (7 - i % 7))
-        self.end = self.log[-1].end if self.log else Coordinates("binlog.000001", 4)
+            transaction.end = place_on(self.number, i + 1)
+        self.end = place_on(self.number, len(self.log))
         self.story.tell("another server has taken over; its log ends at", self.end)
 
     def purge(self) -> None:
@@ -224,19 +255,53 @@ class Server:
         """The transactions of a position, each by itself."""
         return frozenset(members(position))
 
-    def _change(self, table: TableId) -> Change:
-        key = self.random.choice(self.world.keys)
+    def _change(self, table: TableId) -> Change | None:
+        """A change of one row; None where a foreign key forbids it."""
+        key, parent = self.random.choice(self.world.keys), self._parent(table)
+        may_have = self.world.keys if parent is None else self.rows[parent]
         self.values += 1
         before = (key, self.rows[table][key]) if key in self.rows[table] else None
         if before is None:
-            return Change(table, None, (key, self.values))
+            return Change(table, None, (key, self.values)) if key in may_have else None
         kind = self.random.random()
         if kind < 0.3:
             return Change(table, before, None)
-        free = [k for k in self.world.keys if k not in self.rows[table]]
+        free = [k for k in self.world.keys if k not in self.rows[table] and k in may_have]
         if kind < 0.55 and free:
-            return Change(table, before, (self.random.choice(free), self.values))
+            child = self._child(table)
+            stays = self.world.references is References.DELETES and child and key in self.rows[child]
+            return None if stays else Change(table, before, (self.random.choice(free), self.values))
         return Change(table, before, (key, self.values))
+
+    # Foreign keys
+
+    def _parent(self, table: TableId) -> TableId | None:
+        at = self.tables.index(table)
+        return None if not at or self.world.references is References.NONE else self.tables[at - 1]
+
+    def _child(self, table: TableId) -> TableId | None:
+        return next((child for child in self.tables if self._parent(child) == table), None)
+
+    def _cascaded(self, change: Change) -> Iterator[Change]:
+        """What foreign keys do along with a change."""
+        child = self._child(change.table)
+        if child is None or change.before is None or change.before[0] not in self.rows[child]:
+            return
+        key, after = change.before[0], change.after and change.after[0]
+        if after != key:
+            value = self.rows[child][key]
+            follows = Change(child, (key, value), None if after is None else (after, value))
+            yield follows
+            yield from self._cascaded(follows)
+
+    def _locks(self, change: Change, follow: Iterable[Change]) -> set[tuple[TableId, int]]:
+        """The rows that it changes, and the one that it refers to."""
+        locks = {(each.table, key) for each in (change, *follow) for key in each.keys}
+        parent = self._parent(change.table)
+        return locks | {(parent, change.after[0])} if parent and change.after else locks
+
+    def _held(self) -> set[tuple[TableId, int]]:
+        return {lock for transaction in self.uncommitted for lock in transaction.locks}
 
     def _statement(self, table: TableId, kind: Alteration) -> Statement:
         present = self.schemas[table]
@@ -256,17 +321,24 @@ class Server:
                 after = replace(present, key=(0, 1) if len(present.key) == 1 else (0,))
                 names = ", ".join(after.key_names)
                 text = f"ALTER TABLE {table.name} DROP PRIMARY KEY, ADD PRIMARY KEY ({names})"
-            case Alteration.TRUNCATE:
+            case Alteration.TRUNCATE if self._child(table) is None:
                 after, text = present, f"TRUNCATE TABLE {table.name}"
             case _:
-                after, text = present, f"ANALYZE TABLE {table.name}"
+                kind, after, text = Alteration.ANALYZE, present, f"ANALYZE TABLE {table.name}"
         return Statement(table, kind, text, after)
 
     def _flush(
-        self, changes: tuple[Change, ...], statement: Statement | None, marker: SourceSignal | None = None
+        self,
+        changes: tuple[Change, ...],
+        statement: Statement | None,
+        marker: SourceSignal | None = None,
+        cascades: tuple[Change, ...] = (),
+        locks: frozenset[tuple[TableId, int]] = frozenset(),
     ) -> None:
         end, gtid = self._next_end(), self._next_gtid()
-        transaction = Transaction(gtid, end, changes, self.schemas, statement, marker=marker)
+        transaction = Transaction(
+            gtid, end, changes, self.schemas, statement, marker=marker, cascades=cascades, locks=locks
+        )
         self.story.tell("in the log:", transaction, "up to", end)
         self.end = end
         self.log.append(transaction)
@@ -289,7 +361,7 @@ class Server:
 
 def apply(rows: dict[TableId, Rows], transaction: Transaction) -> None:
     """Do to the rows what the transaction did."""
-    for change in transaction.changes:
+    for change in (*transaction.changes, *transaction.cascades):
         of_table = rows[change.table]
         if change.before:
             del of_table[change.before[0]]
@@ -297,6 +369,12 @@ def apply(rows: dict[TableId, Rows], transaction: Transaction) -> None:
             of_table[change.after[0]] = change.after[1]
     if transaction.statement and transaction.statement.kind is Alteration.TRUNCATE:
         rows[transaction.statement.table].clear()
+
+
+def place_on(number: int, transactions: int) -> Coordinates:
+    """Where so many transactions end in the log of the server with this number, which has taken over."""
+    file, last = divmod(transactions, 6 + number)
+    return Coordinates(f"binlog.{1 + file:06}", 1000 - (7 + number) * (7 + number - last))
 
 
 def _next_file(end: Coordinates) -> str:

@@ -13,6 +13,7 @@ from random import Random
 from pipeline import coordinator, journal, schema_verifier
 from pipeline.beginning import resumed
 from pipeline.checkpoint import Checkpoint
+from pipeline.consistent import CloseTransactions, OpenTransactions, Standing
 from pipeline.coordinator_state import Order, Pausing, State, WindowMode, Within
 from pipeline.fence import Answer
 from pipeline.gtid import GtidSet
@@ -36,14 +37,11 @@ from pipeline.schema_verifier import Known
 from pipeline.settings import SnapshotMode
 from pipeline.signals import (
     ExecuteSnapshot,
-    Filter,
-    KeyList,
     PauseSnapshot,
     ResumeSnapshot,
     Signal,
     SourceSignal,
     StopSnapshot,
-    Tables,
 )
 from pipeline.snapshot import ChunkId
 from pipeline.transactions import Transactions
@@ -51,14 +49,15 @@ from pipeline.window import Reading
 from tests.simulation.coverage import Coverage
 from tests.simulation.judge import Judge
 from tests.simulation.lake import Violation
+from tests.simulation.operator import SHOP, wanted
 from tests.simulation.reader import Reader
 from tests.simulation.replica import Replica
-from tests.simulation.selector import CONDITIONS, Selector
+from tests.simulation.selector import Selector
 from tests.simulation.server import Server, gtid_set, schema
+from tests.simulation.sink import Segments, Sink
 from tests.simulation.story import Story
+from tests.simulation.views import Lost
 from tests.simulation.world import Does, Reads, World, drawn
-
-SHOP = Tables((r"shop\..*",))
 
 
 class Failed(AssertionError):
@@ -97,6 +96,8 @@ class Simulation:
         begin = Checkpoint(GtidSet(), schemas={table: schema(table) for table in self.server.tables})
         self.judge = Judge(self.server, begin)
         self.sealed = self.judge.record.copy()
+        self.segments = Segments()
+        self.sink = Sink(self.segments, self.random, self.story, self.reached)
         self._boot()
 
     def run(self) -> None:
@@ -116,6 +117,8 @@ class Simulation:
             Does.STRAIN: self.strain,
             Does.STRAY: self.server.stray,
             Does.REPLICATE: self._replicate,
+            Does.LEAD_ELSEWHERE: self.lead_elsewhere,
+            Does.DELIVER: self.sink.go_on,
         }
         chosen = self.random.choices(
             list(self.world.weights), list(self.world.weights.values()), k=self.world.steps
@@ -135,7 +138,8 @@ class Simulation:
 
     def read_log(self) -> None:
         """Give the verifier what comes next of the log, and the coordinator what follows from it."""
-        self._answer()
+        if not self._answered():
+            return
         message = self.reader.read()
         if message is None:
             return
@@ -143,10 +147,16 @@ class Simulation:
         for each in verified:
             self.give(each)
 
-    def _answer(self) -> None:
-        """Ask the server for what the verifier wants to know: the executed set, then schemas, then the log's end."""
+    def _answered(self) -> bool:
+        """Ask the server for what the verifier wants to know: the executed set, then schemas, then the log's end.
+
+        It isn't where the connection for that leads to another server: then capture begins anew.
+        """
         tables = schema_verifier.asked(self.verifier)
         match self.asking:
+            case None if tables and self.selector.elsewhere:
+                self.crash()
+                return False
             case None if tables:
                 self.asking = self.server.executed
             case GtidSet() as at if self.random.random() < 0.5:
@@ -162,53 +172,38 @@ class Simulation:
                     self.give(each)
             case _:
                 pass
+        return True
 
     def select(self) -> None:
         """Get on with one of the selector's orders by one step."""
-        if self.selector.idle:
+        if self.selector.idle and not self.selector.views:
             self.server.write()
-        elif answer := self.selector.go_on():
-            self.give(answer)
+        else:
+            self._select()
+
+    def _select(self) -> None:
+        try:
+            if answer := self.selector.go_on():
+                self.give(answer)
+        except Lost as lost:
+            self.story.tell("capture begins anew, since", str(lost))
+            self.crash()
+
+    def lead_elsewhere(self) -> None:
+        """From now on the source's address leads to another server of its history, which is behind."""
+        if self.selector.elsewhere is None:
+            self.selector.elsewhere = Replica(self.server, self.random)
+            for _ in range(self.random.randrange(2 * len(self.server.log) + 1)):
+                self.selector.elsewhere.go_on()
 
     def signal(self) -> None:
         """Ask for a snapshot, a stop, a pause or a resume; or send a signal once more."""
-        signal: Signal
         if self.sent and self.random.random() < 0.25:
             signal = self.random.choice(self.sent)
             self.coverage.repeated(signal, self.state)
             self.give(SignalReceived(signal))
-            return
-        id_ = f"s{len(self.sent)}"
-        kind = self.random.random()
-        tables = self.random.choice((SHOP, SHOP, Tables((f"shop\\.{self.server.tables[0].name}",))))
-        if kind < 0.6:
-            signal = self._execute(id_, tables)
-        elif kind < 0.7:
-            signal = StopSnapshot(id_, tables)
-        elif kind < 0.85:
-            signal = PauseSnapshot(id_)
         else:
-            signal = ResumeSnapshot(id_)
-        self.send(signal)
-
-    def _execute(self, id_: str, tables: Tables) -> ExecuteSnapshot:
-        plain = ExecuteSnapshot(
-            id_,
-            tables,
-            blocking=self.random.random() < 0.15,
-            chunk_rows=self.random.choice((None, None, 1, 3)),
-            priority=self.random.choice((0, 0, 0, 1, 2)),
-        )
-        match self.random.randrange(6):
-            case 0:
-                return replace(plain, filters=(Filter(tables, self.random.choice(list(CONDITIONS))),))
-            case 1:
-                keys = self.random.sample(self.world.keys, self.random.randint(1, 3))
-                return replace(plain, keys=(KeyList(tables, tuple((key,) for key in keys)),))
-            case 2:
-                return replace(plain, surrogate="value")
-            case _:
-                return plain
+            self.send(wanted(f"s{len(self.sent)}", self.server.tables[0], self.world, self.random))
 
     def strain(self) -> None:
         """The source has enough to do, or has room again."""
@@ -216,8 +211,9 @@ class Simulation:
         self.give(SourceStrained("many threads run") if self.strained else SourceEased())
 
     def _replicate(self) -> None:
-        if self.replica:
-            self.replica.go_on()
+        for each in (self.replica, self.selector.elsewhere):
+            if each:
+                each.go_on()
 
     def send(self, signal: Signal) -> None:
         """A new signal comes."""
@@ -228,6 +224,7 @@ class Simulation:
         """Make what was appended durable."""
         self.story.tell("sealed up to", self.judge.record.checkpoint.position)
         self.sealed = self.judge.record.copy()
+        self.segments.seal(self.sealed.lake)
 
     def crash(self) -> None:
         """Lose all but what's sealed, and start again from there."""
@@ -235,7 +232,9 @@ class Simulation:
         emitted = self.judge.record.emitted != self.sealed.emitted
         self.coverage.crashed(self.state, self.sealed.checkpoint, emitted)
         self.judge.record = self.sealed.copy()
-        if self.world.moves and self.random.random() < 0.5:
+        self.segments.lose()
+        self.selector.close()
+        if self.selector.elsewhere or (self.world.moves and self.random.random() < 0.5):
             self.reached["another server took over"] += 1
             self.server.take_over()
         if self.world.purges and self.random.random() < 0.5:
@@ -262,10 +261,9 @@ class Simulation:
 
     def _boot(self) -> None:
         known = Known(self.server.schemas, self.server.executed)
-        sealed = self.judge.record.checkpoint
-        checkpoint = resumed(
-            sealed, known, self.server.purged - gtid_set(self.server.strays), SnapshotMode.WHEN_NEEDED
-        )
+        sealed, unasked = self.judge.record.checkpoint, self.world.unasked
+        purged = self.server.purged - gtid_set(self.server.strays)
+        checkpoint = resumed(sealed, known, purged, SnapshotMode.WHEN_NEEDED)
         if checkpoint is not sealed:
             self.reached["began anew behind a purged log"] += 1
             self.judge.moved(checkpoint)
@@ -276,9 +274,15 @@ class Simulation:
         self.asking = None
         self.strained = False
         self.verifier, news = schema_verifier.started(
-            SHOP, known, checkpoint.position, checkpoint.schemas, checkpoint.stopped, checkpoint.unproven
+            SHOP,
+            known,
+            checkpoint.position,
+            checkpoint.schemas,
+            checkpoint.stopped,
+            checkpoint.unproven,
+            self.server.foreign_keys,
         )
-        self.state, orders = coordinator.start(checkpoint, self.world.limits, self.world.mode)
+        self.state, orders = coordinator.start(checkpoint, self.world.limits, self.world.mode, unasked)
         self._perform(orders)
         for each in news:
             self.give(each)
@@ -293,8 +297,11 @@ class Simulation:
                     self._judge_order(order)
                     self.story.tell("window opened:", order.chunk, "at", order.asked_at)
                     self.selector.take(order)
-                case PauseReading():
-                    self.reader.pause()
+                case OpenTransactions() | CloseTransactions():
+                    self.story.tell(order)
+                    self.selector.take(order)
+                case PauseReading(at):
+                    self.reader.pause(at)
                 case ResumeReading():
                     self._judge_resume()
                     self.reader.resume()
@@ -308,7 +315,10 @@ class Simulation:
     def _append(self, append: Append) -> None:
         for part in append.parts:
             self.story.tell(part)
+        if append.alterations:
+            self.seal()  # which begin a segment
         self.judge.take(append)
+        self.segments.append(append)
         for answer in append.answers:
             if isinstance(answer, SignalAccepted) and "again" not in answer.detail:
                 self._took_effect(answer.id)
@@ -336,6 +346,11 @@ class Simulation:
             raise Violation(f"chunk {order.chunk} is asked for while the source has enough to do")
         if self._pauses(order.chunk) and not self.reader.paused:
             raise Violation(f"chunk {order.chunk} is asked for while the stream flows")
+        consistent = any(
+            s.consistent for s in self.state.checkpoint.snapshots if s.id == order.chunk.snapshot
+        )
+        if isinstance(self.state.stand, Standing) is not consistent:
+            raise Violation(f"chunk {order.chunk} is asked for while the stream is {self.state.stand}")
 
     def _judge_resume(self) -> None:
         reading = [w.order.chunk for w in self.state.open if isinstance(w, Reading)]
@@ -344,22 +359,28 @@ class Simulation:
 
     def _pauses(self, chunk: ChunkId) -> bool:
         """Whether the stream has to stand while this chunk is read."""
-        blocking = [s.blocking for s in self.state.checkpoint.snapshots if s.id == chunk.snapshot]
-        return isinstance(self.world.mode, Pausing) or any(blocking)
+        own = [s for s in self.state.checkpoint.snapshots if s.id == chunk.snapshot]
+        return isinstance(self.world.mode, Pausing) or any(s.blocking or s.consistent for s in own)
 
     def _settle(self) -> None:
         """Everything becomes visible and is read; only one writer goes on without end."""
+        if self.selector.elsewhere:
+            self.crash()
         self.send(ResumeSnapshot("last"))
+        while "last" not in self.judge.record.effects:  # a transaction has to end before
+            self.read_log()
+        self.seal()
         if self.strained:
             self.strain()
         for _ in range(2500):
+            self.selector.calm = True
             self.server.come_to_rest()
-            if self.replica:
-                self.replica.catch_up()
+            for replica in (self.replica, self.selector.elsewhere):
+                if replica:
+                    replica.catch_up()
             if self._writes_without_end():
                 self.server.write_hot_row()
-            if answer := self.selector.go_on():
-                self.give(answer)
+            self._select()
             self.read_log()
             if self.reader.done and self._rested():
                 break
@@ -369,11 +390,17 @@ class Simulation:
         while self.reader.at < len(self.server.log) or self.verifier.held:
             self.read_log()
         self.judge.judge_end()
+        self.seal()
+        self.sink.finish()
 
     def _writes_without_end(self) -> bool:
         """A row whose key itself rises with each write, within a range, may be met by each of its chunks."""
         moves = len(self.server.schemas[self.server.tables[0]].key) > 1
-        return bool(self.world.weights[Does.WRITE_HOT_ROW]) and not moves and not self._rested()
+        disturbs = not self.world.locks and any(
+            each.consistent and not each.ended for each in self.state.checkpoint.snapshots
+        )
+        hot = bool(self.world.weights[Does.WRITE_HOT_ROW])
+        return hot and not moves and not disturbs and not self._rested()
 
     def _rested(self) -> bool:
         return all(snapshot.ended for snapshot in self.state.checkpoint.snapshots)

@@ -12,6 +12,7 @@ from pipeline.messages import (
     ChunkPart,
     ChunkRead,
     Kind,
+    LogAdvanced,
     PlanFailed,
     SchemaChanged,
     SchemaVerified,
@@ -72,6 +73,8 @@ def _told(event: object) -> Iterator[object]:
             yield from ("chunk failed:", chunk, reason)
         case SchemaChanged(gtid, tables, statement, end):
             yield from ("statement passed:", gtid, statement, "touching", *sorted(tables), "up to", end)
+        case LogAdvanced(end):
+            yield from ("the stream is at", end)
         case SchemaVerified(schema):
             yield from ("schema holds:", schema.table, schema.version)
         case SignalReceived(signal):

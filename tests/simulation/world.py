@@ -5,6 +5,7 @@ from enum import Enum, auto
 from random import Random
 
 from pipeline.coordinator_state import Overlapping, Pausing, WindowMode
+from pipeline.settings import SnapshotMode
 from pipeline.sizing import Limits
 
 
@@ -27,6 +28,14 @@ class Reads(Enum):
     MARKED = auto()  # rows of a signal table
 
 
+class References(Enum):
+    """What foreign keys from each table to the one before it do to rows, below the log."""
+
+    NONE = auto()
+    DELETES = auto()  # rows go with those that they refer to
+    ALL = auto()  # and get their keys
+
+
 class Does(Enum):
     """What can happen next."""
 
@@ -42,6 +51,8 @@ class Does(Enum):
     SIGNAL = auto()
     STRAIN = auto()
     REPLICATE = auto()
+    LEAD_ELSEWHERE = auto()
+    DELIVER = auto()
     STRAY = auto()
     ROTATE = auto()
 
@@ -55,7 +66,8 @@ class World:
     (`fails`), a connection is lost (`loses`), an answer comes twice (`repeats`), a transaction comes in `parts`.
     `unreadable`: how often a later part of a transaction can't be decoded.
     Whether a snapshot is asked for early (`begins`), another server of the same history takes over at a crash
-    (`moves`), or has purged what wasn't sealed (`purges`). `weights`: how often what happens.
+    (`moves`), or has purged what wasn't sealed (`purges`). `unasked`: how new tables are snapshotted without a signal,
+    and whether the source may be locked for that (`locks`). `weights`: how often what happens.
     """
 
     mode: WindowMode
@@ -75,6 +87,9 @@ class World:
     begins: bool
     moves: bool
     purges: bool
+    unasked: SnapshotMode
+    locks: bool
+    references: References
     steps: int
     weights: dict[Does, float]
 
@@ -91,6 +106,7 @@ _USUAL = {
     Does.SIGNAL: 0.5,
     Does.ROTATE: 0.3,
     Does.STRAIN: 0.3,
+    Does.DELIVER: 2.0,
 }
 
 
@@ -101,9 +117,14 @@ def drawn(seed: int, mode: WindowMode | None = None) -> World:
     weights[Does.CRASH] = random.choice((0.0, 0.1, 0.2, 0.6))
     weights[Does.ALTER] = random.choice((0.0, 0.3, 0.8, 2.0))
     weights[Does.WRITE_HOT_ROW] = random.choice((0.0, 0.0, 1.0))
+    unasked = random.choice((*[SnapshotMode.NO_DATA] * 4, SnapshotMode.INITIAL, SnapshotMode.CONSISTENT))
     reads = random.choice((Reads.SOURCE, Reads.SOURCE, Reads.REPLICA, Reads.MARKED))
+    if unasked is SnapshotMode.CONSISTENT:
+        reads = Reads.SOURCE
+    moves = random.random() < 0.3
     weights[Does.REPLICATE] = 12.0 if reads is Reads.REPLICA else 0.0
     weights[Does.STRAY] = random.choice((0.0, 0.2))
+    weights[Does.LEAD_ELSEWHERE] = 0.3 if moves and reads is not Reads.REPLICA else 0.0
     own_mode = random.choice(_MODES)
     harmless = (Alteration.ADD, Alteration.ADD, Alteration.DROP, Alteration.RENAME, Alteration.ANALYZE)
     drastic = (*harmless, Alteration.REKEY, Alteration.REKEY, Alteration.REKEY, Alteration.TRUNCATE)
@@ -111,7 +132,7 @@ def drawn(seed: int, mode: WindowMode | None = None) -> World:
         mode=own_mode if mode is None else mode,
         reads=reads,
         tables=random.choice((1, 2, 2, 3)),
-        keys=range(1, random.choice((3, 4, 5, 8)) + 1),
+        keys=range(1, random.choice((1, 3, 4, 5, 8)) + 1),
         full=random.choice((0.2, 0.6, 0.8, 1.0)),
         limits=Limits(
             chunk_rows=random.choice((1, 2, 2, 3, 100)),
@@ -128,8 +149,11 @@ def drawn(seed: int, mode: WindowMode | None = None) -> World:
         repeats=random.choice((0.0, 0.2)),
         parts=random.choice((0.0, 0.3, 0.8)),
         unreadable=random.choice((0.0, 0.0, 0.0, 0.3)),
-        moves=random.random() < 0.3,
-        purges=random.random() < 0.2,
+        moves=moves,
+        purges=unasked is not SnapshotMode.CONSISTENT and random.random() < 0.2,
+        unasked=unasked,
+        locks=random.random() < 0.5,
+        references=random.choice((*[References.NONE] * 4, References.DELETES, References.ALL)),
         begins=random.random() < 0.8,
         steps=140,
         weights=weights,

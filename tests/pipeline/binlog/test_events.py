@@ -100,7 +100,7 @@ def test_a_log_begins_with_where_it_is_and_how_it_is_written() -> None:
 def test_a_log_without_checksums_is_read_by_its_format_description() -> None:
     everything = list(told("without_checksums"))
     assert everything[1] == FormatDescription(checksum=False)
-    assert Query("shop", "CREATE DATABASE shop", frozenset({"shop"})) in everything
+    assert Query("shop", "CREATE DATABASE shop", frozenset({"shop"}), strict=True) in everything
 
 
 @pytest.mark.parametrize("name", STORIES)
@@ -179,8 +179,8 @@ def test_statements_say_where_they_changed_something() -> None:
         q for q in told("statement_format") if isinstance(q, Query) and q.statement.startswith("INSERT")
     ]
     assert inserts == [
-        Query("", "INSERT INTO other.things VALUES (1)", frozenset({"other"})),
-        Query("", "INSERT INTO shop.orders VALUES (1)", frozenset({"shop"})),
+        Query("", "INSERT INTO other.things VALUES (1)", frozenset({"other"}), strict=True),
+        Query("", "INSERT INTO shop.orders VALUES (1)", frozenset({"shop"}), strict=True),
     ]
 
 

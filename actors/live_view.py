@@ -1,0 +1,105 @@
+"""The live view for whoever has a Spark session: as a frame, and as a view in a catalog that's kept current.
+
+A view is text, and the text is right until the table's mirror begins anew, its columns change, or its changes begin to
+lack columns. Before such a change the view is *held*: bound to the two versions that are there, which stay readable.
+Afterwards it *follows* again. So in between, and through a crash, it shows an older state and never a wrong one.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import partial
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from actors.delta import DeltaTable, Snapshot
+from pipeline import schema
+from pipeline.errors import Definite
+from pipeline.lake_tables import Property, Tier, location, quoted
+from pipeline.live_view import Reached, Versions, live_view_sql
+from pipeline.schema import TableId, TableSchema
+
+
+def live_view(session: SparkSession, root: str, table: TableId) -> DataFrame:
+    """A table's rows as of the last segment that's delivered of it; the frame goes on reading these two versions.
+
+    Raises Definite where the lake has no mirror of it: no snapshot of the table has begun, or none is kept.
+    """
+    found = _found(session, root, table)
+    if found is None:
+        raise Definite(f"{root} has no mirror of {table}: snapshot the table first")
+    return session.sql(live_view_sql(root, found.schema, found.reached, found.at))
+
+
+class CatalogViews:
+    """The live views of a lake's tables as `<catalog>.<database>.<table>`, in a catalog of this session's."""
+
+    def __init__(self, session: SparkSession, root: str, catalog: str) -> None:
+        self._session = session
+        self._root = root
+        self._catalog = catalog
+
+    def hold(self, table: TableId) -> None:
+        """Bind the view of a table, if it can have one, to what's there."""
+        if (found := _found(self._session, self._root, table)) is not None:
+            self._make(table, live_view_sql(self._root, found.schema, found.reached, found.at))
+
+    def follow(self, table: TableId) -> None:
+        """Have the view of a table, if it can have one, read what's newest. Raises Definite where it can't be made."""
+        if (found := _found(self._session, self._root, table)) is not None:
+            self._make(table, live_view_sql(self._root, found.schema, found.reached))
+
+    def _make(self, table: TableId, text: str) -> None:
+        database = f"{quoted(self._catalog)}.{quoted(table.database)}"
+        try:
+            self._session.sql(f"CREATE SCHEMA IF NOT EXISTS {database}")
+            self._session.sql(f"CREATE OR REPLACE VIEW {database}.{quoted(table.name)} AS {text}")
+        except PySparkException as error:
+            raise Definite(
+                f"the view of {table} can't be kept in the catalog {self._catalog} ({error}): see to the catalog, or "
+                "remove lake.catalog"
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the lake has of a table at two versions that belong together."""
+
+    schema: TableSchema
+    reached: Reached
+    at: Versions
+
+
+def _found(session: SparkSession, root: str, table: TableId) -> _Found | None:
+    """A table's live view as of now, None where there's no mirror."""
+    at = partial(location, root, table)
+    mirrors, changelogs = DeltaTable(session, at(Tier.MIRROR)), DeltaTable(session, at(Tier.CHANGELOG))
+    mirrored = mirrors.snapshot()
+    while True:
+        # The mirror first: the changelog, which gets everything before it, can't be behind it then.
+        changelog = changelogs.snapshot()
+        if mirrored is None or changelog is None:
+            return None
+        reached = _reached(mirrored, changelog)
+        # One that has begun anew did so before its changelog got what the old one doesn't count for.
+        now = mirrors.snapshot()
+        if now is not None and _reached(now, changelog).generation == reached.generation:
+            break
+        mirrored = now
+    while _since(changelog) > _since(mirrored):
+        changelog = changelogs.snapshot_at(changelog.version - 1)
+    taken_on = schema.from_json(json.loads(mirrored.properties[Property.SCHEMA]))
+    return _Found(taken_on, reached, Versions(mirrored.version, changelog.version))
+
+
+def _since(table: Snapshot) -> int:
+    return int(table.properties.get(Property.SINCE, 0))
+
+
+def _reached(mirrored: Snapshot, changelog: Snapshot) -> Reached:
+    journal, marks = mirrored.properties[Property.JOURNAL], mirrored.applications
+    return Reached(
+        marks.get(f"{journal}/generation", 0),
+        marks.get(f"{journal}/merged", 0),
+        Property.PARTIAL in changelog.properties,
+    )

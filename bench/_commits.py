@@ -1,0 +1,171 @@
+"""Small commits to Delta: a file of the journal placed, beside plain Spark reading it and appending its rows.
+
+Both say the same application's version in the commit, so that either is made but once. The tables are of the
+benchmark's own, as the lake makes them; those beyond the first are copies of its log.
+"""
+
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from actors import spark_session
+from actors.delta import DeltaTable
+from actors.journal_store import JournalStore
+from actors.lake_files import LakeFiles
+from actors.spark_session import Spark
+from actors.spark_sink import TABLES_AT_ONCE
+from deploy.toolchain.parts import Parts
+from pipeline.delivery import Piece
+from pipeline.lake_tables import Property, Tier, columns, create_sql
+from pipeline.schema import Column, TableId, TableSchema
+from pipeline.settings import SparkSettings
+from pipeline.types import DateTime, Decimal, Double, Enum, Integer, Text, Timestamp
+from tests.integration.history import History
+
+_INT: Final = Integer(4, unsigned=False)
+_TEXT: Final = Text("utf8mb4")
+_COLUMNS: Final = tuple(
+    Column(name, type_, name != "id")
+    for name, type_ in (
+        ("id", Integer(8, unsigned=True)),
+        ("customer", _INT),
+        ("status", Enum(("placed", "paid"))),
+        ("total", Decimal(12, 2)),
+        ("quantity", Integer(2, unsigned=False)),
+        ("name", _TEXT),
+        ("note", _TEXT),
+        ("placed", DateTime(3)),
+        ("paid", Timestamp(6)),
+        ("stars", Integer(1, unsigned=False)),
+        ("weight", Double()),
+    )
+)
+_SCHEMA: Final = TableSchema(TableId("bench", "eleven"), _COLUMNS, (0,))
+_ROWS: Final = 50
+_MANY: Final = 200
+# The first ones are the JVM's way to learn its code, and not counted.
+_UNCOUNTED: Final = 30
+_COUNTED: Final = 30
+
+# Commits a segment's file to a table.
+Commit = Callable[[str, Piece], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """Seconds: of one commit, of one in each of three tables at once, and of one in each of 200."""
+
+    one: float
+    three: float
+    many: float
+
+
+def commits(parts: Parts) -> tuple[Commits, Commits]:
+    """Placed ones and plain ones, measured in a new process."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        return process.submit(_commits, parts).result()
+
+
+@contextmanager
+def plain_spark(parts: Parts, folder: Path) -> Iterator[Spark]:
+    """Spark as the sink starts it."""
+    spark = spark_session.start(SparkSettings(jars=parts.jars, driver_memory="2g"), folder)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _commits(parts: Parts) -> tuple[Commits, Commits]:
+    with (
+        TemporaryDirectory(prefix="tidemark-bench-") as folder,
+        plain_spark(parts, Path(folder) / "spark") as spark,
+    ):
+        history = History(Path(folder) / "journal")
+        with closing(history.store) as store:
+            pieces = list(_segments(history, _UNCOUNTED + _COUNTED + 2))
+            made = _tables(spark, Path(folder))
+            return _measured(_placing(spark, store), pieces, made), _measured(
+                _appending(spark, store), pieces, made
+            )
+
+
+def _segments(history: History, number: int) -> Iterator[Piece]:
+    """So many segments of a few changes each."""
+    table = history.table(_SCHEMA)
+    for segment in range(1, number + 1):
+        row = (segment, 1, "paid", None, 5, "a name", "a note", None, None, 3, 0.5)
+        history.transaction(*((table, "u", (segment * _ROWS + i, *row[1:])) for i in range(_ROWS)))
+        history.seal()
+        (file,) = history.store.entry(segment).files
+        yield Piece(segment, 0, file.path, _SCHEMA, file.rows, absent=False)
+
+
+def _tables(spark: Spark, folder: Path) -> Callable[[], list[str]]:
+    """What makes new tables of nothing, and gives their paths."""
+    first = folder / "table"
+    spark.session.sql(create_sql(str(first), columns(_SCHEMA, Tier.CHANGELOG), {Property.JOURNAL: "bench"}))
+    rounds = iter(range(100))
+
+    def made() -> list[str]:
+        own = folder / f"round{next(rounds)}"
+        for number in range(_MANY):
+            shutil.copytree(first, own / str(number))
+        return [str(own / str(number)) for number in range(_MANY)]
+
+    return made
+
+
+def _measured(commit: Commit, pieces: Sequence[Piece], made: Callable[[], list[str]]) -> Commits:
+    paths = made()
+    with ThreadPoolExecutor(TABLES_AT_ONCE) as threads:
+
+        def at_once(tables: Sequence[str], piece: Piece) -> float:
+            began = time.perf_counter()
+            list(threads.map(lambda path: commit(path, piece), tables))
+            return time.perf_counter() - began
+
+        begun, *counted = pieces
+        at_once(paths, begun)  # each table has a version that Delta has seen
+        last = counted.pop()
+        one, three = [], []
+        for piece in counted:
+            one.append(at_once(paths[:1], piece))
+            three.append(at_once(paths[1:4], piece))
+        many = at_once(paths, last)
+    return Commits(statistics.median(one[_UNCOUNTED:]), statistics.median(three[_UNCOUNTED:]), many)
+
+
+def _placing(spark: Spark, store: JournalStore) -> Commit:
+    files = LakeFiles(store)
+
+    def commit(path: str, piece: Piece) -> None:
+        committed = DeltaTable(spark.session, path).append(
+            lambda there: files.place(path, Tier.CHANGELOG, [piece], there), "bench", piece.segment, {}, "{}"
+        )
+        assert committed is not None
+        files.settle(path, committed)
+
+    return commit
+
+
+def _appending(spark: Spark, store: JournalStore) -> Commit:
+    schema: Any = None
+
+    def commit(path: str, piece: Piece) -> None:
+        nonlocal schema
+        schema = schema or spark.session.read.format("delta").load(path).schema
+        rows = spark.session.read.schema(schema).parquet(store.file(piece.segment, piece.path))
+        rows.write.format("delta").mode("append").options(
+            txnAppId="bench", txnVersion=str(piece.segment)
+        ).save(path)
+
+    return commit

@@ -1,0 +1,97 @@
+"""A journal on a filesystem of a few MiB, of which others have most.
+
+    python -m tests.actors.full_disk DIRECTORY            all of it, with a filesystem of its own at DIRECTORY
+    python -m tests.actors.full_disk DIRECTORY killed     writes until there's no room, and is killed then
+    python -m tests.actors.full_disk DIRECTORY goes-on    writes on, until there's no room, and until there's room again
+
+To be run where mounting is allowed: in a user and mount namespace of its own, which takes the filesystem with it.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from actors.journal_store import JournalStore
+from pipeline.room import RoomEnded, RoomMade
+from pipeline.settings import JournalSettings
+from tests.actors.journal_house import House
+from tests.actors.segments import ROWS, scattered
+
+SIZE_MIB = 8
+OTHERS_MIB = 5
+APPENDS = 30  # of 160 KB each: more than there's room for beside the others
+APPEND_ROWS = 20_000
+SETTINGS = JournalSettings("journal", seal_after_ms=1)
+
+
+def main(directory: Path) -> None:
+    """Fill it, be killed, go on."""
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={SIZE_MIB}m", "tmpfs", str(directory)],
+        check=True,
+    )
+    (directory / "others").write_bytes(bytes(OTHERS_MIB << 20))
+    again = [sys.executable, "-m", "tests.actors.full_disk", str(directory)]
+    killed = subprocess.run([*again, "killed"], check=False)
+    assert killed.returncode == -signal.SIGKILL, killed
+    subprocess.run([*again, "goes-on"], check=True)
+
+
+async def until_no_room(directory: Path) -> tuple[House, asyncio.Task[None]]:
+    """A writer that was told more than there's room for, and those who go on telling it."""
+    store = JournalStore.open_single_writer(directory / "journal", "test")
+    last = store.recover().last
+    begun = last.checkpoint.scn // ROWS if last else 1
+    house = House(store, SETTINGS)
+    telling = asyncio.create_task(house.put(*(scattered(n, APPEND_ROWS) for n in range(begun, APPENDS + 1))))
+    ended = await house.coordinator.get()
+    assert isinstance(ended, RoomEnded), ended
+    assert "no room was left" in ended.reason, ended
+    return house, telling
+
+
+async def fill(directory: Path) -> None:
+    """Write until there's no room, and look at what's there then."""
+    house, telling = await until_no_room(directory)
+    telling.cancel()
+    assert house.store.last_segment() >= 1
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def go_on(directory: Path) -> None:
+    """Write until there's no room again; then the others make some."""
+    house, telling = await until_no_room(directory)
+    assert not house.writer.hung()
+    # A consumer can say where it is, though there's no room for anything else.
+    house.store.consumers.tell("lake", 1)
+    (directory / "others").unlink()
+    assert await house.coordinator.get() == RoomMade()
+    await telling
+    await house.stop()
+    store = house.store
+    entries = list(store.entries(0, store.last_segment()))
+    assert [chunk.chunk.number for entry in entries for chunk in entry.chunks] == list(range(1, APPENDS + 1))
+    rows = [
+        number
+        for entry in entries
+        for file in entry.files
+        for number in pq.read_table(store.path(entry, file)).column("id").to_pylist()
+    ]
+    expected = [scattered(n, APPEND_ROWS).parts[0] for n in range(1, APPENDS + 1)]
+    assert rows == [number for part in expected for number in part.rows.column("id").to_pylist()]  # type: ignore[union-attr]
+    assert not list((directory / "journal").rglob("*.tmp"))
+
+
+if __name__ == "__main__":
+    match sys.argv[2:]:
+        case ["killed"]:
+            asyncio.run(fill(Path(sys.argv[1])))
+        case ["goes-on"]:
+            asyncio.run(go_on(Path(sys.argv[1])))
+        case _:
+            main(Path(sys.argv[1]))

@@ -1,0 +1,44 @@
+"""A JournalWriter that runs, with the mailboxes around it."""
+
+import asyncio
+from typing import Any
+
+from actors.actor import Outlet
+from actors.journal_store import JournalStore
+from actors.journal_writer import JournalWriter, Outlets
+from actors.mailbox import Mailbox
+from actors.metrics import Metrics
+from pipeline.messages import ToJournalWriter
+from pipeline.settings import JournalSettings
+from pipeline.topology import EDGES, Actor, inbox
+
+(APPENDS,) = inbox(Actor.JOURNAL_WRITER)
+
+
+class House:
+    """A writer that runs, with the mailboxes around it."""
+
+    def __init__(self, store: JournalStore, settings: JournalSettings) -> None:
+        self.mailbox: Mailbox[ToJournalWriter] = Mailbox(inbox(Actor.JOURNAL_WRITER))
+        self.listener: Mailbox[Any] = Mailbox(inbox(Actor.SIGNAL_LISTENER))
+        self.sink: Mailbox[Any] = Mailbox(inbox(Actor.SPARK_SINK))
+        self.metrics = Metrics()
+        self.coordinator: Mailbox[Any] = Mailbox(inbox(Actor.WATERMARK_COORDINATOR))
+        room, answers, checkpoints, to_sink = (edge for edge in EDGES if edge.sender is Actor.JOURNAL_WRITER)
+        outlets = Outlets(
+            Outlet(answers, self.listener),
+            Outlet(checkpoints, self.listener),
+            Outlet(to_sink, self.sink),
+            Outlet(room, self.coordinator),
+        )
+        self.writer = JournalWriter(self.mailbox, self.metrics, settings, store, store.recover(), outlets)
+        self.store = store
+        self.task = asyncio.create_task(self.writer.run())
+
+    async def put(self, *messages: ToJournalWriter) -> None:
+        for message in messages:
+            await self.mailbox.put(APPENDS, message)
+
+    async def stop(self) -> None:
+        self.mailbox.close()
+        await self.task

@@ -1,0 +1,59 @@
+"""The keys of rows that are to be read again, found in a journal."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from actors.journal_store import JournalStore
+from actors.unread_rows import unread
+from pipeline import journal
+from pipeline.checkpoint import Checkpoint
+from pipeline.messages import Append, ChangePart, TableChanges
+from pipeline.schema import Column, TableSchema
+from pipeline.types import Integer
+from tests.actors.segments import COMMIT_TIME, ITEMS, part, position
+
+KIND = Integer(8, unsigned=False)
+WIDE = TableSchema(ITEMS.table, (*ITEMS.columns, Column("more", KIND, nullable=True)), key=(0,))
+
+
+def lacking(number: int, *partial: int) -> ChangePart:
+    """The numbers of the n-th append as inserts, some of which lack a column."""
+    whole = part(number, 0, 10)
+    ids = whole.changes.rows.column(0)
+    absent = pa.array([["more"] if each in partial else None for each in ids.to_pylist()])
+    images = whole.changes.images.set_column(3, whole.changes.images.schema.field(3), absent)
+    rows = pa.RecordBatch.from_arrays([ids, ids], schema=WIDE.arrow)
+    return replace(whole, changes=TableChanges(WIDE, images, rows))
+
+
+def sealed(store: JournalStore, number: int, *partial: int, mark: int) -> journal.Entry:
+    changes = lacking(number, *partial)
+    scn = changes.first_scn
+    checkpoint = Checkpoint(position(number), scn, {WIDE.table: WIDE}, unread={WIDE.table: mark})
+    files = store.write(number, journal.segment_tables(number, [changes]))
+    before = Checkpoint(position(number - 1), scn - 1)
+    entry = journal.seal(number, [Append((changes,), checkpoint)], files, before, COMMIT_TIME)
+    store.publish(entry)
+    return entry
+
+
+def test_the_keys_behind_the_mark_are_found_in_the_stream_s_order(tmp_path: Path) -> None:
+    store = JournalStore.open_single_writer(tmp_path, "shop")
+    entries = [sealed(store, number, 10 * number, 10 * number + 3, mark=11) for number in (1, 2, 3)]
+    found = unread(store, entries[-1], entries[-1].checkpoint)
+    assert found[WIDE.table].to_pydict() == {"id": [20, 23, 30, 33]}, (
+        "those of the first segment aren't behind it"
+    )
+    store.close()
+
+
+def test_nothing_is_looked_for_where_nothing_is_unread(tmp_path: Path) -> None:
+    store = JournalStore.open_single_writer(tmp_path, "shop")
+    entry = sealed(store, 1, 10, mark=0)
+    assert unread(store, entry, replace(entry.checkpoint, unread={})) == {}
+    assert unread(store, None, Checkpoint(position(0))) == {}
+    (none,) = unread(store, entry, replace(entry.checkpoint, unread={WIDE.table: 11})).values()
+    assert none.num_rows == 0
+    store.close()

@@ -1,0 +1,94 @@
+"""Views in a catalog are kept current: before, in the midst of, and after what changes their text."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.types import Row as SparkRow
+
+from actors.delta import DeltaTable
+from actors.lake import Lake
+from actors.live_view import CatalogViews
+from actors.spark_session import Spark
+from pipeline.checkpoint import Filling
+from pipeline.delivery import Delivered, next_batch
+from pipeline.errors import Definite
+from pipeline.live_view import Reached
+from pipeline.schema import Column, TableId, TableSchema
+from pipeline.types import Integer, Text
+from tests.integration.history import READY, History
+
+INT = Integer(8, unsigned=False)
+ODD = TableSchema(
+    TableId("shop_live", "it's `odd`"), (Column("id", INT, False), Column("a b", Text("utf8mb4"), True)), (0,)
+)
+VIEW = "spark_catalog.shop_live.`it's ``odd```"
+
+
+class Cut(Exception):
+    """The end of a delivery, at the step where the test wants it."""
+
+
+def test_a_view_is_right_before_amid_and_after_what_changes_its_text(
+    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history, root = History(tmp_path / "journal"), str(tmp_path / "lake")
+    table = history.table(ODD, READY)
+    readers = spark.session.newSession()
+    delivered, present = 0, Delivered()
+
+    def lake() -> Lake:
+        return Lake(spark.session, root, history.store, catalog="spark_catalog")
+
+    def deliver() -> None:
+        nonlocal delivered, present
+        batch = next_batch(history.store.entries(delivered, history.segment))
+        present = lake().deliver(ODD.table, lake().find(ODD.table), batch)
+        delivered = batch.through
+
+    def shown() -> list[tuple[Any, ...]]:
+        rows: list[SparkRow] = readers.sql(f"SELECT * FROM {VIEW}").collect()
+        return sorted(tuple(row) for row in rows)
+
+    history.transaction((table, "c", (1, "a")), (table, "c", (2, "b")))
+    history.seal()
+    deliver()
+    assert shown() == [(1, "a"), (2, "b")]
+    history.transaction((table, "u", (2, "c")))
+    history.seal()
+    deliver()
+    assert shown() == [(1, "a"), (2, "c")], "the view follows without being made anew"
+    lake().merge(ODD.table, Reached(0, 0), delivered, "position")
+    assert shown() == [(1, "a"), (2, "c")]
+    # The mirror begins anew, with another column, and everything fails when it has begun.
+    wide = replace(ODD, columns=(*ODD.columns, Column("n", INT, True)))
+    history.restart(table, wide, Filling)
+    table.source = {(7,): (7, "x", 1)}
+    history.transaction((table, "c", (8, "y", 2)))
+    history.chunk(table, [(7,)])
+    history.seal()
+    with monkeypatch.context() as patched:
+
+        def cut(*_: object, **__: object) -> None:
+            raise Cut
+
+        patched.setattr(DeltaTable, "append", cut)
+        with pytest.raises(Cut):
+            deliver()
+    assert shown() == [(1, "a"), (2, "c")], "what was there before, and nothing in between"
+    deliver()
+    assert shown() == [(7, "x", 1), (8, "y", 2)]
+    history.store.close()
+
+
+def test_a_catalog_that_refuses_is_named(spark: Spark, tmp_path: Path) -> None:
+    history, root = History(tmp_path / "journal"), str(tmp_path / "lake")
+    history.table(ODD, READY)
+    history.seal()
+    lake = Lake(spark.session, root, history.store)
+    lake.deliver(ODD.table, Delivered(), next_batch(history.store.entries(0, 1)))
+    CatalogViews(spark.session, root, "nowhere").follow(TableId("shop_live", "none"))
+    with pytest.raises(Definite, match=r"can't be kept in the catalog nowhere"):
+        CatalogViews(spark.session, root, "nowhere").follow(ODD.table)
+    history.store.close()

@@ -1,0 +1,265 @@
+"""A model of the sink: batches of sealed segments go to the lake table by table, with kills between any two commits.
+
+What's to be delivered, and what of it a table lacks, is decided by `pipeline.delivery`; what's in the segments' files
+was made by `pipeline.journal`. What's modelled are the commits: each is one step, and a kill takes away all that isn't
+in one. Held to: behind each batch a table's live view, mirror and changes, is the one that the stream had at the end of
+that segment, and its changelog has each row of the files once.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from pipeline import delivery, journal
+from pipeline.checkpoint import Checkpoint, Ready
+from pipeline.delivery import Batch, Delivered, Piece
+from pipeline.journal import Entry, File, FileKind, SegmentTable
+from pipeline.messages import Append
+from pipeline.schema import TableId
+from tests.simulation.lake import Lake, Violation
+from tests.simulation.server import Row, Rows
+from tests.simulation.story import Story
+
+
+class Logged(NamedTuple):
+    """A row of a changes file."""
+
+    scn: int
+    ordinal: int
+    op: str
+    segment: int
+    key: int | None
+    value: int | None
+
+
+@dataclass
+class Table:
+    """What's committed of a table: what the lake tells of it, its changelog, and its mirror's rows."""
+
+    told: Delivered = field(default_factory=Delivered)
+    changelog: list[Logged] = field(default_factory=list)
+    mirror: list[Row] = field(default_factory=list)
+
+    def changes(self) -> Iterator[Logged]:
+        """Those that count beside the mirror."""
+        for row in sorted(self.changelog):
+            if row.segment > self.told.merged and row.scn > (self.told.generation or 0) and row.op != "t":
+                yield row
+
+    def view(self) -> Rows:
+        """The live view: the mirror, and over it the last change of each key."""
+        assert self.told.schema is not None
+        whole = len(self.told.schema.key) > 1
+        found: dict[tuple[int | None, ...], Row] = {}
+        for row in self.mirror:
+            key: tuple[int | None, ...] = row if whole else row[:1]
+            if key in found:
+                raise Violation(f"{self.told.schema.table}: the mirror has the key {key} twice")
+            found[key] = row
+        for change in self.changes():
+            key = (change.key, change.value) if whole else (change.key,)
+            found.pop(key, None)
+            if change.op != "d" and change.key is not None and change.value is not None:
+                found[key] = (change.key, change.value)
+        return dict(found.values())
+
+
+class Segments:
+    """The sealed segments, their files' rows, and what the live views are at the end of each."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self._logged: dict[tuple[int, str], list[Logged]] = {}
+        self._rows: dict[tuple[int, str], list[Row]] = {}
+        self.views: dict[int, dict[TableId, Rows]] = {}
+        self._appends: list[Append] = []
+
+    def append(self, append: Append) -> None:
+        """Put it into the open segment."""
+        self._appends.append(append)
+
+    def lose(self) -> None:
+        """Lose the open segment."""
+        self._appends = []
+
+    def seal(self, lake: Lake) -> None:
+        """Make the open segment durable; `lake` has all of it."""
+        if not self._appends:
+            return
+        number = len(self.entries) + 1
+        tables = journal.segment_tables(number, journal.parts_of(self._appends))
+        files = tuple(self._file(number, place, each) for place, each in enumerate(tables))
+        before = self.entries[-1].checkpoint if self.entries else None
+        self.entries.append(journal.seal(number, self._appends, files, before, 0))
+        checkpoint = self._appends[-1].checkpoint
+        self.views[number] = {
+            table: lake.live_view(checkpoint.schemas[table])
+            for table in checkpoint.mirrors
+            if table not in checkpoint.stopped
+        }
+        self._appends = []
+
+    def logged(self, pieces: Iterable[Piece]) -> list[Logged]:
+        """The rows of these changes files."""
+        return [row for piece in pieces for row in self._logged[piece.segment, piece.path]]
+
+    def rows(self, pieces: Iterable[Piece]) -> list[Row]:
+        """The rows of these files of first snapshots."""
+        return [row for piece in pieces for row in self._rows[piece.segment, piece.path]]
+
+    def logged_through(self, table: TableId, through: int) -> list[Logged]:
+        """All changes of a table through this segment."""
+        files = ((entry.segment, file) for entry in self.entries[:through] for file in entry.files)
+        mine = ((n, f) for n, f in files if f.table == table and f.kind is FileKind.CHANGES)
+        return [row for number, file in mine for row in self._logged[number, file.path]]
+
+    def _file(self, number: int, place: int, of: SegmentTable) -> File:
+        path, table, rows = f"{place}", of.schema.table, of.rows
+        if of.kind is FileKind.CHANGES:
+            self._logged[number, path] = _logged(rows)
+        else:
+            self._rows[number, path] = _rows(rows)
+        return File(path, table, of.schema.version, of.kind, len(rows), len(rows), "", of.absent)
+
+
+class Sink:
+    """Delivers what's sealed; `tables` are the lake's, which a kill leaves as they are."""
+
+    def __init__(self, segments: Segments, random: Random, story: Story, reached: Counter[str]) -> None:
+        self._segments, self._random, self._story, self._reached = segments, random, story, reached
+        self.tables: dict[TableId, Table] = {}
+        self._most_bytes = random.choice(
+            (1, 8, 1000)
+        )  # never less than before: a batch is made anew as it was, or longer
+        self._start()
+
+    def go_on(self) -> None:
+        """Make the next commits; or be killed, and begin anew from what the lake tells."""
+        for _ in range(self._random.choice((1, 2, 4))):
+            next(self._work)
+        if self._random.random() < 0.1:
+            self._reached["the sink was killed within a batch"] += self._within
+            self._story.tell("the sink is killed")
+            self._start()
+
+    def finish(self) -> None:
+        """Deliver all that's sealed."""
+        while self._segment < len(self._segments.entries) or self._within:
+            next(self._work)
+
+    def _start(self) -> None:
+        self._delivered = {table: each.told for table, each in self.tables.items()}
+        self._segment = max((each.after for each in self._delivered.values()), default=0)
+        self._within = False
+        self._work = self._works()
+
+    def _works(self) -> Iterator[None]:
+        while True:
+            if left := self._segments.entries[self._segment :]:
+                batch = delivery.next_batch(left, most_bytes=self._most_bytes)
+                yield from self._batch(batch)
+            elif self.tables and self._segment:
+                self._merge(self._random.choice(list(self.tables)))
+            yield
+
+    def _batch(self, batch: Batch) -> Iterator[None]:
+        self._reached["a batch of several segments"] += batch.through > batch.after + 1
+        self._within = True
+        begun = [t for t in batch.generations if batch.newly_begun(t, self._delivered.get(t, Delivered()))]
+        tables = list(dict.fromkeys([*batch.alterations, *batch.tables, *begun]))
+        self._random.shuffle(tables)  # they are delivered side by side
+        for table in tables:
+            yield from self._deliver(table, batch)
+        self._segment, self._within = batch.through, False
+        self._story.tell("delivered through segment", batch.through)
+        for table in tables:
+            if table in self._delivered:
+                self._judge(table, batch)
+
+    def _deliver(self, table: TableId, batch: Batch) -> Iterator[None]:
+        lake = self.tables.setdefault(table, Table())
+        present = self._delivered.get(table, Delivered())
+        todo = delivery.accepted(present, table, batch)
+        if todo.reason:
+            raise Violation(f"{table} can't be delivered: {todo.reason}")
+        if todo.schema is None:
+            return
+        columns = tuple(each.column for each in todo.plan.columns)
+        taken = replace(present, schema=todo.schema, since=todo.since, columns=columns)
+        if present.schema != todo.schema:
+            self._tell(lake, schema=taken.schema, since=taken.since, columns=taken.columns)
+            yield
+        before = -1 if present.generation is None else present.generation
+        if todo.generation is not None and before < todo.generation:
+            self._reached["a mirror in the lake was emptied"] += bool(lake.mirror)
+            lake.mirror = []
+            self._tell(lake, generation=todo.generation, mirror_since=todo.since)
+            yield
+        elif todo.generation is not None and present.mirror_since < todo.since:
+            self._tell(lake, mirror_since=todo.since)
+            yield
+        if todo.pieces.changes:
+            self._reached["a batch was delivered again in part"] += lake.told.changes > batch.after
+            lake.changelog += self._segments.logged(todo.pieces.changes)
+            self._tell(lake, changes=todo.through, after=self.told_after(batch))
+            yield
+        if todo.pieces.rows:
+            lake.mirror += self._segments.rows(todo.pieces.rows)
+            self._tell(lake, rows=todo.through, after=self.told_after(batch))
+            yield
+        self._delivered[table] = replace(
+            taken,
+            mirror_since=todo.since,
+            generation=todo.generation,
+            changes=batch.through,
+            rows=batch.through,
+            after=batch.after,
+        )
+
+    def told_after(self, batch: Batch) -> int:
+        """The segment through which every table has everything, as a commit of this batch says it."""
+        return batch.after
+
+    def _tell(self, lake: Table, **told: object) -> None:
+        lake.told = replace(lake.told, **told)  # type: ignore[arg-type]
+
+    def _merge(self, table: TableId) -> None:
+        """Merge into a mirror that no snapshot fills any more."""
+        lake, checkpoint = self.tables[table], self._checkpoint()
+        ready = isinstance(checkpoint.mirrors.get(table), Ready) and lake.told.generation is not None
+        if not ready:
+            return
+        self._reached["changes were merged into a mirror"] += lake.told.merged < self._segment
+        lake.mirror = list(lake.view().items())
+        self._tell(lake, merged=self._segment)
+        self._delivered[table] = replace(self._delivered[table], merged=self._segment)
+
+    def _checkpoint(self) -> Checkpoint:
+        return self._segments.entries[self._segment - 1].checkpoint
+
+    def _judge(self, table: TableId, batch: Batch) -> None:
+        lake, wanted = self.tables[table], self._segments.views[batch.through]
+        told = lake.told
+        rows = self._segments.logged_through(table, max(batch.through, told.changes))
+        if lake.changelog != rows:
+            raise Violation(
+                f"{table}: the changelog is {lake.changelog} behind segment {batch.through}, the stream has {rows}"
+            )
+        ahead = max(told.changes, told.rows) > batch.through  # as it was killed in a later batch
+        if table in wanted and not ahead and (view := lake.view()) != wanted[table]:
+            raise Violation(
+                f"{table}: the lake's live view is {view} behind segment {batch.through}, the stream's {wanted[table]}"
+            )
+
+
+def _logged(rows: pa.Table) -> list[Logged]:
+    names = ("__scn", "__ordinal", "__op", "__segment", "id", "value")
+    return [Logged(*row) for row in zip(*(rows[name].to_pylist() for name in names), strict=True)]
+
+
+def _rows(rows: pa.Table) -> list[Row]:
+    return list(zip(rows["id"].to_pylist(), rows["value"].to_pylist(), strict=True))
