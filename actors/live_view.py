@@ -6,6 +6,7 @@ Afterwards it *follows* again. So in between, and through a crash, it shows an o
 """
 
 import json
+import re
 from dataclasses import dataclass
 from functools import partial
 
@@ -31,8 +32,15 @@ def live_view(session: SparkSession, root: str, table: TableId) -> DataFrame:
     return session.sql(live_view_sql(root, found.schema, found.reached, found.at))
 
 
+# The names that every catalog takes.
+_PLAIN = re.compile(r"[A-Za-z0-9_]+")
+
+
 class CatalogViews:
-    """The live views of a lake's tables as `<catalog>.<database>.<table>`, in a catalog of this session's."""
+    """The live views of a lake's tables as `<catalog>.<database>.<table>`, in a catalog of this session's.
+
+    Tables whose names aren't of ASCII's letters, digits and `_` have none.
+    """
 
     def __init__(self, session: SparkSession, root: str, catalog: str) -> None:
         self._session = session
@@ -41,13 +49,17 @@ class CatalogViews:
 
     def hold(self, table: TableId) -> None:
         """Bind the view of a table, if it can have one, to what's there."""
-        if (found := _found(self._session, self._root, table)) is not None:
+        if (found := self._found(table)) is not None:
             self._make(table, live_view_sql(self._root, found.schema, found.reached, found.at))
 
     def follow(self, table: TableId) -> None:
         """Have the view of a table, if it can have one, read what's newest. Raises Definite where it can't be made."""
-        if (found := _found(self._session, self._root, table)) is not None:
+        if (found := self._found(table)) is not None:
             self._make(table, live_view_sql(self._root, found.schema, found.reached))
+
+    def _found(self, table: TableId) -> "_Found | None":
+        plain = _PLAIN.fullmatch(table.database) and _PLAIN.fullmatch(table.name)
+        return _found(self._session, self._root, table) if plain else None
 
     def _make(self, table: TableId, text: str) -> None:
         database = f"{quoted(self._catalog)}.{quoted(table.database)}"
