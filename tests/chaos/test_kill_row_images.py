@@ -17,7 +17,7 @@ from tests.servers.service import WITHIN_S, running
 
 STEPS = ("selected, no high", "append taken, not sealed", "files written, no entry")
 # The how-manieth time.
-NTH = 30
+NTH = 12
 
 
 @pytest.mark.usefixtures("small_ranges")
