@@ -260,7 +260,7 @@ class SegmentTable:
 def _ordered(type_: pa.DataType) -> bool:
     """Whether the order of its values is the same for all who read them."""
     whole = pa.types.is_decimal(type_) and type_.scale == 0
-    return pa.types.is_integer(type_) or whole or pa.types.is_date(type_)
+    return bool(pa.types.is_integer(type_) or whole or pa.types.is_date(type_))
 
 
 def segment_tables(
