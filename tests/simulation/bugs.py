@@ -196,16 +196,6 @@ def what_was_read_elsewhere_counts(patch: Patch) -> None:
     patch.setattr(beginning, "again", lambda checkpoint: checkpoint)
 
 
-def chunks_under_way_take_the_place_of_others(patch: Patch) -> None:
-    original = Selector._high
-
-    def high(self: Selector, views: Views | None, where: Server | Replica) -> High:
-        opened = self.views if self.views and self.views.opened else None
-        return original(self, views or opened, where)
-
-    patch.setattr(Selector, "_high", high)
-
-
 # Servers, and what isn't in the log
 
 
@@ -322,7 +312,6 @@ BUGS: tuple[Bug, ...] = (
     where_the_stream_stands_is_not_compared,
     views_may_lack_what_is_in_the_log,
     what_was_read_elsewhere_counts,
-    chunks_under_way_take_the_place_of_others,
     any_server_will_do,
     cascades_are_not_heeded,
     cascades_go_no_further,

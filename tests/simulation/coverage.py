@@ -98,7 +98,6 @@ HARD = (
     "the stream stood where the transactions were opened",
     "a crash while the stream stands",
     "a connection of a consistent snapshot was lost",
-    "a chunk was under way when transactions were opened",
     "a consistent snapshot is complete",
     "a connection led to another server",
     "rows changed below the log",

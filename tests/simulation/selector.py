@@ -142,7 +142,6 @@ class Selector:
         self._reached["the source was locked for a moment"] += self._server.locked
         if opened:
             self._story.tell("transactions opened at", opened.at, "executed", opened.executed)
-            self._reached["a chunk was under way when transactions were opened"] += bool(self.chunks)
         return opened
 
     def _connected(self) -> Server | Replica:

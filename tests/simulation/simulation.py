@@ -13,8 +13,8 @@ from random import Random
 from pipeline import coordinator, journal, schema_verifier
 from pipeline.beginning import resumed
 from pipeline.checkpoint import Checkpoint
-from pipeline.consistent import CloseTransactions, OpenTransactions, Standing
-from pipeline.coordinator_state import Order, Pausing, State, WindowMode, Within
+from pipeline.consistent import CloseTransactions, OpenTransactions
+from pipeline.coordinator_state import Order, State, WindowMode
 from pipeline.fence import Answer
 from pipeline.gtid import GtidSet
 from pipeline.journal import Unfinished
@@ -28,8 +28,6 @@ from pipeline.messages import (
     ResumeReading,
     SignalAccepted,
     SignalReceived,
-    SourceEased,
-    SourceStrained,
     ToWatermarkCoordinator,
 )
 from pipeline.schema import TableId, TableSchema
@@ -43,13 +41,13 @@ from pipeline.signals import (
     SourceSignal,
     StopSnapshot,
 )
-from pipeline.snapshot import ChunkId
+from pipeline.throttle import SourceEased, SourceStrained
 from pipeline.transactions import Transactions
-from pipeline.window import Reading
 from tests.simulation.coverage import Coverage
 from tests.simulation.judge import Judge
 from tests.simulation.lake import Violation
 from tests.simulation.operator import SHOP, wanted
+from tests.simulation.orders import judge_order, judge_resume
 from tests.simulation.reader import Reader
 from tests.simulation.replica import Replica
 from tests.simulation.selector import Selector
@@ -294,7 +292,10 @@ class Simulation:
                     self.story.tell("plan asked for:", order.table)
                     self.selector.take(order)
                 case ReadChunk():
-                    self._judge_order(order)
+                    paused, stands = self.judge.record.paused, self.reader.paused
+                    judge_order(
+                        order, self.state, paused=paused, strained=self.strained, stream_stands=stands
+                    )
                     self.story.tell("window opened:", order.chunk, "at", order.asked_at)
                     self.selector.take(order)
                 case OpenTransactions() | CloseTransactions():
@@ -303,7 +304,7 @@ class Simulation:
                 case PauseReading(at):
                     self.reader.pause(at)
                 case ResumeReading():
-                    self._judge_resume()
+                    judge_resume(self.state)
                     self.reader.resume()
                 case AppendRows():
                     self.unfinished = journal.continued(self.unfinished, order)
@@ -336,31 +337,6 @@ class Simulation:
                 self.judge.stopped(tables)
             case _:
                 pass
-
-    def _judge_order(self, order: ReadChunk) -> None:
-        if self.judge.record.paused:
-            raise Violation(f"chunk {order.chunk} is asked for while snapshots are paused")
-        if isinstance(self.state.place, Within):
-            raise Violation(f"chunk {order.chunk} is asked for within {self.state.place.gtid}")
-        if self.strained:
-            raise Violation(f"chunk {order.chunk} is asked for while the source has enough to do")
-        if self._pauses(order.chunk) and not self.reader.paused:
-            raise Violation(f"chunk {order.chunk} is asked for while the stream flows")
-        consistent = any(
-            s.consistent for s in self.state.checkpoint.snapshots if s.id == order.chunk.snapshot
-        )
-        if isinstance(self.state.stand, Standing) is not consistent:
-            raise Violation(f"chunk {order.chunk} is asked for while the stream is {self.state.stand}")
-
-    def _judge_resume(self) -> None:
-        reading = [w.order.chunk for w in self.state.open if isinstance(w, Reading)]
-        if any(map(self._pauses, reading)):
-            raise Violation(f"the stream flows on before {reading} have been read")
-
-    def _pauses(self, chunk: ChunkId) -> bool:
-        """Whether the stream has to stand while this chunk is read."""
-        own = [s for s in self.state.checkpoint.snapshots if s.id == chunk.snapshot]
-        return isinstance(self.world.mode, Pausing) or any(s.blocking or s.consistent for s in own)
 
     def _settle(self) -> None:
         """Everything becomes visible and is read; only one writer goes on without end."""
