@@ -48,9 +48,6 @@ from pipeline.messages import (
     PlanFailed,
     PlanTable,
     ReadChunk,
-    ReadKeys,
-    SourceEased,
-    SourceStrained,
     TablePlanned,
     ToChunkSelector,
     ToWatermarkCoordinator,
@@ -58,7 +55,8 @@ from pipeline.messages import (
 from pipeline.result_columns import mismatch
 from pipeline.schema import TableSchema
 from pipeline.settings import ServerSettings, SourceSettings
-from pipeline.throttle import UNBOUNDED, Bounds
+from pipeline.throttle import UNBOUNDED, Bounds, SourceEased, SourceStrained
+from pipeline.unread import ReadKeys
 from pipeline.watermark import High, usable
 
 log = structlog.get_logger()

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from actors.journal_store import JournalReader
-from pipeline import rereads
+from pipeline import unread as unread_keys
 from pipeline.checkpoint import Checkpoint
 from pipeline.journal import Entry, File, FileKind
 from pipeline.schema import TableId
@@ -32,7 +32,7 @@ def unread(
                 found[file.table].insert(0, _keys(journal, entry, file, checkpoint, marks))
         entry = journal.entry(entry.segment - 1) if entry.segment > 1 else None
     return {
-        table: pa.concat_batches(batches) if batches else rereads.no_keys(checkpoint.schemas[table])
+        table: pa.concat_batches(batches) if batches else unread_keys.no_keys(checkpoint.schemas[table])
         for table, batches in found.items()
     }
 
@@ -42,5 +42,5 @@ def _keys(
 ) -> pa.RecordBatch:
     version, path = entry.schemas[file.version], journal.file(entry.segment, file.path)
     with journal.files.filesystem.open_input_file(path) as opened, pq.ParquetFile(opened) as parquet:
-        rows = parquet.read(columns=[*rereads.NEEDED, *version.key_names])
-    return rereads.keys_behind(checkpoint.schemas[file.table], rows, marks[file.table])
+        rows = parquet.read(columns=[*unread_keys.NEEDED, *version.key_names])
+    return unread_keys.keys_behind(checkpoint.schemas[file.table], rows, marks[file.table])

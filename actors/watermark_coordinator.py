@@ -8,7 +8,6 @@ nothing half done is ever mended in place.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic
-from types import MappingProxyType
 from typing import Any, assert_never
 
 import pyarrow as pa
@@ -29,7 +28,6 @@ from pipeline.messages import (
     PauseReading,
     PlanTable,
     ReadChunk,
-    ReadKeys,
     ResumeReading,
     ToBinlogReader,
     ToChunkSelector,
@@ -42,6 +40,7 @@ from pipeline.settings import SnapshotMode
 from pipeline.sizing import Limits
 from pipeline.snapshot import ChunkId, Progress, Snapshot, progress
 from pipeline.snapshot import to_json as snapshot_to_json
+from pipeline.unread import NOTHING, ReadKeys
 from pipeline.window import Reconciling
 
 
@@ -68,7 +67,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         mode: WindowMode,
         outlets: Outlets,
         unasked: SnapshotMode = SnapshotMode.NO_DATA,
-        unread: Mapping[TableId, pa.RecordBatch | None] = MappingProxyType({}),
+        unread: Mapping[TableId, pa.RecordBatch | None] = NOTHING,
     ) -> None:
         super().__init__(mailbox, metrics)
         self._outlets = outlets

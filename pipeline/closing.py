@@ -20,9 +20,10 @@ from pipeline.coordinator_state import (
     without_run,
 )
 from pipeline.errors import InvariantBroken
-from pipeline.messages import ChunkPart, ReadKeys
+from pipeline.messages import ChunkPart
 from pipeline.schema import TableId
 from pipeline.snapshot import Chunking, Completed, Progress, progressed
+from pipeline.unread import ReadKeys
 from pipeline.window import Reconciling, Window
 
 

@@ -37,7 +37,6 @@ that changed them to begin anew once, and there's no circle without one.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import assert_never
 
 import pyarrow as pa
@@ -74,8 +73,6 @@ from pipeline.messages import (
     SchemaChanged,
     SchemaVerified,
     SignalReceived,
-    SourceEased,
-    SourceStrained,
     TablePlanned,
     TableRestarted,
     TableStopped,
@@ -88,7 +85,9 @@ from pipeline.schedule import scheduled
 from pipeline.schema import TableId
 from pipeline.settings import SnapshotMode
 from pipeline.sizing import Limits
+from pipeline.throttle import SourceEased, SourceStrained
 from pipeline.topology import MOST_WINDOWS
+from pipeline.unread import NOTHING
 
 
 def start(
@@ -96,7 +95,7 @@ def start(
     limits: Limits,
     mode: WindowMode,
     unasked: SnapshotMode = SnapshotMode.NO_DATA,
-    unread: Mapping[TableId, pa.RecordBatch | None] = MappingProxyType({}),
+    unread: Mapping[TableId, pa.RecordBatch | None] = NOTHING,
 ) -> tuple[State, tuple[Order, ...]]:
     """The state after a start from a checkpoint, and the first orders: snapshots go on where they were.
 

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-import pyarrow as pa
-
 from pipeline.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.consistent import CloseTransactions, Nowhere, OpenTransactions, Stand
 from pipeline.gtid import Gtid
@@ -15,7 +13,6 @@ from pipeline.messages import (
     PauseReading,
     PlanTable,
     ReadChunk,
-    ReadKeys,
     ResumeReading,
 )
 from pipeline.room import Room, Roomy
@@ -32,6 +29,7 @@ from pipeline.snapshot import (
     Waiting,
     progress,
 )
+from pipeline.unread import ReadKeys, Unread
 from pipeline.walk import Walk
 from pipeline.watermark import Coordinates, High, Passed
 from pipeline.window import Reading, Window
@@ -145,14 +143,6 @@ Place = Between | Within
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
-    """Rows that are to be read again (`pipeline.rereads`): the columns of their keys; unknown `since` this SCN."""
-
-    since: int
-    keys: pa.RecordBatch
-
-
-@dataclass(frozen=True, slots=True)
 class State:
     """All that the coordinator knows.
 
@@ -179,7 +169,7 @@ class State:
     gate: Gate = Flowing()
     stand: Stand = field(default_factory=Nowhere)
     source: Source = Eased()
-    room: Room = Roomy()
+    room: Room = field(default_factory=Roomy)
     markers: frozenset[str] = frozenset()
     chunks: int = 0
     unread: dict[TableId, tuple[Unread, ...]] = field(default_factory=dict)

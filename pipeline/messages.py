@@ -25,7 +25,9 @@ from pipeline.signal_states import CheckpointSealed, SignalState
 from pipeline.signals import Signal, SourceSignal
 from pipeline.snapshot import ChunkId, Request
 from pipeline.tablemap import TableMap
+from pipeline.throttle import SourceEased, SourceStrained
 from pipeline.transactions import Transactions
+from pipeline.unread import ReadKeys
 from pipeline.walk import Walk
 from pipeline.watermark import Coordinates, High
 
@@ -250,21 +252,6 @@ class ReadChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadKeys:
-    """Read the rows with these primary keys, as a chunk; `keys` are their columns, `tokens` theirs (`pipeline.keys`).
-
-    `since`: what made them unknown has no lower SCN.
-    """
-
-    chunk: ChunkId
-    schema: TableSchema
-    keys: pa.RecordBatch
-    tokens: pa.Array
-    since: int
-    asked_at: GtidSet
-
-
-@dataclass(frozen=True, slots=True)
 class ChunkRead:
     """The chunk's rows, up to a key, or to the range's end (None); its SELECT's µs, and the bytes of its packets."""
 
@@ -290,18 +277,6 @@ class ChunkOutdated:
     """The table doesn't have the columns any more that the chunk was ordered with; the stream is behind the source."""
 
     chunk: ChunkId
-
-
-@dataclass(frozen=True, slots=True)
-class SourceStrained:
-    """The source has enough to do: no chunk is to be asked for until SourceEased."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class SourceEased:
-    """The source has room for chunks again."""
 
 
 # SignalListener <-> WatermarkCoordinator (the answer goes by way of the JournalWriter, once it's durable)

@@ -63,6 +63,7 @@ from pipeline.signals import SourceSignal
 from pipeline.sizing import halved
 from pipeline.snapshot import Completed, Snapshot, Waiting, progress
 from pipeline.transactions import Transactions
+from pipeline.unread import key_rows
 from pipeline.watermark import CLOSE_MARKER, OPEN_MARKER
 from pipeline.window import PassedKeys, Reading, Window
 
@@ -150,7 +151,7 @@ def _unknown_wanted(state: State, changes: TableChanges, transactions: int) -> S
         names = " and ".join(schema.key_names)
         return table_stopped(state, TableStopped(schema.table, _NAMELESS.format(names=names)))
     rows = changes.rows.select(list(schema.key)).filter(mask)
-    return rereads.wanted(state, schema.table, rereads.key_rows(schema, rows.columns), transactions)
+    return rereads.wanted(state, schema.table, key_rows(schema, rows.columns), transactions)
 
 
 def _touched(state: State, table: TableId, keys: PassedKeys) -> State:

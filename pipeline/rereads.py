@@ -21,13 +21,12 @@ Rows are read again whether or not snapshots are paused, for they belong to the 
 do isn't asked, nor is one where the stream is about to stand still, or does.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipeline.checkpoint import Checkpoint, Filling
 from pipeline.coordinator_state import (
@@ -35,7 +34,6 @@ from pipeline.coordinator_state import (
     Planned,
     State,
     Strained,
-    Unread,
     Unsettled,
     checkpointed,
     dropped,
@@ -46,14 +44,12 @@ from pipeline.coordinator_state import (
     with_snapshot,
 )
 from pipeline.keys import tokens
-from pipeline.messages import ChunkRead, ReadKeys
+from pipeline.messages import ChunkRead
 from pipeline.schema import TableId, TableSchema
 from pipeline.sizing import Size
 from pipeline.snapshot import ChunkId, Chunking, Snapshot, Waiting
+from pipeline.unread import ReadKeys, Unread, key_rows
 from pipeline.window import Reading
-
-# What `keys_behind` needs to know of a row.
-NEEDED: Final = ("__op", "__scn", "__absent")
 
 # What's said in a row's `__chunk` in place of a snapshot's id.
 REREAD: Final = "reread"
@@ -184,31 +180,6 @@ def waiting(state: State) -> dict[TableId, int]:
         if isinstance(window.order, ReadKeys):
             counts[table_of(window)] = counts.get(table_of(window), 0) + len(window.order.keys)
     return counts
-
-
-def key_rows(schema: TableSchema, rows: Iterable[pa.Array]) -> pa.RecordBatch:
-    """Columns of keys, in the key's order, in the form that they're kept in."""
-    fields = [schema.arrow.field(index) for index in schema.key]
-    return pa.RecordBatch.from_arrays(
-        [column.cast(field.type) for column, field in zip(rows, fields, strict=True)],
-        schema=pa.schema(fields),
-    )
-
-
-def no_keys(schema: TableSchema) -> pa.RecordBatch:
-    """The keys of no rows."""
-    return pa.RecordBatch.from_pylist([], pa.schema([schema.arrow.field(index) for index in schema.key]))
-
-
-def keys_behind(schema: TableSchema, rows: pa.Table, scn: int) -> pa.RecordBatch:
-    """The keys of rows behind an SCN that lack columns, of a changes file: NEEDED, and then the key's columns."""
-    op, at, absent = (rows.column(name) for name in NEEDED)
-    there = pc.is_in(op, pa.array(["c", "u"]))
-    lacking = pc.and_(pc.and_(there, pc.greater(at, scn)), absent.is_valid())
-    found = rows.select(range(len(NEEDED), rows.num_columns)).filter(lacking).combine_chunks()
-    if not found.num_rows:
-        return no_keys(schema)
-    return key_rows(schema, [pa.concat_arrays(column.chunks) for column in found.columns])
 
 
 def _open(state: State) -> int:

@@ -36,12 +36,12 @@ from pipeline.messages import (
     ChunkOutdated,
     ChunkRead,
     PlanFailed,
-    ReadKeys,
     TablePlanned,
     TableStopped,
 )
 from pipeline.sizing import Size, measured
 from pipeline.snapshot import ChunkId, Chunking, Progress, Range, Snapshot, progressed
+from pipeline.unread import ReadKeys
 from pipeline.window import Reading
 
 _NOT_AGAIN = (

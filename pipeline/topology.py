@@ -14,6 +14,7 @@ from pipeline.consistent import TransactionsOpened
 from pipeline.late import MirrorsLacked
 from pipeline.room import RoomEnded, RoomMade
 from pipeline.signal_states import CheckpointSealed
+from pipeline.throttle import SourceEased, SourceStrained
 
 
 class Actor(StrEnum):
@@ -116,8 +117,8 @@ EDGES = (
             messages.ChunkRead,
             messages.ChunkFailed,
             messages.ChunkOutdated,
-            messages.SourceStrained,
-            messages.SourceEased,
+            SourceStrained,
+            SourceEased,
             TransactionsOpened,
         ),
         2 * MOST_WINDOWS,

@@ -67,9 +67,10 @@ import pyarrow.compute as pc
 from pipeline.errors import InvariantBroken
 from pipeline.gtid import GtidSet
 from pipeline.keys import Key, tokens
-from pipeline.messages import ChunkRead, ReadChunk, ReadKeys
+from pipeline.messages import ChunkRead, ReadChunk
 from pipeline.partial_images import Partial, laid_over
 from pipeline.transactions import Transactions
+from pipeline.unread import ReadKeys
 from pipeline.watermark import High, Passed, usable
 
 

@@ -13,13 +13,12 @@ from pipeline.messages import (
     LogAdvanced,
     PlanTable,
     ReadChunk,
-    SourceEased,
-    SourceStrained,
     TableRestarted,
     ToChunkSelector,
     ToWatermarkCoordinator,
 )
 from pipeline.snapshot import WHOLE
+from pipeline.throttle import SourceEased, SourceStrained
 from pipeline.topology import EDGES, Actor, inbox
 from tests.pipeline.builders import LIMITS, ORDERS, altered, execute, gtids, place, planned, read, statement
 

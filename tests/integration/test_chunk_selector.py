@@ -30,11 +30,11 @@ from pipeline.messages import (
     PlanFailed,
     PlanTable,
     ReadChunk,
-    ReadKeys,
 )
 from pipeline.schema import TableId
 from pipeline.snapshot import WHOLE
 from pipeline.statement import Statement
+from pipeline.unread import ReadKeys
 from pipeline.watermark import Coordinates, High
 from tests.servers.mysql import MysqlFactory
 from tests.servers.selector import Bench, bench

@@ -10,10 +10,10 @@ from pymysql.cursors import Cursor
 from actors import source_watch
 from deploy.toolchain.mysql_server import GTIDS, MysqlServer
 from pipeline.gtid import GtidSet
-from pipeline.messages import ChunkRead, PlanTable, SourceEased, SourceStrained
+from pipeline.messages import ChunkRead, PlanTable
 from pipeline.schema import TableId
 from pipeline.snapshot import WHOLE
-from pipeline.throttle import Bounds, Load
+from pipeline.throttle import Bounds, Load, SourceEased, SourceStrained
 from tests.servers.mysql import MysqlFactory
 from tests.servers.selector import bench
 from tests.servers.source import connected

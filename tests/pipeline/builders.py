@@ -34,7 +34,6 @@ from pipeline.messages import (
     LogAdvanced,
     PlanTable,
     ReadChunk,
-    ReadKeys,
     SchemaChanged,
     SignalReceived,
     TableChanges,
@@ -50,6 +49,7 @@ from pipeline.sizing import Limits
 from pipeline.snapshot import TableState
 from pipeline.transactions import Transactions
 from pipeline.types import Integer
+from pipeline.unread import ReadKeys
 from pipeline.walk import primary
 from pipeline.watermark import Coordinates, High
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline import coordinator, rereads
+from pipeline import coordinator
+from pipeline import unread as unread_keys
 from pipeline.change_rows import META, change_table, chunk_table
 from pipeline.checkpoint import Checkpoint, Filling
 from pipeline.coordinator_state import Order, Overlapping, Pausing, State
@@ -31,7 +32,6 @@ from pipeline.messages import (
     PlanTable,
     ReadChunk,
     ReadingPaused,
-    ReadKeys,
     ResumeReading,
     TableChanges,
     TablePlanned,
@@ -40,6 +40,7 @@ from pipeline.messages import (
 )
 from pipeline.sizing import Limits
 from pipeline.transactions import Transactions
+from pipeline.unread import ReadKeys
 from pipeline.walk import Walk, primary
 from pipeline.watermark import Coordinates
 from tests.pipeline.builders import COMMIT_TIME, execute, gtid, gtids, place, table
@@ -136,11 +137,11 @@ class World:
 
     def unread(self, scn: int) -> pa.RecordBatch:
         """What a start finds in the changes files."""
-        batches = [rereads.no_keys(TABLE)]
+        batches = [unread_keys.no_keys(TABLE)]
         for part in self.parts():
             if isinstance(part, ChangePart):
-                rows = change_table(1, part).select([*rereads.NEEDED, *TABLE.key_names])
-                batches.append(rereads.keys_behind(TABLE, rows, scn))
+                rows = change_table(1, part).select([*unread_keys.NEEDED, *TABLE.key_names])
+                batches.append(unread_keys.keys_behind(TABLE, rows, scn))
         return pa.concat_batches(batches)
 
     def give(self, message: ToWatermarkCoordinator) -> None:

@@ -8,10 +8,14 @@ import pytest
 
 from pipeline import messages
 from pipeline.consistent import CloseTransactions, OpenTransactions, TransactionsOpened
+from pipeline.late import MirrorsLacked
 from pipeline.messages import Append, Kind
+from pipeline.room import RoomEnded, RoomMade
 from pipeline.schema import TableId
 from pipeline.signal_states import CheckpointSealed
 from pipeline.snapshot import ChunkId
+from pipeline.throttle import SourceEased, SourceStrained
+from pipeline.unread import ReadKeys
 from tests.pipeline.declarations import declared, is_value
 
 # What is no message, but a part of messages.
@@ -26,7 +30,7 @@ PARTS = {
 ORDERS_GIVEN = {
     messages.PlanTable,
     messages.ReadChunk,
-    messages.ReadKeys,
+    ReadKeys,
     messages.PauseReading,
     messages.ResumeReading,
     messages.AppendRows,
@@ -52,6 +56,12 @@ def test_each_message_is_meant_for_somebody() -> None:
         OpenTransactions,
         CloseTransactions,
         TransactionsOpened,
+        MirrorsLacked,
+        ReadKeys,
+        RoomEnded,
+        RoomMade,
+        SourceEased,
+        SourceStrained,
     }
 
 

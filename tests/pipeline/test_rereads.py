@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline import rereads
-from pipeline.change_rows import change_table
+from pipeline import unread as unread_keys
 from pipeline.checkpoint import Checkpoint, Filling, Ready
 from pipeline.images import CHANGE_FIELDS
 from pipeline.messages import (
@@ -16,16 +16,15 @@ from pipeline.messages import (
     ChunkFailed,
     ChunkOutdated,
     Kind,
-    ReadKeys,
     SchemaVerified,
-    SourceEased,
-    SourceStrained,
     TableChanges,
     TableRestarted,
 )
 from pipeline.schema import TableSchema
 from pipeline.snapshot import Completed, Waiting
+from pipeline.throttle import SourceEased, SourceStrained
 from pipeline.transactions import Transactions
+from pipeline.unread import ReadKeys
 from tests.pipeline.builders import (
     COMMIT_TIME,
     ORDERS,
@@ -193,7 +192,7 @@ def test_the_checkpoint_says_up_to_where_no_row_is_unread() -> None:
 
 def test_a_start_asks_for_what_the_journal_has() -> None:
     unread = replace(FILLED, unread={ORDERS.table: 5})
-    keys = pa.RecordBatch.from_pydict({"id": [4, 5]}, schema=rereads.no_keys(ORDERS).schema)
+    keys = pa.RecordBatch.from_pydict({"id": [4, 5]}, schema=unread_keys.no_keys(ORDERS).schema)
     state = rereads.found(Capture(checkpoint=FILLED).state, {})
     assert not state.unread
     state = rereads.found(replace(state, checkpoint=unread), {ORDERS.table: keys})
@@ -206,22 +205,6 @@ def test_a_table_whose_keys_the_journal_lacks_is_read_anew() -> None:
     unread = replace(Capture(checkpoint=FILLED).state, checkpoint=replace(FILLED, unread={ORDERS.table: 5}))
     (snapshot,) = rereads.found(unread, {}).checkpoint.snapshots
     assert snapshot.tables == {ORDERS.table: Waiting()}
-
-
-def test_the_keys_of_a_changes_file_behind_an_scn() -> None:
-    message = partly(
-        20,
-        "a:6",
-        (Kind.INSERT, {"id": 1}),
-        (Kind.INSERT, {"id": 2, "value": 2}),
-        (Kind.DELETE, {"id": 3}),
-        (Kind.UPDATE_BEFORE, {"id": 4}),
-        (Kind.UPDATE_AFTER, {"id": 5}),
-    )
-    rows = change_table(1, ChangePart(message.tables[0], message.transactions, 8))
-    rows = rows.select([*rereads.NEEDED, "id"])
-    assert rereads.keys_behind(ORDERS, rows, 7).column(0).to_pylist() == [1, 5]
-    assert rereads.keys_behind(ORDERS, rows, 8) == rereads.no_keys(ORDERS)
 
 
 def test_too_many_keys_are_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,10 +283,3 @@ def test_a_row_that_moves_along_the_index_of_a_snapshot_is_read_again() -> None:
     capture.give(planned(ORDERS))
     assert rereads.moving(capture.state, ORDERS.table) == (), "the plan's walk is along the key"
     assert rereads.moving(replace(capture.state, runs={}), ORDERS.table) == ("value",), "it isn't known yet"
-
-
-def test_keys_take_on_the_types_that_hold_when_they_are_asked_for() -> None:
-    (widened,) = rereads.key_rows(ORDERS, [pa.array([1, 2], pa.int32())]).columns
-    assert widened.type == pa.int64()
-    two = table("two", "id", "more", "value", key=(1, 0))
-    assert rereads.key_rows(two, [pa.array([1]), pa.array([2])]).schema.names == ["more", "id"]

@@ -18,8 +18,6 @@ from pipeline.messages import (
     ReadingPaused,
     ResumeReading,
     SignalReceived,
-    SourceEased,
-    SourceStrained,
     TableStopped,
     ToWatermarkCoordinator,
 )
@@ -27,6 +25,7 @@ from pipeline.room import RoomEnded, RoomMade
 from pipeline.signals import PauseSnapshot, ResumeSnapshot
 from pipeline.sizing import Limits
 from pipeline.snapshot import Chunking, Completed, Waiting
+from pipeline.throttle import SourceEased, SourceStrained
 from pipeline.window import Reconciling
 from tests.pipeline import mutations
 from tests.pipeline.builders import (
