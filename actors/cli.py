@@ -149,11 +149,21 @@ def send_signal(settings: Settings, action: str, tables: tuple[str, ...], id_: s
 @config_argument
 @click.option("--json", "as_json", is_flag=True, help="All of it, as the service's /status gives it.")
 @click.option("--watch", is_flag=True, help="Again each second, until interrupted.")
-def status(settings: Settings, as_json: bool, watch: bool) -> None:
+@click.option("--lake", is_flag=True, help="How far the lake's tables are, as they say; no service is asked.")
+def status(settings: Settings, as_json: bool, watch: bool, lake: bool) -> None:
     """Show how far the running service is."""
     from actors.status_view import show
 
-    if as_json:
+    if lake:
+        from rich.console import Console
+
+        from actors.lake_status import lake_status
+
+        try:
+            Console().print(lake_status(settings.lake.path))
+        except OSError as error:
+            _fail(f"the lake can't be read: {error}", 1)
+    elif as_json:
         click.echo(json.dumps(client.get(settings, "/status"), indent=2))
     elif watch:
         show(_each_second(settings))

@@ -26,13 +26,16 @@ _TOLD = ("metaData", "txn")
 @dataclass(slots=True)
 class Logged:
     """A table at its newest version: its properties, the last version of each application that commits to it, and what
-    the last commit that has any says of itself (`userMetadata`).
+    the last commit that has any says of itself (`userMetadata`). `files` and `bytes`: what it's made of, None where
+    Delta wrote no checksum of that version.
     """
 
     version: int = -1
     properties: dict[str, str] = field(default_factory=dict)
     applications: dict[str, int] = field(default_factory=dict)
     said: str | None = None
+    files: int | None = None
+    bytes: int | None = None
 
 
 def logged(path: str) -> Logged | None:
@@ -40,7 +43,7 @@ def logged(path: str) -> Logged | None:
 
     Raises OSError where the filesystem does.
     """
-    filesystem, root = fs.FileSystem.from_uri(path.replace("s3a://", "s3://", 1) if "://" in path else path)
+    filesystem, root = filesystem_of(path)
     folder = f"{root}/{_LOG}"
     found = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
     names = sorted(info.base_name for info in found)
@@ -57,7 +60,18 @@ def logged(path: str) -> Logged | None:
             for line in _read(filesystem, f"{folder}/{name}").splitlines():
                 _take(table, json.loads(line))
             table.version = int(match[1])
+    if (checksum := f"{table.version:020d}.crc") in names:
+        sums = json.loads(_read(filesystem, f"{folder}/{checksum}"))
+        table.files, table.bytes = sums["numFiles"], sums["tableSizeBytes"]
     return table if table.version >= 0 else None
+
+
+def filesystem_of(path: str) -> tuple[fs.FileSystem, str]:
+    """Where a path leads to: a local one, or a URI that pyarrow reads, or Hadoop's for S3."""
+    found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(
+        path.replace("s3a://", "s3://", 1) if "://" in path else path
+    )
+    return found
 
 
 def _take(table: Logged, action: dict[str, Any]) -> None:

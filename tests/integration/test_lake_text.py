@@ -4,15 +4,18 @@ import datetime as dt
 import random
 from collections.abc import Iterator
 from decimal import Decimal as Exact
+from io import StringIO
 from pathlib import Path
 
 import duckdb
 import pytest
 from pyspark.sql import SparkSession
+from rich.console import Console
 
 from actors.delta import DeltaTable
 from actors.delta_log import logged
 from actors.lake import Lake
+from actors.lake_status import lake_status
 from actors.lake_text import live_view_text
 from actors.spark_session import Spark
 from pipeline.checkpoint import Ready
@@ -91,6 +94,12 @@ def test_duckdb_reads_the_lake_as_it_is(
     mirror = location(root, ODD.table, Tier.MIRROR)
     log = "".join(file.read_text() for file in Path(mirror).glob("_delta_log/*.json"))
     assert '"deletionVector":{' in log, "the test is worth something only if there are such"
+    console = Console(file=StringIO(), width=400)
+    console.print(lake_status(root))
+    assert isinstance(console.file, StringIO)
+    _, changelog_, mirror_ = (line.split() for line in console.file.getvalue().splitlines())
+    assert changelog_[:4] == ["my.shop.it's", "`odd`", "changelog", str(delivered)]
+    assert mirror_[:3] == ["my.shop.it's", "`odd`", "mirror"]
     the_same_is_said(spark.session, mirror)
     history.store.close()
 
