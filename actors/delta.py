@@ -34,6 +34,11 @@ from pipeline.placing import Stored
 _CONFLICTS = ("Concurrent", "MetadataChanged", "ProtocolChanged")
 
 
+# A version that's made of the one before has one commit more since its checkpoint, and knows of no newer checkpoint until
+# somebody looks into the log's folder. So that's done after each of so many versions.
+_LOOK_EVERY = 50
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """A version of a table: its columns by name, its properties, and the last version of each application."""
@@ -103,6 +108,8 @@ class DeltaTable:
         for name, reached in {application: version, **marks}.items():
             actions = actions.appended(self._delta.actions.SetTransaction(name, reached, now))
         committed: int = transaction.commit(actions, self._operation(metadata))
+        if committed % _LOOK_EVERY == 0:
+            log.update(False, self._none, self._none)
         return committed
 
     def alter(self, schema: Callable[[str], str], properties: Mapping[str, str]) -> None:

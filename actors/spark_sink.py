@@ -182,7 +182,7 @@ class SparkSink(Actor[ToSparkSink]):
             await self._come_late(entry)
         elif self._segment >= await self._in_thread(self._journal.consumers.first):
             at = (await self._in_thread(self._journal.entry, self._segment)).checkpoint
-            self._position = str(at.position)
+            self._position, self._mirrors = str(at.position), at.mirrors
             self._bare, self._bare_since = tiers.bare(self._delivered, self._settings.rules), at.scn
             await self._ask(entry.checkpoint)
         await self._deliver_through(last)
