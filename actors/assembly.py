@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import structlog
 
-from actors import spark_session, unread_rows, watermark_coordinator
+from actors import signal_kafka, spark_session, unread_rows, watermark_coordinator
 from actors.actor import Actor, Outlet
 from actors.binlog_reader import BinlogReader
 from actors.chunk_selector import ChunkSelector
@@ -85,6 +85,8 @@ async def check(settings: Settings) -> list[Finding]:
         spark_session.parts(settings.spark)
     except TidemarkError as error:
         found.append(Finding(Severity.ERROR, str(error), "nothing could be delivered"))
+    if settings.signals.kafka is not None:
+        found.extend(await signal_kafka.check(settings.signals.kafka, settings.name))
     try:
         found.extend((await preflight(settings)).findings)
     except TidemarkError as error:

@@ -70,7 +70,7 @@ async def preflight(settings: Settings, position: GtidSet = NO_GTIDS) -> Preflig
     source = await Source.connect(settings.source)
     try:
         tables = [table for table in await source.tables() if settings.read.match(table)]
-        facts = await source.facts(tables)
+        facts = await source.facts(tables, settings.snapshot.allow_lock)
         reread = settings.snapshot.foreign_keys is ForeignKeys.REREAD
         by_places = signal_table(settings) if _by_places(facts, position) else None
         found = [*findings(facts, reread, by_places is not None), *await _markers(source, facts, settings)]

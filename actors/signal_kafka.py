@@ -20,6 +20,7 @@ What's the matter is in the status.
 import asyncio
 import json
 import logging
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -37,6 +38,7 @@ from pipeline import notices
 from pipeline.checkpoint import Checkpoint
 from pipeline.errors import Transient
 from pipeline.messages import SignalAnswer
+from pipeline.prerequisites import Finding, Severity
 from pipeline.settings import KafkaSettings
 from pipeline.signal_states import later
 
@@ -54,7 +56,11 @@ LOOK_EVERY_S: Final = 10.0
 
 
 class Unfit(Transient):
-    """A topic can't be used as it is; what to do is said."""
+    """A topic can't be used as it is, and what to do."""
+
+    def __init__(self, wrong: str, remedy: str) -> None:
+        super().__init__(f"{wrong}; {remedy}")
+        self.finding = Finding(Severity.ERROR, wrong, remedy)
 
 
 @dataclass(slots=True)
@@ -134,11 +140,7 @@ class SignalKafka:
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[tuple[AIOKafkaConsumer, AIOKafkaProducer | None]]:
-        common = {
-            "bootstrap_servers": list(self._settings.bootstrap_servers),
-            "client_id": f"tidemark-{self._pipeline}",
-            "request_timeout_ms": int(ANSWERS_WITHIN_S * 1000),
-        }
+        common = _common(self._settings, self._pipeline)
         await _must_be_there(self._settings, common)
         async with AsyncExitStack() as ends:
             ends.callback(setattr, self, "_connected", False)
@@ -231,6 +233,36 @@ class SignalKafka:
         self._taken = {offset: taken for offset, taken in self._taken.items() if offset > behind}
 
 
+async def check(settings: KafkaSettings, pipeline: str) -> list[Finding]:
+    """What's wrong with the broker or its topics."""
+    try:
+        await _must_be_there(settings, _common(settings, pipeline))
+    except Unfit as unfit:
+        return [unfit.finding]
+    except (KafkaError, OSError, TimeoutError) as error:
+        servers = ", ".join(settings.bootstrap_servers)
+        wrong = f"the broker at {servers} can't be reached: {str(error) or type(error).__name__}"
+        return [Finding(Severity.ERROR, wrong, "see to signals.kafka, or to the broker")]
+    return []
+
+
+def _common(settings: KafkaSettings, pipeline: str) -> dict[str, Any]:
+    """What each of aiokafka's clients is to be told."""
+    common: dict[str, Any] = {
+        "bootstrap_servers": list(settings.bootstrap_servers),
+        "client_id": f"tidemark-{pipeline}",
+        "request_timeout_ms": int(ANSWERS_WITHIN_S * 1000),
+        "security_protocol": settings.security_protocol.value,
+    }
+    if settings.security_protocol.encrypted:
+        common["ssl_context"] = ssl.create_default_context(cafile=settings.ca)
+    if settings.security_protocol.authenticated:
+        common["sasl_mechanism"] = settings.sasl_mechanism.value
+        common["sasl_plain_username"] = settings.sasl_username
+        common["sasl_plain_password"] = settings.sasl_password.value
+    return common
+
+
 async def _must_be_there(settings: KafkaSettings, common: dict[str, Any]) -> None:
     """Look at the topics. Raises Unfit."""
     topics = [settings.topic] if settings.answers_topic is None else [settings.topic, settings.answers_topic]
@@ -243,12 +275,13 @@ async def _must_be_there(settings: KafkaSettings, common: dict[str, Any]) -> Non
     for topic in topics:
         if not found.get(topic, {}).get("partitions"):
             raise Unfit(
-                f"the broker has no topic {topic} and doesn't create it by itself; create it with a single partition"
+                f"the broker has no topic {topic} and doesn't create it by itself",
+                "create it with a single partition",
             )
     if (count := len(found[settings.topic]["partitions"])) > 1:
         raise Unfit(
-            f"the topic {settings.topic} has {count} partitions, in which signals have no order; name one that has a "
-            "single partition"
+            f"the topic {settings.topic} has {count} partitions, in which signals have no order",
+            "name one that has a single partition",
         )
 
 

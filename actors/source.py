@@ -11,6 +11,7 @@ aiomysql makes Python objects of rows, so chunks bypass it: a `Result` takes the
 
 import asyncio
 import ssl
+import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import reduce
@@ -175,8 +176,11 @@ class Source:
         [(read_only,)] = await self.ask(Statement("SELECT @@GLOBAL.read_only"))
         return bool(read_only)
 
-    async def facts(self, tables: Sequence[TableId]) -> ServerFacts:
-        """What `pipeline.prerequisites` judges: the server's settings, and what of capture the user may not do."""
+    async def facts(self, tables: Sequence[TableId], locks: bool = False) -> ServerFacts:
+        """What `pipeline.prerequisites` judges: the server's settings, and what of capture the user may not do.
+
+        `locks`: whether capture may have to lock the server.
+        """
         names = ", ".join(["%s"] * len(VARIABLES))
         variables = dict(
             await self.ask(Statement(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})", VARIABLES))
@@ -186,6 +190,8 @@ class Source:
         word = self._replica()
         replica_status = await self._try(Privilege.CLIENT, f"SHOW {word} STATUS", denied)
         await self._try(Privilege.SLAVE, "SHOW REPLICAS" if word == "REPLICA" else "SHOW SLAVE HOSTS", denied)
+        if locks and (refusal := await self._refused_lock()):
+            denied.append((Privilege.RELOAD, refusal))
         for table in tables:
             await self._try(table, f"SELECT * FROM {quoted_table(table)} LIMIT 0", denied)  # noqa: S608 - a quoted name
         keys = information_schema.foreign_keys(await self.ask(information_schema.CASCADING))
@@ -303,6 +309,14 @@ class Source:
         except Definite as refusal:
             denied.append((right, str(refusal)))
             return []
+
+    async def _refused_lock(self) -> str | None:
+        """Why the user may not lock the server, if so. A table is named that can't be there: so nothing is locked."""
+        try:
+            await self.ask(Statement(f"FLUSH TABLES `{uuid.uuid4()}`.`none` WITH READ LOCK"))
+        except Definite as refusal:
+            return str(refusal) if Privilege.RELOAD in str(refusal) else None
+        return None
 
     @property
     def _patience_s(self) -> float:

@@ -52,6 +52,7 @@ class Privilege(StrEnum):
 
     SLAVE = "REPLICATION SLAVE"
     CLIENT = "REPLICATION CLIENT"
+    RELOAD = "RELOAD"  # for a consistent snapshot that may lock
 
 
 class Severity(StrEnum):

@@ -67,6 +67,33 @@ class Watermark(StrEnum):
     SIGNAL_TABLE = "signal_table"  # rows that are written into the signal table; the log flows on
 
 
+class KafkaSecurity(StrEnum):
+    """How a broker is spoken to, by Kafka's own names."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether it's spoken to by TLS."""
+        return self in (KafkaSecurity.SSL, KafkaSecurity.SASL_SSL)
+
+    @property
+    def authenticated(self) -> bool:
+        """Whether it wants to know who we are."""
+        return self in (KafkaSecurity.SASL_PLAINTEXT, KafkaSecurity.SASL_SSL)
+
+
+class SaslMechanism(StrEnum):
+    """How a broker is told who we are."""
+
+    PLAIN = "PLAIN"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+
+
 class ForeignKeys(StrEnum):
     """What is done about tables that a foreign key changes without an event in the log."""
 
@@ -199,11 +226,19 @@ class HttpSettings:
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
-    """Where signals come from Kafka: `topic`, of one partition; `answers_topic`: where answers go, if anywhere."""
+    """Where signals come from Kafka: `topic`, of one partition; `answers_topic`: where answers go, if anywhere.
+
+    `ca`: a file of certificates (PEM) to trust; without it, those that the machine trusts.
+    """
 
     bootstrap_servers: tuple[str, ...]
     topic: str
     answers_topic: str | None = None
+    security_protocol: KafkaSecurity = KafkaSecurity.PLAINTEXT
+    ca: PurePath | None = None
+    sasl_mechanism: SaslMechanism = SaslMechanism.SCRAM_SHA_512
+    sasl_username: str | None = None
+    sasl_password: Secret = Secret("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,8 +303,8 @@ def contradictions(section: object) -> Iterator[Mistake]:
                     f"{quota} MiB are reached by the {kept} MiB that are kept (keep_mib)",
                     "raise it, or lower keep_mib",
                 )
-        case KafkaSettings(bootstrap_servers=()):
-            yield Mistake("bootstrap_servers", "it's empty", 'name at least one, as in ["kafka:9092"]')
+        case KafkaSettings():
+            yield from _of_kafka(section)
         case HttpSettings(host):
             if not _loopback(host):
                 yield Mistake(
@@ -319,6 +354,26 @@ def _of_rule(rule: LakeRule) -> Iterator[Mistake]:
             "before_images",
             f'with tiers = "{rule.tiers}" nobody would see them',
             'remove it, or set tiers = "both"',
+        )
+
+
+def _of_kafka(kafka: KafkaSettings) -> Iterator[Mistake]:
+    protocol, said = kafka.security_protocol, kafka.sasl_username is not None
+    if not kafka.bootstrap_servers:
+        yield Mistake("bootstrap_servers", "it's empty", 'name at least one, as in ["kafka:9092"]')
+    if kafka.ca is not None and not protocol.encrypted:
+        yield Mistake("ca", f'it has no use with security_protocol = "{protocol}"', 'set "SSL" or "SASL_SSL"')
+    if said and not protocol.authenticated:
+        yield Mistake(
+            "sasl_username",
+            f'it has no use with security_protocol = "{protocol}"',
+            'set "SASL_SSL" or "SASL_PLAINTEXT"',
+        )
+    if protocol.authenticated and not (said and kafka.sasl_password.value):
+        yield Mistake(
+            "security_protocol",
+            f"with {protocol} the broker has to be told who we are",
+            "say it with sasl_username and sasl_password_file",
         )
 
 

@@ -52,9 +52,10 @@ class KafkaBroker(ServerProcess):
     what = "Kafka broker"
     program = "Kafka"
 
-    def __init__(self, parts: KafkaParts, folder: Path) -> None:
+    def __init__(self, parts: KafkaParts, folder: Path, properties: str = PROPERTIES) -> None:
         super().__init__(folder / "data", folder / "kafka.log")
         self.parts = parts
+        self._written = properties
         self.folder = folder
         self.host = "127.0.0.1"
         self.port, self._controller = _free_ports()
@@ -71,7 +72,7 @@ class KafkaBroker(ServerProcess):
     def _make_data(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._properties.write_text(
-            PROPERTIES.format(port=self.port, controller=self._controller, data=self.data)
+            self._written.format(port=self.port, controller=self._controller, data=self.data)
         )
         (self.folder / "log4j2.xml").write_text(LOGGING)
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

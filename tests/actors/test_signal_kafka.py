@@ -4,19 +4,22 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import count
+from pathlib import Path
 
 import pytest
 
-from actors.signal_kafka import SignalKafka
+from actors.signal_kafka import SignalKafka, check
 from actors.signal_listener import Arrived
-from deploy.toolchain.kafka_broker import KafkaBroker
+from deploy.toolchain.kafka_broker import PROPERTIES, KafkaBroker
 from deploy.toolchain.parts import Parts
 from pipeline.checkpoint import Checkpoint
 from pipeline.messages import SignalAccepted, SignalRejected
-from pipeline.settings import KafkaSettings
+from pipeline.settings import KafkaSecurity, KafkaSettings, SaslMechanism, Secret
 from pipeline.snapshot import Completed, Progress, Snapshot, Waiting
 from tests.pipeline.builders import ORDERS, gtids
+from tests.servers.certificates import certificate
 from tests.servers.kafka import Told, committed, create_topic, send
 from tests.servers.service import until
 
@@ -166,3 +169,67 @@ async def test_a_broker_may_come_late_and_go(
             assert (await channel.receive()).text == RESUME.encode()
         finally:
             await asyncio.to_thread(broker.kill)
+
+
+async def found(settings: KafkaSettings, wrong: str) -> str:
+    """What's to be done about this; a topic that was just created isn't known at once."""
+    async with asyncio.timeout(60):
+        while not (  # noqa: ASYNC110 - there's no event across processes
+            remedies := [f.remedy for f in await check(settings, "shop") if wrong in f.wrong]
+        ):
+            await asyncio.sleep(0.05)
+    return remedies[0]
+
+
+async def test_what_is_wrong_with_the_topics_is_found_without_listening(
+    kafka: KafkaBroker, topic: str
+) -> None:
+    settings = KafkaSettings((kafka.address,), topic, f"{topic}-answers")
+    assert await found(settings, "the broker has no topic") == "create it with a single partition"
+    await create_topic(kafka, topic, 2)
+    await create_topic(kafka, f"{topic}-answers")
+    assert await found(settings, f"{topic} has 2 partitions") == "name one that has a single partition"
+    assert await check(replace(settings, topic=f"{topic}-answers"), "shop") == []
+    [gone] = await check(replace(settings, bootstrap_servers=("127.0.0.1:1",)), "shop")
+    assert "127.0.0.1:1 can't be reached" in gone.wrong
+
+
+async def test_a_broker_that_is_spoken_to_by_tls_and_wants_a_password(parts: Parts, tmp_path: Path) -> None:
+    assert parts.kafka is not None
+    certificate(tmp_path, "127.0.0.1")
+    with KafkaBroker(parts.kafka, tmp_path / "kafka", secured(tmp_path)) as broker:
+        settings = KafkaSettings(
+            (broker.address,),
+            "signals",
+            None,
+            KafkaSecurity.SASL_SSL,
+            tmp_path / "ca.pem",
+            SaslMechanism.PLAIN,
+            "tidemark",
+            Secret("right"),
+        )
+        [missing] = await check(settings, "shop")  # it was let in
+        assert "the broker has no topic signals" in missing.wrong
+        for changed in ({"sasl_password": Secret("wrong")}, {"ca": None}):
+            [refused] = await check(replace(settings, **changed), "shop")
+            assert "can't be reached" in refused.wrong
+
+
+def secured(folder: Path) -> str:
+    """The properties of a broker that has this folder's certificate, and knows one user besides itself."""
+    users = 'username="broker" password="own" user_broker="own" user_tidemark="right"'
+    login = f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
+    return (
+        PROPERTIES.replace("PLAINTEXT://", "SECURE://")
+        + f"""
+listener.security.protocol.map=SECURE:SASL_SSL,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=SECURE
+sasl.mechanism.inter.broker.protocol=PLAIN
+sasl.enabled.mechanisms=PLAIN
+listener.name.secure.plain.sasl.jaas.config={login}
+ssl.keystore.type=PEM
+ssl.keystore.location={folder / "server.pem"}
+ssl.truststore.type=PEM
+ssl.truststore.location={folder / "ca.pem"}
+"""
+    )

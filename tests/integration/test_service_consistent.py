@@ -170,7 +170,7 @@ async def test_a_server_that_is_never_quiet_is_told_of_and_locked_only_if_that_i
             await completed(service)
             await service.stop()
     assert in_mirrors(server, tmp_path / "journal") == TOTAL
-    assert [command for command in server.logged() if "READ LOCK" in command.text]
+    assert [command for command in server.logged() if command.text == "FLUSH TABLES WITH READ LOCK"]
 
 
 def sealed_chunks(journal: Path) -> int:

@@ -3,11 +3,11 @@
 import pytest
 
 from actors.source import Source
-from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, Account, MysqlServer
+from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, GTIDS_56, Account, MysqlServer
 from pipeline.prerequisites import Privilege, findings
 from pipeline.schema import TableId
 from tests.servers.mysql import MysqlFactory
-from tests.servers.source import settings
+from tests.servers.source import connected_with, settings
 
 
 async def found_on(server: MysqlServer, account: Account, *tables: TableId) -> dict[str, str]:
@@ -41,6 +41,24 @@ async def test_each_unfit_setting_is_found(mysql_factory: MysqlFactory, wrong: s
     server = mysql_factory(UNFIT[wrong])
     found = await found_on(server, server.create_capture_user())
     assert any(text.startswith(wrong) for text in found), found
+
+
+@pytest.mark.parametrize("version", ["mysql_factory", "mysql56_factory"])
+async def test_the_right_to_lock_is_asked_for_without_locking(
+    request: pytest.FixtureRequest, version: str
+) -> None:
+    factory: MysqlFactory = request.getfixturevalue(version)
+    server = factory(GTIDS_56 if version == "mysql56_factory" else GTIDS)
+    account = server.create_capture_user()
+    async with connected_with(server, account) as source:
+        assert (await source.facts([])).denied == {}
+        facts = await source.facts([], locks=True)
+    assert facts.denied.keys() == {Privilege.RELOAD}
+    [remedy] = [finding.remedy for finding in findings(facts) if "lacks RELOAD" in finding.wrong]
+    server.sql(remedy)
+    async with connected_with(server, account) as source:
+        assert (await source.facts([], locks=True)).denied == {}
+        server.sql("CREATE DATABASE d", "CREATE TABLE d.t (id INT)", "INSERT INTO d.t VALUES (1)")
 
 
 @pytest.mark.parametrize("native", [False, True])

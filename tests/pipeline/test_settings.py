@@ -13,6 +13,7 @@ from pipeline.schema import TableId
 from pipeline.settings import (
     HttpSettings,
     JournalSettings,
+    KafkaSecurity,
     KafkaSettings,
     LakeSettings,
     Mistake,
@@ -39,6 +40,13 @@ SETTINGS = Settings(
     lake=LakeSettings("s3a://lake"),
 )
 REPLICA = ServerSettings("replica", "tidemark")
+SECURED = KafkaSettings(
+    ("kafka:9092",),
+    "signals",
+    security_protocol=KafkaSecurity.SASL_SSL,
+    sasl_username="tidemark",
+    sasl_password=Secret("geheim"),
+)
 BY_TABLE = SnapshotSettings(watermark=Watermark.SIGNAL_TABLE)
 
 
@@ -89,6 +97,10 @@ def test_defaults_are_within_their_bounds(section: object) -> None:
         (LakeRule(Tables(())), "tables"),
         (LakeRule(Tables((".*",)), Tiers.MIRROR, before_images=True), "before_images"),
         (dataclasses.replace(SETTINGS, snapshot=BY_TABLE), "snapshot.watermark"),
+        (KafkaSettings(("kafka:9092",), "signals", ca=PurePath("ca.pem")), "ca"),
+        (dataclasses.replace(SECURED, sasl_username=None), "security_protocol"),
+        (dataclasses.replace(SECURED, sasl_password=Secret("")), "security_protocol"),
+        (dataclasses.replace(SECURED, security_protocol=KafkaSecurity.SSL), "sasl_username"),
     ],
 )
 def test_contradictions_name_the_key(section: object, key: str) -> None:
@@ -114,6 +126,9 @@ def test_a_table_is_divided_by_the_connections_unless_it_is_said() -> None:
         SnapshotSettings(mode=SnapshotMode.CONSISTENT, allow_lock=True),
         SnapshotSettings(watermark=Watermark.PAUSE, source=REPLICA),
         KafkaSettings(("kafka:9092",), "signals"),
+        dataclasses.replace(SECURED, ca=PurePath("ca.pem")),
+        dataclasses.replace(SECURED, security_protocol=KafkaSecurity.SASL_PLAINTEXT),
+        KafkaSettings(("kafka:9092",), "signals", ca=PurePath("ca.pem"), security_protocol=KafkaSecurity.SSL),
         LakeRule(Tables((".*",)), Tiers.CHANGELOG, before_images=True),
         dataclasses.replace(
             SETTINGS, snapshot=BY_TABLE, signals=SignalSettings(table=TableId("tidemark", "signals"))
