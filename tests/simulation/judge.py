@@ -112,9 +112,10 @@ class Judge:
         """Capture begins anew at another position, since the log lacks what lies between."""
         record = self.record
         # A second gap at the same SCN, at which nothing was emitted in between, begins the same snapshot once more.
-        ended = tuple(s for s in record.checkpoint.snapshots if not s.id.startswith("anew-"))
+        anew = {s.id for s in checkpoint.snapshots if not s.ended}
+        ended = tuple(s for s in record.checkpoint.snapshots if s.id not in anew)
         record.checkpoint = replace(record.checkpoint, snapshots=ended)
-        record.accounts = {of: each for of, each in record.accounts.items() if not of[0].startswith("anew-")}
+        record.accounts = {of: each for of, each in record.accounts.items() if of[0] not in anew}
         record.passed = set(members(checkpoint.position)) & self._server.by_gtid.keys()
         record.rows = {table: dict(rows) for table, rows in self._server.initial.items()}
         for transaction in self._server.log:
