@@ -30,7 +30,9 @@ def unread(
                 and entry.last_scn > marks.get(file.table, entry.last_scn)
             ):
                 found[file.table].insert(0, _keys(journal, entry, file, checkpoint, marks))
-        entry = journal.entry(entry.segment - 1) if entry.segment > 1 else None
+        # What lies before the marks may have been removed by retention.
+        further = entry.first_scn - 1 > min(marks.values())
+        entry = journal.entry(entry.segment - 1) if further else None
     return {
         table: pa.concat_batches(batches) if batches else unread_keys.no_keys(checkpoint.schemas[table])
         for table, batches in found.items()

@@ -49,6 +49,17 @@ def test_the_keys_behind_the_mark_are_found_in_the_stream_s_order(tmp_path: Path
     store.close()
 
 
+def test_what_retention_may_have_removed_is_not_looked_for(tmp_path: Path) -> None:
+    store = JournalStore.open_single_writer(tmp_path, "shop")
+    first, last = (
+        sealed(store, number, 10 * number, mark=first_scn - 1) for number, first_scn in ((1, 11), (2, 21))
+    )
+    for path in (tmp_path / "manifest").glob(f"*{first.segment}.json*"):
+        path.unlink()
+    assert unread(store, last, last.checkpoint)[WIDE.table].to_pydict() == {"id": [20]}
+    store.close()
+
+
 def test_nothing_is_looked_for_where_nothing_is_unread(tmp_path: Path) -> None:
     store = JournalStore.open_single_writer(tmp_path, "shop")
     entry = sealed(store, 1, 10, mark=0)
