@@ -8,6 +8,7 @@ from pipeline import beginning, coordinator
 from pipeline.alterations import Alteration, Altered
 from pipeline.checkpoint import Checkpoint, Filling, Ready
 from pipeline.coordinator_state import Overlapping, Unsettled
+from pipeline.late import MirrorsLacked
 from pipeline.messages import (
     ChangePart,
     ChunkFailed,
@@ -16,6 +17,7 @@ from pipeline.messages import (
     ReadChunk,
     SchemaVerified,
     TableRestarted,
+    TableStopped,
     ToWatermarkCoordinator,
 )
 from pipeline.settings import SnapshotMode
@@ -254,6 +256,25 @@ def test_a_table_without_a_mirror_is_not_restarted() -> None:
     capture = Capture(ORDERS)
     before = capture.checkpoint
     capture.give(ANEW, EMPTIED)
+    assert capture.checkpoint == before
+
+
+def test_a_mirror_that_a_consumer_lacks_begins_anew_once() -> None:
+    capture = ready()
+    lacked = MirrorsLacked({ORDERS.table: 0, ITEMS.table: 0})
+    assert Capture.plans(capture.give(lacked)) == [ORDERS.table]
+    assert capture.checkpoint.mirrors == {ORDERS.table: Filling(1)}
+    assert capture.table(ORDERS, "restart-1-shop.orders") == Waiting()
+    before = capture.checkpoint
+    capture.give(lacked)  # asked again before the answer was seen
+    assert capture.checkpoint == before
+
+
+def test_a_mirror_of_a_stopped_table_stays_as_it_is() -> None:
+    capture = ready()
+    capture.give(TableStopped(ORDERS.table, "why"))
+    before = capture.checkpoint
+    capture.give(MirrorsLacked({ORDERS.table: 0}))
     assert capture.checkpoint == before
 
 
