@@ -14,10 +14,13 @@ from actors.spark_session import Spark
 from pipeline.checkpoint import Filling
 from pipeline.delivery import Delivered, next_batch
 from pipeline.errors import Definite
-from pipeline.live_view import Reached
+from pipeline.lake_tables import Tier, location
+from pipeline.live_view import Reached, live_view_sql
+from pipeline.merge import merge_sql
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.types import Integer, Text
 from tests.integration.history import READY, History
+from tests.pipeline.live_view_cases import SCHEMA, Schedule, by_story
 
 INT = Integer(8, unsigned=False)
 ORDERS = TableSchema(
@@ -98,3 +101,41 @@ def test_a_catalog_that_refuses_is_named(spark: Spark, tmp_path: Path) -> None:
     with pytest.raises(Definite, match=r"can't be kept in the catalog nowhere"):
         CatalogViews(spark.session, root, "nowhere").follow(ORDERS.table)
     history.store.close()
+
+
+@pytest.mark.parametrize(("seed", "partial"), [(0, False), (1, True)])
+def test_spark_shows_and_merges_random_histories_as_duckdb_does(
+    spark: Spark, tmp_path: Path, seed: int, partial: bool
+) -> None:
+    """A sample of what tests/pipeline/test_live_view.py does with thousands of them."""
+    session, root = spark.session, str(tmp_path)
+    mirror, changelog = (
+        f"delta.`{location(root, SCHEMA.table, tier)}`" for tier in (Tier.MIRROR, Tier.CHANGELOG)
+    )
+    own = "history BIGINT, id BIGINT, part STRING, n BIGINT, `it's` STRING"
+    meta = "__op STRING, __scn BIGINT, __ordinal INT, __absent ARRAY<STRING>, __segment BIGINT"
+    session.sql(
+        f"CREATE TABLE {mirror} ({own}) USING delta TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
+    )
+    session.sql(f"CREATE TABLE {changelog} ({meta}, {own}) USING delta")
+    schedule, reached = Schedule.random(seed, histories=100), Reached()
+    assert schedule.partial is partial
+    for sealed in schedule.segments(3):
+        if sealed.begun is not None:
+            session.sql(f"DELETE FROM {mirror}")
+            reached = Reached(sealed.begun, 0, partial)
+        for table, columns, rows in (
+            (mirror, own, sealed.rows),
+            (changelog, f"{meta}, {own}", sealed.changes),
+        ):
+            session.createDataFrame(rows, columns).writeTo(table).append()
+        for merged in (False, True) if sealed.ready else (False,):
+            if merged:
+                session.sql(merge_sql(root, SCHEMA, reached, sealed.number))
+                reached = replace(reached, merged=sealed.number)
+            found = session.sql(live_view_sql(root, SCHEMA, reached)).collect()
+            shown = by_story([tuple(row) for row in found])
+            for story in schedule.stories:
+                assert not story.judged(shown.get(story.number, [])), (
+                    f"{story.number} at {sealed.number}, {reached}"
+                )
