@@ -82,9 +82,14 @@ class Approaching:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The stream stands where they were opened, and chunks are read in them."""
+    """The stream stands `at` the place where they were opened, and chunks are read in them."""
 
     order: OpenTransactions
+    at: Coordinates
+
+    def holds(self, passed: Passed) -> bool:
+        """Whether it still stands there: images that waited for the proof of a schema may come behind the pause."""
+        return passed.end == self.at
 
 
 Stand = Nowhere | Opening | Approaching | Standing

@@ -188,8 +188,8 @@ def _log(facts: ServerFacts) -> Iterator[Finding]:
     image = facts.variables.get("binlog_row_image", "FULL")
     if image != "FULL":
         yield _note(
-            f"binlog_row_image is {image}, so that changes lack the columns that they don't concern: the journal says"
-            " which, and the lake stops a table at the first of them",
+            f"binlog_row_image is {image}, so that changes lack the columns that they don't concern: rows are put"
+            " together column by column, and each one that's inserted without all of its values is read again",
             f"{_setting(facts, 'binlog_row_image = FULL')}, and reconnect all clients",
         )
     if facts.variables.get("server_id") == "0":

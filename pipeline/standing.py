@@ -72,16 +72,23 @@ def _stood(state: State) -> tuple[State, tuple[Order, ...]]:
             return replace(state, stand=Nowhere(order.number)), (CloseTransactions(),)
         case Approaching(_, found), Flowing():
             return replace(state, gate=PauseOrdered()), (PauseReading(found.at),)
-        case Approaching(order) as there, Paused() if goes_on:
-            if there.holds(state.passed):
-                return replace(state, stand=Standing(order)), ()
-            left, orders = _left(state, order)
-            again = OpenTransactions(order.number + 1, order.failed + 1)
-            return replace(left, stand=Opening(again)), (*orders, again)
+        case Approaching(order, found) as there, Paused() if goes_on and there.holds(state.passed):
+            return replace(state, stand=Standing(order, found.at)), ()
+        case Approaching(order), Paused() if goes_on:
+            return _again(state, order)
+        case Standing(order) as there, _ if goes_on and not there.holds(state.passed):
+            return _again(state, order)
         case ((Approaching(order) | Standing(order)), Paused()) if not goes_on:
             return _left(state, order)
         case _:
             return state, ()
+
+
+def _again(state: State, order: OpenTransactions) -> tuple[State, tuple[Order, ...]]:
+    """It's tried once more, since the stream isn't where the transactions were opened."""
+    left, orders = _left(state, order)
+    again = OpenTransactions(order.number + 1, order.failed + 1)
+    return replace(left, stand=Opening(again)), (*orders, again)
 
 
 def _left(state: State, order: OpenTransactions) -> tuple[State, tuple[Order, ...]]:
@@ -89,5 +96,6 @@ def _left(state: State, order: OpenTransactions) -> tuple[State, tuple[Order, ..
     again = beginning.again(state.checkpoint)
     begun = [each for each in again.snapshots if each.consistent and not each.ended]
     left = dropped(state, {table for snapshot in begun for table in snapshot.tables})
+    resumed = (ResumeReading(),) if isinstance(state.gate, Paused) else ()
     left = replace(left, checkpoint=again, stand=Nowhere(order.number), gate=Flowing())
-    return left, (CloseTransactions(), ResumeReading())
+    return left, (CloseTransactions(), *resumed)

@@ -20,6 +20,7 @@ from pipeline.consistent import (
 from pipeline.coordinator_state import Overlapping, Pausing, WindowMode
 from pipeline.messages import (
     Append,
+    AppendRows,
     ChunkOutdated,
     ChunkRead,
     LogAdvanced,
@@ -40,6 +41,7 @@ from tests.pipeline.builders import (
     ORDERS,
     gtids,
     insert,
+    part,
     passed,
     place,
     planned,
@@ -103,7 +105,7 @@ def test_the_stream_goes_to_the_place_stands_there_and_goes_on(mode: WindowMode)
     assert stream.order(PauseReading) == PauseReading(place(30))
     assert stream.give(passed(30, wrote("a:6", insert(1)))) == []
     assert stream.give(ReadingPaused()) == [PlanTable, PlanTable]
-    assert stream.stand() == Standing(OpenTransactions(1, 0))
+    assert stream.stand() == Standing(OpenTransactions(1, 0), place(30))
     assert stream.give(planned(ORDERS, end=9)) == [ReadChunk]
     first = stream.order(ReadChunk)
     assert first.asked_at == gtids("a:1-6") == OPENED.executed
@@ -217,3 +219,21 @@ def test_it_holds_only_there_and_with_all_of_it_executed() -> None:
     assert not there.holds(replace(at, stream=place(31)).passed)
     assert not there.holds(replace(at, stream=None).passed)
     assert not there.holds(replace(at, checkpoint=replace(EMPTY, position=gtids("a:1-6,b:1"))).passed)
+
+
+def test_images_that_come_behind_the_pause_have_the_stream_look_for_another_place() -> None:
+    """They had waited for the proof of their table's schema, which a pause doesn't wait for."""
+    stream = Stream().standing()
+    assert stream.give(passed(40, wrote("a:7", insert(2)))) == [
+        CloseTransactions,
+        ResumeReading,
+        OpenTransactions,
+    ]
+    assert stream.stand() == Opening(OpenTransactions(2, 1))
+    assert all(isinstance(state, Waiting) for state in stream.snapshot.tables.values())
+
+
+def test_a_transaction_in_parts_behind_the_pause_does_so_as_well() -> None:
+    stream = Stream().standing()
+    assert stream.give(part("a:7", insert(2))) == [AppendRows, ResumeReading], "its end has to come"
+    assert stream.give(passed(40, wrote("a:7", insert(3)))) == [CloseTransactions, OpenTransactions]
