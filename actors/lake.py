@@ -155,7 +155,7 @@ class Lake:
             schema=wanted,
             since=todo.since,
             mirror_since=mirrored,
-            columns=tuple(each.column for each in todo.plan.columns),
+            columns=todo.plan.after,
             generation=todo.generation,
         )
 
@@ -165,7 +165,7 @@ class Lake:
         snapshot = delta.snapshot()
         if snapshot is None:
             plan = followed(planned((), None), tier, todo.steps)
-            self._create(table, tuple(each.column for each in plan.columns), told)
+            self._create(table, plan.after, told)
         elif _since(snapshot) < todo.since:
             steps = (step for step in todo.steps if step.segment > _since(snapshot))
             plan = followed(planned(_columns(snapshot), _schema(snapshot)), tier, steps)

@@ -66,6 +66,16 @@ class Plan:
     present: frozenset[str] = frozenset()
 
     @property
+    def before(self) -> tuple[LakeColumn, ...]:
+        """The columns that the lake table has."""
+        return tuple(each.was for each in self.columns if each.was is not None)
+
+    @property
+    def after(self) -> tuple[LakeColumn, ...]:
+        """The columns that it's to have."""
+        return tuple(each.column for each in self.columns)
+
+    @property
     def changes(self) -> bool:
         """Whether any column isn't what it was."""
         return any(each.was != each.column for each in self.columns)
@@ -209,10 +219,13 @@ _NAMES = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "l
 
 def features(plan: Plan, properties: Mapping[str, str]) -> dict[str, str]:
     """The table properties that have to be set before a plan can be carried out, of those that aren't."""
-    mapped = plan.renames or need_mapping(each.column.name for each in plan.columns)
+    mapped = plan.renames or need_mapping(column.name for column in plan.after)
     wanted = {"delta.columnMapping.mode": "name"} if mapped else {}
     wanted |= {"delta.enableTypeWidening": "true"} if plan.widens else {}
-    return {name: value for name, value in wanted.items() if properties.get(name) != value}
+    lacking = {name: value for name, value in wanted.items() if properties.get(name) != value}
+    had, has = ({column.type.lower() for column in of} for of in (plan.before, plan.after))
+    # This one doesn't become a property.
+    return lacking | ({"delta.feature.timestampNtz": "supported"} if "timestamp_ntz" in has - had else {})
 
 
 def schema_text(plan: Plan, present: str) -> str:

@@ -297,7 +297,7 @@ class Cut(Exception):
 
 @pytest.mark.parametrize(
     ("step", "begun"),
-    [("_create", False), ("_add_columns", False), ("_begin", True), ("_tell", True), ("append", True)],
+    [("_create", False), ("_take_on", False), ("_begin", True), ("append", True)],
 )
 def test_a_mirror_that_begins_anew_does_so_once_whatever_fails(
     delivery: Delivery, monkeypatch: pytest.MonkeyPatch, step: str, begun: bool

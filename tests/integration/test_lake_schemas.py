@@ -120,9 +120,10 @@ STORIES: Final[dict[str, Story]] = {
         (STRICT, "ALTER TABLE {t} MODIFY v VARCHAR(20)"), stops="column 'v' of {t} was INT and is STRING"
     ),
 }
+# What takes no other step than these is left to `make test-full`.
 QUICK: Final = (
-    "dropped and added at once", "dropped and added with another type", "renamed over a dropped one", "the key renamed",
-    "renamed and widened", "widened", "narrowed", "truncated", "made anew", "odd names", "retyped",
+    "dropped and added with another type", "renamed over a dropped one", "renamed and widened", "widened", "truncated",
+    "made anew", "odd names", "retyped",
 )  # fmt: skip
 
 
@@ -322,8 +323,6 @@ async def test_the_lake_is_the_source_before_between_and_behind_the_statements(
                 mirror = await asyncio.to_thread(delivery.tier, table, Tier.MIRROR)
                 here = [{column: row[column] for column in found[0]} for row in mirror]
                 assert same(here, moment.rows[name]), (story, number, here)
-                again = await asyncio.to_thread(delivery.view, table)
-                assert same(again, moment.rows[name]), (story, number)
     for name, story in told.tables.items():
         table, expected = TableId(told.database, name), STORIES[story]
         stopped = delivery.delivered[table].stopped

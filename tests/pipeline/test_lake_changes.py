@@ -177,12 +177,15 @@ def test_columns_get_a_life_of_their_own_only_when_they_need_one() -> None:
 
     assert needed() == needed(schema(id=INT, a=INT, b=TEXT, c=INT)) == needed(dropped("a")) == []
     assert needed(schema(id=INT, a=LONG, b=TEXT)) == ["enableTypeWidening"]
+    assert needed(schema(id=INT, a=INT, b=TEXT, m=DateTime(0))) == ["feature.timestampNtz"]
+    assert not features(planned([LakeColumn("m", "timestamp_ntz")], schema(m=DateTime(0))), {})
     assert needed(renamed(("a", "c"))) == needed(schema(**{"id": INT, "a;": INT})) == ["columnMapping.mode"]
     assert needed(renamed(("a", "c")), **{"delta.columnMapping.mode": "name"}) == []
 
 
 def test_the_schema_as_delta_has_it() -> None:
-    field: dict[str, Any] = {"name": "a", "type": "integer", "nullable": True, "metadata": {"delta.columnMapping.id": 2}}
+    mapped = {"delta.columnMapping.id": 2}
+    field: dict[str, Any] = {"name": "a", "type": "integer", "nullable": True, "metadata": mapped}
     present: dict[str, Any] = {
         "type": "struct",
         "fields": [{**field, "name": "id"}, field, {**field, "name": "b", "type": "string"}],
