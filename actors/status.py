@@ -61,6 +61,7 @@ class StatusBoard:
             "lag_seconds": self._metrics.value(catalogue.SOURCE_LAG),
             "paused": capture.get("paused", False),
             "busy": capture.get("busy") or selector.get("waits"),
+            "no_room": said.get(Name.JOURNAL_WRITER, {}).get("no_room"),
             "snapshots": self._paces.told(capture),
             "windows": capture.get("windows", []),
             "stopped": capture.get("stopped", {}),

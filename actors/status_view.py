@@ -39,6 +39,7 @@ def _whole(status: dict[str, Any]) -> Table:
         ("windows", str(len(status["windows"]))),
         ("snapshots", "paused" if status["paused"] else None),
         ("waiting", status["busy"]),
+        ("capture waits", status["no_room"]),
         *((f"stopped {name}", reason) for name, reason in status["stopped"].items()),
         ("changes only", ", ".join(status["keyless"]) or None),
         *(

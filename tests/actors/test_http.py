@@ -182,6 +182,7 @@ async def test_status_puts_together_what_the_actors_say(tmp_path: Path) -> None:
             "busy": "65 threads run on the source",
         }
         bench.said[Name.SPARK_SINK] = {"position": "uuid:1-4", "freshness_seconds": 0.5}
+        bench.said[Name.JOURNAL_WRITER] = {"no_room": "its quota is reached"}
         bench.board._look(10.0)
         table["rows"] = 200
         bench.board._look(15.0)
@@ -195,6 +196,7 @@ async def test_status_puts_together_what_the_actors_say(tmp_path: Path) -> None:
         assert (seen["rows_per_second"], seen["left_seconds"], seen["windows"]) == (20.0, 20.0, 1)
         assert bench.metrics.value(catalogue.SNAPSHOT_LEFT, table="shop.orders") == 20.0
         assert status["busy"] == "65 threads run on the source"
+        assert status["no_room"] == "its quota is reached"
         reader = status["actors"]["BinlogReader"]
         assert (reader["state"], reader["restarts"]) == ("running", 0)
         assert reader["mailbox"] == {"depth": 0, "capacity": bench.mailboxes[Name.BINLOG_READER].capacity}

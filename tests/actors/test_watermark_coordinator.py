@@ -11,12 +11,14 @@ from pipeline.checkpoint import Checkpoint
 from pipeline.coordinator_state import Overlapping
 from pipeline.messages import (
     LogAdvanced,
+    PauseReading,
     PlanTable,
     ReadChunk,
     TableRestarted,
     ToChunkSelector,
     ToWatermarkCoordinator,
 )
+from pipeline.room import RoomEnded, RoomMade
 from pipeline.snapshot import WHOLE
 from pipeline.throttle import SourceEased, SourceStrained
 from pipeline.topology import EDGES, Actor, inbox
@@ -32,14 +34,14 @@ def outlet(receiver: Actor) -> Outlet[ToChunkSelector]:
 
 
 class House:
-    """A coordinator of chunks of two rows, and the selector's mailbox."""
+    """A coordinator of chunks of two rows, and the ways to the selector and to the reader."""
 
     def __init__(self) -> None:
         self.metrics = Metrics()
-        self.orders = outlet(Actor.CHUNK_SELECTOR)
+        self.orders, self.reader = outlet(Actor.CHUNK_SELECTOR), outlet(Actor.BINLOG_READER)
         checkpoint = Checkpoint(gtids("a:1-5"), schemas={ORDERS.table: ORDERS})
         outlets = Outlets(
-            outlet(Actor.BINLOG_READER),  # type: ignore[arg-type]
+            self.reader,  # type: ignore[arg-type]
             self.orders,
             outlet(Actor.JOURNAL_WRITER),  # type: ignore[arg-type]
         )
@@ -113,6 +115,15 @@ async def test_a_source_that_has_enough_to_do_is_told_of() -> None:
     await house.coordinator.handle(SourceEased())
     assert house.coordinator.status()["busy"] is None
     assert house.metrics.value(catalogue.SOURCE_BUSY) == 0
+
+
+async def test_a_journal_without_room_is_told_of_and_the_reader_told_to_pause() -> None:
+    house = House()
+    await house.coordinator.handle(RoomEnded("its quota is reached"))
+    assert house.coordinator.status()["no_room"] == "its quota is reached"
+    assert isinstance(await house.reader.mailbox.get(), PauseReading)
+    await house.coordinator.handle(RoomMade())
+    assert house.coordinator.status()["no_room"] is None
 
 
 async def test_a_table_that_waits_for_the_stream_is_told_of() -> None:
