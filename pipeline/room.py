@@ -2,7 +2,9 @@
 
 Where it has none, capture waits by the coordinator's order: the reader reads no further, and nothing is asked for.
 Nothing is lost by that and no table stops, since the log and the tables wait at the source. It goes on by itself: when
-consumers have got on, so that retention has removed segments, or when somebody has made room on the filesystem.
+consumers have got on, so that retention has removed segments, or when somebody has made room on the filesystem. A
+server ends a connection for the log that isn't read for some time (`net_write_timeout`, a minute); then capture begins
+anew from the last sealed segment, as after any loss of a connection.
 
 The quota may be passed by what's on its way when it's reached: what the mailboxes hold, and the chunks that were asked
 for. That's journalled still, so that whatever waits for it (an answer to a signal, a window) isn't held up. The end of
