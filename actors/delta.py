@@ -34,7 +34,7 @@ from pipeline.placing import Stored
 _CONFLICTS = ("Concurrent", "MetadataChanged", "ProtocolChanged")
 
 
-# A version that's made of the one before has one commit more since its checkpoint, and knows of no newer checkpoint until
+# A version that's made of the one before has one commit more since its checkpoint, and knows of no newer one until
 # somebody looks into the log's folder. So that's done after each of so many versions.
 _LOOK_EVERY = 50
 

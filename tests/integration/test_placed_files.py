@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 
+from actors import delta
 from actors.delta import DeltaTable, _module
 from actors.lake_files import LakeFiles
 from actors.spark_session import Spark
@@ -94,6 +95,20 @@ def test_a_segment_that_is_not_asked_for_is_not_read(placed: Placed) -> None:
         assert len(read.inputFiles()) == files, where
         assert read.count() == files, where
     placed.is_sound()
+
+
+def test_of_a_long_log_only_what_is_behind_the_checkpoint_is_held(
+    placed: Placed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta, "_LOOK_EVERY", 5)
+    items = placed.history.table(ITEMS)
+    placed.create(columns(ITEMS, Tier.CHANGELOG))
+    for number in range(1, 11):
+        placed.history.transaction((items, "u", (number, None, None)))
+        placed.append(Tier.CHANGELOG)
+    segment = placed.table._log().unsafeVolatileSnapshot().logSegment()
+    assert segment.version() == 10
+    assert segment.deltas().length() == 2
 
 
 def chunks(placed: Placed, properties: str) -> None:
