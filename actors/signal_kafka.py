@@ -40,7 +40,7 @@ from pipeline.errors import Transient
 from pipeline.messages import SignalAnswer
 from pipeline.prerequisites import Finding, Severity
 from pipeline.settings import KafkaSettings
-from pipeline.signal_states import later
+from pipeline.signal_states import of_notices
 
 log = structlog.get_logger()
 
@@ -208,10 +208,11 @@ class SignalKafka:
     async def _tell_progress(self, producer: AIOKafkaProducer) -> None:
         if (now := self._checkpoint) is None or now is self._told:
             return
-        for notice in notices.noticed(self._told, now):
+        found = notices.noticed(self._told, now)
+        for notice in found:
             at = time.time_ns() // 1_000_000
             await self._send(producer, notices.to_json(notice, self._pipeline, at))
-        for state in later(self._told, now):
+        for state in of_notices(found):
             await self._send(producer, state.to_json())
         self._told = now
 

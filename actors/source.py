@@ -158,9 +158,14 @@ class Source:
         rows = await self.ask(information_schema.estimate(table))
         return int(rows[0][0] or 0) if rows else 0
 
-    async def load(self) -> Load:
-        """How busy the server is, and how far behind, if it's a replica; the farthest of several channels."""
+    async def load(self, lag: bool = True) -> Load:
+        """How busy the server is, and how far behind, if it's a replica; the farthest of several channels.
+
+        `lag`: whether that's asked for as well.
+        """
         [(_, running)] = await self.ask(Statement("SHOW GLOBAL STATUS LIKE 'Threads_running'"))
+        if not lag:
+            return Load(int(running))
         channels = await self.ask(Statement(f"SHOW {self._replica()} STATUS"))
         lags = [channel[_SECONDS_BEHIND] for channel in channels]
         return Load(int(running), None if None in lags else float(max(lags, default=0)))

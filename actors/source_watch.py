@@ -87,7 +87,7 @@ class SourceWatch:
                 self._source = None
             if self._source is None:
                 self._source = await Source.connect(self._settings)
-            return await self._source.load()
+            return await self._source.load(lag=bool(self._bounds.replica_lag_s))
         except Transient as failure:
             log.info("the source can't be looked at", error=str(failure))
             return self._load

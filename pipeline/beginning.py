@@ -72,7 +72,7 @@ def resumed(checkpoint: Checkpoint, known: Known, purged: GtidSet, mode: Snapsho
         raise LogPurged(_PURGED.format(missing=missing))
     at_present = replace(checkpoint, schemas={**checkpoint.schemas, **known.schemas})
     gap = _BEHIND.format(position=checkpoint.position)
-    return _anew(at_present, known.at, known, gap, f"anew-{checkpoint.scn}")
+    return _anew(at_present, known.at, known, gap, _unused(checkpoint, f"anew-{checkpoint.scn}"))
 
 
 def begun(checkpoint: Checkpoint, mode: SnapshotMode) -> Checkpoint:
@@ -109,6 +109,12 @@ def keyless(checkpoint: Checkpoint) -> tuple[TableId, ...]:
     """The captured tables that have no primary key, and so are never snapshotted."""
     schemas = sorted(checkpoint.schemas.items())
     return tuple(t for t, schema in schemas if not schema.key and t not in checkpoint.stopped)
+
+
+def _unused(checkpoint: Checkpoint, name: str) -> str:
+    """This name, or one like it if a snapshot or a signal has it."""
+    used = {*checkpoint.signals, *(snapshot.id for snapshot in checkpoint.snapshots)}
+    return name if name not in used else _unused(checkpoint, f"{name}-again")
 
 
 def _moved(checkpoint: Checkpoint, moving: Moving, known: Known) -> Checkpoint:

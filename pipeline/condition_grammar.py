@@ -25,10 +25,11 @@ from pipeline.conditions import (
     moment,
 )
 
-# A condition is typed by hand or made from a list of values; its depth is that of parentheses and NOTs.
-LONGEST: Final = 64 * 1024
+# A condition is typed by hand or made from a list of values; its depth is that of parentheses and NOTs. It's in every
+# checkpoint while its snapshot is remembered, so that it can't be very long.
+LONGEST: Final = 8 * 1024
 DEEPEST: Final = 50
-MOST_LITERALS: Final = 5000
+MOST_LITERALS: Final = 1000
 
 ALLOWED: Final = (
     "allowed are a column compared with a literal, [NOT] IN, BETWEEN and LIKE, IS [NOT] NULL, AND, OR, NOT and "
@@ -59,7 +60,9 @@ _ESCAPES: Final = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "
 def parse(text: str) -> Condition:
     """The condition that the text is. Raises Refused."""
     if len(text) > LONGEST:
-        raise Refused(f"it's longer than {LONGEST} characters")
+        raise Refused(
+            f"it's longer than {LONGEST} characters; ask for fewer rows at once, with a signal for each part"
+        )
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise Refused("it holds half a surrogate pair, which is no text")
     if _SELECT.match(text):

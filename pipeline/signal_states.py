@@ -8,6 +8,7 @@ failed     its snapshot has ended without being complete, or the position didn't
 """
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -55,9 +56,14 @@ class SignalState:
 
 def later(before: Checkpoint | None, after: Checkpoint) -> tuple[SignalState, ...]:
     """How far signals have come between the two; `before` is None where nothing has been told yet."""
+    return of_notices(noticed(before, after))
+
+
+def of_notices(notices: Iterable[Notice]) -> tuple[SignalState, ...]:
+    """How far signals have come by these."""
     return tuple(
         SignalState(notice.id, _OUTCOMES[notice.type], _told(notice))
-        for notice in noticed(before, after)
+        for notice in notices
         if notice.type in _OUTCOMES
     )
 

@@ -50,7 +50,10 @@ UNBOUNDED: Final = Bounds()
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the server says of itself. `replica_lag_s`: None where it doesn't apply what it should, 0 for no replica."""
+    """What the server says of itself. `replica_lag_s`: None where it doesn't apply what it should, 0 for no replica.
+
+    It's 0 also where it isn't asked for.
+    """
 
     threads_running: int = 0
     replica_lag_s: float | None = 0.0

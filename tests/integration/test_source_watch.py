@@ -25,6 +25,16 @@ async def test_the_least_rights_suffice_to_look(mysql: MysqlServer, database: st
     assert load.threads_running >= 1 and load.replica_lag_s == 0.0
 
 
+async def test_of_a_replica_is_asked_only_where_it_matters(mysql_factory: MysqlFactory) -> None:
+    server = mysql_factory(GTIDS)
+    server.sql("SET GLOBAL general_log = ON")
+    async with connected(server) as source:
+        await source.load(lag=False)
+        assert not [command for command in server.logged() if "REPLICA STATUS" in command.text]
+        await source.load()
+    assert [command for command in server.logged() if "REPLICA STATUS" in command.text]
+
+
 async def test_threads_that_run_strain_the_source_until_they_end(
     mysql_factory: MysqlFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

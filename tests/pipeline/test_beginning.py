@@ -84,6 +84,15 @@ def test_beginning_anew_ends_what_was_under_way() -> None:
     assert anew.id == "anew-7"
 
 
+def test_what_begins_anew_has_a_name_that_nothing_else_has() -> None:
+    """A signal may have any id, also this one; and the same may happen twice before anything has passed."""
+    begun = needed(replace(SEALED, signals=("anew-7",)))
+    assert [snapshot.id for snapshot in begun.snapshots] == ["anew-7-again"]
+    taken = Snapshot("anew-7", {ORDERS.table: Completed(Progress(rows=1))})
+    first, second = needed(replace(SEALED, snapshots=(taken,))).snapshots
+    assert (first, second.id) == (taken, "anew-7-again")
+
+
 def test_beginning_anew_stops_what_it_cannot_fill() -> None:
     begun = needed(
         replace(SEALED, schemas={**SEALED.schemas, USERS.table: USERS}, stopped={ITEMS.table: "so"})
