@@ -127,6 +127,7 @@ class JournalWriter(Actor[ToJournalWriter]):
         self._again_at = self._keep_at = 0.0
         self._room: Room = Roomy()
         self._changed_at = 0.0  # the room (s since the epoch)
+        metrics.set(catalogue.JOURNAL_FULL, 0)
         # How the last signals that came as rows of the signal table were judged.
         self._rows: deque[SignalState] = deque(maxlen=_ROWS_REMEMBERED)
 
@@ -258,12 +259,11 @@ class JournalWriter(Actor[ToJournalWriter]):
         try:
             result = at_work.task.result()
         except NoRoom as error:
-            if self._taking is None:
-                raise
+            self._keep_at = self._again_at = self._now() + _AGAIN_S
             if not isinstance(at_work.work, Keeping):
-                self._undone = at_work.work
-            self._keep_at = self._now() + (_AGAIN_S if isinstance(at_work.work, Keeping) else 0.0)
-            self._again_at = self._now() + _AGAIN_S
+                if self._taking is None:
+                    raise
+                self._undone, self._keep_at = at_work.work, self._now()
             await self._has_room(Full(str(error)))
             return
         match at_work.work, result:
