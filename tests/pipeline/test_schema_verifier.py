@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pipeline import fence
 from pipeline.alterations import Alteration
 from pipeline.fence import Answer
+from pipeline.foreign_keys import ForeignKey
 from pipeline.gtid import Gtid, GtidSet, Source
 from pipeline.images import CHANGE_FIELDS, IMAGE_FIELDS
 from pipeline.labels import NoLabel, enum_texts, set_texts
@@ -693,6 +694,18 @@ def test_a_table_that_could_not_be_decoded_is_stopped_by_name_and_the_others_go_
     said = run(fresh(), slice_(1), unreadable, slice_(3))
     assert [m for m in said if isinstance(m, TableStopped)] == [TableStopped(ORDERS, "a time of 25 hours")]
     assert [schema.table.name for schema in schemas(said)] == ["orders", "items"]
+
+
+def test_a_table_stops_before_a_parent_that_is_stopped_could_change_it() -> None:
+    """Also with the rows that it has in the same slice: what the parent's rows did to it isn't known."""
+    child = TableId("shop", "items")
+    state = replace(fresh(), foreign_keys=(ForeignKey(child, ORDERS, ("id",), deletes=True, updates=True),))
+    items = images(replace(FULL, table=child))
+    unreadable = replace(slice_(2), tables=(items, TableUnreadable(ORDERS, "a time of 25 hours")))
+    said = run(state, replace(slice_(1), tables=(items,)), unreadable, replace(slice_(3), tables=(items,)))
+    assert [m.table for m in said if isinstance(m, TableStopped)] == [ORDERS, child]
+    assert "along with those of shop.orders, which is stopped" in str(said)
+    assert [schema.table for schema in schemas(said)] == [child]
 
 
 # -- parts of a transaction
