@@ -50,10 +50,9 @@ _COLUMNS: Final = tuple(
 )
 _SCHEMA: Final = TableSchema(TableId("bench", "eleven"), _COLUMNS, (0,))
 _ROWS: Final = 50
-_MANY: Final = 200
 # The first ones are the JVM's way to learn its code, and not counted.
-_UNCOUNTED: Final = 30
-_COUNTED: Final = 30
+_UNCOUNTED: Final = 8
+_COUNTED: Final = 8
 
 # Commits a segment's file to a table.
 Commit = Callable[[str, Piece], object]
@@ -61,17 +60,17 @@ Commit = Callable[[str, Piece], object]
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """Seconds: of one commit, of one in each of three tables at once, and of one in each of 200."""
+    """Seconds: of one commit, of one in each of three tables at once, and of one in each of many, mostly its first."""
 
     one: float
     three: float
     many: float
 
 
-def commits(parts: Parts) -> tuple[Commits, Commits]:
+def commits(parts: Parts, many: int) -> tuple[Commits, Commits]:
     """Placed ones and plain ones, measured in a new process."""
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
-        return process.submit(_commits, parts).result()
+        return process.submit(_commits, parts, many).result()
 
 
 @contextmanager
@@ -84,15 +83,15 @@ def plain_spark(parts: Parts, folder: Path) -> Iterator[Spark]:
         spark.stop()
 
 
-def _commits(parts: Parts) -> tuple[Commits, Commits]:
+def _commits(parts: Parts, many: int) -> tuple[Commits, Commits]:
     with (
         TemporaryDirectory(prefix="tidemark-bench-") as folder,
         plain_spark(parts, Path(folder) / "spark") as spark,
     ):
         history = History(Path(folder) / "journal")
         with closing(history.store) as store:
-            pieces = list(_segments(history, _UNCOUNTED + _COUNTED + 2))
-            made = _tables(spark, Path(folder))
+            pieces = list(_segments(history, _UNCOUNTED + _COUNTED + 1))
+            made = _tables(spark, Path(folder), many)
             return _measured(_placing(spark, store), pieces, made), _measured(
                 _appending(spark, store), pieces, made
             )
@@ -109,7 +108,7 @@ def _segments(history: History, number: int) -> Iterator[Piece]:
         yield Piece(segment, 0, file.path, _SCHEMA, file.rows, absent=False)
 
 
-def _tables(spark: Spark, folder: Path) -> Callable[[], list[str]]:
+def _tables(spark: Spark, folder: Path, many: int) -> Callable[[], list[str]]:
     """What makes new tables of nothing, and gives their paths."""
     first = folder / "table"
     spark.session.sql(create_sql(str(first), columns(_SCHEMA, Tier.CHANGELOG), {Property.JOURNAL: "bench"}))
@@ -117,9 +116,9 @@ def _tables(spark: Spark, folder: Path) -> Callable[[], list[str]]:
 
     def made() -> list[str]:
         own = folder / f"round{next(rounds)}"
-        for number in range(_MANY):
+        for number in range(many):
             shutil.copytree(first, own / str(number))
-        return [str(own / str(number)) for number in range(_MANY)]
+        return [str(own / str(number)) for number in range(many)]
 
     return made
 
@@ -133,9 +132,7 @@ def _measured(commit: Commit, pieces: Sequence[Piece], made: Callable[[], list[s
             list(threads.map(lambda path: commit(path, piece), tables))
             return time.perf_counter() - began
 
-        begun, *counted = pieces
-        at_once(paths, begun)  # each table has a version that Delta has seen
-        last = counted.pop()
+        *counted, last = pieces
         one, three = [], []
         for piece in counted:
             one.append(at_once(paths[:1], piece))

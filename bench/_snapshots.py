@@ -19,7 +19,7 @@ from deploy.toolchain.parts import Parts
 TABLE: Final = ELEVEN.name
 
 # The table and what else the server needs fit, so that nobody who reads it waits for a disk.
-_BUFFER_POOL: Final = {"innodb_buffer_pool_size": "2G"}
+_BUFFER_POOL: Final = "2G"
 
 _FILLING: Final = 2
 _AT_ONCE: Final = 100_000
@@ -46,9 +46,9 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
-def filled_server(parts: Parts, rows: int) -> Iterator[MysqlServer]:
+def filled_server(parts: Parts, rows: int, buffer_pool: str = _BUFFER_POOL) -> Iterator[MysqlServer]:
     """A server whose table of eleven columns has that many rows, which aren't in its log, and whose disk is at rest."""
-    with server(parts, _BUFFER_POOL) as mysql:
+    with server(parts, {"innodb_buffer_pool_size": buffer_pool}) as mysql:
         _fill(mysql, rows)
         mysql.sql(_WRITE, f"ANALYZE NO_WRITE_TO_BINLOG TABLE {TABLE}", database=DATABASE)
         mysql.sql("SET GLOBAL innodb_max_dirty_pages_pct = 0")
@@ -71,7 +71,9 @@ def _fill(mysql: MysqlServer, rows: int) -> None:
 
 
 @contextmanager
-def writers(mysql: MysqlServer, rows: int, transactions_per_s: int) -> Iterator[None]:
+def writers(
+    mysql: MysqlServer, rows: int, transactions_per_s: int, procedure: str = "write_evenly"
+) -> Iterator[None]:
     """Meanwhile so many transactions a second each change one of the table's first rows; none if it's 0.
 
     They run inside the server, so that no client has a share of the processors.
@@ -82,7 +84,10 @@ def writers(mysql: MysqlServer, rows: int, transactions_per_s: int) -> Iterator[
         killing.cursor() as cursor,
     ):
         connections = [mysql.connect(database=DATABASE) for _ in range(_WRITERS if transactions_per_s else 0)]
-        written = [running.submit(_write, each, rows, _WRITERS / transactions_per_s) for each in connections]
+        written = [
+            running.submit(_write, each, procedure, rows, _WRITERS / transactions_per_s)
+            for each in connections
+        ]
         try:
             yield
         finally:
@@ -93,10 +98,12 @@ def writers(mysql: MysqlServer, rows: int, transactions_per_s: int) -> Iterator[
                 ended.result()
 
 
-def _write(connection: "pymysql.Connection[pymysql.cursors.Cursor]", rows: int, pause_s: float) -> None:
+def _write(
+    connection: "pymysql.Connection[pymysql.cursors.Cursor]", procedure: str, rows: int, pause_s: float
+) -> None:
     try:
         with connection.cursor() as cursor:
-            cursor.execute("CALL write_evenly(%s, %s)", (rows, pause_s))
+            cursor.execute(f"CALL {procedure}(%s, %s)", (rows, pause_s))
     except pymysql.Error as error:
         if error.args[0] not in _KILLED:
             raise

@@ -186,7 +186,7 @@ def test_files_go_on_to_fit_when_columns_are_renamed_added_and_widened(placed: P
     placed.is_sound()
 
 
-def test_another_writer_of_the_table_is_no_conflict(placed: Placed) -> None:
+def test_another_writer_of_the_table_is_no_conflict(placed: Placed, monkeypatch: pytest.MonkeyPatch) -> None:
     chunks(placed, "'delta.enableDeletionVectors' = 'true'")
     items = placed.history.tables[ITEMS.table]
     items.source[10,] = (10, -10, None)
@@ -198,7 +198,7 @@ def test_another_writer_of_the_table_is_no_conflict(placed: Placed) -> None:
         placed.sql(f"DELETE FROM {placed.name} WHERE id = 1")
         return place(*arguments)
 
-    placed.files.place = meanwhile  # type: ignore[method-assign]
+    monkeypatch.setattr(placed.files, "place", meanwhile)
     placed.append(Tier.MIRROR)
     assert sorted(row[0] for row in placed.rows()) == list(range(2, 11))
     placed.is_sound()

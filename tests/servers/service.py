@@ -95,8 +95,8 @@ class WithoutLake(Assembly):
 class Running:
     """A service that runs, and how to talk with it."""
 
-    def __init__(self, settings: Settings, store: JournalStore) -> None:
-        self.assembly = WithoutLake(settings, store)
+    def __init__(self, settings: Settings, store: JournalStore, assembly: type[Assembly]) -> None:
+        self.assembly = assembly(settings, store)
         limits = Limits(first_pause_s=0.02, longest_pause_s=0.1, look_every_s=0.05)
         self.supervisor = Supervisor(
             self.assembly.build, self.assembly.mailboxes, self.assembly.metrics, limits
@@ -170,11 +170,11 @@ class Running:
 
 
 @asynccontextmanager
-async def running(settings: Settings) -> AsyncIterator[Running]:
+async def running(settings: Settings, assembly: type[Assembly] = WithoutLake) -> AsyncIterator[Running]:
     """The service; behind the context it's dropped if it wasn't stopped."""
     store = JournalStore.open_single_writer(Path(settings.journal.path), settings.name)
     with closing(store), _plain_log():
-        service = Running(settings, store)
+        service = Running(settings, store, assembly)
         try:
             yield service
         finally:

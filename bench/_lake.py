@@ -1,0 +1,283 @@
+"""Tidemark as it runs, from the log or the tables into the lake, in a process of its own; and plain Spark beside it.
+
+What's in the lake is counted there, in the live view, before a time is believed.
+"""
+
+import asyncio
+import os
+import resource
+import shutil
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Final
+
+import uvloop
+
+from actors import loading
+from actors.assembly import Assembly
+from actors.journal_store import JournalReader
+from actors.live_view import live_view
+from actors.spark_sink import SparkSink
+from bench._commits import plain_spark
+from bench._logs import DATABASE
+from bench._snapshots import TABLE
+from deploy.toolchain.mysql_server import CAPTURE
+from deploy.toolchain.parts import Parts
+from pipeline import metrics as catalogue
+from pipeline.checkpoint import Ready, state_of
+from pipeline.gtid import GtidSet
+from pipeline.journal import FileKind
+from pipeline.lake_tables import Tier, location, table_at
+from pipeline.live_view import Reached
+from pipeline.merge import merge_sql
+from pipeline.schema import TableId
+from pipeline.settings import (
+    JournalSettings,
+    LakeSettings,
+    Secret,
+    Settings,
+    SnapshotMode,
+    SnapshotSettings,
+    SourceSettings,
+    SparkSettings,
+)
+from pipeline.signals import Tables
+from pipeline.topology import Actor as Name
+from tests.servers.service import Running, running
+
+ELEVEN: Final = TableId(DATABASE, TABLE)
+JVM_MEMORY: Final = "2g"
+_LOOK_EVERY_S: Final = 0.05
+_READY: Final = state_of(Ready(0))
+# After this nobody waits any longer.
+_LONGEST_S: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a service is to do, in `folder`, with the tables that match; `port` leads to the server.
+
+    It takes a first snapshot of those of them that match `snapshot`, if any do, delivers what the server has executed
+    up to `through`, has all of it merged if `merge`, and then goes on for `watch_s`. `merge_after_s` as in its
+    settings. `begun`: a file that's made when the last of these begins.
+    """
+
+    parts: Parts
+    port: int
+    folder: Path
+    tables: str
+    snapshot: str = ""
+    through: str = ""
+    merge: bool = False
+    watch_s: float = 0.0
+    merge_after_s: float = 3600.0
+    begun: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What came of it: seconds from the snapshot's signal until the lake had all of it, from the service's start until
+    the lake had what had been executed, and of the MERGEs; samples of freshness (s) and when they were taken; the
+    greatest resident memory (MiB) of Python and of the JVM; and rows and a sum of the live view at the end.
+    """
+
+    snapshot_s: float
+    through_s: float
+    merge_s: float
+    freshness: tuple[float, ...]
+    python_mib: float
+    jvm_mib: float
+    rows: int
+    customers: int
+
+
+def deliver(order: Order) -> Delivered:
+    """Do it in a new process."""
+    came: Delivered = _in_process(_deliver, order)
+    return came
+
+
+def _in_process(function: Callable[..., Any], *arguments: Any) -> Any:
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        return process.submit(function, *arguments).result()
+
+
+def _settings(order: Order) -> Settings:
+    return Settings(
+        "bench",
+        Tables((order.tables,)),
+        SourceSettings(
+            "127.0.0.1",
+            CAPTURE.user,
+            order.port,
+            Secret(CAPTURE.password),
+            read_timeout_s=120.0,
+            server_id=4_711,
+        ),
+        JournalSettings(str(order.folder / "journal")),
+        LakeSettings(str(order.folder / "lake"), merge_rows=1 << 40, merge_after_s=order.merge_after_s),
+        SnapshotSettings(mode=SnapshotMode.NO_DATA),
+        spark=SparkSettings(jars=order.parts.jars, driver_memory=JVM_MEMORY),
+    )
+
+
+def _deliver(order: Order) -> Delivered:
+    os.environ["JAVA_HOME"] = str(order.parts.java_home)
+    loading.load()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_delivered(order))
+
+
+async def _delivered(order: Order) -> Delivered:
+    began = time.time()
+    snapshot_s = through_s = 0.0
+    async with running(_settings(order), Assembly) as service:
+        observed = _noted(service)
+        await service.begun()
+        await _until(service, lambda sink: sink.not_ready() is None)
+        if order.snapshot:
+            asked = time.time()
+            await service.execute("bench", order.snapshot)
+            await _until(service, _all_ready)
+            snapshot_s = time.time() - asked
+        if order.through:
+            executed = GtidSet.parse(order.through)
+            await _until(service, lambda sink: executed <= GtidSet.parse(sink.status()["position"]))
+            through_s = time.time() - began
+        if order.merge:
+            await _until(service, _all_merged)
+        if order.begun is not None:
+            observed[catalogue.FRESHNESS].clear()
+            order.begun.touch()
+        await asyncio.sleep(order.watch_s)
+        freshness = tuple(observed[catalogue.FRESHNESS])
+        sink = _sink(service)
+        assert sink._spark is not None
+        rows, customers = await asyncio.to_thread(_counted, sink._spark.session, order.folder)
+        jvm = _resident_mib(sink._spark.pid)
+        python = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        await service.stop()
+    merge_s = sum(observed[catalogue.MERGE])
+    return Delivered(snapshot_s, through_s, merge_s, freshness, python, jvm, rows, customers)
+
+
+def _noted(service: Running) -> dict[object, list[float]]:
+    """Every value of these histograms from now on, which by themselves only count."""
+    observed: dict[object, list[float]] = {catalogue.FRESHNESS: [], catalogue.MERGE: []}
+    metrics = service.assembly.metrics
+    observe = metrics.observe
+
+    def noting(metric: Any, value: float, **labels: str) -> None:
+        observe(metric, value, **labels)
+        if metric in observed:
+            observed[metric].append(value)
+
+    metrics.observe = noting  # type: ignore[method-assign]
+    return observed
+
+
+def _sink(service: Running) -> SparkSink:
+    sink = service.supervisor.actors[Name.SPARK_SINK]
+    assert isinstance(sink, SparkSink)
+    return sink
+
+
+async def _until(service: Running, told: Callable[[SparkSink], bool]) -> None:
+    deadline = time.monotonic() + _LONGEST_S
+    while Name.SPARK_SINK not in service.supervisor.actors or not told(_sink(service)):
+        assert not service.outcome.done(), f"the service ended: {service.outcome.result()}"
+        assert time.monotonic() < deadline, f"not within {_LONGEST_S} s"
+        await asyncio.sleep(_LOOK_EVERY_S)
+
+
+def _all_ready(sink: SparkSink) -> bool:
+    mirrors = [table["mirror"] for table in sink.status()["tables"].values()]
+    return bool(mirrors) and set(mirrors) == {_READY}
+
+
+def _all_merged(sink: SparkSink) -> bool:
+    return all(table["pending"] == 0 for table in sink.status()["tables"].values())
+
+
+def _counted(session: Any, folder: Path) -> tuple[int, int]:
+    """The rows of the large table in the live view, and a sum over them; nothing where the lake doesn't have it."""
+    if not (folder / "lake" / ELEVEN.database / ELEVEN.name / Tier.MIRROR).exists():
+        return 0, 0
+    row = live_view(session, str(folder / "lake"), ELEVEN).selectExpr("count(*)", "sum(customer)").first()
+    assert row is not None
+    return int(row[0]), int(row[1])
+
+
+def _resident_mib(pid: int) -> float:
+    """The most that a process had in memory."""
+    (line,) = (line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "VmHWM" in line)
+    return int(line.split()[1]) / 1024
+
+
+def append(parts: Parts, folder: Path, kind: FileKind, after: int) -> tuple[int, float]:
+    """Rows and seconds: plain Spark appends all files of the large table behind a segment to a new Delta table."""
+    found: tuple[int, float] = _in_process(_append, parts, folder, kind, after)
+    return found
+
+
+def _append(parts: Parts, folder: Path, kind: FileKind, after: int) -> tuple[int, float]:
+    os.environ["JAVA_HOME"] = str(parts.java_home)
+    reader = JournalReader(folder / "journal")
+    paths, rows = [], 0
+    for entry in reader.entries(after, reader.last_segment()):
+        for file in entry.files:
+            if file.table == ELEVEN and file.kind is kind:
+                paths.append(reader.file(entry.segment, file.path))
+                rows += file.rows
+    tier = Tier.CHANGELOG if kind is FileKind.CHANGES else Tier.MIRROR
+    target = folder / f"plain-{kind}"
+    with plain_spark(parts, folder / "plain") as spark:
+        schema = spark.session.table(table_at(location(str(folder / "lake"), ELEVEN, tier))).schema
+        # The first job of a JVM takes seconds that a long-lived one has behind it.
+        spark.session.read.schema(schema).parquet(paths[0]).limit(1).write.format("delta").save(str(target))
+        began = time.perf_counter()
+        spark.session.read.schema(schema).parquet(*paths).write.format("delta").mode("append").save(
+            str(target)
+        )
+        seconds = time.perf_counter() - began
+    shutil.rmtree(target)
+    return rows, seconds
+
+
+def copy_lake(folder: Path) -> None:
+    """A second lake that has the same files, to be merged another way."""
+
+    def copied(source: str, target: str) -> str:
+        if source.endswith(".parquet") and "_delta_log" not in source:
+            os.link(source, target)
+            return target
+        return str(shutil.copy2(source, target))
+
+    shutil.copytree(folder / "lake", folder / "plain-lake", copy_function=copied)
+
+
+def merge(parts: Parts, folder: Path) -> float:
+    """Seconds: plain Spark merges what is pending in the second lake, without deletion vectors."""
+    seconds: float = _in_process(_merge, parts, folder)
+    return seconds
+
+
+def _merge(parts: Parts, folder: Path) -> float:
+    os.environ["JAVA_HOME"] = str(parts.java_home)
+    reader = JournalReader(folder / "journal")
+    last = reader.last_segment()
+    checkpoint = reader.entry(last).checkpoint
+    schema, root = checkpoint.schemas[ELEVEN], str(folder / "plain-lake")
+    with plain_spark(parts, folder / "plain") as spark:
+        mirror = table_at(location(root, ELEVEN, Tier.MIRROR))
+        spark.session.sql(f"ALTER TABLE {mirror} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'false')")
+        reached = Reached(checkpoint.mirrors[ELEVEN].since, 0)
+        began = time.perf_counter()
+        spark.session.sql(merge_sql(root, schema, reached, last))
+        seconds = time.perf_counter() - began
+    shutil.rmtree(folder / "plain-lake")
+    return seconds
