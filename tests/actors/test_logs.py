@@ -89,7 +89,7 @@ def test_a_traceback_shows_no_values_and_a_message_no_statement(stream: io.Strin
         StatementRead(gtid, 0, "shop", text, end),
         CreationRead("shop", text),
         SchemaChanged(gtid, frozenset(), text, end),
-        Query("shop", text, None),
+        Query("shop", text, None, strict=True),
     )
     try:
         raise ValueError(f"odd: {messages}")

@@ -46,4 +46,4 @@ async def test_killed_while_rows_are_read_again(
         await settled(resumed, open_shop)
         await resumed.stop()
     assert unequal(open_shop, journal, table) == []
-    assert any(change.op == "r" for change in replay(open_shop, journal, table).changes)
+    assert any(change.op == "r" for change in replay(journal, table).changes)

@@ -151,7 +151,7 @@ async def test_temporals_in_their_first_form(
     )
     # No calendar has February 30, which this server reckons with, nor the zero date, which it doesn't.
     expected = {id_: (t, None if id_ == 5 else d, s) for id_, t, d, s in told}
-    story = replay(server, tmp_path / "journal", TableId("d", "t"))
+    story = replay(tmp_path / "journal", TableId("d", "t"))
 
     def values(row: Row) -> tuple[int | None, ...]:
         moments = (row["d"], row["s"])

@@ -145,7 +145,7 @@ async def test_every_value_is_what_the_server_says(
         change(server, "shop")
         await service.caught_up(server)
         await service.stop()
-    story = replay(server, tmp_path / "journal", TableId("shop", "t"))
+    story = replay(tmp_path / "journal", TableId("shop", "t"))
     expected = told(server, "shop")
     assert len(expected) == ROWS
     found = {

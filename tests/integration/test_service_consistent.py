@@ -82,9 +82,9 @@ def bank(server: MysqlServer, folder: Path, **snapshot: Any) -> Settings:
     )
 
 
-def in_mirrors(server: MysqlServer, journal: Path) -> int:
+def in_mirrors(journal: Path) -> int:
     """What the chunks alone add up to."""
-    rows = [row for table in (A, B) for _, row in replay(server, journal, table).mirror.values()]
+    rows = [row for table in (A, B) for _, row in replay(journal, table).mirror.values()]
     assert len(rows) == 2 * ROWS
     return sum(int(row["v"]) for row in rows)
 
@@ -106,7 +106,7 @@ async def test_all_tables_are_read_at_one_place(
             begun = service.status()["position"]
             await service.until(lambda: service.status()["position"] != begun, "the stream goes on")
             await service.stop()
-    assert in_mirrors(server, tmp_path / "journal") == TOTAL
+    assert in_mirrors(tmp_path / "journal") == TOTAL
     async with running(bank(server, tmp_path)) as service:
         await service.begun()
         await service.caught_up(server)
@@ -127,7 +127,7 @@ async def test_what_was_read_before_a_crash_does_not_count(
         async with running(bank(server, tmp_path)) as service:
             await completed(service)
             await service.stop()
-    assert in_mirrors(server, tmp_path / "journal") == TOTAL
+    assert in_mirrors(tmp_path / "journal") == TOTAL
 
 
 async def test_a_lost_transaction_begins_it_anew(
@@ -148,7 +148,7 @@ async def test_a_lost_transaction_begins_it_anew(
             )
             await completed(service)
             await service.stop()
-    assert in_mirrors(server, tmp_path / "journal") == TOTAL
+    assert in_mirrors(tmp_path / "journal") == TOTAL
 
 
 async def test_a_server_that_is_never_quiet_is_told_of_and_locked_only_if_that_is_allowed(
@@ -169,7 +169,7 @@ async def test_a_server_that_is_never_quiet_is_told_of_and_locked_only_if_that_i
         async with running(bank(server, tmp_path, allow_lock=True)) as service:
             await completed(service)
             await service.stop()
-    assert in_mirrors(server, tmp_path / "journal") == TOTAL
+    assert in_mirrors(tmp_path / "journal") == TOTAL
     assert [command for command in server.logged() if command.text == "FLUSH TABLES WITH READ LOCK"]
 
 

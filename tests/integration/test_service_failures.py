@@ -96,7 +96,7 @@ async def test_an_actor_fails_and_nothing_is_lost(
         assert str(failure or "more than 0.1 s") in service.supervisor.failures[kind.name]
         await service.stop()
     assert unequal(open_shop, tmp_path / "journal", *TABLES) == []
-    assert untrue(open_shop, tmp_path / "journal", tally, *TABLES) == []
+    assert untrue(tmp_path / "journal", tally, *TABLES) == []
 
 
 async def test_connections_that_the_server_ends_are_made_anew(open_shop: MysqlServer, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ async def test_connections_that_the_server_ends_are_made_anew(open_shop: MysqlSe
         await service.caught_up(open_shop)
         await service.stop()
     assert unequal(open_shop, tmp_path / "journal", *TABLES) == []
-    assert untrue(open_shop, tmp_path / "journal", tally, *TABLES) == []
+    assert untrue(tmp_path / "journal", tally, *TABLES) == []
 
 
 async def test_what_trying_again_cannot_mend_stops_the_service_by_its_name(
@@ -149,7 +149,7 @@ async def test_a_broken_invariant_ends_it_at_once(
         assert set(service.supervisor.states.values()) == {State.RUNNING}
         await service.stop()
     assert unequal(open_shop, tmp_path / "journal", *TABLES) == []
-    assert untrue(open_shop, tmp_path / "journal", tally, *TABLES) == []
+    assert untrue(tmp_path / "journal", tally, *TABLES) == []
 
 
 async def test_the_server_goes_and_comes_back(mysql_factory: MysqlFactory, tmp_path: Path) -> None:

@@ -236,5 +236,5 @@ async def test_a_log_that_was_purged_before_the_first_start_is_none_to_go_on_fro
         await service.begun()
         await service.caught_up(server)
         await service.stop()
-    changes = replay(server, tmp_path / "journal", TABLE).changes
+    changes = replay(tmp_path / "journal", TABLE).changes
     assert [change.row["v"] for change in changes] == [1, 2]

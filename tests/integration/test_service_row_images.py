@@ -115,7 +115,7 @@ async def test_a_snapshot_under_writes_equals_the_source_column_by_column(
         await settled(service, mysql)
         await service.stop()
     assert unequal(mysql, tmp_path / "journal", table) == []
-    story = replay(mysql, tmp_path / "journal", table)
+    story = replay(tmp_path / "journal", table)
     assert any(change.absent for change in story.changes)
     assert any(change.op == "r" for change in story.changes)
 
@@ -152,7 +152,7 @@ async def test_without_a_mirror_rows_are_partial_and_nothing_is_read_again(
         mysql.sql("SET binlog_row_image = MINIMAL", insert, database=database)
         await service.caught_up(mysql)
         await service.stop()
-    (change,) = replay(mysql, tmp_path / "journal", table).changes
+    (change,) = replay(tmp_path / "journal", table).changes
     assert (change.op, "a" in change.absent) == ("c", True)
 
 
@@ -195,6 +195,6 @@ async def test_rows_with_keys_of_every_kind_are_read_again(
         await service.stop()
     journal = tmp_path / "journal"
     for name, (_, _, values) in keys.items():
-        rows_seen = replay(mysql, journal, TableId(database, name)).live().values()
+        rows_seen = replay(journal, TableId(database, name)).live().values()
         assert [row["v"] for row in rows_seen] == [7] * len(values), name
     assert unequal(mysql, journal, *(TableId(database, name) for name in KEYS)) == []

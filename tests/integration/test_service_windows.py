@@ -171,7 +171,7 @@ async def test_rows_that_change_while_their_chunk_is_read(
     touched = set() if (step, mode) == ("_chunk", Watermark.PAUSE) else TOUCHED
     emitted = {key: row for key, row in seen.items() if key[0] not in touched}
     last = max(seen)
-    mirror = replay(mysql, tmp_path / "journal", table).mirror
+    mirror = replay(tmp_path / "journal", table).mirror
     assert {key: row for key, (_, row) in mirror.items() if (BEHIND,) < key <= last} == emitted
     sealed = [chunk for entry in entries(tmp_path / "journal") for chunk in entry.chunks]
     assert [chunk.rows for chunk in sealed if chunk.chunk.number == 2] == [len(emitted)]
@@ -228,7 +228,7 @@ async def test_rows_that_change_in_a_transaction_of_many_slices_while_their_chun
         await service.stop()
     assert unequal(mysql, tmp_path / "journal", table, TableId(table.database, "large")) == []
     seen = chunk_of(after if step == "select" else before)
-    mirror = replay(mysql, tmp_path / "journal", table).mirror
+    mirror = replay(tmp_path / "journal", table).mirror
     emitted = {key: row for key, (_, row) in mirror.items() if (BEHIND,) < key <= max(seen)}
     assert emitted == {key: row for key, row in seen.items() if key[0] not in touched}
 
@@ -259,7 +259,7 @@ async def test_rows_that_change_while_a_lock_keeps_their_chunk_from_being_read(
         await service.stop()
     assert unequal(mysql, tmp_path / "journal", table) == []
     seen = chunk_of(source_rows(mysql, table))
-    mirror = replay(mysql, tmp_path / "journal", table).mirror
+    mirror = replay(tmp_path / "journal", table).mirror
     emitted = {key for key in mirror if (BEHIND,) < key <= max(seen)}
     assert emitted == {key for key in seen if key[0] not in TOUCHED}
 
@@ -295,7 +295,7 @@ async def test_rows_that_change_while_a_later_snapshot_reads_them(
         await service.caught_up(mysql)
         await service.stop()
     assert unequal(mysql, tmp_path / "journal", table) == []
-    reads = [c for c in replay(mysql, tmp_path / "journal", table).changes if c.op == "r"]
+    reads = [c for c in replay(tmp_path / "journal", table).changes if c.op == "r"]
     seen = chunk_of(before)
     emitted = {key: row for key, row in seen.items() if key[0] not in TOUCHED}
     assert {c.key: c.row for c in reads if (BEHIND,) < c.key <= max(seen)} == emitted

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from actors.journal_store import JournalReader
 from deploy.demo.writer import Line
 from deploy.toolchain.mysql_server import MysqlServer
+from pipeline.alterations import Alteration
 from pipeline.change_rows import META
 from pipeline.journal import Entry, File, FileKind
 from pipeline.schema import TableId
@@ -45,7 +46,6 @@ class Change:
 class Story:
     """All that a journal says of a table. `mirror`: of each key the segment and the row that its chunk brought."""
 
-    key: tuple[str, ...]
     changes: list[Change] = field(default_factory=list)
     mirror: dict[Key, tuple[int, Row]] = field(default_factory=dict)
     twice: list[Key] = field(default_factory=list)
@@ -69,13 +69,16 @@ class Story:
         return {key: row for key, row in rows.items() if row.keys() == names}
 
 
-def replay(server: MysqlServer, journal: Path, table: TableId, since: int | None = None) -> Story:
+def replay(journal: Path, table: TableId, since: int | None = None) -> Story:
     """The table's story since its mirror was last begun, or behind an SCN; its changes in the order of the stream."""
     reader = JournalReader(journal)
-    story = Story(primary_key(server, table))
+    story = Story()
     chain = entries(journal)
     since = _since(chain[-1], table) if since is None else since
     for entry in chain:
+        for altered in entry.alterations:
+            if altered.alteration.schema.table == table:
+                _alter(story, altered.alteration)
         for file in entry.files:
             if file.table == table and (file.kind is FileKind.CHANGES or _since(entry, table) == since):
                 _take(story, reader, entry, file, since)
@@ -122,21 +125,21 @@ def unequal(server: MysqlServer, journal: Path, *tables: TableId) -> list[str]:
     """Where the live views aren't the source's tables, or what the journal says of them can't be."""
     found = list(_broken_chain(entries(journal)))
     for table in tables:
-        story, wanted = replay(server, journal, table), source_rows(server, table)
+        story, wanted = replay(journal, table), source_rows(server, table)
         found += _unlike(str(table), story.live(), wanted)
         found += [f"{table}: {key} was snapshotted twice" for key in story.twice[:_TOLD]]
         found += list(_impossible(str(table), story))[:_TOLD]
     return found
 
 
-def untrue(server: MysqlServer, journal: Path, tally: Sequence[Line], *tables: TableId) -> list[str]:
+def untrue(journal: Path, tally: Sequence[Line], *tables: TableId) -> list[str]:
     """Where the changes of the tables aren't just those that the demo's writer committed, once each and in order."""
-    return [text for table in tables for text in _history(server, journal, table, tally)]
+    return [text for table in tables for text in _history(journal, table, tally)]
 
 
-def _history(server: MysqlServer, journal: Path, table: TableId, tally: Sequence[Line]) -> list[str]:
-    story = replay(server, journal, table, since=0)
-    changes = [change for change in story.changes if change.op != "r"]
+def _history(journal: Path, table: TableId, tally: Sequence[Line]) -> list[str]:
+    story = replay(journal, table, since=0)
+    changes = [change for change in story.changes if change.op not in ("r", "t")]
     said = Counter(
         (c.op, "|".join(map(str, c.key)), int(c.row["version"]), int(c.row["op_no"])) for c in changes
     )
@@ -146,13 +149,27 @@ def _history(server: MysqlServer, journal: Path, table: TableId, tally: Sequence
     return missing + too_much + list(_backwards(str(table), changes))[:_TOLD]
 
 
+def _alter(story: Story, alteration: Alteration) -> None:
+    """Rows have the names of columns that their table has by now, and no column that has gone."""
+    names, gone = dict(alteration.renamed), alteration.dropped
+
+    def now(row: Row) -> Row:
+        return {names.get(name, name): value for name, value in row.items() if name not in gone}
+
+    story.mirror = {key: (segment, now(row)) for key, (segment, row) in story.mirror.items()}
+    story.changes = [
+        replace(change, row=now(change.row), absent=tuple(now(dict.fromkeys(change.absent))))
+        for change in story.changes
+    ]
+
+
 def _take(story: Story, reader: JournalReader, entry: Entry, file: File, since: int) -> None:
     for row in pq.read_table(reader.path(entry, file)).to_pylist():
         meta = {name: row.pop(name) for name in META.names if name in row}
         if meta.get("__scn", since + 1) <= since:
             continue
         plain = {name: _plain(value) for name, value in row.items()}
-        key = tuple(plain[name] for name in story.key)
+        key = tuple(plain[name] for name in entry.schemas[file.version].key_names)
         if file.kind is FileKind.CHANGES:
             assert entry.first_scn <= meta["__scn"] <= entry.last_scn
             assert meta["__segment"] == entry.segment
