@@ -179,6 +179,10 @@ class JournalWriter(Actor[ToJournalWriter]):
             "sealing": self._at_work is not None and isinstance(self._at_work.work, Sealing),
             "no_room": self._room.reason if isinstance(self._room, Full) else None,
             "no_room_since": self._changed_at if isinstance(self._room, Full) else None,
+            "consumers": {
+                name: {"segment": told, "behind": (self._last.segment if self._last else 0) - told}
+                for name, told in self._store.told.items()
+            },
         }
 
     def _has_work(self) -> bool:

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from actors.cli import main
 from actors.client import NotRunning, address_file, get
 from actors.config import load
+from actors.journal_store import JournalStore
 from actors.supervisor import ExitCode
 
 GOOD = """
@@ -62,6 +63,18 @@ def test_without_a_service_it_says_how_to_start_it(arguments: list[str], config:
     told = tidemark(command, config, *rest)
     assert told.exit_code == ExitCode.DEFINITE
     assert "start it with `tidemark run`" in told.output
+
+
+def test_a_consumer_is_forgotten(config: Path) -> None:
+    settings = load(config, {})
+    store = JournalStore.open_single_writer(settings.journal.path, settings.name)
+    store.consumers.tell("topics", 7)
+    assert tidemark("forget-consumer", config, "topics").exit_code == ExitCode.CLEAN
+    assert store.consumers.all() == {}
+    again = tidemark("forget-consumer", config, "topics")
+    assert again.exit_code == ExitCode.DEFINITE
+    assert "'topics' isn't a consumer" in again.output
+    store.close()
 
 
 def test_an_address_that_nobody_listens_on_any_more_is_no_service(config: Path) -> None:
