@@ -17,6 +17,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from actors.journal_store import JournalStore
+from pipeline.messages import SegmentSealed
 from pipeline.room import RoomEnded, RoomMade
 from pipeline.settings import JournalSettings
 from tests.actors.journal_house import House
@@ -26,7 +27,7 @@ SIZE_MIB = 8
 OTHERS_MIB = 5
 APPENDS = 30  # of 160 KB each: more than there's room for beside the others
 APPEND_ROWS = 20_000
-SETTINGS = JournalSettings("journal", seal_after_ms=1)
+SETTINGS = JournalSettings("journal", seal_after_ms=1, seal_mib=1)
 
 
 def main(directory: Path) -> None:
@@ -48,6 +49,10 @@ async def until_no_room(directory: Path) -> tuple[House, asyncio.Task[None]]:
     last = store.recover().last
     begun = last.checkpoint.scn // ROWS if last else 1
     house = House(store, SETTINGS)
+    if begun == 1:
+        await house.put(scattered(begun, APPEND_ROWS))
+        assert await house.sink.get() == SegmentSealed(begun)
+        begun += 1
     telling = asyncio.create_task(house.put(*(scattered(n, APPEND_ROWS) for n in range(begun, APPENDS + 1))))
     ended = await house.coordinator.get()
     assert isinstance(ended, RoomEnded), ended
