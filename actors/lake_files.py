@@ -26,7 +26,7 @@ from pipeline.change_rows import changes_schema
 from pipeline.delivery import Piece
 from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.lake_tables import Tier
-from pipeline.placing import AsItIs, Rewritten, Stored, add, fit, stated_in, stats
+from pipeline.placing import AsItIs, Bounds, Rewritten, Stored, add, fit, stats
 
 _TEMPORARY: Final = ".tmp"
 _LOG: Final = "_delta_log"
@@ -100,7 +100,7 @@ class LakeFiles:
         info = lake.get_file_info(path)
         with lake.open_input_file(path) as opened:
             footer = pq.read_metadata(opened)
-        return add(name, info.size, info.mtime_ns // 1_000_000, stats(footer))
+        return add(name, info.size, info.mtime_ns // 1_000_000, stats(footer.num_rows, _bounds(footer)))
 
     def _take(self, source: str, lake: fs.FileSystem, target: str) -> None:
         """Make the file appear in the lake as it is."""
@@ -132,7 +132,7 @@ class LakeFiles:
                 filesystem=lake,
                 compression="lz4",
                 use_dictionary=False,
-                write_statistics=[renamed[name] for name in stated_in(read.metadata)],
+                write_statistics=list({renamed[each.column] for each in _bounds(read.metadata)}),
             )
             with writer:
                 for batch in read.iter_batches(_ROWS):
@@ -146,6 +146,17 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema, source: str) -> pa.RecordBat
     except pa.ArrowInvalid as error:
         raise InvariantBroken(f"a value of {source} isn't one of its column in the lake: {error}") from error
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _bounds(footer: pq.FileMetaData) -> list[Bounds]:
+    """What a footer says, row group by row group."""
+    found = []
+    for row_group in map(footer.row_group, range(footer.num_row_groups)):
+        for chunk in map(row_group.column, range(row_group.num_columns)):
+            if (said := chunk.statistics) is not None:
+                least, greatest = (said.min, said.max) if said.has_min_max else (None, None)
+                found.append(Bounds(chunk.path_in_schema, least, greatest, said.null_count))
+    return found
 
 
 def _located(path: str) -> tuple[fs.FileSystem, str]:

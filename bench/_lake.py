@@ -10,7 +10,7 @@ import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
@@ -88,7 +88,7 @@ class Delivered:
     snapshot_s: float
     through_s: float
     merge_s: float
-    freshness: tuple[float, ...]
+    freshness: tuple[float, ...] = field(repr=False)
     python_mib: float
     jvm_mib: float
     rows: int

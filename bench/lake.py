@@ -90,7 +90,7 @@ class Bench:
         if where == _LARGE:
             [(rows, customers)] = self.mysql.sql(f"SELECT COUNT(*), SUM(customer) FROM {DATABASE}.{TABLE}")
             assert (came.rows, came.customers) == (int(rows), int(customers)), (name, came, rows, customers)
-        _say(f"  {name}: {came}"[:200])
+        _say(f"  {name}: {came}")
         return came
 
 

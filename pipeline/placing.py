@@ -16,19 +16,20 @@ asks for some rows only: the segment and the SCN of a change, and the key.
 Source: Delta Transaction Log Protocol, sections Add File, Per-file Statistics, Column Mapping, Type Widening.
 """
 
-import datetime as dt
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
-from itertools import groupby
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipeline.errors import InvariantBroken
 from pipeline.lake_tables import SPARK_TYPES, spark_type
+
+# A value of a column whose bounds are stated (`pipeline.journal.SegmentTable.stated`).
+Ordered = int | Decimal | date
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,28 +80,35 @@ def fit(file: pa.Schema, table: Mapping[str, Stored]) -> Fit:
     return AsItIs() if wanted.equals(file) else Rewritten(wanted)
 
 
-def stated_in(footer: pq.FileMetaData) -> list[str]:
-    """The columns of which a footer says the least and greatest value (`pipeline.journal.SegmentTable.stated`)."""
-    first = footer.row_group(0) if footer.num_row_groups else None
-    chunks = [] if first is None else [first.column(column) for column in range(first.num_columns)]
-    return [_name(chunk) for chunk in chunks if chunk.statistics is not None]
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a footer says of the values of a column, or of a part of them: the least and the greatest, None where there
+    are but nulls, and how many of these.
+    """
+
+    column: str
+    least: Ordered | None
+    greatest: Ordered | None
+    nulls: int
 
 
-def stats(footer: pq.FileMetaData) -> str:
-    """What Delta is told about a file's rows, in JSON: how many they are, and what the footer says of columns."""
-    ranges = {name: list(chunks) for name, chunks in groupby(sorted(_chunks(footer), key=_name), key=_name)}
-    has = {name: chunks for name, chunks in ranges.items() if all(c.statistics is not None for c in chunks)}
-    known = {name: [c.statistics for c in chunks if c.statistics.has_min_max] for name, chunks in has.items()}
+def stats(rows: int, said: Iterable[Bounds]) -> str:
+    """What Delta is told about a file, in JSON: how many rows it has, and what its footer says of columns."""
+    least: dict[str, Ordered] = {}
+    greatest: dict[str, Ordered] = {}
+    nulls: dict[str, int] = {}
+    for each in said:
+        name = each.column
+        nulls[name] = nulls.get(name, 0) + each.nulls
+        if each.least is not None and each.greatest is not None:
+            least[name] = min(least.get(name, each.least), each.least)
+            greatest[name] = max(greatest.get(name, each.greatest), each.greatest)
     return json.dumps(
         {
-            "numRecords": footer.num_rows,
-            "minValues": {
-                name: _told(min(c.min for c in chunks)) for name, chunks in known.items() if chunks
-            },
-            "maxValues": {
-                name: _told(max(c.max for c in chunks)) for name, chunks in known.items() if chunks
-            },
-            "nullCount": {name: sum(c.statistics.null_count for c in chunks) for name, chunks in has.items()},
+            "numRecords": rows,
+            "minValues": {name: _told(value) for name, value in least.items()},
+            "maxValues": {name: _told(value) for name, value in greatest.items()},
+            "nullCount": nulls,
         }
     )
 
@@ -125,20 +133,8 @@ def add(path: str, size: int, modified_ms: int, told: str) -> str:
     )
 
 
-def _chunks(footer: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
-    for group in range(footer.num_row_groups):
-        row_group = footer.row_group(group)
-        for column in range(footer.num_columns):
-            yield row_group.column(column)
-
-
-def _name(chunk: pq.ColumnChunkMetaData) -> str:
-    name: str = chunk.path_in_schema
-    return name
-
-
-def _told(value: int | Decimal | dt.date) -> int | str:
-    return value.isoformat() if isinstance(value, dt.date) else int(value)
+def _told(value: Ordered) -> int | str:
+    return value.isoformat() if isinstance(value, date) else int(value)
 
 
 _ARROW_TYPES = {name: type_ for type_, name in SPARK_TYPES.items()}
