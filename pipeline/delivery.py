@@ -249,7 +249,8 @@ def accepted(
     )
     for segment in sorted({*versions, *begun, *(step.segment for step in altered)}):
         try:
-            known, after = segment <= delivered.since, replace(taken, partial=taken.partial or segment in partial)
+            known = segment <= delivered.since
+            after = replace(taken, partial=taken.partial or segment in partial)
             for step in altered:
                 after = _altered(after, step, rule, known) if step.segment == segment else after
             taken = _taken(after, segment, versions.get(segment, []), begun.get(segment), rule, known)

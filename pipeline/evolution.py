@@ -83,7 +83,8 @@ def _widens(old: ColumnType, new: ColumnType) -> bool:
         case Decimal(_, before), Decimal(_, after):
             return before <= after and _is_number(old) and _is_number(new)
         case Integer(), Double():
-            return old.bytes <= (2 if old.unsigned else 4)  # which are kept as an int32 at most, like Delta wants it
+            # Kept as an int32 at most, as Delta wants it.
+            return old.bytes <= (2 if old.unsigned else 4)
         case _:
             return False
 

@@ -197,9 +197,7 @@ SEGMENTS_SEALED = Counter("tidemark_journal_sealed_segments_total", "Segments se
 SEALING = Histogram("tidemark_journal_sealing_seconds", "Time to write, sync and publish one segment.")
 JOURNAL_WRITTEN = Counter("tidemark_journal_written_bytes_total", "Bytes written into segments.")
 JOURNAL_SIZE = Gauge("tidemark_journal_size_bytes", "Bytes of all segments that are kept.")
-JOURNAL_FULL = Gauge(
-    "tidemark_journal_full_state", "1 while capture waits, since the journal has no room."
-)
+JOURNAL_FULL = Gauge("tidemark_journal_full_state", "1 while capture waits, since the journal has no room.")
 JOURNAL_ROWS = Counter(
     "tidemark_journal_rows_total", "Rows sealed; part is changes or chunks.", ("table", "part")
 )
