@@ -257,6 +257,9 @@ def table_restarted(state: State, message: TableRestarted) -> State:
     """What the table's mirror has isn't so any more: a new generation of it begins here."""
     table, scn = message.table, state.checkpoint.scn
     mirror = state.checkpoint.mirrors.get(table)
+    if mirror is not None and mirror.since == scn and isinstance(state.place, Between):
+        scn += 1  # one of its own, which tells it from the generation that began here under another schema
+        state = checkpointed(state, scn=scn)
     state = rereads.forgotten(dropped(state, {table}), table)
     while message.emptied and (snapshot := snapshot_of(state.checkpoint, table)):
         state = table_ended(state, snapshot, table, Completed(progress(snapshot.tables[table])))

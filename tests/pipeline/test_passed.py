@@ -245,6 +245,15 @@ def test_a_table_that_is_restarted_while_it_is_read_is_read_anew_in_the_same_sna
     assert [snapshot.id for snapshot in capture.checkpoint.snapshots] == ["s1"]
 
 
+@broken_by(mutations.a_mirror_has_one_generation)
+def test_two_restarts_in_a_row_are_two_generations() -> None:
+    """The lake may have taken the first one's schema on by then."""
+    capture = ready()
+    capture.give(ANEW, ANEW)
+    assert capture.checkpoint.mirrors == {ORDERS.table: Filling(2)}
+    assert capture.checkpoint.scn == 2
+
+
 def test_a_table_of_which_some_rows_are_read_is_restarted_as_a_whole_beside_that() -> None:
     capture = ready()
     capture.give(execute("s2", ORDERS, filters=some(ORDERS)), planned(ORDERS), ANEW)

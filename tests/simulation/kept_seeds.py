@@ -13,4 +13,5 @@ KEPT = {
     64: "changes from before the first snapshot were told apart by another primary key",
     1226: "a schema waited for a transaction that was purged and never came",
     85: "a chunk waited for a statement to pass while the stream was paused for it",
+    204: "a mirror that began anew where it had begun was one generation, and stopped at its new primary key",
 }
