@@ -302,7 +302,8 @@ class JournalStore(JournalReader):
 
     def _remove_leftovers(self, own: View, entries: Sequence[tuple[int, str]]) -> int:
         """Remove what isn't of a segment that counts; the bytes of those that do."""
-        for folder in (MANIFEST, _SCHEMAS, CONSUMERS, journal_claims.CLAIMS, FIRST):
+        # Not among consumers, who may be telling right now: what's half-told is overwritten by the next one that tells.
+        for folder in (MANIFEST, _SCHEMAS, journal_claims.CLAIMS, FIRST):
             for name in self.files.listed(folder):
                 if name.endswith(TEMPORARY):
                     self.files.remove(f"{folder}/{name}")
