@@ -372,9 +372,9 @@ def apply(rows: dict[TableId, Rows], transaction: Transaction) -> None:
 
 
 def place_on(number: int, transactions: int) -> Coordinates:
-    """Where so many transactions end in the log of the server with this number, which has taken over."""
+    """Where so many transactions end in the log of the server with this number, if it takes over."""
     file, last = divmod(transactions, 6 + number)
-    return Coordinates(f"binlog.{1 + file:06}", 1000 - (7 + number) * (7 + number - last))
+    return Coordinates(f"binlog.{1 + file:06}", 4 + number * last)
 
 
 def _next_file(end: Coordinates) -> str:

@@ -31,7 +31,6 @@ from pipeline.messages import (
     ToWatermarkCoordinator,
 )
 from pipeline.schema import TableId, TableSchema
-from pipeline.schema_verifier import Known
 from pipeline.settings import SnapshotMode
 from pipeline.signals import (
     ExecuteSnapshot,
@@ -43,6 +42,8 @@ from pipeline.signals import (
 )
 from pipeline.throttle import SourceEased, SourceStrained
 from pipeline.transactions import Transactions
+from pipeline.verifier_state import Known
+from pipeline.verifier_state import State as Verifier
 from tests.simulation.coverage import Coverage
 from tests.simulation.judge import Judge
 from tests.simulation.lake import Violation
@@ -76,7 +77,7 @@ class Simulation:
     """One run: the server and the journal, which last, and what runs until the next crash (`_boot`)."""
 
     state: State
-    verifier: schema_verifier.State
+    verifier: Verifier
     reader: Reader
     selector: Selector
     unfinished: Unfinished
