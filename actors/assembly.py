@@ -45,7 +45,6 @@ from pipeline.journal import Entry
 from pipeline.messages import SignalAccepted
 from pipeline.prerequisites import Finding, Severity
 from pipeline.schema import TableId
-from pipeline.schema_verifier import Known
 from pipeline.settings import Settings, SnapshotSettings, Watermark
 from pipeline.signal_rows import SignalRows
 from pipeline.signal_states import CheckpointSealed
@@ -53,6 +52,7 @@ from pipeline.sizing import Limits
 from pipeline.throttle import Bounds
 from pipeline.topology import EDGES, inbox
 from pipeline.topology import Actor as Name
+from pipeline.verifier_state import Known
 
 log = structlog.get_logger()
 
@@ -146,6 +146,7 @@ class Assembly:
             checkpoint.stopped,
             checkpoint.unproven,
             found.foreign_keys,
+            found.doubts,
         )
         reader = BinlogReader(
             self.mailboxes[Name.BINLOG_READER],
@@ -162,7 +163,13 @@ class Assembly:
             verified,
             news,
             self._outlet(Name.SCHEMA_VERIFIER, Name.WATERMARK_COORDINATOR),
-            partial(answer, settings.source, found.server, markers=found.markers),
+            partial(
+                answer,
+                settings.source,
+                found.server,
+                markers=found.markers,
+                cascades=found.doubts is not None,
+            ),
             _signal_rows(settings),
         )
         return reader, verifier

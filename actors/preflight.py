@@ -19,20 +19,21 @@ from actors.source import Source
 from pipeline import log_places, signal_rows
 from pipeline.errors import Definite
 from pipeline.fence import Answer
-from pipeline.foreign_keys import ForeignKey
+from pipeline.foreign_keys import Doubts, ForeignKey
 from pipeline.gtid import NO_GTIDS, GtidSet
 from pipeline.prerequisites import (
     Finding,
     ServerFacts,
     Severity,
     findings,
+    logs_cascades,
     markers,
     places,
     unlogged_foreign_keys,
 )
 from pipeline.schema import TableId, TableSchema
-from pipeline.schema_verifier import Known
 from pipeline.settings import ForeignKeys, Settings, SourceSettings, Watermark
+from pipeline.verifier_state import Known
 
 # The oldest Java that Spark 4 runs on (Spark 4.2 documentation, "Downloading").
 OLDEST_JAVA = 17
@@ -48,6 +49,8 @@ class Preflight:
 
     `server`: what it calls itself; a connection that leads to another one is of no use with what's found here.
     `markers`: the signal table, where positions are places in its log and not GTIDs (`actors.log_history`).
+    `foreign_keys`: those whose work isn't in the log; `doubts`: what to do about further ones, None where the server
+    logs what they do.
     """
 
     findings: tuple[Finding, ...]
@@ -56,6 +59,7 @@ class Preflight:
     server: str
     markers: SignalTable | None
     foreign_keys: tuple[ForeignKey, ...] = ()
+    doubts: Doubts | None = None
 
     def raise_errors(self) -> None:
         """Raises Unfit if capture can't run."""
@@ -94,7 +98,9 @@ async def preflight(settings: Settings, position: GtidSet = NO_GTIDS) -> Preflig
         purged = await log_history.purged(source, by_places is not None)
         known = await known_schemas(source, settings, by_places)
         keys = unlogged_foreign_keys(facts)
-        return Preflight(tuple(found), known, purged, source.server, by_places, keys)
+        logged = logs_cascades(source.version, facts.variables)
+        doubts = None if logged else Doubts(reread)
+        return Preflight(tuple(found), known, purged, source.server, by_places, keys, doubts)
     finally:
         source.close()
 
@@ -139,11 +145,16 @@ async def known_schemas(source: Source, settings: Settings, markers: SignalTable
 
 
 async def answer(
-    settings: SourceSettings, server: str, tables: frozenset[TableId], markers: SignalTable | None = None
+    settings: SourceSettings,
+    server: str,
+    tables: frozenset[TableId],
+    markers: SignalTable | None = None,
+    *,
+    cascades: bool = False,
 ) -> Answer:
     """What this server says of these tables now. Raises Transient or Definite where it can't be reached.
 
-    `markers`: where positions are places in its log.
+    `markers`: where positions are places in its log. `cascades`: whether it doesn't log what foreign keys do.
     """
     source = await Source.connect(settings, server)
     try:
@@ -153,8 +164,10 @@ async def answer(
             # Before MySQL 8.0 a table's columns and its key are looked at one after the other.
             described = await source.describe(ordered)
             if described == first:
+                keys = await source.cascading() if cascades else ()
                 end, _ = await source.end_of_log()
-                return Answer(tables, {table: found.schema for table, found in described.items()}, at, end)
+                schemas = {table: found.schema for table, found in described.items()}
+                return Answer(tables, schemas, at, end, keys)
     finally:
         source.close()
 

@@ -23,8 +23,9 @@ from pipeline.messages import (
 )
 from pipeline.naming import Stopped
 from pipeline.schema import TableId
-from pipeline.schema_verifier import FromVerifier, News, State
+from pipeline.schema_verifier import FromVerifier, News
 from pipeline.signal_rows import SignalRows, diverted
+from pipeline.verifier_state import State
 
 
 class SchemaVerifier(Actor[ToSchemaVerifier]):

@@ -24,6 +24,7 @@ from actors.source_errors import AnotherServer, translated
 from actors.wire import Wire
 from pipeline import information_schema
 from pipeline.errors import Definite
+from pipeline.foreign_keys import ForeignKey
 from pipeline.gtid import GtidSet
 from pipeline.information_schema import Described, IndexPart
 from pipeline.prerequisites import VARIABLES, Privilege, ServerFacts, server_version
@@ -199,7 +200,7 @@ class Source:
             denied.append((Privilege.RELOAD, refusal))
         for table in tables:
             await self._try(table, f"SELECT * FROM {quoted_table(table)} LIMIT 0", denied)  # noqa: S608 - a quoted name
-        keys = information_schema.foreign_keys(await self.ask(information_schema.CASCADING))
+        keys = await self.cascading()
         described = await self.describe(tables)
         [(user,)] = await self.ask(Statement("SELECT CURRENT_USER()"))
         return ServerFacts(
@@ -213,6 +214,10 @@ class Source:
             tables=frozenset(tables),
             doubtful={table: found.doubtful for table, found in described.items() if found.doubtful},
         )
+
+    async def cascading(self) -> tuple[ForeignKey, ...]:
+        """The foreign keys that change or delete rows along with another table's."""
+        return information_schema.foreign_keys(await self.ask(information_schema.CASCADING))
 
     @property
     def version(self) -> tuple[int, ...]:

@@ -27,10 +27,10 @@ from pipeline.coordinator_state import remembered
 from pipeline.errors import Definite
 from pipeline.gtid import GtidSet
 from pipeline.schema import TableId
-from pipeline.schema_verifier import Known
 from pipeline.settings import SnapshotMode
 from pipeline.signals import MOST_PRIORITY
 from pipeline.snapshot import Chunking, Completed, Failed, Snapshot, TableState, Waiting, progress
+from pipeline.verifier_state import Known
 
 _PURGED = (
     "the binlog that we need was purged: {missing}; restore it on the source and keep it for longer, or set "

@@ -8,6 +8,7 @@ meanwhile, since it decides whether the server's answer proves anything (`pipeli
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from pipeline.foreign_keys import ForeignKey
 from pipeline.gtid import GtidSet
 from pipeline.messages import CreationRead, LogAdvanced, LogRead, StatementRead, TransactionPartRead
 from pipeline.naming import REMEDY, Answered, Holding, TableState, Unproven, table_of, waits
@@ -20,12 +21,16 @@ MOST_HELD = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the server says of `tables`: their schemas, read behind the executed set `at` and before the log's `end`."""
+    """What the server says of `tables`: their schemas, read behind the executed set `at` and before the log's `end`.
+
+    And all foreign keys whose work isn't in the log, read then, too.
+    """
 
     tables: frozenset[TableId]
     schemas: Mapping[TableId, TableSchema]
     at: GtidSet
     end: Coordinates
+    foreign_keys: tuple[ForeignKey, ...] = ()
 
 
 Held = LogRead | TransactionPartRead | StatementRead | CreationRead | LogAdvanced

@@ -103,12 +103,16 @@ class Finding:
 
 
 def unlogged_foreign_keys(facts: ServerFacts) -> tuple[ForeignKey, ...]:
-    """The foreign keys whose work isn't in the log.
+    """The foreign keys whose work isn't in the log."""
+    return () if logs_cascades(server_version(facts.version), facts.variables) else facts.cascading
+
+
+def logs_cascades(version: tuple[int, ...], variables: Mapping[str, str]) -> bool:
+    """Whether what foreign keys do is in the log.
 
     Before 9.6 InnoDB cascades by itself, below the log; since then the server does, unless it's told not to.
     """
-    native = facts.variables.get("innodb_native_foreign_keys", "OFF") == "ON"
-    return facts.cascading if native or server_version(facts.version) < (9, 6) else ()
+    return version >= (9, 6) and variables.get("innodb_native_foreign_keys", "OFF") == "OFF"
 
 
 def findings(facts: ServerFacts, reread: bool = False, by_places: bool = False) -> tuple[Finding, ...]:

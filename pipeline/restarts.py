@@ -3,10 +3,11 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from pipeline.ddl import Unlogged
-from pipeline.foreign_keys import ForeignKey, cascaded
+from pipeline.foreign_keys import ForeignKey, along, cascaded
 from pipeline.gtid import Gtid
 from pipeline.messages import TableChanges, TableRestarted, TableStopped
 from pipeline.schema import TableId
+from pipeline.signals import Tables
 from pipeline.unlogged import Effect
 
 LEFT_OUT = (
@@ -25,6 +26,12 @@ _UNLOGGED = "{what} ({gtid}) changed its rows, and the log doesn't tell which"
 _CASCADED = (
     "a foreign key may have changed its rows along with those of {parents}, and the log doesn't tell which"
 )
+_REFUSED = (
+    "a foreign key that came meanwhile changes its rows along with those of {parents}, and this server doesn't log "
+    "that; it stays stopped in this journal: to have it again, capture both with a journal and a lake of their own "
+    'and snapshot.foreign_keys = "reread", and snapshot them there'
+)
+_GIVEN = "a foreign key that came meanwhile may have changed its rows, and the log doesn't tell which"
 
 
 def by_statement(
@@ -84,3 +91,27 @@ def by_foreign_keys(
         TableRestarted(child, False, _CASCADED.format(parents=", ".join(map(str, sorted(parents[child])))))
         for child in sorted(parents.keys() - set(ended))
     )
+
+
+def by_new_foreign_keys(
+    keys: Collection[ForeignKey],
+    new: Collection[ForeignKey],
+    captured: Tables,
+    ended: Collection[TableId],
+    *,
+    reread: bool,
+) -> tuple[tuple[TableStopped, ...], tuple[TableRestarted, ...]]:
+    """The tables that stop since some of `keys` are `new`, and those that are restarted.
+
+    Those stop whose foreign keys aren't to be noticed (`reread`), or can't be, as the parent isn't captured.
+    """
+    parents: dict[TableId, set[TableId]] = {}
+    for key in new:
+        if key.child not in ended and not (reread and captured.match(key.parent)):
+            parents.setdefault(key.child, set()).add(key.parent)
+    stops = tuple(
+        TableStopped(child, _REFUSED.format(parents=" and ".join(map(str, sorted(parents[child])))))
+        for child in sorted(parents)
+    )
+    changed = along(keys, {key.child for key in new}) - parents.keys() - set(ended)
+    return stops, tuple(TableRestarted(table, False, _GIVEN) for table in sorted(changed))

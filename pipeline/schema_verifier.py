@@ -36,7 +36,7 @@ A pause of the reader is told at once, also while images wait: they then come be
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
@@ -44,7 +44,7 @@ from pipeline import ddl, fence
 from pipeline.alterations import Alteration
 from pipeline.evolution import obstacle
 from pipeline.fence import Answer, Held
-from pipeline.foreign_keys import ForeignKey
+from pipeline.foreign_keys import Doubts, ForeignKey
 from pipeline.gtid import NO_GTIDS, GtidSet
 from pipeline.messages import (
     ChangesVerified,
@@ -76,48 +76,21 @@ from pipeline.naming import (
     named,
     table_of,
 )
-from pipeline.restarts import LEFT_OUT, by_foreign_keys, by_statement, orphans, parents_of
+from pipeline.restarts import (
+    LEFT_OUT,
+    by_foreign_keys,
+    by_new_foreign_keys,
+    by_statement,
+    orphans,
+    parents_of,
+)
 from pipeline.schema import TableId, TableSchema
 from pipeline.signals import Tables
-from pipeline.watermark import Coordinates
+from pipeline.verifier_state import Known, State
 from pipeline.weight import weight
 
 News = SchemaVerified | TableRestarted | TableStopped
 FromVerifier = ChangesVerified | TransactionPartVerified | SchemaChanged | LogAdvanced | ReadingPaused | News
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """The schemas that the server gave both before and behind `at`, its executed set."""
-
-    schemas: Mapping[TableId, TableSchema]
-    at: GtidSet
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """What's known of each table.
-
-    `to_come`: the transactions of `known.at` that haven't passed. `told`: the schemas that were told last. `emptied`:
-    tables that have had no image since they were told to be empty. `doubtful`: where the tables are found that the
-    server is to be asked for, or has answered for. `creating`: those that the transaction at hand creates. `held`: what
-    waits, with `held_bytes` of rows; `place`: where the stream is behind what went on. `foreign_keys`: those whose work
-    isn't in the log, and `cascaded` the tables that they may have changed in the transaction at hand, with the parents.
-    """
-
-    captured: Tables
-    known: Known
-    to_come: GtidSet
-    tables: Mapping[TableId, TableState] = field(default_factory=dict)
-    told: Mapping[TableId, TableSchema] = field(default_factory=dict)
-    emptied: frozenset[TableId] = frozenset()
-    doubtful: frozenset[TableId] = frozenset()
-    creating: frozenset[TableId] = frozenset()
-    held: tuple[Held, ...] = ()
-    held_bytes: int = 0
-    place: Coordinates | None = None
-    foreign_keys: tuple[ForeignKey, ...] = ()
-    cascaded: Mapping[TableId, frozenset[TableId]] = field(default_factory=dict)
 
 
 def started(
@@ -128,6 +101,7 @@ def started(
     stopped: Iterable[TableId],
     unproven: frozenset[TableId],
     foreign_keys: tuple[ForeignKey, ...] = (),
+    doubts: Doubts | None = None,
 ) -> tuple[State, tuple[News, ...]]:
     """The state at a checkpoint with this position, these schemas and tables, and what's new there."""
     to_come = known.at - position
@@ -142,9 +116,8 @@ def started(
     left = [table for table in schemas if table not in ended and not captured.match(table)]
     tables |= ended | dict.fromkeys(left, Stopped())
     doubtful = frozenset(table for table, state in tables.items() if isinstance(state, Unproven | Awaited))
-    state = State(
-        captured, known, to_come, tables, dict(schemas), doubtful=doubtful, foreign_keys=foreign_keys
-    )
+    state = State(captured, known, to_come, tables, dict(schemas), doubtful=doubtful)
+    state = replace(state, foreign_keys=foreign_keys, doubts=doubts)
     new = [s.schema for t, s in tables.items() if isinstance(s, Holding) and s.schema != schemas.get(t)]
     state, news = _all_told(state, new)
     return state, (*(TableStopped(table, LEFT_OUT) for table in left), *news)
@@ -160,6 +133,10 @@ def step(state: State, message: ToSchemaVerifier) -> tuple[State, tuple[FromVeri
 
 def asked(state: State) -> frozenset[TableId]:
     """The tables that the server is to be asked for."""
+    return _unproven(state) | (state.doubts.tables.keys() if state.doubts else frozenset())
+
+
+def _unproven(state: State) -> frozenset[TableId]:
     return frozenset(
         table for table in state.doubtful if isinstance(state.tables.get(table), Unproven | Awaited)
     )
@@ -168,13 +145,29 @@ def asked(state: State) -> frozenset[TableId]:
 def answered(state: State, answer: Answer) -> tuple[State, tuple[FromVerifier, ...]]:
     """The state with the server's answer, and what the coordinator is told."""
     tables = dict(state.tables)
-    for table in answer.tables & asked(state):
+    for table in answer.tables & _unproven(state):
         known = tables[table]  # what may have altered an awaited one was in K, and so it's in A
         if not isinstance(known, Unproven) or known.statements <= answer.at:
             tables[table] = Answered(answer.schemas.get(table), answer.at, answer.end)
-    state, news = _arrived(replace(state, tables=tables))
+    state, cascades = _cascades(replace(state, tables=tables), answer)
+    state, news = _arrived(state)
     state, said = _released(state)
-    return state, (*news, *said)
+    return state, (*cascades, *news, *said)
+
+
+def _cascades(state: State, answer: Answer) -> tuple[State, tuple[News, ...]]:
+    """The state with the server's foreign keys, and what that makes of the tables that new ones change."""
+    if state.doubts is None:
+        return state, ()
+    new = [
+        key
+        for key in answer.foreign_keys
+        if state.captured.match(key.child) and key not in state.foreign_keys
+    ]
+    keys, reread = (*state.foreign_keys, *new), state.doubts.reread
+    stops, restarts = by_new_foreign_keys(keys, new, state.captured, _ended(state), reread=reread)
+    state = replace(state, foreign_keys=keys, doubts=state.doubts.asked(answer.at))
+    return _with(state, {stop.table: Stopped() for stop in stops}), (*stops, *restarts)
 
 
 # What waits, and what goes on
@@ -281,6 +274,8 @@ def _statement_read(state: State, message: StatementRead) -> tuple[State, tuple[
     state = _with(state, {stop.table: Stopped() for stop in stops})
     alterations = _surely(state, message, emptied)
     state = replace(state, told={**state.told, **{each.schema.table: each.schema for each in alterations}})
+    if state.doubts is not None:
+        state = replace(state, doubts=state.doubts.altered(changed, gtid))
     to_come = state.known.schemas if gtid in state.to_come else {}
     state = _with(state, {t: behind(state.tables.get(t), gtid, to_come.get(t)) for t in changed})
     still = (state.tables.get(table) for table in sorted(touched - changed))

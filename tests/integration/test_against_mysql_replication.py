@@ -21,8 +21,8 @@ from pipeline.binlog.codes import Code
 from pipeline.binlog.fieldtypes import FieldType
 from pipeline.gtid import GtidSet
 from pipeline.messages import ChangesVerified, Kind
-from pipeline.schema_verifier import Known
 from pipeline.signals import Tables
+from pipeline.verifier_state import Known
 from tests.servers.log import read_log
 from tests.servers.mysql import MysqlFactory
 

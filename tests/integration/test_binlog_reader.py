@@ -38,10 +38,11 @@ from pipeline.messages import (
     TransactionPartRead,
 )
 from pipeline.schema import TableId
-from pipeline.schema_verifier import Known, started
+from pipeline.schema_verifier import started
 from pipeline.settings import TlsMode, TlsSettings
 from pipeline.signals import Tables
 from pipeline.topology import EDGES, Actor, inbox
+from pipeline.verifier_state import Known
 from pipeline.watermark import Coordinates
 from tests.pipeline.builders import decoded
 from tests.servers.mysql import MysqlFactory

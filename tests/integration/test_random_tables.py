@@ -34,8 +34,9 @@ from deploy.toolchain.parts import Parts
 from pipeline.gtid import GtidSet
 from pipeline.messages import ChangesVerified, Kind, LogAdvanced, SchemaVerified, TableStopped
 from pipeline.schema import TableId
-from pipeline.schema_verifier import FromVerifier, Known
+from pipeline.schema_verifier import FromVerifier
 from pipeline.signals import Tables
+from pipeline.verifier_state import Known
 from tests.servers.log import read_log
 from tests.servers.mysql import parts56
 from tests.servers.mysqlbinlog import Printed, printed_rows

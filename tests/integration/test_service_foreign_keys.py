@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from actors.preflight import Unfit, preflight
-from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS
+from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline import metrics as catalogue
 from pipeline.schema import TableId
 from pipeline.settings import ForeignKeys
 from tests.servers.journal_oracle import unequal
 from tests.servers.mysql import MysqlFactory
-from tests.servers.service import pipeline, running
+from tests.servers.service import Running, pipeline, running
 
 TABLES = (
     "CREATE TABLE a (id INT PRIMARY KEY, code INT UNIQUE)",
@@ -63,3 +63,43 @@ async def test_rows_that_go_along_with_others(
     # A deleted row may have been any child's, and of an update it's known whose columns it changed.
     below = {"a": 0, "b": 1, "c": 1, "d": 1, "e": 0}
     assert restarts == (below if native == "ON" else dict.fromkeys("abcde", 0))
+
+
+@pytest.mark.parametrize("policy", ForeignKeys)
+async def test_foreign_keys_that_come_while_capture_runs(
+    mysql56: MysqlServer, database56: str, tmp_path: Path, policy: ForeignKeys
+) -> None:
+    """The first row goes below the log at once, before the server could be asked; the second one later."""
+    a, b = (TableId(database56, name) for name in "ab")
+    mysql56.sql(*TABLES[0:1], "CREATE TABLE b (id INT PRIMARY KEY, a INT)", database=database56)
+    for table in "ab":
+        mysql56.sql(f"INSERT INTO {table} VALUES (1, 1), (2, 2), (3, 3)", database=database56)
+    settings = pipeline(mysql56, tmp_path, database56, foreign_keys=policy)
+    async with running(settings) as service:
+        await service.begun()
+        await service.execute("s")
+        await service.completed("s")
+        mysql56.sql(
+            "ALTER TABLE b ADD FOREIGN KEY (a) REFERENCES a (id) ON DELETE CASCADE",
+            "DELETE FROM a WHERE id = 1",
+            database=database56,
+        )
+        if policy is ForeignKeys.REFUSE:
+            stopped = await service.until(lambda: service.status()["stopped"], "it's refused")
+            assert list(stopped) == [str(b)]
+            assert f"along with those of {a}, and this server doesn't log that" in stopped[str(b)]
+        else:
+            await service.until(lambda: _read(service)[1:], "what it may have done meanwhile is read anew")
+            mysql56.sql("DELETE FROM a WHERE id = 2", database=database56)
+        await service.caught_up(mysql56)
+        await service.until(lambda: all(_read(service)), "all that was restarted has been read")
+        await service.stop()
+    captured = [a] if policy is ForeignKeys.REFUSE else [a, b]
+    assert unequal(mysql56, tmp_path / "journal", *captured) == []
+    assert mysql56.sql(f"SELECT COUNT(*) FROM {b}")[0][0] == (2 if policy is ForeignKeys.REFUSE else 1)
+
+
+def _read(service: Running) -> list[bool]:
+    """Whether each snapshot has ended."""
+    ended = {"completed", "failed"}
+    return [ended.issuperset(t["state"] for t in each["tables"]) for each in service.status()["snapshots"]]

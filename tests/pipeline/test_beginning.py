@@ -7,9 +7,9 @@ import pytest
 from pipeline import beginning
 from pipeline.beginning import LogPurged
 from pipeline.checkpoint import Checkpoint, Filling, Moving, Ready
-from pipeline.schema_verifier import Known
 from pipeline.settings import SnapshotMode
 from pipeline.snapshot import Chunking, Completed, Failed, Progress, Range, Snapshot, Stopped, Waiting
+from pipeline.verifier_state import Known
 from tests.pipeline.builders import ITEMS, ORDERS, USERS, altered, gtids, table
 
 KEYLESS = table("keyless", "a", "b", key=())

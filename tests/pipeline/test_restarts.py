@@ -2,7 +2,8 @@
 
 from pipeline.ddl import Unlogged
 from pipeline.gtid import Gtid, Source
-from pipeline.restarts import by_foreign_keys, by_statement, orphans, parents_of
+from pipeline.restarts import by_foreign_keys, by_new_foreign_keys, by_statement, orphans, parents_of
+from pipeline.signals import Tables
 from pipeline.unlogged import Effect
 from tests.pipeline.test_foreign_keys import DELETED, INSERTED, A, B, C, D, key
 
@@ -45,3 +46,15 @@ def test_tables_stop_along_with_those_that_foreign_keys_change_them_by() -> None
     assert orphans([key(C, A), key(C, B)], [A, B])[0].reason.startswith(
         "a foreign key changes its rows along with those of d.a and d.b"
     )
+
+
+def test_new_foreign_keys_have_all_read_anew_that_goes_along_or_stop_their_tables() -> None:
+    keys = [key(B, A), key(C, B), key(D, C), key(D, A)]
+    captured = Tables((r"d\.[b-d]",))
+    stops, restarts = by_new_foreign_keys(keys, [key(C, B)], captured, [], reread=True)
+    assert (stops, [restart.table for restart in restarts]) == ((), [C, D])
+    stops, restarts = by_new_foreign_keys(keys, [key(C, B), key(D, A)], captured, [], reread=True)
+    assert ([stop.table for stop in stops], [restart.table for restart in restarts]) == ([D], [C])
+    assert "along with those of d.a, and this server doesn't log that" in stops[0].reason
+    stops, restarts = by_new_foreign_keys(keys, [key(C, B), key(D, C)], captured, [D], reread=False)
+    assert ([stop.table for stop in stops], restarts) == ([C], ())

@@ -31,11 +31,12 @@ from pipeline.messages import (
     TransactionPartVerified,
 )
 from pipeline.schema import Column, TableId, TableSchema
-from pipeline.schema_verifier import FromVerifier, Known, State, answered, asked, started, step
+from pipeline.schema_verifier import FromVerifier, answered, asked, started, step
 from pipeline.signals import Tables
 from pipeline.tablemap import FullMetadata, MinimalMetadata, NoMetadata, Storage, TableMap
 from pipeline.transactions import Transactions
 from pipeline.types import ColumnType, Enum, Integer, RawInteger, RawString, Set, Text
+from pipeline.verifier_state import Known, State
 from pipeline.watermark import Coordinates
 from pipeline.weight import weight
 

@@ -7,8 +7,9 @@ from pipeline.binlog.slice import Slice
 from pipeline.binlog.stream import LogStream
 from pipeline.gtid import GtidSet
 from pipeline.messages import ChangesVerified
-from pipeline.schema_verifier import FromVerifier, Known, started, step
+from pipeline.schema_verifier import FromVerifier, started, step
 from pipeline.signals import Tables
+from pipeline.verifier_state import Known
 from tests.servers.source import settings
 
 

@@ -1,0 +1,48 @@
+"""What the schema verifier knows: of the server, of each table, and what waits (`pipeline.schema_verifier`)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pipeline.fence import Held
+from pipeline.foreign_keys import Doubts, ForeignKey
+from pipeline.gtid import GtidSet
+from pipeline.naming import TableState
+from pipeline.schema import TableId, TableSchema
+from pipeline.signals import Tables
+from pipeline.watermark import Coordinates
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The schemas that the server gave both before and behind `at`, its executed set."""
+
+    schemas: Mapping[TableId, TableSchema]
+    at: GtidSet
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What's known of each table.
+
+    `to_come`: the transactions of `known.at` that haven't passed. `told`: the schemas that were told last. `emptied`:
+    tables that have had no image since they were told to be empty. `doubtful`: where the tables are found that the
+    server is to be asked for, or has answered for. `creating`: those that the transaction at hand creates. `held`: what
+    waits, with `held_bytes` of rows; `place`: where the stream is behind what went on. `foreign_keys`: those whose work
+    isn't in the log, and `cascaded` the tables that they may have changed in the transaction at hand, with the parents;
+    `doubts`: which tables may have others by now, None where the server logs what they do.
+    """
+
+    captured: Tables
+    known: Known
+    to_come: GtidSet
+    tables: Mapping[TableId, TableState] = field(default_factory=dict)
+    told: Mapping[TableId, TableSchema] = field(default_factory=dict)
+    emptied: frozenset[TableId] = frozenset()
+    doubtful: frozenset[TableId] = frozenset()
+    creating: frozenset[TableId] = frozenset()
+    held: tuple[Held, ...] = ()
+    held_bytes: int = 0
+    place: Coordinates | None = None
+    foreign_keys: tuple[ForeignKey, ...] = ()
+    cascaded: Mapping[TableId, frozenset[TableId]] = field(default_factory=dict)
+    doubts: Doubts | None = None
