@@ -286,8 +286,6 @@ BUGS: tuple[Bug, ...] = (
     a_done_range_is_the_first_one,
     ranges_leave_out_their_first_keys,
     a_plan_is_older_than_the_stream,
-    mutations.an_empty_plan_is_anybodys,
-    mutations.tables_that_stand_still_are_under_way,
     high_of_a_replica_is_not_whole,
     what_never_comes_is_waited_for,
     a_set_is_reached_by_a_part_of_it,
@@ -309,12 +307,8 @@ BUGS: tuple[Bug, ...] = (
     mutations.rows_are_emitted_before_the_changes,
     mutations.an_empty_table_is_complete_at_once,
     views_are_opened_at_any_moment,
-    where_the_stream_stands_is_not_compared,
     views_may_lack_what_is_in_the_log,
-    what_was_read_elsewhere_counts,
-    any_server_will_do,
     cascades_are_not_heeded,
-    cascades_go_no_further,
     keys_that_change_do_not_cascade,
     cascades_of_parts_are_forgotten,
     children_go_on_without_their_parents,
@@ -323,4 +317,14 @@ BUGS: tuple[Bug, ...] = (
     a_mirror_in_the_lake_has_one_generation,
     rows_of_older_generations_are_delivered,
     a_batch_leaves_out_its_first_segment,
+)
+
+# It takes hundreds of seeds to find these, so that only `make test-full` looks for them.
+RARE: tuple[Bug, ...] = (
+    mutations.an_empty_plan_is_anybodys,
+    mutations.tables_that_stand_still_are_under_way,
+    where_the_stream_stands_is_not_compared,
+    what_was_read_elsewhere_counts,
+    any_server_will_do,
+    cascades_go_no_further,
 )

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from tests.simulation.bugs import BUGS, Bug
+from tests.simulation.bugs import BUGS, RARE, Bug
 from tests.simulation.coverage import HARD
 from tests.simulation.kept_seeds import KEPT
 from tests.simulation.planted import PAGE, found_by, told
@@ -16,6 +16,7 @@ from tests.simulation.simulation import run
 # Each block has to reach every hard case by itself.
 BLOCK, BLOCKS = 500, 4
 SEEDS_FOR_A_BUG = 1000
+SEEDS_FOR_A_RARE_ONE = 5000
 
 # For `make test-full`: how many seeds, and the first of them.
 FURTHER = int(os.environ.get("TIDEMARK_SEEDS", "10000"))
@@ -57,9 +58,15 @@ def test_a_seed_is_the_same_run_each_time() -> None:
 
 def test_the_page_has_every_planted_bug() -> None:
     rows = [line.split(" | ")[0].removeprefix("| ") for line in PAGE.read_text().splitlines()]
-    assert [told(bug) for bug in BUGS if told(bug) not in rows] == []
+    assert [told(bug) for bug in (*BUGS, *RARE) if told(bug) not in rows] == []
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
 def test_a_planted_bug_is_found(bug: Bug) -> None:
     assert found_by(bug, range(SEEDS_FOR_A_BUG)) is not None
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("bug", RARE, ids=lambda bug: bug.__name__)
+def test_a_rare_bug_is_found(bug: Bug) -> None:
+    assert found_by(bug, range(SEEDS_FOR_A_RARE_ONE)) is not None
