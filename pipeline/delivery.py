@@ -22,7 +22,7 @@ without a mirror has nothing but its changelog.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from pipeline.alterations import Alteration
+from pipeline.alterations import Alteration, ColumnChanges, altered
 from pipeline.checkpoint import Checkpoint, Mirror
 from pipeline.evolution import obstacle
 from pipeline.journal import Entry, FileKind
@@ -170,7 +170,7 @@ def _of_columns(alteration: Alteration) -> bool:
 
 def _alterations(entry: Entry) -> dict[TableId, tuple[Step, ...]]:
     found: dict[TableId, tuple[Step, ...]] = {}
-    for alteration in (altered.alteration for altered in entry.alterations):
+    for alteration in (each.alteration for each in entry.alterations):
         if _of_columns(alteration):
             table = alteration.schema.table
             found[table] = (*found.get(table, ()), Step(entry.segment, alteration))
@@ -294,7 +294,10 @@ def _altered(taken: Accepted, step: Step, rule: SchemaChanges, known: bool) -> A
         raise Incompatible(
             _RULED_OUT.format(what=" and ".join(done), table=taken.schema.table, rule=rule.value)
         )
-    return _stepped(taken, step, step.change.schema, known=known)
+    # Columns that came before it, without a row, come with the next one: the statement's schema may have them already.
+    changes = ColumnChanges(step.change.renamed, step.change.dropped)
+    after = altered(taken.schema, changes, step.change.statement)
+    return _stepped(taken, step, taken.schema if after is None else after.schema, known=known)
 
 
 def _taken(

@@ -203,6 +203,20 @@ def test_what_a_statement_did_comes_before_the_rows_behind_it() -> None:
     assert accepted(Delivered(), V1.table, replace(alone, generations={})).schema is None
 
 
+def test_columns_that_came_without_a_row_come_with_the_first_one_behind_another_statement() -> None:
+    there = Delivered(V1, since=1, mirror_since=1, columns=changelog(V1), changes=2, rows=2, generation=0)
+    wider = replace(RENAMED, columns=(*RENAMED.columns, Column("n", INT, True)))
+    renaming = replace(RENAMING, schema=wider)
+    alone = accepted(there, V1.table, next_batch([altering(3, renaming)]))
+    assert (alone.schema, [each.column.name for each in alone.plan.columns][-2:]) == (RENAMED, ["id", "text"])
+    todo = accepted(there, V1.table, next_batch([altering(3, renaming, wider)]))
+    assert (todo.schema, todo.steps) == (wider, (Step(3, renaming), Step(3, wider)))
+    assert [each.column.name for each in todo.plan.columns][-3:] == ["id", "text", "n"]
+    # Also where it's such a column that the statement is about.
+    of_it = Alteration(wider, "ALTER TABLE", renamed=(("m", "n"),))
+    assert accepted(there, V1.table, next_batch([altering(3, of_it)])).schema == V1
+
+
 def test_a_segment_of_which_something_cannot_be_taken_is_not_begun() -> None:
     there = Delivered(V1, since=1, columns=changelog(V1), changes=2, rows=2, generation=0)
     retyped = replace(RENAMED, columns=(ID, Column("text", INT, True)))
