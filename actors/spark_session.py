@@ -14,13 +14,14 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyspark
 from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER, ClientServer
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
@@ -37,6 +38,13 @@ PARTITIONS = ("spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPa
 
 # How long (seconds) the JVM may take to end by itself before it's killed.
 ENDS_WITHIN = 10.0
+
+# The JVM's exit code with ExitOnOutOfMemoryError.
+_OUT_OF_MEMORY = 3
+
+# What Spark says in a JVM that lives on when the master has removed the application or can't be reached, and when a
+# task has lost one executor after the other.
+_LOST = ("SparkContext was shut down", "a stopped SparkContext", "ExecutorLostFailure")
 
 _launch_gateway: Any = launch_gateway  # has no types
 
@@ -99,6 +107,19 @@ class Spark:
         """Whether the JVM is running."""
         return self._jvm.poll() is None
 
+    def lost(self, error: Exception) -> str | None:
+        """Why a call failed, if it did since there's no Spark any more that could be asked again."""
+        # A call that was never answered says no more than that it failed; of what failed in Java there's a trace.
+        unanswered = type(error) is Py4JError and "Trace:" not in str(error)
+        if unanswered or isinstance(error, Py4JNetworkError | ConnectionError) or not self.alive:
+            with suppress(subprocess.TimeoutExpired):  # it closes its connections before it has ended
+                if self._jvm.wait(ENDS_WITHIN) == _OUT_OF_MEMORY:
+                    return "Spark's JVM ran out of memory: if it does so again, raise spark.driver_memory"
+            return "Spark's JVM has ended, or was killed"
+        if any(sign in str(error) for sign in _LOST):
+            return "Spark has lost its cluster, or too many executors"
+        return None
+
     def stop(self) -> None:
         """End Spark cleanly, then the JVM."""
         if self.alive:
@@ -123,8 +144,13 @@ class Spark:
 def parts(settings: SparkSettings) -> Parts:
     """What there is, with the jars that the settings name.
 
-    Raises Definite where Delta isn't among them, or isn't the one for PySpark.
+    Raises Definite where Delta isn't among them, or isn't the one for PySpark, or there'd be no JVM of our own.
     """
+    if settings.master.startswith("sc://"):
+        raise Definite(
+            f"spark.master is {settings.master}, and Spark Connect can't be used, since files are committed to Delta "
+            "by the driver's own JVM: give a master as local[*] or spark://host:7077"
+        )
     named = [Path(path) for path in settings.jars]
     for path in named:
         if not path.exists():
@@ -167,7 +193,7 @@ def start(settings: SparkSettings, folder: Path) -> Spark:
         lock = gateway.jvm.java.io.RandomAccessFile(str(folder / "lock"), "rw").getChannel().tryLock()
         if lock is None:
             raise Transient(f"the JVM of an earlier run hasn't ended yet; it holds {folder / 'lock'}")
-        context = SparkContext(conf=conf, gateway=gateway)
+        session = SparkSession(SparkContext(conf=conf, gateway=gateway))
     except (Py4JError, Transient) as error:
         gateway.proc.kill()
         gateway.proc.communicate()
@@ -175,7 +201,7 @@ def start(settings: SparkSettings, folder: Path) -> Spark:
         if isinstance(error, Transient):
             raise
         raise Transient(f"Spark didn't start at {settings.master}: see {folder / 'spark.log'}") from error
-    spark = Spark(SparkSession(context), gateway.proc, lock)
+    spark = Spark(session, gateway.proc, lock)
     for name in PARTITIONS:
         if name not in settings.conf:
             spark.session.conf.set(name, str(spark.cores))
@@ -193,7 +219,10 @@ def _conf(settings: SparkSettings, jars: tuple[Path, ...], folder: Path) -> dict
         "spark.app.name": "tidemark",
         "spark.jars": ",".join(map(str, jars)),
         "spark.driver.memory": settings.driver_memory,
-        "spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile=file:{folder / 'log4j2.properties'}",
+        # Half of a JVM that has run out of memory may go on: it had better end as a whole.
+        "spark.driver.defaultJavaOptions": (
+            f"-Dlog4j2.configurationFile=file:{folder / 'log4j2.properties'} -XX:+ExitOnOutOfMemoryError"
+        ),
         "spark.local.dir": str(folder / "local"),
         "spark.pyspark.python": sys.executable,
         # A small append isn't to wait until all tasks of a MERGE have begun.

@@ -25,7 +25,7 @@ from itertools import chain, takewhile
 from typing import Any, ParamSpec, TypeVar
 
 import structlog
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from actors import spark_session
@@ -95,8 +95,7 @@ class SparkSink(Actor[ToSparkSink]):
         # The last SCN that has gone from the journal, and the tables that lack rows of before.
         self._beginning = 0
         self._late: frozenset[TableId] = frozenset()
-        # The segment through which all tables had everything before that.
-        self._whole = 0
+        self._whole = 0  # the segment through which all tables had everything before that
         # The tables whose mirror isn't there, and the SCN that it may begin at, or behind it (`pipeline.tiers`).
         self._bare: frozenset[TableId] = frozenset()
         self._bare_since = 0
@@ -360,17 +359,19 @@ class SparkSink(Actor[ToSparkSink]):
     async def _in_thread(
         self, function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Result:
-        """Call what blocks. Raises Transient where Spark's JVM has gone, or another writer was faster."""
-        loop = asyncio.get_running_loop()
-        try:
-            return await loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
-        except (Py4JError, PySparkException, ConnectionError) as error:
-            lost = isinstance(error, Py4JNetworkError | ConnectionError)
-            if lost or (self._spark is not None and not self._spark.alive):
-                raise Transient("Spark's JVM has ended, or was killed") from error
-            if is_conflict(error):
-                raise Transient("another writer committed to a lake table meanwhile") from error
-            raise
+        """Call what blocks. Raises Transient where Spark has gone, or another writer was faster."""
+
+        def call() -> Result:
+            try:
+                return function(*args, **kwargs)
+            except (Py4JError, PySparkException, ConnectionError) as error:
+                if self._spark is not None and (lost := self._spark.lost(error)):
+                    raise Transient(lost) from error
+                if is_conflict(error):
+                    raise Transient("another writer committed to a lake table meanwhile") from error
+                raise
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     def _start(self) -> Spark:
         return spark_session.start(self._spark_settings, self._journal.local_folder / "spark")

@@ -303,3 +303,8 @@ def test_parts_that_do_not_fit_are_named(jars: list[str], told: str, tmp_path: P
 def test_a_jar_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(Definite, match=r"gone\.jar, which isn't there"):
         spark_session.start(SparkSettings(jars=(tmp_path / "gone.jar",)), tmp_path)
+
+
+def test_spark_connect_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(Definite, match=r"spark\.master is sc://there:15002, and Spark Connect can't be used"):
+        spark_session.start(SparkSettings("sc://there:15002"), tmp_path)
