@@ -33,7 +33,7 @@ from actors.source import Result
 from actors.spark_sink import SparkSink
 from actors.watermark_coordinator import WatermarkCoordinator
 from pipeline.lake_tables import Tier, location
-from pipeline.schema import TableSchema
+from pipeline.schema import TableId
 from pipeline.window import Reconciling
 from tests.servers.service import LEAST_ROWS_OF_RANGE, WithoutLake
 
@@ -133,9 +133,9 @@ def break_at(step: Step, nth: int, deed: Deed) -> None:
             kill()
         return result
 
-    def killed_meanwhile(lake: Lake, table: TableSchema, *arguments: Any) -> Any:
+    def killed_meanwhile(lake: Lake, table: TableId, *arguments: Any) -> Any:
         if due(lake):
-            folder = Path(location(lake._root, table.table, Tier.MIRROR))
+            folder = Path(location(lake._root, table, Tier.MIRROR))
             before = set(folder.glob("*.parquet"))
             threading.Thread(target=kill_behind_a_file, args=(folder, before), daemon=True).start()
         return original(lake, table, *arguments)

@@ -1,0 +1,142 @@
+"""The steps at which delivery to the lake can be cut off, each a call of the product's that's wrapped.
+
+`before` and `behind` are the moments just before a call and when its work is done; `amid` is when a file has appeared
+beneath one of the table's folders while it's under way, so that what is cut off is half done.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import wraps
+from pathlib import Path
+from typing import Any, Final
+
+from actors.delta import DeltaTable
+from actors.journal_consumers import Consumers
+from actors.lake import Lake
+from actors.lake_files import LakeFiles
+from actors.live_view import CatalogViews
+from actors.spark_sink import SparkSink
+from pipeline.lake_tables import Tier, location
+from pipeline.schema import TableId
+
+LOOK_EVERY_S: Final = 0.002
+
+
+class Moment(StrEnum):
+    """When."""
+
+    BEFORE = "before"
+    BEHIND = "behind"
+    AMID = "amid"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A method, and which of its calls count, by their arguments. `where`: the lake table's folder, of a call."""
+
+    owner: type
+    method: str
+    moment: Moment
+    concerns: Callable[..., bool] = lambda *_: True
+    where: Callable[..., str] | None = None
+
+
+def _appends(tier: Tier) -> Callable[..., bool]:
+    return lambda table, *_: str(table.path).endswith(f"/{tier}")
+
+
+def _places(tier: Tier) -> Callable[..., bool]:
+    return lambda _files, _path, placed, *_: placed is tier
+
+
+def _takes_on(tier: Tier) -> Callable[..., bool]:
+    return lambda _lake, _table, taking, *_: taking is tier
+
+
+def _mirror(lake: Lake, table: TableId, *_: object) -> str:
+    return location(lake._root, table, Tier.MIRROR)
+
+
+def _log(table: DeltaTable, *_: object) -> str:
+    return f"{table.path}/_delta_log"
+
+
+STEPS: Final = {
+    "batch read": Step(SparkSink, "_read_batch", Moment.BEHIND),
+    "view held": Step(CatalogViews, "hold", Moment.BEHIND),
+    "changelog's schema not taken on": Step(
+        Lake, "_take_on", Moment.BEFORE, concerns=_takes_on(Tier.CHANGELOG)
+    ),
+    "schema prepared, not altered": Step(DeltaTable, "alter", Moment.BEFORE),
+    "changelog's schema taken on, mirror's not": Step(
+        Lake, "_take_on", Moment.BEHIND, concerns=_takes_on(Tier.CHANGELOG)
+    ),
+    "mirror's schema taken on": Step(Lake, "_take_on", Moment.BEHIND, concerns=_takes_on(Tier.MIRROR)),
+    "mirror begun": Step(Lake, "_begin", Moment.BEHIND),
+    "changes not placed": Step(LakeFiles, "place", Moment.BEFORE, concerns=_places(Tier.CHANGELOG)),
+    "a file linked, not named": Step(LakeFiles, "_take", Moment.BEHIND),
+    "a file placed": Step(LakeFiles, "_placed", Moment.BEHIND),
+    "changes placed, not committed": Step(
+        LakeFiles, "place", Moment.BEHIND, concerns=_places(Tier.CHANGELOG)
+    ),
+    "committing": Step(DeltaTable, "append", Moment.AMID, where=_log),
+    "changes committed": Step(DeltaTable, "append", Moment.BEHIND, concerns=_appends(Tier.CHANGELOG)),
+    "commit durable": Step(LakeFiles, "settle", Moment.BEHIND),
+    "rows not placed": Step(LakeFiles, "place", Moment.BEFORE, concerns=_places(Tier.MIRROR)),
+    "rows placed, not committed": Step(LakeFiles, "place", Moment.BEHIND, concerns=_places(Tier.MIRROR)),
+    "rows committed": Step(DeltaTable, "append", Moment.BEHIND, concerns=_appends(Tier.MIRROR)),
+    "view not followed": Step(CatalogViews, "follow", Moment.BEFORE),
+    "a table delivered, others not": Step(Lake, "deliver", Moment.BEHIND),
+    "batch delivered, journal not told": Step(SparkSink, "_tell", Moment.BEFORE),
+    "journal told": Step(Consumers, "tell", Moment.BEHIND),
+    "not merging": Step(Lake, "merge", Moment.BEFORE),
+    "merging": Step(Lake, "merge", Moment.AMID, where=_mirror),
+    "merged": Step(Lake, "merge", Moment.BEHIND),
+}
+
+# What's to happen at a step when it's come to; nothing if None is given.
+Deed = Callable[[], None]
+
+
+def watch(come_to: Callable[[str], Deed | None]) -> None:
+    """Wrap all steps for the rest of this process. `come_to` is asked at each one, by its name, what's to be done."""
+    for name, step in STEPS.items():
+        setattr(step.owner, step.method, _watched(name, step, come_to))
+
+
+def _watched(name: str, step: Step, come_to: Callable[[str], Deed | None]) -> Callable[..., Any]:
+    original = getattr(step.owner, step.method)
+
+    @wraps(original)
+    def watched(*arguments: Any, **named: Any) -> Any:
+        counts = step.concerns(*arguments)
+        if counts and step.moment is Moment.BEFORE:
+            _do(come_to(name))
+        elif counts and step.where is not None and (deed := come_to(name)) is not None:
+            folder = Path(step.where(*arguments))
+            before = _files(folder)
+            threading.Thread(target=_do_amid, args=(deed, folder, before), daemon=True).start()
+        result = original(*arguments, **named)
+        if counts and step.moment is Moment.BEHIND:
+            _do(come_to(name))
+        return result
+
+    return watched
+
+
+def _do(deed: Deed | None) -> None:
+    if deed is not None:
+        deed()
+
+
+def _do_amid(deed: Deed, folder: Path, before: frozenset[Path]) -> None:
+    while _files(folder) <= before:
+        time.sleep(LOOK_EVERY_S)
+    deed()
+
+
+def _files(folder: Path) -> frozenset[Path]:
+    return frozenset(folder.glob("*"))

@@ -1,0 +1,280 @@
+"""SIGKILL of the process and of Spark's JVM at each step of a batch: the lake is right afterwards.
+
+Each life finds new segments: with changes, columns that are added and widened, and mirrors that begin anew. When it has
+been killed, each changelog must have what its mark says, each change once. At last one comes to the end, and then the
+mirrors and the live views as well are held against the source. DuckDB reads them, so that Spark isn't its own judge.
+"""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from duckdb import DuckDBPyConnection
+
+from actors.delta_log import logged
+from actors.lake_text import live_view_text
+from pipeline.checkpoint import Filling, Ready
+from pipeline.dialects import Dialect
+from pipeline.lake_tables import Tier, location
+from pipeline.schema import Column, TableId, TableSchema
+from pipeline.settings import SparkSettings
+from pipeline.types import Integer, Text
+from tests.chaos.delivery_steps import STEPS
+from tests.chaos.lake_life import Planted, Victim
+from tests.integration.history import FILLING, History, Row, Table, random_step
+from tests.servers.duckdb_engine import engine
+
+SMALL, LARGE = Integer(4, unsigned=False), Integer(8, unsigned=False)
+ORDER: Final = ("__op", "__scn", "__ordinal", "__segment")
+WITHIN_S: Final = 600.0
+
+Kill = tuple[Victim, str, int]
+Life = tuple[Kill, ...]
+Named = dict[str, Any]
+
+
+class Source:
+    """Two tables with a key and one without, what they've become, and all that has happened to them."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.history = History(folder / "journal")
+        self.some = random.Random(seed)
+        self.keyed = [self._table(name, (0,)) for name in ("orders", "customers")]
+        self.bag = self._table("bag", ())
+        self.changes: dict[TableId, list[Named]] = {id_: [] for id_ in self.history.tables}
+        self._columns = 0
+
+    def _table(self, name: str, key: tuple[int, ...]) -> Table:
+        columns = (Column("id", LARGE, False), Column("v", Text("utf8mb4"), True))
+        return self.history.table(TableSchema(TableId("shop", name), columns, key), FILLING if key else None)
+
+    def go_on(self) -> None:
+        """Seal four segments."""
+        self._write()
+        self._seal()
+        for table in self.keyed:
+            self._add_a_column(table)
+        self._write()
+        self._seal()
+        for table in self.keyed:
+            self.history.restart(table, table.schema, Filling)
+            self.history.chunk(table, [key for key in table.source if key[0] % 2])
+        self._write()
+        self._seal()
+        for table in self.keyed:
+            self.history.chunk(table, [key for key in table.source if not key[0] % 2])
+            assert table.mirror is not None
+            table.mirror = Ready(table.mirror.since)
+        self._write()
+        self._seal()
+
+    def _write(self) -> None:
+        for table in self.keyed:
+            for _ in range(3):
+                random_step(self.history, table, self.some, partial(row, table))
+        self.history.transaction((self.bag, "c", row(self.bag, self.some)))
+
+    def _seal(self) -> None:
+        for table in (*self.keyed, self.bag):
+            for *order, values in table.changes:
+                place = dict(zip(ORDER, (*order, table.segment), strict=True))
+                self.changes[table.schema.table].append({**place, **named(table.schema, values)})
+        self.history.seal()
+
+    def _add_a_column(self, table: Table) -> None:
+        """And have the one that was added before take wider values."""
+        wide = tuple(
+            replace(column, type=LARGE) if column.type == SMALL else column for column in table.schema.columns
+        )
+        added = Column(f"c{len(wide)}", SMALL, True)
+        table.schema = replace(table.schema, columns=(*wide, added))
+        table.source = {key: (*values, None) for key, values in table.source.items()}
+        table.rows = {key: (*values, None) for key, values in table.rows.items()}
+
+    def changes_end(self, table: Table) -> int:
+        """The segment of its last change."""
+        return max(int(change["__segment"]) for change in self.changes[table.schema.table])
+
+
+def row(table: Table, some: random.Random) -> Row:
+    numbers = [some.choice([None, some.randint(-9, 9)]) for _ in table.schema.columns[2:]]
+    return (some.randint(0, 30), some.choice([None, "a", "ß"]), *numbers)
+
+
+def named(schema: TableSchema, values: Row) -> Named:
+    """What isn't null, by name."""
+    return {
+        column.name: value for column, value in zip(schema.columns, values, strict=True) if value is not None
+    }
+
+
+class Lives:
+    """One life after the other, in as few processes as can be."""
+
+    def __init__(self, folder: Path, spark: SparkSettings, planted: Planted | None) -> None:
+        self.folder = folder
+        self.lake = str(folder / "lake")
+        journal = str(folder / "journal")
+        self._told = {"journal": journal, "lake": self.lake, "conf": spark.conf, "planted": planted}
+        self._process: subprocess.Popen[str] | None = None
+
+    def live(self, kills: Sequence[Kill]) -> None:
+        """Live until everything is delivered and merged, or until somebody is killed; fails if nobody was."""
+        if self._process is None:
+            command = [sys.executable, "-m", "tests.chaos.lake_life", json.dumps(self._told)]
+            with (self.folder / "log").open("ab") as log:
+                self._process = subprocess.Popen(
+                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+                )
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        print(json.dumps(kills), file=process.stdin, flush=True)
+        if answer := process.stdout.readline():
+            assert json.loads(answer) == [], "a step wasn't come to"
+            return
+        self._process = None
+        with process:
+            words = (self.folder / "log").read_text()[-3000:]
+            assert process.wait(WITHIN_S) == -signal.SIGKILL, words
+            assert Victim.PROCESS in {victim for victim, *_ in kills}, words
+
+    def end(self) -> None:
+        if self._process is not None:
+            with self._process as process:
+                process.kill()
+
+
+@contextmanager
+def lives(folder: Path, spark: SparkSettings, planted: Planted | None = None) -> Iterator[Lives]:
+    made = Lives(folder, spark, planted)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def wrong_changes(source: Source, lake: str, connection: DuckDBPyConnection) -> list[str]:
+    """What's wrong with the changelogs, each as far as it says that it is."""
+    wrong = []
+    for table in (*source.keyed, source.bag):
+        path = location(lake, table.schema.table, Tier.CHANGELOG)
+        if (log := logged(path)) is None:
+            continue
+        through = log.applications.get(f"{source.history.store.identity.id}/changes", 0)
+        told = [change for change in source.changes[table.schema.table] if change["__segment"] <= through]
+        wrong += differences(path, read(connection, f"SELECT * FROM delta_scan('file://{path}')"), told)
+    return wrong
+
+
+def wrong_at_the_end(source: Source, lake: str, connection: DuckDBPyConnection) -> list[str]:
+    """What's wrong with the lake when everything is delivered and merged."""
+    wrong = wrong_changes(source, lake, connection)
+    for table in (*source.keyed, source.bag):
+        path = location(lake, table.schema.table, Tier.CHANGELOG)
+        log = logged(path)
+        assert log is not None
+        if (there := len(list(Path(path).glob("*.parquet*")))) != log.files:
+            wrong.append(f"{path}: {there} files are there, and {log.files} are named")
+        if log.applications[f"{source.history.store.identity.id}/changes"] < source.changes_end(table):
+            wrong.append(f"{path}: its last changes are missing")
+    for table in source.keyed:
+        rows = [named(table.schema, values) for values in table.rows.values()]
+        path = location(lake, table.schema.table, Tier.MIRROR)
+        wrong += differences(path, read(connection, f"SELECT * FROM delta_scan('file://{path}')"), rows)
+        view = live_view_text(lake, str(table.schema.table), Dialect.DUCKDB)
+        wrong += differences(f"view of {table.schema.table}", read(connection, view), rows)
+    return wrong
+
+
+def differences(what: str, there: list[Named], expected: list[Named]) -> list[str]:
+    """Rows, as often as they're too many or missing."""
+    found, due = (Counter(repr(sorted(row.items())) for row in rows) for rows in (there, expected))
+    return [
+        *(f"{what}: {row} isn't the source's" for row in (found - due).elements()),
+        *(f"{what}: {row} is missing" for row in (due - found).elements()),
+    ]
+
+
+def read(connection: DuckDBPyConnection, query: str) -> list[Named]:
+    """The rows, without nulls; of our own columns those that say which change it is."""
+    return [
+        {
+            name: value
+            for name, value in found.items()
+            if value is not None and (name in ORDER or not name.startswith("__"))
+        }
+        for found in connection.sql(query).to_arrow_table().to_pylist()
+    ]
+
+
+def survive(source: Source, each: Lives, killed: Sequence[Life]) -> list[str]:
+    """What's wrong with the lake behind each kill, and when a last life has come to its end."""
+    wrong: list[str] = []
+    with closing(source.history.store), closing(engine()) as connection:
+        for life in killed:
+            source.go_on()
+            each.live(life)
+            wrong += wrong_changes(source, each.lake, connection)
+        source.go_on()
+        each.live(())
+        return wrong + wrong_at_the_end(source, each.lake, connection)
+
+
+QUICK: tuple[Life, ...] = (
+    ((Victim.JVM, "changes placed, not committed", 1),),
+    ((Victim.JVM, "changelog's schema taken on, mirror's not", 1),),
+    ((Victim.JVM, "changes committed", 2),),
+    ((Victim.JVM, "merging", 1),),
+    ((Victim.JVM, "committing", 1),),
+    ((Victim.PROCESS, "a file linked, not named", 1),),
+    ((Victim.PROCESS, "rows committed", 1),),
+)
+LONG = [
+    pytest.param(
+        tuple(((victim, step, nth),) for step in STEPS),
+        seed,
+        id=f"{victim} at each step, time {nth}",
+        marks=pytest.mark.full,
+    )
+    for seed, (victim, nth) in enumerate(
+        (victim, nth) for victim in (Victim.JVM, Victim.PROCESS) for nth in (1, 2)
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("killed", "seed"), [pytest.param(QUICK, 0, id="some", marks=pytest.mark.full), *LONG]
+)
+def test_killed_at_a_step_of_a_batch(
+    tmp_path: Path, spark_settings: SparkSettings, killed: Sequence[Life], seed: int
+) -> None:
+    with lives(tmp_path, spark_settings) as each:
+        assert survive(Source(tmp_path, seed), each, killed) == []
+
+
+PLANTED = [
+    (Planted.NO_MARK, "batch delivered, journal not told", "isn't the source's"),
+    (Planted.MARK_FIRST, "changes placed, not committed", "is missing"),
+    (Planted.RANDOM_NAME, "changes placed, not committed", "files are there"),
+]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("planted", "step", "noticed"), PLANTED)
+def test_what_is_planted_is_noticed(
+    tmp_path: Path, spark_settings: SparkSettings, planted: Planted, step: str, noticed: str
+) -> None:
+    with lives(tmp_path, spark_settings, planted=planted) as each:
+        wrong = survive(Source(tmp_path, 6), each, [((Victim.JVM, step, 1),)])
+    assert any(noticed in each for each in wrong), wrong
