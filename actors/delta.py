@@ -28,6 +28,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
+from pipeline.errors import Transient
+from pipeline.maintenance import Size
 from pipeline.placing import Stored
 
 # How the names of these exceptions begin.
@@ -37,6 +39,10 @@ _CONFLICTS = ("Concurrent", "MetadataChanged", "ProtocolChanged")
 # A version that's made of the one before has one commit more since its checkpoint, and knows of no newer one until
 # somebody looks into the log's folder. So that's done after each of so many versions.
 _LOOK_EVERY = 50
+
+
+class Conflict(Transient):
+    """Delta gave a transaction up, since somebody else had committed to the lake table meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,21 @@ class DeltaTable:
     def snapshot_at(self, version: int) -> Snapshot:
         """An older version."""
         return self._told(self._log().getSnapshotAt(version, self._none, self._none, False))
+
+    def size(self) -> Size | None:
+        """How large the newest version is; None where there's no table."""
+        log = self._log()
+        snapshot = log.update(False, self._none, self._none)
+        if not log.tableExists():
+            return None
+        checksum = snapshot.checksumOpt()
+        hidden = checksum.get().numDeletedRecordsOpt() if checksum.isDefined() else checksum
+        return Size(snapshot.numOfFiles(), hidden.get() if hidden.isDefined() else 0)
+
+    def clean_log(self) -> None:
+        """Remove what has expired of the log, by the table's own properties, as Delta does; but to the hour."""
+        log, hour = self._log(), _module(self._delta, "TruncationGranularity$").HOUR()
+        log.cleanUpExpiredLogs(log.update(False, self._none, self._none), self._none, self._none, hour)
 
     def _told(self, snapshot: Any) -> Snapshot:
         metadata = snapshot.metadata()

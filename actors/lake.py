@@ -32,6 +32,7 @@ from actors.journal_store import JournalReader
 from actors.lake_files import LakeFiles
 from actors.live_view import CatalogViews
 from actors.spark_session import PARTITIONS
+from actors.upkeep import Upkeep
 from pipeline import lake_tables, schema
 from pipeline.delivery import Accepted, Batch, Delivered, Piece, accepted
 from pipeline.errors import Definite
@@ -62,6 +63,7 @@ class Lake:
         self._views = None if catalog is None else CatalogViews(session, root, catalog)
         # Columns don't change under a MERGE, which would fail, and nor does a mirror's generation.
         self._changing = Lock()
+        self.upkeep = Upkeep(session, root, self._changing)
 
     def find(self, table: TableId) -> Delivered:
         """What the lake has of a table. Raises Definite where it's fed from another journal."""

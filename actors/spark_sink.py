@@ -1,11 +1,11 @@
-"""The SparkSink: brings the journal's segments into the lake, batch by batch, and merges mirrors meanwhile.
+"""The SparkSink: brings the journal's segments into the lake, batch by batch, and sees to its tables meanwhile.
 
 Batches come one after the other; within one, tables are delivered at the same time. A batch takes all segments that
 wait (up to a bound), so that the further the sink lags the larger its commits and the less each row costs. Where it
 goes on is found in the tables themselves, at the start and so after each failure.
 
-One MERGE at a time runs beside the batches. It takes seconds that no reader waits for, since the live view is right
-with it and without it. A mirror's turn comes when it has enough changes pending, or old ones.
+One MERGE at a time, or one piece of maintenance, runs beside the batches (`actors.background`). It takes seconds that
+no reader waits for, since the live view is right with it and without it.
 
 How far it is, it tells the journal after each batch, so that retention keeps what it needs. Where what it needs has
 gone, since the lake is new or was removed, tables wait until their mirrors have begun anew (`pipeline.late`).
@@ -30,24 +30,23 @@ from pyspark.errors import PySparkException
 
 from actors import spark_session
 from actors.actor import Actor, Outlet
-from actors.delta import is_conflict
+from actors.background import Background
+from actors.delta import Conflict, is_conflict
 from actors.journal_store import JournalReader
 from actors.lake import Lake
 from actors.mailbox import Mailbox
-from actors.merging import Merging, Mirrored
 from actors.metrics import Metrics
 from actors.spark_session import Spark
 from pipeline import metrics as catalogue
 from pipeline import tiers, topology
-from pipeline.checkpoint import Checkpoint, Mirror, Ready, state_of
+from pipeline.checkpoint import Checkpoint, Mirror, state_of
 from pipeline.delivery import Batch, Delivered, Pieces, missing, next_batch
 from pipeline.errors import Transient
 from pipeline.journal import Entry
 from pipeline.lake_rules import rule_of
 from pipeline.late import MirrorsLacked, incomplete
-from pipeline.live_view import Reached
 from pipeline.messages import SegmentSealed, ToSparkSink
-from pipeline.schema import TableId, TableSchema
+from pipeline.schema import TableId
 from pipeline.settings import LakeSettings, SparkSettings
 
 log = structlog.get_logger()
@@ -55,7 +54,7 @@ log = structlog.get_logger()
 # The sink's name among the journal's consumers.
 CONSUMER = "lake"
 
-# How many tables are delivered at once; a further thread merges.
+# How many tables are delivered at once; a further thread is for what goes on beside that.
 TABLES_AT_ONCE = 4
 
 Arguments = ParamSpec("Arguments")
@@ -89,8 +88,7 @@ class SparkSink(Actor[ToSparkSink]):
         self._freshness: float | None = None
         self._mirrors: dict[TableId, Mirror] = {}
         self._delivered: dict[TableId, Delivered] = {}
-        self._mirrored: dict[TableId, Mirrored] = {}
-        self._merging: Merging | None = None
+        self._background: Background | None = None
         self._coordinator = coordinator
         # The last SCN that has gone from the journal, and the tables that lack rows of before.
         self._beginning = 0
@@ -107,9 +105,10 @@ class SparkSink(Actor[ToSparkSink]):
             await self._open()
             self.rest()
             self.listen()
-            while any(left is not None for left in (self._taking, self._merging)):
-                await self._next()
-                self._merge_if_due()
+            assert self._background is not None
+            while self._taking is not None or self._background.work is not None:
+                await self._next(self._background)
+                self._see_to_tables()
             await self._in_thread(self._stop)
         finally:
             self.rest()
@@ -123,34 +122,34 @@ class SparkSink(Actor[ToSparkSink]):
         """Kill the JVM, so that its threads end, and wait for these."""
         self.stop_listening()
         await asyncio.to_thread(self._end)
-        if self._merging is not None:
-            await asyncio.wait({self._merging.task})
+        if (background := self._background) is not None and background.work is not None:
+            await asyncio.wait({background.work.task})
         self.metrics.set(catalogue.SPARK_UP, 0)
 
     def hung(self) -> bool:
-        """Also while a MERGE takes too long."""
-        merging = self._merging
-        return super().hung() or (
-            merging is not None and time.monotonic() - merging.began > 10 * self.patience
-        )
+        """Also while what goes on beside the batches takes too long."""
+        work = None if self._background is None else self._background.work
+        return super().hung() or (work is not None and time.monotonic() - work.began > 10 * self.patience)
 
     def status(self) -> dict[str, Any]:
         """What's wholly delivered, and of each table how far its mirror is and why it stopped.
 
         `late`: the tables that wait for their mirrors to begin anew. `freshness_seconds`: the age of the oldest change
-        of the last batch when it could be read in the lake.
+        of the last batch when it could be read in the lake. `beside`: what goes on beside the batches.
         """
+        background = self._background
+        work = None if background is None else background.work
         return {
             "lake": self._settings.path,
             "segment": self._segment,
             "position": self._position,
             "freshness_seconds": self._freshness,
             "late": sorted(map(str, self._late)),
+            "beside": None if work is None else {"work": work.name, "table": str(work.table)},
             "tables": {
                 str(table): {
                     "mirror": state_of(self._mirrors[table]) if table in self._mirrors else None,
-                    "merged": self._mirrored[table].reached.merged if table in self._mirrored else None,
-                    "pending": self._mirrored[table].pending if table in self._mirrored else 0,
+                    **(background.status(table) if background is not None else {}),
                     "stopped": delivered.stopped,
                 }
                 for table, delivered in self._delivered.items()
@@ -169,6 +168,7 @@ class SparkSink(Actor[ToSparkSink]):
         self.metrics.set(catalogue.SPARK_UP, 1)
         session, lake = self._spark.session, self._settings
         self._lake = Lake(session, lake.path, self._journal, lake.rules, lake.catalog)
+        self._background = Background(lake, self.metrics, self._lake, self._in_thread)
         last = await self._in_thread(self._journal.last_segment)
         if last == 0:
             return
@@ -237,7 +237,7 @@ class SparkSink(Actor[ToSparkSink]):
             await self._in_thread(self._journal.consumers.tell, CONSUMER, self._segment)
             await self._ask(batch.checkpoint)
             self.beat()
-            self._merge_if_due()
+            self._see_to_tables()
 
     def _wanted(self, batch: Batch) -> list[TableId]:
         """The tables that have something in the batch, and those whose mirror is to be made, or begun anew."""
@@ -247,15 +247,16 @@ class SparkSink(Actor[ToSparkSink]):
 
     async def _find(self, table: TableId) -> None:
         assert self._lake is not None
+        assert self._background is not None
         found = await self._in_thread(self._lake.find, table)
         tiers.check(found, table, rule_of(self._settings.rules, table))
+        await self._background.found(table, found)
         self._delivered[table] = found
-        reached = Reached(found.generation or 0, found.merged, found.partial)
-        self._mirrored[table] = Mirrored(reached, found.pending, time.monotonic())
 
     async def _deliver(self, batch: Batch, table: TableId) -> None:
         """Bring one table to the end of the batch."""
         assert self._lake is not None
+        assert self._background is not None
         before = self._delivered[table]
         if before.stopped is not None:
             return
@@ -268,10 +269,7 @@ class SparkSink(Actor[ToSparkSink]):
         changes, rows = (sum(piece.rows for piece in files) for files in (pieces.changes, pieces.rows))
         self.metrics.count(catalogue.DELIVERED, changes, table=str(table), tier="changelog")
         self.metrics.count(catalogue.DELIVERED, rows, table=str(table), tier="mirror")
-        mirrored = self._mirrored[table]
-        since = mirrored.since if mirrored.pending else time.monotonic()
-        reached = replace(mirrored.reached, generation=after.generation or 0, partial=after.partial)
-        self._mirrored[table] = Mirrored(reached, mirrored.pending + changes, since)
+        self._background.delivered(table, after, pieces)
 
     def _tell(self, batch: Batch, seconds: float) -> None:
         now = time.time()
@@ -281,73 +279,24 @@ class SparkSink(Actor[ToSparkSink]):
             self.metrics.observe(catalogue.FRESHNESS, max(0.0, now - committed / 1e6))
         self.metrics.observe(catalogue.SPARK_BATCH, seconds)
         self.metrics.set(catalogue.DELIVERED_SEGMENT, batch.through)
-        for table in batch.tables:
-            self.metrics.set(catalogue.MIRROR_PENDING, self._mirrored[table].pending, table=str(table))
 
-    async def _next(self) -> None:
-        """Wait for a message, for the MERGE, or for the moment at which one is due."""
-        merging = self._merging
-        awaited: set[asyncio.Task[Any]] = {merging.task} if merging is not None else set()
+    async def _next(self, background: Background) -> None:
+        """Wait for a message, for what goes on beside the batches, or for the moment at which something is due."""
+        work = background.work
+        awaited: set[asyncio.Task[Any]] = {work.task} if work is not None else set()
         if self._taking is not None:
             awaited.add(self._taking)
-        timeout = None if merging is not None else self._time_left()
+        timeout = None if work is not None else background.time_left(self._mirrors)
         done, _ = await asyncio.wait(awaited, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        if merging is not None and merging.task in done:
-            self._merged(merging)
+        if work is not None and work is background.work and work.task in done:
+            background.ended()
         if self._taking is not None and self._taking in done:
             await self.taken(self._taking)
 
-    def _merge_if_due(self) -> None:
-        """Begin a MERGE of the mirror that has the most to take of those whose turn has come; none at the end."""
-        if self._merging is not None:
-            if not self._merging.task.done():
-                return
-            self._merged(self._merging)
-        due = [(m.pending, table) for table, m in self._mergeable() if self._due_in(m) <= 0]
-        if not due or self._taking is None:
-            return
-        changes, table = max(due)
-        schema = self._delivered[table].schema
-        assert schema is not None
-        task = asyncio.create_task(self._merge(schema, self._mirrored[table].reached, self._segment))
-        self._merging = Merging(task, table, self._segment, changes, time.monotonic())
-
-    async def _merge(self, schema: TableSchema, reached: Reached, through: int) -> None:
-        assert self._lake is not None
-        await self._in_thread(self._lake.merge, schema.table, reached, through, self._position)
-
-    def _merged(self, merging: Merging) -> None:
-        """The MERGE has ended; raises what it raised."""
-        self._merging = None
-        merging.task.result()
-        table = str(merging.table)
-        self.metrics.observe(catalogue.MERGE, time.monotonic() - merging.began, table=table)
-        mirrored = self._mirrored[merging.table]
-        left = mirrored.pending - merging.changes
-        reached = replace(mirrored.reached, merged=merging.through)
-        self._mirrored[merging.table] = Mirrored(reached, left, merging.began)
-        self.metrics.set(catalogue.MIRROR_PENDING, left, table=table)
-
-    def _mergeable(self) -> list[tuple[TableId, Mirrored]]:
-        return [
-            (table, mirrored)
-            for table, mirrored in self._mirrored.items()
-            if mirrored.pending
-            and isinstance(self._mirrors.get(table), Ready)
-            and (delivered := self._delivered[table]).stopped is None
-            and delivered.schema is not None
-            and delivered.schema.key
-        ]
-
-    def _due_in(self, mirrored: Mirrored) -> float:
-        if mirrored.pending >= self._settings.merge_rows:
-            return 0.0
-        return mirrored.since + self._settings.merge_after_s - time.monotonic()
-
-    def _time_left(self) -> float | None:
-        """Seconds until the next MERGE is due, None while nothing is pending."""
-        left = min((self._due_in(mirrored) for _, mirrored in self._mergeable()), default=None)
-        return None if left is None else max(0.0, left)
+    def _see_to_tables(self) -> None:
+        """Begin what is due beside the batches; nothing at the end."""
+        if self._background is not None and self._taking is not None:
+            self._background.begin_if_due(self._mirrors, self._segment, self._position)
 
     async def _each(self, do: Callable[[TableId], Any], tables: list[TableId]) -> None:
         """Do it with all tables at once, to the end of each; raises what the first one to fail raised."""
@@ -368,7 +317,7 @@ class SparkSink(Actor[ToSparkSink]):
                 if self._spark is not None and (lost := self._spark.lost(error)):
                     raise Transient(lost) from error
                 if is_conflict(error):
-                    raise Transient("another writer committed to a lake table meanwhile") from error
+                    raise Conflict("another writer committed to a lake table meanwhile") from error
                 raise
 
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)

@@ -25,6 +25,10 @@ SEGMENT = "__segment"
 RANK, WHOLE = "__rank", "__whole"
 _OURS = {*META.names, RANK, WHOLE}
 
+# How long (hours) a version of a changelog that isn't the newest can be read. What it had at an earlier moment it says
+# by itself: its rows have the segment that they came with.
+CHANGELOG_VERSIONS_H = 24
+
 # What a table's column may not have in its name without column mapping (Delta: Column mapping).
 _UNFIT = set(" ,;{}()\n\t=")
 
@@ -127,9 +131,16 @@ def ddl(of: Iterable[LakeColumn]) -> str:
 def create_sql(path: str, of: tuple[LakeColumn, ...], properties: Mapping[str, str]) -> str:
     """The statement that makes a changelog where there's none.
 
-    A checkpoint of Delta's log takes a second or two and holds the next commit up, so it comes only after many.
+    A checkpoint of Delta's log takes a second or two and holds the next commit up, so it comes only after many. There
+    are some commits a second, and whoever looks for the newest one goes through the names of all; so they're kept for
+    CHANGELOG_VERSIONS_H and not for thirty days.
     """
-    settings = _settings(of, {"delta.checkpointInterval": "100"}, properties)
+    kept = {
+        "delta.checkpointInterval": "100",
+        "delta.deletedFileRetentionDuration": f"interval {CHANGELOG_VERSIONS_H} hours",
+        "delta.logRetentionDuration": f"interval {CHANGELOG_VERSIONS_H} hours",
+    }
+    settings = _settings(of, kept, properties)
     return f"CREATE TABLE IF NOT EXISTS {table_at(path)} ({ddl(of)}) USING delta {_properties(settings)}"
 
 

@@ -14,6 +14,7 @@ UNITS = (
     "chunks",
     "dates",
     "errors",
+    "files",
     "images",
     "messages",
     "ranges",
@@ -223,6 +224,21 @@ MERGE = Histogram(
 )
 MIRROR_PENDING = Gauge(
     "tidemark_mirror_pending_rows", "Changes that the mirror hasn't merged yet.", ("table",)
+)
+MAINTENANCE = Histogram(
+    "tidemark_maintenance_seconds",
+    "Time to maintain a lake table; kind is compact, trim or vacuum.",
+    ("table", "tier", "kind"),
+)
+FILES_COME = Gauge(
+    "tidemark_uncompacted_files",
+    "Files that a lake table has got since it was compacted, or in all where that was before the start.",
+    ("table", "tier"),
+)
+CONFLICTS = Counter(
+    "tidemark_lake_conflict_errors_total",
+    "Times that Delta gave work up, which is tried again; kind is merge, compact, trim or vacuum.",
+    ("table", "kind"),
 )
 FRESHNESS = Histogram(
     "tidemark_freshness_seconds",

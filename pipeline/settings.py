@@ -192,14 +192,18 @@ class JournalSettings:
 class LakeSettings:
     """`path`: the folder of all lake tables, a local one or any URI that Spark can write to.
 
-    A mirror merges its pending changes at `merge_rows` of them, or when the oldest is `merge_after_s` old. `rules`:
-    what is kept of each table, where it's not the plain; the first that matches holds. `catalog`: the catalog of
-    Spark's that has each table's live view as a view.
+    A mirror merges its pending changes at `merge_rows` of them, or when the oldest is `merge_after_s` old. A lake table
+    is compacted after `compact_files` (0: never), a changelog kept for `keep_changelog_hours` (0: for good), and a file
+    that no newest version has for `vacuum_hours`. `rules`: what is kept of each table, where it's not the plain; the
+    first that matches holds. `catalog`: the catalog of Spark's that has each table's live view as a view.
     """
 
     path: str = field(metadata={"location": True})
     merge_rows: int = field(default=1_000_000, metadata={"least": 1})
     merge_after_s: float = field(default=300.0, metadata={"least": 0})
+    compact_files: int = field(default=500, metadata={"least": 0})
+    keep_changelog_hours: float = field(default=0.0, metadata={"least": 0})
+    vacuum_hours: float = field(default=168.0, metadata={"least": 1})
     rules: tuple[LakeRule, ...] = ()
     catalog: str | None = None
 

@@ -108,7 +108,7 @@ class House:
 
 def settled(sink: SparkSink) -> bool:
     """Whether nothing is left to be merged."""
-    return sink._merging is None and not sink._mergeable()
+    return sink._background is not None and sink._background.settled(sink._mirrors)
 
 
 def plant(fault: Planted) -> None:

@@ -143,6 +143,29 @@ async def test_it_delivers_what_was_sealed_and_what_will_be_and_merges_when_due(
     assert house.metrics.value(catalogue.SPARK_UP) == 0
 
 
+async def test_it_compacts_its_tables_beside_the_batches(house: House) -> None:
+    house.lake = replace(house.lake, compact_files=3)
+    for n in (1, 2, 3):
+        house.history.transaction((house.items, "c", (n, n)))
+        house.history.seal()
+    async with house.life() as running:
+        count, labels = (
+            "tidemark_maintenance_seconds_count",
+            {"table": "shop.items", "tier": "changelog", "kind": "compact"},
+        )
+        await house.until(lambda: house.metrics.registry.get_sample_value(count, labels) == 1, running)
+        status = house.sink.status()["tables"]["shop.items"]
+        assert (status["pending"], status["uncompacted"]["changelog"]) == (3, 0)
+        await house.write(4, 4)
+        await house.until(house.arrived, running)
+        assert house.metrics.value(catalogue.FILES_COME, table="shop.items", tier="changelog") == 1
+        assert house.sink._spark is not None
+        shown = live_view(house.sink._spark.session, str(house.root), house.items.schema.table).collect()
+        assert sorted(map(tuple, shown)) == [(n, n) for n in range(1, 5)]
+        house.mailbox.close()
+        await running
+
+
 async def test_it_tells_the_journal_how_far_it_is(house: House) -> None:
     async with house.life() as running:
         await house.until(lambda: CONSUMER in house.history.store.consumers.all(), running)

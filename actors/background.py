@@ -1,0 +1,273 @@
+"""What Spark does beside the batches: a MERGE, or maintenance of a lake table, one such work at a time.
+
+Nobody waits for it: the live view is right with it and without it. A mirror's turn comes when it has enough changes
+pending, or old ones; when no MERGE is due, it's the turn of whatever maintenance is (`pipeline.maintenance`). So a
+table is never maintained beside a MERGE into it. Where somebody else, a user's OPTIMIZE say, had committed meanwhile,
+so that Delta gave the work up, it's tried again after a rest.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import structlog
+
+from actors.delta import Conflict
+from actors.lake import Lake
+from actors.metrics import Metrics
+from pipeline import maintenance
+from pipeline import metrics as catalogue
+from pipeline.checkpoint import Mirror, Ready
+from pipeline.delivery import Delivered, Pieces
+from pipeline.lake_rules import rule_of
+from pipeline.lake_tables import Tier
+from pipeline.live_view import Reached
+from pipeline.maintenance import Chore, Kept, Policy, Size, Trim
+from pipeline.schema import TableId
+from pipeline.settings import LakeSettings
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Mirrored:
+    """A mirror: where it is, the changes that it hasn't merged, and when (s) the first of these came; and until when
+    it's not to be merged into.
+    """
+
+    reached: Reached
+    pending: int
+    since: float
+    resting: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """A MERGE of these changes of a table, through this segment."""
+
+    table: TableId
+    through: int
+    changes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is under way; the task gives the lake table's size afterwards."""
+
+    task: asyncio.Task[Size | None]
+    what: Merge | tuple[Chore, Kept]
+    began: float
+
+    @property
+    def name(self) -> str:
+        """`merge`, or the chore."""
+        return "merge" if isinstance(self.what, Merge) else self.what[0].value
+
+    @property
+    def table(self) -> TableId:
+        """Whose lake table it is."""
+        return self.what.table if isinstance(self.what, Merge) else self.what[1].table
+
+
+class InThread(Protocol):
+    """Calls what blocks, in a thread of the sink's."""
+
+    def __call__(self, function: Callable[..., Any], *args: Any) -> Awaitable[Any]:
+        """Await what the function gives."""
+
+
+class Background:
+    """What's known of the lake tables, for deciding what to do to them, and what is being done."""
+
+    def __init__(self, settings: LakeSettings, metrics: Metrics, lake: Lake, run: InThread) -> None:
+        self._settings = settings
+        self._policy = Policy(settings.compact_files, settings.merge_rows)
+        self._metrics = metrics
+        self._lake = lake
+        self._run = run
+        self._mirrored: dict[TableId, Mirrored] = {}
+        self._delivered: dict[TableId, Delivered] = {}
+        self._kept: dict[tuple[TableId, Tier], Kept] = {}
+        self.work: Work | None = None
+
+    async def found(self, table: TableId, delivered: Delivered) -> None:
+        """A table is met at the start, or for the first time."""
+        now = time.monotonic()
+        reached = Reached(delivered.generation or 0, delivered.merged, delivered.partial)
+        self._mirrored[table] = Mirrored(reached, delivered.pending, now)
+        self._delivered[table] = delivered
+        for tier in Tier if delivered.schema is not None else ():
+            size = await self._run(self._lake.upkeep.size, table, tier)
+            if size is not None:
+                self._kept[table, tier] = maintenance.found(table, tier, size, now, delivered.merged)
+
+    def delivered(self, table: TableId, after: Delivered, pieces: Pieces) -> None:
+        """A batch has brought these files."""
+        now, mirrored = time.monotonic(), self._mirrored[table]
+        self._delivered[table] = after
+        generation = after.generation or 0
+        if generation != mirrored.reached.generation:
+            self._kept.pop((table, Tier.MIRROR), None)
+        self._mirrored[table] = replace(
+            mirrored,
+            reached=replace(mirrored.reached, generation=generation, partial=after.partial),
+            pending=mirrored.pending + sum(piece.rows for piece in pieces.changes),
+            since=mirrored.since if mirrored.pending else now,
+        )
+        for tier, files in ((Tier.CHANGELOG, pieces.changes), (Tier.MIRROR, pieces.rows)):
+            if tier is Tier.MIRROR and after.generation is None:
+                continue
+            kept = self._kept.get((table, tier))
+            if kept is None:
+                kept = maintenance.found(table, tier, Size(), now, mirrored.reached.merged)
+            self._keep(replace(kept, size=replace(kept.size, files=kept.size.files + len(files))))
+        self._metrics.set(catalogue.MIRROR_PENDING, self._mirrored[table].pending, table=str(table))
+
+    def begin_if_due(self, mirrors: Mapping[TableId, Mirror], through: int, position: str) -> None:
+        """Begin what is due, if nothing is under way; the batches have come `through` a segment."""
+        if self.work is not None:
+            if not self.work.task.done():
+                return
+            self.ended()
+        now = time.monotonic()
+        due = [(m.pending, table) for table, m in self._mergeable(mirrors) if self._due_in(m, now) <= 0]
+        if due:
+            changes, table = max(due)
+            self._begin(Merge(table, through, changes), self._merge(table, through, position))
+            return
+        chores = ((maintenance.due(k, self._policy, now), k) for k in self._all)
+        if (first := maintenance.first((chore, kept) for chore, kept in chores if chore)) is not None:
+            self._begin(first, self._do(*first))
+
+    def ended(self) -> None:
+        """The work has ended; raises what it raised, unless it's to be tried again."""
+        assert self.work is not None
+        work, self.work = self.work, None
+        now, table = time.monotonic(), str(work.table)
+        try:
+            size = work.task.result()
+        except Conflict as error:
+            log.warning("it's tried again soon", work=work.name, table=table, why=str(error))
+            self._metrics.count(catalogue.CONFLICTS, table=table, kind=work.name)
+            self._rest(work.what, now + maintenance.REST_S)
+            return
+        match work.what:
+            case Merge() as merge:
+                self._metrics.observe(catalogue.MERGE, now - work.began, table=table)
+                self._merged(merge, work.began, size or Size())
+            case (chore, kept):
+                labels = {"table": table, "tier": kept.tier.value, "kind": chore.value}
+                self._metrics.observe(catalogue.MAINTENANCE, now - work.began, **labels)
+                self._done(chore, kept, now, size or Size())
+
+    def time_left(self, mirrors: Mapping[TableId, Mirror]) -> float | None:
+        """Seconds until something is due by time alone, None where nothing will be."""
+        now = time.monotonic()
+        merges = [self._due_in(mirrored, now) for _, mirrored in self._mergeable(mirrors)]
+        chores = [maintenance.due_in(kept, self._policy, now) for kept in self._all]
+        return max(0.0, min([*merges, *chores])) if merges or chores else None
+
+    def settled(self, mirrors: Mapping[TableId, Mirror]) -> bool:
+        """Whether nothing is under way, and no mirror has anything to merge."""
+        return self.work is None and not self._mergeable(mirrors)
+
+    def status(self, table: TableId) -> dict[str, Any]:
+        """How far a table's mirror is, and the files that wait for compaction."""
+        mirrored = self._mirrored.get(table)
+        return {
+            "merged": None if mirrored is None else mirrored.reached.merged,
+            "pending": 0 if mirrored is None else mirrored.pending,
+            "uncompacted": {
+                tier.value: self._kept[table, tier].come for tier in Tier if (table, tier) in self._kept
+            },
+        }
+
+    @property
+    def _all(self) -> list[Kept]:
+        return [kept for kept in self._kept.values() if self._delivered[kept.table].stopped is None]
+
+    def _begin(self, what: Merge | tuple[Chore, Kept], does: Any) -> None:
+        self.work = Work(asyncio.create_task(does), what, time.monotonic())
+
+    async def _merge(self, table: TableId, through: int, position: str) -> Size | None:
+        await self._run(self._lake.merge, table, self._mirrored[table].reached, through, position)
+        return await self._size(table, Tier.MIRROR)
+
+    async def _do(self, chore: Chore, kept: Kept) -> Size | None:
+        upkeep, table, tier = self._lake.upkeep, kept.table, kept.tier
+        match chore:
+            case Chore.COMPACT:
+                await self._run(upkeep.compact, table, tier)
+            case Chore.TRIM:
+                await self._run(upkeep.trim, table, self._trim(kept))
+            case Chore.VACUUM:
+                hours = maintenance.versions_h(tier, self._settings.vacuum_hours)
+                await self._run(upkeep.vacuum, table, tier, hours)
+        return await self._size(table, tier)
+
+    async def _size(self, table: TableId, tier: Tier) -> Size | None:
+        size: Size | None = await self._run(self._lake.upkeep.size, table, tier)
+        return size
+
+    def _merged(self, merge: Merge, began: float, size: Size) -> None:
+        mirrored = self._mirrored[merge.table]
+        reached = replace(mirrored.reached, merged=merge.through)
+        left = mirrored.pending - merge.changes
+        self._mirrored[merge.table] = Mirrored(reached, left, began)
+        self._metrics.set(catalogue.MIRROR_PENDING, left, table=str(merge.table))
+        if (kept := self._kept.get((merge.table, Tier.MIRROR))) is not None:
+            self._keep(replace(kept, size=size))
+
+    def _done(self, chore: Chore, before: Kept, now: float, size: Size) -> None:
+        kept = self._kept.get((before.table, before.tier))
+        if kept is None:
+            return
+        match chore:
+            case Chore.COMPACT:
+                # What came meanwhile may not have been taken.
+                left = replace(size, files=max(0, size.files - (kept.size.files - before.size.files)))
+                kept = replace(kept, size=size, left=left)
+            case Chore.TRIM:
+                merged = self._mirrored[kept.table].reached.merged
+                removed = max(0, kept.size.files - size.files)
+                left = replace(kept.left, files=max(0, kept.left.files - removed))
+                kept = replace(kept, size=size, left=left, trimmed=now, merged=merged)
+            case Chore.VACUUM:
+                kept = replace(kept, vacuumed=now)
+        self._keep(kept)
+
+    def _rest(self, what: Merge | tuple[Chore, Kept], until: float) -> None:
+        match what:
+            case Merge(table=table):
+                self._mirrored[table] = replace(self._mirrored[table], resting=until)
+            case (_, kept):
+                if (now := self._kept.get((kept.table, kept.tier))) is not None:
+                    self._keep(replace(now, resting=until))
+
+    def _keep(self, kept: Kept) -> None:
+        self._kept[kept.table, kept.tier] = kept
+        self._metrics.set(catalogue.FILES_COME, kept.come, table=str(kept.table), tier=kept.tier.value)
+
+    def _trim(self, kept: Kept) -> Trim | None:
+        schema = self._delivered[kept.table].schema
+        rule = rule_of(self._settings.rules, kept.table)
+        keyed = schema is not None and bool(schema.key)
+        return maintenance.trim_of(kept, rule, keyed, self._settings.keep_changelog_hours)
+
+    def _mergeable(self, mirrors: Mapping[TableId, Mirror]) -> list[tuple[TableId, Mirrored]]:
+        return [
+            (table, mirrored)
+            for table, mirrored in self._mirrored.items()
+            if mirrored.pending
+            and isinstance(mirrors.get(table), Ready)
+            and (delivered := self._delivered[table]).stopped is None
+            and delivered.schema is not None
+            and delivered.schema.key
+        ]
+
+    def _due_in(self, mirrored: Mirrored, now: float) -> float:
+        full = mirrored.pending >= self._settings.merge_rows
+        when = 0.0 if full else mirrored.since + self._settings.merge_after_s - now
+        return max(when, mirrored.resting - now)

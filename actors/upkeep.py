@@ -1,0 +1,96 @@
+"""Maintenance of the lake's tables, in Spark: the statements of `pipeline.maintenance`. They block for seconds.
+
+Delta lets each of them be overtaken by a commit that only adds files. Where another's commit took away what one of them
+has read, or changed the table's columns, Delta gives it up, which `actors.delta.is_conflict` tells; what it wrote until
+then no version has, and VACUUM removes it.
+"""
+
+# ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers of ours
+from collections.abc import Mapping
+from threading import Lock
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from actors.delta import DeltaTable
+from actors.spark_session import PARTITIONS
+from pipeline.lake_tables import SEGMENT, Tier, location, quoted, table_at
+from pipeline.maintenance import HIDDEN_PART, LARGE_BYTES, SMALL_BYTES, Size, Trim
+from pipeline.schema import TableId
+
+_COMPACTION: Final = {
+    "spark.databricks.delta.optimize.minFileSize": str(SMALL_BYTES),
+    "spark.databricks.delta.optimize.maxFileSize": str(LARGE_BYTES),
+    "spark.databricks.delta.optimize.maxDeletedRowsRatio": str(HIDDEN_PART),
+}
+# Delta wants to be sure that nobody asks for less than a week by mistake. And a folder without folders needn't be
+# listed in ten thousand tasks.
+_VACUUM: Final = {
+    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
+}
+
+
+class Upkeep:
+    """Maintains the lake tables under `root`; `changing` is held by whoever changes mirrors otherwise."""
+
+    def __init__(self, session: SparkSession, root: str, changing: Lock) -> None:
+        self._session = session
+        self._root = root
+        self._changing = changing
+
+    def size(self, table: TableId, tier: Tier) -> Size | None:
+        """How large a lake table is, None where there's none."""
+        return DeltaTable(self._session, location(self._root, table, tier)).size()
+
+    def compact(self, table: TableId, tier: Tier) -> None:
+        """Write small files anew as large ones, and those that have much hidden without that."""
+        statement = f"OPTIMIZE {self._at(table, tier)}"
+        session = self._beside(_COMPACTION)
+        if tier is Tier.CHANGELOG:
+            session.sql(statement)
+            return
+        # Delta would give up what begins a mirror anew, of the two.
+        with self._changing:
+            session.sql(statement)
+
+    def trim(self, table: TableId, trim: Trim | None) -> None:
+        """Delete changes from a table's changelog, if any are to be trimmed, and its log's expired part."""
+        if trim is not None and (through := self._through(table, trim)):
+            changelog = self._at(table, Tier.CHANGELOG)
+            self._beside({}).sql(f"DELETE FROM {changelog} WHERE {quoted(SEGMENT)} <= {through}")
+        DeltaTable(self._session, location(self._root, table, Tier.CHANGELOG)).clean_log()
+
+    def _through(self, table: TableId, trim: Trim) -> int:
+        """The segment through which changes are to be trimmed, 0 for none."""
+        if trim.hours is None:
+            return trim.merged or 0
+        merged = "" if trim.merged is None else f" AND {quoted(SEGMENT)} <= {trim.merged}"
+        ago = f"current_timestamp() - make_dt_interval(0, 0, 0, {3600 * trim.hours:.6f})"
+        row = (
+            self._beside({})
+            .sql(
+                f"SELECT max({quoted(SEGMENT)}) FROM {self._at(table, Tier.CHANGELOG)} "
+                f"WHERE {quoted('__commit_time')} < {ago}{merged}"
+            )
+            .first()
+        )
+        assert row is not None
+        return row[0] or 0
+
+    def vacuum(self, table: TableId, tier: Tier, hours: float) -> None:
+        """Remove the files that no version of the last hours has."""
+        self._beside(_VACUUM).sql(f"VACUUM {self._at(table, tier)} RETAIN {hours} HOURS")
+
+    def _at(self, table: TableId, tier: Tier) -> str:
+        return table_at(location(self._root, table, tier))
+
+    def _beside(self, settings: Mapping[str, str]) -> SparkSession:
+        """A session with these settings, whose jobs don't keep a batch's waiting."""
+        self._session.sparkContext.setLocalProperty("spark.scheduler.pool", "merge")
+        session = self._session.newSession()
+        for name in PARTITIONS:
+            session.conf.set(name, str(self._session.conf.get(name)))
+        for name, value in settings.items():
+            session.conf.set(name, value)
+        return session

@@ -1,0 +1,172 @@
+"""What keeps the lake's tables small and quick to read, and when it's due.
+
+- *Compact*: OPTIMIZE writes many small files anew as few large ones. A changelog gets some files a second, as the
+  journal has them; a mirror gets a few with each MERGE, and deletion vectors that hide rows of those it had. Only files
+  below SMALL_BYTES are taken, and those of which a good part is hidden. So what has once become large stays as it is,
+  and a row is written a few times and not again and again.
+- *Trim*: changes that nobody needs are deleted from a changelog: all that its mirror has merged where the changelog is
+  only the mirror's inbox, else those that are older than they're to be kept. Its part of Delta's log that has expired
+  goes as well: Delta would remove that of a whole day at once, in a batch's commit.
+- *Vacuum*: VACUUM removes files that no version has which may still be asked for.
+
+None of it changes what anybody sees, and none of it is hurried: one thing at a time, beside the batches. A batch's
+commit only adds files, and reads none, so that it's in nobody's way and nobody in its.
+
+**A trimmed changelog and the live view.** What's removed are all changes through a segment t, and the mirror had merged
+them: t <= m. Who reads the mirror as it is at m or later, and a trimmed changelog, counts the changes behind some
+segment up to m, less those that were removed: all changes behind the greater of the two, which is m at most. That's
+what `pipeline.live_view` wants. Only who read the mirror *before* that MERGE and the changelog *after* the trimming
+would miss something. A query reads the two tables one after the other, within moments; so what is trimmed was merged
+an hour ago at least. A reader that's bound to two versions reads these, until VACUUM.
+
+Source: Delta Lake, Optimizations (compaction), Table utility commands (VACUUM), Concurrency control.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, assert_never
+
+from pipeline.lake_rules import LakeRule, Tiers
+from pipeline.lake_tables import CHANGELOG_VERSIONS_H, Tier
+from pipeline.schema import TableId
+
+# A file below this is small, and none becomes larger than that by being written anew.
+SMALL_BYTES: Final = 32 << 20
+LARGE_BYTES: Final = 128 << 20
+
+# The part of a file's rows that may be hidden by a deletion vector before it's written anew.
+HIDDEN_PART: Final = 0.25
+
+# How often (s) changelogs are trimmed, and how long ago at least what is trimmed was merged.
+TRIM_EVERY_S: Final = 3_600.0
+VACUUM_EVERY_S: Final = 86_400.0
+# The first time after a start. A service that's started each day has its turn too.
+VACUUM_FIRST_S: Final = 3_600.0
+
+# How long (s) work rests of which somebody else's commit made nothing.
+REST_S: Final = 30.0
+
+
+class Chore(StrEnum):
+    """A kind of maintenance."""
+
+    COMPACT = "compact"
+    TRIM = "trim"
+    VACUUM = "vacuum"
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How many files a lake table has, and how many of their rows are hidden by deletion vectors."""
+
+    files: int = 0
+    hidden: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The parts of the settings that say when a chore is due; 0 `compact_files` is never."""
+
+    compact_files: int
+    merge_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """Which changes to delete: those through the segment `merged` (all, if None) that were committed `hours` ago, or
+    longer (at any time, if None), and whatever came before these.
+    """
+
+    merged: int | None
+    hours: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A lake table: its `size` now, and as its last compaction `left` it. Moments are in s.
+
+    `trimmed` and `vacuumed`: when that was done, or counted as done. `merged`: the segment that its mirror had reached
+    at `trimmed`. `resting`: until when nothing is done.
+    """
+
+    table: TableId
+    tier: Tier
+    size: Size
+    trimmed: float
+    vacuumed: float
+    left: Size = field(default_factory=Size)
+    merged: int = 0
+    resting: float = 0.0
+
+    @property
+    def come(self) -> int:
+        """The files that have come since it was compacted."""
+        return self.size.files - self.left.files
+
+
+def found(table: TableId, tier: Tier, size: Size, now: float, merged: int) -> Kept:
+    """A lake table that's met at a start, when nobody knows what was done before."""
+    return Kept(table, tier, size, now, now - VACUUM_EVERY_S + VACUUM_FIRST_S, merged=merged)
+
+
+def trim_of(kept: Kept, rule: LakeRule, keyed: bool, keep_hours: float) -> Trim | None:
+    """What is to be trimmed from a changelog by its table's rule; None for nothing. 0 `keep_hours` is no bound.
+
+    A table without a primary key (`keyed`) is the sum of its changes, so that they're kept where they aren't expressly
+    all that there is of it.
+    """
+    if rule.tiers is Tiers.MIRROR:
+        return Trim(kept.merged, None) if keyed else None
+    if not keep_hours:
+        return None
+    if rule.tiers is Tiers.CHANGELOG:
+        return Trim(None, keep_hours)
+    return Trim(kept.merged, keep_hours) if keyed else None
+
+
+def versions_h(tier: Tier, vacuum_hours: float) -> float:
+    """How many hours a file is kept that the newest version doesn't have: as long as there's a log of it at most."""
+    return vacuum_hours if tier is Tier.MIRROR else min(vacuum_hours, CHANGELOG_VERSIONS_H)
+
+
+def due(kept: Kept, policy: Policy, now: float) -> Chore | None:
+    """What has to be done for a lake table, if anything."""
+    if now < kept.resting:
+        return None
+    hidden = kept.size.hidden - kept.left.hidden
+    if policy.compact_files and (kept.come >= policy.compact_files or hidden >= policy.merge_rows):
+        return Chore.COMPACT
+    if kept.tier is Tier.CHANGELOG and now - kept.trimmed >= TRIM_EVERY_S:
+        return Chore.TRIM
+    if now - kept.vacuumed >= VACUUM_EVERY_S:
+        return Chore.VACUUM
+    return None
+
+
+def first(chores: Iterable[tuple[Chore, Kept]]) -> tuple[Chore, Kept] | None:
+    """That of the chores which is done first: the compaction that has most to do, else what has waited longest."""
+
+    def order(each: tuple[Chore, Kept]) -> tuple[bool, float]:
+        chore, kept = each
+        match chore:
+            case Chore.COMPACT:
+                return False, -kept.come
+            case Chore.TRIM:
+                return True, kept.trimmed + TRIM_EVERY_S
+            case Chore.VACUUM:
+                return True, kept.vacuumed + VACUUM_EVERY_S
+            case never:
+                assert_never(never)
+
+    return min(chores, key=order, default=None)
+
+
+def due_in(kept: Kept, policy: Policy, now: float) -> float:
+    """Seconds until something is due that time alone brings; 0 where something is."""
+    if due(kept, policy, now) is not None:
+        return 0.0
+    moments = [kept.vacuumed + VACUUM_EVERY_S]
+    if kept.tier is Tier.CHANGELOG:
+        moments.append(kept.trimmed + TRIM_EVERY_S)
+    return (kept.resting if now < kept.resting else min(moments)) - now
