@@ -23,6 +23,8 @@ def spark_settings(parts: Parts) -> SparkSettings:
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        # VACUUM lists its folders with so many tasks.
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     }
     return SparkSettings(jars=parts.jars, conf=quick)
 
