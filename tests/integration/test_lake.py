@@ -297,7 +297,12 @@ class Cut(Exception):
 
 @pytest.mark.parametrize(
     ("step", "begun"),
-    [("_create", False), ("_take_on", False), ("_begin", True), ("append", True)],
+    [
+        pytest.param("_create", False, marks=pytest.mark.full),
+        ("_take_on", False),
+        pytest.param("_begin", True, marks=pytest.mark.full),
+        ("append", True),
+    ],
 )
 def test_a_mirror_that_begins_anew_does_so_once_whatever_fails(
     delivery: Delivery, monkeypatch: pytest.MonkeyPatch, step: str, begun: bool

@@ -10,7 +10,7 @@ from pyspark.sql.types import Row as SparkRow
 from actors.delta import DeltaTable
 from actors.lake import Lake
 from actors.live_view import CatalogViews
-from actors.spark_session import Spark
+from actors.spark_session import PARTITIONS, Spark
 from pipeline.checkpoint import Filling
 from pipeline.delivery import Delivered, next_batch
 from pipeline.errors import Definite
@@ -41,6 +41,8 @@ def test_a_view_is_right_before_amid_and_after_what_changes_its_text(
     history, root = History(tmp_path / "journal"), str(tmp_path / "lake")
     table = history.table(ORDERS, READY)
     readers = spark.session.newSession()
+    for name in PARTITIONS:  # some hundreds else
+        readers.conf.set(name, str(spark.cores))
     delivered, present = 0, Delivered()
 
     def lake() -> Lake:
@@ -118,9 +120,9 @@ def test_spark_shows_and_merges_random_histories_as_duckdb_does(
         f"CREATE TABLE {mirror} ({own}) USING delta TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
     )
     session.sql(f"CREATE TABLE {changelog} ({meta}, {own}) USING delta")
-    schedule, reached = Schedule.random(seed, histories=100), Reached()
+    schedule, reached = Schedule.random(seed, histories=40), Reached()
     assert schedule.partial is partial
-    for sealed in schedule.segments(3):
+    for sealed in schedule.segments(2):
         if sealed.begun is not None:
             session.sql(f"DELETE FROM {mirror}")
             reached = Reached(sealed.begun, 0, partial)
