@@ -349,7 +349,8 @@ class Simulation:
         self.seal()
         if self.strained:
             self.strain()
-        for _ in range(2500):
+        # Far more than it takes: with one window at a time and a writer without end, a chunk takes a hundred of these.
+        for _ in range(10_000):
             self.selector.calm = True
             self.server.come_to_rest()
             for replica in (self.replica, self.selector.elsewhere):

@@ -249,7 +249,10 @@ class Sink:
             raise Violation(
                 f"{table}: the changelog is {lake.changelog} behind segment {batch.through}, the stream has {rows}"
             )
-        ahead = max(told.changes, told.rows) > batch.through  # as it was killed in a later batch
+        # As it was killed in a later batch, which may have begun the mirror anew and no more than that.
+        mirror = batch.checkpoint.mirrors.get(table)
+        begun = mirror is not None and (told.generation or 0) > mirror.since
+        ahead = begun or max(told.changes, told.rows) > batch.through
         if table in wanted and not ahead and (view := lake.view()) != wanted[table]:
             raise Violation(
                 f"{table}: the lake's live view is {view} behind segment {batch.through}, the stream's {wanted[table]}"
