@@ -101,10 +101,12 @@ async def _reads(source: Source) -> int:
 # Prerequisites
 
 
-async def found_on(server: MysqlServer, account: Account, *tables: TableId) -> dict[str, str]:
+async def found_on(
+    server: MysqlServer, account: Account, *tables: TableId, locks: bool = False
+) -> dict[str, str]:
     """The errors that are found, the first words of each with its remedy."""
     source = await Source.connect(settings(server, account))
-    found = findings(await source.facts(tables))
+    found = findings(await source.facts(tables, locks))
     source.close()
     notes = [finding for finding in found if finding.severity is Severity.NOTE]
     assert [note.wrong.partition(" ")[0] for note in notes] == ["binlog_error_action", "MySQL"]
@@ -176,11 +178,12 @@ async def test_each_missing_right_is_found_and_its_remedy_mends_it(
         mysql56.sql(f"GRANT {right} ON *.* TO u")
     if missing != "SELECT":
         mysql56.sql(f"GRANT SELECT ON {database56}.* TO u")
+    locks = missing == Privilege.RELOAD
     table = TableId(database56, "t")
     try:
-        [(wrong, remedy)] = (await found_on(mysql56, Account("u", ""), table)).items()
+        [(wrong, remedy)] = (await found_on(mysql56, Account("u", ""), table, locks=locks)).items()
         assert (str(table) if missing == "SELECT" else missing) in wrong
         mysql56.sql(remedy)
-        assert await found_on(mysql56, Account("u", ""), table) == {}
+        assert await found_on(mysql56, Account("u", ""), table, locks=locks) == {}
     finally:
         mysql56.sql("DROP USER u")

@@ -10,10 +10,12 @@ from tests.servers.mysql import MysqlFactory
 from tests.servers.source import connected_with, settings
 
 
-async def found_on(server: MysqlServer, account: Account, *tables: TableId) -> dict[str, str]:
+async def found_on(
+    server: MysqlServer, account: Account, *tables: TableId, locks: bool = False
+) -> dict[str, str]:
     """What is found, the first words of each finding with its remedy."""
     source = await Source.connect(settings(server, account))
-    facts = await source.facts(tables)
+    facts = await source.facts(tables, locks)
     source.close()
     return {finding.wrong: finding.remedy for finding in findings(facts)}
 
@@ -113,14 +115,15 @@ async def test_each_missing_right_is_found_and_its_remedy_mends_it(
         mysql.sql(f"GRANT {right} ON *.* TO {holder}")
     if missing != "SELECT":
         mysql.sql(f"GRANT SELECT ON {database}.* TO {holder}")
+    locks = missing == Privilege.RELOAD
     table = TableId(database, "t")
     try:
-        found = await found_on(mysql, Account("u", ""), table)
+        found = await found_on(mysql, Account("u", ""), table, locks=locks)
         assert len(found) == 1
         [(wrong, remedy)] = found.items()
         assert (str(table) if missing == "SELECT" else missing) in wrong
         mysql.sql(remedy)
-        assert await found_on(mysql, Account("u", ""), table) == {}
+        assert await found_on(mysql, Account("u", ""), table, locks=locks) == {}
     finally:
         mysql.sql("DROP USER u", *(["DROP ROLE r"] if by_role else []))
 
