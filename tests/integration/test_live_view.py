@@ -105,7 +105,7 @@ def test_a_catalog_that_refuses_is_named(spark: Spark, tmp_path: Path) -> None:
     history.store.close()
 
 
-@pytest.mark.parametrize(("seed", "partial"), [(0, False), (1, True)])
+@pytest.mark.parametrize(("seed", "partial"), [pytest.param(0, False, marks=pytest.mark.full), (1, True)])
 def test_spark_shows_and_merges_random_histories_as_duckdb_does(
     spark: Spark, tmp_path: Path, seed: int, partial: bool
 ) -> None:

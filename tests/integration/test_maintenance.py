@@ -120,6 +120,7 @@ def test_what_has_been_merged_is_trimmed_and_a_text_of_before_stays_right(delive
     assert delivery.view(table) == expected(table)
 
 
+@pytest.mark.full
 def test_a_users_own_optimize_is_in_nobodys_way(delivery: Delivery) -> None:
     table = filled(delivery)
     stop, failed = threading.Event(), []

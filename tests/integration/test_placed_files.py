@@ -97,6 +97,7 @@ def test_a_segment_that_is_not_asked_for_is_not_read(placed: Placed) -> None:
     placed.is_sound()
 
 
+@pytest.mark.full
 def test_of_a_long_log_only_what_is_behind_the_checkpoint_is_held(
     placed: Placed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +205,7 @@ def test_another_writer_of_the_table_is_no_conflict(placed: Placed, monkeypatch:
     placed.is_sound()
 
 
+@pytest.mark.full
 def test_a_wide_table(placed: Placed) -> None:
     wide = TableSchema(
         ITEMS.table, (COLUMNS[0], *(Column(f"c{i}", Text("utf8mb4"), True) for i in range(59))), (0,)
