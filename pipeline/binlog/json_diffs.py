@@ -78,8 +78,11 @@ class _Cell(NamedTuple):
 
 _Leg = bytes | _Cell  # the name of a member, or an element
 
+# A name without quotes is what the server takes for an identifier of ECMAScript: it may have characters beyond ASCII
+# that are blanks to Python, such as U+0085.
 _LEG: Final = re.compile(
-    r'\.(?P<name>"(?:[^"\\]|\\.)*"|[^.\[*"\s]+)|\[(?:(?P<index>\d+)|last(?:-(?P<before_last>\d+))?)\]',
+    r'\.(?P<name>"(?:[^"\\]|\\.)*"|[^.\[*" \t\n\v\f\r]+)|'
+    r"\[(?:(?P<index>\d+)|last(?:-(?P<before_last>\d+))?)\]",
     re.DOTALL,
 )
 

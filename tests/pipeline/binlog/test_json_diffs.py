@@ -71,6 +71,10 @@ NINE = document(9, large=False)
         ),
         ([diff(INSERT, "$.bb", NINE)], {"a": [1, 2, {"b": "text"}], "c": None, "bb": 9, 'quo"te': {}}),
         ([diff(INSERT, "$.b", NINE)], {"a": [1, 2, {"b": "text"}], "b": 9, "c": None, 'quo"te': {}}),
+        (
+            [diff(INSERT, "$.b\x85\xa0b", NINE)],
+            {"a": [1, 2, {"b": "text"}], "c": None, "b\x85\xa0b": 9, 'quo"te': {}},
+        ),
         ([diff(REMOVE, "$.a[0]")], {"a": [2, {"b": "text"}], "c": None, 'quo"te': {}}),
         (
             [diff(REMOVE, "$.c"), diff(INSERT, "$.c", NINE)],
