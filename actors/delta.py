@@ -29,6 +29,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from pipeline.errors import Transient
+from pipeline.lake_tables import Told
 from pipeline.maintenance import Size
 from pipeline.placing import Stored
 
@@ -46,13 +47,11 @@ class Conflict(Transient):
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A version of a table: its columns by name, its properties, and the last version of each application."""
+class Snapshot(Told):
+    """A version of a table, with its columns by name."""
 
     version: int
     columns: Mapping[str, Stored]
-    properties: dict[str, str]
-    applications: dict[str, int]
 
 
 class DeltaTable:
@@ -94,10 +93,10 @@ class DeltaTable:
     def _told(self, snapshot: Any) -> Snapshot:
         metadata = snapshot.metadata()
         return Snapshot(
-            snapshot.version(),
-            _columns(metadata.schemaString()),
             {entry._1(): entry._2() for entry in _each(metadata.configuration())},  # noqa: SLF001 - a Scala pair
             self._applications(snapshot),
+            snapshot.version(),
+            _columns(metadata.schemaString()),
         )
 
     def append(

@@ -9,12 +9,14 @@ Transaction Identifiers, Commit Provenance Information.
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow.parquet as pq
 from pyarrow import fs
+
+from pipeline.lake_tables import Told
 
 _LOG = "_delta_log"
 _NEWEST = "_last_checkpoint"
@@ -23,19 +25,15 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d+\.\d+)?\.parquet")
 _TOLD = ("metaData", "txn")
 
 
-@dataclass(slots=True)
-class Logged:
-    """A table at its newest version: its properties, the last version of each application that commits to it, and what
-    the last commit that has any says of itself (`userMetadata`). `files` and `bytes`: what it's made of, None where
-    Delta wrote no checksum of that version.
+@dataclass(frozen=True, slots=True)
+class Logged(Told):
+    """A table at its newest version, and what the last commit that has any says of itself (`userMetadata`). `files` and
+    `bytes`: what it's made of, None where Delta wrote no checksum of that version.
     """
 
-    version: int = -1
-    properties: dict[str, str] = field(default_factory=dict)
-    applications: dict[str, int] = field(default_factory=dict)
-    said: str | None = None
-    files: int | None = None
-    bytes: int | None = None
+    said: str | None
+    files: int | None
+    bytes: int | None
 
 
 def logged(path: str) -> Logged | None:
@@ -47,23 +45,27 @@ def logged(path: str) -> Logged | None:
     folder = f"{root}/{_LOG}"
     found = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
     names = sorted(info.base_name for info in found)
-    table = Logged()
+    version, actions = -1, _Actions()
     if _NEWEST in names:
-        last = json.loads(_read(filesystem, f"{folder}/{_NEWEST}"))["version"]
+        version = json.loads(_read(filesystem, f"{folder}/{_NEWEST}"))["version"]
         for name in names:
-            if (match := _CHECKPOINT.fullmatch(name)) and int(match[1]) == last:
-                for action in _checkpointed(filesystem, f"{folder}/{name}"):
-                    _take(table, action)
-        table.version = last
+            if (match := _CHECKPOINT.fullmatch(name)) and int(match[1]) == version:
+                actions.take(_checkpointed(filesystem, f"{folder}/{name}"))
     for name in names:
-        if (match := _COMMIT.fullmatch(name)) and int(match[1]) > table.version:
-            for line in _read(filesystem, f"{folder}/{name}").splitlines():
-                _take(table, json.loads(line))
-            table.version = int(match[1])
-    if (checksum := f"{table.version:020d}.crc") in names:
-        sums = json.loads(_read(filesystem, f"{folder}/{checksum}"))
-        table.files, table.bytes = sums["numFiles"], sums["tableSizeBytes"]
-    return table if table.version >= 0 else None
+        if (match := _COMMIT.fullmatch(name)) and int(match[1]) > version:
+            actions.take(map(json.loads, _read(filesystem, f"{folder}/{name}").splitlines()))
+            version = int(match[1])
+    if version < 0:
+        return None
+    checksum = f"{version:020d}.crc"
+    sums = json.loads(_read(filesystem, f"{folder}/{checksum}")) if checksum in names else {}
+    return Logged(
+        actions.properties,
+        actions.applications,
+        actions.said,
+        sums.get("numFiles"),
+        sums.get("tableSizeBytes"),
+    )
 
 
 def filesystem_of(path: str) -> tuple[fs.FileSystem, str]:
@@ -74,14 +76,23 @@ def filesystem_of(path: str) -> tuple[fs.FileSystem, str]:
     return found
 
 
-def _take(table: Logged, action: dict[str, Any]) -> None:
-    match action:
-        case {"metaData": {"configuration": configuration}}:
-            table.properties = dict(configuration)
-        case {"txn": {"appId": application, "version": version}}:
-            table.applications[application] = version
-        case {"commitInfo": {"userMetadata": said}}:
-            table.said = said
+class _Actions:
+    """What a log's actions come to, taken in their order."""
+
+    def __init__(self) -> None:
+        self.properties: dict[str, str] = {}
+        self.applications: dict[str, int] = {}
+        self.said: str | None = None
+
+    def take(self, actions: Iterable[dict[str, Any]]) -> None:
+        for action in actions:
+            match action:
+                case {"metaData": {"configuration": configuration}}:
+                    self.properties = dict(configuration)
+                case {"txn": {"appId": application, "version": version}}:
+                    self.applications[application] = version
+                case {"commitInfo": {"userMetadata": said}}:
+                    self.said = said
 
 
 def _checkpointed(filesystem: fs.FileSystem, path: str) -> Iterator[dict[str, Any]]:

@@ -71,24 +71,21 @@ class Lake:
         if changelog is None:
             return Delivered()
         mirrored = self._own(table, Tier.MIRROR)
-        tables = [changelog] if mirrored is None else [changelog, mirrored]
-        done = {**(mirrored.applications if mirrored else {}), **changelog.applications}
-        after = [at.applications.get(self._mark("after"), 0) for at in tables]
-        reached = self._reached(mirrored)
-        changes = done.get(self._mark("changes"), 0)
+        reached = Reached() if mirrored is None else Reached.told(mirrored, changelog)
+        changes = changelog.mark("changes")
         if self._views is not None:
             self._views.follow(table)
         return Delivered(
-            schema=_schema(changelog),
-            since=_since(changelog),
-            mirror_since=0 if mirrored is None else _since(mirrored),
+            schema=changelog.schema,
+            since=changelog.since,
+            mirror_since=0 if mirrored is None else mirrored.since,
             columns=_columns(changelog),
             changes=changes,
-            rows=done.get(self._mark("rows"), 0),
+            rows=0 if mirrored is None else mirrored.mark("rows"),
             generation=None if mirrored is None else reached.generation,
             merged=reached.merged,
             pending=self._pending(table, reached) if changes > reached.merged else 0,
-            after=max(after),
+            after=max(told.mark("after") for told in (changelog, mirrored) if told is not None),
             partial=Property.PARTIAL in changelog.properties,
             stopped=changelog.properties.get(Property.STOPPED),
         )
@@ -131,8 +128,9 @@ class Lake:
         with self._changing:
             mirrored = self._table(table, Tier.MIRROR).snapshot()
             assert mirrored is not None
-            if self._reached(mirrored).generation == reached.generation:
-                session.sql(merge_sql(self._root, _taken_on(mirrored), reached, through))
+            if mirrored.mark("generation") == reached.generation:
+                assert mirrored.schema is not None
+                session.sql(merge_sql(self._root, mirrored.schema, reached, through))
         if self._views is not None:
             self._views.follow(table)
 
@@ -168,9 +166,9 @@ class Lake:
         if snapshot is None:
             plan = followed(planned((), None), tier, todo.steps)
             self._create(table, plan.after, told)
-        elif _since(snapshot) < todo.since:
-            steps = (step for step in todo.steps if step.segment > _since(snapshot))
-            plan = followed(planned(_columns(snapshot), _schema(snapshot)), tier, steps)
+        elif snapshot.since < todo.since:
+            steps = (step for step in todo.steps if step.segment > snapshot.since)
+            plan = followed(planned(_columns(snapshot), snapshot.schema), tier, steps)
             if lacking := features(plan, snapshot.properties):
                 self._set(table, tier, lacking)
             delta.alter(partial(schema_text, plan), told)
@@ -224,9 +222,6 @@ class Lake:
         if committed is not None:
             self._files.settle(delta.path, committed)
 
-    def _reached(self, mirrored: Snapshot | None) -> Reached:
-        return _reached(mirrored, self._journal) if mirrored is not None else Reached()
-
     def _pending(self, table: TableId, reached: Reached) -> int:
         row = self._session.sql(pending_sql(self._root, table, reached)).first()
         assert row is not None
@@ -261,22 +256,5 @@ def _alters(todo: Accepted, present: Delivered) -> bool:
     )
 
 
-def _taken_on(table: Snapshot) -> TableSchema:
-    return schema.from_json(json.loads(table.properties[Property.SCHEMA]))
-
-
-def _schema(table: Snapshot) -> TableSchema | None:
-    return _taken_on(table) if Property.SCHEMA in table.properties else None
-
-
 def _columns(table: Snapshot) -> tuple[LakeColumn, ...]:
     return tuple(LakeColumn(name, column.type) for name, column in table.columns.items())
-
-
-def _since(table: Snapshot) -> int:
-    return int(table.properties.get(Property.SINCE, 0))
-
-
-def _reached(mirrored: Snapshot, journal: str) -> Reached:
-    marks = mirrored.applications
-    return Reached(marks.get(f"{journal}/generation", 0), marks.get(f"{journal}/merged", 0))

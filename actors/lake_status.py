@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from actors.delta_log import Logged, filesystem_of, logged
-from pipeline import schema
 from pipeline.lake_tables import Property, Tier, location
 
 _COLUMNS = ("table", "tier", "segment", "newest change", "merged", "files", "MiB", "position", "stopped")
@@ -49,9 +48,9 @@ def _tables(root: str) -> Iterator[tuple[str, Tier, Logged]]:
         for info in sorted(filesystem.get_file_info(fs.FileSelector(database)), key=lambda info: info.path):
             inside = f"{root.rstrip('/')}/{database.rpartition('/')[2]}/{info.base_name}"
             changelog = logged(f"{inside}/{Tier.CHANGELOG}")
-            if changelog is None or Property.SCHEMA not in changelog.properties:
+            if changelog is None or (schema := changelog.schema) is None:
                 continue  # it isn't ours, or nothing has come of it yet
-            table = schema.from_json(json.loads(changelog.properties[Property.SCHEMA])).table
+            table = schema.table
             assert inside == location(root, table, Tier.CHANGELOG).rpartition("/")[0]
             yield str(table), Tier.CHANGELOG, changelog
             if (mirror := logged(f"{inside}/{Tier.MIRROR}")) is not None:

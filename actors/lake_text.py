@@ -1,13 +1,11 @@
 """The live view as text, for those who read the lake with an engine of their own."""
 
-import json
 from collections.abc import Iterator
 
-from actors.delta_log import Logged, logged
-from pipeline import schema
+from actors.delta_log import logged
 from pipeline.dialects import Dialect, registration
 from pipeline.errors import Definite
-from pipeline.lake_tables import Property, Tier, location
+from pipeline.lake_tables import Tier, location
 from pipeline.live_view import Reached, live_view_sql
 from pipeline.schema import TableId
 
@@ -21,8 +19,8 @@ def live_view_text(root: str, name: str, dialect: Dialect) -> str:
         mirrored, changelog = (logged(location(root, table, tier)) for tier in (Tier.MIRROR, Tier.CHANGELOG))
         if mirrored is None or changelog is None:
             continue
-        taken_on = schema.from_json(json.loads(mirrored.properties[Property.SCHEMA]))
-        text = live_view_sql(root, taken_on, _reached(mirrored, changelog), dialect=dialect)
+        assert mirrored.schema is not None
+        text = live_view_sql(root, mirrored.schema, Reached.told(mirrored, changelog), dialect=dialect)
         told = registration(root, table) if dialect is Dialect.TRINO else ()
         return "\n".join([*(f"-- once: {statement};" for statement in told), text])
     raise Definite(
@@ -35,12 +33,3 @@ def _called(name: str) -> Iterator[TableId]:
     for at, character in enumerate(name):
         if character == "." and 0 < at < len(name) - 1:
             yield TableId(name[:at], name[at + 1 :])
-
-
-def _reached(mirrored: Logged, changelog: Logged) -> Reached:
-    journal, marks = mirrored.properties[Property.JOURNAL], mirrored.applications
-    return Reached(
-        marks.get(f"{journal}/generation", 0),
-        marks.get(f"{journal}/merged", 0),
-        Property.PARTIAL in changelog.properties,
-    )

@@ -5,7 +5,6 @@ lack columns. Before such a change the view is *held*: bound to the two versions
 Afterwards it *follows* again. So in between, and through a crash, it shows an older state and never a wrong one.
 """
 
-import json
 import re
 from dataclasses import dataclass
 from functools import partial
@@ -13,10 +12,9 @@ from functools import partial
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from actors.delta import DeltaTable, Snapshot
-from pipeline import schema
+from actors.delta import DeltaTable
 from pipeline.errors import Definite
-from pipeline.lake_tables import Property, Tier, location, quoted
+from pipeline.lake_tables import Tier, location, quoted
 from pipeline.live_view import Reached, Versions, live_view_sql
 from pipeline.schema import TableId, TableSchema
 
@@ -92,26 +90,13 @@ def _found(session: SparkSession, root: str, table: TableId) -> _Found | None:
         changelog = changelogs.snapshot()
         if mirrored is None or changelog is None:
             return None
-        reached = _reached(mirrored, changelog)
+        reached = Reached.told(mirrored, changelog)
         # One that has begun anew did so before its changelog got what the old one doesn't count for.
         now = mirrors.snapshot()
-        if now is not None and _reached(now, changelog).generation == reached.generation:
+        if now is not None and Reached.told(now, changelog).generation == reached.generation:
             break
         mirrored = now
-    while _since(changelog) > _since(mirrored):
+    while changelog.since > mirrored.since:
         changelog = changelogs.snapshot_at(changelog.version - 1)
-    taken_on = schema.from_json(json.loads(mirrored.properties[Property.SCHEMA]))
-    return _Found(taken_on, reached, Versions(mirrored.version, changelog.version))
-
-
-def _since(table: Snapshot) -> int:
-    return int(table.properties.get(Property.SINCE, 0))
-
-
-def _reached(mirrored: Snapshot, changelog: Snapshot) -> Reached:
-    journal, marks = mirrored.properties[Property.JOURNAL], mirrored.applications
-    return Reached(
-        marks.get(f"{journal}/generation", 0),
-        marks.get(f"{journal}/merged", 0),
-        Property.PARTIAL in changelog.properties,
-    )
+    assert mirrored.schema is not None
+    return _Found(mirrored.schema, reached, Versions(mirrored.version, changelog.version))

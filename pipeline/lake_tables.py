@@ -6,6 +6,7 @@ and from then on changes are merged into it, rarely and many at a time (`pipelin
 is made of both (`pipeline.live_view`).
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from pipeline.change_rows import META
 from pipeline.errors import Definite
-from pipeline.schema import TableId, TableSchema
+from pipeline.schema import TableId, TableSchema, from_json
 
 # The column that holds the number of the segment in which a change was sealed.
 SEGMENT = "__segment"
@@ -53,6 +54,29 @@ class Property(StrEnum):
     SINCE = "tidemark.since"
     PARTIAL = "tidemark.partial"
     STOPPED = "tidemark.stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a version of a lake table says of itself: its properties, and how far each application has committed."""
+
+    properties: Mapping[str, str]
+    applications: Mapping[str, int]
+
+    @property
+    def schema(self) -> TableSchema | None:
+        """The source's schema that it has taken on, None where nothing has come of it yet."""
+        text = self.properties.get(Property.SCHEMA)
+        return None if text is None else from_json(json.loads(text))
+
+    @property
+    def since(self) -> int:
+        """The segment that this schema came with."""
+        return int(self.properties.get(Property.SINCE, 0))
+
+    def mark(self, name: str) -> int:
+        """How far the journal that it's fed from has come with one of its marks (`actors.lake`)."""
+        return self.applications.get(f"{self.properties.get(Property.JOURNAL)}/{name}", 0)
 
 
 @dataclass(frozen=True, slots=True)

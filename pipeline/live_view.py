@@ -43,7 +43,7 @@ from dataclasses import dataclass
 
 from pipeline.dialects import Dialect
 from pipeline.errors import Definite
-from pipeline.lake_tables import RANK, SEGMENT, WHOLE, Tier
+from pipeline.lake_tables import RANK, SEGMENT, WHOLE, Property, Tier, Told
 from pipeline.schema import TableSchema
 from pipeline.types import Date, DateTime, Timestamp
 
@@ -61,6 +61,13 @@ class Reached:
     generation: int = 0
     merged: int = 0
     partial: bool = False
+
+    @staticmethod
+    def told(mirror: Told, changelog: Told) -> "Reached":
+        """Where a mirror is by what the two tables say."""
+        return Reached(
+            mirror.mark("generation"), mirror.mark("merged"), Property.PARTIAL in changelog.properties
+        )
 
     def condition(self, dialect: Dialect = Dialect.SPARK) -> str:
         """What holds for the changes that count beside it, in SQL."""
