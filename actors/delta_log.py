@@ -16,9 +16,12 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from actors.lake_paths import located
 from pipeline.lake_tables import Told
 
-_LOG = "_delta_log"
+# The folder of a table that holds its log.
+LOG = "_delta_log"
+
 _NEWEST = "_last_checkpoint"
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d+\.\d+)?\.parquet")
@@ -39,10 +42,10 @@ class Logged(Told):
 def logged(path: str) -> Logged | None:
     """What the table at a path says, None where there's no table. `path`: a local one, or a URI that pyarrow reads.
 
-    Raises OSError where the filesystem does.
+    Raises OSError where the filesystem does, and Definite where the path leads to none.
     """
-    filesystem, root = filesystem_of(path)
-    folder = f"{root}/{_LOG}"
+    filesystem, root = located(path)
+    folder = f"{root}/{LOG}"
     found = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
     names = sorted(info.base_name for info in found)
     version, actions = -1, _Actions()
@@ -66,14 +69,6 @@ def logged(path: str) -> Logged | None:
         sums.get("numFiles"),
         sums.get("tableSizeBytes"),
     )
-
-
-def filesystem_of(path: str) -> tuple[fs.FileSystem, str]:
-    """Where a path leads to: a local one, or a URI that pyarrow reads, or Hadoop's for S3."""
-    found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(
-        path.replace("s3a://", "s3://", 1) if "://" in path else path
-    )
-    return found
 
 
 class _Actions:

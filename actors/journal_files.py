@@ -24,13 +24,13 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
+from actors.durable import FULL, sync
 from pipeline.errors import Definite, Transient
 
 _LOCK = "lock"
 _RESERVE = "reserve"
 # Room for some hundred of the small files by which consumers and retention get on, in bytes.
 _RESERVED = 1 << 20
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _TEMPORARY = ".tmp"
 
 
@@ -109,10 +109,10 @@ class LocalFiles:
     def make(self, folders: Sequence[str]) -> None:
         """Make the directories, durably."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        _sync(self.directory.parent)
+        sync(self.directory.parent)
         for folder in folders:
             (self.directory / folder).mkdir(exist_ok=True)
-        _sync(self.directory)
+        sync(self.directory)
 
     def lock(self) -> IO[str]:
         """The lock file, locked until it's closed or the process ends, and naming the holder."""
@@ -144,7 +144,7 @@ class LocalFiles:
     def settle(self, folder: str) -> None:
         """A name can be seen before it's durable."""
         if (self.directory / folder).exists():
-            _sync(self.directory / folder)
+            sync(self.directory / folder)
 
     def put(self, name: str, content: bytes) -> None:
         """Write it beside its place, and rename it."""
@@ -153,7 +153,7 @@ class LocalFiles:
         with _whole(temporary) as file:
             file.write(content)
         temporary.rename(path)
-        _sync(path.parent)
+        sync(path.parent)
 
     @contextmanager
     def written(self, folder: str, name: str) -> Iterator[Writable]:
@@ -168,15 +168,15 @@ class LocalFiles:
         """Give the directory its name, if it hasn't got it already."""
         temporary, path = self._temporary(folder), self.directory / folder
         if path.exists():
-            _sync(path.parent)
+            sync(path.parent)
             return
         for there in self.listed(folder + _TEMPORARY):
             if there not in names:
                 (temporary / there).unlink()
         if names:
-            _sync(temporary)
+            sync(temporary)
             temporary.rename(path)
-            _sync(path.parent)
+            sync(path.parent)
         elif temporary.exists():
             temporary.rmdir()
 
@@ -203,7 +203,7 @@ class LocalFiles:
                 os.posix_fallocate(file.fileno(), 0, _RESERVED)
         except OSError as error:
             path.unlink(missing_ok=True)
-            if error.errno not in _FULL:
+            if error.errno not in FULL:
                 raise
             return False
         return True
@@ -351,7 +351,7 @@ def telling(shown: str) -> Iterator[None]:
         yield
     except OSError as error:
         match error.errno:
-            case number if number in _FULL:
+            case number if number in FULL:
                 raise NoRoom(f"no room was left for the journal in {shown} ({error.strerror})") from error
             case errno.EACCES | errno.EPERM | errno.EROFS | errno.ENOTDIR:
                 raise _refused(shown, error) from error
@@ -381,12 +381,3 @@ def _whole(path: Path) -> Iterator[IO[bytes]]:
 def _size(directory: str) -> int:
     with os.scandir(directory) as entries:
         return sum(entry.stat().st_size for entry in entries)
-
-
-def _sync(directory: Path) -> None:
-    """Make the names in a directory durable."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

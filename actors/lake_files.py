@@ -21,7 +21,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from actors.delta_log import LOG
+from actors.durable import FULL, sync
 from actors.journal_store import JournalReader
+from actors.lake_paths import located
 from pipeline.change_rows import changes_schema
 from pipeline.delivery import Piece
 from pipeline.errors import Definite, InvariantBroken, Transient
@@ -29,14 +32,11 @@ from pipeline.lake_tables import Tier
 from pipeline.placing import AsItIs, Bounds, Rewritten, Stored, add, fit, stats
 
 _TEMPORARY: Final = ".tmp"
-_LOG: Final = "_delta_log"
 
 # Where there can't be a link: another filesystem, one that has none, a file of somebody else, too many of them.
 _NO_LINK: Final = frozenset(
     {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
 )
-
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 # How many rows are written anew at a time, and how many bytes are copied.
 _ROWS: Final = 8192
@@ -57,20 +57,20 @@ class LakeFiles:
 
         Raises Definite where one of the journal's files is gone, Transient where the lake's filesystem fails.
         """
-        lake, folder = _located(table)
         with _telling(table):
+            lake, folder = located(table)
             actions = [self._placed(lake, folder, tier, piece, columns) for piece in pieces]
             if _is_local(lake):
-                _sync(folder)
+                sync(folder)
         return actions
 
     def settle(self, table: str, version: int) -> None:
         """Make a commit durable that Spark has written to a table's log."""
-        lake, folder = _located(table)
-        if _is_local(lake):
-            with _telling(table):
-                _sync(f"{folder}/{_LOG}/{version:020}.json")
-                _sync(f"{folder}/{_LOG}")
+        with _telling(table):
+            lake, folder = located(table)
+            if _is_local(lake):
+                sync(f"{folder}/{LOG}/{version:020}.json")
+                sync(f"{folder}/{LOG}")
 
     def _placed(
         self, lake: fs.FileSystem, folder: str, tier: Tier, piece: Piece, columns: Mapping[str, Stored]
@@ -159,41 +159,13 @@ def _bounds(footer: pq.FileMetaData) -> list[Bounds]:
     return found
 
 
-def _located(path: str) -> tuple[fs.FileSystem, str]:
-    """The filesystem that a lake table is on, and its folder there.
-
-    Raises Definite where pyarrow has no filesystem for it.
-    """
-    if "://" not in path and not path.startswith("file:"):
-        return fs.LocalFileSystem(), str(Path(path).absolute())
-    # Hadoop's own name for what all others call s3.
-    uri = path.replace("s3a://", "s3://", 1) if path.startswith("s3a://") else path
-    try:
-        filesystem, folder = fs.FileSystem.from_uri(uri)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ImportError) as error:
-        raise Definite(
-            f"lake.path: {path} can't be reached ({error}): give a local path, or a URI that both Spark and pyarrow "
-            f"know, as s3a://bucket/folder"
-        ) from error
-    return filesystem, folder
-
-
 def _is_local(filesystem: fs.FileSystem) -> bool:
     return isinstance(filesystem, fs.LocalFileSystem)
 
 
 def _settle(filesystem: fs.FileSystem, path: str) -> None:
     if _is_local(filesystem):
-        _sync(path)
-
-
-def _sync(path: str) -> None:
-    """Make a file, or the names in a directory, durable."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync(path)
 
 
 @contextmanager
@@ -202,5 +174,5 @@ def _telling(table: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        what = "no room was left" if error.errno in _NO_ROOM else f"files can't be placed ({error})"
+        what = "no room was left" if error.errno in FULL else f"files can't be placed ({error})"
         raise Transient(f"{what} in {table}") from error

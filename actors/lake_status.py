@@ -9,7 +9,8 @@ from pyarrow import fs
 from rich.table import Table
 from rich.text import Text
 
-from actors.delta_log import Logged, filesystem_of, logged
+from actors.delta_log import Logged, logged
+from actors.lake_paths import located
 from pipeline.lake_tables import Property, Tier, location
 
 _COLUMNS = ("table", "tier", "segment", "newest change", "merged", "files", "MiB", "position", "stopped")
@@ -39,7 +40,7 @@ def lake_status(root: str) -> Table:
 
 
 def _tables(root: str) -> Iterator[tuple[str, Tier, Logged]]:
-    filesystem, folder = filesystem_of(root)
+    filesystem, folder = located(root)
     selector = fs.FileSelector(folder, allow_not_found=True, recursive=False)
     databases = [
         info.path for info in filesystem.get_file_info(selector) if info.type is fs.FileType.Directory

@@ -1,0 +1,36 @@
+"""Where a lake's path leads to, for whoever reads or writes its files without Spark.
+
+Both Spark and we have to reach it, and it's either a disk or a store that shows an object when it's complete. So HDFS,
+whose files are seen while they're written, isn't among them, nor what only one of the two has a filesystem for.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import fs
+
+from pipeline.errors import Definite
+
+# How Spark's URIs begin, and how pyarrow's: Hadoop has a name of its own for what all others call s3.
+_SCHEMES: Final = {"file": "file", "s3a": "s3", "s3": "s3", "gs": "gs", "abfss": "abfss"}
+
+
+def located(path: str) -> tuple[fs.FileSystem, str]:
+    """The filesystem that a path of the lake is on, and the path there; `path`: a local one, or a URI as Spark has it.
+
+    Raises Definite for any other URI, and OSError where the place doesn't answer.
+    """
+    if "://" not in path and not path.startswith("file:"):
+        return fs.LocalFileSystem(), str(Path(path).absolute())
+    scheme, _, rest = path.partition(":")
+    if scheme not in _SCHEMES:
+        raise Definite(
+            f"lake.path: {path} can't be reached, since {scheme} isn't one of {', '.join(_SCHEMES)}: give a local "
+            "path, or a URI that both Spark and pyarrow know, as s3a://bucket/folder"
+        )
+    try:
+        filesystem, folder = fs.FileSystem.from_uri(f"{_SCHEMES[scheme]}:{rest}")
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ImportError) as error:
+        raise Definite(f"lake.path: {path} can't be reached ({error}): correct it") from error
+    return filesystem, folder
