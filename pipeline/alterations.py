@@ -43,18 +43,21 @@ class ColumnChanges:
     renamed: tuple[tuple[str, str], ...] = ()
     dropped: tuple[str, ...] = ()
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self.renamed or self.dropped)
+
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
     """A `statement` (its first words) has passed, and `schema` is the table's behind it, as far as it's told.
 
-    `renamed` and `dropped` columns are those of the schema that was known before; `emptied`: all rows have gone.
+    `changes`: of columns of the schema that was known before; `emptied`: all rows have gone.
     """
 
     schema: TableSchema
     statement: str
-    renamed: tuple[tuple[str, str], ...] = ()
-    dropped: tuple[str, ...] = ()
+    changes: ColumnChanges = ColumnChanges()
     emptied: bool = False
 
 
@@ -85,7 +88,8 @@ def _read(reader: Reader, database: str) -> tuple[TableId, ColumnChanges] | None
         dropped = tuple(name for option in options for name in dropped_by(Reader(option)))
     except NotRead:
         return None
-    return (table, ColumnChanges(renamed, dropped)) if renamed or dropped else None
+    changes = ColumnChanges(renamed, dropped)
+    return (table, changes) if changes else None
 
 
 def altered(schema: TableSchema, changes: ColumnChanges, statement: str) -> Alteration | None:
@@ -102,9 +106,9 @@ def altered(schema: TableSchema, changes: ColumnChanges, statement: str) -> Alte
         for name in changes.dropped
         if name.casefold() in by_name and by_name[name.casefold()] not in schema.key_names
     )
-    if not renamed and not dropped:
+    if not (done := ColumnChanges(renamed, dropped)):
         return None
-    return Alteration(_with(schema, dict(renamed), frozenset(dropped)), statement, renamed, dropped)
+    return Alteration(_with(schema, dict(renamed), frozenset(dropped)), statement, done)
 
 
 def _with(schema: TableSchema, names: Mapping[str, str], dropped: frozenset[str]) -> TableSchema:

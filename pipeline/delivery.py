@@ -22,7 +22,7 @@ without a mirror has nothing but its changelog.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from pipeline.alterations import Alteration, ColumnChanges, altered
+from pipeline.alterations import Alteration, altered
 from pipeline.checkpoint import Checkpoint, Mirror
 from pipeline.evolution import obstacle
 from pipeline.journal import Entry, FileKind
@@ -61,8 +61,8 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A file of the journal: its segment, its place among the segment's files and its name there, its table's schema
-    and the number of its rows, and whether some of them lack columns.
+    """A file of the journal: its segment, its place among the segment's files and its name there, its table's schema,
+    the number of its rows and of its bytes, and whether some of its rows lack columns.
     """
 
     segment: int
@@ -70,6 +70,7 @@ class Piece:
     path: str
     schema: TableSchema
     rows: int
+    bytes: int
     absent: bool
 
 
@@ -129,33 +130,17 @@ def next_batch(entries: Iterable[Entry], most_bytes: int = MOST_BYTES) -> Batch:
     taken: list[Entry] = []
     size = 0
     for entry in entries:
-        if taken and any(_of_columns(altered.alteration) for altered in entry.alterations):
+        if taken and any(altered.alteration.changes for altered in entry.alterations):
             break
         taken.append(entry)
         size += sum(file.bytes for file in entry.files)
         if size >= most_bytes or len(taken) == MOST_SEGMENTS:
             break
-    files = [(entry, place, file) for entry in taken for place, file in enumerate(entry.files)]
-    tables = {
-        table: Pieces(
-            *(
-                tuple(
-                    Piece(
-                        entry.segment, place, file.path, entry.schemas[file.version], file.rows, file.absent
-                    )
-                    for entry, place, file in files
-                    if file.table == table and file.kind is kind
-                )
-                for kind in (FileKind.CHANGES, FileKind.ROWS)
-            )
-        )
-        for table in dict.fromkeys(file.table for _, _, file in files)
-    }
     times = [entry.commit_times for entry in taken if entry.commit_times is not None]
     return Batch(
         after=taken[0].segment - 1,
         through=taken[-1].segment,
-        tables=tables,
+        tables=_tables(taken),
         generations=_generations(taken),
         alterations=_alterations(taken[0]),
         checkpoint=taken[-1].checkpoint,
@@ -164,14 +149,23 @@ def next_batch(entries: Iterable[Entry], most_bytes: int = MOST_BYTES) -> Batch:
     )
 
 
-def _of_columns(alteration: Alteration) -> bool:
-    return bool(alteration.renamed or alteration.dropped)
+def _tables(entries: list[Entry]) -> dict[TableId, Pieces]:
+    found: dict[TableId, dict[FileKind, list[Piece]]] = {}
+    for entry in entries:
+        for place, file in enumerate(entry.files):
+            schema = entry.schemas[file.version]
+            piece = Piece(entry.segment, place, file.path, schema, file.rows, file.bytes, file.absent)
+            found.setdefault(file.table, {}).setdefault(file.kind, []).append(piece)
+    return {
+        table: Pieces(tuple(of.get(FileKind.CHANGES, ())), tuple(of.get(FileKind.ROWS, ())))
+        for table, of in found.items()
+    }
 
 
 def _alterations(entry: Entry) -> dict[TableId, tuple[Step, ...]]:
     found: dict[TableId, tuple[Step, ...]] = {}
     for alteration in (each.alteration for each in entry.alterations):
-        if _of_columns(alteration):
+        if alteration.changes:
             table = alteration.schema.table
             found[table] = (*found.get(table, ()), Step(entry.segment, alteration))
     return found
@@ -286,16 +280,16 @@ def _altered(taken: Accepted, step: Step, rule: SchemaChanges, known: bool) -> A
     """With what a statement did to columns before a segment's rows. Raises Incompatible."""
     if taken.schema is None or not isinstance(step.change, Alteration):
         return taken
-    if not known and taken.partial and step.change.renamed:
-        raise Incompatible(_PARTIAL.format(old=step.change.renamed[0][0], table=taken.schema.table))
+    changes = step.change.changes
+    if not known and taken.partial and changes.renamed:
+        raise Incompatible(_PARTIAL.format(old=changes.renamed[0][0], table=taken.schema.table))
     if not known and rule is not SchemaChanges.APPLY:
-        done = [f"column {old!r} was renamed {new!r}" for old, new in step.change.renamed]
-        done += [f"column {name!r} was dropped" for name in step.change.dropped]
+        done = [f"column {old!r} was renamed {new!r}" for old, new in changes.renamed]
+        done += [f"column {name!r} was dropped" for name in changes.dropped]
         raise Incompatible(
             _RULED_OUT.format(what=" and ".join(done), table=taken.schema.table, rule=rule.value)
         )
     # Columns that came before it, without a row, come with the next one: the statement's schema may have them already.
-    changes = ColumnChanges(step.change.renamed, step.change.dropped)
     after = altered(taken.schema, changes, step.change.statement)
     return _stepped(taken, step, taken.schema if after is None else after.schema, known=known)
 

@@ -10,7 +10,7 @@ connector (`register_table`, time travel).
 
 from enum import StrEnum
 
-from pipeline.lake_tables import Tier, location, quoted, table_at
+from pipeline.lake_tables import Tier, literal, location, quoted, table_at
 from pipeline.schema import TableId
 
 # The name of Trino's catalog, unless somebody says another.
@@ -30,10 +30,7 @@ class Dialect(StrEnum):
 
     def text(self, value: str) -> str:
         """A text as a literal."""
-        escaped = (
-            value.replace("\\", "\\\\").replace("'", "\\'") if self is Dialect.SPARK else _doubled(value)
-        )
-        return f"'{escaped}'"
+        return literal(value) if self is Dialect.SPARK else "'" + value.replace("'", "''") + "'"
 
     def table(self, lake: str, table: TableId, tier: Tier, version: int | None = None) -> str:
         """A lake table at its newest version, or at this one of Delta's log."""
@@ -71,7 +68,3 @@ def registration(lake: str, table: TableId) -> tuple[str, ...]:
         f"table_location => {trino.text(location(lake, table, tier))})"
         for tier in Tier
     )
-
-
-def _doubled(value: str) -> str:
-    return value.replace("'", "''")

@@ -109,8 +109,8 @@ def followed(plan: Plan, tier: Tier, steps: Iterable[Step]) -> Plan:
 
 
 def _altered(plan: Plan, alteration: Alteration, segment: int) -> Plan:
-    present = plan.present - {name.lower() for name in alteration.dropped}
-    names = {old.lower(): new for old, new in alteration.renamed if old.lower() in present}
+    present = plan.present - {name.lower() for name in alteration.changes.dropped}
+    names = {old.lower(): new for old, new in alteration.changes.renamed if old.lower() in present}
     taken = {new.lower() for new in names.values()}
     for name in sorted(taken - names.keys()):
         plan = _aside(plan, name, segment)

@@ -197,6 +197,12 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def literal(text: str) -> str:
+    """A text as a literal of Spark's SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
 def _settings(
     of: tuple[LakeColumn, ...], settings: Mapping[str, str], properties: Mapping[str, str]
 ) -> dict[str, str]:
@@ -205,13 +211,8 @@ def _settings(
 
 
 def _properties(properties: Mapping[str, str]) -> str:
-    pairs = ", ".join(f"{_text(key)} = {_text(value)}" for key, value in properties.items())
+    pairs = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
     return f"TBLPROPERTIES ({pairs})"
-
-
-def _text(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def _escaped(name: str) -> str:

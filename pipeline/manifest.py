@@ -14,7 +14,7 @@ from typing import Any, assert_never
 
 from pipeline import checkpoint as checkpoints
 from pipeline import schema as schemas
-from pipeline.alterations import Alteration, Altered
+from pipeline.alterations import Alteration, Altered, ColumnChanges
 from pipeline.errors import Definite
 from pipeline.gtid import GtidSet
 from pipeline.journal import CommitTimes, Entry, File, FileKind, SealedChunk
@@ -160,20 +160,15 @@ def _altered_to_json(altered: Altered) -> dict[str, Any]:
         "scn": altered.scn,
         "version": alteration.schema.version,
         "statement": alteration.statement,
-        "renamed": [list(pair) for pair in alteration.renamed],
-        "dropped": list(alteration.dropped),
+        "renamed": [list(pair) for pair in alteration.changes.renamed],
+        "dropped": list(alteration.changes.dropped),
         "emptied": alteration.emptied,
     }
 
 
 def _altered_from_json(value: dict[str, Any], named: dict[str, TableSchema]) -> Altered:
-    alteration = Alteration(
-        schema=named[value["version"]],
-        statement=value["statement"],
-        renamed=tuple((old, new) for old, new in value["renamed"]),
-        dropped=tuple(value["dropped"]),
-        emptied=value["emptied"],
-    )
+    changes = ColumnChanges(tuple((old, new) for old, new in value["renamed"]), tuple(value["dropped"]))
+    alteration = Alteration(named[value["version"]], value["statement"], changes, value["emptied"])
     return Altered(value["scn"], alteration)
 
 

@@ -17,7 +17,7 @@ from actors.journal_store import JournalStore
 from actors.journal_writer import JournalWriter
 from pipeline import journal
 from pipeline import metrics as catalogue
-from pipeline.alterations import Alteration, Altered
+from pipeline.alterations import Alteration, Altered, ColumnChanges
 from pipeline.checkpoint import Filling, Mirror, Moving
 from pipeline.errors import Transient
 from pipeline.journal import Entry, FileKind
@@ -125,7 +125,7 @@ async def test_what_came_together_is_one_segment(store: GatedStore) -> None:
 
 async def test_what_comes_behind_an_alteration_begins_a_segment(store: GatedStore) -> None:
     house = House(store, LATE)
-    altered = Altered(5, Alteration(ITEMS, "ALTER TABLE", dropped=("note",)))
+    altered = Altered(5, Alteration(ITEMS, "ALTER TABLE", ColumnChanges(dropped=("note",))))
     store.gate.clear()
     await house.put(append(1), append(2), replace(moved(2), alterations=(altered,)), append(3))
     await arrived(store)

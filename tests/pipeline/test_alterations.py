@@ -60,9 +60,11 @@ def test_nothing_is_told_that_is_not_sure(text: str) -> None:
 def test_only_names_change_and_indices_of_the_key() -> None:
     found = altered(SCHEMA, ColumnChanges((("b", "n"), ("A", "id"), ("gone", "x")), ()), "ALTER TABLE")
     columns = (replace(A, name="id"), replace(B, name="n"), C)
-    assert found == Alteration(TableSchema(T, columns, (2, 0)), "ALTER TABLE", (("B", "n"), ("a", "id")), ())
+    assert found == Alteration(
+        TableSchema(T, columns, (2, 0)), "ALTER TABLE", ColumnChanges((("B", "n"), ("a", "id")))
+    )
     found = altered(SCHEMA, ColumnChanges((), ("b", "gone")), "ALTER TABLE")
-    assert found == Alteration(TableSchema(T, (A, C), (1, 0)), "ALTER TABLE", (), ("B",))
+    assert found == Alteration(TableSchema(T, (A, C), (1, 0)), "ALTER TABLE", ColumnChanges((), ("B",)))
 
 
 def test_a_name_may_go_to_another_column() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.alterations import Alteration, Altered
+from pipeline.alterations import Alteration, Altered, ColumnChanges
 from pipeline.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.delivery import (
     Delivered,
@@ -166,7 +166,7 @@ def test_a_table_without_a_mirror_takes_any_schema_as_long_as_its_columns_keep_t
 
 
 RENAMED = replace(V1, columns=(ID, replace(V1.columns[1], name="text")))
-RENAMING = Alteration(RENAMED, "ALTER TABLE", renamed=(("note", "text"),))
+RENAMING = Alteration(RENAMED, "ALTER TABLE", ColumnChanges((("note", "text"),)))
 
 
 def altering(segment: int, alteration: Alteration, *schemas: TableSchema) -> Entry:
@@ -213,7 +213,7 @@ def test_columns_that_came_without_a_row_come_with_the_first_one_behind_another_
     assert (todo.schema, todo.steps) == (wider, (Step(3, renaming), Step(3, wider)))
     assert [each.column.name for each in todo.plan.columns][-3:] == ["id", "text", "n"]
     # Also where it's such a column that the statement is about.
-    of_it = Alteration(wider, "ALTER TABLE", renamed=(("m", "n"),))
+    of_it = Alteration(wider, "ALTER TABLE", ColumnChanges((("m", "n"),)))
     assert accepted(there, V1.table, next_batch([altering(3, of_it)])).schema == V1
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.alterations import Alteration
+from pipeline.alterations import Alteration, ColumnChanges
 from pipeline.lake_changes import Incompatible, Plan, Step, common, features, followed, planned, schema_text
 from pipeline.lake_tables import LakeColumn, Tier
 from pipeline.schema import Column, TableId, TableSchema
@@ -25,11 +25,11 @@ AS_IT_IS = planned([LakeColumn("id", "int"), LakeColumn("a", "int"), LakeColumn(
 
 
 def dropped(*names: str) -> Alteration:
-    return Alteration(V1, "ALTER TABLE", dropped=names)
+    return Alteration(V1, "ALTER TABLE", ColumnChanges(dropped=names))
 
 
 def renamed(*pairs: tuple[str, str]) -> Alteration:
-    return Alteration(V1, "ALTER TABLE", renamed=pairs)
+    return Alteration(V1, "ALTER TABLE", ColumnChanges(pairs))
 
 
 def after(*changes: Alteration | TableSchema, anew: bool = False, plan: Plan = AS_IT_IS) -> list[str]:
@@ -113,7 +113,7 @@ def test_a_renamed_column_keeps_what_it_has() -> None:
 
 
 def test_a_name_may_go_from_a_dropped_column_to_another() -> None:
-    both = Alteration(V1, "ALTER TABLE", renamed=(("b", "a"),), dropped=("a",))
+    both = Alteration(V1, "ALTER TABLE", ColumnChanges((("b", "a"),), ("a",)))
     assert after(both) == ["id int", "a__until_5 int < a int", "a string < b string"]
     assert after(dropped("a"), renamed(("b", "a"))) == [
         "id int",

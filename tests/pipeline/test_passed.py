@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline import beginning, coordinator
-from pipeline.alterations import Alteration, Altered
+from pipeline.alterations import Alteration, Altered, ColumnChanges
 from pipeline.checkpoint import Checkpoint, Filling, Ready
 from pipeline.coordinator_state import Overlapping, Unsettled
 from pipeline.late import MirrorsLacked
@@ -327,7 +327,7 @@ def test_a_table_is_restarted_with_the_passing_of_what_changed_it() -> None:
 def test_what_a_statement_made_of_a_table_goes_out_with_it() -> None:
     """Names are known from here on, though not proven; a table's last row is followed by the word that it's empty."""
     capture = ready()
-    renamed = Alteration(altered(ORDERS), "ALTER TABLE", (("a", "b"),))
+    renamed = Alteration(altered(ORDERS), "ALTER TABLE", ColumnChanges((("a", "b"),)))
     capture.give(replace(statement("a:6", 20, ORDERS), alterations=(renamed,)))
     [append] = capture.appends[-1:]
     assert (append.alterations, append.parts) == ((Altered(2, renamed),), ())

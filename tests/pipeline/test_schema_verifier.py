@@ -577,7 +577,7 @@ def test_columns_that_a_statement_renames_or_drops_are_told_with_it(
     state = fresh(Known({ORDERS: SCHEMA}, upto(5)), 5)
     said = run(state, slice_(6), statement(7, text))
     [told] = alterations(said)
-    assert (list(told.renamed), list(told.dropped), told.emptied) == (renamed, dropped, False)
+    assert (list(told.changes.renamed), list(told.changes.dropped), told.emptied) == (renamed, dropped, False)
     assert [column.name for column in told.schema.columns] == now
     # The checkpoint has them by then, and whoever goes on from there misses no column either.
     behind = _slice_of(8, now)

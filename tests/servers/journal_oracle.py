@@ -151,7 +151,7 @@ def _history(journal: Path, table: TableId, tally: Sequence[Line]) -> list[str]:
 
 def _alter(story: Story, alteration: Alteration) -> None:
     """Rows have the names of columns that their table has by now, and no column that has gone."""
-    names, gone = dict(alteration.renamed), alteration.dropped
+    names, gone = dict(alteration.changes.renamed), alteration.changes.dropped
 
     def now(row: Row) -> Row:
         return {names.get(name, name): value for name, value in row.items() if name not in gone}
