@@ -31,7 +31,7 @@ from actors.delta import DeltaTable, Snapshot
 from actors.journal_store import JournalReader
 from actors.lake_files import LakeFiles
 from actors.live_view import CatalogViews
-from actors.spark_session import PARTITIONS
+from actors.spark_session import beside
 from actors.upkeep import Upkeep
 from pipeline import lake_tables, schema
 from pipeline.delivery import Accepted, Batch, Delivered, Piece, accepted
@@ -123,9 +123,8 @@ class Lake:
 
         Nothing is merged where the mirror has begun anew since.
         """
-        self._session.sparkContext.setLocalProperty("spark.scheduler.pool", "merge")
-        session = self._once("merged", through, merged=through, position=position)
-        with self._changing:
+        once = self._once("merged", through, merged=through, position=position)
+        with self._changing, beside(self._session, once) as session:
             mirrored = self._table(table, Tier.MIRROR).snapshot()
             assert mirrored is not None
             if mirrored.mark("generation") == reached.generation:
@@ -179,28 +178,22 @@ class Lake:
 
     def _begin(self, table: TableId, generation: int, wanted: TableSchema, told: Mapping[str, str]) -> None:
         path = location(self._root, table, Tier.MIRROR)
-        session = self._once("generation", generation, generation=generation)
-        session.sql(
-            lake_tables.begin_sql(
-                path, columns(wanted, Tier.MIRROR), {Property.JOURNAL: self._journal, **told}
-            )
+        statement = lake_tables.begin_sql(
+            path, columns(wanted, Tier.MIRROR), {Property.JOURNAL: self._journal, **told}
         )
+        with beside(self._session, self._once("generation", generation, generation=generation)) as session:
+            session.sql(statement)
 
     def _set(self, table: TableId, tier: Tier, properties: Mapping[str, str]) -> None:
         self._session.sql(lake_tables.set_properties_sql(location(self._root, table, tier), properties))
 
-    def _once(self, mark: str, version: int, **told: object) -> SparkSession:
-        """A session whose statement Delta makes only if the table's mark hasn't got so far."""
-        session = self._session.newSession()
-        conf = self._session.conf
-        for name, value in {
-            **{name: conf.get(name) for name in PARTITIONS},
+    def _once(self, mark: str, version: int, **told: object) -> dict[str, str]:
+        """Settings of a session whose statement Delta makes only if the table's mark hasn't got so far."""
+        return {
             "spark.databricks.delta.write.txnAppId": self._mark(mark),
             "spark.databricks.delta.write.txnVersion": str(version),
             "spark.databricks.delta.commitInfo.userMetadata": self._metadata(**told),
-        }.items():
-            session.conf.set(name, str(value))
-        return session
+        }
 
     def _append(
         self, table: TableId, tier: Tier, mark: str, pieces: tuple[Piece, ...], todo: Accepted, batch: Batch

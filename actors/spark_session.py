@@ -14,7 +14,8 @@ import os
 import re
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,9 @@ DELTA_VERSION = "4.4.0"
 
 # Settings of a session that belong at the number of cores.
 PARTITIONS = ("spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions")
+
+# A thread's jobs share the cores fairly with those of another pool.
+_POOL = "spark.scheduler.pool"
 
 # How long (seconds) the JVM may take to end by itself before it's killed.
 ENDS_WITHIN = 10.0
@@ -206,6 +210,20 @@ def start(settings: SparkSettings, folder: Path) -> Spark:
         if name not in settings.conf:
             spark.session.conf.set(name, str(spark.cores))
     return spark
+
+
+@contextmanager
+def beside(session: SparkSession, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session with settings of its own, for statements that want them. Its jobs don't keep a batch's waiting."""
+    context = session.sparkContext
+    other = session.newSession()
+    for name, value in {**{name: session.conf.get(name) for name in PARTITIONS}, **settings}.items():
+        other.conf.set(name, str(value))
+    context.setLocalProperty(_POOL, "beside")
+    try:
+        yield other
+    finally:
+        context.setLocalProperty(_POOL, None)
 
 
 def _conf(settings: SparkSettings, jars: tuple[Path, ...], folder: Path) -> dict[str, str]:

@@ -6,14 +6,14 @@ then no version has, and VACUUM removes it.
 """
 
 # ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers of ours
-from collections.abc import Mapping
+from contextlib import nullcontext
 from threading import Lock
 from typing import Final
 
 from pyspark.sql import SparkSession
 
 from actors.delta import DeltaTable
-from actors.spark_session import PARTITIONS
+from actors.spark_session import beside
 from pipeline.lake_tables import SEGMENT, Tier, location, quoted, table_at
 from pipeline.maintenance import HIDDEN_PART, LARGE_BYTES, SMALL_BYTES, Size, Trim
 from pipeline.schema import TableId
@@ -45,20 +45,19 @@ class Upkeep:
 
     def compact(self, table: TableId, tier: Tier) -> None:
         """Write small files anew as large ones, and those that have much hidden without that."""
-        statement = f"OPTIMIZE {self._at(table, tier)}"
-        session = self._beside(_COMPACTION)
-        if tier is Tier.CHANGELOG:
-            session.sql(statement)
-            return
         # Delta would give up what begins a mirror anew, of the two.
-        with self._changing:
-            session.sql(statement)
+        with (
+            self._changing if tier is Tier.MIRROR else nullcontext(),
+            beside(self._session, _COMPACTION) as session,
+        ):
+            session.sql(f"OPTIMIZE {self._at(table, tier)}")
 
     def trim(self, table: TableId, trim: Trim | None) -> None:
         """Delete changes from a table's changelog, if any are to be trimmed, and its log's expired part."""
         if trim is not None and (through := self._through(table, trim)):
             changelog = self._at(table, Tier.CHANGELOG)
-            self._beside({}).sql(f"DELETE FROM {changelog} WHERE {quoted(SEGMENT)} <= {through}")
+            with beside(self._session, {}) as session:
+                session.sql(f"DELETE FROM {changelog} WHERE {quoted(SEGMENT)} <= {through}")
         DeltaTable(self._session, location(self._root, table, Tier.CHANGELOG)).clean_log()
 
     def _through(self, table: TableId, trim: Trim) -> int:
@@ -67,30 +66,18 @@ class Upkeep:
             return trim.merged or 0
         merged = "" if trim.merged is None else f" AND {quoted(SEGMENT)} <= {trim.merged}"
         ago = f"current_timestamp() - make_dt_interval(0, 0, 0, {3600 * trim.hours:.6f})"
-        row = (
-            self._beside({})
-            .sql(
-                f"SELECT max({quoted(SEGMENT)}) FROM {self._at(table, Tier.CHANGELOG)} "
-                f"WHERE {quoted('__commit_time')} < {ago}{merged}"
-            )
-            .first()
-        )
+        old = f"{quoted('__commit_time')} < {ago}{merged}"
+        with beside(self._session, {}) as session:
+            row = session.sql(
+                f"SELECT max({quoted(SEGMENT)}) FROM {self._at(table, Tier.CHANGELOG)} WHERE {old}"
+            ).first()
         assert row is not None
         return row[0] or 0
 
     def vacuum(self, table: TableId, tier: Tier, hours: float) -> None:
         """Remove the files that no version of the last hours has."""
-        self._beside(_VACUUM).sql(f"VACUUM {self._at(table, tier)} RETAIN {hours} HOURS")
+        with beside(self._session, _VACUUM) as session:
+            session.sql(f"VACUUM {self._at(table, tier)} RETAIN {hours} HOURS")
 
     def _at(self, table: TableId, tier: Tier) -> str:
         return table_at(location(self._root, table, tier))
-
-    def _beside(self, settings: Mapping[str, str]) -> SparkSession:
-        """A session with these settings, whose jobs don't keep a batch's waiting."""
-        self._session.sparkContext.setLocalProperty("spark.scheduler.pool", "merge")
-        session = self._session.newSession()
-        for name in PARTITIONS:
-            session.conf.set(name, str(self._session.conf.get(name)))
-        for name, value in settings.items():
-            session.conf.set(name, value)
-        return session
