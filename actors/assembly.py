@@ -23,6 +23,7 @@ from actors.http import HttpServer
 from actors.journal_store import JournalStore
 from actors.journal_writer import JournalWriter
 from actors.journal_writer import Outlets as JournalOutlets
+from actors.lag_watch import LagWatch
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from actors.preflight import Preflight, answer, local_findings, preflight, signal_table
@@ -33,7 +34,7 @@ from actors.signal_listener import SignalChannel, SignalListener
 from actors.signal_rest import SignalRest
 from actors.spark_sink import SparkSink
 from actors.status import StatusBoard
-from actors.supervisor import CAPTURE, CONTROL, DELIVERY, Group, Outcome, Supervisor
+from actors.supervisor import CAPTURE, CONTROL, DELIVERY, GROUPS, Group, Kind, Outcome, Supervisor
 from actors.watermark_coordinator import WatermarkCoordinator
 from pipeline import beginning, schema_verifier
 from pipeline import metrics as catalogue
@@ -69,11 +70,16 @@ async def serve(settings: Settings) -> Outcome:
         async with HttpServer(
             settings.http, address_file(settings), board, assembly.metrics, assembly.requests
         ):
-            looking = asyncio.create_task(board.run())
+            watch = LagWatch(settings.source, supervisor.actors, assembly.metrics)
+            looking = [asyncio.create_task(each.run()) for each in (board, watch)]
+            for each in looking:
+                each.add_done_callback(_tell_failure)
             try:
                 return await supervisor.run()
             finally:
-                looking.cancel()
+                for each in looking:
+                    each.cancel()
+                await asyncio.wait(looking)
     finally:
         store.close()
 
@@ -106,6 +112,8 @@ class Assembly:
         for name, mailbox in self.mailboxes.items():
             self.metrics.set(catalogue.MAILBOX_CAPACITY, mailbox.capacity, actor=name)
             self.metrics.watch(catalogue.MAILBOX_DEPTH, partial(getattr, mailbox, "depth"), actor=name)
+        self.metrics.set(catalogue.PIPELINE, 1, pipeline=settings.name)
+        _count_from_zero(self.metrics)
 
     async def build(self, group: Group) -> tuple[Actor[Any], ...]:
         """The actors of a group, ready to run."""
@@ -240,6 +248,22 @@ class Assembly:
         between = (edge for edge in EDGES if edge.sender is sender and edge.receiver is receiver)
         edge = next(edge for edge in between if of is None or of in edge.messages)
         return Outlet(edge, self.mailboxes[receiver])
+
+
+def _tell_failure(looking: asyncio.Task[None]) -> None:
+    """Tell what keeps somebody from looking on: a fault of the program, but not one to stop capture for."""
+    if not looking.cancelled() and (error := looking.exception()) is not None:
+        log.error("nobody looks any more", exc_info=error)
+
+
+def _count_from_zero(metrics: Metrics) -> None:
+    """Let there be a value before the first failure, for a counter that begins with 1 hasn't increased."""
+    for name in Name:
+        metrics.set(catalogue.UP, 0, actor=name)
+        metrics.count(catalogue.RESTARTS, 0, actor=name)
+    for who in (*Name, *(group.name for group in GROUPS)):
+        for kind in Kind:
+            metrics.count(catalogue.ERRORS, 0, actor=who, kind=kind)
 
 
 def _limits(snapshot: SnapshotSettings) -> Limits:

@@ -91,6 +91,8 @@ class Background:
         self._delivered: dict[TableId, Delivered] = {}
         self._kept: dict[tuple[TableId, Tier], Kept] = {}
         self.work: Work | None = None
+        for kind in ("merge", *Chore):
+            metrics.count(catalogue.CONFLICTS, 0, kind=kind)
 
     async def found(self, table: TableId, delivered: Delivered) -> None:
         """A table is met at the start, or for the first time."""
@@ -150,16 +152,15 @@ class Background:
             size = work.task.result()
         except Conflict as error:
             log.warning("it's tried again soon", work=work.name, table=table, why=str(error))
-            self._metrics.count(catalogue.CONFLICTS, table=table, kind=work.name)
+            self._metrics.count(catalogue.CONFLICTS, kind=work.name)
             self._rest(work.what, now + maintenance.REST_S)
             return
         match work.what:
             case Merge() as merge:
-                self._metrics.observe(catalogue.MERGE, now - work.began, table=table)
+                self._metrics.observe(catalogue.MERGE, now - work.began)
                 self._merged(merge, work.began, size or Size())
             case (chore, kept):
-                labels = {"table": table, "tier": kept.tier.value, "kind": chore.value}
-                self._metrics.observe(catalogue.MAINTENANCE, now - work.began, **labels)
+                self._metrics.observe(catalogue.MAINTENANCE, now - work.began, kind=chore.value)
                 self._done(chore, kept, now, size or Size())
 
     def time_left(self, mirrors: Mapping[TableId, Mirror]) -> float | None:
@@ -248,7 +249,9 @@ class Background:
 
     def _keep(self, kept: Kept) -> None:
         self._kept[kept.table, kept.tier] = kept
-        self._metrics.set(catalogue.FILES_COME, kept.come, table=str(kept.table), tier=kept.tier.value)
+        labels = {"table": str(kept.table), "tier": kept.tier.value}
+        self._metrics.set(catalogue.FILES_COME, kept.come, **labels)
+        self._metrics.set(catalogue.LAKE_FILES, kept.size.files, **labels)
 
     def _trim(self, kept: Kept) -> Trim | None:
         schema = self._delivered[kept.table].schema

@@ -120,6 +120,16 @@ class BinlogReader(Actor[ToBinlogReader]):
         if self._dump is not None:
             self._dump.close()
 
+    @property
+    def source(self) -> SourceSettings:
+        """Whose log it is."""
+        return self._settings
+
+    @property
+    def place(self) -> Coordinates | None:
+        """Where in the log it is; None before the log has begun to come."""
+        return self._end
+
     def status(self) -> dict[str, Any]:
         """Where in the log it is."""
         return {"log": str(self._end) if self._end else None, "paused": self._paused}
@@ -259,6 +269,8 @@ class BinlogReader(Actor[ToBinlogReader]):
         self.metrics.set(catalogue.BINLOG_POSITION, end.offset, file=end.file)
         lag_s = 0.0 if commit_time is None else max(0.0, time.time() - commit_time / _MICROSECONDS)
         self.metrics.set(catalogue.SOURCE_LAG, lag_s)
+        if commit_time is not None:
+            self.metrics.set(catalogue.SOURCE_COMMIT, commit_time / _MICROSECONDS)
 
 
 def _walked(dump: BinlogDump, stream: LogStream, until: Coordinates | None) -> Iterator[Given]:

@@ -268,10 +268,10 @@ class ChunkSelector(Actor[ToChunkSelector]):
         low = await self.low(source, order)
         asked = monotonic()
         rows, upto, size = await self.select(source, order)
-        took = round((monotonic() - asked) * 1e6)
+        selected = monotonic()
         high = await self.high(source, order)
-        self.metrics.observe(catalogue.CHUNK_READ, monotonic() - started, table=str(order.schema.table))
-        return ChunkRead(order.chunk, low, rows, upto, high, took, size)
+        self.metrics.chunk_read(started, asked, selected)
+        return ChunkRead(order.chunk, low, rows, upto, high, round((selected - asked) * 1e6), size)
 
     async def _keys(self, source: Source, order: ReadKeys) -> ChunkRead:
         schema, started = order.schema, monotonic()
@@ -284,10 +284,11 @@ class ChunkSelector(Actor[ToChunkSelector]):
             while (read := await self._next(result, schema)) is not None:
                 batches.append(read[0])
                 size += read[1].size
-        took = round((monotonic() - asked) * 1e6)
+        selected = monotonic()
         high = await self.high(source, order)
-        self.metrics.observe(catalogue.CHUNK_READ, monotonic() - started, table=str(schema.table))
-        return ChunkRead(order.chunk, low, await _joined(schema, batches), None, high, took, size)
+        self.metrics.chunk_read(started, asked, selected)
+        rows, took = await _joined(schema, batches), round((selected - asked) * 1e6)
+        return ChunkRead(order.chunk, low, rows, None, high, took, size)
 
     async def low(self, source: Source, order: PlanTable | ReadChunk | ReadKeys) -> GtidSet:
         """What the next SELECT sees all of: the executed set, as soon as it's usable, or what lies before a marker.

@@ -25,6 +25,7 @@ changes any more, and whoever recovers finds the segment sealed or not.
 """
 
 import asyncio
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -128,6 +129,10 @@ class JournalWriter(Actor[ToJournalWriter]):
         self._room: Room = Roomy()
         self._changed_at = 0.0  # the room (s since the epoch)
         metrics.set(catalogue.JOURNAL_FULL, 0)
+        metrics.set(catalogue.JOURNAL_SIZE, self._size)
+        metrics.set(catalogue.JOURNAL_QUOTA, settings.quota_mib << 20 or math.inf)
+        if self._last is not None:
+            self._measure_last(self._last)
         # How the last signals that came as rows of the signal table were judged.
         self._rows: deque[SignalState] = deque(maxlen=_ROWS_REMEMBERED)
 
@@ -166,6 +171,15 @@ class JournalWriter(Actor[ToJournalWriter]):
         """Also while the thread takes too long."""
         at_work = self._at_work
         return super().hung() or (at_work is not None and self._now() - at_work.began > self.patience)
+
+    def waits(self) -> str | None:
+        """For room in the journal: nobody can tell when there will be any."""
+        return self._room.reason if self._undone is not None and isinstance(self._room, Full) else None
+
+    @property
+    def sealed(self) -> Checkpoint | None:
+        """The checkpoint of the last sealed segment; None before the first."""
+        return None if self._last is None else self._last.checkpoint
 
     def status(self) -> dict[str, Any]:
         """The last sealed segment, its position, and what waits."""
@@ -285,6 +299,8 @@ class JournalWriter(Actor[ToJournalWriter]):
         """See whether there's room, once all has gone that may go."""
         self._size -= kept.removed.bytes
         self.metrics.set(catalogue.JOURNAL_SIZE, self._size)
+        if self._last is not None:
+            self._measure_last(self._last)
         if kept.removed.segments:
             self._again_at = self._now()
             return
@@ -350,9 +366,18 @@ class JournalWriter(Actor[ToJournalWriter]):
             self.metrics.count(catalogue.JOURNAL_ROWS, sealed.rows, table=table, part="chunks")
         for of, rows in changes.items():
             self.metrics.count(catalogue.JOURNAL_ROWS, rows, table=str(of), part="changes")
+        self._measure_last(entry)
         if entry.commit_times is not None:
             oldest = (entry.sealed_at - entry.commit_times.oldest) / 1e6
             self.metrics.observe(catalogue.COMMIT_TO_JOURNAL, oldest)
+
+    def _measure_last(self, entry: Entry) -> None:
+        self.metrics.set(catalogue.SEALED_SEGMENT, entry.segment)
+        if entry.commit_times is not None:
+            self.metrics.set(catalogue.SEALED_COMMIT, entry.commit_times.newest / 1e6)
+        self.metrics.forget(catalogue.CONSUMER_BEHIND)
+        for consumer, segment in self._store.told.items():
+            self.metrics.set(catalogue.CONSUMER_BEHIND, entry.segment - segment, consumer=consumer)
 
     def _time_left(self) -> float | None:
         """Until the thread's next work (s), None while it's at work."""

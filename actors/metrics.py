@@ -6,16 +6,23 @@
 
 All labels of a metric have to be given, and no others: prometheus-client raises ValueError otherwise. May be
 called from any thread.
+
+Of tables beyond `MOST_TABLES` (`pipeline.metrics` says what becomes of them) no more is kept than their names. What the
+process itself takes (`process_resident_memory_bytes` and its like) is prometheus-client's own.
 """
 
+import threading
 import time
 from collections.abc import Callable
 
 import prometheus_client as prometheus
 
 from pipeline import metrics as catalogue
-from pipeline.metrics import Counter, Gauge, Histogram
+from pipeline.metrics import MOST_TABLES, OTHERS, Counter, Gauge, Histogram
 from pipeline.topology import Actor
+
+# Otherwise each counter and histogram would have a further series that says when it was begun.
+prometheus.disable_created_metrics()
 
 
 class Metrics:
@@ -23,24 +30,32 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = prometheus.CollectorRegistry()
+        self._listed: set[str] = set()
+        self._unlisted: set[str] = set()
+        self._listing = threading.Lock()
         self._counters: dict[Counter, prometheus.Counter] = {}
         self._gauges: dict[Gauge, prometheus.Gauge] = {}
         self._histograms: dict[Histogram, prometheus.Histogram] = {}
         for metric in catalogue.catalogue():
             self._register(metric)
+        prometheus.ProcessCollector(registry=self.registry)
 
     def count(self, metric: Counter, amount: float = 1, **labels: str) -> None:
         """Add to a counter."""
+        if not self._has(labels):
+            labels["table"] = OTHERS
         counter = self._counters[metric]
         (counter.labels(**labels) if metric.labels else counter).inc(amount)
 
     def set(self, metric: Gauge, value: float, **labels: str) -> None:
         """Set a gauge."""
+        if not self._has(labels):
+            return
         gauge = self._gauges[metric]
         (gauge.labels(**labels) if metric.labels else gauge).set(value)
 
     def watch(self, metric: Gauge, read: Callable[[], float], **labels: str) -> None:
-        """Let a gauge be read at each scrape."""
+        """Let a gauge be read at each scrape; none that has tables."""
         gauge = self._gauges[metric]
         (gauge.labels(**labels) if metric.labels else gauge).set_function(read)
 
@@ -55,7 +70,11 @@ class Metrics:
 
     def value(self, metric: Counter | Gauge, **labels: str) -> float:
         """The present value, 0 where nothing was counted yet."""
-        return self.registry.get_sample_value(metric.name, labels) or 0.0
+        return sum(sample.value for sample in self._samples(metric) if sample.labels == labels)
+
+    def total(self, metric: Counter | Gauge) -> float:
+        """The sum over all labels."""
+        return sum(sample.value for sample in self._samples(metric))
 
     def text(self) -> bytes:
         """All of it in Prometheus' text format."""
@@ -70,6 +89,43 @@ class Metrics:
     def progressed(self, actor: Actor) -> None:
         """Say that an actor got on with its work just now."""
         self.set(catalogue.PROGRESS, time.time(), actor=actor)
+
+    def chunk_read(self, began: float, asked: float, selected: float) -> None:
+        """Say that a chunk has been read; when its low watermark was asked for, its rows, and its high watermark.
+
+        Moments in s of the monotonic clock; the last of it ended now.
+        """
+        now = time.monotonic()
+        self.observe(catalogue.CHUNK_READ, now - began)
+        for phase, seconds in (
+            ("low", asked - began),
+            ("select", selected - asked),
+            ("high", now - selected),
+        ):
+            self.observe(catalogue.PHASE, seconds, phase=phase)
+
+    def _samples(self, metric: Counter | Gauge) -> list[prometheus.samples.Sample]:
+        """The values of this metric alone: a registry would collect all of its others for that, too."""
+        registered = self._counters[metric] if isinstance(metric, Counter) else self._gauges[metric]
+        return [
+            sample
+            for family in registered.collect()
+            for sample in family.samples
+            if sample.name == metric.name
+        ]
+
+    def _has(self, labels: dict[str, str]) -> bool:
+        """Whether the table of these labels, if they name one, has series of its own."""
+        table = labels.get("table")
+        if table is None or table in self._listed:
+            return True
+        with self._listing:
+            if len(self._listed) < MOST_TABLES:
+                self._listed.add(table)
+            elif table not in self._listed:
+                self._unlisted.add(table)
+                self._gauges[catalogue.UNLISTED].set(len(self._unlisted))
+            return table in self._listed
 
     def _register(self, metric: catalogue.Metric) -> None:
         match metric:

@@ -17,11 +17,9 @@ from pipeline.messages import (
     ChangesVerified,
     SchemaChanged,
     TableRestarted,
-    TableStopped,
     ToSchemaVerifier,
     ToWatermarkCoordinator,
 )
-from pipeline.naming import Stopped
 from pipeline.schema import TableId
 from pipeline.schema_verifier import FromVerifier, News
 from pipeline.signal_rows import SignalRows, diverted
@@ -57,9 +55,6 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
 
     async def run(self) -> None:
         """Tell what's new at the start, then take messages, and answers between them."""
-        for table, state in self._state.tables.items():
-            if isinstance(state, Stopped):
-                self.metrics.set(catalogue.TABLE_STOPPED, 1, table=str(table))
         await self._tell(self._news)
         try:
             self.listen()
@@ -128,7 +123,5 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
                     self._measure(each)
             case TableRestarted(table):
                 self.metrics.count(catalogue.TABLE_RESTARTS, table=str(table))
-            case TableStopped(table):
-                self.metrics.set(catalogue.TABLE_STOPPED, 1, table=str(table))
             case _:
                 pass

@@ -135,9 +135,15 @@ class Source:
         file, offset, _, _, executed = rows[0]
         return Coordinates(file, int(offset)), GtidSet.parse(executed)
 
-    async def logs(self) -> tuple[str, ...]:
-        """The files of the binary log that the server still has, oldest first; one at the least."""
-        return tuple(name for name, *_ in await self.ask(Statement("SHOW BINARY LOGS")))
+    async def logs(self) -> dict[str, int]:
+        """The files of the binary log that the server still has, oldest first, and their bytes; one at the least."""
+        return {name: int(size) for name, size, *_ in await self.ask(Statement("SHOW BINARY LOGS"))}
+
+    async def logged_before(self, file: str) -> GtidSet:
+        """The transactions that were in the log before this file of it, as its head tells (PREVIOUS_GTIDS)."""
+        head = await self.ask(Statement("SHOW BINLOG EVENTS IN %s LIMIT 3", (file,)))
+        told = (info for _, _, kind, _, _, info in head if kind == "Previous_gtids")
+        return GtidSet.parse(next(told, ""))
 
     async def describe(self, tables: Sequence[TableId]) -> dict[TableId, Described]:
         """The present schemas of those of these tables that exist and that the user may see."""
@@ -182,15 +188,18 @@ class Source:
         [(read_only,)] = await self.ask(Statement("SELECT @@GLOBAL.read_only"))
         return bool(read_only)
 
+    async def variables(self, names: tuple[str, ...]) -> dict[str, str]:
+        """Those of these global variables that the server has."""
+        places = ", ".join(["%s"] * len(names))
+        asked = Statement(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({places})", names)
+        return dict(await self.ask(asked))
+
     async def facts(self, tables: Sequence[TableId], locks: bool = False) -> ServerFacts:
         """What `pipeline.prerequisites` judges: the server's settings, and what of capture the user may not do.
 
         `locks`: whether capture may have to lock the server.
         """
-        names = ", ".join(["%s"] * len(VARIABLES))
-        variables = dict(
-            await self.ask(Statement(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})", VARIABLES))
-        )
+        variables = await self.variables(VARIABLES)
         denied: list[tuple[Privilege | TableId, str]] = []
         log_status = await self._try(Privilege.CLIENT, f"SHOW {self._log_status()} STATUS", denied)
         word = self._replica()

@@ -44,6 +44,7 @@ from pipeline.delivery import Batch, Delivered, Pieces, missing, next_batch
 from pipeline.errors import Transient
 from pipeline.journal import Entry
 from pipeline.lake_rules import rule_of
+from pipeline.lake_tables import Tier
 from pipeline.late import MirrorsLacked, incomplete
 from pipeline.messages import SegmentSealed, ToSparkSink
 from pipeline.schema import TableId
@@ -177,6 +178,7 @@ class SparkSink(Actor[ToSparkSink]):
         found = max((delivered.after for delivered in self._delivered.values()), default=0)
         self._segment = await self._in_thread(self._came, found)
         self._whole = found
+        self.metrics.set(catalogue.DELIVERED_SEGMENT, self._segment)
         if self._segment > found:
             await self._come_late(entry)
         elif self._segment >= await self._in_thread(self._journal.consumers.first):
@@ -264,15 +266,21 @@ class SparkSink(Actor[ToSparkSink]):
         after = await self._in_thread(self._lake.deliver, table, before, batch)
         self._delivered[table] = after
         if after.stopped is not None:
-            self.metrics.set(catalogue.TABLE_STOPPED, 1, table=str(table))
+            self.metrics.set(catalogue.TABLE_STOPPED, 1, table=str(table), part="lake")
             return
-        changes, rows = (sum(piece.rows for piece in files) for files in (pieces.changes, pieces.rows))
-        self.metrics.count(catalogue.DELIVERED, changes, table=str(table), tier="changelog")
-        self.metrics.count(catalogue.DELIVERED, rows, table=str(table), tier="mirror")
+        for tier, files in ((Tier.CHANGELOG, pieces.changes), (Tier.MIRROR, pieces.rows)):
+            rows, size = sum(piece.rows for piece in files), sum(piece.bytes for piece in files)
+            self.metrics.count(catalogue.DELIVERED, rows, table=str(table), tier=tier.value)
+            self.metrics.count(catalogue.DELIVERED_FILES, len(files), tier=tier.value)
+            self.metrics.count(catalogue.DELIVERED_BYTES, size, tier=tier.value)
         self._background.delivered(table, after, pieces)
 
     def _tell(self, batch: Batch, seconds: float) -> None:
         now = time.time()
+        stopped = sum(delivered.stopped is not None for delivered in self._delivered.values())
+        self.metrics.set(catalogue.STOPPED_TABLES, stopped, part="lake")
+        if batch.newest is not None:
+            self.metrics.set(catalogue.DELIVERED_COMMIT, batch.newest / 1e6)
         if batch.commit_times:
             self._freshness = round(now - min(batch.commit_times) / 1e6, 3)
         for committed in batch.commit_times:

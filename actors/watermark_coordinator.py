@@ -5,10 +5,12 @@ in the order given; if that's cut short, the supervisor rebuilds all of capture 
 nothing half done is ever mended in place.
 """
 
+import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from time import monotonic
-from typing import Any, assert_never
+from time import monotonic, time
+from typing import Any, assert_never, get_args
 
 import pyarrow as pa
 
@@ -38,7 +40,7 @@ from pipeline.room import Full
 from pipeline.schema import TableId
 from pipeline.settings import SnapshotMode
 from pipeline.sizing import Limits
-from pipeline.snapshot import ChunkId, Progress, Snapshot, progress
+from pipeline.snapshot import ChunkId, Progress, Snapshot, TableState, progress
 from pipeline.snapshot import to_json as snapshot_to_json
 from pipeline.unread import NOTHING, ReadKeys
 from pipeline.window import Reconciling
@@ -71,10 +73,12 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
     ) -> None:
         super().__init__(mailbox, metrics)
         self._outlets = outlets
-        self._ordered: dict[
-            ChunkId, float
-        ] = {}  # when the chunk of each open window was ordered (s, monotonic)
+        # When the chunk of each open window was ordered, and when it came (s, monotonic).
+        self._ordered: dict[ChunkId, float] = {}
+        self._came: dict[ChunkId, float] = {}
         self._state, self._first_orders = coordinator.start(checkpoint, limits, mode, unasked, unread)
+        self._measure_stopped({})
+        self._measure_snapshots({}, self._state.checkpoint.snapshots)
 
     async def run(self) -> None:
         """Give the orders that follow from the start, then take messages."""
@@ -83,10 +87,14 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
 
     async def handle(self, message: ToWatermarkCoordinator) -> None:
         """Decide, then perform."""
-        before = self._state
+        before, began = self._state, monotonic()
         self._state, orders = coordinator.step(before, message)
-        self._measure(before, message)
+        self._measure_message(message)
+        emitted = self._measure_windows(monotonic())
+        self._measure_state(before)
         await self._perform(orders)
+        for _ in range(emitted):
+            self.metrics.observe(catalogue.PHASE, monotonic() - began, phase="emit")
 
     def status(self) -> dict[str, Any]:
         """The position, the transaction that is passing in parts, the snapshots, and the open windows.
@@ -139,33 +147,60 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
                 case _:
                     assert_never(order)
 
-    def _measure(self, before: State, message: ToWatermarkCoordinator) -> None:
-        self.metrics.set(catalogue.WINDOWS_OPEN, len(self._state.open))
-        self.metrics.set(catalogue.SOURCE_BUSY, isinstance(self._state.source, Strained))
-        still_open = {window.order.chunk for window in self._state.open}
-        for chunk in self._ordered.keys() - still_open:
-            held_s = monotonic() - self._ordered.pop(chunk)
-            self.metrics.observe(catalogue.WINDOW, held_s, table=str(chunk.table))
+    def _measure_message(self, message: ToWatermarkCoordinator) -> None:
         match message:
-            case ChunkRead(chunk, _, rows) if chunk.snapshot == rereads.REREAD:
-                self.metrics.count(catalogue.ROWS_READ_AGAIN, rows.num_rows, table=str(chunk.table))
             case ChunkRead(chunk, _, rows):
-                self.metrics.count(catalogue.SNAPSHOT_ROWS, rows.num_rows, table=str(chunk.table))
+                reread = chunk.snapshot == rereads.REREAD
+                counter = catalogue.ROWS_READ_AGAIN if reread else catalogue.SNAPSHOT_ROWS
+                self.metrics.count(counter, rows.num_rows, table=str(chunk.table))
+                if chunk in self._ordered:  # else its window has ended before it came
+                    self._came[chunk] = monotonic()
             case ChunkFailed(chunk):
                 self.metrics.count(catalogue.CHUNKS, table=str(chunk.table), outcome="failed")
             case _:
                 pass
-        self._measure_unread(before)
-        was, now = before.checkpoint.snapshots, self._state.checkpoint.snapshots
-        if was is not now:
-            self._measure_progress({snapshot.id: snapshot for snapshot in was}, now)
 
-    def _measure_unread(self, before: State) -> None:
-        was, now = rereads.waiting(before), rereads.waiting(self._state)
+    def _measure_windows(self, now: float) -> int:
+        """Time the windows that aren't open any more; how many of them had their rows."""
+        still_open = {window.order.chunk for window in self._state.open}
+        for chunk in self._ordered.keys() - still_open:
+            self.metrics.observe(catalogue.WINDOW, now - self._ordered.pop(chunk))
+        had_rows = self._came.keys() - still_open
+        for chunk in had_rows:
+            self.metrics.observe(catalogue.PHASE, now - self._came.pop(chunk), phase="wait")
+        self.metrics.set(catalogue.WINDOWS_OPEN, len(still_open))
+        oldest_s = min(self._ordered.values(), default=math.nan)
+        self.metrics.set(catalogue.OLDEST_WINDOW, time() - (now - oldest_s))
+        return len(had_rows)
+
+    def _measure_state(self, before: State) -> None:
+        """Tell what has changed of the rest."""
+        now = self._state
+        self.metrics.set(catalogue.SOURCE_BUSY, isinstance(now.source, Strained))
+        if now.unread is not before.unread or now.open is not before.open:
+            self._measure_unread(rereads.waiting(before), rereads.waiting(now))
+        if now.checkpoint.stopped is not before.checkpoint.stopped:
+            self._measure_stopped(before.checkpoint.stopped)
+        if now.checkpoint.snapshots is not before.checkpoint.snapshots:
+            was = {snapshot.id: snapshot for snapshot in before.checkpoint.snapshots}
+            self._measure_snapshots(was, now.checkpoint.snapshots)
+
+    def _measure_unread(self, was: dict[TableId, int], now: dict[TableId, int]) -> None:
         for table in was.keys() | now.keys():
             self.metrics.set(catalogue.ROWS_UNREAD, now.get(table, 0), table=str(table))
-        for table in self._state.checkpoint.stopped.keys() - before.checkpoint.stopped.keys():
-            self.metrics.set(catalogue.TABLE_STOPPED, 1, table=str(table))
+
+    def _measure_stopped(self, was: dict[TableId, str]) -> None:
+        now = self._state.checkpoint.stopped
+        self.metrics.set(catalogue.STOPPED_TABLES, len(now), part="capture")
+        for table in was.keys() ^ now.keys():
+            self.metrics.set(catalogue.TABLE_STOPPED, table in now, table=str(table), part="capture")
+
+    def _measure_snapshots(self, was: dict[str, Snapshot], now: tuple[Snapshot, ...]) -> None:
+        latest = {table: state for snapshot in now for table, state in snapshot.tables.items()}
+        tables = Counter(type(state) for state in latest.values())
+        for kind in get_args(TableState):
+            self.metrics.set(catalogue.SNAPSHOT_TABLES, tables[kind], state=kind.__name__.lower())
+        self._measure_progress(was, now)
 
     def _measure_progress(self, was: dict[str, Snapshot], now: tuple[Snapshot, ...]) -> None:
         for snapshot in now:

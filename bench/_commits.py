@@ -105,7 +105,7 @@ def _segments(history: History, number: int) -> Iterator[Piece]:
         history.transaction(*((table, "u", (segment * _ROWS + i, *row[1:])) for i in range(_ROWS)))
         history.seal()
         (file,) = history.store.entry(segment).files
-        yield Piece(segment, 0, file.path, _SCHEMA, file.rows, absent=False)
+        yield Piece(segment, 0, file.path, _SCHEMA, file.rows, file.bytes, absent=False)
 
 
 def _tables(spark: Spark, folder: Path, many: int) -> Callable[[], list[str]]:

@@ -2,6 +2,13 @@
 
 Names follow Prometheus' conventions: the prefix, what's measured, the base unit, and `_total` where it only grows.
 Moments are exported as timestamps, never as ages, so that a process that hangs is seen to.
+
+**Bounded.** Labels have few values, but for `table`. So no histogram has that one, which would be some 17 series for
+each table, and only `MOST_TABLES` tables have series of their own, those that are met first. Of the others counters
+are summed under the table `OTHERS`, and gauges, which can't be summed by setting them, are left out. What has to be
+known of each table (whether it has stopped, whether its snapshot has failed) is counted over all of them besides.
+
+Source: Prometheus, "Metric and label naming", "Instrumentation" (timestamps, not time since; avoid missing metrics).
 """
 
 from dataclasses import dataclass
@@ -14,8 +21,10 @@ UNITS = (
     "chunks",
     "dates",
     "errors",
+    "failovers",
     "files",
     "images",
+    "info",
     "messages",
     "ranges",
     "restarts",
@@ -24,9 +33,14 @@ UNITS = (
     "segments",
     "signals",
     "state",
+    "tables",
     "transactions",
     "windows",
 )
+
+# How many tables have series of their own, and the table of the others' counters.
+MOST_TABLES = 1000
+OTHERS = "*"
 
 # A second is what freshness is promised in; seconds are what a MERGE takes.
 SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -61,6 +75,13 @@ class Histogram:
 
 
 Metric = Counter | Gauge | Histogram
+
+# The service
+
+PIPELINE = Gauge("tidemark_pipeline_info", "1; which pipeline this is.", ("pipeline",))
+UNLISTED = Gauge(
+    "tidemark_unlisted_tables", "Tables beyond the first 1000, which have no series of their own."
+)
 
 # Every actor
 
@@ -101,6 +122,26 @@ BINLOG_POSITION = Gauge(
     "tidemark_binlog_position_bytes", "Offset in the binlog file that the reader is in.", ("file",)
 )
 BINLOG_READ = Counter("tidemark_binlog_read_bytes_total", "Bytes of the binlog read from the server.")
+SOURCE_INFO = Gauge(
+    "tidemark_source_info", "1; where the server is whose log is read, and its UUID.", ("host", "port", "server")
+)
+FAILOVERS = Counter(
+    "tidemark_source_failovers_total", "Times that capture went on at another server than before."
+)
+SOURCE_UP = Gauge("tidemark_source_up_state", "1 while the source answers when it's asked how far it is.")
+LAG_TRANSACTIONS = Gauge(
+    "tidemark_source_lag_transactions",
+    "Transactions that the source has executed and that aren't sealed yet; no value where it has no GTIDs.",
+)
+LAG_BYTES = Gauge("tidemark_source_lag_bytes", "Bytes of the source's log that the reader hasn't come to.")
+SOURCE_COMMIT = Gauge(
+    "tidemark_source_commit_timestamp_seconds",
+    "When the newest transaction that has been read was committed at the source.",
+)
+PURGE = Gauge(
+    "tidemark_source_purge_timestamp_seconds",
+    "The earliest moment at which the source may purge the part of its log that comes next; +Inf for never.",
+)
 SOURCE_LAG = Gauge(
     "tidemark_source_lag_seconds",
     "Age of the newest commit read from the log, when it was read; 0 when caught up.",
@@ -135,7 +176,12 @@ TABLE_RESTARTS = Counter(
     ("table",),
 )
 TABLE_STOPPED = Gauge(
-    "tidemark_table_stopped_state", "1 when the table can't be captured any more.", ("table",)
+    "tidemark_table_stopped_state",
+    "1 when the table has been stopped; part is capture or lake.",
+    ("table", "part"),
+)
+STOPPED_TABLES = Gauge(
+    "tidemark_stopped_tables", "How many tables have been stopped; part is capture or lake.", ("part",)
 )
 PAUSED = Gauge("tidemark_reading_paused_state", "1 while the coordinator keeps the binlog reader paused.")
 
@@ -144,16 +190,28 @@ PAUSED = Gauge("tidemark_reading_paused_state", "1 while the coordinator keeps t
 WINDOWS_OPEN = Gauge(
     "tidemark_open_windows", "Windows that are open, from the order of a chunk to its close."
 )
+OLDEST_WINDOW = Gauge(
+    "tidemark_oldest_window_timestamp_seconds",
+    "When the chunk of the oldest open window was ordered; NaN while none is open.",
+)
 CHUNKS = Counter(
     "tidemark_snapshot_chunks_total", "Chunks by outcome: emitted or failed.", ("table", "outcome")
 )
-CHUNK_READ = Histogram(
-    "tidemark_snapshot_chunk_read_seconds", "Time to read one chunk, watermarks included.", ("table",)
+CHUNK_READ = Histogram("tidemark_snapshot_chunk_read_seconds", "Time to read one chunk, watermarks included.")
+PHASE = Histogram(
+    "tidemark_snapshot_phase_seconds",
+    "Parts of a chunk's time; phase is low, select or high (it's being read), wait (for the stream to pass the high "
+    "watermark) or emit (its rows are compared and handed on).",
+    ("phase",),
 )
 WINDOW = Histogram(
     "tidemark_snapshot_window_seconds",
     "Time from the order of a chunk to its window's close, or to its end by a statement or a stop.",
-    ("table",),
+)
+SNAPSHOT_TABLES = Gauge(
+    "tidemark_snapshot_tables",
+    "Tables by how their last snapshot stands; state is waiting, chunking, completed, stopped or failed.",
+    ("state",),
 )
 SNAPSHOT_ROWS = Counter("tidemark_snapshot_read_rows_total", "Rows that chunks have read.", ("table",))
 ROWS_READ_AGAIN = Counter(
@@ -198,6 +256,18 @@ SEGMENTS_SEALED = Counter("tidemark_journal_sealed_segments_total", "Segments se
 SEALING = Histogram("tidemark_journal_sealing_seconds", "Time to write, sync and publish one segment.")
 JOURNAL_WRITTEN = Counter("tidemark_journal_written_bytes_total", "Bytes written into segments.")
 JOURNAL_SIZE = Gauge("tidemark_journal_size_bytes", "Bytes of all segments that are kept.")
+JOURNAL_QUOTA = Gauge(
+    "tidemark_journal_quota_bytes",
+    "The size at which capture waits while a consumer is behind; +Inf for none.",
+)
+SEALED_SEGMENT = Gauge("tidemark_sealed_segments", "Number of the last sealed segment.")
+SEALED_COMMIT = Gauge(
+    "tidemark_journal_commit_timestamp_seconds",
+    "When the newest transaction with rows in the journal was committed at the source.",
+)
+CONSUMER_BEHIND = Gauge(
+    "tidemark_consumer_behind_segments", "Sealed segments that a consumer hasn't told to have.", ("consumer",)
+)
 JOURNAL_FULL = Gauge("tidemark_journal_full_state", "1 while capture waits, since the journal has no room.")
 JOURNAL_ROWS = Counter(
     "tidemark_journal_rows_total", "Rows sealed; part is changes or chunks.", ("table", "part")
@@ -216,20 +286,33 @@ DELIVERED = Counter(
     "Rows appended to lake tables; tier is changelog or mirror.",
     ("table", "tier"),
 )
+DELIVERED_FILES = Counter(
+    "tidemark_delivered_files_total",
+    "Files of the journal that were appended to lake tables; tier is changelog or mirror.",
+    ("tier",),
+)
+DELIVERED_BYTES = Counter(
+    "tidemark_delivered_bytes_total",
+    "Bytes of the journal's files that were appended to lake tables; tier is changelog or mirror.",
+    ("tier",),
+)
+DELIVERED_COMMIT = Gauge(
+    "tidemark_lake_commit_timestamp_seconds",
+    "When the newest transaction with rows that can be read in the lake was committed at the source.",
+)
 DELIVERED_SEGMENT = Gauge(
     "tidemark_delivered_segments", "Number of the last segment that is wholly delivered."
 )
-MERGE = Histogram(
-    "tidemark_merge_seconds", "Time to merge a table's pending changes into its mirror.", ("table",)
-)
+MERGE = Histogram("tidemark_merge_seconds", "Time to merge a table's pending changes into its mirror.")
 MIRROR_PENDING = Gauge(
     "tidemark_mirror_pending_rows", "Changes that the mirror hasn't merged yet.", ("table",)
 )
 MAINTENANCE = Histogram(
     "tidemark_maintenance_seconds",
     "Time to maintain a lake table; kind is compact, trim or vacuum.",
-    ("table", "tier", "kind"),
+    ("kind",),
 )
+LAKE_FILES = Gauge("tidemark_lake_files", "Files of a lake table's newest version.", ("table", "tier"))
 FILES_COME = Gauge(
     "tidemark_uncompacted_files",
     "Files that a lake table has got since it was compacted, or in all where that was before the start.",
@@ -238,7 +321,7 @@ FILES_COME = Gauge(
 CONFLICTS = Counter(
     "tidemark_lake_conflict_errors_total",
     "Times that Delta gave work up, which is tried again; kind is merge, compact, trim or vacuum.",
-    ("table", "kind"),
+    ("kind",),
 )
 FRESHNESS = Histogram(
     "tidemark_freshness_seconds",

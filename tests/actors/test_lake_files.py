@@ -54,7 +54,8 @@ class Placing:
         """The action that came of it."""
         source = self.source(tier)
         (place,) = (i for i, file in enumerate(self.entry.files) if file.path == source.name)
-        piece = Piece(1, place, source.name, ORDERS, self.entry.files[place].rows, absent=False)
+        file = self.entry.files[place]
+        piece = Piece(1, place, source.name, ORDERS, file.rows, file.bytes, absent=False)
         there = as_table or {c.name: Stored(c.name, c.type) for c in columns(ORDERS, tier)}
         (line,) = LakeFiles(self.history.store).place(str(self.table), tier, [piece], there)
         action: dict[str, Any] = json.loads(line)["add"]
@@ -159,6 +160,6 @@ def test_a_lake_that_cannot_be_written_is_a_matter_of_time(placing: Placing) -> 
 
 
 def test_a_lake_of_an_unknown_kind_is_refused(placing: Placing) -> None:
-    piece = Piece(1, 0, "0000", ORDERS, 1, absent=False)
+    piece = Piece(1, 0, "0000", ORDERS, 1, 100, absent=False)
     with pytest.raises(Definite, match="dbfs://x can't be reached"):
         LakeFiles(placing.history.store).place("dbfs://x", Tier.MIRROR, [piece], {})

@@ -8,7 +8,7 @@ import pytest
 
 from actors.metrics import Metrics
 from pipeline import metrics as catalogue
-from pipeline.metrics import Counter, Gauge, Histogram
+from pipeline.metrics import MOST_TABLES, OTHERS, Counter, Gauge, Histogram
 from pipeline.topology import Actor
 
 
@@ -63,6 +63,32 @@ def test_labels_that_come_and_go_can_be_forgotten() -> None:
     metrics.forget(catalogue.BINLOG_POSITION)
     metrics.set(catalogue.BINLOG_POSITION, 8, file="binlog.2")
     assert "binlog.1" not in metrics.text().decode()
+
+
+def test_what_is_watched_in_a_chunk() -> None:
+    metrics = Metrics()
+    now = time.monotonic()
+    metrics.chunk_read(now - 6, now - 5, now - 3)
+    sums = {
+        phase: metrics.registry.get_sample_value(f"{catalogue.PHASE.name}_sum", {"phase": phase})
+        for phase in ("low", "select", "high")
+    }
+    assert sums == pytest.approx({"low": 1, "select": 2, "high": 3}, abs=0.5)
+    assert metrics.registry.get_sample_value(f"{catalogue.CHUNK_READ.name}_sum") == pytest.approx(6, abs=0.5)
+
+
+def test_ever_more_tables_do_not_become_ever_more_series() -> None:
+    metrics = Metrics()
+    for number in range(MOST_TABLES + 30):
+        metrics.count(catalogue.SNAPSHOT_ROWS, 2, table=f"shop.t{number}")
+        metrics.set(catalogue.RANGES, number, table=f"shop.t{number}")
+    text = metrics.text().decode()
+    assert text.count(f"\n{catalogue.SNAPSHOT_ROWS.name}{{") == MOST_TABLES + 1
+    assert text.count(f"\n{catalogue.RANGES.name}{{") == MOST_TABLES
+    assert metrics.value(catalogue.SNAPSHOT_ROWS, table=OTHERS) == 60
+    assert metrics.value(catalogue.RANGES, table=f"shop.t{MOST_TABLES - 1}") == MOST_TABLES - 1
+    assert metrics.value(catalogue.UNLISTED) == 30
+    assert metrics.total(catalogue.SNAPSHOT_ROWS) == 2 * (MOST_TABLES + 30)
 
 
 def test_wrong_labels_are_an_error() -> None:

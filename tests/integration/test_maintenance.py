@@ -185,7 +185,7 @@ async def test_work_that_delta_gave_up_is_tried_again(
     assert [await next_work() for _ in range(2)] == ["compact", "compact"]
     assert done == ["merge", "merge", "compact", "compact"]
     for work in ("merge", "compact"):
-        assert metrics.value(catalogue.CONFLICTS, table=str(ID), kind=work) == 1
+        assert metrics.value(catalogue.CONFLICTS, kind=work) == 1
     told = background.status(ID)
     assert (told["pending"], told["merged"]) == (0, delivery.segment)
     assert told["uncompacted"]["changelog"] == 0

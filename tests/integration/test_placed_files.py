@@ -50,7 +50,7 @@ class Placed:
         entry = self.history.store.entry(number)
         kind = FileKind.CHANGES if tier is Tier.CHANGELOG else FileKind.ROWS
         pieces = [
-            Piece(number, place, file.path, entry.schemas[file.version], file.rows, file.absent)
+            Piece(number, place, file.path, entry.schemas[file.version], file.rows, file.bytes, file.absent)
             for place, file in enumerate(entry.files)
             if file.kind is kind
         ]

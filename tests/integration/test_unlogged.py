@@ -130,5 +130,8 @@ async def test_a_table_that_keeps_no_rows_any_more_stops_by_name_and_for_good(
             stopped = service.status()["stopped"]
             assert stopped.keys() == {f"{database}.a"}
             assert stopped[f"{database}.a"].startswith(f"ALTER TABLE … ENGINE=BLACKHOLE ({mysql.uuid}:")
-            assert service.assembly.metrics.value(catalogue.TABLE_STOPPED, table=f"{database}.a") == 1
+            assert (
+                service.assembly.metrics.value(catalogue.TABLE_STOPPED, table=f"{database}.a", part="capture")
+                == 1
+            )
             await service.stop()

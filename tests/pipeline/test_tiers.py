@@ -33,7 +33,7 @@ def test_a_mirror_that_is_there_against_its_rule_is_refused_by_name() -> None:
 
 
 def test_rows_that_wait_for_a_mirror_are_not_lost() -> None:
-    rows = Piece(1, 0, "rows", V1, 1, False)
+    rows = Piece(1, 0, "rows", V1, 1, 100, False)
     batch = replace(BATCH, tables={ORDERS: Pieces(rows=(rows,))})
     with pytest.raises(Definite, match=r"rows of the first snapshot of shop\.orders wait for its mirror"):
         ruled(batch, RULES)
