@@ -19,6 +19,7 @@ from tests.servers.mysql import (
     mysql_factory,
     parts,
 )
+from tests.servers.prometheus import prometheus
 from tests.servers.s3 import s3, s3_server
 from tests.servers.service import small_ranges
 from tests.servers.shop import open_shop
@@ -34,6 +35,7 @@ __all__ = [
     "mysql_factory",
     "open_shop",
     "parts",
+    "prometheus",
     "s3",
     "s3_server",
     "small_ranges",

@@ -8,7 +8,7 @@ libc too. apt verifies signatures and checksums itself; both as root and as an o
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.toolchain.cache import ToolchainError, run
+from deploy.toolchain.cache import ToolchainError, read_lock, run, say, sha256
 
 KEYRINGS = [Path(f"/usr/share/keyrings/debian-archive-keyring.{kind}") for kind in ("gpg", "pgp")]
 
@@ -89,6 +89,20 @@ class Apt:
     def offers(self, package: str) -> bool:
         """Tell whether the sources have the package."""
         return bool(run(["apt-cache", "-c", self.folder / "apt.conf", "madison", package]).strip())
+
+
+def check(what: str, archives: list[Path], lock: Path) -> None:
+    """Check fetched packages against a lock, and say how many of them it doesn't know."""
+    pins = read_lock(lock)
+    unknown = [archive.name for archive in archives if archive.name not in pins]
+    for archive in archives:
+        if (pinned := pins.get(archive.name)) and (found := sha256(archive)) != pinned:
+            raise ToolchainError(f"{archive.name} has SHA-256 {found}, {lock.name} says {pinned}")
+    if unknown:
+        say(
+            f"{what}: {len(unknown)} of {len(archives)} packages aren't those of {lock.name}, since the mirror has "
+            "moved on, or this is another release or not amd64; taken as apt verified them"
+        )
 
 
 def unpack(archives: list[Path], prefix: Path) -> None:

@@ -18,11 +18,9 @@ from deploy.toolchain.cache import (
     ensure,
     is_complete,
     megabytes,
-    read_lock,
     root,
     run,
     say,
-    sha256,
 )
 
 LOCK = Path(__file__).with_name("mysql.lock")
@@ -75,7 +73,7 @@ def setup() -> MysqlParts:
         prefix = folder()
         archives = debian.Apt.of_suite(prefix / "apt", "sid").fetch(*PACKAGES)
         say(f"MySQL: unpacking {len(archives)} packages, {megabytes(prefix / 'apt' / 'cache' / 'archives')}")
-        _check(archives)
+        debian.check("MySQL", archives, LOCK)
         debian.unpack(archives, prefix)
         shutil.rmtree(prefix / "apt")
         _write_wrappers(prefix)
@@ -85,20 +83,6 @@ def setup() -> MysqlParts:
     if (found := find()) is None:
         raise ToolchainError(f"MySQL's folder {folder()} was just made and is gone")
     return found
-
-
-def _check(archives: list[Path]) -> None:
-    """Check fetched packages against the lock and say how many of them it doesn't know."""
-    pins = read_lock(LOCK)
-    unknown = [archive.name for archive in archives if archive.name not in pins]
-    for archive in archives:
-        if (pinned := pins.get(archive.name)) and (found := sha256(archive)) != pinned:
-            raise ToolchainError(f"{archive.name} has SHA-256 {found}, mysql.lock says {pinned}")
-    if unknown:
-        say(
-            f"MySQL: {len(unknown)} of {len(archives)} packages aren't those of mysql.lock, since the mirror has "
-            "moved on or this isn't amd64; taken as apt verified them"
-        )
 
 
 def _write_wrappers(prefix: Path) -> None:

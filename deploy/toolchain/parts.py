@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.toolchain import authorities, jars, java, kafka, mysql, mysql56, virtualenv
+from deploy.toolchain import authorities, jars, java, kafka, mysql, mysql56, prometheus, virtualenv
 from deploy.toolchain.cache import REPOSITORY, ToolchainError, is_complete, locked
 from deploy.toolchain.kafka import KafkaParts
 from deploy.toolchain.mysql import MysqlParts
+from deploy.toolchain.prometheus import PrometheusParts
 
 # The checkout's own name for its environment, whose place in the cache changes with the locks.
 LINK = REPOSITORY / ".venv"
@@ -16,7 +17,7 @@ LINK = REPOSITORY / ".venv"
 class Parts:
     """Where the real parts are on this machine.
 
-    `kafka` and `mysql56` are for tests alone: None before `setup` was asked for them, and MySQL 5.6 where it can't run.
+    The last three are for tests alone: None before `setup` was asked for them, and MySQL 5.6 where it can't run.
     """
 
     python: Path
@@ -25,6 +26,7 @@ class Parts:
     mysql: MysqlParts
     mysql56: MysqlParts | None
     kafka: KafkaParts | None
+    prometheus: PrometheusParts | None
 
 
 def setup(*, for_tests: bool = False) -> Parts:
@@ -38,8 +40,9 @@ def setup(*, for_tests: bool = False) -> Parts:
         programs = mysql.setup()
         old = mysql56.setup(trusted) if for_tests else mysql56.find()
         broker = kafka.setup(*ours) if for_tests else kafka.find(java_home)
+        watcher = prometheus.setup() if for_tests else prometheus.find()
         _point(LINK, virtualenv.folder())
-    return Parts(LINK / "bin" / "python", java_home, jars.paths(), programs, old, broker)
+    return Parts(LINK / "bin" / "python", java_home, jars.paths(), programs, old, broker, watcher)
 
 
 def locate() -> Parts:
@@ -47,7 +50,8 @@ def locate() -> Parts:
     python, java_home, programs = LINK / "bin" / "python", java.home(), mysql.find()
     if not python.exists() or java_home is None or programs is None or not is_complete(jars.folder()):
         raise ToolchainError("the real parts aren't all here yet: run `make setup`")
-    return Parts(python, java_home, jars.paths(), programs, mysql56.find(), kafka.find(java_home))
+    broker, watcher = kafka.find(java_home), prometheus.find()
+    return Parts(python, java_home, jars.paths(), programs, mysql56.find(), broker, watcher)
 
 
 def _point(link: Path, target: Path) -> None:

@@ -88,14 +88,14 @@ def test_a_package_that_differs_from_the_lock_is_refused(tmp_path: Path) -> None
     name = next(iter(cache.read_lock(mysql.LOCK)))
     (tmp_path / name).write_bytes(b"something else")
     with pytest.raises(ToolchainError, match="lock says"):
-        mysql._check([tmp_path / name])
+        debian.check("MySQL", [tmp_path / name], mysql.LOCK)
 
 
 def test_a_newer_package_than_the_locks_is_taken_and_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "newer_1.0_amd64.deb").write_bytes(b"newer")
-    mysql._check([tmp_path / "newer_1.0_amd64.deb"])
+    debian.check("MySQL", [tmp_path / "newer_1.0_amd64.deb"], mysql.LOCK)
     assert "1 of 1 packages aren't those of mysql.lock" in capsys.readouterr().err
 
 

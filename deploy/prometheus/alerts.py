@@ -1,0 +1,166 @@
+"""The alerts as data, and the file of rules that's made of them.
+
+    python -m deploy.prometheus.alerts
+
+An alert's times are data as well (how long a condition has to hold, over how long it looks back, what it takes for
+late), so that a test can have the same expressions on a shorter time base, and needn't wait for hours.
+
+What each asks of an operator is a heading of docs/runbooks.md. A metric is named by the catalogue's own object: so a
+rule can't name one that isn't there.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from pipeline import metrics
+
+RULES: Final = Path(__file__).with_name("alerts.yaml")
+RUNBOOKS: Final = "docs/runbooks.md"
+
+_HEAD: Final = (
+    "# Made by `python -m deploy.prometheus.alerts`; what each alert asks for is in docs/runbooks.md.\n"
+)
+
+_MINUTE: Final = 60.0
+_HOUR: Final = 3600.0
+
+# What is behind where the source has GTIDs, and where it has none.
+_BEHIND: Final = f"({metrics.LAG_TRANSACTIONS.name} > 0 or {metrics.LAG_BYTES.name} > 0)"
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """A rule; `expr` may have `{window}`, over which it looks back, and `{limit}`, a time in seconds.
+
+    `holds_s`: how long it has to be true; `window_s` and `limit_s`: what's put in their places.
+    """
+
+    name: str
+    severity: str
+    summary: str
+    expr: str
+    holds_s: float
+    window_s: float = 0.0
+    limit_s: float = 0.0
+
+    def rule(self, scale: float) -> dict[str, Any]:
+        """The rule as Prometheus reads it, with all of its times multiplied by `scale`."""
+        times = {"window": duration(self.window_s * scale), "limit": f"{self.limit_s * scale:g}"}
+        return {
+            "alert": self.name,
+            "expr": self.expr.format(**times),
+            **({"for": duration(self.holds_s * scale)} if self.holds_s else {}),
+            "labels": {"severity": self.severity},
+            "annotations": {"summary": self.summary, "runbook_url": f"{RUNBOOKS}#{self.name.lower()}"},
+        }
+
+
+ALERTS: Final = (
+    Alert(
+        "TidemarkDown",
+        "critical",
+        "Tidemark at {{ $labels.instance }} can't be scraped.",
+        'up{{job="tidemark"}} == 0',
+        holds_s=2 * _MINUTE,
+    ),
+    Alert(
+        "TidemarkRestartLoop",
+        "critical",
+        "Tidemark at {{ $labels.instance }} is built anew again and again.",
+        f"max by (job, instance) (increase({metrics.RESTARTS.name}[{{window}}])) > 3"
+        ' or changes(process_start_time_seconds{{job="tidemark"}}[{window}]) > 3',
+        holds_s=0.0,
+        window_s=10 * _MINUTE,
+    ),
+    Alert(
+        "TidemarkSourceUnreachable",
+        "critical",
+        "The MySQL server doesn't answer Tidemark at {{ $labels.instance }}.",
+        f"{metrics.SOURCE_UP.name} == 0",
+        holds_s=2 * _MINUTE,
+    ),
+    Alert(
+        "TidemarkStalled",
+        "critical",
+        "The source has what Tidemark at {{ $labels.instance }} lacks, and nothing of it is captured.",
+        f"increase({metrics.SEGMENTS_SEALED.name}[{{window}}]) == 0 and {_BEHIND}",
+        holds_s=2 * _MINUTE,
+        window_s=3 * _MINUTE,
+    ),
+    Alert(
+        "TidemarkLagging",
+        "warning",
+        "Tidemark at {{ $labels.instance }} is {{ $value | humanizeDuration }} behind its source.",
+        f"time() - {metrics.SOURCE_COMMIT.name} > {{limit}} and {metrics.LAG_BYTES.name} > 0",
+        holds_s=5 * _MINUTE,
+        limit_s=_MINUTE,
+    ),
+    Alert(
+        "TidemarkBinlogPurgedSoon",
+        "critical",
+        "The source may purge the log that Tidemark at {{ $labels.instance }} still needs in "
+        "{{ $value | humanizeDuration }}.",
+        f"{metrics.PURGE.name} - time() < {{limit}} and {_BEHIND}",
+        holds_s=5 * _MINUTE,
+        limit_s=12 * _HOUR,
+    ),
+    Alert(
+        "TidemarkSnapshotFailed",
+        "warning",
+        "The last snapshot of {{ $value }} tables has failed at {{ $labels.instance }}.",
+        f'{metrics.SNAPSHOT_TABLES.name}{{{{state="failed"}}}} > 0',
+        holds_s=0.0,
+    ),
+    Alert(
+        "TidemarkTableStopped",
+        "critical",
+        "{{ $value }} tables have been stopped in {{ $labels.part }} at {{ $labels.instance }}.",
+        f"{metrics.STOPPED_TABLES.name} > 0",
+        holds_s=0.0,
+    ),
+    Alert(
+        "TidemarkJournalNearQuota",
+        "warning",
+        "The journal of {{ $labels.instance }} has {{ $value | humanizePercentage }} of its quota.",
+        f"{metrics.JOURNAL_SIZE.name} / {metrics.JOURNAL_QUOTA.name} > 0.8",
+        holds_s=5 * _MINUTE,
+    ),
+    Alert(
+        "TidemarkJournalFull",
+        "critical",
+        "Capture at {{ $labels.instance }} waits, since its journal has no room.",
+        f"{metrics.JOURNAL_FULL.name} == 1",
+        holds_s=_MINUTE,
+    ),
+    Alert(
+        "TidemarkLakeStalled",
+        "critical",
+        "Nothing gets into the lake from {{ $labels.instance }}, though {{ $value }} segments wait.",
+        f"{metrics.SEALED_SEGMENT.name} - {metrics.DELIVERED_SEGMENT.name} > 0"
+        f" and changes({metrics.DELIVERED_SEGMENT.name}[{{window}}]) == 0",
+        holds_s=5 * _MINUTE,
+        window_s=5 * _MINUTE,
+    ),
+)
+
+
+def duration(seconds: float) -> str:
+    """A time as Prometheus writes it, to the millisecond."""
+    milliseconds = round(seconds * 1000)
+    for unit, length in (("h", 3_600_000), ("m", 60_000), ("s", 1000)):
+        if milliseconds % length == 0:
+            return f"{milliseconds // length}{unit}"
+    return f"{milliseconds}ms"
+
+
+def rules(scale: float = 1.0) -> str:
+    """The file of rules, with all times multiplied by `scale`."""
+    group = {"name": "tidemark", "rules": [alert.rule(scale) for alert in ALERTS]}
+    return _HEAD + yaml.safe_dump({"groups": [group]}, sort_keys=False, width=110)
+
+
+if __name__ == "__main__":
+    RULES.write_text(rules(), encoding="utf-8")
