@@ -31,8 +31,8 @@ def bytes_behind(logs: Mapping[str, int], end: Coordinates, ours: Coordinates) -
 
     `logs`: the bytes of each of the server's files. Of a file that has gone nothing is counted.
     """
-    if ours.file == end.file:
-        return max(0, end.offset - ours.offset)
+    if ours.number >= end.number:  # the server was asked before the last was read
+        return max(0, end.offset - ours.offset) if ours.number == end.number else 0
     between = sum(
         size for name, size in logs.items() if ours.number < Coordinates(name, 0).number < end.number
     )
