@@ -110,14 +110,14 @@ ALERTS: Final = (
     Alert(
         "TidemarkSnapshotFailed",
         "warning",
-        "The last snapshot of {{ $value }} tables has failed at {{ $labels.instance }}.",
+        "Tables whose last snapshot has failed at {{ $labels.instance }}: {{ $value }}.",
         f'{metrics.SNAPSHOT_TABLES.name}{{{{state="failed"}}}} > 0',
         holds_s=0.0,
     ),
     Alert(
         "TidemarkTableStopped",
         "critical",
-        "{{ $value }} tables have been stopped in {{ $labels.part }} at {{ $labels.instance }}.",
+        "Tables that have been stopped in {{ $labels.part }} at {{ $labels.instance }}: {{ $value }}.",
         f"{metrics.STOPPED_TABLES.name} > 0",
         holds_s=0.0,
     ),

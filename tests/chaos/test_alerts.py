@@ -1,0 +1,153 @@
+"""Each alert is fired by the fault that it's meant for: a real Prometheus scrapes the service and evaluates the rules.
+
+The rules are those of production with all their times divided by `FASTER`, so that minutes are seconds. Each fault is
+mended again, and its alert has to end.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from actors import lag_watch
+from actors.journal_store import JournalReader
+from actors.lag_watch import LagWatch
+from deploy.prometheus.alerts import ALERTS, RUNBOOKS, rules
+from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
+from pipeline.settings import HttpSettings, Settings
+from tests.servers.delay import HELD, DelayedLog
+from tests.servers.mysql import MysqlFactory
+from tests.servers.prometheus import Prometheus
+from tests.servers.service import Running, pipeline, running, until
+from tests.servers.web import web
+
+FASTER: Final = 60.0
+RUNBOOK_TEXT: Final = (Path(__file__).parents[2] / RUNBOOKS).read_text(encoding="utf-8")
+
+# Over what's needed for all times of a rule, on a machine that does other things as well.
+WITHIN_S: Final = 120.0
+
+
+@pytest.fixture(autouse=True)
+def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lag_watch, "LOOK_EVERY_S", 0.2)
+
+
+@pytest.fixture
+def server(mysql_factory: MysqlFactory) -> MysqlServer:
+    server = mysql_factory({**GTIDS, **FULL_METADATA})
+    server.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, v VARBINARY(1000))")
+    return server
+
+
+@pytest.fixture
+def proxy(server: MysqlServer) -> Iterator[DelayedLog]:
+    with DelayedLog(server.port) as proxy:
+        yield proxy
+
+
+class Watched:
+    """A service that Prometheus watches."""
+
+    def __init__(self, service: Running, prometheus: Prometheus) -> None:
+        self.service = service
+        self.prometheus = prometheus
+
+    async def fires(self, *names: str, fires: bool = True) -> None:
+        """Until all of these alerts fire, or none of them does."""
+        assert set(names) <= {alert.name for alert in ALERTS}
+
+        def told() -> bool:
+            firing = self.prometheus.firing()
+            for name in set(names) & set(firing):
+                (alert,) = firing[name]
+                heading = alert["annotations"]["runbook_url"].partition("#")[2]
+                assert f"\n## {heading}\n" in RUNBOOK_TEXT.lower()
+                assert alert["annotations"]["summary"]
+            return all((name in firing) is fires for name in names)
+
+        await until(told, f"{', '.join(names)}: {'firing' if fires else 'ended'}", WITHIN_S)
+
+    async def ends(self, *names: str) -> None:
+        """Until none of these alerts fires any more."""
+        await self.fires(*names, fires=False)
+
+
+@asynccontextmanager
+async def watched(settings: Settings, prometheus: Prometheus, folder: Path) -> AsyncIterator[Watched]:
+    """The service with all that it tells over HTTP, scraped by Prometheus, from its first segment on."""
+    (folder / "alerts.yaml").write_text(rules(1 / FASTER), encoding="utf-8")
+    async with running(settings) as service:
+        await service.begun()
+        watch = LagWatch(settings.source, service.supervisor.actors, service.assembly.metrics)
+        looking = asyncio.create_task(watch.run())
+        try:
+            async with web(service, HttpSettings(), folder) as served:
+                prometheus.watch(served.url, rules=[folder / "alerts.yaml"], every="500ms")
+                await until(prometheus.scraped, "it's scraped")
+                yield Watched(service, prometheus)
+        finally:
+            looking.cancel()
+            with suppress(asyncio.CancelledError):
+                await looking
+
+
+def captured(server: MysqlServer, folder: Path, port: int, **journal: Any) -> Settings:
+    """Settings of the service, whose source is reached by this port; `journal` are of JournalSettings."""
+    settings = pipeline(server, folder, "shop")
+    source = replace(settings.source, port=port, read_timeout_s=240.0)
+    return replace(settings, source=source, journal=replace(settings.journal, **journal))
+
+
+async def test_a_log_that_is_held_a_snapshot_that_fails_and_a_source_that_is_gone(
+    server: MysqlServer, proxy: DelayedLog, prometheus: Prometheus, tmp_path: Path
+) -> None:
+    settings = captured(server, tmp_path, proxy.port)
+    async with watched(settings, prometheus, tmp_path) as it:
+        # Twelve hours are as long as these, FASTER.
+        server.sql("SET GLOBAL binlog_expire_logs_seconds = 600", "INSERT INTO shop.t VALUES (1, '')")
+        await it.service.caught_up(server)
+        proxy.delay_s = HELD
+        server.sql("INSERT INTO shop.t VALUES (2, '')")
+        await it.fires("TidemarkStalled", "TidemarkLagging", "TidemarkBinlogPurgedSoon")
+        proxy.delay_s = 0.0
+        await it.ends("TidemarkStalled", "TidemarkLagging", "TidemarkBinlogPurgedSoon")
+
+        server.sql(f"REVOKE SELECT ON shop.* FROM '{settings.source.user}'")
+        await it.service.execute("s", r"shop\.t")
+        await it.fires("TidemarkSnapshotFailed")
+        server.sql(f"GRANT SELECT ON shop.* TO '{settings.source.user}'")
+        await it.service.execute("again", r"shop\.t")
+        await it.ends("TidemarkSnapshotFailed")
+
+        server.kill()
+        await it.fires("TidemarkSourceUnreachable", "TidemarkRestartLoop")
+        server.start()
+        await it.ends("TidemarkSourceUnreachable", "TidemarkRestartLoop")
+
+
+@pytest.mark.full
+async def test_a_journal_without_room_a_table_that_stops_and_a_service_that_ends(
+    server: MysqlServer, prometheus: Prometheus, tmp_path: Path
+) -> None:
+    settings = captured(server, tmp_path, server.port, quota_mib=4, keep_mib=1, keep_hours=0)
+    rows = ", ".join(f"({number}, RANDOM_BYTES(1000))" for number in range(1000))
+    async with watched(settings, prometheus, tmp_path) as it:
+        consumer = JournalReader(settings.journal.path).consumers
+        consumer.tell("lake", 0)
+        while it.prometheus.value("tidemark_journal_size_bytes") < 0.9 * 4 * 2**20:
+            server.sql("DELETE FROM shop.t", f"INSERT INTO shop.t VALUES {rows}")
+            await it.service.caught_up(server)
+        await it.fires("TidemarkJournalNearQuota")
+        server.sql("DELETE FROM shop.t", f"INSERT INTO shop.t VALUES {rows}")
+        await it.fires("TidemarkJournalFull")
+        consumer.tell("lake", JournalReader(settings.journal.path).last_segment())
+        await it.ends("TidemarkJournalFull", "TidemarkJournalNearQuota")
+
+        server.sql("ALTER TABLE shop.t ENGINE=BLACKHOLE")
+        await it.fires("TidemarkTableStopped")
+    await it.fires("TidemarkDown")
