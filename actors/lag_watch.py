@@ -68,7 +68,8 @@ class LagWatch:
         """Tell how far behind we are."""
         kept = lag.kept_s(await source.variables(lag.RETENTION))
         end, executed = await source.end_of_log()
-        place, sealed = self._reader and self._reader.place, self._sealed
+        reader, sealed = self._reader, self._sealed
+        place = None if reader is None else reader.place
         if place is None or sealed is None:
             return
         behind = lag.bytes_behind({} if place.file == end.file else await source.logs(), end, place)

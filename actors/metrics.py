@@ -22,7 +22,7 @@ from pipeline.metrics import MOST_TABLES, OTHERS, Counter, Gauge, Histogram
 from pipeline.topology import Actor
 
 # Otherwise each counter and histogram would have a further series that says when it was begun.
-prometheus.disable_created_metrics()
+prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:

@@ -159,7 +159,8 @@ def duration(seconds: float) -> str:
 def rules(scale: float = 1.0) -> str:
     """The file of rules, with all times multiplied by `scale`."""
     group = {"name": "tidemark", "rules": [alert.rule(scale) for alert in ALERTS]}
-    return _HEAD + yaml.safe_dump({"groups": [group]}, sort_keys=False, width=110)
+    text: str = yaml.safe_dump({"groups": [group]}, sort_keys=False, width=110)
+    return _HEAD + text
 
 
 if __name__ == "__main__":
