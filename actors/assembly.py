@@ -27,6 +27,7 @@ from actors.lag_watch import LagWatch
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from actors.preflight import Preflight, answer, local_findings, preflight, signal_table
+from actors.recent import Recent
 from actors.schema_verifier import SchemaVerifier
 from actors.signal_file import SignalFile
 from actors.signal_kafka import SignalKafka
@@ -58,13 +59,13 @@ from pipeline.verifier_state import Known
 log = structlog.get_logger()
 
 
-async def serve(settings: Settings) -> Outcome:
+async def serve(settings: Settings, recent: Recent) -> Outcome:
     """Run the pipeline until it's told to stop, by SIGTERM or SIGINT, or has to end. Raises Definite."""
     store = await asyncio.to_thread(JournalStore.open_single_writer, settings.journal.path, settings.name)
     try:
         assembly = Assembly(settings, store)
         supervisor = Supervisor(assembly.build, assembly.mailboxes, assembly.metrics)
-        board = StatusBoard(settings.name, supervisor, assembly.mailboxes, assembly.metrics)
+        board = StatusBoard(settings.name, supervisor, assembly.mailboxes, assembly.metrics, recent)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, supervisor.stop)
         async with HttpServer(

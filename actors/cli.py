@@ -78,15 +78,17 @@ def run(settings: Settings) -> None:
     import uvloop
 
     from actors import loading, logs
+    from actors.recent import Recent
 
-    logs.configure(settings.name)
+    recent = Recent()
+    logs.configure(settings.name, recent=recent)
     loading.load()
 
     from actors import assembly
     from actors.supervisor import ExitCode
 
     runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
-    outcome = runner.run(assembly.serve(settings))
+    outcome = runner.run(assembly.serve(settings, recent))
     if outcome.code is ExitCode.CLEAN:
         runner.close()
         return

@@ -44,8 +44,10 @@ async def _ask(
     try:
         url = json.loads(address_file(settings).read_text(encoding="utf-8"))["url"]
         timeout = aiohttp.ClientTimeout(PATIENCE_S)
+        token = settings.http.token.value or settings.http.read_token.value
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
         async with (
-            aiohttp.ClientSession(timeout=timeout) as session,
+            aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
             session.request(method, url + path, json=body) as answer,
         ):
             value = await answer.json()

@@ -1,27 +1,25 @@
-"""The service over HTTP, on loopback.
+"""The service over HTTP: the page, its state, metrics, and signals. `actors.api` defines what can be asked for.
 
-    GET  /livez     200 while the event loop turns
-    GET  /readyz    200 while the log is streaming and Spark is up, else 503 and the reasons; lag is no reason
-    GET  /metrics   Prometheus' text format
-    GET  /status    position, lag, actors, snapshots, journal and lake as JSON
-    POST /signals   a signal in Debezium's JSON; waits for its answer
-                    200 accepted, 409 rejected, 422 not a signal, 503 not answered: send it again with the
-                    same id
-    GET  /signals/{id}   how far the signal has come, by whichever channel it came; 404 if it's unknown
+Errors are JSON with the one key `error`, and tell nothing of the inside. Who may ask is said in `actors.access`. A
+signal waits for its answer:
 
-Errors are JSON with the one key `error`. Nothing is authenticated, so that only loopback is listened on,
-requests have to name it as their host, and a signal has to say that it's JSON: a web page in somebody's
-browser can do neither (DNS rebinding, cross-site requests).
+    200 accepted, 409 rejected, 422 not a signal, 429 too many at once,
+    503 not answered: send it again with the same id
 """
 
+import asyncio
 import json
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Any, Final
 
 import structlog
 from aiohttp import web
 
+from actors import api, static
+from actors.access import HEADERS, Access, Bucket, Guard
+from actors.live import PATIENCE_S, Live, TooManyFollowers
 from actors.metrics import Metrics
 from actors.signal_rest import SignalRest, Unanswered
 from actors.status import StatusBoard
@@ -35,6 +33,12 @@ log = structlog.get_logger()
 
 # How long a request waits for the answer to its signal, in seconds.
 ANSWER_WITHIN_S = 30.0
+
+# How many signals may come at once, and how many more each second.
+SIGNALS_AT_ONCE: Final = 30
+SIGNALS_PER_S: Final = 5.0
+
+_ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - names of addresses, and how one reaches them
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -58,13 +62,15 @@ class HttpServer:
         self._metrics = metrics
         self._signals = signals
         self._answer_within_s = answer_within_s
-        app = web.Application(client_max_size=LONGEST, middlewares=[_errors_as_json, _loopback_only])
-        app.router.add_get("/livez", self._livez)
-        app.router.add_get("/readyz", self._readyz)
-        app.router.add_get("/metrics", self._metrics_text)
-        app.router.add_get("/status", self._status)
-        app.router.add_post("/signals", self._signal)
-        app.router.add_get("/signals/{id}", self._signal_state)
+        self._guard = Guard(settings)
+        self._bucket = Bucket(SIGNALS_PER_S, SIGNALS_AT_ONCE)
+        self._live = Live(board, controlled=self._guard.controlled)
+        self._files = static.load()
+        app = web.Application(client_max_size=LONGEST, middlewares=[self._answered_safely])
+        self._access: dict[web.AbstractResource | None, dict[str, Access]] = {}
+        self._route(app)
+        app.on_response_prepare.append(_say_headers)
+        app.on_shutdown.append(self._end)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
 
     async def __aenter__(self) -> "HttpServer":
@@ -79,6 +85,7 @@ class HttpServer:
                 "one, or to 0"
             ) from error
         host, port = self._runner.addresses[0][:2]
+        host = _ANYWHERE.get(host, host)
         self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         _write_address(self._address_file, self.url)
         log.info("listening", url=self.url)
@@ -88,22 +95,103 @@ class HttpServer:
         self._address_file.unlink(missing_ok=True)
         await self._runner.cleanup()
 
+    def _route(self, app: web.Application) -> None:
+        """Have each route of the definition answered."""
+        board = self._board
+        handlers: dict[str, Handler] = {
+            "page": self._page,
+            "file": self._file,
+            "openapi": self._openapi,
+            "livez": self._livez,
+            "readyz": self._readyz,
+            "metrics": self._metrics_text,
+            "status": _told(board.status),
+            "position": _told(board.position),
+            "freshness": _told(board.freshness),
+            "snapshots": _told(lambda: {"snapshots": board.snapshots()}),
+            "snapshot": _found(board.snapshots, "id"),
+            "tables": _told(lambda: {"tables": board.tables()}),
+            "table": _found(board.tables, "table"),
+            "events": _told(lambda: {"events": board.recent.last()}),
+            "live": self._follow,
+            "signals": _told(lambda: {"signals": board.signals()}),
+            "signal_state": self._signal_state,
+            "signal": self._signal,
+        }
+        for route in api.ROUTES:
+            added = app.router.add_route(route.method, route.path, handlers[route.name])
+            self._access.setdefault(added.resource, {})[route.method] = route.access
+
+    @web.middleware
+    async def _answered_safely(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let in who may come in, and turn errors into answers."""
+        # What there's no route for is refused like what there's one for, so that it can't be told apart unasked.
+        access = self._access.get(request.match_info.route.resource, {}).get(request.method, Access.READ)
+        refusal = self._guard.refusal(access, request.url.host, request.headers)
+        if refusal is not None:
+            challenge = {"WWW-Authenticate": 'Bearer realm="tidemark"'} if refusal.status == 401 else {}
+            return _error(refusal.status, refusal.reason, challenge)
+        try:
+            return await handler(request)
+        except web.HTTPRequestEntityTooLarge:
+            return _error(413, f"the body is longer than {LONGEST} bytes")
+        except web.HTTPException as error:
+            return _error(error.status, error.reason)
+        except Exception:  # whatever it was, a client learns no more than that
+            log.exception("request failed", path=request.path)
+            return _error(500, "internal error; the service's log has the story")
+
+    async def _end(self, _: web.Application) -> None:
+        self._live.end()
+
+    async def _page(self, _: web.Request) -> web.Response:
+        return self._static(static.PAGE)
+
+    async def _file(self, request: web.Request) -> web.Response:
+        return self._static(request.match_info["file"])
+
+    def _static(self, name: str) -> web.Response:
+        file = self._files.get(name)
+        if file is None:
+            return _error(404, "there's no such file")
+        return web.Response(
+            body=file.body, headers={"Content-Type": file.content_type, "Cache-Control": "no-cache"}
+        )
+
+    async def _openapi(self, _: web.Request) -> web.Response:
+        return web.Response(text=api.text(), content_type="application/json")
+
     async def _livez(self, _: web.Request) -> web.Response:
         return web.Response(text="alive\n")
 
-    async def _readyz(self, _: web.Request) -> web.Response:
+    async def _readyz(self, request: web.Request) -> web.Response:
         reasons = self._board.not_ready()
-        return web.json_response({"ready": not reasons, "reasons": reasons}, status=503 if reasons else 200)
+        told = reasons if self._guard.may_read(request.headers) else {}
+        return web.json_response({"ready": not reasons, "reasons": told}, status=503 if reasons else 200)
 
     async def _metrics_text(self, _: web.Request) -> web.Response:
         return web.Response(body=self._metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4"})
 
-    async def _status(self, _: web.Request) -> web.Response:
-        return web.json_response(self._board.status())
+    async def _follow(self, request: web.Request) -> web.StreamResponse:
+        try:
+            with self._live.follower() as follower:
+                answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+                await answer.prepare(request)
+                try:
+                    await _write(answer, follower.begin())
+                    while await self._live.next_look():
+                        await _write(answer, follower.step())
+                except (ConnectionError, TimeoutError):
+                    pass  # the follower has gone, or takes nothing any more
+                return answer
+        except TooManyFollowers as error:
+            return _error(429, str(error), {"Retry-After": "5"})
 
     async def _signal(self, request: web.Request) -> web.Response:
         if request.content_type != "application/json":
             return _error(415, "say that it's JSON: Content-Type: application/json")
+        if not self._bucket.take():
+            return _error(429, "too many signals at once", {"Retry-After": "1"})
         body = await request.read()
         try:
             parse(body, default_id="given on arrival")
@@ -123,28 +211,38 @@ class HttpServer:
         return _error(404, "no such signal is known") if state is None else web.json_response(state.to_json())
 
 
-@web.middleware
-async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except web.HTTPRequestEntityTooLarge:
-        return _error(413, f"the body is longer than {LONGEST} bytes")
-    except web.HTTPException as error:
-        return _error(error.status, error.reason)
-    except Exception:  # whatever it was, a client learns no more than that
-        log.exception("request failed", path=request.path)
-        return _error(500, "internal error; the service's log has the story")
+def _told(tell: Callable[[], dict[str, Any]]) -> Handler:
+    """Answers with what's told."""
+
+    async def handle(_: web.Request) -> web.Response:
+        return web.json_response(tell())
+
+    return handle
 
 
-@web.middleware
-async def _loopback_only(request: web.Request, handler: Handler) -> web.StreamResponse:
-    if request.url.host not in ("127.0.0.1", "localhost", "::1"):
-        return _error(403, "the request has to name a loopback address as its host")
-    return await handler(request)
+def _found(tell: Callable[[], list[dict[str, Any]]], key: str) -> Handler:
+    """Answers with the last one of what's told that has the name which the path says."""
+
+    async def handle(request: web.Request) -> web.Response:
+        name = request.match_info[key]
+        found = next((each for each in reversed(tell()) if each[key] == name), None)
+        return _error(404, f"no such {key} is known") if found is None else web.json_response(found)
+
+    return handle
 
 
-def _error(status: int, text: str) -> web.Response:
-    return web.json_response({"error": text}, status=status)
+async def _write(answer: web.StreamResponse, message: bytes) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        await answer.write(message)
+
+
+async def _say_headers(_: web.Request, answer: web.StreamResponse) -> None:
+    for name, value in HEADERS.items():
+        answer.headers.setdefault(name, value)
+
+
+def _error(status: int, text: str, headers: Mapping[str, str] | None = None) -> web.Response:
+    return web.json_response({"error": text}, status=status, headers=headers)
 
 
 def _write_address(path: Path, url: str) -> None:

@@ -12,9 +12,11 @@ from typing import TextIO
 import structlog
 from structlog.typing import Processor
 
+from actors.recent import Recent
 
-def configure(pipeline: str, stream: TextIO = sys.stderr) -> None:
-    """Send everything that's logged, libraries' warnings included, to the stream."""
+
+def configure(pipeline: str, stream: TextIO = sys.stderr, recent: Recent | None = None) -> None:
+    """Send everything that's logged, libraries' warnings included, to the stream; `recent` remembers ours."""
     common: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -44,6 +46,7 @@ def configure(pipeline: str, stream: TextIO = sys.stderr) -> None:
         processors=[
             structlog.stdlib.filter_by_level,
             *common,
+            *([recent] if recent is not None else []),
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),

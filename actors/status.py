@@ -1,7 +1,8 @@
-"""What the service says of itself: `/status` and `/readyz`.
+"""What the service says of itself: `/status`, `/readyz` and all that's told of it besides.
 
-Each actor tells its own part (`Actor.status`, `Actor.not_ready`); here they are put together, with the pace
-of snapshots (`pace`), which takes looking more than once.
+Each actor tells its own part (`Actor.status`, `Actor.not_ready`); here they are put together, with what takes looking
+more than once: the pace of snapshots (`pace`), the maps of their ranges (`range_map`), how long windows have been open,
+and the last minutes (`history`). Who wants to follow it waits for the next look.
 """
 
 import asyncio
@@ -9,9 +10,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from actors import table_view
+from actors.history import Counts, History, Undelivered
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from actors.pace import Paces
+from actors.range_map import RangeMaps
+from actors.recent import Recent
 from actors.signal_listener import SignalListener
 from actors.supervisor import State, Supervisor
 from pipeline import metrics as catalogue
@@ -20,24 +25,55 @@ from pipeline.topology import Actor as Name
 
 LOOK_EVERY_S = 1.0
 
+Told = dict[str, Any]
+
 
 class StatusBoard:
     """Puts together what the actors say."""
 
     def __init__(
-        self, name: str, supervisor: Supervisor, mailboxes: Mapping[Name, Mailbox[Any]], metrics: Metrics
+        self,
+        name: str,
+        supervisor: Supervisor,
+        mailboxes: Mapping[Name, Mailbox[Any]],
+        metrics: Metrics,
+        recent: Recent,
     ) -> None:
-        self._name = name
+        self.name = name
+        self.recent = recent
         self._supervisor = supervisor
         self._mailboxes = mailboxes
         self._metrics = metrics
         self._paces = Paces()
+        self._maps = RangeMaps()
+        self._history = History()
+        self._undelivered = Undelivered()
+        self._waits_s = 0.0
+        self._windows: dict[str, float] = {}  # when the window of each chunk was first seen (s, monotonic)
+        self._looked = asyncio.Event()
 
     async def run(self) -> None:
-        """Look at the snapshots' progress now and then, for ever."""
+        """Look at the service now and then, for ever."""
         while True:
-            self._look(time.monotonic())
+            self.look(time.monotonic(), time.time())
             await asyncio.sleep(LOOK_EVERY_S)
+
+    def look(self, now: float, at: float) -> None:
+        """Look at it: `now` by a clock that doesn't go back, `at` since the epoch (both s)."""
+        said = self._said()
+        capture = said.get(Name.WATERMARK_COORDINATOR, {})
+        snapshots = capture.get("snapshots", [])
+        self._paces.look(now, snapshots)
+        self._maps.look(snapshots)
+        self._windows = {w["chunk"]: self._windows.get(w["chunk"], now) for w in capture.get("windows", ())}
+        self._look_at_delivery(now, at, said)
+        self._measure(capture)
+        looked, self._looked = self._looked, asyncio.Event()
+        looked.set()
+
+    async def next_look(self) -> None:
+        """Wait until it has been looked at again."""
+        await self._looked.wait()
 
     def not_ready(self) -> dict[str, str]:
         """By actor, why the service isn't ready; empty if it is."""
@@ -49,13 +85,13 @@ class StatusBoard:
                 reasons[name.value] = reason
         return reasons
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Told:
         """All of it, as JSON values; of each actor what it says itself, and its state, mailbox and failures."""
-        said = {name: actor.status() for name, actor in self._supervisor.actors.items()}
+        said = self._said()
         capture, delivery = said.get(Name.WATERMARK_COORDINATOR, {}), said.get(Name.SPARK_SINK, {})
         selector = said.get(Name.CHUNK_SELECTOR, {})
         return {
-            "name": self._name,
+            "name": self.name,
             "ready": not self.not_ready(),
             "position": capture.get("position"),
             "lag_seconds": self._metrics.value(catalogue.SOURCE_LAG),
@@ -73,12 +109,82 @@ class StatusBoard:
             "actors": {name.value: {**said.get(name, {}), **self._life(name)} for name in Name},
         }
 
+    def position(self) -> Told:
+        """How far the log has come in here, and from here into the lake."""
+        said = self._said()
+        journal, delivery = said.get(Name.JOURNAL_WRITER, {}), said.get(Name.SPARK_SINK, {})
+        return {
+            "position": said.get(Name.WATERMARK_COORDINATOR, {}).get("position"),
+            "log": said.get(Name.BINLOG_READER, {}).get("log"),
+            "sealed_position": journal.get("position"),
+            "sealed_segment": journal.get("segment", 0),
+            "delivered_position": delivery.get("position"),
+            "delivered_segment": delivery.get("segment", 0),
+        }
+
+    def freshness(self) -> Told:
+        """How old what can be read is, and how that was in the last minutes."""
+        return {
+            "lag_seconds": self._metrics.value(catalogue.SOURCE_LAG),
+            "freshness_seconds": self._said().get(Name.SPARK_SINK, {}).get("freshness_seconds"),
+            "undelivered_seconds": round(self._waits_s, 1),
+            "history": self._history.points(),
+        }
+
+    def last_point(self) -> Told | None:
+        """The newest second of the history."""
+        return self._history.last()
+
+    def snapshots(self) -> list[Told]:
+        """The snapshots under way and the last that have ended, the oldest first; no keys."""
+        return [
+            {**snapshot, "tables": [_without_keys(table) for table in snapshot["tables"]]}
+            for snapshot in self._paces.told(self._said().get(Name.WATERMARK_COORDINATOR, {}))
+        ]
+
+    def tables(self) -> list[Told]:
+        """Each captured table with its snapshot and its part of the lake."""
+        said = self._said()
+        capture, delivery = said.get(Name.WATERMARK_COORDINATOR, {}), said.get(Name.SPARK_SINK, {})
+        return table_view.tables(capture, delivery, self._paces.told(capture), self._maps)
+
+    def overview(self) -> Told:
+        """What one looks at first: state, position, windows, journal and actors; of bounded size."""
+        status, reasons, now = self.status(), self.not_ready(), time.monotonic()
+        journal = self._said().get(Name.JOURNAL_WRITER, {})
+        kept = ("ready", "position", "delivered_position", "lag_seconds", "freshness_seconds", "paused")
+        return {
+            **{key: status[key] for key in kept},
+            "undelivered_seconds": round(self._waits_s, 1),
+            "reasons": reasons,
+            "busy": status["busy"],
+            "no_room": status["no_room"],
+            "windows": [
+                {
+                    **{key: window[key] for key in ("snapshot", "table", "range", "state", "rows")},
+                    "age_seconds": round(now - self._windows.get(window["chunk"], now), 1),
+                }
+                for window in status["windows"]
+            ],
+            "journal": {"segment": journal.get("segment", 0), "bytes": journal.get("bytes", 0)},
+            "consumers": status["consumers"],
+            "actors": {name.value: self._life(name) for name in Name},
+        }
+
     def signal(self, id_: str) -> SignalState | None:
         """How far a signal has come, None if it's unknown."""
         listener = self._supervisor.actors.get(Name.SIGNAL_LISTENER)
         return listener.signal(id_) if isinstance(listener, SignalListener) else None
 
-    def _life(self, name: Name) -> dict[str, Any]:
+    def signals(self) -> list[Told]:
+        """How far the last signals have come, the newest last."""
+        told: list[Told] = self._said().get(Name.SIGNAL_LISTENER, {}).get("signals", [])
+        return told
+
+    def _said(self) -> dict[Name, Told]:
+        return {name: actor.status() for name, actor in self._supervisor.actors.items()}
+
+    def _life(self, name: Name) -> Told:
         mailbox = self._mailboxes[name]
         return {
             "state": self._supervisor.states[name].value,
@@ -88,13 +194,28 @@ class StatusBoard:
             "progress_at": self._metrics.value(catalogue.PROGRESS, actor=name) or None,
         }
 
-    def _look(self, now: float) -> None:
-        coordinator = self._supervisor.actors.get(Name.WATERMARK_COORDINATOR)
-        capture = coordinator.status() if coordinator is not None else {}
-        self._paces.look(now, capture.get("snapshots", []))
+    def _look_at_delivery(self, now: float, at: float, said: Mapping[Name, Told]) -> None:
+        journal, delivery = said.get(Name.JOURNAL_WRITER, {}), said.get(Name.SPARK_SINK, {})
+        self._waits_s = self._undelivered.look(now, journal.get("segment", 0), delivery.get("segment", 0))
+        fresh = delivery.get("freshness_seconds")
+        counts = Counts(
+            self._metrics.total(catalogue.TRANSACTIONS),
+            self._metrics.total(catalogue.ROWS_READ),
+            self._metrics.total(catalogue.SNAPSHOT_ROWS),
+        )
+        lag = self._metrics.value(catalogue.SOURCE_LAG)
+        # What waits is at least so old: a lake that takes nothing doesn't look as fresh as its last batch was.
+        self._history.look(now, at, lag, None if fresh is None else max(fresh, self._waits_s), counts)
+
+    def _measure(self, capture: Told) -> None:
         self._metrics.forget(catalogue.SNAPSHOT_LEFT)
         for snapshot in self._paces.told(capture):
             for table in snapshot["tables"]:
                 if table["left_seconds"] is not None:
                     name = f"{table['database']}.{table['table']}"
                     self._metrics.set(catalogue.SNAPSHOT_LEFT, table["left_seconds"], table=name)
+
+
+def _without_keys(table: Told) -> Told:
+    """Keys are values of rows: how far a table has come is told without them (`/tables` has a map)."""
+    return {key: value for key, value in table.items() if key not in ("to_go", "request")}

@@ -5,13 +5,13 @@ describe it. What's wrong with a whole section is told by `contradictions`. Read
 of `actors.config`.
 """
 
-import ipaddress
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import PurePath
 
+from pipeline import exposure
 from pipeline.lake_rules import LakeRule, Tiers
 from pipeline.schema import TableId
 from pipeline.signals import Tables
@@ -222,10 +222,15 @@ class SparkSettings:
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """Where to listen. Port 0 takes a free one; which, is written to `http.json` in the journal's folder."""
+    """Where to listen. Port 0 takes a free one; which, is written to `http.json` in the journal's folder.
+
+    Who knows `token` may do everything, who knows `read_token` may look at everything.
+    """
 
     host: str = "127.0.0.1"
     port: int = field(default=0, metadata={"least": 0, "most": 65535})
+    token: Secret = Secret("")
+    read_token: Secret = Secret("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,13 +314,8 @@ def contradictions(section: object) -> Iterator[Mistake]:
                 )
         case KafkaSettings():
             yield from _of_kafka(section)
-        case HttpSettings(host):
-            if not _loopback(host):
-                yield Mistake(
-                    "host",
-                    f"{host!r} isn't a loopback address, and requests aren't authenticated yet",
-                    'use "127.0.0.1" and put an authenticating proxy before it',
-                )
+        case HttpSettings(host, _, token, read_token):
+            yield from (Mistake(*told) for told in exposure.mistakes(host, token.value, read_token.value))
         case SparkSettings(conf=conf):
             for twice in sorted(conf.keys() & _SAID_ELSEWHERE.keys()):
                 yield Mistake(
@@ -390,10 +390,3 @@ def _of_all(settings: Settings) -> Iterator[Mistake]:
             "it needs a table to write watermarks into",
             'name one of three text columns (id, type, data) with signals.table, as in "tidemark.signals"',
         )
-
-
-def _loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

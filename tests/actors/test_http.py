@@ -2,18 +2,23 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import pytest
 
+from actors.access import HEADERS, Access, Bucket
 from actors.actor import Actor, Outlet
+from actors.api import ROUTES
 from actors.http import HttpServer
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
+from actors.recent import Recent
 from actors.signal_listener import SignalListener
 from actors.signal_rest import SignalRest
 from actors.status import StatusBoard
@@ -23,7 +28,7 @@ from pipeline.checkpoint import Checkpoint
 from pipeline.errors import Definite, Transient
 from pipeline.gtid import GtidSet
 from pipeline.messages import SignalAccepted, SignalRejected
-from pipeline.settings import HttpSettings
+from pipeline.settings import HttpSettings, Secret
 from pipeline.signal_states import CheckpointSealed, Outcome, SignalState
 from pipeline.signals import LONGEST, parse
 from pipeline.topology import EDGES, inbox
@@ -57,7 +62,7 @@ class Plain(Actor[Any]):
 class Bench:
     """A server with all that's behind it."""
 
-    def __init__(self, address: Path, answer_within_s: float) -> None:
+    def __init__(self, address: Path, answer_within_s: float, settings: HttpSettings) -> None:
         self.address = address
         self.metrics = Metrics()
         self.mailboxes: dict[Name, Mailbox[Any]] = {name: Mailbox(inbox(name)) for name in Name}
@@ -70,10 +75,9 @@ class Bench:
         self.supervisor = Supervisor(
             self.build, self.mailboxes, self.metrics, Limits(first_pause_s=60, longest_pause_s=60)
         )
-        self.board = StatusBoard("shop", self.supervisor, self.mailboxes, self.metrics)
-        self.server = HttpServer(
-            HttpSettings(), address, self.board, self.metrics, self.signals, answer_within_s
-        )
+        self.recent = Recent()
+        self.board = StatusBoard("shop", self.supervisor, self.mailboxes, self.metrics, self.recent)
+        self.server = HttpServer(settings, address, self.board, self.metrics, self.signals, answer_within_s)
 
     async def build(self, group: Group) -> tuple[Actor[Any], ...]:
         if group in self.fails:
@@ -87,11 +91,19 @@ class Bench:
             self.all_begun.set()
 
     async def get(self, path: str, **headers: str) -> tuple[int, str]:
+        status, _, text = await self.ask("GET", path, headers)
+        return status, text
+
+    async def ask(
+        self, method: str, path: str, headers: dict[str, str]
+    ) -> tuple[int, Mapping[str, str], str]:
         async with (
             aiohttp.ClientSession() as session,
-            session.get(self.server.url + path, headers=headers) as answer,
+            session.request(method, self.server.url + path, headers=headers) as answer,
         ):
-            return answer.status, await answer.text()
+            live = answer.content_type == "text/event-stream"  # which has no end
+            text = (await answer.content.readuntil(b"\n\n")).decode() if live else await answer.text()
+            return answer.status, answer.headers, text
 
     async def post(self, body: Any, **headers: str) -> tuple[int, dict[str, Any]]:
         headers = {"Content-Type": "application/json", **headers}
@@ -106,11 +118,15 @@ class Bench:
 
 @asynccontextmanager
 async def served(
-    tmp_path: Path, *, fails: set[Group] | None = None, within_s: float = 5.0
+    tmp_path: Path,
+    *,
+    fails: set[Group] | None = None,
+    within_s: float = 5.0,
+    settings: HttpSettings = HttpSettings(),  # noqa: B008 - it's frozen
 ) -> AsyncIterator[Bench]:
-    bench = Bench(tmp_path / "journal" / "http.json", within_s)
+    bench = Bench(tmp_path / "journal" / "http.json", within_s, settings)
     bench.fails = fails or set()
-    async with asyncio.timeout(20), bench.server:
+    async with asyncio.timeout(60), bench.server:
         run = asyncio.create_task(bench.supervisor.run())
         try:
             await bench.all_begun.wait()
@@ -174,18 +190,19 @@ async def test_status_puts_together_what_the_actors_say(tmp_path: Path) -> None:
             "expected": 600,
             "ranges": 4,
             "ranges_done": 1,
+            "to_go": [],
         }
         bench.said[Name.WATERMARK_COORDINATOR] = {
             "position": "uuid:1-5",
             "snapshots": [{"id": "s1", "tables": [table]}],
-            "windows": [{"snapshot": "s1", "table": "shop.orders"}],
+            "windows": [{"chunk": "s1/shop.orders/7", "snapshot": "s1", "table": "shop.orders", "range": 0}],
             "busy": "65 threads run on the source",
         }
         bench.said[Name.SPARK_SINK] = {"position": "uuid:1-4", "freshness_seconds": 0.5}
         bench.said[Name.JOURNAL_WRITER] = {"no_room": "its quota is reached"}
-        bench.board._look(10.0)
+        bench.board.look(10.0, 1000.0)
         table["rows"] = 200
-        bench.board._look(15.0)
+        bench.board.look(15.0, 1005.0)
         status = json.loads((await bench.get("/status"))[1])
         assert (status["name"], status["position"], status["delivered_position"]) == (
             "shop",
@@ -267,4 +284,105 @@ async def test_errors_tell_nothing_of_the_inside(tmp_path: Path) -> None:
         assert status == 500
         assert json.loads(text) == {"error": "internal error; the service's log has the story"}
         assert (await bench.get("/nowhere"))[0] == 404
-        assert json.loads((await bench.get("/signals"))[1]) == {"error": "Method Not Allowed"}
+        async with aiohttp.ClientSession() as session, session.post(f"{bench.server.url}/status") as answer:
+            assert (answer.status, await answer.json()) == (405, {"error": "Method Not Allowed"})
+
+
+ALL, READ, WRONG = "a" * 32, "b" * 32, "c" * 32
+WHERE = {
+    "loopback": HttpSettings(),
+    "loopback with tokens": HttpSettings("127.0.0.1", 0, Secret(ALL), Secret(READ)),
+    "beyond": HttpSettings("0.0.0.0", 0, Secret(ALL), Secret(READ)),
+}
+
+
+def allowed(where: str, access: Access, token: str | None) -> int:
+    """The refusal that's due, or 200."""
+    free = access is Access.OPEN or where == "loopback" or (access is Access.READ and where != "beyond")
+    if free or token == ALL:
+        return 200
+    return 401 if token in (None, WRONG) else 200 if access is Access.READ else 403
+
+
+@pytest.mark.parametrize("where", WHERE)
+async def test_every_route_with_every_token(tmp_path: Path, where: str) -> None:
+    async with served(tmp_path, settings=WHERE[where], within_s=0.01) as bench:
+        for route in ROUTES:
+            for token in (None, WRONG, READ, ALL):
+                headers = {"Authorization": f"Bearer {token}"} if token else {}
+                path = re.sub(r"{\w+}", "x", route.path)
+                status, answered, text = await bench.ask(route.method, path, headers)
+                wanted = allowed(where, route.access, token)
+                asked = f"{where}: {route.method} {route.path} with {token}"
+                if wanted == 200:
+                    assert status not in (401, 403, 500), asked
+                    continue
+                assert status == wanted, asked
+                assert list(json.loads(text)) == ["error"], asked
+                assert ("WWW-Authenticate" in answered) == (status == 401), asked
+        assert (await bench.get("/nowhere"))[0] == (401 if where == "beyond" else 404)
+
+
+async def test_probes_tell_strangers_nothing(tmp_path: Path) -> None:
+    async with served(tmp_path, settings=WHERE["beyond"]) as bench:
+        bench.reasons[Name.BINLOG_READER] = "db-7.internal refuses us"
+        bench.said[Name.WATERMARK_COORDINATOR] = {"position": "uuid:1-5"}
+        assert await bench.get("/livez", Host="10.1.2.3:8321") == (200, "alive\n")
+        status, text = await bench.get("/readyz", Host="10.1.2.3:8321")
+        assert (status, json.loads(text)) == (503, {"ready": False, "reasons": {}})
+        _, text = await bench.get("/readyz", Authorization=f"Bearer {READ}")
+        assert json.loads(text)["reasons"] == {"BinlogReader": "db-7.internal refuses us"}
+        for path in ("/", "/openapi.json", "/page/page.js"):
+            text = (await bench.get(path))[1]
+            assert "uuid:1-5" not in text and "internal refuses" not in text
+
+
+async def test_every_answer_tells_browsers_to_be_careful(tmp_path: Path) -> None:
+    async with served(tmp_path) as bench:
+        for path in ("/", "/page/page.css", "/status", "/live", "/nowhere"):
+            _, headers, _ = await bench.ask("GET", path, {"Origin": "https://evil.example"})
+            assert HEADERS.keys() <= headers.keys()
+            assert headers["X-Content-Type-Options"] == "nosniff"
+            assert "unsafe" not in headers["Content-Security-Policy"]
+            assert not any(header.lower().startswith("access-control") for header in headers)
+        assert (await bench.ask("OPTIONS", "/signals", {"Origin": "https://evil.example"}))[0] == 405
+
+
+async def test_the_page_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    async with served(tmp_path) as bench:
+        names = ["", *(f"page/{name}" for name in bench.server._files)]
+        assert {"page/page.js", "page/page.css", "page/icon.svg"} < set(names)
+        for name in names:
+            _, headers, text = await bench.ask("GET", f"/{name}", {})
+            assert headers["Content-Type"].split(";")[0] in text_types()
+            assert "innerHTML" not in text
+            links = set(re.findall(r"https?://[^\s\"']+", text))
+            assert links <= {"http://www.w3.org/2000/svg"}, name
+        assert (await bench.get("/page/..%2Fhttp.py"))[0] == 404
+
+
+def text_types() -> set[str]:
+    return {"text/html", "text/css", "text/javascript", "image/svg+xml"}
+
+
+async def test_too_many_signals_at_once_are_told_to_wait(tmp_path: Path) -> None:
+    async with served(tmp_path, within_s=0.001) as bench:
+        bench.server._bucket = Bucket(1e-9, 3)
+        told = [(await bench.post({"type": "explode"}))[0] for _ in range(5)]
+        assert told == [422, 422, 422, 429, 429]
+
+
+async def test_what_is_asked_for_by_name(tmp_path: Path) -> None:
+    async with served(tmp_path) as bench:
+        bench.said[Name.WATERMARK_COORDINATOR] = {"captured": ['shop.<img src=x onerror="x">', "shop.a/b"]}
+        for name in ("shop.a/b", 'shop.<img src=x onerror="x">'):
+            status, text = await bench.get(f"/tables/{quote(name, safe='')}")
+            assert (status, json.loads(text)["table"]) == (200, name)
+        for path in ("/tables/shop.other", "/snapshots/other", "/page/other"):
+            status, text = await bench.get(path)
+            assert (status, list(json.loads(text))) == (404, ["error"])
+
+
+async def test_it_is_reached_by_loopback_where_it_listens_everywhere(tmp_path: Path) -> None:
+    async with served(tmp_path, settings=WHERE["beyond"]) as bench:
+        assert json.loads(bench.address.read_text())["url"].startswith("http://127.0.0.1:")

@@ -1,0 +1,178 @@
+// The tables: a map of each one's ranges as they fill, what's counted of it, and what can be asked for it.
+
+import { count, element, plural, short, span, text } from "./words.js";
+
+const PAGE = 50;
+
+// Tables that something is to be seen at come first.
+const ORDER = ["failed", "halted", "reading", "paused", "waiting", "late", "stopped", "complete", "streaming", "keyless"];
+
+const WORDS = {
+  failed: "failed",
+  halted: "not captured any more",
+  reading: "reading",
+  paused: "paused",
+  waiting: "waiting",
+  late: "begins anew",
+  stopped: "stopped",
+  complete: "complete",
+  streaming: "changes flow",
+  keyless: "changes only",
+};
+
+export class Tables {
+  constructor({ rows, search, more, none, sum, ask }) {
+    Object.assign(this, { rows, search, more, none, sum, ask, shown: PAGE, paused: false });
+    this.tables = new Map();
+    this.drawn = new Map();
+    search.addEventListener("input", () => {
+      this.shown = PAGE;
+      this.draw();
+    });
+    more.addEventListener("click", () => {
+      this.shown += PAGE;
+      this.draw();
+    });
+  }
+
+  begin(tables, paused) {
+    this.tables = new Map(tables.map((table) => [table.table, table]));
+    this.paused = paused;
+    this.draw();
+  }
+
+  step(tables, gone, paused) {
+    const changed = tables.length || gone.length || paused !== this.paused;
+    for (const table of tables) this.tables.set(table.table, table);
+    for (const name of gone) this.tables.delete(name);
+    this.paused = paused;
+    if (changed) this.draw();
+  }
+
+  draw() {
+    const wanted = this.search.value.trim().toLowerCase();
+    const all = [...this.tables.values()].map((table) => ({ table, state: stateOf(table, this.paused) }));
+    const found = all.filter(({ table }) => table.table.toLowerCase().includes(wanted));
+    found.sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state) || (a.table.table < b.table.table ? -1 : 1));
+    const rows = found.slice(0, this.shown).map(({ table, state }) => {
+      const row = this.drawn.get(table.table) ?? new Row(table.table, this.ask);
+      row.show(table, state);
+      return row;
+    });
+    this.drawn = new Map(rows.map((row) => [row.name, row]));
+    arrange(this.rows, rows.map((row) => row.node));
+    const left = found.length - rows.length;
+    this.more.hidden = left <= 0;
+    text(this.more, `Show ${Math.min(left, PAGE)} of ${count(left)} more`);
+    this.none.hidden = found.length > 0;
+    text(this.none, this.tables.size ? "No table has that in its name." : "No table is captured yet.");
+    text(this.sum, summary(all, found, wanted));
+  }
+}
+
+class Row {
+  constructor(name, ask) {
+    this.name = name;
+    const [, database, table] = /^(.*?)\.(.*)$/s.exec(name) ?? ["", "", name];
+    this.map = element("div", { className: "map", role: "progressbar", "aria-valuemin": "0", "aria-valuemax": "100" });
+    this.word = element("span", { className: "word" });
+    this.cells = Object.fromEntries(
+      ["Rows", "Rows/s", "Left", "Gave way", "Unmerged"].map((label) => [
+        label,
+        element("span", { role: "cell", className: "number", "data-label": label }),
+      ]),
+    );
+    this.button = element("button", { type: "button", className: "quiet" });
+    this.button.addEventListener("click", () => ask(this.action, this.name));
+    this.why = element("p", { className: "why" });
+    this.node = element(
+      "div",
+      { role: "row", className: "row" },
+      element(
+        "span",
+        { role: "cell", className: "name", title: name },
+        element("span", { className: "database" }, `${database}.`),
+        element("span", { className: "table" }, table),
+      ),
+      element("span", { role: "cell", className: "ranges" }, this.map, this.word, this.why),
+      ...Object.values(this.cells),
+      element("span", { role: "cell", className: "action" }, this.button),
+    );
+  }
+
+  show(table, state) {
+    const { snapshot, lake } = table;
+    this.node.dataset.state = state;
+    this.showMap(table, state);
+    text(this.word, this.words(table, state));
+    const told = snapshot ?? {};
+    const done = snapshot ? snapshot.rows + snapshot.given_up : 0;
+    const running = snapshot && ["waiting", "chunking"].includes(snapshot.state);
+    const expected = running && snapshot.expected ? ` / ~${short(Math.max(snapshot.expected, done))}` : "";
+    text(this.cells["Rows"], snapshot ? `${short(done)}${expected}` : "");
+    text(this.cells["Rows/s"], running && told.rows_per_second !== null ? short(told.rows_per_second) : "");
+    text(this.cells["Left"], running && told.left_seconds !== null ? span(told.left_seconds) : "");
+    text(this.cells["Gave way"], snapshot?.given_up ? short(snapshot.given_up) : "");
+    text(this.cells["Unmerged"], lake.pending_rows ? short(lake.pending_rows) : "");
+    for (const cell of Object.values(this.cells)) cell.classList.toggle("nothing", !cell.textContent);
+    const reasons = [table.stopped, snapshot?.state === "failed" ? snapshot.reason : null, lake.stopped];
+    if (table.unread_rows) reasons.push(`${plural(table.unread_rows, "row")} to be read again`);
+    text(this.why, [...new Set(reasons.filter(Boolean))].join(" · "));
+    this.why.hidden = !this.why.textContent;
+    this.action = running ? "stop" : "execute";
+    text(this.button, running ? "Stop…" : "Snapshot…");
+    this.button.setAttribute("aria-label", `${running ? "Stop the snapshot" : "Take a snapshot"} of ${this.name}`);
+    this.button.hidden = table.keyless || Boolean(table.stopped);
+  }
+
+  words({ snapshot }, state) {
+    if (state !== "reading" && state !== "paused") return WORDS[state];
+    return `${WORDS[state]} · ${snapshot.ranges_done} of ${plural(snapshot.ranges, "range")}`;
+  }
+
+  showMap({ snapshot }, state) {
+    const filled = snapshot?.map.filled.length ? snapshot.map.filled : [state === "complete" ? 1 : 0];
+    while (this.map.childElementCount > filled.length) this.map.lastChild.remove();
+    while (this.map.childElementCount < filled.length) {
+      this.map.append(element("i", { className: "cell" }, element("i", { className: "fill" })));
+    }
+    this.map.classList.toggle("fine", filled.length > 40);
+    const open = new Set(snapshot?.map.open ?? []);
+    filled.forEach((part, at) => {
+      const cell = this.map.children[at];
+      cell.classList.toggle("open", open.has(at));
+      cell.firstChild.style.width = `${100 * part}%`;
+    });
+    const percent = Math.floor((100 * filled.reduce((sum, part) => sum + part, 0)) / filled.length);
+    this.map.setAttribute("aria-valuenow", percent);
+    const windows = open.size ? `, ${plural(snapshot.windows, "open window")}` : "";
+    this.map.setAttribute("aria-label", `${this.name}: ${WORDS[state]}, ${percent} %${windows}`);
+    this.map.title = `${percent} %${windows}`;
+  }
+}
+
+function stateOf({ stopped, keyless, snapshot, lake }, paused) {
+  if (stopped || lake.stopped) return "halted";
+  if (snapshot?.state === "failed") return "failed";
+  if (lake.late) return "late";
+  if (snapshot?.state === "chunking") return paused ? "paused" : "reading";
+  if (snapshot?.state === "waiting") return paused ? "paused" : "waiting";
+  if (keyless) return "keyless";
+  return { completed: "complete", stopped: "stopped" }[snapshot?.state] ?? "streaming";
+}
+
+function summary(all, found, wanted) {
+  if (wanted) return `${count(found.length)} of ${plural(all.length, "table")}`;
+  const of = (state) => all.filter((each) => each.state === state).length;
+  const told = ["reading", "paused", "waiting", "failed", "halted"].filter(of).map((state) => `${count(of(state))} ${WORDS[state]}`);
+  return [plural(all.length, "table"), ...told].join(" · ");
+}
+
+// Put the nodes in this order without touching those that are in place, so that the focus stays where it is.
+export function arrange(parent, nodes) {
+  const wanted = new Set(nodes);
+  for (const child of [...parent.children]) if (!wanted.has(child)) child.remove();
+  nodes.forEach((node, at) => {
+    if (parent.children[at] !== node) parent.insertBefore(node, parent.children[at] ?? null);
+  });
+}

@@ -1,0 +1,54 @@
+"""The last things that happened, for the page: what the log says, kept in a ring.
+
+It's the log and nothing else, so that one rule holds for both: no value of a row and no password is ever logged. A
+line's keys and values are told as text; a traceback isn't told at all.
+"""
+
+from collections import deque
+from collections.abc import MutableMapping
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any, Final
+
+MOST: Final = 200
+LONGEST: Final = 500
+
+_ELSEWHERE: Final = frozenset(
+    {"event", "level", "timestamp", "logger", "pipeline", "exc_info", "exception", "stack_info"}
+)
+
+
+class Recent:
+    """A processor of structlog's that remembers what passes it. May be called from any thread."""
+
+    def __init__(self) -> None:
+        self._events: deque[dict[str, Any]] = deque(maxlen=MOST)
+        self._numbers = count(1)
+
+    def __call__(self, _logger: Any, level: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        """Remember a line of the log, and let it pass."""
+        if not str(event.get("logger", "")).startswith("actors."):
+            return event  # libraries' lines are for the log alone
+        self._events.append(
+            {
+                "number": next(self._numbers),
+                "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+                "level": str(event.get("level", level)),
+                "event": _short(event.get("event", "")),
+                "more": {key: _short(value) for key, value in event.items() if _told(key, value)},
+            }
+        )
+        return event
+
+    def last(self, after: int = 0) -> list[dict[str, Any]]:
+        """Those with a number behind this one, the oldest first."""
+        return [event for event in list(self._events) if event["number"] > after]
+
+
+def _told(key: str, value: Any) -> bool:
+    return key not in _ELSEWHERE and not key.startswith("_") and value is not None
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

@@ -1,0 +1,36 @@
+"""Who may reach the HTTP server: what its address and its tokens have to be.
+
+On loopback a request comes from somebody who's on the machine already. Beyond it anybody may ask, so a token has to be
+known; and it has to be too long to be guessed, since nothing slows down those who try.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from typing import Final
+
+# The characters are those that a bearer token may have (RFC 6750, section 2.1).
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{16,}")
+_REMEDY: Final = "make one with `openssl rand -hex 32`"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this is the name or an address of the machine for itself alone."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def mistakes(host: str, token: str, read_token: str) -> Iterator[tuple[str, str, str]]:
+    """What's wrong with the section [http]: the key, what's wrong, and the remedy. An empty token is none."""
+    if not is_loopback(host) and not token:
+        wrong = f"{host!r} isn't a loopback address, and there's no token (or its file is empty)"
+        yield "host", wrong, 'name a file with http.token_file, or use "127.0.0.1"'
+    for key, value in (("token_file", token), ("read_token_file", read_token)):
+        if value and not _TOKEN.fullmatch(value):
+            yield key, "a token has at least 16 letters, digits and -._~+/=, and nothing else", _REMEDY
+    if read_token and not token:
+        yield "read_token_file", "without http.token_file everybody may do more than that", "set that as well"
+    if read_token and read_token == token:
+        yield "read_token_file", "it's the token that may do everything", f"give it another: {_REMEDY}"
