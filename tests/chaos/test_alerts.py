@@ -91,9 +91,21 @@ async def watched(settings: Settings, prometheus: Prometheus, folder: Path) -> A
                 await until(prometheus.scraped, "it's scraped")
                 yield Watched(service, prometheus)
         finally:
-            looking.cancel()
-            with suppress(asyncio.CancelledError):
-                await looking
+            await cancelled(looking)
+
+
+async def cancelled(task: asyncio.Task[None]) -> None:
+    """End a task that goes on for ever."""
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def takes_all(reader: JournalReader) -> None:
+    """As a consumer that needs no time to take whatever comes."""
+    while True:
+        reader.consumers.tell("lake", reader.last_segment())
+        await asyncio.sleep(0.1)
 
 
 def captured(server: MysqlServer, folder: Path, port: int, **journal: Any) -> Settings:
@@ -137,16 +149,17 @@ async def test_a_journal_without_room_a_table_that_stops_and_a_service_that_ends
     settings = captured(server, tmp_path, server.port, quota_mib=4, keep_mib=1, keep_hours=0)
     rows = ", ".join(f"({number}, RANDOM_BYTES(1000))" for number in range(1000))
     async with watched(settings, prometheus, tmp_path) as it:
-        consumer = JournalReader(settings.journal.path).consumers
-        consumer.tell("lake", 0)
+        reader = JournalReader(settings.journal.path)
+        reader.consumers.tell("lake", 0)
         while it.prometheus.value("tidemark_journal_size_bytes") < 0.9 * 4 * 2**20:
             server.sql("DELETE FROM shop.t", f"INSERT INTO shop.t VALUES {rows}")
             await it.service.caught_up(server)
         await it.fires("TidemarkJournalNearQuota")
         server.sql("DELETE FROM shop.t", f"INSERT INTO shop.t VALUES {rows}")
         await it.fires("TidemarkJournalFull")
-        consumer.tell("lake", JournalReader(settings.journal.path).last_segment())
+        taking = asyncio.create_task(takes_all(reader))
         await it.ends("TidemarkJournalFull", "TidemarkJournalNearQuota")
+        await cancelled(taking)
 
         server.sql("ALTER TABLE shop.t ENGINE=BLACKHOLE")
         await it.fires("TidemarkTableStopped")
