@@ -7,6 +7,7 @@ from nothing but the settings and the last sealed segment.
 import asyncio
 import signal
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from actors.actor import Actor, Outlet
 from actors.binlog_reader import BinlogReader
 from actors.chunk_selector import ChunkSelector
 from actors.client import address_file
+from actors.failover import Servers, listed
 from actors.http import HttpServer
 from actors.journal_store import JournalStore
 from actors.journal_writer import JournalWriter
@@ -42,7 +44,6 @@ from pipeline import metrics as catalogue
 from pipeline.checkpoint import Checkpoint
 from pipeline.coordinator_state import Overlapping, Pausing
 from pipeline.errors import TidemarkError
-from pipeline.gtid import NO_GTIDS
 from pipeline.journal import Entry
 from pipeline.messages import SignalAccepted
 from pipeline.prerequisites import Finding, Severity
@@ -94,10 +95,14 @@ async def check(settings: Settings) -> list[Finding]:
         found.append(Finding(Severity.ERROR, str(error), "nothing could be delivered"))
     if settings.signals.kafka is not None:
         found.extend(await signal_kafka.check(settings.signals.kafka, settings.name))
-    try:
-        found.extend((await preflight(settings)).findings)
-    except TidemarkError as error:
-        found.append(Finding(Severity.ERROR, str(error), "the rest of the source couldn't be looked at"))
+    for source in listed(settings.source):
+        try:
+            of_server = (await preflight(replace(settings, source=source))).findings
+        except TidemarkError as error:
+            rest = "the rest of the source couldn't be looked at"
+            of_server = (Finding(Severity.ERROR, str(error), rest),)
+        named = f"{source.host}:{source.port}: " if settings.source.others else ""
+        found.extend(replace(finding, wrong=named + finding.wrong) for finding in of_server)
     return found
 
 
@@ -110,6 +115,7 @@ class Assembly:
         self.requests = SignalRest()
         self._settings = settings
         self._store = store
+        self._servers = Servers(settings, self.metrics)
         for name, mailbox in self.mailboxes.items():
             self.metrics.set(catalogue.MAILBOX_CAPACITY, mailbox.capacity, actor=name)
             self.metrics.watch(catalogue.MAILBOX_DEPTH, partial(getattr, mailbox, "depth"), actor=name)
@@ -123,9 +129,7 @@ class Assembly:
     async def _capture(self) -> tuple[Actor[Any], ...]:
         settings = self._settings
         recovered = await asyncio.to_thread(self._store.recover)
-        position = NO_GTIDS if recovered.last is None else recovered.last.checkpoint.position
-        found = await preflight(settings, position)
-        found.raise_errors()
+        found = await self._servers.chosen(None if recovered.last is None else recovered.last.checkpoint)
         checkpoint = _beginning(recovered.last, found, settings)
         journal = JournalWriter(
             self.mailboxes[Name.JOURNAL_WRITER],
@@ -142,7 +146,7 @@ class Assembly:
             settings.lake.rules,
         )
         unread = await asyncio.to_thread(unread_rows.unread, self._store, recovered.last, checkpoint)
-        return (*self._stream(checkpoint, found), *self._snapshots(checkpoint, found.server, unread), journal)
+        return (*self._stream(checkpoint, found), *self._snapshots(checkpoint, found, unread), journal)
 
     def _stream(self, checkpoint: Checkpoint, found: Preflight) -> tuple[Actor[Any], ...]:
         """Those who read the log."""
@@ -160,7 +164,7 @@ class Assembly:
         reader = BinlogReader(
             self.mailboxes[Name.BINLOG_READER],
             self.metrics,
-            settings.source,
+            found.source,
             settings.read,
             checkpoint.position,
             self._outlet(Name.BINLOG_READER, Name.SCHEMA_VERIFIER),
@@ -174,7 +178,7 @@ class Assembly:
             self._outlet(Name.SCHEMA_VERIFIER, Name.WATERMARK_COORDINATOR),
             partial(
                 answer,
-                settings.source,
+                found.source,
                 found.server,
                 markers=found.markers,
                 cascades=found.doubts is not None,
@@ -184,7 +188,7 @@ class Assembly:
         return reader, verifier
 
     def _snapshots(
-        self, checkpoint: Checkpoint, server: str | None, unread: Mapping[TableId, pa.RecordBatch]
+        self, checkpoint: Checkpoint, found: Preflight, unread: Mapping[TableId, pa.RecordBatch]
     ) -> tuple[Actor[Any], ...]:
         """Those who bring the chunks into it."""
         settings, snapshot = self._settings, self._settings.snapshot
@@ -205,14 +209,14 @@ class Assembly:
         selector = ChunkSelector(
             self.mailboxes[Name.CHUNK_SELECTOR],
             self.metrics,
-            settings.source,
+            found.source,
             snapshot.connections,
             self._outlet(Name.CHUNK_SELECTOR, Name.WATERMARK_COORDINATOR),
             signal_table(settings),
             snapshot.allow_lock,
             Bounds(snapshot.rows_per_s, snapshot.most_threads_running, snapshot.most_replica_lag_s),
             snapshot.source,
-            server,
+            found.server,
         )
         return coordinator, selector
 
@@ -289,10 +293,10 @@ def _beginning(last: Entry | None, found: Preflight, settings: Settings) -> Chec
     captured = {t: schema for t, schema in found.known.schemas.items() if settings.tables.match(t)}
     known = Known(captured, found.known.at)
     if last is None:
-        return beginning.first(known)
+        return replace(beginning.first(known), server=found.server)
     checkpoint = beginning.resumed(last.checkpoint, known, found.purged, settings.snapshot.mode)
     if checkpoint is not last.checkpoint:
         log.warning(
             "the binlog was purged", behind=str(last.checkpoint.position), now=str(checkpoint.position)
         )
-    return checkpoint
+    return replace(checkpoint, server=found.server)

@@ -2,7 +2,7 @@
 
 The request names the GTID set that has passed, and the server sends what isn't in it. So a position has to be in the
 server's executed set, and all that the server has purged has to be in the position. What to do where it isn't was
-decided before the reader was built (`pipeline.beginning`); if it's purged since, that's decided anew.
+decided before the reader was built (`pipeline.failover`); if it's otherwise since, that's decided anew.
 
 A position of places (`pipeline.log_places`) is asked for from the first place on that it lacks; what behind that isn't
 lacking is left out by whom it's read (`pipeline.binlog.names`). The request has four bytes for an offset: a place
@@ -12,7 +12,6 @@ Source: MySQL 9.7 source documentation, "COM_REGISTER_REPLICA", "COM_BINLOG_DUMP
 sql/rpl_binlog_sender.cc for the session's variables.
 """
 
-import asyncio
 import struct
 import uuid
 from collections.abc import Iterable
@@ -27,23 +26,19 @@ from pipeline.binlog.frames import Frames
 from pipeline.binlog.packets import Packets
 from pipeline.errors import Definite, Transient
 from pipeline.gtid import GtidSet
+from pipeline.log_places import FIRST_OFFSET
 from pipeline.settings import SourceSettings
 from pipeline.statement import Statement
 from pipeline.watermark import Coordinates
 
 # The server sends a heartbeat when it had nothing to send for so long, in seconds.
-HEARTBEAT_S: Final = 1.0
+_HEARTBEAT_S: Final = 5.0
 
 # How long the server waits for us to take what it sends, in seconds; while the reading is paused we take nothing.
 _PATIENCE_S: Final = 86_400
 
-# For so long a position may be ahead of the executed set, in seconds: a transaction is in the log before it commits.
-_COMMITTING_S: Final = 5.0
-_LOOK_EVERY_S: Final = 0.1
-
 _HEARTBEAT_V2: Final = 0x02
 _THROUGH_GTID: Final = 0x04
-_FIRST_OFFSET: Final = 4
 _OFFSETS: Final = 2**32  # that COM_BINLOG_DUMP has room for
 
 _PACKET_HEAD: Final = 5  # the payload's length (3 bytes), the packet's number, and the command
@@ -55,6 +50,11 @@ _SESSION: Final = (
     "SET @replica_uuid = '{uuid}', @slave_uuid = '{uuid}'",
     "SET SESSION net_write_timeout = {patience_s:d}",
 )
+
+
+def heartbeat_s(settings: SourceSettings) -> float:
+    """How often something comes, at the least."""
+    return min(_HEARTBEAT_S, settings.read_timeout_s / 2)
 
 
 class BinlogDump:
@@ -86,6 +86,19 @@ class BinlogDump:
             raise
         return BinlogDump(source)
 
+    @staticmethod
+    async def from_file(settings: SourceSettings, file: str, server: str) -> "BinlogDump":
+        """Connect and ask for all that's in the log from the beginning of this file on. Raises as `open`."""
+        source = await Source.connect(settings, server)
+        try:
+            await _prepare(source, settings)
+            request = _from_place(settings.server_id, file, FIRST_OFFSET)
+            await source.stream(COMMAND.COM_BINLOG_DUMP, request)
+        except BaseException:
+            source.close()
+            raise
+        return BinlogDump(source)
+
     async def receive(self) -> int:
         """Wait for the next bytes, and return how many came; no frames may be in use. Raises Transient if the
         connection is lost."""
@@ -111,15 +124,8 @@ async def _check(source: Source, position: GtidSet) -> None:
     [(mode,)] = await source.ask(Statement("SELECT @@GLOBAL.gtid_mode"))
     if mode != "ON":
         raise Definite(f"gtid_mode is {mode} on the source; it has to be ON")
-    looked_for_s = 0.0
-    while unknown := position - await source.executed():
-        if looked_for_s >= _COMMITTING_S:
-            raise Definite(
-                f"the source is a divergent server: it hasn't executed {unknown}, which has passed here; "
-                "connect to the server that has, or begin a new journal"
-            )
-        await asyncio.sleep(_LOOK_EVERY_S)
-        looked_for_s += _LOOK_EVERY_S
+    if unknown := position - await source.executed():
+        raise Transient(f"the source hasn't executed {unknown}, which has passed here")
     if missing := await source.purged() - position:
         raise Transient(f"the binlog that we need was purged: {missing}")
 
@@ -136,12 +142,12 @@ async def _checked_place(source: Source, position: GtidSet) -> tuple[str, int]:
     files = {Coordinates(name, 0).number: name for name in await source.logs()}
     if number not in files:
         raise Transient(f"the binlog that we need was purged: file number {number}, from offset {offset} on")
-    return files[number], offset if offset < _OFFSETS else _FIRST_OFFSET
+    return files[number], offset if offset < _OFFSETS else FIRST_OFFSET
 
 
 async def _prepare(source: Source, settings: SourceSettings) -> None:
     values = {
-        "heartbeat_ns": int(min(HEARTBEAT_S, settings.read_timeout_s / 4) * 1e9),
+        "heartbeat_ns": int(heartbeat_s(settings) * 1e9),
         # The server ends the older of two connections with the same one, such as one that we lost and it didn't.
         "uuid": uuid.uuid5(uuid.NAMESPACE_OID, f"tidemark {settings.server_id}"),
         "patience_s": _PATIENCE_S,
@@ -157,7 +163,7 @@ def _request(server_id: int, position: GtidSet) -> bytes:
     """Flags, our id, no file's name (its length is 0), the offset, and the GTID set behind its length."""
     encoded = position.encode()
     flags = _HEARTBEAT_V2 | _THROUGH_GTID
-    return struct.pack("<HIIQI", flags, server_id, 0, _FIRST_OFFSET, len(encoded)) + encoded
+    return struct.pack("<HIIQI", flags, server_id, 0, FIRST_OFFSET, len(encoded)) + encoded
 
 
 def _from_place(server_id: int, file: str, offset: int) -> bytes:

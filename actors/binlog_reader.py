@@ -17,7 +17,7 @@ from typing import Any, Final, assert_never
 import numpy as np
 
 from actors.actor import Actor, Outlet
-from actors.binlog_dump import BinlogDump
+from actors.binlog_dump import BinlogDump, heartbeat_s
 from actors.decoding import Decoding
 from actors.mailbox import Closed, Mailbox
 from actors.metrics import Metrics
@@ -60,7 +60,6 @@ class BinlogReader(Actor[ToBinlogReader]):
     """Follows the log of one server; built anew for each connection."""
 
     name = topology.Actor.BINLOG_READER
-    patience = 60.0  # a slice is put into columns in one go
 
     def __init__(
         self,
@@ -89,9 +88,7 @@ class BinlogReader(Actor[ToBinlogReader]):
     async def run(self) -> None:
         """Read until the mailbox is closed, and give out what's whole by then."""
         try:
-            self.beat()
             self._dump = await BinlogDump.open(self._settings, self._position, self._server)
-            self.rest()
             await self._read(self._dump)
             self._cut()
             while self._decoding.oldest is not None:
@@ -132,7 +129,12 @@ class BinlogReader(Actor[ToBinlogReader]):
 
     def status(self) -> dict[str, Any]:
         """Where in the log it is."""
-        return {"log": str(self._end) if self._end else None, "paused": self._paused}
+        return {
+            "log": str(self._end) if self._end else None,
+            "paused": self._paused,
+            "source": f"{self._settings.host}:{self._settings.port}",
+            "server": self._server,
+        }
 
     def not_ready(self) -> str | None:
         """Not before the log has begun to come."""
@@ -175,11 +177,13 @@ class BinlogReader(Actor[ToBinlogReader]):
             self.beat()
         to_cut = self._uncut and self._decoding.free
         waits = self._paused or oldest is not None
-        timeout_s = _LINGER_S if to_cut else None if waits else self._settings.read_timeout_s
+        timeout_s = _LINGER_S if to_cut else None if waits else 2 * heartbeat_s(self._settings)
         done, _ = await asyncio.wait(awaited, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         self.beat()
         if not done and not to_cut:
-            raise Transient(f"the source's log was silent for {timeout_s} s, heartbeats included")
+            raise Transient(
+                f"the source's log was silent for {timeout_s} s, for which two heartbeats were due"
+            )
 
     async def _received(self, dump: BinlogDump) -> int:
         """Wait for bytes. While it's paused for none: those of events that were left mustn't move before they go."""

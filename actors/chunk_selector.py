@@ -32,7 +32,7 @@ from actors.metrics import Metrics
 from actors.replica import Replica
 from actors.signal_table import SignalTable
 from actors.source import Result, Source
-from actors.source_errors import AnotherServer, Outdated
+from actors.source_errors import AccessDenied, AnotherServer, Outdated
 from actors.source_pool import SourcePool
 from actors.source_watch import SourceWatch
 from pipeline import chunks, key_values, predicates, resultset, topology
@@ -118,6 +118,8 @@ class ChunkSelector(Actor[ToChunkSelector]):
         self._replica = Replica(elsewhere, source, server) if elsewhere else None
         self._pool = SourcePool(elsewhere or source, connections, None if elsewhere else server)
         self._watch = SourceWatch(elsewhere or source, bounds)
+        # What capture can't go on with. A password that a replica for chunks doesn't take fails these alone.
+        self._endings = (SnapshotLost, AnotherServer, *(() if elsewhere else (AccessDenied,)))
         self._orders: asyncio.TaskGroup
 
     async def run(self) -> None:
@@ -179,7 +181,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
 
         try:
             answer: TablePlanned | PlanFailed = await self._tried(planned, str(order.table))
-        except (SnapshotLost, AnotherServer):
+        except self._endings:
             raise
         except (Transient, Definite) as failure:
             answer = PlanFailed(order.table, str(failure))
@@ -199,7 +201,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         except Outdated as outdated:
             log.info("the table was altered", order=str(order.chunk), told=str(outdated))
             answer = ChunkOutdated(order.chunk)
-        except (SnapshotLost, AnotherServer):
+        except self._endings:
             raise
         except (Transient, Definite) as failure:
             answer = ChunkFailed(order.chunk, str(failure))

@@ -19,6 +19,7 @@ from enum import StrEnum
 from pathlib import Path, PurePath
 from typing import Any
 
+from actors import secret_file
 from pipeline.errors import Definite
 from pipeline.schema import TableId
 from pipeline.settings import Mistake, Secret, Settings, contradictions
@@ -131,8 +132,7 @@ class _Reader:
             self._wrong(_file_of(key), f"{file!r} isn't text", "give a path")
         else:
             try:
-                text = (self._folder / file).read_text(encoding="utf-8")
-                return Secret(text.removesuffix("\n").removesuffix("\r"))
+                return secret_file.read(self._folder / file)
             except OSError as error:
                 self.mistakes.append(_unreadable(_file_of(key), error))
         return Secret("")

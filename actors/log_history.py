@@ -11,8 +11,6 @@ from pipeline import log_places
 from pipeline.gtid import GtidSet
 from pipeline.watermark import Coordinates
 
-_FIRST_OFFSET = 4  # in any file, behind the bytes that say what it is
-
 
 async def executed(source: Source, markers: SignalTable | None) -> GtidSet:
     """What the server has executed, all of which is seen by what is asked next; by places where there are `markers`."""
@@ -28,4 +26,4 @@ async def purged(source: Source, by_places: bool) -> GtidSet:
     if not by_places:
         return await source.purged()
     first, *_ = await source.logs()
-    return log_places.before(source.server, Coordinates(first, _FIRST_OFFSET))
+    return log_places.before(source.server, Coordinates(first, log_places.FIRST_OFFSET))

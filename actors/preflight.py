@@ -47,7 +47,8 @@ class Unfit(Definite):
 class Preflight:
     """What was found of the source: what's wrong, the schemas, and which transactions its log has no more.
 
-    `server`: what it calls itself; a connection that leads to another one is of no use with what's found here.
+    `source`: how it's reached. `server`: what it calls itself; a connection that leads to another one is of no use with
+    what's found here.
     `markers`: the signal table, where positions are places in its log and not GTIDs (`actors.log_history`).
     `foreign_keys`: those whose work isn't in the log; `doubts`: what to do about further ones, None where the server
     logs what they do.
@@ -56,6 +57,7 @@ class Preflight:
     findings: tuple[Finding, ...]
     known: Known
     purged: GtidSet
+    source: SourceSettings
     server: str
     markers: SignalTable | None
     foreign_keys: tuple[ForeignKey, ...] = ()
@@ -69,9 +71,12 @@ class Preflight:
             raise Unfit("\n".join(["the source isn't as capture needs it:", *lines]))
 
 
-async def preflight(settings: Settings, position: GtidSet = NO_GTIDS) -> Preflight:
-    """Look at the source, to go on from this position. Raises Transient or Definite where it can't be reached."""
-    source = await Source.connect(settings.source)
+async def preflight(settings: Settings, position: GtidSet = NO_GTIDS, server: str | None = None) -> Preflight:
+    """Look at the source, to go on from this position; `server`: what it has to call itself, if that's known.
+
+    Raises Transient or Definite where it can't be reached.
+    """
+    source = await Source.connect(settings.source, server)
     try:
         tables = [table for table in await source.tables() if settings.read.match(table)]
         facts = await source.facts(tables, settings.snapshot.allow_lock)
@@ -93,14 +98,16 @@ async def preflight(settings: Settings, position: GtidSet = NO_GTIDS) -> Preflig
             )
         errors = any(finding.severity is Severity.ERROR for finding in found)
         if errors:
-            return Preflight(tuple(found), Known({}, NO_GTIDS), NO_GTIDS, source.server, by_places)
+            return Preflight(
+                tuple(found), Known({}, NO_GTIDS), NO_GTIDS, settings.source, source.server, by_places
+            )
         # First, so that the other one has it.
         purged = await log_history.purged(source, by_places is not None)
         known = await known_schemas(source, settings, by_places)
         keys = unlogged_foreign_keys(facts)
         logged = logs_cascades(source.version, facts.variables)
         doubts = None if logged else Doubts(reread)
-        return Preflight(tuple(found), known, purged, source.server, by_places, keys, doubts)
+        return Preflight(tuple(found), known, purged, settings.source, source.server, by_places, keys, doubts)
     finally:
         source.close()
 

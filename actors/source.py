@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import pymysql
 
+from actors.secret_file import current
 from actors.source_errors import AnotherServer, translated
 from actors.wire import Wire
 from pipeline import information_schema
@@ -73,7 +74,6 @@ class Source:
             host=settings.host,
             port=settings.port,
             user=settings.user,
-            password=settings.password.value,
             charset="utf8mb4",
             autocommit=None,
             ssl=_tls(settings),
@@ -95,11 +95,10 @@ class Source:
         with translated(f"connecting to {self._settings.host}:{self._settings.port}"):
             try:
                 async with asyncio.timeout(self._settings.connect_timeout_s):
-                    await self._wire.open()
+                    await self._wire.open(current(self._settings.password))
                     for statement in _SESSION:
-                        await self._wire.query(
-                            statement.format(timeout_s=timeout_s, timeout_ms=timeout_s * 1000)
-                        )
+                        text = statement.format(timeout_s=timeout_s, timeout_ms=timeout_s * 1000)
+                        await self._wire.small(Statement(text))
                     [(server,)] = await self._wire.small(Statement("SELECT LOWER(@@GLOBAL.server_uuid)"))
                 if server != (self.server or server):
                     raise AnotherServer(self._settings, self.server, server)

@@ -41,6 +41,8 @@ _PASSING: Final = frozenset(
         4031,  # ER_CLIENT_INTERACTION_TIMEOUT
     }
 )
+_ACCESS_DENIED: Final = 1045  # ER_ACCESS_DENIED_ERROR: what's said at the login; of a right it's another one
+
 # Errors that say that what the statement names isn't there any more.
 _OUTDATED: Final = frozenset(
     {
@@ -55,6 +57,10 @@ _CLIENT_ERRORS: Final = range(2000, 3000)
 
 class Outdated(Definite):
     """The table isn't what the statement was made for any more."""
+
+
+class AccessDenied(Transient):
+    """The server doesn't take the password, which may be just being changed."""
 
 
 class AnotherServer(Transient):
@@ -87,6 +93,8 @@ def _judged(error: Exception, doing: str) -> Transient | Definite:
         return Definite(f"the source's certificate can't be trusted ({error.__cause__}); see to source.tls")
     code, *words = error.args if isinstance(error, pymysql.Error) else (None,)
     text = " ".join(str(word) for word in words) or str(error)
+    if code == _ACCESS_DENIED:
+        return AccessDenied(f"{text} (error {code} of the source; {doing})")
     passing = not isinstance(code, int) or code in _PASSING or code in _CLIENT_ERRORS
     if passing:
         return Transient(f"{text} ({doing})")

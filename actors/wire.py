@@ -6,6 +6,7 @@ the log are received without it.
 Source: MySQL 9.7 source documentation, "Prepared Statements"; aiomysql 0.3, connection.py.
 """
 
+import socket
 import struct
 from typing import Any, Final
 
@@ -22,15 +23,28 @@ from pipeline.statement import Statement, encoded
 
 # COM_STMT_PREPARE_OK: a zero byte, the statement's number, how many columns it gives, and how many parameters it has.
 _PREPARED: Final = struct.Struct("<xIHH")
+# A peer that has gone without a word, or can't be reached any more, is noticed within these times: seconds of silence
+# until it's asked for a sign of life, and between two questions; milliseconds until one has to be answered.
+_SILENCE: Final = (
+    (socket.TCP_KEEPIDLE, 5),
+    (socket.TCP_KEEPINTVL, 5),
+    (socket.TCP_USER_TIMEOUT, 10_000),
+)
+
 _NO_CURSOR: Final = 0  # all rows are sent at once
 
 
 class Wire(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types
     """A connection. Raises the driver's errors, OSError where it's lost, and ours for what the driver doesn't see."""
 
-    async def open(self) -> None:
+    async def open(self, password: str) -> None:
         """Connect and log in."""
+        # The driver writes it as latin1. The server compares bytes, and its own tools send UTF-8.
+        self._password = password.encode().decode("latin1")
         await self._connect()
+        line = self._writer.get_extra_info("socket")
+        for option, value in _SILENCE:
+            line.setsockopt(socket.IPPROTO_TCP, option, value)
         self._reader: Any = await ReceiveBuffer.instead_of(self._reader, self._writer)
 
     async def _request_authentication(self) -> None:

@@ -6,8 +6,7 @@ the pipeline stops by name, or begins anew where the configuration says so. Then
 executed, and each table's mirror begins a new generation, which a snapshot of the whole table fills. The new position
 becomes durable as any other does, with a segment; a crash before it finds the old one and decides the same.
 
-Only a server whose history contains the position may be begun anew at. One that lacks transactions which have passed
-here is another server, or one that has lost them, and the reader of the log stops by that name.
+Only a server whose history contains the position may be begun anew at (`pipeline.failover`).
 
 A signal that sets the position asks for the same: what it skips is a gap like any other. It's judged here and not when
 it comes, since only here it's known what the server has executed; where that isn't all of it, nothing moves. What has
@@ -25,6 +24,7 @@ from dataclasses import replace
 from pipeline.checkpoint import Checkpoint, Filling, Mirror, Moving
 from pipeline.coordinator_state import remembered
 from pipeline.errors import Definite
+from pipeline.failover import PURGED
 from pipeline.gtid import GtidSet
 from pipeline.schema import TableId
 from pipeline.settings import SnapshotMode
@@ -32,10 +32,6 @@ from pipeline.signals import MOST_PRIORITY
 from pipeline.snapshot import Chunking, Completed, Failed, Snapshot, TableState, Waiting, progress
 from pipeline.verifier_state import Known
 
-_PURGED = (
-    "the binlog that we need was purged: {missing}; restore it on the source and keep it for longer, or set "
-    'snapshot.mode = "when_needed" to begin anew with a snapshot of every table'
-)
 _BEHIND = "the binlog was purged behind {position}"
 _SKIPPED = "the signal {id} skipped the binlog behind {position}"
 _ENDED = "{gap}, and everything began anew at {at}"
@@ -64,15 +60,22 @@ def resumed(checkpoint: Checkpoint, known: Known, purged: GtidSet, mode: Snapsho
     Raises LogPurged where the log lacks what is needed, and the mode doesn't say to begin anew.
     """
     if checkpoint.moving is not None:
-        checkpoint = _moved(replace(checkpoint, moving=None), checkpoint.moving, known)
+        checkpoint = _moved(checkpoint, checkpoint.moving, known)
     missing = purged - checkpoint.position
     if not missing or not checkpoint.position <= known.at:
         return checkpoint
     if mode is not SnapshotMode.WHEN_NEEDED:
-        raise LogPurged(_PURGED.format(missing=missing))
+        raise LogPurged(PURGED.format(missing=missing))
     at_present = replace(checkpoint, schemas={**checkpoint.schemas, **known.schemas})
     gap = _BEHIND.format(position=checkpoint.position)
     return _anew(at_present, known.at, known, gap, _unused(checkpoint, f"anew-{checkpoint.scn}"))
+
+
+def wanted(checkpoint: Checkpoint, executed: GtidSet) -> GtidSet:
+    """The position to go on from at a server that has executed this."""
+    moving = checkpoint.moving
+    at = checkpoint.position if moving is None else checkpoint.position | moving.position
+    return at if at <= executed else checkpoint.position
 
 
 def begun(checkpoint: Checkpoint, mode: SnapshotMode) -> Checkpoint:
@@ -118,8 +121,8 @@ def _unused(checkpoint: Checkpoint, name: str) -> str:
 
 
 def _moved(checkpoint: Checkpoint, moving: Moving, known: Known) -> Checkpoint:
-    at = checkpoint.position | moving.position
-    if at == checkpoint.position or not at <= known.at:
+    at, checkpoint = wanted(checkpoint, known.at), replace(checkpoint, moving=None)
+    if at == checkpoint.position:
         return checkpoint
     gap = _SKIPPED.format(id=moving.id, position=checkpoint.position)
     return _anew(checkpoint, at, known, gap, moving.id)

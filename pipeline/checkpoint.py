@@ -51,7 +51,8 @@ class Checkpoint:
     signals that took effect, so that the same one twice is taken once. `paused`: no chunk is read until a resume.
     `stopped`: tables that can't be captured any more, each with its reason. `unproven`: those that a statement may
     have altered since their schema was proven. `unread`: of tables of which rows are to be read again
-    (`pipeline.rereads`), the SCN up to which none is.
+    (`pipeline.rereads`), the SCN up to which none is. `server`: the server (UUID) whose log gave what has passed last;
+    empty where that was before it was kept.
     """
 
     position: GtidSet
@@ -65,6 +66,7 @@ class Checkpoint:
     moving: Moving | None = None
     unproven: frozenset[TableId] = frozenset()
     unread: dict[TableId, int] = field(default_factory=dict)
+    server: str = ""
 
     def same_but_position(self, other: "Checkpoint") -> bool:
         """Whether nothing but the position has moved between the two."""
@@ -78,6 +80,7 @@ class Checkpoint:
             and self.moving == other.moving
             and self.unproven == other.unproven
             and self.unread == other.unread
+            and self.server == other.server
         )
 
 
@@ -103,6 +106,7 @@ def to_json(checkpoint: Checkpoint) -> dict[str, Any]:
         "moving": checkpoint.moving and [checkpoint.moving.id, str(checkpoint.moving.position)],
         "unproven": [[t.database, t.name] for t in sorted(checkpoint.unproven)],
         "unread": [[t.database, t.name, scn] for t, scn in checkpoint.unread.items()],
+        "server": checkpoint.server,
     }
 
 
@@ -121,4 +125,5 @@ def from_json(value: dict[str, Any], versions: dict[str, dict[str, Any]]) -> Che
         moving=moving and Moving(moving[0], GtidSet.parse(moving[1])),
         unproven=frozenset(TableId(d, t) for d, t in value["unproven"]),
         unread={TableId(d, t): scn for d, t, scn in value["unread"]},
+        server=value.get("server", ""),
     )

@@ -19,6 +19,8 @@ from pipeline.watermark import Coordinates
 
 TAG: Final = "tidemark_binlog"
 
+FIRST_OFFSET: Final = 4  # in any file, behind the bytes that say what it is
+
 # So many bytes a file may have: it ends behind the transaction with which it gets larger than 1 GiB, and what fits into
 # a transaction's cache is far less than the rest.
 _OFFSETS: Final = 10**11

@@ -32,9 +32,10 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """Text that is never shown: printing it gives stars."""
+    """Text that is never shown: printing it gives stars. `file`: where it was read, to be read again when it's used."""
 
     value: str
+    file: PurePath | None = None
 
     def __repr__(self) -> str:
         return "********"
@@ -113,8 +114,8 @@ class TlsSettings:
 class ServerSettings:
     """A MySQL server, and how it's reached.
 
-    A connection that has been silent for `read_timeout_s` counts as lost; the log's heartbeats are asked for
-    well within that time.
+    An answer is waited for `read_timeout_s`. The log, of which heartbeats are asked for, counts as lost when two of
+    them haven't come.
     """
 
     host: str
@@ -127,10 +128,25 @@ class ServerSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """Where a server is that's reached as the first one is."""
+
+    host: str
+    port: int = field(default=3306, metadata={"least": 1, "most": 65535})
+
+
+@dataclass(frozen=True, slots=True)
 class SourceSettings(ServerSettings):
-    """The server whose log is read. `server_id` must be unique among all replicas of it."""
+    """The server whose log is read. `server_id` must be unique among all replicas of it.
+
+    `others`: servers that may take its place. One does when the server has been out of reach for `failover_after_s`.
+    Where none can give what comes next, one that might is waited for, until nothing has changed for `catch_up_s`.
+    """
 
     server_id: int = field(kw_only=True, metadata={"least": 1, "most": 2**32 - 1})
+    others: tuple[ServerAddress, ...] = ()
+    failover_after_s: float = field(default=10.0, metadata={"least": 0, "most": 86400})
+    catch_up_s: float = field(default=60.0, metadata={"least": 0, "most": 604800})
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,7 @@ def test_the_password_is_read_and_never_shown(path: Path) -> None:
     (path.parent / "password").write_text("geheim \n")
     with_file = GOOD.replace('user = "tidemark"', 'user = "tidemark"\npassword_file = "password"', 1)
     settings = read(path, with_file)
-    assert settings.source.password == Secret("geheim ")
+    assert settings.source.password == Secret("geheim ", path.parent / "password")
     assert "geheim" not in repr(settings)
     assert read(path, TIDEMARK__SOURCE__PASSWORD="x=1").source.password.value == "x=1"
     (both,) = mistakes(path, with_file, TIDEMARK__SOURCE__PASSWORD="geheim")
@@ -182,7 +182,7 @@ def test_each_server_has_a_password_of_its_own(path: Path) -> None:
 def test_the_file_of_a_password_may_be_named_by_the_environment(path: Path) -> None:
     (path.parent / "elsewhere").write_text("geheim")
     settings = read(path, TIDEMARK__SOURCE__PASSWORD_FILE="elsewhere")
-    assert settings.source.password == Secret("geheim")
+    assert settings.source.password == Secret("geheim", path.parent / "elsewhere")
 
 
 def test_all_mistakes_are_told_at_once(path: Path) -> None:

@@ -5,7 +5,7 @@ import ssl
 import pymysql
 import pytest
 
-from actors.source_errors import AnotherServer, Outdated, translated
+from actors.source_errors import AccessDenied, AnotherServer, Outdated, translated
 from pipeline.errors import Definite, Transient
 from pipeline.settings import ServerSettings
 
@@ -18,7 +18,8 @@ from pipeline.settings import ServerSettings
         (ConnectionResetError("reset"), Transient, r"^reset \(asking\)$"),
         (TimeoutError(), Transient, "^the source didn't answer in time: asking$"),
         (pymysql.err.ProgrammingError(1146, "No table"), Outdated, r"^No table \(error 1146 of the source"),
-        (pymysql.err.OperationalError(1045, "Denied"), Definite, r"^Denied \(error 1045 of the source"),
+        (pymysql.err.OperationalError(1142, "No right"), Definite, r"^No right .error 1142 of the source"),
+        (pymysql.err.OperationalError(1045, "Denied"), AccessDenied, r"^Denied \(error 1045 of the source"),
     ],
 )
 def test_an_error_of_the_driver_becomes_one_of_ours(

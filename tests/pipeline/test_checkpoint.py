@@ -31,6 +31,7 @@ DIFFERENT: dict[str, Checkpoint] = {
     "moving": replace(EMPTY, moving=Moving("s1", gtids("a:7"))),
     "unproven": replace(EMPTY, unproven=frozenset({ORDERS.table})),
     "unread": replace(EMPTY, unread={ORDERS.table: 7}),
+    "server": replace(EMPTY, server="a"),
 }
 MOVEMENT = {"position", "scn"}
 
