@@ -14,15 +14,16 @@ from typing import Any, Final
 import pytest
 
 from actors import lag_watch
+from actors.assembly import Assembly
 from actors.journal_store import JournalReader
 from actors.lag_watch import LagWatch
 from deploy.prometheus.alerts import ALERTS, RUNBOOKS, rules
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
-from pipeline.settings import HttpSettings, Settings
+from pipeline.settings import HttpSettings, Settings, SparkSettings
 from tests.servers.delay import HELD, DelayedLog
 from tests.servers.mysql import MysqlFactory
 from tests.servers.prometheus import Prometheus
-from tests.servers.service import Running, pipeline, running, until
+from tests.servers.service import Running, WithoutLake, pipeline, running, until
 from tests.servers.web import web
 
 FASTER: Final = 60.0
@@ -78,10 +79,12 @@ class Watched:
 
 
 @asynccontextmanager
-async def watched(settings: Settings, prometheus: Prometheus, folder: Path) -> AsyncIterator[Watched]:
+async def watched(
+    settings: Settings, prometheus: Prometheus, folder: Path, assembly: type[Assembly] = WithoutLake
+) -> AsyncIterator[Watched]:
     """The service with all that it tells over HTTP, scraped by Prometheus, from its first segment on."""
     (folder / "alerts.yaml").write_text(rules(1 / FASTER), encoding="utf-8")
-    async with running(settings) as service:
+    async with running(settings, assembly) as service:
         await service.begun()
         watch = LagWatch(settings.source, service.supervisor.actors, service.assembly.metrics)
         looking = asyncio.create_task(watch.run())
@@ -164,3 +167,22 @@ async def test_a_journal_without_room_a_table_that_stops_and_a_service_that_ends
         server.sql("ALTER TABLE shop.t ENGINE=BLACKHOLE")
         await it.fires("TidemarkTableStopped")
     await it.fires("TidemarkDown")
+
+
+@pytest.mark.full
+async def test_a_lake_that_is_gone(
+    server: MysqlServer, spark_settings: SparkSettings, prometheus: Prometheus, tmp_path: Path
+) -> None:
+    settings = replace(captured(server, tmp_path, server.port), spark=spark_settings)
+    lake, away = tmp_path / "lake", tmp_path / "unmounted"
+    async with watched(settings, prometheus, tmp_path, Assembly) as it:
+        server.sql("INSERT INTO shop.t VALUES (1, '')")
+        delivered = 'tidemark_delivered_rows_total{table="shop.t"} > 0'
+        await until(lambda: it.prometheus.query(delivered), "the lake has it", WITHIN_S)
+        lake.rename(away)
+        lake.touch()  # nobody makes folders below it
+        server.sql("INSERT INTO shop.t VALUES (2, '')")
+        await it.fires("TidemarkLakeStalled")
+        lake.unlink()
+        away.rename(lake)
+        await it.ends("TidemarkLakeStalled")
