@@ -30,6 +30,7 @@ from pipeline.delivery import Piece
 from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.lake_tables import Tier
 from pipeline.placing import AsItIs, Bounds, Rewritten, Stored, add, fit, stats
+from pipeline.telling import told
 
 _TEMPORARY: Final = ".tmp"
 
@@ -144,7 +145,9 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema, source: str) -> pa.RecordBat
     try:
         arrays = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
     except pa.ArrowInvalid as error:
-        raise InvariantBroken(f"a value of {source} isn't one of its column in the lake: {error}") from error
+        raise InvariantBroken(
+            f"a value of {source} isn't one of its column in the lake: {told(error)}"
+        ) from error
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -1,18 +1,24 @@
 """The log: lines for a reader on a terminal, JSON objects otherwise, on stderr.
 
-Keys that stay the same: `timestamp` (UTC), `level`, `event`, `logger`, and where they apply `pipeline`,
-`who`, `kind`, `error`, `table`, `id`. No value of a row and no password is ever logged; a Secret prints as
-stars.
+What is logged is in docs/logs.md, with the keys of each event; always there are `timestamp` (UTC), `level`, `event`,
+`logger` and `pipeline`. No value of a row and no password is ever logged: a Secret prints as stars, our own errors
+are written without values, and what libraries say, be it in an exception or in a line of their own, is told without
+what could be one (`pipeline.telling`). One event is one line: JSON escapes control characters by itself, and for a
+terminal they're escaped here, so that no name of a table moves its cursor or looks like another line.
 """
 
 import logging
 import sys
-from typing import TextIO
+import unicodedata
+from typing import Final, TextIO
 
 import structlog
-from structlog.typing import Processor
+from structlog.typing import EventDict, ExcInfo, Processor
 
 from actors.recent import Recent
+from pipeline.telling import story, without_values
+
+OURS: Final = ("actors", "pipeline")
 
 
 def configure(pipeline: str, stream: TextIO = sys.stderr, recent: Recent | None = None) -> None:
@@ -24,23 +30,26 @@ def configure(pipeline: str, stream: TextIO = sys.stderr, recent: Recent | None 
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     if stream.isatty():
-        # Its other tracebacks show the values of variables, which hold rows, passwords and statements.
         rendered: list[Processor] = [
-            structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+            _without_control_characters,
+            structlog.dev.ConsoleRenderer(exception_formatter=_traceback_on_terminal),
         ]
     else:
-        rendered = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        rendered = [
+            structlog.processors.ExceptionRenderer(_traceback),
+            structlog.processors.JSONRenderer(),
+        ]
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=common,
+            foreign_pre_chain=[*common, _library_line],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendered],
         )
     )
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.WARNING)
-    for ours in ("actors", "pipeline"):
+    for ours in OURS:
         logging.getLogger(ours).setLevel(logging.INFO)
     structlog.configure(
         processors=[
@@ -54,3 +63,31 @@ def configure(pipeline: str, stream: TextIO = sys.stderr, recent: Recent | None 
         cache_logger_on_first_use=False,
     )
     structlog.contextvars.bind_contextvars(pipeline=pipeline)
+
+
+def _library_line(_logger: object, _level: str, event: EventDict) -> EventDict:
+    """A line of a library's, which may quote whatever it was given."""
+    event["event"] = without_values(str(event["event"]))
+    return event
+
+
+def _traceback(exc_info: ExcInfo) -> str:
+    return story(exc_info[1])
+
+
+def _traceback_on_terminal(stream: TextIO, exc_info: ExcInfo) -> None:
+    stream.writelines(f"\n    {_escaped(line)}" for line in story(exc_info[1]).splitlines())
+
+
+def _without_control_characters(_logger: object, _level: str, event: EventDict) -> EventDict:
+    return {
+        key: value if key.startswith("_") or key == "exc_info" else _escaped(str(value))
+        for key, value in event.items()
+    }
+
+
+def _escaped(text: str) -> str:
+    """Control characters (Unicode's Cc, so that C1's are among them) and line separators as Python writes them."""
+    return "".join(
+        repr(each)[1:-1] if unicodedata.category(each) in ("Cc", "Cf", "Zl", "Zp") else each for each in text
+    )

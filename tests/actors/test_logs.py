@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ import structlog
 
 from actors import logs
 from pipeline.binlog.query_event import Query
+from pipeline.errors import Definite
 from pipeline.gtid import Gtid
 from pipeline.messages import CreationRead, SchemaChanged, StatementRead
 from pipeline.settings import Secret
@@ -97,6 +99,38 @@ def test_a_traceback_shows_no_values_and_a_message_no_statement(stream: io.Strin
         structlog.get_logger("actors.supervisor").error("failed", error=str(error), exc_info=error)
     assert "ValueError: odd" in stream.getvalue()
     assert "geheim" not in stream.getvalue()
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
+def test_what_libraries_say_of_a_value_is_left_out(stream: io.StringIO) -> None:
+    logs.configure("shop", stream)
+    structlog.get_logger("actors.supervisor").error("failed", exc_info=KeyError("CANARY"))
+    logging.getLogger("asyncio").error(
+        "never retrieved\nfuture: %r", ValueError("CANARY"), exc_info=OSError(5, "x")
+    )
+    assert "KeyError" in stream.getvalue()
+    assert "never retrieved" in stream.getvalue()
+    assert "CANARY" not in stream.getvalue()
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
+def test_a_line_is_a_line_whatever_is_in_it(stream: io.StringIO) -> None:
+    """A table's name may hold any character, and an error may name a table."""
+    logs.configure("shop", stream)
+    forged = "a\n2026-01-01 [info] forged\r\x1b[2J\x9b1A\x85\u2028\u202eb\x00"
+    log = structlog.get_logger("actors.supervisor")
+    log.error("failed", error=forged)
+    log.error(forged)
+    log.error("failed", exc_info=Definite(forged))
+    written = stream.getvalue()
+    if isinstance(stream, Terminal):
+        written = re.sub(r"\x1b\[[\d;]*m", "", written)  # its own colours
+        assert [
+            line for line in written.split("\n") if "forged" in line and line.startswith("2026-01-01")
+        ] == []
+    else:
+        assert all(json.loads(line)["level"] == "error" for line in written.splitlines())
+    assert not set(written) & set(forged) - set("\n") - set(map(chr, range(32, 127)))
 
 
 def test_secrets_are_stars() -> None:
