@@ -1,0 +1,90 @@
+"""Fills /opt/tidemark inside the image that's being built: `packages`, then `jars`, then `program`.
+
+Three steps, so that what changes seldom stays in the builder's cache. The standard library is all that's there, as in
+`deploy.toolchain`, of which the jars come.
+
+What's made is the same each time: bytecode is checked by its source's hash and not by its time, and pip leaves neither
+itself nor its records of where a package came from.
+"""
+
+import compileall
+import py_compile
+import shutil
+import sys
+from pathlib import Path
+from typing import Final
+
+from deploy.image.runtime_lock import runtime_part
+from deploy.toolchain import authorities, jars
+from deploy.toolchain.cache import REPOSITORY, run
+
+PROGRAM: Final = Path("/opt/tidemark")
+PYTHON: Final = PROGRAM / "venv" / "bin" / "python"
+PACKAGES: Final = PROGRAM / "venv" / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
+
+# What builds PySpark, and what nobody needs to run it: tests, examples, R.
+BUILDERS: Final = ("pip", "setuptools", "wheel")
+UNUSED: Final = (
+    "pyspark/examples",
+    "pyspark/data",
+    "pyspark/testing",
+    "pyspark/tests",
+    "numba/tests",
+    "pyarrow/tests",
+)
+
+# Command lines: the program's, and what the health check asks.
+COMMANDS: Final = {
+    "tidemark": "from actors.cli import main\n\nmain()\n",
+    "tidemark-alive": """import os
+import urllib.request
+
+port = os.environ["TIDEMARK__HTTP__PORT"]
+urllib.request.urlopen(f"http://127.0.0.1:{port}/livez", timeout=4).read()
+""",
+}
+
+
+def packages() -> None:
+    """Make the virtual environment of what the program runs on."""
+    run([sys.executable, "-m", "venv", "--copies", PROGRAM / "venv"])
+    lock = Path("/tmp/runtime.lock")  # noqa: S108 - of the image that's built
+    lock.write_text(runtime_part((REPOSITORY / "deploy" / "requirements.lock").read_text()))
+    quiet = ["--no-input", "--no-cache-dir", "--disable-pip-version-check", "--no-compile"]
+    pip: list[str | Path] = [PYTHON, "-m", "pip", "--cert", authorities.setup()]
+    for wanted in (REPOSITORY / "deploy" / "build.lock", lock):
+        run([*pip, "install", *quiet, "--require-hashes", "--no-build-isolation", "-r", wanted])
+    run([*pip, "uninstall", "--yes", *BUILDERS])
+    for folder in UNUSED:
+        shutil.rmtree(PACKAGES / folder, ignore_errors=True)
+    for record in PACKAGES.glob("*.dist-info/direct_url.json"):
+        record.unlink()
+    _compile(PACKAGES)
+
+
+def fetch_jars() -> None:
+    """Fetch Delta's jars, checked by their hashes."""
+    (PROGRAM / "jars").mkdir()
+    java_home = Path(shutil.which("java") or "").resolve().parents[1]
+    jars.fetch(jars.LOCK, PROGRAM / "jars", java_home, PYTHON, PACKAGES / "pyspark", authorities.setup())
+
+
+def program() -> None:
+    """Put the program itself there, and compile its decoder."""
+    for package in ("actors", "pipeline"):
+        shutil.copytree(REPOSITORY / package, PROGRAM / package, ignore=shutil.ignore_patterns("__pycache__"))
+        _compile(PROGRAM / package)
+    for name, text in COMMANDS.items():
+        command = PROGRAM / "venv" / "bin" / name
+        command.write_text(f"#!{PYTHON}\n{text}")
+        command.chmod(0o755)
+    run([PYTHON, "-c", "import actors; from actors import loading; loading.load()"], cwd=PROGRAM)
+
+
+def _compile(folder: Path) -> None:
+    hashed = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    compileall.compile_dir(folder, quiet=2, invalidation_mode=hashed)
+
+
+if __name__ == "__main__":
+    {"packages": packages, "jars": fetch_jars, "program": program}[sys.argv[1]]()
