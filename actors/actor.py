@@ -113,6 +113,10 @@ class Actor(ABC, Generic[Received]):
         """Why the service isn't ready as far as this actor goes (`/readyz`); None if it is. Lag is no reason."""
         return None
 
+    def waits(self) -> str | None:
+        """What it waits for that may never come, None if for nothing such: a clean stop doesn't wait for that."""
+        return None
+
     async def send(self, outlet: Outlet[Sent], message: Sent) -> None:
         """Leave a message in another actor's mailbox; waiting for room there is no hanging."""
         busy = self._busy_since is not None

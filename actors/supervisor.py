@@ -14,8 +14,9 @@ alone.
 A clean stop follows the flow. Those without a sender before them (BinlogReader, SignalListener) are closed
 first; each other actor's mailbox is closed when its last sender before it has ended. So whatever was read
 gets as far as it can. An actor that would wait for room at one that has ended is cancelled, since nobody will
-take what it has. Before and after are the order of `topology.Actor`. A stop that finds the sink waiting to be
-built anew isn't clean, since the lake lacks what was sealed meanwhile.
+take what it has, and so is one that waits for what may never come (`Actor.waits`). Before and after are the
+order of `topology.Actor`. A stop that finds the sink waiting to be built anew isn't clean, since the lake lacks
+what was sealed meanwhile.
 """
 
 import asyncio
@@ -124,6 +125,10 @@ class Hung(Exception):
     """The actor was at one piece of work for longer than its patience."""
 
 
+class Cancelled(Exception):
+    """The actor was cancelled, and not by the supervisor: by something that it awaited, say."""
+
+
 class Kind(StrEnum):
     """What kind of failure it is, as metrics and the log name it."""
 
@@ -192,6 +197,7 @@ class Supervisor:
                     done.result()  # raises what the supervisor itself did wrong
         finally:
             left = waited_for | set(self._tasks.values())
+            self._cancelled |= dict.fromkeys(self._tasks.values(), time.monotonic())
             for task in left:
                 _soon(task.cancel)
             _, pending = await asyncio.wait(left, timeout=self._limits.cancel_s)
@@ -257,7 +263,7 @@ class Supervisor:
         await asyncio.wait([self._tasks[actor.name] for actor in actors])
 
     async def _run_actor(self, group: Group, actor: Actor[Any]) -> None:
-        """Run one actor and judge how it ends; a cancellation that wasn't for hanging is nobody's failure."""
+        """Run one actor and judge how it ends; a cancellation of ours that wasn't for hanging is nobody's failure."""
         task = asyncio.current_task()
         assert task is not None
         try:
@@ -265,10 +271,15 @@ class Supervisor:
             if not self._stopping.is_set() and task not in self._cancelled:
                 raise InvariantBroken(f"{actor.name} ended though nobody had asked it to")
         except asyncio.CancelledError:
-            if task not in self._hung:
+            if task in self._hung:
+                waited = f"{actor.name} was at one piece of work for more than {actor.patience} s"
+                self._has_failed(group, actor.name, Hung(waited))
+            elif task in self._cancelled:
                 raise
-            waited = f"{actor.name} was at one piece of work for more than {actor.patience} s"
-            self._has_failed(group, actor.name, Hung(waited))
+            else:
+                self._has_failed(
+                    group, actor.name, Cancelled("it was cancelled, though nobody had asked for it")
+                )
         except Exception as error:  # noqa: BLE001 - judging every failure is what a supervisor is for
             if not (isinstance(error, Closed) and self._stopping.is_set()):
                 self._has_failed(group, actor.name, error)
@@ -356,6 +367,9 @@ class Supervisor:
                     self._end_at_once(ExitCode.HUNG, f"{name} couldn't be cancelled")
                 elif not task.done() and task not in self._cancelled and self.actors[name].hung():
                     self._hung.add(task)
+                    self._cancel(name)
+                elif self._stopping.is_set() and not task.done() and (why := self.actors[name].waits()):
+                    self._give_up(ExitCode.GAVE_UP, f"{name}: {why}; what's sealed is in the journal")
                     self._cancel(name)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, Result]) -> Result | None:

@@ -304,6 +304,23 @@ async def test_a_hung_actor_is_cancelled_and_built_anew() -> None:
     assert house.built[CAPTURE] == 1
 
 
+async def test_an_actor_that_somebody_else_cancelled_is_built_anew() -> None:
+    house = House()
+
+    async def leak(_: Tiny) -> None:
+        raise asyncio.CancelledError
+
+    async with running(house) as run:
+        await house.tell(Name.SCHEMA_VERIFIER, leak)
+        await house.until_built(CAPTURE, 2)
+        house.supervisor.stop()
+        assert (await run).code is ExitCode.CLEAN
+    assert house.metrics.value(catalogue.ERRORS, actor=Name.SCHEMA_VERIFIER, kind="unforeseen") == 1
+    assert house.supervisor.failures[Name.SCHEMA_VERIFIER] == (
+        "SchemaVerifier: it was cancelled, though nobody had asked for it"
+    )
+
+
 async def test_waiting_for_room_is_not_hanging() -> None:
     house = House()
     hung: list[bool] = []
@@ -354,6 +371,25 @@ async def test_a_cancellation_that_does_not_take_ends_the_process() -> None:
         task = house.supervisor._tasks[Name.SPARK_SINK]
         task.cancel()
         await asyncio.wait({task})
+
+
+async def test_a_stop_does_not_wait_for_what_may_never_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    house, came = House(), asyncio.Event()
+
+    async def wait(tiny: Tiny) -> None:
+        monkeypatch.setattr(tiny, "waits", lambda: "there's no room")
+        tiny.rest()
+        came.set()
+        await asyncio.Event().wait()
+
+    async with running(house) as run:
+        await house.tell(Name.JOURNAL_WRITER, wait)
+        await came.wait()
+        house.supervisor.stop()
+        outcome = await run
+    assert outcome == Outcome(
+        ExitCode.GAVE_UP, "JournalWriter: there's no room; what's sealed is in the journal"
+    )
 
 
 async def test_a_second_stop_ends_at_once() -> None:
