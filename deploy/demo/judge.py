@@ -73,8 +73,13 @@ def judge(server: MysqlServer, account: Account, parts: Parts, folder: Path, vie
 
 def reads_only(logged: list[LoggedCommand], account: Account) -> Finding:
     """Every command that our account sent to the server, by the server's general log, against an allow-list."""
-    ours = {c.connection for c in logged if c.kind == "Connect" and c.text.startswith(f"{account.user}@")}
-    commands = [command for command in logged if command.connection in ours]
+    commands = []
+    whose: dict[int, bool] = {}  # a server that was started again begins anew with its connections' numbers
+    for command in logged:
+        if command.kind == "Connect":
+            whose[command.connection] = command.text.startswith(f"{account.user}@")
+        if whose.get(command.connection):
+            commands.append(command)
     wrong = tuple(f"{c.kind}: {c.text}" for c in commands if not _only_reads(c))
     return Finding(f"commands from {account.user!r} in the server's general log", len(commands), wrong[:5])
 

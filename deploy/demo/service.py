@@ -61,6 +61,11 @@ class Service:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def exit_code(self) -> int | None:
+        """With what it has ended; None while it runs."""
+        return None if self._process is None else self._process.poll()
+
     def status(self) -> dict[str, Any]:
         """What `/status` says now."""
         status = json.loads(self._get("/status"))
@@ -126,6 +131,7 @@ port = {server.port}
 user = "{account.user}"
 password_file = "{password}"
 server_id = {server.server_id % 4_000_000_000 + 1}
+tls = {{ mode = "disabled" }}
 
 [snapshot]
 mode = "no_data"

@@ -65,10 +65,14 @@ class Thread:
         self.pending = []
         with self.connection.cursor() as cursor:
             self.connection.begin()
-            for _ in range(self.random.choice((1, 2, 2, 3, 5))):
-                self.random.choice((self.order, self.order, self.item, self.customer))(cursor)
+            self.changes(cursor)
             self.connection.commit()
         self.tally += self.pending
+
+    def changes(self, cursor: "pymysql.cursors.Cursor") -> None:
+        """What a transaction does."""
+        for _ in range(self.random.choice((1, 2, 2, 3, 5))):
+            self.random.choice((self.order, self.order, self.item, self.customer))(cursor)
 
     def order(self, cursor: "pymysql.cursors.Cursor") -> None:
         """Change an order: mostly update it, sometimes delete, bring back, insert or give it another id."""

@@ -19,6 +19,7 @@ from deploy.demo.writer import Line
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.alterations import Alteration
 from pipeline.change_rows import META
+from pipeline.gtid import NO_GTIDS, GtidSet
 from pipeline.journal import Entry, File, FileKind
 from pipeline.schema import TableId
 
@@ -40,6 +41,7 @@ class Change:
     key: Key
     row: Row
     absent: tuple[str, ...] = ()
+    gtid: str | None = None
 
 
 @dataclass(slots=True)
@@ -137,9 +139,40 @@ def untrue(journal: Path, tally: Sequence[Line], *tables: TableId) -> list[str]:
     return [text for table in tables for text in _history(journal, table, tally)]
 
 
+def ahead(journal: Path, *tables: TableId) -> list[str]:
+    """Changes whose transaction isn't among those by which their segment's position grew.
+
+    Where none is so, and none is missing in the end, no position was ever ahead of what was durable with it.
+    """
+    chain = entries(journal)
+    positions = {entry.segment: entry.checkpoint.position for entry in chain}
+    grew = {
+        segment: position - positions.get(segment - 1, NO_GTIDS) for segment, position in positions.items()
+    }
+    return [
+        f"{table}: {change} isn't of {grew[change.segment]}"
+        for table in tables
+        for change in replay(journal, table, since=0).changes
+        if change.gtid is not None and not GtidSet.parse(change.gtid) <= grew[change.segment]
+    ][:_TOLD]
+
+
+def unequal_view(server: MysqlServer, table: TableId, rows: Sequence[Row]) -> list[str]:
+    """Where a live view's rows aren't the source's."""
+    wanted, names = source_rows(server, table), primary_key(server, table)
+    plain: list[Row] = [{name: _plain(value) for name, value in row.items()} for row in rows]
+    ours: dict[Key, Row] = {tuple(row[name] for name in names): row for row in plain}
+    twice = [] if len(ours) == len(rows) else [f"{table}: {len(rows) - len(ours)} keys are there twice"]
+    return twice + _unlike(str(table), ours, wanted)
+
+
 def _history(journal: Path, table: TableId, tally: Sequence[Line]) -> list[str]:
-    story = replay(journal, table, since=0)
-    changes = [change for change in story.changes if change.op not in ("r", "t")]
+    return untrue_changes(table, replay(journal, table, since=0).changes, tally)
+
+
+def untrue_changes(table: TableId, found: Sequence[Change], tally: Sequence[Line]) -> list[str]:
+    """As `untrue`, of the changes of one table in their order."""
+    changes = [change for change in found if change.op not in ("r", "t")]
     said = Counter(
         (c.op, "|".join(map(str, c.key)), int(c.row["version"]), int(c.row["op_no"])) for c in changes
     )
@@ -182,6 +215,7 @@ def _take(story: Story, reader: JournalReader, entry: Entry, file: File, since: 
                     key,
                     plain,
                     tuple(meta["__absent"] or ()),
+                    meta["__gtid"],
                 )
             )
         elif key in story.mirror:
@@ -204,7 +238,7 @@ def _broken_chain(chain: list[Entry]) -> Iterator[str]:
 
 
 def _unlike(what: str, ours: dict[Key, Row], wanted: dict[Key, Row]) -> list[str]:
-    lost = [f"{what}: {wanted[key]} isn't in the journal" for key in wanted.keys() - ours.keys()]
+    lost = [f"{what}: {wanted[key]} isn't there" for key in wanted.keys() - ours.keys()]
     extra = [f"{what}: {ours[key]} isn't in the source" for key in ours.keys() - wanted.keys()]
     other = [
         f"{what}: {ours[key]} is {wanted[key]} in the source"

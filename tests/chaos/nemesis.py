@@ -1,0 +1,262 @@
+"""Carries out a plan, and sees that a snapshot is going on meanwhile."""
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, assert_never
+
+import pymysql
+from aiokafka.errors import KafkaError
+
+from pipeline.topology import Actor
+from tests.chaos.orders import MoveClock, Strike
+from tests.chaos.plan import (
+    ActorStruck,
+    BrokerKilled,
+    ClockMoved,
+    Deed,
+    DiskFilled,
+    Fault,
+    JvmKilled,
+    Link,
+    LinkStruck,
+    Process,
+    ProcessStruck,
+    Source,
+    SourceStruck,
+    Step,
+)
+from tests.chaos.world import TOPIC, World, follow, promote
+from tests.servers.kafka import send
+
+CHUNK_ROWS: Final = 25
+# A signal that isn't known to the service after so long is sent again, by another channel.
+SENT_AGAIN_S: Final = 5.0
+SENT_WITHIN_S: Final = 2.0
+# What an actor that hangs is given, where its own patience isn't waited for.
+PATIENCE_S: Final = 1.0
+
+_ENDED: Final = frozenset({"completed", "failed", "stopped"})
+
+
+@dataclass
+class Snapshots:
+    """Begins a snapshot whenever there's none, as an operator does who repeats a signal that he sees no answer to."""
+
+    world: World
+    begun: int = 0
+    ended: Counter[str] = field(default_factory=Counter)
+    _sent: int = 0
+    _sent_at: float = 0.0
+    _looked_at: float = 0.0
+
+    @property
+    def id(self) -> str:
+        """Of the present one."""
+        return f"s{self.begun}"
+
+    def look(self) -> None:
+        """See how it is, now and then."""
+        now = time.monotonic()
+        if now - self._looked_at < 0.5 or not (status := self.world.status()):
+            return
+        self._looked_at = now
+        states = self.states(status)
+        if states is None:
+            self._send(now)
+        elif _ENDED.issuperset(states.values()):
+            self.ended.update(states.values())
+            self.begin()
+
+    def begin(self) -> None:
+        """From now on it's another one."""
+        self.begun += 1
+        self._sent_at = 0.0
+
+    def states(self, status: dict[str, Any]) -> dict[str, str] | None:
+        """Of the present one's tables; None if the service doesn't know of it."""
+        for snapshot in status.get("snapshots", []):
+            if snapshot["id"] == self.id and snapshot["tables"]:
+                return {table["table"]: table["state"] for table in snapshot["tables"]}
+        return None
+
+    def _send(self, now: float) -> None:
+        if now - self._sent_at < SENT_AGAIN_S:
+            return
+        data = {"type": "incremental", "data-collections": [".*"], "chunk-rows": CHUNK_ROWS}
+        text = json.dumps({"id": self.id, "type": "execute-snapshot", "data": data})
+        self._sent += 1
+        if self._sent % 2:
+            with suppress(KafkaError, TimeoutError):
+                asyncio.run(asyncio.wait_for(send(self.world.broker, TOPIC, ("shop", text)), SENT_WITHIN_S))
+        else:
+            with (self.world.folder / "signals").open("a") as file:
+                file.write(text + "\n")
+        self._sent_at = now
+
+
+@dataclass
+class Nemesis:
+    """Carries out faults, one after the other; what they did is counted in `struck`."""
+
+    world: World
+    patience_s: float | None = PATIENCE_S
+    struck: Counter[str] = field(default_factory=Counter)
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    def carry_out(self, steps: Iterable[Step]) -> None:
+        """All of them. Raises NotSo where the service doesn't come back."""
+        for step in steps:
+            self.world.pass_time(step.after_s)
+            self.strike(step.fault)
+        self.give_up()
+
+    def give_up(self) -> None:
+        """All is as it should be again, and whatever was ordered has happened."""
+        world = self.world
+        self._order_clock(0.0)
+        world.wait(lambda: not world.undone(), "all that was ordered has happened")
+
+    def strike(self, fault: Fault) -> None:
+        """Do it, and end it where it lasts."""
+        match fault:
+            case ActorStruck(actor, deed, lasts_s):
+                patience_s = self.patience_s if deed is Deed.HANG else None
+                self.world.give(Strike(next(self._numbers), actor, deed, lasts_s, patience_s))
+                self._count(f"{actor}: {deed}")
+            case ProcessStruck(how, lasts_s):
+                self._strike_process(how, lasts_s)
+            case JvmKilled():
+                os.kill(self.world.wait(self._jvm, "a JVM") or 0, signal.SIGKILL)
+                self._count("JVM: killed")
+            case SourceStruck(how, lasts_s):
+                self._strike_source(how, lasts_s)
+                self._count(f"MySQL: {how}")
+            case LinkStruck(link, weather, lasts_s):
+                proxy = self.world.source_proxy if link is Link.MYSQL else self.world.broker_proxy
+                proxy.turn(weather)
+                self.world.pass_time(lasts_s)
+                proxy.turn(None)
+                self._count(f"link to {link}: {weather}")
+            case BrokerKilled(lasts_s):
+                self.world.broker.kill()
+                self.world.pass_time(lasts_s)
+                self.world.broker.start()
+                self._count("broker: killed")
+            case DiskFilled(lasts_s):
+                with full(self.world.house):
+                    self.world.pass_time(lasts_s)
+                self._count("disk: full")
+            case ClockMoved(seconds):
+                self._order_clock(seconds)
+                self._count("clock: moved")
+            case _:
+                assert_never(fault)
+
+    def _count(self, what: str) -> None:
+        self.struck[what] += 1
+
+    def _order_clock(self, seconds: float) -> None:
+        self.world.give(MoveClock(next(self._numbers), seconds))
+
+    def _strike_process(self, how: Process, lasts_s: float) -> None:
+        service = self.world.service
+        match how:
+            case Process.KILLED:
+                service.kill()
+                service.start("/livez")
+            case Process.STOPPED:
+                os.kill(service.pid, signal.SIGSTOP)
+                time.sleep(lasts_s)  # nothing can be asked meanwhile
+                os.kill(service.pid, signal.SIGCONT)
+            case _:
+                assert_never(how)
+        self._count(f"process: {how}")
+
+    def _jvm(self) -> int | None:
+        children = Path(f"/proc/{self.world.service.pid}/task").glob("*/children")
+        for pid in (pid for each in children for pid in each.read_text().split()):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                if b"java" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]:
+                    return int(pid)
+        return None
+
+    def _strike_source(self, how: Source, lasts_s: float) -> None:
+        server = self.world.source
+        match how:
+            case Source.RESTARTED:
+                server.stop()
+                server.start()
+            case Source.KILLED:
+                server.kill()
+                server.start()
+            case Source.STALLED:
+                os.kill(server.pid, signal.SIGSTOP)
+                time.sleep(lasts_s)  # nothing can be asked meanwhile
+                os.kill(server.pid, signal.SIGCONT)
+            case Source.DUMP_ENDED:
+                dump = self.world.wait(lambda: dumps(self.world), "a dump thread")
+                with suppress(pymysql.err.OperationalError):  # it has ended by itself
+                    server.sql(f"KILL {dump[0]}")
+            case Source.FAILED_OVER:
+                self._fail_over()
+            case _:
+                assert_never(how)
+
+    def _fail_over(self) -> None:
+        """The replica takes the source's place with all that it had, and the source is its replica from then on."""
+        world = self.world
+        with world.address.moving():
+            before = world.source
+            (after,) = (server for server in world.servers if server is not before)
+            before.sql("SET GLOBAL super_read_only = ON")
+            [(late,)] = after.sql(
+                f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{before.executed()}', {world.within_s:.0f})"
+            )
+            assert late == 0, "the replica didn't catch up"
+            promote(after)
+            world.address.server = after
+            world.source_proxy.leads_to = after.port
+        before.kill()
+        before.start()
+        follow(before, after)
+
+
+def dumps(world: World) -> list[int]:
+    """The service's connections that give the log."""
+    told = world.source.sql(
+        f"SELECT ID FROM information_schema.PROCESSLIST WHERE USER = '{world.account.user}'"
+        " AND COMMAND LIKE 'Binlog Dump%'"
+    )
+    return [int(id_) for (id_,) in told]
+
+
+@contextmanager
+def full(house: Path) -> Iterator[None]:
+    """The disk has no byte left, for a while."""
+    others = house / "others"
+    try:
+        with others.open("wb") as file, suppress(OSError):
+            while room := (free := os.statvfs(house)).f_bavail * free.f_frsize:
+                os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), room)
+        yield
+    finally:
+        others.unlink()
+
+
+def killed(struck: Counter[str]) -> int:
+    """How many processes were killed."""
+    return sum(number for what, number in struck.items() if what.endswith(": killed"))
+
+
+def of_actors(struck: Counter[str]) -> dict[Actor, int]:
+    """How often each actor was struck."""
+    return {actor: sum(n for what, n in struck.items() if what.startswith(f"{actor}: ")) for actor in Actor}

@@ -1,0 +1,161 @@
+"""Faults that are put into the product, each to be found by an oracle: so it's known that a run can fail."""
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from enum import StrEnum
+from typing import Any
+
+import pyarrow as pa
+
+from actors import source
+from actors.actor import Actor
+from actors.binlog_reader import BinlogReader
+from actors.chunk_selector import ChunkSelector
+from actors.delta import DeltaTable
+from actors.journal_writer import JournalWriter
+from actors.schema_verifier import SchemaVerifier
+from pipeline import window
+from pipeline.gtid import GtidSet
+from pipeline.messages import Append, ChunkRead
+from pipeline.topology import Actor as Name
+from pipeline.window import Reconciling
+
+
+class Planted(StrEnum):
+    """What's wrong."""
+
+    LOST_ACK = "an answer of the selector's is lost"
+    SWALLOWED = "an exception is swallowed"
+    POSITION_FIRST = "the position is sealed before the rows"
+    NO_GIVING_WAY = "rows of chunks don't give way to changes"
+    STALE_POSITION = "the log is read again from where it was begun"
+    DOUBLED = "an append comes twice"
+    NO_MARK = "a delivery without its mark"
+    LEAK = "connections to the log aren't closed"
+    FOR_SHARE = "rows are locked"
+
+
+# Each so-manieth message, of those that are concerned.
+_EACH = 7
+_WINDOW_S = 0.3
+
+
+def plant(fault: Planted) -> None:
+    """Break the product, for the rest of this process."""
+    _PLANTS[fault]()
+
+
+def _wrapped(owner: type, method: str, wrapper: Callable[..., Any]) -> None:
+    original = getattr(owner, method)
+    setattr(owner, method, lambda *arguments, **named: wrapper(original, *arguments, **named))
+
+
+def _lost_ack() -> None:
+    async def send(original: Any, actor: ChunkSelector, outlet: Any, message: object) -> None:
+        chunks = vars(actor).setdefault("chunks", [])
+        chunks += [message] if isinstance(message, ChunkRead) else []
+        if not isinstance(message, ChunkRead) or len(chunks) != _EACH:
+            await original(actor, outlet, message)
+
+    _wrapped(ChunkSelector, "send", send)
+
+
+def _swallowed() -> None:
+    async def take(original: Any, actor: Actor[Any], message: object) -> None:
+        try:
+            await original(actor, message)
+        except RuntimeError:
+            if not isinstance(actor, SchemaVerifier):
+                raise
+
+    _wrapped(Actor, "take", take)
+
+
+def _position_first() -> None:
+    async def handle(original: Any, actor: JournalWriter, message: object) -> None:
+        if isinstance(message, Append):
+            late = vars(actor).get("late", ())
+            vars(actor)["late"] = message.parts
+            message = replace(message, parts=late)
+        await original(actor, message)
+
+    _wrapped(JournalWriter, "handle", handle)
+
+
+def _no_giving_way() -> None:
+    async def high(original: Any, *arguments: Any) -> Any:
+        await asyncio.sleep(_WINDOW_S)  # so that something happens meanwhile
+        return await original(*arguments)
+
+    _wrapped(ChunkSelector, "high", high)
+
+    def all_of_them(of: Reconciling) -> pa.RecordBatch:
+        return of.rows
+
+    window.untouched = all_of_them  # type: ignore[assignment]
+
+
+def _stale_position() -> None:
+    begun: list[GtidSet] = []
+
+    def init(original: Any, reader: BinlogReader, *arguments: Any) -> None:
+        begun.append(arguments[4])
+        original(reader, *arguments[:4], begun[0], *arguments[5:])
+
+    _wrapped(BinlogReader, "__init__", init)
+
+
+def _doubled() -> None:
+    count = 0
+
+    async def handle(original: Any, actor: JournalWriter, message: object) -> None:
+        nonlocal count
+        if isinstance(message, Append) and message.parts:
+            count += 1
+            if count % _EACH == 0:
+                message = replace(message, parts=(*message.parts, *message.parts))
+        await original(actor, message)
+
+    _wrapped(JournalWriter, "handle", handle)
+
+
+def _no_mark() -> None:
+    def append(original: Any, table: DeltaTable, place: Any, _mark: str, *more: Any) -> int | None:
+        version: int | None = original(table, place, str(uuid.uuid4()), *more)
+        return version
+
+    _wrapped(DeltaTable, "append", append)
+
+
+def _leak() -> None:
+    async def release(_: Any, reader: BinlogReader) -> None:
+        reader._decoding.close()
+
+    _wrapped(BinlogReader, "release", release)
+
+
+def _for_share() -> None:
+    source._SESSION += ("SELECT id FROM shop.orders WHERE id = 1 FOR SHARE",)  # type: ignore[assignment, misc]
+
+
+_PLANTS = {
+    Planted.LOST_ACK: _lost_ack,
+    Planted.SWALLOWED: _swallowed,
+    Planted.POSITION_FIRST: _position_first,
+    Planted.NO_GIVING_WAY: _no_giving_way,
+    Planted.STALE_POSITION: _stale_position,
+    Planted.DOUBLED: _doubled,
+    Planted.NO_MARK: _no_mark,
+    Planted.LEAK: _leak,
+    Planted.FOR_SHARE: _for_share,
+}
+
+# Without which of the actors being struck it wouldn't show.
+STRUCK: dict[Planted, Name] = {
+    Planted.SWALLOWED: Name.SCHEMA_VERIFIER,
+    Planted.STALE_POSITION: Name.BINLOG_READER,
+    Planted.NO_MARK: Name.SPARK_SINK,
+    Planted.LEAK: Name.BINLOG_READER,
+}

@@ -1,0 +1,199 @@
+"""A run of faults under writes, with a snapshot going on, and the judgement behind it.
+
+    python -m tests.chaos.run --seed N [--seconds S] [--without-lake] [--planted FAULT] [--patience S] [--plan]
+
+prints what came of it as one line of JSON, and ends with 1 if something is wrong. `--plan` prints what would be done.
+Journal and lake are on a filesystem of its own, of some MiB, in a namespace where anybody may mount one.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from tests.chaos.nemesis import Nemesis, Snapshots, dumps
+from tests.chaos.oracles import findings
+from tests.chaos.orders import Count
+from tests.chaos.plan import ActorStruck, Deed, Step, plan
+from tests.chaos.planted import STRUCK, Planted
+from tests.chaos.report import Report, left_behind, restarts
+from tests.chaos.world import WITHIN_S, NotSo, World, world
+from tests.servers.lasting_writer import writing
+
+NAMESPACE: Final = ("unshare", "--user", "--map-root-user", "--mount")
+HOUSE_MIB: Final = 320
+TRANSACTIONS_PER_S: Final = 60.0
+# So small the lag has to be again.
+LAG_S: Final = 5.0
+# Connections of the service that are no dump: two for chunks, one that looks at the source, one for schemas.
+CONNECTIONS: Final = 4
+
+
+def run(
+    seed: int,
+    steps: Sequence[Step],
+    folder: Path,
+    *,
+    lake: bool = True,
+    planted: Planted | None = None,
+    patience_s: float | None = 1.0,
+    within_s: float = WITHIN_S,
+) -> Report:
+    """Carry out these steps, and judge."""
+    began, report = time.monotonic(), Report(seed)
+    try:
+        with world(folder, lake=lake, planted=planted) as there:
+            there.within_s = within_s
+            nemesis, snapshots = Nemesis(there, patience_s), Snapshots(there)
+            try:
+                _story(there, nemesis, snapshots, steps, report)
+            finally:
+                report.struck, report.snapshots = dict(nemesis.struck), dict(snapshots.ended)
+                report.restarts_s, report.hangs_found_s = restarts(there.events, there.given)
+    except NotSo as wrong:
+        report.findings.append(str(wrong))
+    report.took_s = time.monotonic() - began
+    return report
+
+
+def _story(
+    there: World, nemesis: Nemesis, snapshots: Snapshots, steps: Sequence[Step], report: Report
+) -> None:
+    there.service.start()
+    with writing(there.address, TRANSACTIONS_PER_S) as tally:
+        there.meanwhile.append(snapshots.look)
+        there.wait(lambda: snapshots.ended, "the first snapshot's end")
+        before = _count(there, -1)
+        nemesis.carry_out(steps)
+        report.recovered_s = _recovered(there)
+        snapshots.begin()
+        completed = snapshots.ended["completed"]
+        there.wait(lambda: snapshots.ended["completed"] > completed, "a snapshot's end behind the last fault")
+        there.meanwhile.clear()
+    since = time.monotonic()
+    there.caught_up()
+    report.lake_caught_up_s, report.changes = time.monotonic() - since, len(tally)
+    report.findings += left_behind(before, _count(there, -2)) + _connections(there)
+    if code := there.service.stop():
+        report.findings.append(f"the service ended with {code}:\n{there.service.last_words()}")
+    with suppress(NotSo):
+        there.service.kill()
+        there.meanwhile.clear()
+    report.findings += _left_at_the_source(there)
+    report.findings += findings(there, tally)
+
+
+def _count(there: World, number: int) -> dict[str, int]:
+    there.give(Count(number))
+    there.wait(lambda: number in there.done, "a count")
+    counted: dict[str, int] = there.done[number].told["counted"]
+    return counted
+
+
+def _recovered(there: World) -> float:
+    """How long it takes until what's committed has been captured so soon as it should be."""
+    since = time.monotonic()
+    lake, there.lake = there.lake, False
+    while True:
+        asked = time.monotonic()
+        there.caught_up()
+        if time.monotonic() - asked < LAG_S:
+            there.lake = lake
+            return asked - since
+        if asked - since > there.within_s:
+            raise NotSo(f"the lag wasn't below {LAG_S} s within {there.within_s} s of the last fault")
+
+
+def _connections(there: World) -> list[str]:
+    """Of the service, at the source, that it shouldn't have."""
+    there.wait(lambda: len(dumps(there)) == 1, "one dump thread")
+    [(all_of_them,)] = there.source.sql(
+        f"SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = '{there.account.user}'"
+    )
+    more = int(all_of_them) - 1 - CONNECTIONS
+    return [f"the service has {more} connections too many at the source"] if more > 0 else []
+
+
+def _left_at_the_source(there: World) -> list[str]:
+    query = f"SELECT * FROM information_schema.PROCESSLIST WHERE USER = '{there.account.user}'"
+    deadline = time.monotonic() + there.within_s
+    while left := [row for server in there.servers for row in server.sql(query)]:
+        if time.monotonic() > deadline:
+            return [f"a connection is left at the source: {row}" for row in left]
+        time.sleep(0.05)
+    return []
+
+
+def steps_of(seed: int, seconds: float, lake: bool, planted: Planted | None) -> tuple[Step, ...]:
+    """The plan; for a planted fault, what it shows by."""
+    if planted is None:
+        return plan(seed, seconds, lake=lake)
+    actor = STRUCK.get(planted)
+    return () if actor is None else tuple(Step(1.0, ActorStruck(actor, Deed.RAISE)) for _ in range(6))
+
+
+def repeated_by(seed: int, seconds: float, lake: bool) -> str:
+    """The command that does it again."""
+    return f"python -m tests.chaos.run --seed {seed} --seconds {seconds:g}" + (
+        "" if lake else " --without-lake"
+    )
+
+
+def main() -> int:
+    """One run, in a namespace of its own if there may be one."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--without-lake", action="store_true")
+    parser.add_argument("--planted", type=Planted)
+    parser.add_argument("--patience", type=float, default=1.0, help="0: the actors' own")
+    parser.add_argument("--within", type=float, default=WITHIN_S)
+    parser.add_argument("--plan", action="store_true")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    lake = not chosen.without_lake
+    steps = steps_of(chosen.seed, chosen.seconds, lake, chosen.planted)
+    if chosen.plan:
+        sys.stdout.write("".join(f"{step.after_s:5.2f} s  {step.fault}\n" for step in steps))
+        return 0
+    if not chosen.inside and not subprocess.run([*NAMESPACE, "true"], check=False).returncode:
+        again = [sys.executable, "-m", "tests.chaos.run", *sys.argv[1:], "--inside"]
+        return subprocess.run([*NAMESPACE, *again], check=False).returncode
+    with tempfile.TemporaryDirectory(prefix="chaos-") as named:
+        folder = Path(named)
+        house = folder / "house"
+        house.mkdir()
+        if chosen.inside:
+            subprocess.run(
+                ["mount", "-t", "tmpfs", "-o", f"size={HOUSE_MIB}m", "tmpfs", str(house)], check=True
+            )
+        try:
+            report = run(
+                chosen.seed,
+                steps,
+                folder,
+                lake=lake,
+                planted=chosen.planted,
+                patience_s=chosen.patience or None,
+                within_s=chosen.within,
+            )
+        finally:
+            if chosen.inside:
+                subprocess.run(["umount", "--lazy", str(house)], check=True)
+    for finding in report.findings:
+        sys.stderr.write(f"{finding}\n")
+    if report.findings:
+        sys.stderr.write(f"again: {repeated_by(chosen.seed, chosen.seconds, lake)}\n")
+    sys.stdout.write(report.text() + "\n")
+    return 1 if report.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""Everything that can fail does, at random, under writes and with a snapshot going on: then nothing is wrong.
+
+Each run is a process of its own (`python -m tests.chaos.run`), which says how it's repeated.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from pipeline.topology import Actor
+from tests.chaos.nemesis import killed, of_actors
+from tests.chaos.plan import Deed
+from tests.chaos.planted import Planted
+from tests.chaos.report import Report, percentile, together
+
+_ROOT: Final = Path(__file__).parents[2]
+_ENDS_WITHIN_S: Final = 900.0
+
+# Seeds that have found something: they're run again for ever.
+KEPT: Final = (1,)
+SECONDS: Final = 60.0
+
+LONG_S: Final = float(os.environ.get("CHAOS_SECONDS", "3600"))
+LONG_SEED: Final = int(os.environ.get("CHAOS_SEED", "1000"))
+KILLS: Final = 300
+STRIKES: Final = 100
+RESTART_S: Final = 5.0
+HANG_FOUND_S: Final = 15.0
+
+
+def chaos(*arguments: str) -> Report:
+    """One run. Fails with what was printed if it says nothing."""
+    command = [sys.executable, "-m", "tests.chaos.run", *arguments]
+    ended = subprocess.run(
+        command, cwd=_ROOT, capture_output=True, text=True, timeout=_ENDS_WITHIN_S, check=False
+    )
+    lines = ended.stdout.splitlines()
+    assert lines, ended.stderr
+    report = Report(**json.loads(lines[-1]))
+    assert bool(report.findings) == bool(ended.returncode), ended.stderr
+    return report
+
+
+@pytest.mark.parametrize("seed", KEPT)
+def test_nothing_is_lost_whatever_fails(seed: int) -> None:
+    report = chaos("--seed", str(seed), "--seconds", str(SECONDS))
+    assert report.findings == [], f"again: python -m tests.chaos.run --seed {seed} --seconds {SECONDS:g}"
+    assert killed(Counter(report.struck))
+    assert report.changes
+
+
+@pytest.mark.full
+def test_an_hour_of_it() -> None:
+    reports: list[Report] = []
+    all_of_it = Report(LONG_SEED)
+    until = time.monotonic() + LONG_S
+    for seed in count(LONG_SEED):
+        # Every fourth run waits for the actors' own patience.
+        patience = "0" if seed % 4 == 0 else "1"
+        reports.append(chaos("--seed", str(seed), "--seconds", "150", "--patience", patience))
+        sys.stderr.write(f"{reports[-1].text()}\n")
+        all_of_it = together(reports)
+        struck = Counter(all_of_it.struck)
+        enough = LONG_S < 3600.0 or (killed(struck) >= KILLS and min(of_actors(struck).values()) >= STRIKES)
+        if time.monotonic() > until and enough:
+            break
+    assert all_of_it.findings == []
+    times = [took for each in all_of_it.restarts_s.values() for took in each]
+    assert percentile(times, 0.99) <= RESTART_S, all_of_it
+    assert max(all_of_it.hangs_found_s, default=0.0) <= HANG_FOUND_S + RESTART_S, all_of_it
+
+
+QUICK: Final = (Planted.POSITION_FIRST,)
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        pytest.param(each, marks=() if each in QUICK else (pytest.mark.full,), id=each.name)
+        for each in Planted
+    ],
+)
+def test_what_is_planted_is_found(planted: Planted) -> None:
+    lake = () if planted is Planted.NO_MARK else ("--without-lake",)
+    found = chaos("--seed", "1", "--planted", planted, "--within", "60", *lake).findings
+    assert any(FOUND[planted] in finding for finding in found), found
+
+
+# What each of them is found by.
+FOUND: Final[dict[Planted, str]] = {
+    Planted.LOST_ACK: "not within",
+    Planted.SWALLOWED: "is missing",
+    Planted.POSITION_FIRST: "isn't of",
+    Planted.NO_GIVING_WAY: "isn't what came before it",
+    Planted.STALE_POSITION: "ended by itself",
+    Planted.DOUBLED: "a second change",
+    Planted.NO_MARK: "is too much",
+    Planted.LEAK: "sockets",
+    Planted.FOR_SHARE: "FOR SHARE",
+}
+
+
+def test_each_actor_can_be_struck_in_each_way() -> None:
+    struck = Counter({f"{actor}: {deed}": 1 for actor in Actor for deed in Deed})
+    assert of_actors(struck) == dict.fromkeys(Actor, len(Deed))
