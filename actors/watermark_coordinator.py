@@ -82,6 +82,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
 
     async def run(self) -> None:
         """Give the orders that follow from the start, then take messages."""
+        self._measure_windows(self._first_orders, monotonic())
         await self._perform(self._first_orders)
         await super().run()
 
@@ -90,7 +91,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         before, began = self._state, monotonic()
         self._state, orders = coordinator.step(before, message)
         self._measure_message(message)
-        emitted = self._measure_windows(monotonic())
+        emitted = self._measure_windows(orders, monotonic())
         self._measure_state(before)
         await self._perform(orders)
         for _ in range(emitted):
@@ -134,8 +135,6 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         }
 
     async def _perform(self, orders: tuple[Order, ...]) -> None:
-        now = monotonic()
-        self._ordered |= {order.chunk: now for order in orders if isinstance(order, ReadChunk | ReadKeys)}
         for order in orders:
             match order:
                 case PlanTable() | ReadChunk() | ReadKeys() | OpenTransactions() | CloseTransactions():
@@ -160,8 +159,9 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
             case _:
                 pass
 
-    def _measure_windows(self, now: float) -> int:
-        """Time the windows that aren't open any more; how many of them had their rows."""
+    def _measure_windows(self, orders: tuple[Order, ...], now: float) -> int:
+        """Time the windows from their orders until they aren't open any more; how many of these had their rows."""
+        self._ordered |= {order.chunk: now for order in orders if isinstance(order, ReadChunk | ReadKeys)}
         still_open = {window.order.chunk for window in self._state.open}
         for chunk in self._ordered.keys() - still_open:
             self.metrics.observe(catalogue.WINDOW, now - self._ordered.pop(chunk))

@@ -462,6 +462,11 @@ async def test_capture_waits_at_the_quota_until_the_slowest_consumer_has_got_on(
     status = house.writer.status()
     assert (status["no_room"], status["no_room_since"] > 0) == (ended.reason, True)
     assert house.metrics.value(catalogue.JOURNAL_FULL) == 1
+    assert house.metrics.value(catalogue.JOURNAL_QUOTA) == 1 << 20
+    behind = {
+        name: house.metrics.value(catalogue.CONSUMER_BEHIND, consumer=name) for name in ("lake", "other")
+    }
+    assert behind == {"lake": 3, "other": 2}
     # What's on its way is journalled still.
     await house.put(append(4))
     assert await house.sink.get() == SegmentSealed(4)
@@ -517,6 +522,8 @@ async def test_metrics_and_status(store: GatedStore) -> None:
     assert read(catalogue.JOURNAL_ROWS, table=table, part="chunks") == ROWS
     sample = house.metrics.registry.get_sample_value
     assert sample(f"{catalogue.SEALING.name}_count") == 1
+    assert read(catalogue.SEALED_SEGMENT) == entry.segment
+    assert read(catalogue.SEALED_COMMIT) == COMMIT_TIME / 1e6
     assert sample(f"{catalogue.COMMIT_TO_JOURNAL.name}_sum") == (entry.sealed_at - COMMIT_TIME) / 1e6
     status = house.writer.status()
     assert (status["segment"], status["bytes"]) == (1, size)

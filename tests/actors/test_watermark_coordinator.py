@@ -1,5 +1,8 @@
 """The WatermarkCoordinator: what it tells of windows; what it decides is tested with `pipeline.coordinator`."""
 
+import math
+import time
+
 import pytest
 
 from actors.actor import Outlet
@@ -10,11 +13,13 @@ from pipeline import metrics as catalogue
 from pipeline.checkpoint import Checkpoint
 from pipeline.coordinator_state import Overlapping
 from pipeline.messages import (
+    ChunkFailed,
     LogAdvanced,
     PauseReading,
     PlanTable,
     ReadChunk,
     TableRestarted,
+    TableStopped,
     ToChunkSelector,
     ToWatermarkCoordinator,
 )
@@ -36,10 +41,10 @@ def outlet(receiver: Actor) -> Outlet[ToChunkSelector]:
 class House:
     """A coordinator of chunks of two rows, and the ways to the selector and to the reader."""
 
-    def __init__(self) -> None:
+    def __init__(self, checkpoint: Checkpoint | None = None) -> None:
         self.metrics = Metrics()
         self.orders, self.reader = outlet(Actor.CHUNK_SELECTOR), outlet(Actor.BINLOG_READER)
-        checkpoint = Checkpoint(gtids("a:1-5"), schemas={ORDERS.table: ORDERS})
+        checkpoint = checkpoint or Checkpoint(gtids("a:1-5"), schemas={ORDERS.table: ORDERS})
         outlets = Outlets(
             self.reader,  # type: ignore[arg-type]
             self.orders,
@@ -62,6 +67,19 @@ class House:
         assert isinstance(order, ReadChunk)
         return order
 
+    def tables(self) -> dict[str, float]:
+        """How many tables are in each state of a snapshot."""
+        states = ("waiting", "chunking", "completed", "stopped", "failed")
+        return {
+            state: count
+            for state in states
+            if (count := self.metrics.value(catalogue.SNAPSHOT_TABLES, state=state))
+        }
+
+    def timed(self, phase: str) -> float | None:
+        """How many chunks have been timed in this phase."""
+        return self.metrics.registry.get_sample_value(f"{catalogue.PHASE.name}_count", {"phase": phase})
+
     def windows_timed(self) -> float | None:
         """How many windows have been timed to their end."""
         return self.metrics.registry.get_sample_value(f"{catalogue.WINDOW.name}_count")
@@ -69,12 +87,17 @@ class House:
 
 @pytest.mark.parametrize("closed", [True, False])
 async def test_a_window_is_timed_from_its_order_to_its_end(closed: bool) -> None:
+    began = time.time()
     house = House()
     order = await house.first_chunk()
     assert house.metrics.value(catalogue.WINDOWS_OPEN) == 1
+    assert began <= house.metrics.value(catalogue.OLDEST_WINDOW) <= time.time()
     assert house.windows_timed() == 0
     await house.coordinator.handle(read(order, 1) if closed else statement("a:6", 20, ORDERS))
     assert house.metrics.value(catalogue.WINDOWS_OPEN) == 0
+    assert math.isnan(house.metrics.value(catalogue.OLDEST_WINDOW))
+    # What a statement ends before its rows have come has neither waited for the stream nor been handed on.
+    assert house.timed("wait") == house.timed("emit") == (1 if closed else None)
     assert house.windows_timed() == 1
     assert house.metrics.value(catalogue.CHUNKS, outcome="emitted", **TABLE) == closed
 
@@ -94,6 +117,28 @@ async def test_progress_is_measured_and_told() -> None:
         (catalogue.RANGES_DONE, 1),
     ):
         assert house.metrics.value(gauge, **TABLE) == value
+
+
+async def test_how_snapshots_stand_is_counted_over_all_tables_by_the_last_of_each() -> None:
+    house = House()
+    assert house.tables() == {}
+    order = await house.first_chunk()
+    assert house.tables() == {"chunking": 1}
+    await house.coordinator.handle(ChunkFailed(order.chunk, "it can't be read"))
+    assert house.tables() == {"failed": 1}
+    assert house.metrics.value(catalogue.CHUNKS, outcome="failed", **TABLE) == 1
+    await house.coordinator.handle(execute("s2", ORDERS))
+    assert house.tables() == {"waiting": 1}
+
+
+async def test_tables_that_have_stopped_are_counted_also_after_a_start() -> None:
+    house = House()
+    assert house.metrics.value(catalogue.STOPPED_TABLES, part="capture") == 0
+    await house.coordinator.handle(TableStopped(ORDERS.table, "its rows can't be decoded"))
+    again = House(Checkpoint(gtids("a:1-5"), schemas={ORDERS.table: ORDERS}, stopped={ORDERS.table: "so"}))
+    for each in (house, again):
+        assert each.metrics.value(catalogue.STOPPED_TABLES, part="capture") == 1
+        assert each.metrics.value(catalogue.TABLE_STOPPED, part="capture", **TABLE) == 1
 
 
 async def test_a_table_that_is_begun_anew_counts_from_nothing_again() -> None:
