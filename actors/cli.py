@@ -64,6 +64,7 @@ def main() -> None:
     tidemark signal shop.toml execute    snapshot the tables while changes go on flowing
     tidemark status shop.toml --watch    how far it is
     tidemark sql shop.toml shop.orders   the query that reads a table as of now
+    tidemark import-debezium connector.json > shop.toml
     """
 
 
@@ -102,10 +103,15 @@ def run(settings: Settings) -> None:
 @main.command()
 @config_argument
 def check(settings: Settings) -> None:
-    """Check the source, the grants, the folders, Java and Spark's jars; list all that's wrong at once."""
+    """Check the source, the grants, the folders, Java and Spark's jars; list all that's wrong at once.
+
+    First comes the configuration that holds, with what the environment and the defaults say, and stars for secrets.
+    """
     from actors import loading
+    from pipeline.effective import effective
     from pipeline.prerequisites import Severity
 
+    click.echo(effective(settings))
     with loading.compiling_told(partial(click.echo, err=True)):
         from actors import assembly, spark_session
 
@@ -209,6 +215,23 @@ def forget_consumer(settings: Settings, name: str) -> None:
 
     JournalReader(settings.journal.path).consumers.forget(name)
     click.echo(f"{name} is forgotten")
+
+
+@main.command(name="import-debezium")
+@click.argument("connector", type=click.Path(path_type=Path))
+def import_debezium(connector: Path) -> None:
+    """Print the configuration that a Debezium MySQL connector's JSON amounts to.
+
+    CONNECTOR is the file that the connector was made with, or what Kafka Connect answers when asked for it. What can't
+    be taken over, and what's left to do, is told beside the configuration (on standard error), by property. A connector
+    that keeps data back (masked columns, filtered rows, …) is refused.
+    """
+    from actors.import_debezium import properties
+    from pipeline.debezium import take_over
+
+    taken = take_over(properties(connector))
+    click.echo(taken.text, nl=False)
+    click.echo(taken.report(), err=True)
 
 
 def _each_second(settings: Settings) -> Iterator[dict[str, Any]]:

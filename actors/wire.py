@@ -3,6 +3,11 @@
 The driver logs in (TLS included) and runs small statements. Then its stream is a `ReceiveBuffer`: a SELECT's rows and
 the log are received without it.
 
+Whoever answers isn't trusted further than he has to be. He can't have us go on without TLS where it's wanted, can't
+have the password as it is or in a form that's easily undone, and gets no file: LOCAL INFILE isn't offered (the
+capability CLIENT_LOCAL_FILES), and asked for a file all the same, which the protocol lets a server do behind any
+statement, the connection ends.
+
 Source: MySQL 9.7 source documentation, "Prepared Statements"; aiomysql 0.3, connection.py.
 """
 
@@ -33,9 +38,17 @@ _SILENCE: Final = (
 
 _NO_CURSOR: Final = 0  # all rows are sent at once
 
+# How the server may ask us to log in. With the first, the password itself is sent through TLS, or encrypted for the
+# server's RSA key; with the last, a digest of it. mysql_clear_password and mysql_old_password aren't among them.
+_LOGINS: Final = ("caching_sha2_password", "sha256_password", "mysql_native_password")
+
+_FILE_WANTED: Final = "the source asked for a file of this machine (LOCAL INFILE), which it doesn't get"
+
 
 class Wire(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types
     """A connection. Raises the driver's errors, OSError where it's lost, and ours for what the driver doesn't see."""
+
+    _logging_in = False
 
     async def open(self, password: str) -> None:
         """Connect and log in."""
@@ -51,7 +64,23 @@ class Wire(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types
         """Log in. The driver would do so without TLS where none is offered, if only by whoever is in between."""
         if self._ssl_context and not self.server_capabilities & CLIENT.SSL:
             raise Definite("the source offers no TLS; turn it on there, or see to source.tls")
+        if self._server_auth_plugin not in ("", *_LOGINS):
+            self._client_auth_plugin = _LOGINS[0]  # the server says what the account has, if it's another
+        self._logging_in = True
         await super()._request_authentication()
+        self._logging_in = False
+
+    async def _read_packet(self, packet_type: type[MysqlPacket] = MysqlPacket) -> MysqlPacket:
+        """Read a packet, and refuse ways to log in that the driver would go along with."""
+        packet = await super()._read_packet(packet_type)
+        if self._logging_in and packet.is_auth_switch_request():
+            wanted = packet.get_all_data()[1:].partition(b"\0")[0].decode("ascii", "replace")
+            if wanted not in _LOGINS:
+                raise Definite(
+                    f"the source wants the login {wanted or 'of before MySQL 4.1'!r}, which would give the password "
+                    f"away; give the account one of {', '.join(_LOGINS)}"
+                )
+        return packet
 
     def close(self) -> None:
         """Close at once: the end of TLS isn't agreed on with a server that may be silent."""
@@ -72,7 +101,12 @@ class Wire(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types
 
     async def small(self, statement: Statement) -> list[tuple[Any, ...]]:
         """All rows of a result, decoded by the driver."""
-        await self.query(self.bound(statement))
+        try:
+            await self.query(self.bound(statement))
+        except RuntimeError as error:
+            if "LOAD_LOCAL" in str(error):  # so the driver says that it has sent nothing
+                raise Definite(_FILE_WANTED) from error
+            raise
         return list(self._result.rows or ())
 
     async def select(self, statement: Statement) -> tuple[tuple[ResultColumn, ...], RowPackets]:
@@ -81,14 +115,14 @@ class Wire(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types
         The parameters are bound: they go to the server beside the statement's text, never in it.
         """
         await self._execute_command(COMMAND.COM_STMT_PREPARE, statement.marked)
-        number, count, parameters = _PREPARED.unpack_from((await self._read_packet()).get_all_data())
+        number, count, parameters = _PREPARED.unpack_from((await self._answer()).get_all_data())
         await self._columns(parameters)
         await self._columns(count)  # none of EXPLAIN's, which come with its rows only
         execution = struct.pack("<IBI", number, _NO_CURSOR, 1) + encoded(statement.parameters)
         await self._execute_command(COMMAND.COM_STMT_EXECUTE, execution)
         # The commands are taken in their order, and this one isn't answered.
         await self._execute_command(COMMAND.COM_STMT_CLOSE, struct.pack("<I", number))
-        head = await self._read_packet()
+        head = await self._answer()
         columns = await self._columns(head.read_length_encoded_integer())
         if not columns:
             raise Definite("the source answers this statement with something else than rows")
@@ -96,6 +130,13 @@ class Wire(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types
             tuple(ResultColumn(c.type_code, c.flags, c.charsetnr, c.length, c.scale) for c in columns),
             RowPackets(self._next_seq_id),
         )
+
+    async def _answer(self) -> MysqlPacket:
+        """The first packet of an answer."""
+        head = await self._read_packet()
+        if head.is_load_local_packet():
+            raise Definite(_FILE_WANTED)
+        return head
 
     async def _columns(self, count: int) -> list[Any]:
         """The definitions of so many columns, and the packet behind them if there are any."""
@@ -109,8 +150,9 @@ class Wire(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types
         await self._execute_command(code, payload)
 
     async def ok(self) -> None:
-        """Read a packet; raises the server's error if it is one."""
-        await self._read_packet()
+        """Read the packet that says that all went well; raises the server's error if it is one."""
+        if not (await self._read_packet()).is_ok_packet():
+            raise Definite("the source answers this command with something else than OK")
 
     async def receive(self, room: memoryview) -> int:
         """Put the next bytes of the stream into `room`, as many as are there."""

@@ -44,6 +44,8 @@ from pipeline.settings import (
     SnapshotSettings,
     SourceSettings,
     SparkSettings,
+    TlsMode,
+    TlsSettings,
 )
 from pipeline.signals import Tables
 from pipeline.topology import Actor as Name
@@ -115,6 +117,7 @@ def _settings(order: Order) -> Settings:
             CAPTURE.user,
             order.port,
             Secret(CAPTURE.password),
+            TlsSettings(TlsMode.DISABLED),
             read_timeout_s=120.0,
             server_id=4_711,
         ),

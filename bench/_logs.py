@@ -14,7 +14,7 @@ from typing import Final
 
 from deploy.toolchain.mysql_server import CAPTURE, FULL_METADATA, GTIDS, SMALL_AND_QUICK, MysqlServer
 from deploy.toolchain.parts import Parts
-from pipeline.settings import Secret, SourceSettings
+from pipeline.settings import Secret, SourceSettings, TlsMode, TlsSettings
 from pipeline.watermark import Coordinates
 
 DATABASE: Final = "bench"
@@ -176,6 +176,7 @@ def _source(mysql: MysqlServer) -> SourceSettings:
         port=mysql.port,
         user=CAPTURE.user,
         password=Secret(CAPTURE.password),
+        tls=TlsSettings(TlsMode.DISABLED),
         server_id=mysql.server_id ^ 1,
     )
 

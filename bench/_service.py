@@ -37,6 +37,8 @@ from pipeline.settings import (
     SnapshotMode,
     SnapshotSettings,
     SourceSettings,
+    TlsMode,
+    TlsSettings,
 )
 from pipeline.signals import Tables
 from tests.servers.service import Running, running
@@ -120,6 +122,7 @@ def settings(port: int, folder: Path, snapshot: SnapshotSettings) -> Settings:
             CAPTURE.user,
             port,
             Secret(CAPTURE.password),
+            TlsSettings(TlsMode.DISABLED),
             read_timeout_s=120.0,
             server_id=4_711,
         ),

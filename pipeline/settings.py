@@ -106,7 +106,7 @@ class ForeignKeys(StrEnum):
 class TlsSettings:
     """`ca`: a file of certificates (PEM) to trust; without it, those that the machine trusts."""
 
-    mode: TlsMode = TlsMode.DISABLED
+    mode: TlsMode = TlsMode.VERIFY
     ca: PurePath | None = None
 
 

@@ -18,8 +18,9 @@ from deploy.demo.service import Service
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.prerequisites import Severity
-from pipeline.settings import JournalSettings, LakeSettings, Secret, Settings, SourceSettings
+from pipeline.settings import JournalSettings, LakeSettings, Settings, SourceSettings
 from pipeline.signals import Tables
+from tests.servers.source import settings as source_settings
 
 # A busy machine takes its time to start Spark.
 WITHIN_S = 240.0
@@ -43,6 +44,7 @@ port = {mysql.port}
 user = "{account.user}"
 password_file = "password"
 server_id = 77
+tls = {{ mode = "disabled" }}
 """)
     return path
 
@@ -166,7 +168,7 @@ async def test_schemas_are_known_at_a_position(mysql: MysqlServer, database: str
     settings = Settings(
         "shop",
         Tables((f"{database}\\.a",)),
-        SourceSettings(mysql.host, account.user, mysql.port, Secret(account.password), server_id=78),
+        source_settings(mysql, account),
         JournalSettings(str(tmp_path / "journal")),
         LakeSettings(str(tmp_path)),
     )

@@ -1,6 +1,7 @@
-"""A certificate of a test's own, for a server on this machine."""
+"""Certificates of a test's own, for servers on this machine."""
 
 import ipaddress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,25 +11,71 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-__all__ = ["certificate"]
+__all__ = ["Authority", "certificate"]
+
+DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """Vouches for servers; `trusted` is the file (PEM) by which a client trusts it."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+    trusted: Path
+
+    @staticmethod
+    def found(file: Path) -> "Authority":
+        """A new one."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = _name(file.stem)
+        made = (
+            _begun(name, name, key.public_key(), datetime.now(UTC) + DAY)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .sign(key, hashes.SHA256())
+        )
+        file.write_bytes(made.public_bytes(Encoding.PEM))
+        return Authority(made, key, file)
+
+    def vouch(self, file: Path, address: str, valid_for: timedelta = DAY) -> Path:
+        """Write a key and a certificate for the server at this address; return the file."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        made = (
+            _begun(
+                self.certificate.subject, _name(file.stem), key.public_key(), datetime.now(UTC) + valid_for
+            )
+            .add_extension(_address(address), critical=False)
+            .add_extension(authority, critical=False)
+            .sign(self.key, hashes.SHA256())
+        )
+        file.write_bytes(_pem(key) + made.public_bytes(Encoding.PEM))
+        return file
 
 
 def certificate(folder: Path, address: str) -> None:
-    """Write one for this address that vouches for itself: `server.pem` with its key, and `ca.pem` to trust."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, address)])
-    now = datetime.now(UTC)
-    signed = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]), critical=False
-        )
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
+    """Write one for this address: `server.pem` with its key, and `ca.pem` to trust."""
+    Authority.found(folder / "ca.pem").vouch(folder / "server.pem", address)
+
+
+def _begun(
+    issuer: x509.Name, subject: x509.Name, key: ec.EllipticCurvePublicKey, until: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder(issuer, subject, key, x509.random_serial_number())
+        .not_valid_before(until - 10 * DAY)
+        .not_valid_after(until)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
-    text = signed.public_bytes(Encoding.PEM)
-    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    (folder / "ca.pem").write_bytes(text)
-    (folder / "server.pem").write_bytes(secret + text)
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _address(address: str) -> x509.SubjectAlternativeName:
+    return x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))])
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

@@ -12,14 +12,21 @@ from deploy.toolchain.mysql_server import Account, MysqlServer
 from pipeline import chunks, resultset
 from pipeline.result_columns import ResultColumn, mismatch
 from pipeline.schema import TableSchema
-from pipeline.settings import Secret, SourceSettings
+from pipeline.settings import Secret, SourceSettings, TlsMode, TlsSettings
 from pipeline.statement import Statement
 from pipeline.walk import primary
 
 
 def settings(server: MysqlServer, account: Account, **changes: Any) -> SourceSettings:
-    """How the account gets to the server; `changes` are of SourceSettings."""
-    plain = SourceSettings(server.host, account.user, server.port, Secret(account.password), server_id=7)
+    """How the account gets to the server, without TLS; `changes` are of SourceSettings."""
+    plain = SourceSettings(
+        server.host,
+        account.user,
+        server.port,
+        Secret(account.password),
+        TlsSettings(TlsMode.DISABLED),
+        server_id=7,
+    )
     return replace(plain, **changes)
 
 
