@@ -20,9 +20,10 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from actors import secret_file
+from pipeline.contradictions import Mistake, contradictions
 from pipeline.errors import Definite
 from pipeline.schema import TableId
-from pipeline.settings import Mistake, Secret, Settings, contradictions
+from pipeline.settings import Secret, Settings
 from pipeline.signals import Tables
 
 ENVIRONMENT = "TIDEMARK__"

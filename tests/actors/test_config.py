@@ -169,7 +169,7 @@ def test_each_server_has_a_password_of_its_own(path: Path) -> None:
     settings = read(path, with_file, **first)
     assert settings.source.password == Secret("erstes")
     assert settings.snapshot.source is not None
-    assert settings.snapshot.source.password == Secret("zweites")
+    assert settings.snapshot.source.password == Secret("zweites", path.parent / "second")
     settings = read(path, **first, TIDEMARK__SNAPSHOT__SOURCE__PASSWORD="drittes")
     assert settings.snapshot.source is not None
     assert settings.snapshot.source.password == Secret("drittes")

@@ -361,7 +361,8 @@ async def test_ten_switches_in_a_row(mysql_factory: MysqlFactory, tmp_path: Path
                     await service.execute(snapshot)
                     await service.until(lambda: service.tables(snapshot)["t"]["chunks"], "a chunk")  # noqa: B023
                 else:
-                    await asyncio.sleep(0.2)
+                    enough = len(writers.done) + 50
+                    await service.until(lambda: len(writers.done) > enough, "some writes")  # noqa: B023
             for replica in replicas:
                 caught_up(present, replica)
             gone = present
