@@ -4,7 +4,6 @@ Who takes over is decided by the tests, as an operator or a tool of his does it.
 so that the journal is judged by the source at the end, and each change is counted.
 """
 
-import asyncio
 import random
 import threading
 from collections import Counter
