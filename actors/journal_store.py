@@ -26,7 +26,7 @@ from typing import IO
 from actors import journal_claims, segment_file
 from actors.journal_claims import FIRST, MANIFEST, TEMPORARY, TEXT
 from actors.journal_consumers import CONSUMERS, Consumers
-from actors.journal_files import Files, LocalFiles, located, telling
+from actors.journal_files import Files, LocalFiles, NoRoom, located, telling
 from actors.local_folder import local_folder
 from pipeline import claims, manifest
 from pipeline.claims import View
@@ -185,7 +185,7 @@ class JournalStore(JournalReader):
             files.make(_FOLDERS)
             lock = files.lock()
             try:
-                return cls(location, lock, journal_claims.take(files, pipeline))
+                return cls(location, lock, _claimed(files, pipeline))
             except BaseException:
                 if lock is not None:
                     lock.close()
@@ -351,3 +351,13 @@ class JournalStore(JournalReader):
 
 def _counts(own: View, found: tuple[int, str]) -> bool:
     return found[0] <= own.last and own.name(found[0]) == claims.named(*found)
+
+
+def _claimed(files: Files, pipeline: str) -> View:
+    """Claim the journal, by its reserve where there's no other room."""
+    try:
+        with telling(files.shown):
+            return journal_claims.take(files, pipeline)
+    except NoRoom:
+        files.release()
+        return journal_claims.take(files, pipeline)

@@ -1,6 +1,7 @@
 """A journal on a filesystem of a few MiB, of which others have most.
 
     python -m tests.actors.full_disk DIRECTORY            all of it, with a filesystem of its own at DIRECTORY
+    python -m tests.actors.full_disk DIRECTORY reserve    needs its reserve, and begins without any other room
     python -m tests.actors.full_disk DIRECTORY killed     writes until there's no room, and is killed then
     python -m tests.actors.full_disk DIRECTORY goes-on    writes on, until there's no room, and until there's room again
 
@@ -9,12 +10,14 @@ To be run where mounting is allowed: in a user and mount namespace of its own, w
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 from actors.journal_store import JournalStore
 from pipeline.messages import SegmentSealed
@@ -22,11 +25,13 @@ from pipeline.room import RoomEnded, RoomMade
 from pipeline.settings import JournalSettings
 from tests.actors.journal_house import House
 from tests.actors.segments import ROWS, scattered
+from tests.servers.service import until
 
 SIZE_MIB = 8
 OTHERS_MIB = 5
 APPENDS = 30  # of 160 KB each: more than there's room for beside the others
 APPEND_ROWS = 20_000
+RESERVED = 1 << 20
 SETTINGS = JournalSettings("journal", seal_after_ms=1, seal_mib=1)
 
 
@@ -38,9 +43,59 @@ def main(directory: Path) -> None:
     )
     (directory / "others").write_bytes(bytes(OTHERS_MIB << 20))
     again = [sys.executable, "-m", "tests.actors.full_disk", str(directory)]
+    subprocess.run([*again, "reserve"], check=True)
     killed = subprocess.run([*again, "killed"], check=False)
     assert killed.returncode == -signal.SIGKILL, killed
     subprocess.run([*again, "goes-on"], check=True)
+
+
+def free(directory: Path) -> int:
+    """The bytes that are free."""
+    found = os.statvfs(directory)
+    return found.f_bavail * found.f_frsize
+
+
+def take_all(others: Path) -> None:
+    """Leave no block of the filesystem free."""
+    others.write_bytes(bytes(free(others.parent)))
+    assert free(others.parent) == 0
+
+
+async def reserved(journal: Path) -> None:
+    """Until the journal has its reserve."""
+    reserve = journal / "reserve"
+    await until(lambda: reserve.exists() and reserve.stat().st_size == RESERVED, "the reserve is there")
+
+
+async def need_reserve(directory: Path) -> None:
+    """Others take all the room but the reserve: consumers get on by it, and a next writer can begin."""
+    journal, others = directory / "reserving", directory / "more"
+    store = JournalStore.open_single_writer(journal, "test")
+    store.recover()
+    house = House(store, SETTINGS)
+    await house.put(scattered(1, 1))
+    assert await house.sink.get() == SegmentSealed(1)
+    await reserved(journal)
+    take_all(others)
+    with pytest.raises(OSError, match="No space left"):
+        store.consumers.tell("lake", 0)
+    await house.put(scattered(2, APPEND_ROWS))
+    assert isinstance(await house.coordinator.get(), RoomEnded)
+    store.consumers.tell("lake", 1)
+    others.unlink()
+    assert await house.coordinator.get() == RoomMade()
+    assert await house.sink.get() == SegmentSealed(2)
+    await reserved(journal)
+    take_all(others)
+    await house.stop()
+    store.close()
+    again = JournalStore.open_single_writer(journal, "test")
+    last = again.recover().last
+    assert last is not None
+    assert last.segment == 2
+    again.close()
+    others.unlink()
+    shutil.rmtree(journal)
 
 
 async def until_no_room(directory: Path) -> tuple[House, asyncio.Task[None]]:
@@ -94,6 +149,8 @@ async def go_on(directory: Path) -> None:
 
 if __name__ == "__main__":
     match sys.argv[2:]:
+        case ["reserve"]:
+            asyncio.run(need_reserve(Path(sys.argv[1])))
         case ["killed"]:
             asyncio.run(fill(Path(sys.argv[1])))
         case ["goes-on"]:
