@@ -1,0 +1,211 @@
+"""The actors: which of them is the bottleneck, which of them fails, and what the process takes."""
+
+from typing import Final
+
+from grafana.boards import Board, Row
+from grafana.panels import (
+    GREEN,
+    RED,
+    Limits,
+    Meaning,
+    Query,
+    Words,
+    series_panel,
+    stat_panel,
+    states_panel,
+)
+from grafana.promql import WINDOW, Scope
+from pipeline import metrics as of
+
+CHOSEN: Final = Scope(("actor",))
+
+# Of the process itself, by prometheus-client.
+_STARTED: Final = 'process_start_time_seconds{instance=~"$instance"}'
+_CPU: Final = 'process_cpu_seconds_total{instance=~"$instance"}'
+_MEMORY: Final = 'process_resident_memory_bytes{instance=~"$instance"}'
+_OPEN: Final = 'process_open_fds{instance=~"$instance"}'
+_MAY_OPEN: Final = 'process_max_fds{instance=~"$instance"}'
+
+_FILL: Final = f"{CHOSEN.max(of.MAILBOX_DEPTH, 'actor')} / {CHOSEN.max(of.MAILBOX_CAPACITY, 'actor')}"
+
+_BOTTLENECK: Final = Row(
+    "Where is the bottleneck?",
+    (
+        series_panel(
+            "Mailboxes, how full",
+            Words(
+                "How full each actor's mailbox is; those bounded in bytes may have no room below 100 %.",
+                "Full for minutes.",
+                "The bottleneck is the last actor of the flow whose mailbox is full: what's behind it waits for work, "
+                "and what's before it for room.",
+            ),
+            [Query(_FILL, "{{actor}}")],
+            "percentunit",
+            limits=Limits(0.5, 0.9),
+            greatest=1,
+        ),
+        series_panel(
+            "Busy",
+            Words(
+                "The share of its time that each actor is at a message, the wait for room at the next one included.",
+                "1 with an empty mailbox after it: that actor is the bottleneck.",
+                "JournalWriter: the disk. SparkSink: the lake. BinlogReader isn't here, since it takes few messages.",
+            ),
+            [Query(CHOSEN.spent(of.HANDLING, "actor"), "{{actor}}")],
+            "percentunit",
+        ),
+        series_panel(
+            "Messages",
+            Words(
+                "Messages that each actor handles in a second.",
+                "None for an actor while the one before it goes on.",
+                "Look whether it's full, busy or down.",
+            ),
+            [Query(CHOSEN.rate(of.HANDLED, "actor"), "{{actor}}")],
+            "mps",
+        ),
+        series_panel(
+            "Time of a message, 99 %",
+            Words(
+                "The time that all but one in a hundred messages stay under, the wait for room included.",
+                "Some seconds, but for SparkSink, whose batches take that long. Beyond an actor's patience (15 s, "
+                "SparkSink 180 s) it's taken for hung and built anew.",
+                "See below which message it is.",
+            ),
+            [Query(f"{CHOSEN.quantile(0.99, of.HANDLING, 'actor')} >= 0", "{{actor}}")],
+            "s",
+        ),
+        series_panel(
+            "Time by message",
+            Words(
+                "What the actors' time goes into, by message.",
+                "A message that takes most of it and has little to do.",
+                "With the bottleneck's actor chosen above it says which of its work is slow.",
+            ),
+            [Query(CHOSEN.spent(of.HANDLING, "actor", "message"), "{{actor}}: {{message}}")],
+            "percentunit",
+            stacked=True,
+            width=24,
+        ),
+    ),
+)
+
+_FAILS: Final = Row(
+    "Which of them fails?",
+    (
+        states_panel(
+            "Running",
+            Words(
+                "When each actor ran.",
+                "Red that comes again and again. Capture's five fall and rise as one.",
+                "See which of them failed at that time.",
+            ),
+            [Query(CHOSEN.max(of.UP, "actor"), "{{actor}}")],
+            {0: Meaning("no", RED), 1: Meaning("yes", GREEN)},
+            width=24,
+        ),
+        series_panel(
+            "Failures",
+            Words(
+                "Failures by actor, or by group where it couldn't be built; what's built anew with it isn't counted.",
+                "Any but some `transient` ones.",
+                "The overview has their kinds, and the log's `failed` says why.",
+            ),
+            [Query(CHOSEN.increase(of.ERRORS, "actor"), "{{actor}}")],
+            "short",
+            bars=True,
+        ),
+        series_panel(
+            "Built anew",
+            Words(
+                "Times that each actor was built anew.",
+                "Every few minutes for longer than an outage of the source or the lake takes.",
+                "More than five unforeseen failures in five minutes end the process; see why before that.",
+            ),
+            [Query(CHOSEN.increase(of.RESTARTS, "actor"), "{{actor}}")],
+            "short",
+            bars=True,
+        ),
+        series_panel(
+            "Since the last progress",
+            Words(
+                "How long ago each actor last got on with a message.",
+                "Long, while its mailbox isn't empty: it hangs, or waits for the one after it.",
+                "Without messages it's harmless. A hung one is found and built anew by itself.",
+            ),
+            [Query(f"time() - {CHOSEN.max(of.PROGRESS, 'actor')}", "{{actor}}")],
+            "s",
+        ),
+        series_panel(
+            "Signals",
+            Words(
+                "Signals by what became of them, and those that wait for their answer.",
+                "`malformed` and `rejected`: somebody's signals don't do what he thinks. Unanswered for minutes: "
+                "capture doesn't run.",
+                "The answer has the reason: ask GET /signals/<id>, or read the channel's answers.",
+            ),
+            [
+                Query(CHOSEN.increase(of.SIGNALS, "outcome"), "{{outcome}}"),
+                Query(CHOSEN.max(of.SIGNALS_UNANSWERED), "unanswered"),
+            ],
+            "short",
+        ),
+    ),
+)
+
+_PROCESS: Final = Row(
+    "What does the process take?",
+    (
+        stat_panel(
+            "Runs for",
+            Words(
+                "How long this process has run.",
+                "Minutes, though nobody restarted it: it ends and is started again.",
+                "The log's last lines before the start say how it ended; so does the exit code.",
+            ),
+            Query(f"time() - max({_STARTED})"),
+            "s",
+            Limits(600, 120, falling=True),
+            width=12,
+        ),
+        stat_panel(
+            "Files open",
+            Words(
+                "Files and sockets that are open, as a share of those that may be.",
+                "Growing from day to day: something isn't closed.",
+                "Report it, with what `ls -l /proc/<pid>/fd` shows.",
+            ),
+            Query(f"max({_OPEN} / {_MAY_OPEN})"),
+            "percentunit",
+            Limits(0.5, 0.8),
+            width=12,
+        ),
+        series_panel(
+            "Processor",
+            Words(
+                "Cores that the process keeps busy; Spark's JVM is another process, and not in it.",
+                "At 1 and behind the source: capture's Python is the bottleneck.",
+                "A faster core helps, more of them don't.",
+            ),
+            [Query(f"sum(rate({_CPU}[{WINDOW}]))", "cores")],
+            "none",
+        ),
+        series_panel(
+            "Memory",
+            Words(
+                "Memory of the process; Spark's JVM is another process, and not in it.",
+                "Growing from day to day.",
+                "It's bounded by the mailboxes, snapshot.memory_mib and the journal's open segment; report it.",
+            ),
+            [Query(f"max({_MEMORY})", "resident")],
+            "bytes",
+        ),
+    ),
+)
+
+ACTORS: Final = Board(
+    "actors",
+    "Which actor is the bottleneck, which one fails, and what does the process take?",
+    ("actor",),
+    (_BOTTLENECK, _FAILS, _PROCESS),
+)

@@ -1,0 +1,267 @@
+"""The lake: how fresh it is, what its batches and merges take, and whether its tables stay small."""
+
+from typing import Final
+
+from grafana.boards import Board, Row
+from grafana.overview import FRESHNESS
+from grafana.panels import (
+    Column,
+    Limits,
+    Query,
+    Words,
+    heat_panel,
+    only,
+    series_panel,
+    stat_panel,
+    table_panel,
+)
+from grafana.promql import Scope, or_zero
+from pipeline import metrics as of
+
+CHOSEN: Final = Scope(("table",))
+
+_BACKLOG: Final = f"{CHOSEN.max(of.SEALED_SEGMENT)} - {CHOSEN.max(of.DELIVERED_SEGMENT)}"
+_BEHIND: Final = f"{CHOSEN.max(of.SEALED_COMMIT)} - {CHOSEN.max(of.DELIVERED_COMMIT)}"
+
+_FRESH: Final = Row(
+    "How fresh is it?",
+    (
+        stat_panel(
+            "Fresh, 95 %",
+            Words(
+                "For 95 % of the last five minutes' batches: the time from commit to readable in the lake.",
+                "Above 10 s it's slower than batches usually are; above a minute readers notice.",
+                "See what a batch takes, and whether there's a backlog.",
+            ),
+            Query(f"{CHOSEN.quantile(0.95, of.FRESHNESS, window='5m')} >= 0"),
+            "s",
+            FRESHNESS,
+            nothing="no changes",
+            width=5,
+        ),
+        stat_panel(
+            "Behind the journal",
+            Words(
+                "How much older the newest change in the lake is than the newest one in the journal.",
+                "Growing: delivery is slower than capture, or stands.",
+                "See whether Spark is there and what a batch takes.",
+            ),
+            Query(_BEHIND),
+            "s",
+            FRESHNESS,
+            width=5,
+        ),
+        stat_panel(
+            "Segments to deliver",
+            Words(
+                "Segments that are sealed and not yet in the lake.",
+                "Growing for minutes. A batch takes all that wait, so that some dozens are nothing.",
+                "See whether Spark is there and what a batch takes.",
+            ),
+            Query(_BACKLOG),
+            "none",
+            Limits(200, 2_000),
+            width=5,
+        ),
+        stat_panel(
+            "Changes to merge",
+            Words(
+                "Changes that the chosen tables' mirrors haven't merged; the live view has them.",
+                "Far above lake.merge_rows: merges don't keep up, and the live view becomes slow.",
+                "See how long merges take; a larger Spark, or tiers of changelog alone for tables that nobody joins.",
+            ),
+            Query(CHOSEN.sum(of.MIRROR_PENDING)),
+            "short",
+            Limits(2_000_000, 10_000_000),
+            width=5,
+        ),
+        stat_panel(
+            "Tables stopped",
+            Words(
+                "Tables that can't be delivered any more.",
+                "Any. What the lake has of it stays as it was.",
+                "`tidemark status` names each with its reason.",
+            ),
+            Query(or_zero(CHOSEN.sum(of.STOPPED_TABLES, part="lake"))),
+            "none",
+            only(1),
+            width=4,
+        ),
+        heat_panel(
+            "From the commit to the lake",
+            Words(
+                "How many batches were how fresh, the oldest change of each.",
+                "A band that climbs, or a second one far above the first.",
+                "A second band is what waits for Spark's slower commits, a checkpoint each tenth say; a climb is load.",
+            ),
+            Query(CHOSEN.buckets(of.FRESHNESS), "{{le}}"),
+            "s",
+        ),
+        series_panel(
+            "Consumers behind",
+            Words(
+                "Segments that each of the journal's consumers hasn't taken yet; `lake` is one of them.",
+                "One that stands while segments are sealed: the journal keeps all that it lacks, up to its quota.",
+                "Bring it back, or remove it if nobody needs it any more.",
+            ),
+            [Query(CHOSEN.max(of.CONSUMER_BEHIND, "consumer"), "{{consumer}}")],
+            "short",
+        ),
+    ),
+)
+
+_WORK: Final = Row(
+    "What do batches and merges take?",
+    (
+        series_panel(
+            "A batch",
+            Words(
+                "How long it takes to append one batch to all of its tables: half are faster, one in a hundred slower.",
+                "Seconds for the half: the storage is slow, or Spark has too few cores for so many tables.",
+                "More cores, or storage that's nearer; batches grow by themselves, so that it costs freshness alone.",
+            ),
+            [
+                Query(CHOSEN.quantile(0.5, of.SPARK_BATCH), "half"),
+                Query(CHOSEN.quantile(0.99, of.SPARK_BATCH), "99 %"),
+            ],
+            "s",
+        ),
+        series_panel(
+            "Rows appended",
+            Words(
+                "Rows appended in a second, by tier: changes to changelogs, a first snapshot's rows to mirrors.",
+                "None while segments wait.",
+                "See the failures of SparkSink.",
+            ),
+            [Query(CHOSEN.rate(of.DELIVERED, "tier"), "{{tier}}")],
+            "rowsps",
+        ),
+        series_panel(
+            "A merge",
+            Words(
+                "How long merges take: half are faster, one in a hundred slower.",
+                "Longer than lake.merge_after_s: then one table's changes wait for another's merge.",
+                "Make lake.merge_after_s longer: a merge of a million changes takes hardly longer than one of a "
+                "thousand.",
+            ),
+            [
+                Query(f"{CHOSEN.quantile(0.5, of.MERGE)} >= 0", "half"),
+                Query(f"{CHOSEN.quantile(0.99, of.MERGE)} >= 0", "99 %"),
+            ],
+            "s",
+        ),
+        series_panel(
+            "Changes to merge, by table",
+            Words(
+                "Changes that each table's mirror hasn't merged yet: a saw, which falls with each merge.",
+                "A tooth that doesn't fall.",
+                "The table may be in its first snapshot, before whose end nothing is merged; or merges fail (below).",
+            ),
+            [Query(CHOSEN.max(of.MIRROR_PENDING, "table"), "{{table}}")],
+            "short",
+        ),
+        series_panel(
+            "What Spark does beside the batches",
+            Words(
+                "The share of time that goes into merges and each kind of maintenance; one goes on at a time.",
+                "The sum near 1: something is always due, and merges come late.",
+                "Make lake.merge_after_s or lake.compact_files larger.",
+            ),
+            [
+                Query(CHOSEN.spent(of.MERGE), "merge"),
+                Query(CHOSEN.spent(of.MAINTENANCE, "kind"), "{{kind}}"),
+            ],
+            "percentunit",
+            stacked=True,
+        ),
+        series_panel(
+            "Given up",
+            Words(
+                "Merges and maintenance that Delta gave up because somebody else had committed; they're tried again.",
+                "Each time: then somebody else works on the table whenever it's due.",
+                "Let your own OPTIMIZE and VACUUM be: the tables are maintained already.",
+            ),
+            [Query(CHOSEN.increase(of.CONFLICTS, "kind"), "{{kind}}")],
+            "short",
+            bars=True,
+        ),
+    ),
+)
+
+_FILES: Final = Row(
+    "Does it stay small?",
+    (
+        table_panel(
+            "Tables",
+            Words(
+                "Each table's changes that aren't merged, its files, and those that came since its last compaction.",
+                "Files to compact far above lake.compact_files: compaction doesn't get its turn.",
+                "See what Spark does beside the batches.",
+            ),
+            "table",
+            (
+                Column(CHOSEN.max(of.MIRROR_PENDING, "table"), "Changes to merge", "short"),
+                Column(CHOSEN.max(of.LAKE_FILES, "table", tier="mirror"), "Mirror's files", "short"),
+                Column(CHOSEN.max(of.LAKE_FILES, "table", tier="changelog"), "Changelog's files", "short"),
+                Column(CHOSEN.sum(of.FILES_COME, "table"), "To compact", "short", Limits(200, 1_000)),
+            ),
+        ),
+        series_panel(
+            "Files taken",
+            Words(
+                "Files of the journal that were taken into lake tables in a second, by tier.",
+                "Many small ones: each is a file to compact.",
+                "Make journal.seal_after_ms longer, at the cost of freshness.",
+            ),
+            [Query(CHOSEN.rate(of.DELIVERED_FILES, "tier"), "{{tier}}")],
+            "short",
+        ),
+        series_panel(
+            "The journal's size",
+            Words(
+                "Bytes that the journal keeps, and how many it may.",
+                "Near its quota: then capture waits, and the source may purge its log.",
+                "Bring back the consumer that's behind, or raise journal.quota_mib.",
+            ),
+            [
+                Query(CHOSEN.max(of.JOURNAL_SIZE), "kept"),
+                Query(f"{CHOSEN.max(of.JOURNAL_QUOTA)} < +Inf", "quota"),
+            ],
+            "bytes",
+        ),
+        series_panel(
+            "Sealing",
+            Words(
+                "How long it takes to write, sync and publish a segment (half are faster, one in a hundred slower), "
+                "and segments sealed in a second.",
+                "Above journal.seal_after_ms: the disk's sync is slow, and each change waits for it.",
+                "A disk with a faster sync; longer segments cost as much freshness as they save.",
+            ),
+            [
+                Query(CHOSEN.quantile(0.5, of.SEALING), "half"),
+                Query(CHOSEN.quantile(0.99, of.SEALING), "99 %"),
+            ],
+            "s",
+        ),
+        series_panel(
+            "Bytes",
+            Words(
+                "Bytes that are written into segments in a second, and those of files taken into lake tables, by tier.",
+                "As many as the disk or the storage can take.",
+                "Together with sealing and a batch's time it says which of them is the bottleneck.",
+            ),
+            [
+                Query(CHOSEN.rate(of.JOURNAL_WRITTEN), "written"),
+                Query(CHOSEN.rate(of.DELIVERED_BYTES, "tier"), "taken: {{tier}}"),
+            ],
+            "Bps",
+        ),
+    ),
+)
+
+LAKE: Final = Board(
+    "lake",
+    "How fresh is the lake, what do its batches and merges take, and do its tables stay small?",
+    ("table",),
+    (_FRESH, _WORK, _FILES),
+)

@@ -1,0 +1,343 @@
+"""The overview: is it healthy, how far behind is it, how fresh is the lake? Answered by its first two lines."""
+
+from typing import Final
+
+from grafana.boards import Board, Row, uid
+from grafana.panels import (
+    GREEN,
+    RED,
+    YELLOW,
+    Limits,
+    Meaning,
+    Query,
+    Words,
+    only,
+    series_panel,
+    stat_panel,
+    states_panel,
+)
+from grafana.promql import Scope, or_zero
+from pipeline import metrics as of
+
+ALL: Final = Scope()
+
+# What the goals say of lag, and what a lake's readers notice, in seconds.
+LAG: Final = Limits(5, 60)
+FRESHNESS: Final = Limits(10, 60)
+
+_FIRING: Final = 'sum by (alertname) (ALERTS{alertstate="firing", alertname=~"Tidemark.+"})'
+_NONE_FIRING: Final = 'label_replace(vector(0), "alertname", "none", "", "")'
+
+# Of the newest commit that was read, as long as there's more to read: it grows also where the reader hangs. The
+# reader's own figure is for a source whose log can't be asked for.
+_AGE: Final = f"clamp_min(time() - {ALL.max(of.SOURCE_COMMIT)}, 0) * ({ALL.max(of.LAG_BYTES)} > bool 0)"
+_BEHIND_BY: Final = f"{_AGE} or {ALL.max(of.SOURCE_LAG)}"
+
+_STATE: Final = {0: Meaning("no", RED), 1: Meaning("yes", GREEN)}
+_HINDRANCE: Final = {0: Meaning("no", GREEN), 1: Meaning("yes", YELLOW)}
+
+_HEALTHY: Final = Row(
+    "Is it healthy?",
+    (
+        stat_panel(
+            "Running",
+            Words(
+                "Whether all actors of the pipeline run.",
+                "Not running: an actor is being built anew, has ended, or the process is gone.",
+                "Look at the actors, then at the log for `failed`, which has the reason; readyz tells it too.",
+            ),
+            Query(or_zero(ALL.min(of.UP))),
+            "none",
+            only(1, falling=True),
+            meanings={0: Meaning("Not running", RED), 1: Meaning("Running", GREEN)},
+            leads_to=uid("actors"),
+        ),
+        stat_panel(
+            "Alerts",
+            Words(
+                "The alerts that fire, of all pipelines.",
+                "Any name in red.",
+                "Each alert has its section in docs/runbooks.md.",
+            ),
+            Query(f"{_FIRING} or on () {_NONE_FIRING}", "{{alertname}}"),
+            "none",
+            only(1),
+            by_name=True,
+        ),
+        stat_panel(
+            "Behind the source",
+            Words(
+                "The age of the newest commit that capture has read from the log; 0 when it has read all there is.",
+                "Above 5 s for minutes: the source writes faster than capture reads, or something holds it back.",
+                "See below what holds it back; the actors show where the bottleneck is.",
+            ),
+            Query(_BEHIND_BY),
+            "s",
+            LAG,
+            leads_to=uid("actors"),
+        ),
+        stat_panel(
+            "Fresh in the lake",
+            Words(
+                "For 95 % of the last five minutes' batches: the time from commit to readable in the lake.",
+                "Above 10 s it's slower than batches usually are; above a minute readers notice.",
+                "Look at the lake: batches that take long, or a backlog behind a failure of Spark.",
+            ),
+            Query(f"{ALL.quantile(0.95, of.FRESHNESS, window='5m')} >= 0"),
+            "s",
+            FRESHNESS,
+            nothing="no changes",
+            leads_to=uid("lake"),
+        ),
+        stat_panel(
+            "Tables stopped",
+            Words(
+                "Tables that can't be captured or delivered any more; all others go on.",
+                "Any. Its lake table stays as it was when it stopped.",
+                "`tidemark status` names each with its reason, and the reason says what to do.",
+            ),
+            Query(or_zero(ALL.sum(of.STOPPED_TABLES))),
+            "none",
+            only(1),
+        ),
+        stat_panel(
+            "Failures, last hour",
+            Words(
+                "Failures of actors in the last hour, of whatever kind.",
+                "A few transient ones are the world's; many, or any other kind, aren't.",
+                "See below which kind, and in the log's `failed` which actor and why.",
+            ),
+            Query(or_zero(ALL.increase(of.ERRORS, window="1h"))),
+            "none",
+            Limits(1, 10),
+            leads_to=uid("actors"),
+        ),
+        stat_panel(
+            "Source",
+            Words(
+                "Whether there's a connection to the source's log.",
+                "No connection for longer than a failover takes.",
+                "See whether the server is up and its account may connect; the log says what was answered.",
+            ),
+            Query(or_zero(ALL.max(of.SOURCE_UP))),
+            "none",
+            only(1, falling=True),
+            meanings={0: Meaning("Lost", RED), 1: Meaning("Connected", GREEN)},
+        ),
+        stat_panel(
+            "Lake",
+            Words(
+                "Whether there's a Spark session.",
+                "None for longer than a minute: nothing is delivered, and the journal fills.",
+                "The log's `failed` of SparkSink says why: Java, memory, the master, or the lake's storage.",
+            ),
+            Query(or_zero(ALL.max(of.SPARK_UP))),
+            "none",
+            only(1, falling=True),
+            meanings={0: Meaning("No Spark", RED), 1: Meaning("Spark runs", GREEN)},
+            leads_to=uid("lake"),
+        ),
+        stat_panel(
+            "Until the log is purged",
+            Words(
+                "How long the source certainly keeps the log that is still needed.",
+                "Less than half a day: if capture doesn't catch up by then, all tables have to be snapshotted anew.",
+                "Catch up, or make binlog_expire_logs_seconds longer on the source.",
+            ),
+            Query(f"{ALL.min(of.PURGE)} - time()"),
+            "s",
+            Limits(86_400, 43_200, falling=True),
+            nothing="unknown",
+        ),
+        stat_panel(
+            "Journal",
+            Words(
+                "How much of its quota the journal has taken; 0 where it has none.",
+                "Above 80 %: a consumer is behind. At 100 % capture waits until there's room.",
+                "Bring the lake (or the consumer that's behind) back, or raise journal.quota_mib.",
+            ),
+            Query(f"{ALL.max(of.JOURNAL_SIZE)} / {ALL.max(of.JOURNAL_QUOTA)}"),
+            "percentunit",
+            Limits(0.5, 0.8),
+            leads_to=uid("lake"),
+        ),
+        stat_panel(
+            "Snapshots end in",
+            Words(
+                "How long the running snapshots still take at their present pace.",
+                "A time that grows.",
+                "Look at the snapshots: the source may be busy, or capture behind.",
+            ),
+            Query(ALL.max(of.SNAPSHOT_LEFT)),
+            "s",
+            Limits(86_400, 604_800),
+            nothing="none runs",
+            leads_to=uid("snapshots"),
+        ),
+        stat_panel(
+            "Snapshots failed",
+            Words(
+                "Tables whose last snapshot failed.",
+                "Any. The lake lacks rows of that table until it's snapshotted again.",
+                "`tidemark status` has the reason; mend it and send execute-snapshot for that table.",
+            ),
+            Query(or_zero(ALL.sum(of.SNAPSHOT_TABLES, state="failed"))),
+            "none",
+            only(1),
+            leads_to=uid("snapshots"),
+        ),
+    ),
+)
+
+_BEHIND: Final = Row(
+    "How far behind, how fresh?",
+    (
+        series_panel(
+            "Behind the source, over time",
+            Words(
+                "The age of the newest commit that has been read from the log.",
+                "A slope upwards: less is read than is written. A saw is one large transaction.",
+                "Where the rows' rate below is at its usual top, the source writes more than this machine can take.",
+            ),
+            [Query(_BEHIND_BY, "behind")],
+            "s",
+            limits=LAG,
+        ),
+        series_panel(
+            "From the commit on",
+            Words(
+                "How long after its commit a change is sealed in the journal, and readable in the lake: "
+                "one half of the segments and batches is faster, one in a hundred slower.",
+                "The journal above a second: capture is slow. Only the lake: delivery is.",
+                "For the journal look at the actors, for the lake at the lake.",
+            ),
+            [
+                Query(ALL.quantile(0.5, of.COMMIT_TO_JOURNAL), "in the journal, half"),
+                Query(ALL.quantile(0.99, of.COMMIT_TO_JOURNAL), "in the journal, 99 %"),
+                Query(ALL.quantile(0.5, of.FRESHNESS), "in the lake, half"),
+                Query(ALL.quantile(0.99, of.FRESHNESS), "in the lake, 99 %"),
+            ],
+            "s",
+            limits=FRESHNESS,
+        ),
+        series_panel(
+            "Not read yet",
+            Words(
+                "Bytes of the source's log that are still to be read.",
+                "More and more.",
+                "Divide by the rate at which bytes are read to see when it has caught up.",
+            ),
+            [Query(ALL.max(of.LAG_BYTES), "to read")],
+            "bytes",
+        ),
+        series_panel(
+            "Not sealed yet",
+            Words(
+                "Transactions that the source has executed and that aren't in the journal yet.",
+                "More and more, while few bytes are left to read: sealing is what's slow.",
+                "See the journal's panels in the lake's dashboard; it may be the disk.",
+            ),
+            [Query(ALL.max(of.LAG_TRANSACTIONS), "to seal")],
+            "short",
+        ),
+        series_panel(
+            "Rows on their way",
+            Words(
+                "Row images read from the log, rows read by snapshots, rows sealed, rows appended to the lake.",
+                "A place that stays under the one before it: there it's held up. Nothing at all, though the source is "
+                "written to.",
+                "Appended less than sealed: the lake. Sealed less than read: the journal's disk.",
+            ),
+            [
+                Query(ALL.rate(of.ROWS_READ), "images from the log"),
+                Query(ALL.rate(of.SNAPSHOT_ROWS), "read by snapshots"),
+                Query(ALL.rate(of.JOURNAL_ROWS), "sealed"),
+                Query(ALL.rate(of.DELIVERED), "appended to the lake"),
+            ],
+            "rowsps",
+        ),
+        series_panel(
+            "The log",
+            Words(
+                "Transactions read from the log in a second, and bytes.",
+                "Bytes without transactions: one large transaction is being read.",
+                "Nothing, as a rule; it explains a lag that grows and falls at once.",
+            ),
+            [
+                Query(ALL.rate(of.TRANSACTIONS), "transactions"),
+                Query(f"{ALL.rate(of.BINLOG_READ)} / 1024", "KiB"),
+            ],
+            "ops",
+        ),
+    ),
+)
+
+_HAPPENED: Final = Row(
+    "What has happened?",
+    (
+        states_panel(
+            "What runs",
+            Words(
+                "When all actors ran, when the source's log was connected, and when Spark was there.",
+                "Red that comes again and again: a loop of restarts.",
+                "Look at the failures of that time beside it.",
+            ),
+            [
+                Query(ALL.min(of.UP), "all actors"),
+                Query(ALL.max(of.SOURCE_UP), "source"),
+                Query(ALL.max(of.SPARK_UP), "Spark"),
+            ],
+            _STATE,
+        ),
+        series_panel(
+            "Failures",
+            Words(
+                "Failures of actors by their kind.",
+                "`definite` stops a table or the pipeline, `invariant` the process; `hang` and `unforeseen` are bugs. "
+                "`transient` is the world, and bad if it doesn't end.",
+                "The log's `failed` has the same kind, and the reason. Report what's a bug, with that line.",
+            ),
+            [Query(ALL.increase(of.ERRORS, "kind"), "{{kind}}")],
+            "short",
+            bars=True,
+        ),
+        states_panel(
+            "What holds it back",
+            Words(
+                "When the reader was paused, when the journal had no room, and when no chunk was asked for since the "
+                "source had enough to do.",
+                "A journal without room: capture waits, and the source may purge its log.",
+                "Paused alone is memory's or the schema's fence and short; for the journal see its quota.",
+            ),
+            [
+                Query(ALL.max(of.PAUSED), "reader paused"),
+                Query(ALL.max(of.JOURNAL_FULL), "journal full"),
+                Query(ALL.max(of.SOURCE_BUSY), "snapshots wait for the source"),
+            ],
+            _HINDRANCE,
+        ),
+        series_panel(
+            "What befell tables",
+            Words(
+                "Statements that changed a captured table, mirrors that began anew, and dates that no calendar has "
+                "and that are null in the lake therefore.",
+                "Mirrors that begin anew are read whole again: bad if nobody meant it.",
+                "The table's name is in the metric; docs/lake.md says which statements do it.",
+            ),
+            [
+                Query(or_zero(ALL.increase(of.SCHEMA_CHANGES)), "schema changes"),
+                Query(or_zero(ALL.increase(of.TABLE_RESTARTS)), "mirrors begun anew"),
+                Query(or_zero(ALL.increase(of.IMPOSSIBLE_DATES)), "impossible dates"),
+            ],
+            "short",
+            bars=True,
+        ),
+    ),
+)
+
+OVERVIEW: Final = Board(
+    "overview",
+    "Is it healthy, how far behind is it, how fresh is the lake?",
+    (),
+    (_HEALTHY, _BEHIND, _HAPPENED),
+)
