@@ -12,6 +12,7 @@ import pymysql
 
 from pipeline.errors import Definite, Transient
 from pipeline.settings import ServerSettings
+from pipeline.telling import without_values
 
 # Errors of the server that say nothing about the statement, but that it may do later (Server Error Message Reference).
 _PASSING: Final = frozenset(
@@ -49,6 +50,21 @@ _OUTDATED: Final = frozenset(
         1054,  # ER_BAD_FIELD_ERROR
         1146,  # ER_NO_SUCH_TABLE
         1176,  # ER_KEY_DOES_NOT_EXIST
+    }
+)
+# Errors that quote the value that they are about, which may be a row's key.
+_QUOTING: Final = frozenset(
+    {
+        1064,  # ER_PARSE_ERROR
+        1292,  # ER_TRUNCATED_WRONG_VALUE
+        1300,  # ER_INVALID_CHARACTER_STRING
+        1366,  # ER_TRUNCATED_WRONG_VALUE_FOR_FIELD
+        1411,  # ER_WRONG_VALUE_FOR_TYPE
+        1525,  # ER_WRONG_VALUE
+        1690,  # ER_DATA_OUT_OF_RANGE
+        3141,  # ER_INVALID_JSON_TEXT_IN_PARAM
+        3854,  # ER_CANNOT_CONVERT_STRING
+        3988,  # ER_IMPOSSIBLE_STRING_CONVERSION
     }
 )
 # The client library's own errors (CR_…): of the connection, not of the statement.
@@ -93,6 +109,8 @@ def _judged(error: Exception, doing: str) -> Transient | Definite:
         return Definite(f"the source's certificate can't be trusted ({error.__cause__}); see to source.tls")
     code, *words = error.args if isinstance(error, pymysql.Error) else (None,)
     text = " ".join(str(word) for word in words) or str(error)
+    if code in _QUOTING:
+        text = without_values(text)
     if code == _ACCESS_DENIED:
         return AccessDenied(f"{text} (error {code} of the source; {doing})")
     passing = not isinstance(code, int) or code in _PASSING or code in _CLIENT_ERRORS

@@ -35,7 +35,8 @@ from actors.actor import Actor
 from actors.mailbox import Closed, Mailbox
 from actors.metrics import Metrics
 from pipeline import metrics as catalogue
-from pipeline.errors import Definite, InvariantBroken, Transient
+from pipeline.errors import Definite, InvariantBroken, TidemarkError, Transient
+from pipeline.telling import told
 from pipeline.topology import EDGES, WhenFull
 from pipeline.topology import Actor as Name
 
@@ -121,11 +122,11 @@ class State(StrEnum):
     ENDED = "ended"
 
 
-class Hung(Exception):
+class Hung(TidemarkError):
     """The actor was at one piece of work for longer than its patience."""
 
 
-class Cancelled(Exception):
+class Cancelled(TidemarkError):
     """The actor was cancelled, and not by the supervisor: by something that it awaited, say."""
 
 
@@ -292,10 +293,10 @@ class Supervisor:
         """Decide what a failure means; `who` is an actor, or the group itself if it couldn't be built."""
         kind = _kind(error)
         self._metrics.count(catalogue.ERRORS, actor=who, kind=kind)
-        message = f"{who}: {str(error) or type(error).__name__}"
+        message = f"{who}: {told(error)}"
         self.failures.update(dict.fromkeys(group.actors, message))
         story = error if kind in (Kind.INVARIANT, Kind.UNFORESEEN) else None
-        log.error("failed", who=who, kind=kind.value, error=str(error), exc_info=story)
+        log.error("failed", who=who, kind=kind.value, error=told(error), exc_info=story)
         match kind:
             case Kind.INVARIANT:
                 self._end_at_once(ExitCode.INVARIANT, message)

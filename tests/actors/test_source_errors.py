@@ -18,6 +18,11 @@ from pipeline.settings import ServerSettings
         (ConnectionResetError("reset"), Transient, r"^reset \(asking\)$"),
         (TimeoutError(), Transient, "^the source didn't answer in time: asking$"),
         (pymysql.err.ProgrammingError(1146, "No table"), Outdated, r"^No table \(error 1146 of the source"),
+        (
+            pymysql.err.OperationalError(1525, "Incorrect DATE value: 'x'"),
+            Definite,
+            r"^Incorrect DATE value: '…'",
+        ),
         (pymysql.err.OperationalError(1142, "No right"), Definite, r"^No right .error 1142 of the source"),
         (pymysql.err.OperationalError(1045, "Denied"), AccessDenied, r"^Denied \(error 1045 of the source"),
     ],
