@@ -179,6 +179,12 @@ async def reached(service: Running, server: MysqlServer) -> None:
     await service.until(lambda: at(service) == server.uuid, f"capture is at {server.port}")
 
 
+async def wrote(service: Running, writers: Writers) -> None:
+    """Until some more has been written."""
+    enough = len(writers.done) + 30
+    await service.until(lambda: len(writers.done) > enough, "some writes")
+
+
 @pytest.mark.usefixtures("small_ranges")
 async def test_a_planned_switch_in_the_middle_of_a_snapshot(
     mysql_factory: MysqlFactory, tmp_path: Path
@@ -359,9 +365,7 @@ async def test_ten_switches_in_a_row(mysql_factory: MysqlFactory, tmp_path: Path
                 if snapshot:
                     await service.execute(snapshot)
                     await service.until(lambda: service.tables(snapshot)["t"]["chunks"], "a chunk")  # noqa: B023
-                else:
-                    enough = len(writers.done) + 50
-                    await service.until(lambda: len(writers.done) > enough, "some writes")  # noqa: B023
+                await wrote(service, writers)
             for replica in replicas:
                 caught_up(present, replica)
             gone = present
@@ -372,6 +376,7 @@ async def test_ten_switches_in_a_row(mysql_factory: MysqlFactory, tmp_path: Path
             promote(present)
             follow(other, present)
             with writers.on(present):
+                await wrote(service, writers)
                 if snapshot:
                     await service.completed(snapshot)
             gone.start()
