@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pymysql
 
-from deploy.toolchain.cache import ToolchainError, digest, ensure, locked, root, run
+from deploy.toolchain.cache import ToolchainError, digest, ensure, is_complete, locked, root, run
 from deploy.toolchain.mysql import MysqlParts
 from deploy.toolchain.server_process import READY_WITHIN, ServerProcess
 
@@ -235,6 +235,7 @@ def _template(parts: MysqlParts, options: Mapping[str, str]) -> Path:
         settings = {"datadir": str(template / "data"), "innodb_redo_log_capacity": "8M"} | lasting
         run([parts.bin / "mysqld", *_as_arguments(settings), "--initialize-insecure"])
 
-    with locked():
-        ensure("an empty MySQL data directory", template, build)
+    if not is_complete(template):  # whoever makes another part, which may take minutes, isn't waited for
+        with locked():
+            ensure("an empty MySQL data directory", template, build)
     return template / "data"
