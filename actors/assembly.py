@@ -90,7 +90,7 @@ async def check(settings: Settings) -> list[Finding]:
     """All that's wrong, here and at the source."""
     found = list(local_findings(settings))
     try:
-        spark_session.parts(settings.spark)
+        spark_session.check(settings.spark)
     except TidemarkError as error:
         found.append(Finding(Severity.ERROR, str(error), "nothing could be delivered"))
     if settings.signals.kafka is not None:

@@ -151,7 +151,7 @@ class Background:
         try:
             size = work.task.result()
         except Conflict as error:
-            log.warning("it's tried again soon", work=work.name, table=table, why=str(error))
+            log.warning("it's tried again soon", work=work.name, table=table, reason=str(error))
             self._metrics.count(catalogue.CONFLICTS, kind=work.name)
             self._rest(work.what, now + maintenance.REST_S)
             return
@@ -169,10 +169,6 @@ class Background:
         merges = [self._due_in(mirrored, now) for _, mirrored in self._mergeable(mirrors)]
         chores = [maintenance.due_in(kept, self._policy, now) for kept in self._all]
         return max(0.0, min([*merges, *chores])) if merges or chores else None
-
-    def settled(self, mirrors: Mapping[TableId, Mirror]) -> bool:
-        """Whether nothing is under way, and no mirror has anything to merge."""
-        return self.work is None and not self._mergeable(mirrors)
 
     def status(self, table: TableId) -> dict[str, Any]:
         """How far a table's mirror is, and the files that wait for compaction."""

@@ -122,7 +122,7 @@ def check(settings: Settings) -> None:
     if errors:
         _fail(f"{errors} to mend before it can run", 1)
     well = "all is well" if not findings else "it can run"
-    click.echo(f"{well}, with {spark_session.parts(settings.spark)}")
+    click.echo(f"{well}, with {spark_session.check(settings.spark)}")
 
 
 @main.command(name="signal")

@@ -23,14 +23,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from pipeline.errors import Transient
+from pipeline.lake_changes import Plan, schema_text
 from pipeline.lake_tables import Told
 from pipeline.maintenance import Size
+from pipeline.merge import Merge
 from pipeline.placing import Stored
 
 # How the names of these exceptions begin.
@@ -54,8 +56,55 @@ class Snapshot(Told):
     columns: Mapping[str, Stored]
 
 
-class DeltaTable:
+# Makes the files be there, in a folder, for a table of these columns; the actions that add them, as lines of Delta's
+# log, with paths relative to the folder.
+Place = Callable[[str, Mapping[str, Stored]], Sequence[str]]
+
+
+class LakeTable(Protocol):
     """The Delta table at a path, which may not be there yet."""
+
+    path: str
+
+    def snapshot(self) -> Snapshot | None:
+        """The newest version; None where there's no table."""
+
+    def settled(self) -> Snapshot | None:
+        """The newest version, once all that `alter` was interrupted in is done."""
+
+    def snapshot_at(self, version: int) -> Snapshot:
+        """An older version."""
+
+    def size(self) -> Size | None:
+        """How large the newest version is; None where there's no table."""
+
+    def clean_log(self) -> None:
+        """Remove what has expired of the log, by the table's own properties."""
+
+    def append(
+        self, place: Place, application: str, version: int, marks: Mapping[str, int], metadata: str
+    ) -> int | None:
+        """Append files in one commit, unless `application` has got to this version of its own already.
+
+        `marks`: versions of other applications that are set as well, not before. `metadata`: what the commit says of
+        itself. The table's version, where it's for us to make durable.
+        """
+
+    def merge(self, session: SparkSession, merge: Merge, application: str, metadata: str) -> None:
+        """Bring this mirror to the merge's segment in one commit, unless `application` has got there already.
+
+        `session`: has settings that say the same of the application to a statement.
+        """
+
+    def alter(self, plan: Plan, properties: Mapping[str, str]) -> None:
+        """Change the columns and set properties, so that no reader takes one for done without the other.
+
+        Where columns are renamed the table has column mapping already, and where they are widened type widening.
+        """
+
+
+class DeltaTable:
+    """The one that the driver's JVM has, which is ours."""
 
     def __init__(self, session: SparkSession, path: str) -> None:
         self.path = path
@@ -70,6 +119,10 @@ class DeltaTable:
         log = self._log()
         snapshot = log.update(False, self._none, self._none)
         return self._told(snapshot) if log.tableExists() else None
+
+    def settled(self) -> Snapshot | None:
+        """The newest version: what's altered here is altered in one commit."""
+        return self.snapshot()
 
     def snapshot_at(self, version: int) -> Snapshot:
         """An older version."""
@@ -96,12 +149,12 @@ class DeltaTable:
             {entry._1(): entry._2() for entry in _each(metadata.configuration())},  # noqa: SLF001 - a Scala pair
             self._applications(snapshot),
             snapshot.version(),
-            _columns(metadata.schemaString()),
+            columns_of(metadata.schemaString()),
         )
 
     def append(
         self,
-        place: Callable[[Mapping[str, Stored]], Sequence[str]],
+        place: Place,
         application: str,
         version: int,
         marks: Mapping[str, int],
@@ -109,10 +162,8 @@ class DeltaTable:
     ) -> int | None:
         """Append files in one commit, and give its version; None if `application` has got there already.
 
-        `place` makes the files be there for a table of these columns, and gives the actions that add them, as lines of
-        Delta's log. `marks`: versions of other applications that the commit sets as well. Raises Py4JJavaError with
-        Delta's ConcurrentTransactionException where another writer gets there meanwhile, and with
-        MetadataChangedException where somebody changes the columns.
+        Raises Py4JJavaError with Delta's ConcurrentTransactionException where another writer gets there meanwhile, and
+        with MetadataChangedException where somebody changes the columns.
         """
         log = self._log()
         transaction = log.startTransaction(self._none, self._jvm.scala.Some(log.unsafeVolatileSnapshot()))
@@ -122,7 +173,7 @@ class DeltaTable:
             return None
         action = _module(self._delta.actions, "Action$")
         actions = _module(self._jvm.scala.collection.immutable, "Vector$").empty()
-        for line in place(_columns(transaction.metadata().schemaString())):
+        for line in place(self.path, columns_of(transaction.metadata().schemaString())):
             actions = actions.appended(action.fromJson(line))
         now = self._jvm.scala.Some(int(time.time() * 1000))
         for name, reached in {application: version, **marks}.items():
@@ -132,11 +183,48 @@ class DeltaTable:
             log.update(False, self._none, self._none)
         return committed
 
-    def alter(self, schema: Callable[[str], str], properties: Mapping[str, str]) -> None:
-        """Change the columns and set properties in one commit; `schema` makes the new one of the present one, as JSON.
+    def merge(self, session: SparkSession, merge: Merge, application: str, metadata: str) -> None:
+        """Mark rows of the mirror as deleted and append others in their place, in one commit.
 
-        Where columns are renamed the table has column mapping already, and where they are widened type widening.
+        Raises Py4JJavaError with Delta's exceptions where somebody else removes files or rows meanwhile.
         """
+        transaction = self._log().startTransaction(self._none, self._none)
+        transaction.readTxn().addOne(application)
+        snapshot, spark = transaction.snapshot(), session._jsparkSession  # noqa: SLF001
+        if self._applications(snapshot).get(application, -1) >= merge.through:
+            return
+        marked = self._marked(transaction, spark, session.sql(merge.places(snapshot.version())))
+        added = transaction.writeFiles(session.sql(merge.rows(snapshot.version()))._jdf)  # noqa: SLF001
+        now = self._jvm.scala.Some(int(time.time() * 1000))
+        reached = self._delta.actions.SetTransaction(application, merge.through, now)
+        transaction.commit(marked.appendedAll(added).appended(reached), self._operation(metadata))
+
+    def _marked(self, transaction: Any, spark: Any, places: DataFrame) -> Any:
+        """The actions by which the rows at these places are deleted, as Delta's DELETE has them."""
+        helper = _module(self._delta.commands, "DMLWithDeletionVectorsHelper$")
+        files = transaction.filterFiles()
+        path, row = (self._jvm.scala.Some(places[name]._jc) for name in ("path", "row"))  # noqa: SLF001
+        found = _module(
+            self._delta.commands, "DeletionVectorBitmapGenerator$"
+        ).buildRowIndexSetsForFilesMatchingCondition(
+            spark,
+            transaction,
+            True,
+            places._jdf,  # noqa: SLF001
+            files,
+            _module(self._jvm.org.apache.spark.sql.catalyst.expressions, "Literal$").TrueLiteral(),
+            path,
+            row,
+        )
+        by_path = helper.generateCandidateFileMap(transaction.deltaLog().dataPath(), files)
+        touched = helper.findFilesWithMatchingRows(transaction, by_path, found)
+        prefix = _module(self._delta.stats, "StatsCollectionUtils$").getDataSkippingStringPrefixLength(
+            spark, transaction.metadata()
+        )
+        return helper.processUnmodifiedData(spark, touched, transaction.snapshot(), prefix)._1()  # noqa: SLF001
+
+    def alter(self, plan: Plan, properties: Mapping[str, str]) -> None:
+        """Change the columns and set properties, in one commit."""
         transaction = self._log().startTransaction(self._none, self._none)
         present = transaction.metadata()
         configuration = present.configuration()
@@ -147,7 +235,7 @@ class DeltaTable:
             present.name(),
             present.description(),
             present.format(),
-            schema(present.schemaString()),
+            schema_text(plan, present.schemaString()),
             present.partitionColumns(),
             configuration,
             present.createdTime(),
@@ -179,7 +267,7 @@ def is_conflict(error: Exception) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _columns(schema: str) -> Mapping[str, Stored]:
+def columns_of(schema: str) -> Mapping[str, Stored]:
     """The columns of a table by name; `schema` as Delta's metadata has it."""
     return {field.name: _stored(field) for field in StructType.fromJson(json.loads(schema)).fields}
 

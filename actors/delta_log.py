@@ -9,6 +9,7 @@ Transaction Identifiers, Commit Provenance Information.
 
 import json
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -30,19 +31,23 @@ _TOLD = ("metaData", "txn")
 
 @dataclass(frozen=True, slots=True)
 class Logged(Told):
-    """A table at its newest version, and what the last commit that has any says of itself (`userMetadata`). `files` and
-    `bytes`: what it's made of, None where Delta wrote no checksum of that version.
+    """A version of a table, and what the last commit that has any says of itself (`userMetadata`). `columns`: its
+    schema, in JSON. `files`, `bytes`, and `hidden` rows: what it's made of, None where Delta wrote no checksum of it.
     """
 
+    version: int
+    columns: str
     said: str | None
     files: int | None
     bytes: int | None
+    hidden: int | None
 
 
-def logged(path: str) -> Logged | None:
-    """What the table at a path says, None where there's no table. `path`: a local one, or a URI that pyarrow reads.
+def logged(path: str, at: int | None = None) -> Logged | None:
+    """What the table at a path says in its newest version, or `at` this one; None where there's none.
 
-    Raises OSError where the filesystem does, and Definite where the path leads to none.
+    `path`: a local one, or a URI as Spark has it. Raises OSError where the filesystem does, and Definite where the path
+    leads to none.
     """
     filesystem, root = located(path)
     folder = f"{root}/{LOG}"
@@ -51,11 +56,16 @@ def logged(path: str) -> Logged | None:
     version, actions = -1, _Actions()
     if _NEWEST in names:
         version = json.loads(_read(filesystem, f"{folder}/{_NEWEST}"))["version"]
-        for name in names:
-            if (match := _CHECKPOINT.fullmatch(name)) and int(match[1]) == version:
+        checkpoints = [(int(match[1]), name) for name in names if (match := _CHECKPOINT.fullmatch(name))]
+        if at is not None:
+            version = max((number for number, _ in checkpoints if number <= min(at, version)), default=-1)
+        for number, name in checkpoints:
+            if number == version:
                 actions.take(_checkpointed(filesystem, f"{folder}/{name}"))
     for name in names:
-        if (match := _COMMIT.fullmatch(name)) and int(match[1]) > version:
+        if (match := _COMMIT.fullmatch(name)) and version < int(match[1]) <= (
+            sys.maxsize if at is None else at
+        ):
             actions.take(map(json.loads, _read(filesystem, f"{folder}/{name}").splitlines()))
             version = int(match[1])
     if version < 0:
@@ -65,9 +75,12 @@ def logged(path: str) -> Logged | None:
     return Logged(
         actions.properties,
         actions.applications,
+        version,
+        actions.columns,
         actions.said,
         sums.get("numFiles"),
         sums.get("tableSizeBytes"),
+        sums.get("numDeletedRecordsOpt"),
     )
 
 
@@ -77,13 +90,14 @@ class _Actions:
     def __init__(self) -> None:
         self.properties: dict[str, str] = {}
         self.applications: dict[str, int] = {}
+        self.columns = ""
         self.said: str | None = None
 
     def take(self, actions: Iterable[dict[str, Any]]) -> None:
         for action in actions:
             match action:
-                case {"metaData": {"configuration": configuration}}:
-                    self.properties = dict(configuration)
+                case {"metaData": {"configuration": configuration, "schemaString": columns}}:
+                    self.properties, self.columns = dict(configuration), columns
                 case {"txn": {"appId": application, "version": version}}:
                     self.applications[application] = version
                 case {"commitInfo": {"userMetadata": said}}:

@@ -22,12 +22,12 @@ it, and does nothing by itself.
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from threading import Lock
 
 from pyspark.sql import SparkSession
 
-from actors.delta import DeltaTable, Snapshot
+from actors.delta import LakeTable, Snapshot
+from actors.delta_tables import delta_tables
 from actors.journal_store import JournalReader
 from actors.lake_files import LakeFiles
 from actors.live_view import CatalogViews
@@ -36,11 +36,11 @@ from actors.upkeep import Upkeep
 from pipeline import lake_tables, schema
 from pipeline.delivery import Accepted, Batch, Delivered, Piece, accepted
 from pipeline.errors import Definite
-from pipeline.lake_changes import features, followed, planned, schema_text
+from pipeline.lake_changes import features, followed, planned
 from pipeline.lake_rules import LakeRule, rule_of
 from pipeline.lake_tables import LakeColumn, Property, Tier, columns, location
 from pipeline.live_view import Reached
-from pipeline.merge import merge_sql, pending_sql
+from pipeline.merge import Merge, pending_sql
 from pipeline.schema import TableId, TableSchema
 
 
@@ -57,13 +57,14 @@ class Lake:
     ) -> None:
         self._session = session
         self._root = root
+        self._tables = delta_tables(session)
         self._journal = journal.identity.id
         self._files = LakeFiles(journal)
         self._rules = rules
         self._views = None if catalog is None else CatalogViews(session, root, catalog)
         # Columns don't change under a MERGE, which would fail, and nor does a mirror's generation.
         self._changing = Lock()
-        self.upkeep = Upkeep(session, root, self._changing)
+        self.upkeep = Upkeep(session, root, self._tables, self._changing)
 
     def find(self, table: TableId) -> Delivered:
         """What the lake has of a table. Raises Definite where it's fed from another journal."""
@@ -125,11 +126,14 @@ class Lake:
         """
         once = self._once("merged", through, merged=through, position=position)
         with self._changing, beside(self._session, once) as session:
-            mirrored = self._table(table, Tier.MIRROR).snapshot()
+            mirror = self._table(table, Tier.MIRROR)
+            mirrored = mirror.snapshot()
             assert mirrored is not None
             if mirrored.mark("generation") == reached.generation:
                 assert mirrored.schema is not None
-                session.sql(merge_sql(self._root, mirrored.schema, reached, through))
+                merge = Merge(self._root, mirrored.schema, reached, through)
+                told = self._metadata(merged=through, position=position)
+                mirror.merge(session, merge, self._mark("merged"), told)
         if self._views is not None:
             self._views.follow(table)
 
@@ -170,7 +174,7 @@ class Lake:
             plan = followed(planned(_columns(snapshot), snapshot.schema), tier, steps)
             if lacking := features(plan, snapshot.properties):
                 self._set(table, tier, lacking)
-            delta.alter(partial(schema_text, plan), told)
+            delta.alter(plan, told)
 
     def _create(self, table: TableId, of: tuple[LakeColumn, ...], told: Mapping[str, str]) -> None:
         path = location(self._root, table, Tier.CHANGELOG)
@@ -202,7 +206,7 @@ class Lake:
             return
         delta = self._table(table, tier)
         committed = delta.append(
-            partial(self._files.place, delta.path, tier, pieces),
+            lambda folder, columns: self._files.place(folder, tier, pieces, columns),
             self._mark(mark),
             todo.through,
             {self._mark("after"): batch.after},
@@ -222,7 +226,7 @@ class Lake:
 
     def _own(self, table: TableId, tier: Tier) -> Snapshot | None:
         delta = self._table(table, tier)
-        snapshot = delta.snapshot()
+        snapshot = delta.settled()
         if snapshot is not None and (journal := snapshot.properties.get(Property.JOURNAL)) != self._journal:
             raise Definite(
                 f"{delta.path} is fed from another journal ({journal or 'none that it tells'}, and this one is "
@@ -230,8 +234,8 @@ class Lake:
             )
         return snapshot
 
-    def _table(self, table: TableId, tier: Tier) -> DeltaTable:
-        return DeltaTable(self._session, location(self._root, table, tier))
+    def _table(self, table: TableId, tier: Tier) -> LakeTable:
+        return self._tables(location(self._root, table, tier))
 
     def _mark(self, name: str) -> str:
         return f"{self._journal}/{name}"

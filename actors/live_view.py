@@ -12,7 +12,8 @@ from functools import partial
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from actors.delta import DeltaTable
+from actors.delta import LakeTable, Snapshot
+from actors.delta_tables import delta_tables
 from pipeline.errors import Definite
 from pipeline.lake_tables import Tier, location, quoted
 from pipeline.live_view import Reached, Versions, live_view_sql
@@ -83,8 +84,9 @@ class _Found:
 def _found(session: SparkSession, root: str, table: TableId) -> _Found | None:
     """A table's live view as of now, None where there's no mirror."""
     at = partial(location, root, table)
-    mirrors, changelogs = DeltaTable(session, at(Tier.MIRROR)), DeltaTable(session, at(Tier.CHANGELOG))
-    mirrored = mirrors.snapshot()
+    tables = delta_tables(session)
+    mirrors, changelogs = tables(at(Tier.MIRROR)), tables(at(Tier.CHANGELOG))
+    mirrored = _altered(mirrors, mirrors.snapshot())
     while True:
         # The mirror first: the changelog, which gets everything before it, can't be behind it then.
         changelog = changelogs.snapshot()
@@ -92,11 +94,18 @@ def _found(session: SparkSession, root: str, table: TableId) -> _Found | None:
             return None
         reached = Reached.told(mirrored, changelog)
         # One that has begun anew did so before its changelog got what the old one doesn't count for.
-        now = mirrors.snapshot()
+        now = _altered(mirrors, mirrors.snapshot())
         if now is not None and Reached.told(now, changelog).generation == reached.generation:
             break
         mirrored = now
-    while changelog.since > mirrored.since:
+    while changelog.since > mirrored.since or changelog.altering:
         changelog = changelogs.snapshot_at(changelog.version - 1)
     assert mirrored.schema is not None
     return _Found(mirrored.schema, reached, Versions(mirrored.version, changelog.version))
+
+
+def _altered(table: LakeTable, found: Snapshot | None) -> Snapshot | None:
+    """The last version up to this one whose columns are those of its schema."""
+    while found is not None and found.altering:
+        found = table.snapshot_at(found.version - 1)
+    return found

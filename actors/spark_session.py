@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyspark
 from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER, ClientServer
@@ -28,11 +28,15 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from actors import spark_connect
 from pipeline.errors import Definite, Transient
 from pipeline.settings import SparkSettings
 
 # The one Delta that `actors.delta` is written against, since it uses more of it than Delta promises to keep.
 DELTA_VERSION = "4.4.0"
+
+# How the URL of a Spark Connect server begins.
+_CONNECT = "sc://"
 
 # Settings of a session that belong at the number of cores.
 PARTITIONS = ("spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions")
@@ -92,6 +96,21 @@ class Parts:
         return f"PySpark {self.pyspark}, Delta {self.delta} ({len(self.jars)} jars)"
 
 
+class Running(Protocol):
+    """A Spark that can be asked: its session."""
+
+    session: SparkSession
+
+    def lost(self, error: Exception) -> str | None:
+        """Why a call failed, if it did since there's no Spark any more that could be asked again."""
+
+    def stop(self) -> None:
+        """End what is ours of it, cleanly."""
+
+    def kill(self) -> None:
+        """End what is ours of it, whatever it's doing; calls that wait for it fail."""
+
+
 class Spark:
     """A running Spark: its session, the number of its `cores`, and the JVM that's its driver and holds `lock`."""
 
@@ -145,16 +164,19 @@ class Spark:
         _forget(gateway)
 
 
+def check(settings: SparkSettings) -> str:
+    """What Spark there is by these settings, in words. Raises Definite where it lacks something."""
+    if settings.master.startswith(_CONNECT):
+        spark_connect.check()
+        return f"PySpark {pyspark.__version__} by Spark Connect"
+    return str(parts(settings))
+
+
 def parts(settings: SparkSettings) -> Parts:
     """What there is, with the jars that the settings name.
 
-    Raises Definite where Delta isn't among them, or isn't the one for PySpark, or there'd be no JVM of our own.
+    Raises Definite where Delta isn't among them, or isn't the one for PySpark.
     """
-    if settings.master.startswith("sc://"):
-        raise Definite(
-            f"spark.master is {settings.master}, and Spark Connect can't be used, since files are committed to Delta "
-            "by the driver's own JVM: give a master as local[*] or spark://host:7077"
-        )
     named = [Path(path) for path in settings.jars]
     for path in named:
         if not path.exists():
@@ -174,6 +196,13 @@ def parts(settings: SparkSettings) -> Parts:
             f"{found[0].string} doesn't fit PySpark {pyspark.__version__}: give {wanted} in spark.jars"
         )
     return Parts(pyspark.__version__, DELTA_VERSION, jars)
+
+
+def run(settings: SparkSettings, folder: Path) -> Running:
+    """Start Spark, or open a session at the Spark Connect server that the settings name; as `start` otherwise."""
+    if settings.master.startswith(_CONNECT):
+        return spark_connect.connect(settings, folder)
+    return start(settings, folder)
 
 
 def start(settings: SparkSettings, folder: Path) -> Spark:
@@ -215,6 +244,10 @@ def start(settings: SparkSettings, folder: Path) -> Spark:
 @contextmanager
 def beside(session: SparkSession, settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """A session with settings of its own, for statements that want them. Its jobs don't keep a batch's waiting."""
+    if spark_connect.connected(session):
+        with spark_connect.beside(session, settings) as other:
+            yield other
+        return
     context = session.sparkContext
     other = session.newSession()
     for name, value in {**{name: session.conf.get(name) for name in PARTITIONS}, **settings}.items():
@@ -223,7 +256,7 @@ def beside(session: SparkSession, settings: Mapping[str, str]) -> Iterator[Spark
     try:
         yield other
     finally:
-        context.setLocalProperty(_POOL, None)
+        context.setLocalProperty(_POOL, "default")
 
 
 def _conf(settings: SparkSettings, jars: tuple[Path, ...], folder: Path) -> dict[str, str]:

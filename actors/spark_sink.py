@@ -36,7 +36,7 @@ from actors.journal_store import JournalReader
 from actors.lake import Lake
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
-from actors.spark_session import Spark
+from actors.spark_session import Running
 from pipeline import metrics as catalogue
 from pipeline import tiers, topology
 from pipeline.checkpoint import Checkpoint, Mirror, state_of
@@ -82,7 +82,7 @@ class SparkSink(Actor[ToSparkSink]):
         self._spark_settings = spark
         self._journal = journal
         self._threads = ThreadPoolExecutor(TABLES_AT_ONCE + 1, "spark")
-        self._spark: Spark | None = None
+        self._spark: Running | None = None
         self._lake: Lake | None = None
         self._segment = 0
         self._position = ""
@@ -330,8 +330,8 @@ class SparkSink(Actor[ToSparkSink]):
 
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
-    def _start(self) -> Spark:
-        return spark_session.start(self._spark_settings, self._journal.local_folder / "spark")
+    def _start(self) -> Running:
+        return spark_session.run(self._spark_settings, self._journal.local_folder / "spark")
 
     def _stop(self) -> None:
         assert self._spark is not None

@@ -12,7 +12,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from actors.delta import DeltaTable
+from actors.delta_tables import Tables
 from actors.spark_session import beside
 from pipeline.lake_tables import SEGMENT, Tier, location, quoted, table_at
 from pipeline.maintenance import HIDDEN_PART, LARGE_BYTES, SMALL_BYTES, Size, Trim
@@ -34,14 +34,15 @@ _VACUUM: Final = {
 class Upkeep:
     """Maintains the lake tables under `root`; `changing` is held by whoever changes mirrors otherwise."""
 
-    def __init__(self, session: SparkSession, root: str, changing: Lock) -> None:
+    def __init__(self, session: SparkSession, root: str, tables: Tables, changing: Lock) -> None:
         self._session = session
         self._root = root
+        self._tables = tables
         self._changing = changing
 
     def size(self, table: TableId, tier: Tier) -> Size | None:
         """How large a lake table is, None where there's none."""
-        return DeltaTable(self._session, location(self._root, table, tier)).size()
+        return self._tables(location(self._root, table, tier)).size()
 
     def compact(self, table: TableId, tier: Tier) -> None:
         """Write small files anew as large ones, and those that have much hidden without that."""
@@ -58,7 +59,7 @@ class Upkeep:
             changelog = self._at(table, Tier.CHANGELOG)
             with beside(self._session, {}) as session:
                 session.sql(f"DELETE FROM {changelog} WHERE {quoted(SEGMENT)} <= {through}")
-        DeltaTable(self._session, location(self._root, table, Tier.CHANGELOG)).clean_log()
+        self._tables(location(self._root, table, Tier.CHANGELOG)).clean_log()
 
     def _through(self, table: TableId, trim: Trim) -> int:
         """The segment through which changes are to be trimmed, 0 for none."""

@@ -146,7 +146,11 @@ def _placing(spark: Spark, store: JournalStore) -> Commit:
 
     def commit(path: str, piece: Piece) -> None:
         committed = DeltaTable(spark.session, path).append(
-            lambda there: files.place(path, Tier.CHANGELOG, [piece], there), "bench", piece.segment, {}, "{}"
+            lambda folder, there: files.place(folder, Tier.CHANGELOG, [piece], there),
+            "bench",
+            piece.segment,
+            {},
+            "{}",
         )
         assert committed is not None
         files.settle(path, committed)

@@ -33,7 +33,7 @@ from pipeline.gtid import GtidSet
 from pipeline.journal import FileKind
 from pipeline.lake_tables import Tier, location, table_at
 from pipeline.live_view import Reached
-from pipeline.merge import merge_sql
+from pipeline.merge import Merge
 from pipeline.schema import TableId
 from pipeline.settings import (
     JournalSettings,
@@ -144,7 +144,7 @@ async def _delivered(order: Order) -> Delivered:
         await _until(service, lambda sink: sink.not_ready() is None)
         if order.snapshot:
             asked = time.time()
-            await service.execute("bench", order.snapshot)
+            await service.execute(f"bench-{time.time_ns()}", order.snapshot)
             await _until(service, _all_ready)
             snapshot_s = time.time() - asked
         if order.through:
@@ -280,7 +280,7 @@ def _merge(parts: Parts, folder: Path) -> float:
         spark.session.sql(f"ALTER TABLE {mirror} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'false')")
         reached = Reached(checkpoint.mirrors[ELEVEN].since, 0)
         began = time.perf_counter()
-        spark.session.sql(merge_sql(root, schema, reached, last))
+        spark.session.sql(Merge(root, schema, reached, last).statement())
         seconds = time.perf_counter() - began
     shutil.rmtree(folder / "plain-lake")
     return seconds

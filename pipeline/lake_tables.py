@@ -46,7 +46,7 @@ class Property(StrEnum):
 
     JOURNAL: the id of the journal that it's fed from. SCHEMA: the source's schema that it has taken on, as JSON, and
     SINCE the segment that this came with. PARTIAL: changes in it may lack columns. STOPPED: why nothing more is
-    delivered to it.
+    delivered to it. ALTERING: what its columns are about to become, where that takes more than a commit; else empty.
     """
 
     JOURNAL = "tidemark.journal"
@@ -54,6 +54,7 @@ class Property(StrEnum):
     SINCE = "tidemark.since"
     PARTIAL = "tidemark.partial"
     STOPPED = "tidemark.stopped"
+    ALTERING = "tidemark.altering"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,11 @@ class Told:
     def since(self) -> int:
         """The segment that this schema came with."""
         return int(self.properties.get(Property.SINCE, 0))
+
+    @property
+    def altering(self) -> bool:
+        """Whether its columns are between two schemas."""
+        return bool(self.properties.get(Property.ALTERING))
 
     def mark(self, name: str) -> int:
         """How far the journal that it's fed from has come with one of its marks (`actors.lake`)."""

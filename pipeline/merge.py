@@ -1,30 +1,87 @@
-"""MERGE: the statement that brings a mirror up to a segment, out of the changelog.
+"""A mirror is brought up to a segment out of the changelog, so that what's seen is the same before and after.
 
-It does to the mirror's rows what the live view does to those that it shows (`pipeline.live_view`), so that what's seen
-is the same before and after. A row of a partial table that isn't whole is removed, and comes back with the whole row
-that capture reads again.
+Whatever has changed of a key since the mirror's segment, its row is what the live view shows (`pipeline.live_view`), or
+there's none. So for each key that changed the mirror's row goes and the live view's comes, if it shows one. Of a
+partial table a row that isn't whole goes, and comes back with the whole one that capture reads again.
+
+That's said twice, for who can do what:
+
+- `Merge.places` and `Merge.rows` are the two halves as queries, for one transaction of Delta's that marks the first as
+  deleted and adds the second (`actors.delta`). Of the mirror just the key is read, and of the changes each row once.
+- `Merge.statement` is the same as one MERGE, which finds out row by row what becomes of it: it reads both tables twice,
+  once to find the files that it touches and once to write them, and carries the mirror's whole rows through a join.
 """
 
 # ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers of ours
+from dataclasses import dataclass
+
 from pipeline.dialects import Dialect
 from pipeline.lake_tables import SEGMENT, WHOLE, Tier, location, quoted, table_at
 from pipeline.live_view import OP, Reached, Values, last_changes, same_key
 from pipeline.schema import TableId, TableSchema
 
 
-def merge_sql(lake: str, schema: TableSchema, reached: Reached, through: int) -> str:
-    """The statement that brings the mirror from where it is to segment `through`.
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """A mirror goes from where it has `reached` to segment `through`.
 
     `schema` is the one that the lake tables have taken on; its table has a primary key.
     """
-    changelog = Dialect.SPARK.table(lake, schema.table, Tier.CHANGELOG)
-    where = f"{reached.condition()} AND {quoted(SEGMENT)} <= {through}"
-    return f"""MERGE INTO {table_at(location(lake, schema.table, Tier.MIRROR))} AS m
+
+    lake: str
+    schema: TableSchema
+    reached: Reached
+    through: int
+
+    def places(self, version: int) -> str:
+        """The query for the rows of the mirror, at a version of its log, whose keys have changed.
+
+        `path` is that of a row's file, and `row` its place in it.
+        """
+        return f"""SELECT m._metadata.file_path AS path, m._metadata.row_index AS row
+FROM {self._mirror(version)} AS m LEFT SEMI JOIN (
+  {self.keys()}
+) AS c ON {same_key(self.schema)}"""
+
+    def keys(self) -> str:
+        """The query for the keys that have changed."""
+        key = ", ".join(map(quoted, self.schema.key_names))
+        return f"SELECT DISTINCT {key} FROM {self._changelog} WHERE {self._where}"
+
+    def rows(self, version: int) -> str:
+        """The query for the rows that these keys have now, over the mirror at a version of its log."""
+        changes = last_changes(self.schema, self._changelog, self.reached, self._where)
+        if not self.reached.partial:
+            names = ", ".join(quoted(column.name) for column in self.schema.columns)
+            return f"SELECT {names} FROM (\n{changes}\n) WHERE {quoted(OP)} <> 'd'"
+        values, whole = Values(self.schema), f"c.{quoted(WHOLE)}"
+        return f"""WITH c AS (
+{changes}
+)
+SELECT {values.listed(values.laid_over)} FROM (SELECT * FROM {self._mirror(version)}) AS m JOIN c
+ON {same_key(self.schema)} WHERE {whole} IS NULL
+UNION ALL
+SELECT {values.listed(values.told)} FROM c WHERE {whole}"""
+
+    def statement(self) -> str:
+        """All of it as one MERGE."""
+        return f"""MERGE INTO {table_at(location(self.lake, self.schema.table, Tier.MIRROR))} AS m
 USING (
-{last_changes(schema, changelog, reached, where)}
+{last_changes(self.schema, self._changelog, self.reached, self._where)}
 ) AS c
-ON {same_key(schema)}
-{_clauses(schema, reached)}"""
+ON {same_key(self.schema)}
+{_clauses(self.schema, self.reached)}"""
+
+    @property
+    def _changelog(self) -> str:
+        return Dialect.SPARK.table(self.lake, self.schema.table, Tier.CHANGELOG)
+
+    def _mirror(self, version: int) -> str:
+        return Dialect.SPARK.table(self.lake, self.schema.table, Tier.MIRROR, version)
+
+    @property
+    def _where(self) -> str:
+        return f"{self.reached.condition()} AND {quoted(SEGMENT)} <= {self.through}"
 
 
 def _clauses(schema: TableSchema, reached: Reached) -> str:

@@ -4,6 +4,7 @@ import datetime as dt
 import json
 import random
 import string
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal as Exact
@@ -21,7 +22,7 @@ from actors.journal_store import JournalStore
 from actors.lake import Lake
 from actors.lake_text import live_view_text
 from actors.live_view import live_view
-from actors.spark_session import Spark
+from actors.spark_session import Running, Spark
 from pipeline import placing
 from pipeline.checkpoint import Filling, Ready
 from pipeline.delivery import Batch, Delivered, accepted, next_batch
@@ -67,7 +68,7 @@ USERS = schema(
 class Delivery:
     """A journal, the lake that's fed from it, and what the lake has."""
 
-    def __init__(self, spark: Spark, directory: Path) -> None:
+    def __init__(self, spark: Running, directory: Path) -> None:
         self.spark = spark
         self.root = str(directory / "lake")
         self.history = History(directory / "journal")
@@ -106,7 +107,7 @@ class Delivery:
     def view(self, table: Table) -> list[Row]:
         return rows(live_view(self.spark.session, self.root, table.schema.table))
 
-    def properties(self, table: Table, tier: Tier) -> dict[str, str]:
+    def properties(self, table: Table, tier: Tier) -> Mapping[str, str]:
         found = logged(location(self.root, table.schema.table, tier))
         assert found is not None
         return found.properties
@@ -193,7 +194,7 @@ def test_a_replay_after_a_failure_between_two_tables_lands_once(delivery: Delive
 def three_rows(table: Path, name: str) -> Any:
     """What places a file of three rows in the folder of a lake table, and tells of it."""
 
-    def place(_: Any) -> list[str]:
+    def place(_folder: str, _columns: Any) -> list[str]:
         file = table / f"{name}.parquet"
         pq.write_table(pa.table({"n": pa.array(range(3), pa.int64())}), file)
         return [placing.add(file.name, file.stat().st_size, 1_700_000_000_000, '{"numRecords": 3}')]
@@ -209,9 +210,9 @@ def test_of_two_writers_of_the_same_segment_one_lands(spark: Spark, tmp_path: Pa
     def rows(name: str, meanwhile: Any = lambda: None) -> Any:
         """A place whose rows come after something that somebody else does meanwhile."""
 
-        def place(columns: Any) -> list[str]:
+        def place(folder: str, columns: Any) -> list[str]:
             meanwhile()
-            return list(three_rows(tmp_path / "table", name)(columns))
+            return list(three_rows(tmp_path / "table", name)(folder, columns))
 
         return place
 

@@ -16,7 +16,7 @@ from pipeline.delivery import Delivered, next_batch
 from pipeline.errors import Definite
 from pipeline.lake_tables import Tier, location
 from pipeline.live_view import Reached, live_view_sql
-from pipeline.merge import merge_sql
+from pipeline.merge import Merge
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.types import Integer, Text
 from tests.integration.history import READY, History
@@ -133,7 +133,10 @@ def test_spark_shows_and_merges_random_histories_as_duckdb_does(
             session.createDataFrame(rows, columns).writeTo(table).append()
         for merged in (False, True) if sealed.ready else (False,):
             if merged:
-                session.sql(merge_sql(root, SCHEMA, reached, sealed.number))
+                merge = Merge(root, SCHEMA, reached, sealed.number)
+                DeltaTable(session, location(root, SCHEMA.table, Tier.MIRROR)).merge(
+                    session, merge, "test", "{}"
+                )
                 reached = replace(reached, merged=sealed.number)
             found = session.sql(live_view_sql(root, SCHEMA, reached)).collect()
             shown = by_story([tuple(row) for row in found])

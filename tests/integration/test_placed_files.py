@@ -55,7 +55,7 @@ class Placed:
             if file.kind is kind
         ]
         committed = self.table.append(
-            lambda there: self.files.place(str(self.folder), tier, pieces, there), "us", number, {}, "{}"
+            lambda folder, there: self.files.place(folder, tier, pieces, there), "us", number, {}, "{}"
         )
         assert committed is not None
         self.files.settle(str(self.folder), committed)

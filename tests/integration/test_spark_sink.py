@@ -8,19 +8,21 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
+from py4j.protocol import Py4JError
 
 from actors import spark_session
 from actors.actor import Outlet
 from actors.live_view import live_view
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
+from actors.spark_session import Spark
 from actors.spark_sink import CONSUMER, SparkSink
 from pipeline import metrics as catalogue
 from pipeline.checkpoint import Filling
@@ -262,15 +264,36 @@ async def test_a_lake_that_comes_when_segments_have_gone_asks_for_mirrors_that_b
     assert house.changes("orders") == [(n, n, n) for n in (5, 6)]
 
 
-async def test_a_killed_jvm_is_transient_and_the_next_life_goes_on_without_doubles(house: House) -> None:
+def killed(spark: Spark) -> None:
+    """End the JVM at once."""
+    os.kill(spark.pid, signal.SIGKILL)
+
+
+def out_of_memory(spark: Spark) -> None:
+    """Have the JVM want more than it may have."""
+    jvm: Any = spark.session.sparkContext._jvm
+    with suppress(Py4JError):
+        jvm.java.nio.ByteBuffer.allocate(2**31 - 1)
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        (killed, "Spark's JVM has ended, or was killed"),
+        pytest.param(out_of_memory, "Spark's JVM ran out of memory", marks=pytest.mark.full),
+    ],
+)
+async def test_a_jvm_that_ends_is_transient_and_the_next_life_goes_on_without_doubles(
+    house: House, end: Callable[[Spark], None], told: str
+) -> None:
     async with house.life() as running:
         await house.until(lambda: house.metrics.value(catalogue.SPARK_UP) == 1, running)
         await house.write(1, 1)
         await house.until(house.arrived, running)
-        assert house.sink._spark is not None
-        os.kill(house.sink._spark.pid, signal.SIGKILL)
+        assert isinstance(house.sink._spark, Spark)
+        await asyncio.to_thread(end, house.sink._spark)
         await house.write(2, 2)
-        with pytest.raises(Transient, match="Spark's JVM"):
+        with pytest.raises(Transient, match=told):
             await running
     async with house.life() as running:
         await house.until(house.arrived, running)
@@ -326,8 +349,3 @@ def test_parts_that_do_not_fit_are_named(jars: list[str], told: str, tmp_path: P
 def test_a_jar_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(Definite, match=r"gone\.jar, which isn't there"):
         spark_session.start(SparkSettings(jars=(tmp_path / "gone.jar",)), tmp_path)
-
-
-def test_spark_connect_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(Definite, match=r"spark\.master is sc://there:15002, and Spark Connect can't be used"):
-        spark_session.start(SparkSettings("sc://there:15002"), tmp_path)

@@ -230,7 +230,7 @@ def test_a_segment_of_which_something_cannot_be_taken_is_not_begun() -> None:
     [
         ([altering(3, RENAMING)], "column 'note' was renamed 'text'", "column 'note' was renamed 'text'"),
         (
-            [altering(3, replace(RENAMING, renamed=(), dropped=("note",)))],
+            [altering(3, replace(RENAMING, changes=ColumnChanges(dropped=("note",))))],
             "column 'note' was dropped",
             "'note'",
         ),

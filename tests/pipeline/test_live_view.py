@@ -11,8 +11,8 @@ import sqlglot
 from pipeline.dialects import Dialect
 from pipeline.errors import Definite
 from pipeline.lake_tables import Tier, location, quoted
-from pipeline.live_view import Reached, Versions, live_view_sql
-from pipeline.merge import merge_sql
+from pipeline.live_view import Reached, Versions, live_view_sql, same_key
+from pipeline.merge import Merge
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.types import Date, Integer
 from tests.pipeline.live_view_cases import SCHEMA, Schedule, Sealed, by_story
@@ -54,16 +54,29 @@ class Lake:
                 self.engine.register("given", given)
                 self.engine.execute(f'INSERT INTO delta."{path}" FROM given')
 
-    def merge(self, through: int) -> None:
-        """Run Spark's MERGE, in DuckDB's words."""
-        text = merge_sql("lake", SCHEMA, self.reached, through)
-        (said,) = sqlglot.transpile(text, read="spark", write="duckdb")
-        self.engine.execute(said)
+    def merge(self, through: int, by_statement: bool) -> None:
+        """Run Spark's MERGE, or its two halves that are one transaction there, in DuckDB's words."""
+        merge = Merge("lake", SCHEMA, self.reached, through)
+        if by_statement:
+            self.engine.execute(_in_duckdb(merge.statement()))
+        else:
+            keys, rows = _in_duckdb(merge.keys()), _in_duckdb(merge.rows(1).replace("VERSION AS OF 1", ""))
+            self.engine.execute(f"CREATE OR REPLACE TEMP TABLE brought AS {rows}")
+            self.engine.execute(
+                f'DELETE FROM delta."{MIRROR}" AS m WHERE EXISTS '
+                f"(FROM ({keys}) AS c WHERE {same_key(SCHEMA, Dialect.DUCKDB)})"
+            )
+            self.engine.execute(f'INSERT INTO delta."{MIRROR}" FROM brought')
         self.reached = Reached(self.reached.generation, through, self.reached.partial)
 
     def view(self, counted_from: int) -> list[tuple[object, ...]]:
         reached = Reached(self.reached.generation, counted_from, self.reached.partial)
         return self.engine.execute(live_view_sql("lake", SCHEMA, reached, dialect=Dialect.DUCKDB)).fetchall()
+
+
+def _in_duckdb(text: str) -> str:
+    (said,) = sqlglot.transpile(text, read="spark", write="duckdb")
+    return said
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +95,7 @@ def test_the_live_view_is_the_source_at_each_segment_whatever_was_merged(lake: L
     for sealed in schedule.segments(8):
         lake.take(sealed, schedule.partial)
         if sealed.ready and some.random() < 0.5:
-            lake.merge(some.randint(lake.reached.merged, sealed.number))
+            lake.merge(some.randint(lake.reached.merged, sealed.number), some.random() < 0.5)
         known = some.choice([lake.reached.merged, some.randint(0, lake.reached.merged)])
         shown = by_story(lake.view(known))  # type: ignore[arg-type]
         for story in schedule.stories:

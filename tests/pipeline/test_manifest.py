@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import manifest
-from pipeline.alterations import Alteration, Altered
+from pipeline.alterations import Alteration, Altered, ColumnChanges
 from pipeline.checkpoint import Checkpoint, Filling, Ready
 from pipeline.errors import Definite
 from pipeline.gtid import GtidSet
@@ -85,7 +85,8 @@ def entries(draw: st.DrawFn) -> Entry:
 def altered(named: list[TableSchema]) -> st.SearchStrategy[Altered]:
     pairs = st.lists(st.tuples(texts, texts), max_size=2).map(tuple)
     names = st.lists(texts, max_size=2).map(tuple)
-    alterations = st.builds(Alteration, st.sampled_from(named), texts, pairs, names, st.booleans())
+    changes = st.builds(ColumnChanges, pairs, names)
+    alterations = st.builds(Alteration, st.sampled_from(named), texts, changes, st.booleans())
     return st.builds(Altered, counts, alterations)
 
 

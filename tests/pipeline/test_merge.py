@@ -1,7 +1,9 @@
 """The statement that merges; what it does is shown on a real Spark, in tests/integration/test_lake.py."""
 
+from dataclasses import replace
+
 from pipeline.live_view import Reached
-from pipeline.merge import merge_sql, pending_sql
+from pipeline.merge import Merge, pending_sql
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.types import Date, Integer
 
@@ -13,14 +15,27 @@ DAYS = TableSchema(
 
 
 def test_a_key_that_may_be_null_here_is_compared_so_that_null_equals_null() -> None:
-    assert "ON m.`day` IS NOT DISTINCT FROM c.`day` AND m.`id` = c.`id`" in merge_sql(
-        "lake", DAYS, Reached(0, 1), 2
-    )
+    merge = Merge("lake", DAYS, Reached(0, 1), 2)
+    for text in (
+        merge.statement(),
+        merge.places(3),
+        replace(merge, reached=Reached(0, 1, partial=True)).rows(3),
+    ):
+        assert "ON m.`day` IS NOT DISTINCT FROM c.`day` AND m.`id` = c.`id`" in text
 
 
 def test_only_the_changes_between_two_segments_are_merged() -> None:
-    text = merge_sql("lake", DAYS, Reached(7, 3), 5)
-    assert "WHERE `__segment` > 3 AND `__scn` > 7 AND `__op` NOT IN ('b', 't') AND `__segment` <= 5" in text
+    merge = Merge("lake", DAYS, Reached(7, 3), 5)
+    for text in (merge.statement(), merge.places(3), merge.rows(3)):
+        assert (
+            "WHERE `__segment` > 3 AND `__scn` > 7 AND `__op` NOT IN ('b', 't') AND `__segment` <= 5" in text
+        )
+
+
+def test_the_mirror_is_read_at_the_version_that_the_transaction_has() -> None:
+    merge = Merge("lake", DAYS, Reached(7, 3, partial=True), 5)
+    for text in (merge.places(11), merge.rows(11)):
+        assert text.count("mirror` VERSION AS OF 11") == 1
 
 
 def test_what_is_pending_is_counted_from_where_the_mirror_is() -> None:

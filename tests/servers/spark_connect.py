@@ -1,0 +1,88 @@
+"""A real Spark Connect server with Delta on it, in a JVM of its own on a port of 127.0.0.1."""
+
+import socket
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from deploy.toolchain.parts import Parts
+from deploy.toolchain.server_process import ServerProcess
+from pipeline.settings import SparkSettings
+
+__all__ = ["connect_server"]
+
+
+class SparkConnectServer(ServerProcess):
+    """One server, which keeps its port. What it knows of sessions it forgets at its end."""
+
+    what = "Spark Connect server"
+    program = "SparkConnectServer"
+
+    def __init__(self, parts: Parts, quick: SparkSettings, folder: Path) -> None:
+        super().__init__(folder / "data", folder / "connect.log")
+        self._parts = parts
+        self._quick = quick
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            self.port = int(one.getsockname()[1])
+
+    @property
+    def settings(self) -> SparkSettings:
+        """As a pipeline has them."""
+        return SparkSettings(f"sc://127.0.0.1:{self.port}")
+
+    def _make_data(self) -> None:
+        self.data.mkdir(parents=True)
+        (self.data / "log4j2.properties").write_text(
+            "rootLogger.level = warn\nrootLogger.appenderRef.out.ref = out\n"
+            "appender.out.type = Console\nappender.out.name = out\nappender.out.layout.type = PatternLayout\n"
+        )
+
+    def _command(self) -> Sequence[str | Path]:
+        spec = find_spec("pyspark")
+        assert spec is not None
+        assert spec.origin is not None
+        conf = {
+            **self._quick.conf,
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": str(self.port),
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.databricks.delta.snapshotPartitions": "2",
+            "spark.local.dir": str(self.data / "local"),
+            "spark.sql.warehouse.dir": str(self.data / "warehouse"),
+            "spark.sql.artifact.isolation.enabled": "false",
+            "spark.ui.enabled": "false",
+            "spark.driver.extraJavaOptions": (
+                f"-Dlog4j2.configurationFile=file:{self.data / 'log4j2.properties'} "
+                "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+            ),
+        }
+        return [
+            "env",
+            f"JAVA_HOME={self._parts.java_home}",
+            "SPARK_LOCAL_IP=127.0.0.1",
+            Path(spec.origin).parent / "bin" / "spark-submit",
+            *("--master", "local[2]", "--driver-memory", "768m"),
+            *("--jars", ",".join(map(str, self._parts.jars))),
+            *(word for name, value in conf.items() for word in ("--conf", f"{name}={value}")),
+            *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"),
+        ]
+
+    def _answers(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+
+@pytest.fixture(scope="module")
+def connect_server(
+    parts: Parts, spark_settings: SparkSettings, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkConnectServer]:
+    """A server for a whole module; whoever ends it starts it again."""
+    with SparkConnectServer(parts, spark_settings, tmp_path_factory.mktemp("connect")) as server:
+        yield server
