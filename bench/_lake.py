@@ -21,6 +21,7 @@ from actors import loading
 from actors.assembly import Assembly
 from actors.journal_store import JournalReader
 from actors.live_view import live_view
+from actors.spark_session import Spark
 from actors.spark_sink import SparkSink
 from bench._commits import plain_spark
 from bench._logs import DATABASE
@@ -159,7 +160,7 @@ async def _delivered(order: Order) -> Delivered:
         await asyncio.sleep(order.watch_s)
         freshness = tuple(observed[catalogue.FRESHNESS])
         sink = _sink(service)
-        assert sink._spark is not None
+        assert isinstance(sink._spark, Spark)
         rows, customers = await asyncio.to_thread(_counted, sink._spark.session, order.folder)
         jvm = _resident_mib(sink._spark.pid)
         python = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
