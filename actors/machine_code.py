@@ -33,7 +33,15 @@ class _WithImports:
 
 
 class UserProvided(_WithImports, UserProvidedCacheLocator):
-    """In the folder that NUMBA_CACHE_DIR names, if it does."""
+    """In the folder that NUMBA_CACHE_DIR names, if it does; where that's only readable, what was put there before."""
+
+    def ensure_cache_path(self) -> None:
+        """Raises OSError where the folder is of no use."""
+        try:
+            super().ensure_cache_path()
+        except OSError:
+            if not any(Path(self.get_cache_path()).glob(f"{Path(self._py_file).stem}.*")):
+                raise
 
 
 class InTree(_WithImports, InTreeCacheLocator):

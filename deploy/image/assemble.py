@@ -22,15 +22,16 @@ PROGRAM: Final = Path("/opt/tidemark")
 PYTHON: Final = PROGRAM / "venv" / "bin" / "python"
 PACKAGES: Final = PROGRAM / "venv" / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
 
-# What builds PySpark, and what nobody needs to run it: tests, examples, R.
+# What builds PySpark, and what isn't needed to run: tests, examples, headers, the store of streaming queries' states.
 BUILDERS: Final = ("pip", "setuptools", "wheel")
 UNUSED: Final = (
-    "pyspark/examples",
-    "pyspark/data",
-    "pyspark/testing",
-    "pyspark/tests",
     "numba/tests",
+    "pandas/tests",
+    "pyarrow/include",
     "pyarrow/tests",
+    "pyspark/data",
+    "pyspark/examples",
+    "pyspark/jars/rocksdbjni-*.jar",
 )
 
 # Command lines: the program's, and what the health check asks.
@@ -55,8 +56,8 @@ def packages() -> None:
     for wanted in (REPOSITORY / "deploy" / "build.lock", lock):
         run([*pip, "install", *quiet, "--require-hashes", "--no-build-isolation", "-r", wanted])
     run([*pip, "uninstall", "--yes", *BUILDERS])
-    for folder in UNUSED:
-        shutil.rmtree(PACKAGES / folder, ignore_errors=True)
+    for found in (found for pattern in UNUSED for found in PACKAGES.glob(pattern)):
+        shutil.rmtree(found) if found.is_dir() else found.unlink()
     for record in PACKAGES.glob("*.dist-info/direct_url.json"):
         record.unlink()
     _compile(PACKAGES)

@@ -64,3 +64,24 @@ def test_what_a_module_imports_is_followed_to_the_end() -> None:
     reached = {file.name for file in machine_code._reached(Path(rows.__file__))}
     assert {"rows.py", "cells.py", "kernels.py", "tablemap.py", "schema.py", "errors.py"} <= reached
     assert "coordinator.py" not in reached
+
+
+def test_what_was_kept_is_used_where_it_can_only_be_read(
+    product: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in an image, whose root is only read. (Who runs this may be root, whom no mode keeps from writing.)"""
+    kept = product / "machine-code"
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(kept))
+    monkeypatch.setenv("HOME", "/nowhere")
+    (product / "pipeline" / "called.py").write_text(CALLED.format(1))
+    assert run(product) == "20 0"
+    program = (
+        "import tempfile; tempfile.TemporaryFile = lambda **_: open('/nowhere/at/all'); import actors; from pipeline.calling import tenfold; "
+        "print(tenfold(1), sum(tenfold.stats.cache_hits.values()))"
+    )
+    command = [sys.executable, "-B", "-c", program]
+    done = subprocess.run(command, cwd=product, text=True, capture_output=True, check=True)
+    assert done.stdout.strip() == "20 1"
+    shutil.rmtree(kept)
+    gone = subprocess.run(command, cwd=product, text=True, capture_output=True, check=False)
+    assert "no locator available" in gone.stderr
