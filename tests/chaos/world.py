@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from deploy.demo import shop
@@ -158,8 +159,17 @@ class World:
 
 
 @contextmanager
-def world(folder: Path, *, lake: bool = True, planted: Planted | None = None) -> Iterator[World]:
-    """All of it, with the service ready and the first segment sealed. `folder` has `house` in it, empty."""
+def world(
+    folder: Path,
+    *,
+    lake: bool = True,
+    planted: Planted | None = None,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[World]:
+    """All of it, but that the service hasn't been started. `folder` has `house` in it, empty.
+
+    `settings`: of the service, by the names of their variables.
+    """
     parts = locate()
     assert parts.kafka is not None, "run `make setup-tests`"
     with ExitStack() as ends:
@@ -185,6 +195,7 @@ def world(folder: Path, *, lake: bool = True, planted: Planted | None = None) ->
             "LAKE__PATH": str(folder / "house" / "lake"),
             "SIGNALS__FILE": str(folder / "signals"),
             "SIGNALS__KAFKA__BOOTSTRAP_SERVERS": f'["{HOST}:{broker_proxy.port}"]',
+            **settings,
         }
         ends.enter_context(_environment(environment))
         orders, events = folder / "orders", folder / "events"
