@@ -204,8 +204,9 @@ class StatusBoard:
             self._metrics.total(catalogue.SNAPSHOT_ROWS),
         )
         lag = self._metrics.value(catalogue.SOURCE_LAG)
-        # What waits is at least so old: a lake that takes nothing doesn't look as fresh as its last batch was.
-        self._history.look(now, at, lag, None if fresh is None else max(fresh, self._waits_s), counts)
+        if self._waits_s:  # what waits is at least so old, however fresh the last batch was
+            fresh = max(fresh or 0.0, self._waits_s)
+        self._history.look(now, at, lag, fresh, counts)
 
     def _measure(self, capture: Told) -> None:
         self._metrics.forget(catalogue.SNAPSHOT_LEFT)

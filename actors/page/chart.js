@@ -1,9 +1,12 @@
-// One line over the last ten minutes: the present value in large, the course below, and the value under the pointer.
+// One line over the last minutes: the present value in large, the course below, and the value under the pointer.
 
 import { clock, element, text } from "./words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const [WIDTH, HEIGHT, SPAN_S, GAP_S] = [600, 64, 600, 5];
+const [WIDTH, HEIGHT, GAP_S] = [600, 64, 5];
+
+// What the course spans, in minutes: no more than there is to show.
+const SPANS = [2, 5, 10];
 
 export class Chart {
   constructor(figure, { title, hint, value, write, least }) {
@@ -38,10 +41,12 @@ export class Chart {
   draw() {
     if (!this.points.length) return;
     const last = this.points.at(-1)[0];
-    while (this.points[0][0] < last - SPAN_S) this.points.shift();
+    while (this.points[0][0] < last - 60 * SPANS.at(-1)) this.points.shift();
+    const minutes = SPANS.find((span) => this.points[0][0] >= last - 60 * span);
+    this.span = 60 * minutes;
     const values = this.points.map(([, value]) => value).filter((value) => value !== null);
     this.scale = pleasant(Math.max(this.least, ...values));
-    const x = (at) => (WIDTH * (at - last + SPAN_S)) / SPAN_S;
+    const x = (at) => (WIDTH * (at - last + this.span)) / this.span;
     const y = (value) => HEIGHT - 1 - ((HEIGHT - 4) * value) / this.scale;
     let [line, area, run] = ["", "", []];
     const close = () => {
@@ -61,8 +66,8 @@ export class Chart {
     this.area.setAttribute("d", area);
     const now = this.points.at(-1)[1];
     text(this.now, now === null ? "–" : this.write(now));
-    text(this.most, values.length ? this.write(this.scale) : "");
-    this.svg.setAttribute("aria-label", `${this.title}, now ${this.now.textContent}, at most ${this.write(Math.max(0, ...values))} in ten minutes`);
+    text(this.most, `${this.write(this.scale)} · ${minutes} min`);
+    this.svg.setAttribute("aria-label", `${this.title}, now ${this.now.textContent}, at most ${this.write(Math.max(0, ...values))} in ${minutes} minutes`);
     if (this.pointed !== undefined && this.pointed !== null) this.point(this.pointed);
   }
 
@@ -71,9 +76,9 @@ export class Chart {
     const points = this.points.filter(([, value]) => value !== null);
     this.rule.setAttribute("visibility", part === null || !points.length ? "hidden" : "visible");
     if (part === null || !points.length) return text(this.at, "");
-    const wanted = this.points.at(-1)[0] - SPAN_S * (1 - part);
+    const wanted = this.points.at(-1)[0] - this.span * (1 - part);
     const [at, value] = points.reduce((a, b) => (Math.abs(b[0] - wanted) < Math.abs(a[0] - wanted) ? b : a));
-    const x = (WIDTH * (at - this.points.at(-1)[0] + SPAN_S)) / SPAN_S;
+    const x = (WIDTH * (at - this.points.at(-1)[0] + this.span)) / this.span;
     this.rule.setAttribute("x1", x);
     this.rule.setAttribute("x2", x);
     text(this.at, `${this.write(value)} at ${clock(new Date(at * 1000))}`);

@@ -88,7 +88,7 @@ function stateOf() {
 function noticeOf() {
   if (!connected) return overview ? "The service doesn't answer. What's shown is what it said last; it's asked again and again." : "";
   const reasons = Object.entries(overview.reasons).map(([actor, reason]) => (reason.startsWith(actor) ? reason : `${actor}: ${reason}`));
-  return [...new Set([overview.no_room, overview.busy, ...reasons].filter(Boolean))].join(" · ");
+  return [...new Set([overview.no_room, ...reasons].filter(Boolean))].join(" · ");
 }
 
 function showWindows(windows) {
@@ -101,7 +101,9 @@ function showWindows(windows) {
       element("span", { className: "number short" }, seconds(age)),
     ));
   if (windows.length > 12) lines.push(element("li", { className: "dim" }, `and ${count(windows.length - 12)} more`));
-  find("windows").replaceChildren(...(lines.length ? lines : [element("li", { className: "dim" }, "None is open.")]));
+  if (!windows.length) lines.push(element("li", { className: "dim" }, "None is open."));
+  if (overview.busy) lines.push(element("li", { className: "dim" }, `No chunk is asked for now: ${overview.busy}`));
+  find("windows").replaceChildren(...lines);
 }
 
 function showActors(actors) {
@@ -110,7 +112,8 @@ function showActors(actors) {
   find("actors").replaceChildren(...actors.map(([name, { state, mailbox, restarts, last_failure: failure }]) => {
     const level = element("i", { className: "level" }, element("i", { className: "fill" }));
     level.firstChild.style.width = `${(100 * mailbox.depth) / mailbox.capacity}%`;
-    level.classList.toggle("full", mailbox.depth >= mailbox.capacity);
+    // A mailbox of one holds the newest alone, and is full whenever there's one.
+    level.classList.toggle("full", mailbox.capacity > 1 && mailbox.depth >= mailbox.capacity);
     return element("li", { title: failure ?? "" },
       element("span", { className: "dot", "data-kind": { running: "good", starting: "warn", restarting: "bad", ended: "off" }[state] }),
       element("span", { className: "grow cut" }, name),

@@ -9,7 +9,7 @@ const ORDER = ["failed", "halted", "reading", "paused", "waiting", "late", "stop
 
 const WORDS = {
   failed: "failed",
-  halted: "not captured any more",
+  halted: "not captured",
   reading: "reading",
   paused: "paused",
   waiting: "waiting",
@@ -126,8 +126,7 @@ class Row {
   }
 
   words({ snapshot }, state) {
-    if (state !== "reading" && state !== "paused") return WORDS[state];
-    return `${WORDS[state]} · ${snapshot.ranges_done} of ${plural(snapshot.ranges, "range")}`;
+    return state === "reading" ? `${snapshot.ranges_done} of ${plural(snapshot.ranges, "range")}` : WORDS[state];
   }
 
   showMap({ snapshot }, state) {

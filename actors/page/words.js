@@ -15,10 +15,15 @@ export function text(node, value) {
 }
 
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+const SHORT = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 
 export const count = (value) => WHOLE.format(value);
-export const short = (value) => (value < 10000 ? WHOLE.format(value) : SHORT.format(value));
+
+export function short(value) {
+  const [unit, name] = [[1e9, "G"], [1e6, "M"], [1e3, "k"]].find(([unit]) => value >= unit) ?? [1, ""];
+  return value < 10000 ? WHOLE.format(value) : `${SHORT.format(value / unit)} ${name}`;
+}
+
 export const plural = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
 
 export function seconds(value) {

@@ -13,7 +13,9 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     making = commands.add_parser("setup", help="fetch what is missing into the cache")
     making.add_argument(
-        "--tests", action="store_true", help="and what tests alone need: MySQL 5.6, Kafka, Prometheus"
+        "--tests",
+        action="store_true",
+        help="and what tests alone need: MySQL 5.6, Kafka, Prometheus, Chromium",
     )
     commands.add_parser("paths", help="print where the parts are, as shell assignments")
     asked = parser.parse_args()

@@ -14,15 +14,26 @@ from deploy.toolchain import debian
 from deploy.toolchain.cache import ToolchainError, digest, ensure, is_complete, megabytes, root, say
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
-PACKAGES = ("chromium-headless-shell", "fonts-inter", "fonts-noto-color-emoji")
+PACKAGES = ("chromium-headless-shell", "fonts-inter", "fonts-jetbrains-mono", "fonts-dejavu-core")
 
 # The host's own, whatever else is in the prefix: they belong to its loader.
 HOSTS = ("libc6_", "libc-bin_", "libcrypt1_")
 
 WRAPPER = """#!/bin/sh
 root=$(cd "$(dirname "$0")/.." && pwd)
-export LD_LIBRARY_PATH={libraries} FONTCONFIG_SYSROOT="$root" FONTCONFIG_PATH=/etc/fonts
+export LD_LIBRARY_PATH={libraries} FONTCONFIG_FILE="$root/fonts.conf"
 exec "$root/{program}" "$@"
+"""
+
+# fontconfig's own configuration names the host's folders.
+FONTS = """<?xml version="1.0"?>
+<!DOCTYPE fontconfig SYSTEM "urn:fontconfig:fonts.dtd">
+<fontconfig>
+  <dir>{prefix}/usr/share/fonts</dir>
+  <cachedir>{prefix}/var/cache/fontconfig</cachedir>
+  <alias><family>sans-serif</family><prefer><family>Inter</family><family>DejaVu Sans</family></prefer></alias>
+  <alias><family>monospace</family><prefer><family>JetBrains Mono</family></prefer></alias>
+</fontconfig>
 """
 
 
@@ -36,7 +47,7 @@ def find() -> Path | None:
 
 def folder() -> Path:
     """Return where a fetched browser lies, whether it is there yet or not."""
-    return root() / f"browser-{digest(debian.architecture(), *PACKAGES, *HOSTS, WRAPPER)}"
+    return root() / f"browser-{digest(debian.architecture(), *PACKAGES, *HOSTS, WRAPPER, FONTS)}"
 
 
 def setup() -> Path:
@@ -78,9 +89,9 @@ def _write_wrapper(prefix: Path) -> None:
         raise ToolchainError(f"the package {PACKAGES[0]} has no program of that name any more")
     places = sorted({library.parent for library in prefix.glob("usr/lib/*-linux-gnu*/**/*.so*")})
     places += sorted({library.parent for library in prefix.glob("lib/*-linux-gnu*/*.so*")})
+    (prefix / "fonts.conf").write_text(FONTS.format(prefix=prefix))
     wrapper = prefix / "bin" / "chromium"
-    if not (prefix / "bin").exists():
-        wrapper.parent.mkdir()
+    wrapper.parent.mkdir(exist_ok=True)  # a package may have brought it
     wrapper.write_text(
         WRAPPER.format(
             libraries=":".join(f'"$root/{os.path.relpath(place, prefix)}"' for place in places),

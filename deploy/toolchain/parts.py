@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.toolchain import authorities, jars, java, kafka, mysql, mysql56, prometheus, virtualenv
+from deploy.toolchain import authorities, browser, jars, java, kafka, mysql, mysql56, prometheus, virtualenv
 from deploy.toolchain.cache import REPOSITORY, ToolchainError, is_complete, locked
 from deploy.toolchain.kafka import KafkaParts
 from deploy.toolchain.mysql import MysqlParts
@@ -17,7 +17,7 @@ LINK = REPOSITORY / ".venv"
 class Parts:
     """Where the real parts are on this machine.
 
-    The last three are for tests alone: None before `setup` was asked for them, and MySQL 5.6 where it can't run.
+    The last four are for tests alone: None before `setup` was asked for them, and MySQL 5.6 where it can't run.
     """
 
     python: Path
@@ -27,6 +27,7 @@ class Parts:
     mysql56: MysqlParts | None
     kafka: KafkaParts | None
     prometheus: PrometheusParts | None
+    browser: Path | None
 
 
 def setup(*, for_tests: bool = False) -> Parts:
@@ -41,8 +42,9 @@ def setup(*, for_tests: bool = False) -> Parts:
         old = mysql56.setup(trusted) if for_tests else mysql56.find()
         broker = kafka.setup(*ours) if for_tests else kafka.find(java_home)
         watcher = prometheus.setup() if for_tests else prometheus.find()
+        chromium = browser.setup() if for_tests else browser.find()
         _point(LINK, virtualenv.folder())
-    return Parts(LINK / "bin" / "python", java_home, jars.paths(), programs, old, broker, watcher)
+    return Parts(LINK / "bin" / "python", java_home, jars.paths(), programs, old, broker, watcher, chromium)
 
 
 def locate() -> Parts:
@@ -50,8 +52,8 @@ def locate() -> Parts:
     python, java_home, programs = LINK / "bin" / "python", java.home(), mysql.find()
     if not python.exists() or java_home is None or programs is None or not is_complete(jars.folder()):
         raise ToolchainError("the real parts aren't all here yet: run `make setup`")
-    broker, watcher = kafka.find(java_home), prometheus.find()
-    return Parts(python, java_home, jars.paths(), programs, mysql56.find(), broker, watcher)
+    broker, watcher, chromium = kafka.find(java_home), prometheus.find(), browser.find()
+    return Parts(python, java_home, jars.paths(), programs, mysql56.find(), broker, watcher, chromium)
 
 
 def _point(link: Path, target: Path) -> None:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import aiohttp
 import pytest
 
+from actors import static
 from actors.access import HEADERS, Access, Bucket
 from actors.actor import Actor, Outlet
 from actors.api import ROUTES
@@ -350,7 +351,7 @@ async def test_every_answer_tells_browsers_to_be_careful(tmp_path: Path) -> None
 
 async def test_the_page_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     async with served(tmp_path) as bench:
-        names = ["", *(f"page/{name}" for name in bench.server._files)]
+        names = ["", *(f"page/{name}" for name in static.load())]
         assert {"page/page.js", "page/page.css", "page/icon.svg"} < set(names)
         for name in names:
             _, headers, text = await bench.ask("GET", f"/{name}", {})

@@ -7,7 +7,7 @@ from typing import Any
 
 from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_playwright
 
-from deploy.toolchain import browser
+from deploy.toolchain.parts import locate
 
 # It has no sandbox of its own in a container, asks nobody for news, and draws the same everywhere.
 OPTIONS = (
@@ -28,7 +28,7 @@ WITHIN_MS = 60_000
 @asynccontextmanager
 async def launched() -> AsyncIterator[Browser]:
     """A browser."""
-    program = browser.find()
+    program = locate().browser
     assert program is not None, "there's no browser yet: run `make test`, or the toolchain's `setup --tests`"
     async with async_playwright() as playwright:
         opened = await playwright.chromium.launch(executable_path=program, args=list(OPTIONS))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.toolchain import cache, debian, jars, kafka, mysql, mysql56
+from deploy.toolchain import browser, cache, debian, jars, kafka, mysql, mysql56
 from deploy.toolchain.cache import REPOSITORY, ToolchainError
 from deploy.toolchain.parts import Parts
 
@@ -156,3 +156,21 @@ def test_a_failed_program_is_told_by_its_last_words() -> None:
         list(cache.follow(["sh", "-c", "echo it broke >&2; exit 3"]))
     with pytest.raises(ToolchainError, match="is needed"):
         cache.run(["no-such-program"])
+
+
+def test_a_browser_on_the_path_goes_before_a_fetched_one(
+    empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(empty_cache / "bin"))
+    monkeypatch.setattr(debian, "architecture", lambda: "amd64")
+    assert browser.find() is None
+    own = empty_cache / "bin" / "chromium"
+    own.parent.mkdir(parents=True)
+    own.write_text("#!/bin/sh\n")
+    own.chmod(0o755)
+    assert browser.find() == own
+
+
+def test_the_browser_runs(parts: Parts) -> None:
+    assert parts.browser is not None, "run `make setup-tests`"
+    assert "Chrom" in cache.run([parts.browser, "--version"])
