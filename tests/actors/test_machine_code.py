@@ -76,7 +76,8 @@ def test_what_was_kept_is_used_where_it_can_only_be_read(
     (product / "pipeline" / "called.py").write_text(CALLED.format(1))
     assert run(product) == "20 0"
     program = (
-        "import tempfile; tempfile.TemporaryFile = lambda **_: open('/nowhere/at/all'); import actors; from pipeline.calling import tenfold; "
+        "import tempfile; tempfile.TemporaryFile = lambda **_: open('/nowhere/at/all'); "
+        "import actors; from pipeline.calling import tenfold; "
         "print(tenfold(1), sum(tenfold.stats.cache_hits.values()))"
     )
     command = [sys.executable, "-B", "-c", program]
