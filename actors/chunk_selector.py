@@ -199,7 +199,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         try:
             answer: ChunkRead | ChunkOutdated | ChunkFailed = await self._tried(chunk, str(order.chunk))
         except Outdated as outdated:
-            log.info("the table was altered", order=str(order.chunk), told=str(outdated))
+            log.info("the table was altered", order=str(order.chunk), reason=str(outdated))
             answer = ChunkOutdated(order.chunk)
         except self._endings:
             raise

@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import structlog
+
 from actors.actor import Actor, Outlet
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
@@ -24,6 +26,8 @@ from pipeline.schema import TableId
 from pipeline.schema_verifier import FromVerifier, News
 from pipeline.signal_rows import SignalRows, diverted
 from pipeline.verifier_state import State
+
+log = structlog.get_logger()
 
 
 class SchemaVerifier(Actor[ToSchemaVerifier]):
@@ -121,7 +125,8 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
             case ChangesVerified(restarted=restarted):
                 for each in restarted:
                     self._measure(each)
-            case TableRestarted(table):
+            case TableRestarted(table, reason=reason):
                 self.metrics.count(catalogue.TABLE_RESTARTS, table=str(table))
+                log.warning("the table's mirror begins anew", table=str(table), reason=reason)
             case _:
                 pass

@@ -177,4 +177,5 @@ class SignalListener(Actor[ToSignalListener]):
 
     def _tell(self, channel: str, state: SignalState, outcome: str) -> None:
         self.metrics.count(catalogue.SIGNALS, channel=channel, outcome=outcome)
-        log.info("signal answered", channel=channel, **state.to_json())
+        how_far = state.outcome.value
+        log.info("signal answered", channel=channel, id=state.id, outcome=how_far, detail=state.detail)

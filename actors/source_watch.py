@@ -63,7 +63,6 @@ class SourceWatch:
                 reason = strain(self._bounds, self._load, self._debt, strained=self._reason is not None)
                 changed, self._reason = (reason is None) != (self._reason is None), reason
                 if changed:
-                    log.info("the source is strained" if reason else "the source is eased", reason=reason)
                     await tell(reason)
                 await self._next_look()
         finally:

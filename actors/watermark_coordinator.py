@@ -13,6 +13,7 @@ from time import monotonic, time
 from typing import Any, assert_never, get_args
 
 import pyarrow as pa
+import structlog
 
 from actors.actor import Actor, Outlet
 from actors.mailbox import Mailbox
@@ -40,10 +41,23 @@ from pipeline.room import Full
 from pipeline.schema import TableId
 from pipeline.settings import SnapshotMode
 from pipeline.sizing import Limits
-from pipeline.snapshot import ChunkId, Progress, Snapshot, TableState, progress
+from pipeline.snapshot import (
+    ChunkId,
+    Chunking,
+    Completed,
+    Failed,
+    Progress,
+    Snapshot,
+    Stopped,
+    TableState,
+    Waiting,
+    progress,
+)
 from pipeline.snapshot import to_json as snapshot_to_json
 from pipeline.unread import NOTHING, ReadKeys
 from pipeline.window import Reconciling
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +107,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         self._measure_message(message)
         emitted = self._measure_windows(orders, monotonic())
         self._measure_state(before)
+        _tell(before.checkpoint, self._state.checkpoint)
         await self._perform(orders)
         for _ in range(emitted):
             self.metrics.observe(catalogue.PHASE, monotonic() - began, phase="emit")
@@ -222,3 +237,36 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
             (catalogue.RANGES_DONE, done.ranges_done),
         ):
             self.metrics.set(gauge, count, table=name)
+
+
+def _tell(before: Checkpoint, now: Checkpoint) -> None:
+    """Log which tables were stopped, and which tables' snapshots have begun or ended."""
+    if now.stopped is not before.stopped:
+        for table in now.stopped.keys() - before.stopped.keys():
+            log.error("the table was stopped", table=str(table), part="capture", reason=now.stopped[table])
+    if now.snapshots is not before.snapshots:
+        was = {
+            (snapshot.id, table): type(state)
+            for snapshot in before.snapshots
+            for table, state in snapshot.tables.items()
+        }
+        for snapshot in now.snapshots:
+            for table, state in snapshot.tables.items():
+                if was.get((snapshot.id, table)) is not type(state):
+                    _tell_state(snapshot.id, str(table), state)
+
+
+def _tell_state(id_: str, table: str, state: TableState) -> None:
+    match state:
+        case Waiting():
+            pass
+        case Chunking():
+            log.info("the table's snapshot has begun", id=id_, table=table)
+        case Completed(done):
+            log.info("the table's snapshot is complete", id=id_, table=table, rows=done.rows)
+        case Stopped():
+            log.info("the table's snapshot was stopped", id=id_, table=table)
+        case Failed(reason):
+            log.error("the table's snapshot failed", id=id_, table=table, reason=reason)
+        case _:
+            assert_never(state)
