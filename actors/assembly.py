@@ -131,6 +131,8 @@ class Assembly:
         recovered = await asyncio.to_thread(self._store.recover)
         found = await self._servers.chosen(None if recovered.last is None else recovered.last.checkpoint)
         checkpoint = _beginning(recovered.last, found, settings)
+        segment = 0 if recovered.last is None else recovered.last.segment
+        log.info("capture begins", segment=segment, position=str(checkpoint.position), server=found.server)
         journal = JournalWriter(
             self.mailboxes[Name.JOURNAL_WRITER],
             self.metrics,

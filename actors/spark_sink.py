@@ -267,6 +267,7 @@ class SparkSink(Actor[ToSparkSink]):
         self._delivered[table] = after
         if after.stopped is not None:
             self.metrics.set(catalogue.TABLE_STOPPED, 1, table=str(table), part="lake")
+            log.error("the table was stopped", table=str(table), part="lake", reason=after.stopped)
             return
         for tier, files in ((Tier.CHANGELOG, pieces.changes), (Tier.MIRROR, pieces.rows)):
             rows, size = sum(piece.rows for piece in files), sum(piece.bytes for piece in files)
