@@ -24,6 +24,7 @@ from tests.servers.s3 import s3, s3_server
 from tests.servers.service import small_ranges
 from tests.servers.shop import open_shop
 from tests.servers.spark import spark, spark_settings
+from tests.servers.spark_cluster import spark_cluster
 
 __all__ = [
     "database",
@@ -40,6 +41,7 @@ __all__ = [
     "s3_server",
     "small_ranges",
     "spark",
+    "spark_cluster",
     "spark_settings",
 ]
 

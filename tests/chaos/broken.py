@@ -11,33 +11,24 @@ import inspect
 import os
 import signal
 import sys
-import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
-from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from actors import assembly, chunk_selector, cli
 from actors.binlog_reader import BinlogReader
 from actors.chunk_selector import ChunkSelector
-from actors.delta import DeltaTable
 from actors.journal_store import JournalStore
 from actors.journal_writer import JournalWriter
-from actors.lake import Lake
 from actors.schema_verifier import SchemaVerifier
 from actors.source import Result
 from actors.spark_sink import SparkSink
 from actors.watermark_coordinator import WatermarkCoordinator
-from pipeline.lake_tables import Tier, location
-from pipeline.schema import TableId
 from pipeline.window import Reconciling
 from tests.servers.service import LEAST_ROWS_OF_RANGE, WithoutLake
-
-LOOK_EVERY_S: Final = 0.005
 
 
 class Deed(StrEnum):
@@ -56,10 +47,6 @@ class Step:
     method: str
     behind: bool = False
     concerns: Callable[[Any], bool] = lambda _: True
-
-
-def _of(tier: Tier) -> Callable[[DeltaTable], bool]:
-    return lambda table: table.path.endswith(f"/{tier}")
 
 
 def _has_a_chunk(coordinator: WatermarkCoordinator) -> bool:
@@ -82,14 +69,6 @@ CAPTURE: Final = {
     "files written, no entry": Step(JournalStore, "write", behind=True),
     "entry written, nobody told": Step(JournalStore, "publish", behind=True),
     "segment sealed": Step(JournalWriter, "_sealed", behind=True),
-}
-DELIVERY: Final = {
-    "mirror begun": Step(Lake, "_begin", behind=True),
-    "rows not in the mirror": Step(DeltaTable, "append", concerns=_of(Tier.MIRROR)),
-    "rows in the mirror": Step(DeltaTable, "append", behind=True, concerns=_of(Tier.MIRROR)),
-    "changes in the changelog": Step(DeltaTable, "append", behind=True, concerns=_of(Tier.CHANGELOG)),
-    "merging": Step(Lake, "merge"),
-    "merged": Step(Lake, "merge", behind=True),
 }
 SINK: Final = {"news of a segment": Step(SparkSink, "handle")}
 
@@ -133,24 +112,7 @@ def break_at(step: Step, nth: int, deed: Deed) -> None:
             kill()
         return result
 
-    def killed_meanwhile(lake: Lake, table: TableId, *arguments: Any) -> Any:
-        if due(lake):
-            folder = Path(location(lake._root, table, Tier.MIRROR))
-            before = set(folder.glob("*.parquet"))
-            threading.Thread(target=kill_behind_a_file, args=(folder, before), daemon=True).start()
-        return original(lake, table, *arguments)
-
-    if step == DELIVERY["merging"]:
-        setattr(step.owner, step.method, killed_meanwhile)
-    else:
-        setattr(step.owner, step.method, breaking if inspect.iscoroutinefunction(original) else killing)
-
-
-def kill_behind_a_file(folder: Path, before: set[Path]) -> None:
-    """Kill when the lake table has got a file, before the commit that makes it count."""
-    while set(folder.glob("*.parquet")) == before:
-        time.sleep(LOOK_EVERY_S)
-    kill()
+    setattr(step.owner, step.method, breaking if inspect.iscoroutinefunction(original) else killing)
 
 
 def main() -> None:
@@ -162,7 +124,7 @@ def main() -> None:
             assembly.Assembly = WithoutLake  # type: ignore[misc]
         else:
             name, nth, deed = (arguments.popleft() for _ in range(3))
-            break_at({**CAPTURE, **DELIVERY, **SINK}[name], int(nth), Deed(deed))
+            break_at({**CAPTURE, **SINK}[name], int(nth), Deed(deed))
     cli.main(["run", *arguments])
 
 

@@ -1,9 +1,10 @@
 """The steps at which delivery to the lake can be cut off, each a call of the product's that's wrapped.
 
 `before` and `behind` are the moments just before a call and when its work is done; `amid` is when a file has appeared
-beneath one of the table's folders while it's under way, so that what is cut off is half done.
+in one of the table's folders, or gone, while it's under way, so that what is cut off is half done.
 """
 
+import inspect
 import threading
 import time
 from collections.abc import Callable
@@ -19,7 +20,9 @@ from actors.lake import Lake
 from actors.lake_files import LakeFiles
 from actors.live_view import CatalogViews
 from actors.spark_sink import SparkSink
+from actors.upkeep import Upkeep
 from pipeline.lake_tables import Tier, location
+from pipeline.maintenance import Trim
 from pipeline.schema import TableId
 
 LOOK_EVERY_S: Final = 0.002
@@ -56,15 +59,36 @@ def _takes_on(tier: Tier) -> Callable[..., bool]:
     return lambda _lake, _table, taking, *_: taking is tier
 
 
+def _made_by(caller: str) -> Callable[..., bool]:
+    """Calls that this function makes, or what it calls."""
+    return lambda *_: any(frame.function == caller for frame in inspect.stack(0))
+
+
+def _keeps_up(tier: Tier) -> Callable[..., bool]:
+    return lambda _upkeep, _table, kept, *_: kept is tier
+
+
+def _trims(_upkeep: Upkeep, _table: TableId, trim: Trim | None) -> bool:
+    return trim is not None
+
+
 def _mirror(lake: Lake, table: TableId, *_: object) -> str:
     return location(lake._root, table, Tier.MIRROR)
+
+
+def _kept(upkeep: Upkeep, table: TableId, tier: Tier, *_: object) -> str:
+    return location(upkeep._root, table, tier)
+
+
+def _changelogs_log(upkeep: Upkeep, table: TableId, *_: object) -> str:
+    return f"{location(upkeep._root, table, Tier.CHANGELOG)}/_delta_log"
 
 
 def _log(table: DeltaTable, *_: object) -> str:
     return f"{table.path}/_delta_log"
 
 
-STEPS: Final = {
+BATCH: Final = {
     "batch read": Step(SparkSink, "_read_batch", Moment.BEHIND),
     "view held": Step(CatalogViews, "hold", Moment.BEHIND),
     "changelog's schema not taken on": Step(
@@ -94,8 +118,26 @@ STEPS: Final = {
     "journal told": Step(Consumers, "tell", Moment.BEHIND),
     "not merging": Step(Lake, "merge", Moment.BEFORE),
     "merging": Step(Lake, "merge", Moment.AMID, where=_mirror),
+    "merge committed, view not followed": Step(
+        CatalogViews, "follow", Moment.BEFORE, concerns=_made_by("merge")
+    ),
     "merged": Step(Lake, "merge", Moment.BEHIND),
 }
+MAINTENANCE: Final = {
+    "not compacting": Step(Upkeep, "compact", Moment.BEFORE),
+    "compacting a changelog": Step(
+        Upkeep, "compact", Moment.AMID, concerns=_keeps_up(Tier.CHANGELOG), where=_kept
+    ),
+    "compacting a mirror": Step(Upkeep, "compact", Moment.AMID, concerns=_keeps_up(Tier.MIRROR), where=_kept),
+    "compacted": Step(Upkeep, "compact", Moment.BEHIND),
+    "not trimming": Step(Upkeep, "trim", Moment.BEFORE, concerns=_trims),
+    "trimming": Step(Upkeep, "trim", Moment.AMID, concerns=_trims, where=_changelogs_log),
+    "trimmed": Step(Upkeep, "trim", Moment.BEHIND, concerns=_trims),
+    "not vacuuming": Step(Upkeep, "vacuum", Moment.BEFORE),
+    "vacuuming": Step(Upkeep, "vacuum", Moment.AMID, where=_kept),
+    "vacuumed": Step(Upkeep, "vacuum", Moment.BEHIND),
+}
+STEPS: Final = {**BATCH, **MAINTENANCE}
 
 # What's to happen at a step when it's come to; nothing if None is given.
 Deed = Callable[[], None]
@@ -133,7 +175,7 @@ def _do(deed: Deed | None) -> None:
 
 
 def _do_amid(deed: Deed, folder: Path, before: frozenset[Path]) -> None:
-    while _files(folder) <= before:
+    while _files(folder) == before:
         time.sleep(LOOK_EVERY_S)
     deed()
 

@@ -1,8 +1,8 @@
 """A SparkSink on a journal that somebody else writes, killed where that one says.
 
-Each line of standard input is a life: which victims are to be killed, and where. Each is answered by a line: what of
-that wasn't come to. Nothing answers for a process that was killed. What's planted is broken on purpose, to show that
-it's noticed.
+Each line of standard input is a life: which victims are to be killed, and where, and the workers of Spark's cluster if
+it has one. Each is answered by a line: what of that wasn't come to, and of a cluster what's read on it in the end.
+Nothing answers for a process that was killed. What's planted is broken on purpose, to show that it's noticed.
 """
 
 import asyncio
@@ -10,9 +10,13 @@ import json
 import os
 import signal
 import sys
+import threading
+import time
 import uuid
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,18 +24,29 @@ from actors.actor import Outlet
 from actors.delta import DeltaTable
 from actors.journal_store import JournalReader
 from actors.lake_files import LakeFiles
+from actors.live_view import live_view
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
+from actors.spark_session import Spark
 from actors.spark_sink import SparkSink
+from actors.upkeep import Upkeep
 from deploy.toolchain.parts import locate
-from pipeline import delivery
+from pipeline import delivery, maintenance
 from pipeline.errors import Transient
+from pipeline.lake_rules import LakeRule, Tiers
+from pipeline.maintenance import Trim
 from pipeline.messages import ToSparkSink
 from pipeline.settings import LakeSettings, SparkSettings
+from pipeline.signals import Tables
 from pipeline.topology import EDGES, Actor, inbox
 from tests.chaos.delivery_steps import Deed, watch
+from tests.servers.spark_cluster import children
 
 LOOK_EVERY_S: Final = 0.02
+# How long a step is waited for once all the rest is done.
+COME_TO_WITHIN_S: Final = 60.0
+# Of this table the changelog is only the mirror's inbox, where tables are maintained.
+TRIMMED: Final = "customers"
 (ASKING,) = (edge for edge in EDGES if edge.sender is Actor.SPARK_SINK)
 
 
@@ -40,6 +55,8 @@ class Victim(StrEnum):
 
     PROCESS = "process"
     JVM = "jvm"
+    EXECUTOR = "executor"
+    WORKER = "worker"
 
 
 class Planted(StrEnum):
@@ -48,39 +65,56 @@ class Planted(StrEnum):
     NO_MARK = "a commit without its mark"
     MARK_FIRST = "a mark that's committed before the files"
     RANDOM_NAME = "files placed under random names"
+    TRIMMED_TOO_FAR = "changes trimmed that no mirror has merged"
 
 
 @dataclass
 class House:
-    """The journal, the lake and Spark's settings; the sink of the present life, and who's to be killed in it."""
+    """The journal, the lake and Spark's settings; the sink of the present life, and who's to be killed in it.
+
+    `workers`: the processes of the cluster's workers. `killed`: whether the JVM was. `programs` that executors have
+    begun, and the live `views` that were read, by the names of their tables.
+    """
 
     journal: JournalReader
     lake: LakeSettings
     spark: SparkSettings
+    workers: tuple[int, ...] = ()
     sink: SparkSink | None = None
     kills: list[list[Any]] = field(default_factory=list)
     killed: bool = False
+    programs: list[int] = field(default_factory=list)
+    views: dict[str, list[Any]] = field(default_factory=dict)
+    counting: threading.Lock = field(default_factory=threading.Lock)
 
     def come_to(self, step: str) -> Deed | None:
         """Count the steps; what's to be done at this one."""
-        for kill in self.kills:
-            if kill[1] == step:
-                kill[2] -= 1
-                if kill[2] == 0:
-                    self.kills.remove(kill)
-                    return lambda: self.kill(Victim(kill[0]))
+        with self.counting:
+            for kill in list(self.kills):
+                if kill[1] == step:
+                    kill[2] -= 1
+                    if kill[2] == 0:
+                        return partial(self.kill, kill)
         return None
 
-    def kill(self, victim: Victim) -> None:
+    def kill(self, kill: list[Any]) -> None:
         """By SIGKILL."""
-        match victim:
+        self.kills.remove(kill)
+        match Victim(kill[0]):
             case Victim.PROCESS:
                 os.kill(os.getpid(), signal.SIGKILL)
             case Victim.JVM:
                 assert self.sink is not None
-                assert self.sink._spark is not None
+                assert isinstance(self.sink._spark, Spark)
                 self.killed = True
                 os.kill(self.sink._spark.pid, signal.SIGKILL)
+            case Victim.EXECUTOR:
+                # Where it's the second one within a moment, the first one's successor may have to be waited for.
+                while not (there := [pid for worker in self.workers for pid in children(worker)]):
+                    time.sleep(LOOK_EVERY_S)
+                os.kill(there[0], signal.SIGKILL)
+            case Victim.WORKER:
+                os.kill(self.workers[0], signal.SIGKILL)
 
     async def live(self, kills: list[list[Any]]) -> None:
         """Deliver and merge all that there is, unless the JVM is killed on the way."""
@@ -91,7 +125,8 @@ class House:
             except Transient:
                 if self.killed:
                     return None
-                await asyncio.sleep(LOOK_EVERY_S)  # the JVM of the process that was killed hasn't ended yet
+                # The JVM of the process that was killed hasn't ended yet, or too many executors were lost.
+                await asyncio.sleep(LOOK_EVERY_S)
 
     async def _live(self) -> None:
         mailbox: Mailbox[ToSparkSink] = Mailbox(inbox(Actor.SPARK_SINK))
@@ -100,26 +135,61 @@ class House:
         self.sink = sink = SparkSink(mailbox, Metrics(), self.lake, self.spark, self.journal, outlet)
         last = self.journal.last_segment()
         running = asyncio.create_task(sink.run())
-        while not running.done() and not (sink._segment == last and settled(sink)):
+        while not running.done() and not (sink._segment == last and merged(sink)):
             await asyncio.wait({running}, timeout=LOOK_EVERY_S)
+        deadline = time.monotonic() + COME_TO_WITHIN_S
+        while not running.done() and self.kills and time.monotonic() < deadline:
+            await asyncio.wait({running}, timeout=LOOK_EVERY_S)
+        if self.workers and not running.done():
+            await asyncio.to_thread(self._read, sink)
         mailbox.close()
         await running
 
+    def _read(self, sink: SparkSink) -> None:
+        """Read the live views as a user of the cluster would."""
+        assert sink._spark is not None
+        for table in sink._mirrors:
+            view = live_view(sink._spark.session, self.lake.path, table)
+            self.views[table.name] = view.toArrow().to_pylist()
+        executors = (executor for worker in self.workers for executor in children(worker))
+        self.programs = [program for executor in executors for program in children(executor)]
 
-def settled(sink: SparkSink) -> bool:
+
+def merged(sink: SparkSink) -> bool:
     """Whether nothing is left to be merged."""
-    return sink._background is not None and sink._background.settled(sink._mirrors)
+    return sink._background is not None and not sink._background._mergeable(sink._mirrors)
+
+
+def maintain() -> None:
+    """Have all maintenance be due all the time, and keep no file for a reader.
+
+    VACUUM, which leaves nothing then that isn't named, mustn't meet a file that's placed and not named yet.
+    """
+    maintenance.TRIM_EVERY_S = maintenance.VACUUM_EVERY_S = maintenance.VACUUM_FIRST_S = 0.0  # type: ignore[misc]
+    maintenance.versions_h = lambda *_: 0.0
+    one_at_a_time = threading.Lock()
+
+    def alone(original: Callable[..., Any]) -> Any:
+        @wraps(original)
+        def called(*arguments: Any) -> Any:
+            with one_at_a_time:
+                return original(*arguments)
+
+        return called
+
+    DeltaTable.append = alone(DeltaTable.append)  # type: ignore[method-assign]
+    Upkeep.vacuum = alone(Upkeep.vacuum)  # type: ignore[method-assign]
 
 
 def plant(fault: Planted) -> None:
     """Break the product."""
-    append, placed = DeltaTable.append, LakeFiles._placed
+    append, placed, trim = DeltaTable.append, LakeFiles._placed, Upkeep.trim
 
     def without_mark(table: DeltaTable, place: Any, _mark: str, *more: Any) -> int | None:
         return append(table, place, str(uuid.uuid4()), *more)
 
     def mark_first(table: DeltaTable, place: Any, mark: str, version: int, *more: Any) -> int | None:
-        if append(table, lambda _: [], mark, version, *more) is None:
+        if append(table, lambda *_: [], mark, version, *more) is None:
             return None
         return append(table, place, str(uuid.uuid4()), version, *more)
 
@@ -130,6 +200,9 @@ def plant(fault: Planted) -> None:
         action["add"]["path"] = name
         return json.dumps(action)
 
+    def too_far(upkeep: Upkeep, table: Any, due: Trim | None) -> None:
+        trim(upkeep, table, due and Trim(1 << 40, None))
+
     match fault:
         case Planted.NO_MARK:
             DeltaTable.append = without_mark  # type: ignore[assignment, method-assign]
@@ -137,6 +210,8 @@ def plant(fault: Planted) -> None:
             DeltaTable.append = mark_first  # type: ignore[assignment, method-assign]
         case Planted.RANDOM_NAME:
             LakeFiles._placed = under_random_name  # type: ignore[assignment, method-assign]
+        case Planted.TRIMMED_TOO_FAR:
+            Upkeep.trim = too_far  # type: ignore[assignment, method-assign]
 
 
 def main() -> None:
@@ -145,15 +220,20 @@ def main() -> None:
     delivery.MOST_SEGMENTS = 2  # so that there's more than one batch
     if told["planted"] is not None:
         plant(Planted(told["planted"]))
-    house = House(
-        JournalReader(told["journal"]),
-        LakeSettings(told["lake"], merge_rows=1, merge_after_s=0, catalog="spark_catalog"),
-        SparkSettings("local[2]", locate().jars, conf=told["conf"]),
-    )
+    lake = LakeSettings(told["lake"], merge_rows=1, merge_after_s=0, compact_files=0, catalog="spark_catalog")
+    if told["maintained"]:
+        inbox_only = LakeRule(Tables((rf"shop\.{TRIMMED}",)), Tiers.MIRROR)
+        lake = replace(lake, compact_files=2, rules=(inbox_only,))
+        maintain()
+    spark = SparkSettings(told["master"], locate().jars, conf=told["conf"])
+    house = House(JournalReader(told["journal"]), lake, spark)
     watch(house.come_to)
     for line in sys.stdin:
-        asyncio.run(house.live(json.loads(line)))
-        sys.stdout.write(f"{json.dumps(house.kills)}\n")
+        life = json.loads(line)
+        house.workers = tuple(life["workers"])
+        asyncio.run(house.live(life["kills"]))
+        answer = {"left": house.kills, "programs": house.programs, "views": house.views}
+        sys.stdout.write(f"{json.dumps(answer)}\n")
         sys.stdout.flush()
 
 

@@ -1,17 +1,19 @@
-"""SIGKILL of the process and of Spark's JVM at each step of a batch: the lake is right afterwards.
+"""SIGKILL of the process, of Spark's JVM and of a cluster's executors at each step: the lake is right afterwards.
 
-Each life finds new segments: with changes, columns that are added and widened, and mirrors that begin anew. When it has
-been killed, each changelog must have what its mark says, each change once. At last one comes to the end, and then the
-mirrors and the live views as well are held against the source. DuckDB reads them, so that Spark isn't its own judge.
+The steps are those of a batch, of a MERGE and of maintenance. Each life finds new segments: with changes, columns that
+are added and widened, and mirrors that begin anew. When it has been killed, each changelog must have what its mark
+says, each change once. At last one comes to the end, and then the mirrors and the live views as well are held against
+the source. DuckDB reads them, so that Spark isn't its own judge.
 """
 
+import fcntl
 import json
 import random
 import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -29,10 +31,11 @@ from pipeline.lake_tables import Tier, location
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.settings import SparkSettings
 from pipeline.types import Integer, Text
-from tests.chaos.delivery_steps import STEPS
-from tests.chaos.lake_life import Planted, Victim
+from tests.chaos.delivery_steps import BATCH, MAINTENANCE, STEPS
+from tests.chaos.lake_life import TRIMMED, Planted, Victim
 from tests.integration.history import FILLING, History, Row, Table, random_step
 from tests.servers.duckdb_engine import engine
+from tests.servers.spark_cluster import SparkCluster
 
 SMALL, LARGE = Integer(4, unsigned=False), Integer(8, unsigned=False)
 ORDER: Final = ("__op", "__scn", "__ordinal", "__segment")
@@ -52,7 +55,6 @@ class Source:
         self.keyed = [self._table(name, (0,)) for name in ("orders", "customers")]
         self.bag = self._table("bag", ())
         self.changes: dict[TableId, list[Named]] = {id_: [] for id_ in self.history.tables}
-        self._columns = 0
 
     def _table(self, name: str, key: tuple[int, ...]) -> Table:
         columns = (Column("id", LARGE, False), Column("v", Text("utf8mb4"), True))
@@ -101,6 +103,10 @@ class Source:
         table.source = {key: (*values, None) for key, values in table.source.items()}
         table.rows = {key: (*values, None) for key, values in table.rows.items()}
 
+    def rows(self, table: Table) -> list[Named]:
+        """What the lake is to have of it."""
+        return [named(table.schema, values) for values in table.rows.values()]
+
     def changes_end(self, table: Table) -> int:
         """The segment of its last change."""
         return max(int(change["__segment"]) for change in self.changes[table.schema.table])
@@ -121,15 +127,34 @@ def named(schema: TableSchema, values: Row) -> Named:
 class Lives:
     """One life after the other, in as few processes as can be."""
 
-    def __init__(self, folder: Path, spark: SparkSettings, planted: Planted | None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        spark: SparkSettings,
+        planted: Planted | None,
+        cluster: SparkCluster | None,
+        *,
+        maintained: bool,
+    ) -> None:
         self.folder = folder
         self.lake = str(folder / "lake")
-        journal = str(folder / "journal")
-        self._told = {"journal": journal, "lake": self.lake, "conf": spark.conf, "planted": planted}
+        self.maintained = maintained
+        self._cluster = cluster
+        self._told = {
+            "journal": str(folder / "journal"),
+            "lake": self.lake,
+            "master": "local[2]" if cluster is None else cluster.master,
+            "conf": {**spark.conf, **({} if cluster is None else cluster.conf)},
+            "planted": planted,
+            "maintained": maintained,
+        }
         self._process: subprocess.Popen[str] | None = None
 
-    def live(self, kills: Sequence[Kill]) -> None:
-        """Live until everything is delivered and merged, or until somebody is killed; fails if nobody was."""
+    def live(self, kills: Sequence[Kill]) -> dict[str, list[Named]]:
+        """Live until everything is delivered and merged, or until somebody is killed; fails if nobody was.
+
+        Gives the live views that were read on the cluster, by the names of their tables.
+        """
         if self._process is None:
             command = [sys.executable, "-m", "tests.chaos.lake_life", json.dumps(self._told)]
             with (self.folder / "log").open("ab") as log:
@@ -139,15 +164,23 @@ class Lives:
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
-        print(json.dumps(kills), file=process.stdin, flush=True)
-        if answer := process.stdout.readline():
-            assert json.loads(answer) == [], "a step wasn't come to"
-            return
+        workers = () if self._cluster is None else self._cluster.workers
+        print(json.dumps({"kills": kills, "workers": workers}), file=process.stdin, flush=True)
+        if line := process.stdout.readline():
+            answer = json.loads(line)
+            assert answer["left"] == [], "a step wasn't come to"
+            assert answer["programs"] == [], "an executor has begun a program: a Python?"
+            views: dict[str, list[Named]] = answer["views"]
+            return views
         self._process = None
         with process:
             words = (self.folder / "log").read_text()[-3000:]
             assert process.wait(WITHIN_S) == -signal.SIGKILL, words
             assert Victim.PROCESS in {victim for victim, *_ in kills}, words
+        # Its JVM notices, but may still commit until it has ended.
+        with (self.folder / "journal" / "spark" / "lock").open("ab") as lock:
+            fcntl.lockf(lock, fcntl.LOCK_EX)
+        return {}
 
     def end(self) -> None:
         if self._process is not None:
@@ -156,43 +189,59 @@ class Lives:
 
 
 @contextmanager
-def lives(folder: Path, spark: SparkSettings, planted: Planted | None = None) -> Iterator[Lives]:
-    made = Lives(folder, spark, planted)
+def lives(
+    folder: Path,
+    spark: SparkSettings,
+    planted: Planted | None = None,
+    cluster: SparkCluster | None = None,
+    *,
+    maintained: bool = False,
+) -> Iterator[Lives]:
+    made = Lives(folder, spark, planted, cluster, maintained=maintained)
     try:
         yield made
     finally:
         made.end()
 
 
-def wrong_changes(source: Source, lake: str, connection: DuckDBPyConnection) -> list[str]:
+def wrong_changes(source: Source, each: Lives, connection: DuckDBPyConnection) -> list[str]:
     """What's wrong with the changelogs, each as far as it says that it is."""
     wrong = []
     for table in (*source.keyed, source.bag):
-        path = location(lake, table.schema.table, Tier.CHANGELOG)
+        path = location(each.lake, table.schema.table, Tier.CHANGELOG)
         if (log := logged(path)) is None:
             continue
-        through = log.applications.get(f"{source.history.store.identity.id}/changes", 0)
+        through = log.mark("changes")
         told = [change for change in source.changes[table.schema.table] if change["__segment"] <= through]
-        wrong += differences(path, read(connection, f"SELECT * FROM delta_scan('file://{path}')"), told)
+        there = read(connection, f"SELECT * FROM delta_scan('file://{path}')")
+        if each.maintained and table.schema.table.name == TRIMMED:
+            begins = min((change["__segment"] for change in there), default=through + 1)
+            mirror = logged(location(each.lake, table.schema.table, Tier.MIRROR))
+            merged = 0 if mirror is None else mirror.mark("merged")
+            gone = [change for change in told if change["__segment"] < begins]
+            wrong += [f"{path}: {c} is missing, and wasn't merged" for c in gone if c["__segment"] > merged]
+            told = [change for change in told if change["__segment"] >= begins]
+        wrong += differences(path, there, told)
     return wrong
 
 
-def wrong_at_the_end(source: Source, lake: str, connection: DuckDBPyConnection) -> list[str]:
+def wrong_at_the_end(source: Source, each: Lives, connection: DuckDBPyConnection) -> list[str]:
     """What's wrong with the lake when everything is delivered and merged."""
-    wrong = wrong_changes(source, lake, connection)
+    wrong = wrong_changes(source, each, connection)
     for table in (*source.keyed, source.bag):
-        path = location(lake, table.schema.table, Tier.CHANGELOG)
+        path = location(each.lake, table.schema.table, Tier.CHANGELOG)
         log = logged(path)
         assert log is not None
-        if (there := len(list(Path(path).glob("*.parquet*")))) != log.files:
+        there = len(list(Path(path).glob("*.parquet*")))
+        if there != log.files and not each.maintained:  # else some are left of compaction
             wrong.append(f"{path}: {there} files are there, and {log.files} are named")
-        if log.applications[f"{source.history.store.identity.id}/changes"] < source.changes_end(table):
+        if log.mark("changes") < source.changes_end(table):
             wrong.append(f"{path}: its last changes are missing")
     for table in source.keyed:
-        rows = [named(table.schema, values) for values in table.rows.values()]
-        path = location(lake, table.schema.table, Tier.MIRROR)
+        rows = source.rows(table)
+        path = location(each.lake, table.schema.table, Tier.MIRROR)
         wrong += differences(path, read(connection, f"SELECT * FROM delta_scan('file://{path}')"), rows)
-        view = live_view_text(lake, str(table.schema.table), Dialect.DUCKDB)
+        view = live_view_text(each.lake, str(table.schema.table), Dialect.DUCKDB)
         wrong += differences(f"view of {table.schema.table}", read(connection, view), rows)
     return wrong
 
@@ -207,15 +256,17 @@ def differences(what: str, there: list[Named], expected: list[Named]) -> list[st
 
 
 def read(connection: DuckDBPyConnection, query: str) -> list[Named]:
-    """The rows, without nulls; of our own columns those that say which change it is."""
-    return [
-        {
-            name: value
-            for name, value in found.items()
-            if value is not None and (name in ORDER or not name.startswith("__"))
-        }
-        for found in connection.sql(query).to_arrow_table().to_pylist()
-    ]
+    """The rows, as `plain` has them."""
+    return list(map(plain, connection.sql(query).to_arrow_table().to_pylist()))
+
+
+def plain(row: Named) -> Named:
+    """Without nulls; of our own columns those that say which change it is."""
+    return {
+        name: value
+        for name, value in row.items()
+        if value is not None and (name in ORDER or not name.startswith("__"))
+    }
 
 
 def survive(source: Source, each: Lives, killed: Sequence[Life]) -> list[str]:
@@ -225,10 +276,14 @@ def survive(source: Source, each: Lives, killed: Sequence[Life]) -> list[str]:
         for life in killed:
             source.go_on()
             each.live(life)
-            wrong += wrong_changes(source, each.lake, connection)
+            wrong += wrong_changes(source, each, connection)
         source.go_on()
-        each.live(())
-        return wrong + wrong_at_the_end(source, each.lake, connection)
+        for table, rows in each.live(()).items():
+            found = source.history.tables[TableId("shop", table)]
+            wrong += differences(
+                f"view of {table} on the cluster", list(map(plain, rows)), source.rows(found)
+            )
+        return wrong + wrong_at_the_end(source, each, connection)
 
 
 QUICK: tuple[Life, ...] = (
@@ -236,25 +291,27 @@ QUICK: tuple[Life, ...] = (
     ((Victim.JVM, "changelog's schema taken on, mirror's not", 1),),
     ((Victim.JVM, "changes committed", 2),),
     ((Victim.JVM, "merging", 1),),
-    ((Victim.JVM, "committing", 1),),
+    ((Victim.JVM, "merge committed, view not followed", 1),),
     ((Victim.PROCESS, "a file linked, not named", 1),),
     ((Victim.PROCESS, "rows committed", 1),),
 )
-LONG = [
-    pytest.param(
-        tuple(((victim, step, nth),) for step in STEPS),
-        seed,
-        id=f"{victim} at each step, time {nth}",
-        marks=pytest.mark.full,
+
+
+def at_each(steps: Iterable[str]) -> tuple[Life, ...]:
+    """At each step one of the two dies when it's come to first, and the other the second time."""
+    return tuple(
+        ((victim, step, 1 + (number + other) % 2),)
+        for number, step in enumerate(steps)
+        for other, victim in enumerate((Victim.JVM, Victim.PROCESS))
     )
-    for seed, (victim, nth) in enumerate(
-        (victim, nth) for victim in (Victim.JVM, Victim.PROCESS) for nth in (1, 2)
-    )
-]
 
 
 @pytest.mark.parametrize(
-    ("killed", "seed"), [pytest.param(QUICK, 0, id="some", marks=pytest.mark.full), *LONG]
+    ("killed", "seed"),
+    [
+        pytest.param(QUICK, 0, id="some"),
+        pytest.param(at_each(BATCH), 1, id="each", marks=pytest.mark.full),
+    ],
 )
 def test_killed_at_a_step_of_a_batch(
     tmp_path: Path, spark_settings: SparkSettings, killed: Sequence[Life], seed: int
@@ -263,10 +320,62 @@ def test_killed_at_a_step_of_a_batch(
         assert survive(Source(tmp_path, seed), each, killed) == []
 
 
+@pytest.mark.full
+def test_killed_at_a_step_of_maintenance(tmp_path: Path, spark_settings: SparkSettings) -> None:
+    with lives(tmp_path, spark_settings, maintained=True) as each:
+        assert survive(Source(tmp_path, 2), each, at_each(MAINTENANCE)) == []
+
+
+# An executor's work is what Spark does as a job.
+OF_EXECUTORS = ("not merging", "merging", "mirror begun")
+
+
+@pytest.mark.parametrize(
+    ("steps", "maintained"),
+    [
+        pytest.param(OF_EXECUTORS, False, id="some"),
+        pytest.param(tuple(STEPS), True, id="each", marks=pytest.mark.full),
+    ],
+)
+def test_an_executor_is_killed_at_a_step(
+    tmp_path: Path,
+    spark_settings: SparkSettings,
+    spark_cluster: SparkCluster,
+    steps: Sequence[str],
+    *,
+    maintained: bool,
+) -> None:
+    source = Source(tmp_path, 3)
+    killed = [tuple((Victim.EXECUTOR, step, 1) for step in steps)]
+    with lives(tmp_path, spark_settings, cluster=spark_cluster, maintained=maintained) as each:
+        assert survive(source, each, killed) == []
+
+
+@pytest.mark.full
+def test_a_worker_is_killed_with_all_that_it_runs(
+    tmp_path: Path, spark_settings: SparkSettings, spark_cluster: SparkCluster
+) -> None:
+    source, steps = Source(tmp_path, 4), ("mirror begun", "merging", "changes committed")
+    wrong: list[str] = []
+    with (
+        lives(tmp_path, spark_settings, cluster=spark_cluster) as each,
+        closing(source.history.store),
+        closing(engine()) as connection,
+    ):
+        for step in steps:
+            source.go_on()
+            first, _ = spark_cluster.workers
+            each.live(((Victim.WORKER, step, 1),))
+            spark_cluster.mend(first)
+            wrong += wrong_at_the_end(source, each, connection)
+    assert wrong == []
+
+
 PLANTED = [
     (Planted.NO_MARK, "batch delivered, journal not told", "isn't the source's"),
     (Planted.MARK_FIRST, "changes placed, not committed", "is missing"),
     (Planted.RANDOM_NAME, "changes placed, not committed", "files are there"),
+    (Planted.TRIMMED_TOO_FAR, "trimmed", "is missing"),
 ]
 
 
@@ -275,6 +384,6 @@ PLANTED = [
 def test_what_is_planted_is_noticed(
     tmp_path: Path, spark_settings: SparkSettings, planted: Planted, step: str, noticed: str
 ) -> None:
-    with lives(tmp_path, spark_settings, planted=planted) as each:
+    with lives(tmp_path, spark_settings, planted, maintained=step in MAINTENANCE) as each:
         wrong = survive(Source(tmp_path, 6), each, [((Victim.JVM, step, 1),)])
     assert any(noticed in each for each in wrong), wrong
