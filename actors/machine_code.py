@@ -38,9 +38,10 @@ class UserProvided(_WithImports, UserProvidedCacheLocator):
     def ensure_cache_path(self) -> None:
         """Raises OSError where the folder is of no use."""
         try:
-            super().ensure_cache_path()
+            super().ensure_cache_path()  # type: ignore[no-untyped-call]  # numba has few types
         except OSError:
-            if not any(Path(self.get_cache_path()).glob(f"{Path(self._py_file).stem}.*")):
+            folder = self.get_cache_path()  # type: ignore[no-untyped-call]
+            if not any(Path(folder).glob(f"{Path(self._py_file).stem}.*")):
                 raise
 
 

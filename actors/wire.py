@@ -70,7 +70,7 @@ class Wire(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types
         await super()._request_authentication()
         self._logging_in = False
 
-    async def _read_packet(self, packet_type: type[MysqlPacket] = MysqlPacket) -> MysqlPacket:
+    async def _read_packet(self, packet_type: type[MysqlPacket] = MysqlPacket) -> Any:
         """Read a packet, and refuse ways to log in that the driver would go along with."""
         packet = await super()._read_packet(packet_type)
         if self._logging_in and packet.is_auth_switch_request():
@@ -131,7 +131,7 @@ class Wire(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types
             RowPackets(self._next_seq_id),
         )
 
-    async def _answer(self) -> MysqlPacket:
+    async def _answer(self) -> Any:
         """The first packet of an answer."""
         head = await self._read_packet()
         if head.is_load_local_packet():
