@@ -52,6 +52,8 @@ ANY: Final[Schema] = {"type": "object"}
 
 _POSITION = _told(TEXT, "A GTID set: the transactions that have wholly passed.")
 _SECONDS = _told(NUMBER, "Seconds.")
+_SOURCE = _told(_or_null(TEXT), "The server whose log is read: host:port.")
+_LOG = _told(_or_null(TEXT), "File and offset in the source's binlog.")
 
 # What's counted alike of a snapshot and of a table of one.
 _COUNTS: Final[dict[str, Schema]] = {
@@ -126,7 +128,8 @@ SCHEMAS: Final[dict[str, Schema]] = {
     ),
     "Position": _object(
         position=_or_null(_POSITION),
-        log=_told(_or_null(TEXT), "File and offset in the source's binlog."),
+        source=_SOURCE,
+        log=_LOG,
         sealed_position=_or_null(_POSITION),
         sealed_segment=COUNT,
         delivered_position=_or_null(_POSITION),
@@ -216,6 +219,8 @@ SCHEMAS: Final[dict[str, Schema]] = {
         reasons=_map(TEXT),
         busy=_or_null(TEXT),
         no_room=_or_null(TEXT),
+        source=_SOURCE,
+        log=_LOG,
         windows=_list(_object(**_WINDOW, age_seconds=_SECONDS)),
         journal=_object(segment=COUNT, bytes=COUNT),
         consumers=_CONSUMERS,

@@ -115,6 +115,7 @@ class StatusBoard:
         journal, delivery = said.get(Name.JOURNAL_WRITER, {}), said.get(Name.SPARK_SINK, {})
         return {
             "position": said.get(Name.WATERMARK_COORDINATOR, {}).get("position"),
+            "source": said.get(Name.BINLOG_READER, {}).get("source"),
             "log": said.get(Name.BINLOG_READER, {}).get("log"),
             "sealed_position": journal.get("position"),
             "sealed_segment": journal.get("segment", 0),
@@ -151,7 +152,7 @@ class StatusBoard:
     def overview(self) -> Told:
         """What one looks at first: state, position, windows, journal and actors; of bounded size."""
         status, reasons, now = self.status(), self.not_ready(), time.monotonic()
-        journal = self._said().get(Name.JOURNAL_WRITER, {})
+        reader, journal = (status["actors"][name.value] for name in (Name.BINLOG_READER, Name.JOURNAL_WRITER))
         kept = ("ready", "position", "delivered_position", "lag_seconds", "freshness_seconds", "paused")
         return {
             **{key: status[key] for key in kept},
@@ -159,6 +160,8 @@ class StatusBoard:
             "reasons": reasons,
             "busy": status["busy"],
             "no_room": status["no_room"],
+            "source": reader.get("source"),
+            "log": reader.get("log"),
             "windows": [
                 {
                     **{key: window[key] for key in ("snapshot", "table", "range", "state", "rows")},

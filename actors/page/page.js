@@ -127,6 +127,7 @@ function showActors(actors) {
 function showPlace() {
   const { journal, consumers, undelivered_seconds: waits } = overview;
   const places = [
+    ["Source", [overview.source, overview.log].filter(Boolean).join(" · ") || "not connected", true],
     ["Captured through", overview.position || "nothing yet", true],
     ["In the lake through", overview.delivered_position || "nothing yet", true],
     ["Journal", `segment ${count(journal.segment)}, ${bytes(journal.bytes)}`],

@@ -109,7 +109,7 @@ class Row {
     const done = snapshot ? snapshot.rows + snapshot.given_up : 0;
     const running = snapshot && ["waiting", "chunking"].includes(snapshot.state);
     const expected = running && snapshot.expected ? ` / ~${short(Math.max(snapshot.expected, done))}` : "";
-    text(this.cells["Rows"], snapshot ? `${short(done)}${expected}` : "");
+    text(this.cells["Rows"], done || expected ? `${short(done)}${expected}` : "");
     text(this.cells["Rows/s"], running && told.rows_per_second !== null ? short(told.rows_per_second) : "");
     text(this.cells["Left"], running && told.left_seconds !== null ? span(told.left_seconds) : "");
     text(this.cells["Gave way"], snapshot?.given_up ? short(snapshot.given_up) : "");

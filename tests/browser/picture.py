@@ -83,10 +83,12 @@ def _service(folder: Path, server: MysqlServer, account: Account) -> Service:
 
 
 async def _drawn(service: Service, url: str, seconds: float) -> None:
+    service.tell("execute", "--tables", r"shop\.(orders|order_items|customers|shipments|payments)")
+    while service.status()["freshness_seconds"] is None:  # noqa: ASYNC110 - another process has no event of ours
+        await asyncio.sleep(1)
+    # There's nothing to wait for but the time that the charts are about.
+    await asyncio.sleep(seconds)
     async with launched() as browser:
-        service.tell("execute", "--tables", r"shop\.(orders|order_items|customers|shipments|payments)")
-        # There's nothing to wait for but the time that the charts are about.
-        await asyncio.sleep(seconds)
         for scheme in ("light", "dark"):
             await _draw(browser, url, scheme)
 
