@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.errors import Definite, Transient
 from pipeline.settings import SparkSettings
+from pipeline.telling import told
 
 # How long (seconds) the server may take to end a session before it's left to do so by itself.
 ENDS_WITHIN = 10.0
@@ -118,7 +119,7 @@ def connect(settings: SparkSettings, folder: Path) -> Connected:
     except PySparkException as error:
         session.stop()
         if is_lost(error):
-            raise Transient(f"the Spark Connect server at {url} can't be reached ({error})") from error
+            raise Transient(f"the Spark Connect server at {url} can't be reached ({told(error)})") from error
         raise
     return Connected(session, url)
 
@@ -167,5 +168,5 @@ def _set(session: SparkSession, name: str, value: str) -> None:
         session.conf.set(name, value)
     except AnalysisException as error:
         raise Definite(
-            f"spark.conf: {name} can't be set at a Spark Connect server ({error}): set it where that is started"
+            f"spark.conf: {name} can't be set at a Spark Connect server ({told(error)}): set it where that is started"
         ) from error

@@ -223,3 +223,4 @@ async def test_a_server_that_is_killed_comes_back_and_nothing_is_lost_or_doubled
                 ]
             house.mailbox.close()
             await running
+    connect_server.kill()  # a process of this test by now; no other test comes behind it

@@ -83,6 +83,6 @@ class SparkConnectServer(ServerProcess):
 def connect_server(
     parts: Parts, spark_settings: SparkSettings, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SparkConnectServer]:
-    """A server for a whole module; whoever ends it starts it again."""
+    """A server for a whole module; a test that ends it comes last."""
     with SparkConnectServer(parts, spark_settings, tmp_path_factory.mktemp("connect")) as server:
         yield server
