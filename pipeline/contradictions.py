@@ -9,6 +9,8 @@ from pipeline.settings import (
     HttpSettings,
     JournalSettings,
     KafkaSettings,
+    ServerAddress,
+    ServerSettings,
     Settings,
     SnapshotMode,
     SnapshotSettings,
@@ -72,7 +74,8 @@ def contradictions(section: object) -> Iterator[Mistake]:
 
 
 def _of_source(source: SourceSettings) -> Iterator[Mistake]:
-    listed = [(server.host, server.port) for server in (source, *source.others)]
+    servers: tuple[ServerSettings | ServerAddress, ...] = (source, *source.others)
+    listed = [(server.host, server.port) for server in servers]
     for twice in sorted({server for server in listed if listed.count(server) > 1}):
         yield Mistake("others", f"{twice[0]}:{twice[1]} is there twice", "name each server once")
 
