@@ -115,14 +115,14 @@ _HEALTHY: Final = Row(
         stat_panel(
             "Source",
             Words(
-                "Whether there's a connection to the source's log.",
-                "No connection for longer than a failover takes.",
+                "Whether the source answers when it's asked how far it is.",
+                "No answer for longer than a failover takes.",
                 "See whether the server is up and its account may connect; the log says what was answered.",
             ),
             Query(or_zero(ALL.max(of.SOURCE_UP))),
             "none",
             only(1, falling=True),
-            meanings={0: Meaning("Lost", RED), 1: Meaning("Connected", GREEN)},
+            meanings={0: Meaning("No answer", RED), 1: Meaning("Answers", GREEN)},
         ),
         stat_panel(
             "Lake",
@@ -278,7 +278,7 @@ _HAPPENED: Final = Row(
         states_panel(
             "What runs",
             Words(
-                "When all actors ran, when the source's log was connected, and when Spark was there.",
+                "When all actors ran, when the source answered, and when Spark was there.",
                 "Red that comes again and again: a loop of restarts.",
                 "Look at the failures of that time beside it.",
             ),
@@ -292,12 +292,15 @@ _HAPPENED: Final = Row(
         series_panel(
             "Failures",
             Words(
-                "Failures of actors by their kind.",
+                "Failures of actors by their kind, and failovers to another server of the list.",
                 "`definite` stops a table or the pipeline, `invariant` the process; `hang` and `unforeseen` are bugs. "
                 "`transient` is the world, and bad if it doesn't end.",
                 "The log's `failed` has the same kind, and the reason. Report what's a bug, with that line.",
             ),
-            [Query(ALL.increase(of.ERRORS, "kind"), "{{kind}}")],
+            [
+                Query(ALL.increase(of.ERRORS, "kind"), "{{kind}}"),
+                Query(ALL.increase(of.FAILOVERS), "failover"),
+            ],
             "short",
             bars=True,
         ),

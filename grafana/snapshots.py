@@ -202,7 +202,7 @@ _WHERE: Final = Row(
             Words(
                 "When no chunk was asked for since the source had enough to do, and when the journal had no room.",
                 "For hours, while nothing else loads the source.",
-                "The limits are in snapshot.throttle; for the journal see the overview.",
+                "Its bounds are rows_per_s, most_threads_running, most_replica_lag_s; the overview has the journal's.",
             ),
             [
                 Query(CHOSEN.max(of.SOURCE_BUSY), "the source is busy"),
