@@ -7,12 +7,14 @@ Journal and lake are on a filesystem of its own, of some MiB, in a namespace whe
 """
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -68,7 +70,8 @@ def run(
 def _story(
     there: World, nemesis: Nemesis, snapshots: Snapshots, steps: Sequence[Step], report: Report
 ) -> None:
-    there.service.start()
+    there.service.start("/livez")
+    there.wait(lambda: there.status().get("ready"), "the service is ready")
     with writing(there.address, TRANSACTIONS_PER_S) as tally:
         there.meanwhile.append(snapshots.look)
         there.wait(lambda: snapshots.ended, "the first snapshot's end")
@@ -145,6 +148,19 @@ def repeated_by(seed: int, seconds: float, lake: bool) -> str:
     )
 
 
+@contextmanager
+def _small_disk(folder: Path, *, mounted: bool) -> Iterator[None]:
+    folder.mkdir()
+    if not mounted:
+        yield
+        return
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={HOUSE_MIB}m", "tmpfs", str(folder)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
 def main() -> int:
     """One run, in a namespace of its own if there may be one."""
     parser = argparse.ArgumentParser(
@@ -167,31 +183,24 @@ def main() -> int:
     if not chosen.inside and not subprocess.run([*NAMESPACE, "true"], check=False).returncode:
         again = [sys.executable, "-m", "tests.chaos.run", *sys.argv[1:], "--inside"]
         return subprocess.run([*NAMESPACE, *_WITH_US, *again], check=False).returncode
-    with tempfile.TemporaryDirectory(prefix="chaos-") as named:
-        folder = Path(named)
-        house = folder / "house"
-        house.mkdir()
-        if chosen.inside:
-            subprocess.run(
-                ["mount", "-t", "tmpfs", "-o", f"size={HOUSE_MIB}m", "tmpfs", str(house)], check=True
-            )
-        try:
-            report = run(
-                chosen.seed,
-                steps,
-                folder,
-                lake=lake,
-                planted=chosen.planted,
-                patience_s=chosen.patience or None,
-                within_s=chosen.within,
-            )
-        finally:
-            if chosen.inside:
-                subprocess.run(["umount", "--lazy", str(house)], check=True)
+    folder = Path(tempfile.mkdtemp(prefix="chaos-"))
+    with _small_disk(folder / "house", mounted=chosen.inside):
+        report = run(
+            chosen.seed,
+            steps,
+            folder,
+            lake=lake,
+            planted=chosen.planted,
+            patience_s=chosen.patience or None,
+            within_s=chosen.within,
+        )
     for finding in report.findings:
         sys.stderr.write(f"{finding}\n")
-    if report.findings:
+    if report.findings and chosen.planted is None:
+        sys.stderr.write(f"what's left of it is in {folder}\n")
         sys.stderr.write(f"again: {repeated_by(chosen.seed, chosen.seconds, lake)}\n")
+    else:
+        shutil.rmtree(folder)
     sys.stdout.write(report.text() + "\n")
     return 1 if report.findings else 0
 

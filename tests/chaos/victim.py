@@ -7,6 +7,7 @@ between restarts, and of how many failures are too many, is for a service that i
 """
 
 import asyncio
+import faulthandler
 import sys
 import threading
 import time
@@ -23,7 +24,7 @@ from actors.journal_writer import JournalWriter
 from actors.schema_verifier import SchemaVerifier
 from actors.signal_listener import SignalListener
 from actors.spark_sink import SparkSink
-from actors.supervisor import Group, Limits, State, Supervisor
+from actors.supervisor import Group, Hung, Limits, State, Supervisor
 from actors.watermark_coordinator import WatermarkCoordinator
 from pipeline.topology import Actor as Name
 from tests.chaos.orders import Count, Lines, MoveClock, Strike, What, read
@@ -136,6 +137,8 @@ class Commanded(Supervisor):
 
     def _has_failed(self, group: Group, who: str, error: Exception) -> None:
         self.house.say(What.FAILED, who=who, kind=type(error).__name__, error=str(error)[:500])
+        if isinstance(error, Hung):
+            faulthandler.dump_traceback()  # where its threads are
         super()._has_failed(group, who, error)
 
 
