@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, assert_never
 
@@ -21,10 +21,12 @@ from actors.actor import Actor
 from actors.binlog_reader import BinlogReader
 from actors.chunk_selector import ChunkSelector
 from actors.journal_writer import JournalWriter
+from actors.mailbox import Mailbox
+from actors.metrics import Metrics
 from actors.schema_verifier import SchemaVerifier
 from actors.signal_listener import SignalListener
 from actors.spark_sink import SparkSink
-from actors.supervisor import Group, Hung, Limits, State, Supervisor
+from actors.supervisor import Build, Group, Hung, Limits, State, Supervisor
 from actors.watermark_coordinator import WatermarkCoordinator
 from pipeline.topology import Actor as Name
 from tests.chaos.orders import Count, Lines, MoveClock, Strike, What, read
@@ -113,8 +115,8 @@ class Commanded(Supervisor):
 
     house: House
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments, limits=LIMITS)
+    def __init__(self, build: Build, mailboxes: Mapping[Name, Mailbox[Any]], metrics: Metrics) -> None:
+        super().__init__(build, mailboxes, metrics, LIMITS)
         self.house.supervisor = self
         self._were = dict(self.states)
 
