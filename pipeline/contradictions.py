@@ -9,6 +9,7 @@ from pipeline.settings import (
     HttpSettings,
     JournalSettings,
     KafkaSettings,
+    Secret,
     ServerAddress,
     ServerSettings,
     Settings,
@@ -63,7 +64,8 @@ def contradictions(section: object) -> Iterator[Mistake]:
         case KafkaSettings():
             yield from _of_kafka(section)
         case HttpSettings(host, _, token, read_token):
-            yield from (Mistake(*told) for told in exposure.mistakes(host, token.value, read_token.value))
+            tokens = (None if secret == Secret("") else secret.value for secret in (token, read_token))
+            yield from (Mistake(*told) for told in exposure.mistakes(host, *tokens))
         case SparkSettings(conf=conf):
             for twice in sorted(conf.keys() & _SAID_ELSEWHERE.keys()):
                 yield Mistake(

@@ -22,13 +22,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def mistakes(host: str, token: str, read_token: str) -> Iterator[tuple[str, str, str]]:
-    """What's wrong with the section [http]: the key, what's wrong, and the remedy. An empty token is none."""
+def mistakes(host: str, token: str | None, read_token: str | None) -> Iterator[tuple[str, str, str]]:
+    """What's wrong with the section [http]: the key, what's wrong, and the remedy. None: no token is given."""
     if not is_loopback(host) and not token:
-        wrong = f"{host!r} isn't a loopback address, and there's no token (or its file is empty)"
+        wrong = f"{host!r} isn't a loopback address, and there's no token"
         yield "host", wrong, 'name a file with http.token_file, or use "127.0.0.1"'
     for key, value in (("token_file", token), ("read_token_file", read_token)):
-        if value and not _TOKEN.fullmatch(value):
+        # An empty one would leave open what somebody meant to close.
+        if value is not None and not _TOKEN.fullmatch(value):
             yield key, "a token has at least 16 letters, digits and -._~+/=, and nothing else", _REMEDY
     if read_token and not token:
         yield "read_token_file", "without http.token_file everybody may do more than that", "set that as well"

@@ -27,7 +27,13 @@ DOCS = Path(__file__).parents[2] / "docs"
 SIZE = {"width": 1360, "height": 900}
 
 # A snapshot that is still under way when the charts are full.
-SLOWLY = {"ROWS_PER_S": "9000", "WINDOWS": "6", "RANGES": "12", "CHUNK_ROWS": "900"}
+SLOWLY = {
+    "CHUNK_ROWS": "3000",
+    "ROWS_PER_S": "9000",
+    "WINDOWS": "6",
+    "RANGES": "12",
+    "CHUNK_TARGET_MS": "5000",
+}
 
 MORE_TABLES = (
     "CREATE TABLE shop.shipments (id BIGINT PRIMARY KEY, order_id BIGINT, sent DATETIME)",
@@ -83,9 +89,9 @@ def _service(folder: Path, server: MysqlServer, account: Account) -> Service:
 
 
 async def _drawn(service: Service, url: str, seconds: float) -> None:
-    service.tell("execute", "--tables", r"shop\.(orders|order_items|customers|shipments|payments)")
     while service.status()["freshness_seconds"] is None:  # noqa: ASYNC110 - another process has no event of ours
         await asyncio.sleep(1)
+    service.tell("execute", "--tables", r"shop\.(orders|order_items|customers|shipments|payments)")
     # There's nothing to wait for but the time that the charts are about.
     await asyncio.sleep(seconds)
     async with launched() as browser:

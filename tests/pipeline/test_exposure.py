@@ -1,8 +1,12 @@
 """Who may reach the HTTP server."""
 
+from pathlib import PurePath
+
 import pytest
 
+from pipeline.contradictions import contradictions
 from pipeline.exposure import is_loopback, mistakes
+from pipeline.settings import HttpSettings, Secret
 
 TOKEN = "a" * 32
 
@@ -28,18 +32,30 @@ def test_loopback_is_the_machine_itself(host: str, own: bool) -> None:
 @pytest.mark.parametrize(
     ("host", "token", "read_token", "wrong"),
     [
-        ("127.0.0.1", "", "", []),
-        ("127.0.0.1", TOKEN, "", []),
+        ("127.0.0.1", None, None, []),
+        ("127.0.0.1", TOKEN, None, []),
+        ("127.0.0.1", "", None, ["token_file"]),
+        ("127.0.0.1", TOKEN, "", ["read_token_file"]),
         ("0.0.0.0", TOKEN, "b" * 16, []),
-        ("0.0.0.0", "", "", ["host"]),
-        ("db.example", "", "b" * 16, ["host", "read_token_file"]),
-        ("127.0.0.1", "short", "", ["token_file"]),
-        ("127.0.0.1", TOKEN + " ", "", ["token_file"]),
-        ("127.0.0.1", "ä" * 32, "", ["token_file"]),
+        ("0.0.0.0", None, None, ["host"]),
+        ("0.0.0.0", "", None, ["host", "token_file"]),
+        ("db.example", None, "b" * 16, ["host", "read_token_file"]),
+        ("127.0.0.1", "short", None, ["token_file"]),
+        ("127.0.0.1", TOKEN + " ", None, ["token_file"]),
+        ("127.0.0.1", "ä" * 32, None, ["token_file"]),
         ("0.0.0.0", TOKEN, TOKEN, ["read_token_file"]),
     ],
 )
-def test_what_is_wrong_is_told_by_its_key(host: str, token: str, read_token: str, wrong: list[str]) -> None:
+def test_what_is_wrong_is_told_by_its_key(
+    host: str, token: str | None, read_token: str | None, wrong: list[str]
+) -> None:
     told = list(mistakes(host, token, read_token))
     assert [key for key, _, _ in told] == wrong
     assert not any(secret in text for text in map(str, told) for secret in (token, read_token) if secret)
+
+
+def test_an_empty_file_is_not_the_same_as_none() -> None:
+    """It would leave open what somebody meant to close."""
+    assert list(contradictions(HttpSettings())) == []
+    empty = HttpSettings(token=Secret("", PurePath("token")))
+    assert [mistake.key for mistake in contradictions(empty)] == ["token_file"]
