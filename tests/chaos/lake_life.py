@@ -88,7 +88,9 @@ class House:
     counting: threading.Lock = field(default_factory=threading.Lock)
 
     def come_to(self, step: str) -> Deed | None:
-        """Count the steps; what's to be done at this one."""
+        """Count the steps since Spark is up; what's to be done at this one."""
+        if self.sink is None or self.sink._spark is None:
+            return None
         with self.counting:
             for kill in list(self.kills):
                 if kill[1] == step:
