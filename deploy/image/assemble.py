@@ -84,7 +84,8 @@ def program() -> None:
 
 def _compile(folder: Path) -> None:
     hashed = py_compile.PycInvalidationMode.UNCHECKED_HASH
-    compileall.compile_dir(folder, quiet=2, invalidation_mode=hashed)
+    # What has been imported while PySpark was built is there already, with its time.
+    compileall.compile_dir(folder, quiet=2, force=True, invalidation_mode=hashed)
 
 
 if __name__ == "__main__":
