@@ -1,0 +1,164 @@
+"""A service as its users run it, under load and in some trouble, which a real Prometheus scrapes."""
+
+import json
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from deploy.demo import shop
+from deploy.demo.service import Service
+from deploy.toolchain.mysql_server import Account, MysqlServer
+from deploy.toolchain.parts import Parts
+from pipeline.settings import SparkSettings
+from tests.servers.prometheus import Prometheus
+from tests.servers.shop import stocked, writing
+
+# A busy machine takes its time to start Spark.
+WITHIN_S: Final = 240.0
+
+# What must not be told: a password of ours and one of a statement in the log, and values of rows, those that the shop
+# is filled with among them.
+PASSWORD: Final = "CANARY-password"
+SECRETS: Final = ("CANARY", "Bestellung", "@example.com", "SKU-", "Customer ")
+
+# Tables for what goes wrong; the writer leaves them alone.
+_ODDITIES: Final = f"{shop.DATABASE}.oddities"
+_EMPTIED: Final = f"{shop.DATABASE}.emptied"
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What there is to ask, and what the service has written so far."""
+
+    service: Service
+    prometheus: Prometheus
+    server: MysqlServer
+
+    def get(self, path: str) -> str:
+        """What the service answers over HTTP."""
+        with urllib.request.urlopen(f"{address(self.service)}{path}", timeout=WITHIN_S) as answer:
+            text: bytes = answer.read()
+        return text.decode()
+
+    def snapshot(self, id_: str, tables: str) -> None:
+        """Ask for a snapshot of the tables."""
+        data = {"type": "incremental", "data-collections": [tables]}
+        signal = {"id": id_, "type": "execute-snapshot", "data": data}
+        request = urllib.request.Request(
+            f"{address(self.service)}/signals",
+            json.dumps(signal).encode(),
+            {"Content-Type": "application/json"},
+        )
+        urllib.request.urlopen(request, timeout=WITHIN_S).close()
+
+    def completed(self, id_: str) -> bool:
+        """Whether the snapshot has ended, with all of its tables complete."""
+        return any(
+            snapshot["id"] == id_ and {table["state"] for table in snapshot["tables"]} == {"completed"}
+            for snapshot in json.loads(self.get("/status"))["snapshots"]
+        )
+
+    def stopped(self) -> bool:
+        """Whether the lake takes nothing of the odd table any more."""
+        tables = json.loads(self.get("/status"))["actors"]["SparkSink"]["tables"]
+        return tables[_ODDITIES]["stopped"] is not None
+
+    def oddities(self, *statements: str) -> None:
+        """Do to the odd table what is said of it, as `{}`."""
+        self.server.sql(*(statement.format(_ODDITIES) for statement in statements))
+
+
+def address(service: Service) -> str:
+    """Where a service says that it listens."""
+    url: str = json.loads(service._address.read_text())["url"]
+    return url
+
+
+class NotYet(AssertionError):
+    """It didn't come to hold in time."""
+
+
+def until(holds: Callable[[], object], what: str) -> None:
+    """Wait until it holds. Raises NotYet with `what` if it doesn't in time."""
+    deadline = time.monotonic() + WITHIN_S
+    while not holds():
+        if time.monotonic() > deadline:
+            raise NotYet(f"not within {WITHIN_S} s: {what}")
+        time.sleep(0.2)
+
+
+@contextmanager
+def watched(server: MysqlServer, parts: Parts, spark: SparkSettings, folder: Path) -> Iterator[Watched]:
+    """The shop, its service, and Prometheus."""
+    assert parts.prometheus is not None, "run `make setup-tests`"
+    with ExitStack() as all_of_it:
+        all_of_it.enter_context(stocked(server))
+        server.sql(
+            f"CREATE TABLE {_ODDITIES} (id INT PRIMARY KEY, day DATE, number INT, note VARCHAR(40))",
+            f"CREATE TABLE {_EMPTIED} (id INT PRIMARY KEY)",
+            f"INSERT INTO {_ODDITIES} VALUES (1, '2024-01-01', 1, 'CANARY-old'), (2, NULL, 2, 'CANARY-older')",
+        )
+        account = server.create_capture_user(shop.DATABASE, account=Account("watched", PASSWORD))
+        service = Service(
+            configuration(folder, server, account, parts, spark), folder / "journal", folder / "log"
+        )
+        all_of_it.callback(service.kill)
+        service.start()
+        prometheus = all_of_it.enter_context(Prometheus(parts.prometheus, folder / "prometheus"))
+        prometheus.watch(address(service))
+        until(prometheus.scraped, "scraped")
+        yield Watched(service, prometheus, server)
+
+
+def configuration(
+    folder: Path, server: MysqlServer, account: Account, parts: Parts, spark: SparkSettings
+) -> Path:
+    """All that takes its time is due at once, but the snapshot, which is made to take some seconds."""
+    (folder / "password").write_text(account.password)
+    conf = {**spark.conf, "spark.ui.enabled": "false"}
+    path = folder / "shop.toml"
+    path.write_text(f"""name = "shop"
+tables = ["{shop.DATABASE}\\\\..*"]
+journal = {{ path = "journal" }}
+lake = {{ path = "lake", merge_after_s = 1, compact_files = 4 }}
+snapshot = {{ mode = "no_data", chunk_rows = 50, rows_per_s = 400 }}
+
+[spark]
+master = "local[2]"
+driver_memory = "512m"
+jars = {json.dumps([str(jar) for jar in parts.jars])}
+conf = {{ {", ".join(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in conf.items())} }}
+
+[source]
+host = "{server.host}"
+port = {server.port}
+user = "{account.user}"
+password_file = "password"
+server_id = 79
+tls = {{ mode = "disabled" }}
+""")
+    return path
+
+
+def trouble(watched: Watched) -> None:
+    """What happens to a service: odd rows, an altered table, then a snapshot, a lost connection and an emptied table
+    under load, at last a row without all of its columns. What has yet to be merged is little then.
+    """
+    watched.oddities(
+        "SET SESSION sql_mode = ''",
+        "INSERT INTO {} VALUES (3, '0000-00-00', 3, 'CANARY-odd')",
+        "ALTER TABLE {} ADD COLUMN more VARCHAR(40) COMMENT 'CANARY-comment'",
+    )
+    watched.server.sql("CREATE USER canary IDENTIFIED BY 'CANARY-user'", "DROP USER canary")
+    with writing(watched.server):
+        watched.snapshot("s1", r"shop\..*")
+        (dump,) = watched.server.sql(
+            "SELECT id FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%' AND user = 'watched'"
+        )
+        watched.server.sql(f"KILL {dump[0]}", f"TRUNCATE {_EMPTIED}")
+        until(lambda: watched.completed("s1"), "the snapshot's end")
+    watched.oddities("SET SESSION binlog_row_image = 'MINIMAL'", "INSERT INTO {} (id) VALUES (4)")
