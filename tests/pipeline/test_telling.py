@@ -32,7 +32,7 @@ def test_our_own_errors_are_told_as_they_are() -> None:
 @pytest.mark.parametrize(
     "doing",
     [
-        lambda: {}[VALUE],
+        lambda: dict[str, int]()[VALUE],
         lambda: int(VALUE),
         lambda: pa.scalar(VALUE).cast(pa.int32()),
         lambda: pa.array([1, VALUE]),
