@@ -100,7 +100,7 @@ async def _drawn(service: Service, url: str, seconds: float) -> None:
 
 
 async def _draw(browser: Browser, url: str, scheme: str) -> None:
-    async with page(browser, url, viewport=SIZE, color_scheme=scheme, device_scale_factor=1.5) as shown:
+    async with page(browser, url, viewport=SIZE, color_scheme=scheme) as shown:
         await shown.goto(url)
         await shown.locator("#rows > [role=row]").first.wait_for()
         await shown.wait_for_function("document.querySelector('.line').getAttribute('d').length > 100")
