@@ -317,7 +317,10 @@ class SparkSink(Actor[ToSparkSink]):
     async def _in_thread(
         self, function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Result:
-        """Call what blocks. Raises Transient where Spark has gone, or another writer was faster."""
+        """Call what blocks. Raises Transient where Spark has gone, or another writer was faster.
+
+        Each call that ends gets the work on: a batch of many may take long.
+        """
 
         def call() -> Result:
             try:
@@ -329,7 +332,10 @@ class SparkSink(Actor[ToSparkSink]):
                     raise Conflict("another writer committed to a lake table meanwhile") from error
                 raise
 
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        result = await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        if self._busy_since is not None:  # and not just something beside the batches
+            self.beat()
+        return result
 
     def _start(self) -> Running:
         return spark_session.run(self._spark_settings, self._journal.local_folder / "spark")

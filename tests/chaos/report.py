@@ -7,12 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
+from actors.supervisor import GROUPS
 from tests.chaos.orders import Event, Order, Strike, What
 from tests.chaos.plan import Deed
 
 # What may come and go while nothing happens: a connection that's being made, a thread of the pool for what blocks.
 _COMES_AND_GOES: Final = 3
 _POOLED: Final = frozenset({"thread asyncio"})
+_GROUPS: Final = frozenset(group.name for group in GROUPS)
 
 
 @dataclass
@@ -46,7 +48,8 @@ def percentile(values: Sequence[float], part: float) -> float:
 def restarts(events: Iterable[Event], given: Iterable[Order]) -> tuple[dict[str, list[float]], list[float]]:
     """Of each actor how long it took from a failure until it ran again, and how long until hangs were found.
 
-    What a kill of the process came between isn't counted.
+    What a kill of the process came between isn't counted, nor where the group couldn't be built at first: then the
+    source was away.
     """
     strikes = {order.number: order for order in given if isinstance(order, Strike)}
     since: dict[str, float] = {}
@@ -65,6 +68,8 @@ def restarts(events: Iterable[Event], given: Iterable[Order]) -> tuple[dict[str,
             case What.FAILED if (who := event.told["who"]) in hanging:
                 found.append(event.at - hanging.pop(who))
                 since[who] = event.at
+            case What.FAILED if event.told["who"] in _GROUPS:
+                since = {}
             case What.RUNNING if (who := event.told["actor"]) in since:
                 took[who].append(event.at - since.pop(who))
             case _:

@@ -26,7 +26,7 @@ from actors.metrics import Metrics
 from actors.schema_verifier import SchemaVerifier
 from actors.signal_listener import SignalListener
 from actors.spark_sink import SparkSink
-from actors.supervisor import Build, Group, Hung, Limits, State, Supervisor
+from actors.supervisor import Build, Group, Limits, State, Supervisor
 from actors.watermark_coordinator import WatermarkCoordinator
 from pipeline.topology import Actor as Name
 from tests.chaos.orders import Count, Lines, MoveClock, Strike, What, read
@@ -137,10 +137,13 @@ class Commanded(Supervisor):
             self._were = dict(self.states)
             await asyncio.sleep(LOOK_EVERY_S)
 
+    def _cancel(self, name: Name) -> None:
+        if self.actors[name].hung():
+            faulthandler.dump_traceback()  # where its threads are
+        super()._cancel(name)
+
     def _has_failed(self, group: Group, who: str, error: Exception) -> None:
         self.house.say(What.FAILED, who=who, kind=type(error).__name__, error=str(error)[:500])
-        if isinstance(error, Hung):
-            faulthandler.dump_traceback()  # where its threads are
         super()._has_failed(group, who, error)
 
 

@@ -1,0 +1,34 @@
+"""What of the sink needs no Spark; the rest is in tests/integration/test_spark_sink.py."""
+
+from pathlib import Path
+
+from actors.actor import Outlet
+from actors.mailbox import Mailbox
+from actors.metrics import Metrics
+from actors.spark_sink import SparkSink
+from pipeline.settings import LakeSettings, SparkSettings
+from pipeline.topology import EDGES, Actor, inbox
+from tests.integration.history import History
+
+
+async def test_each_call_that_ends_is_progress_of_a_batch(tmp_path: Path) -> None:
+    history = History(tmp_path / "journal")
+    (edge,) = (edge for edge in EDGES if edge.sender is Actor.SPARK_SINK)
+    sink = SparkSink(
+        Mailbox(inbox(Actor.SPARK_SINK)),
+        Metrics(),
+        LakeSettings(str(tmp_path / "lake")),
+        SparkSettings(),
+        history.store,
+        Outlet(edge, Mailbox(inbox(edge.receiver))),
+    )
+    sink.beat()
+    began = sink._busy_since
+    await sink._in_thread(lambda: None)
+    assert began is not None and sink._busy_since is not None
+    assert sink._busy_since > began
+    sink.rest()
+    await sink._in_thread(lambda: None)  # beside the batches
+    assert sink._busy_since is None
+    await sink.release()
+    history.store.close()

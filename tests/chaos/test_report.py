@@ -1,0 +1,51 @@
+"""What's counted of a run."""
+
+from pipeline.topology import Actor
+from tests.chaos.orders import Event, Strike, What
+from tests.chaos.plan import Deed
+from tests.chaos.report import Report, left_behind, percentile, restarts, together
+
+READER, SINK = Actor.BINLOG_READER, Actor.SPARK_SINK
+GIVEN = [Strike(0, READER, Deed.RAISE), Strike(1, SINK, Deed.HANG), Strike(2, READER, Deed.CANCEL)]
+
+
+def done(number: int, at: float) -> Event:
+    return Event(What.DONE, at, {"order": number})
+
+
+def failed(who: str, at: float) -> Event:
+    return Event(What.FAILED, at, {"who": who})
+
+
+def running(actor: Actor, at: float) -> Event:
+    return Event(What.RUNNING, at, {"actor": actor})
+
+
+def test_a_restart_takes_from_the_failure_until_the_actor_runs() -> None:
+    events = [done(0, 10.0), failed(READER, 10.1), done(1, 11.0), running(READER, 12.0)]
+    events += [failed(SINK, 14.0), running(SINK, 15.0), running(SINK, 20.0)]
+    assert restarts(events, GIVEN) == ({READER: [2.0], SINK: [1.0]}, [3.0])
+
+
+def test_what_the_world_held_up_is_not_counted() -> None:
+    assert restarts([done(0, 1.0), failed("capture", 2.0), running(READER, 9.0)], GIVEN) == ({}, [])
+    assert restarts([done(2, 1.0), Event(What.BEGAN, 2.0, {}), running(READER, 9.0)], GIVEN) == ({}, [])
+
+
+def test_only_what_grows_is_left_behind() -> None:
+    before = {"sockets": 10, "task read": 1, "thread asyncio": 2}
+    assert left_behind(before, {"sockets": 13, "thread asyncio": 9}) == []
+    assert left_behind(before, {"sockets": 14}) == ["there were 10 of sockets, and now there are 14"]
+
+
+def test_a_percentile_is_one_of_the_values() -> None:
+    assert percentile([], 0.99) == 0.0
+    assert percentile([float(n) for n in range(1, 201)], 0.99) == 198.0
+
+
+def test_reports_add_up() -> None:
+    one = Report(1, {"JVM: killed": 1}, {SINK: [1.0]}, [2.0], 3.0, changes=5, findings=["lost"])
+    other = Report(2, {"JVM: killed": 2}, {SINK: [4.0]}, [], 1.0, changes=6)
+    both = together([one, other])
+    assert both.struck == {"JVM: killed": 3} and both.restarts_s == {SINK: [1.0, 4.0]}
+    assert both.changes == 11 and both.recovered_s == 3.0 and both.findings == ["seed 1: lost"]
