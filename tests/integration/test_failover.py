@@ -179,6 +179,15 @@ async def reached(service: Running, server: MysqlServer) -> None:
     await service.until(lambda: at(service) == server.uuid, f"capture is at {server.port}")
 
 
+async def sealed(service: Running, server: MysqlServer) -> None:
+    """Until all that the server has executed is sealed: what has only passed is read again after a failover."""
+    all_of_it = GtidSet.parse(server.executed())
+    await service.until(
+        lambda: all_of_it <= GtidSet.parse(service.status(Name.JOURNAL_WRITER).get("position") or ""),
+        "all is sealed",
+    )
+
+
 async def wrote(service: Running, writers: Writers) -> None:
     """Until some more has been written."""
     enough = len(writers.done) + 30
@@ -246,7 +255,7 @@ async def test_a_replica_that_is_behind_is_waited_for(mysql_factory: MysqlFactor
     async with begun(listing(tmp_path, primary, second)) as service:
         second.sql("STOP REPLICA SQL_THREAD")
         primary.sql("UPDATE d.t SET v = 1 WHERE id < 9")
-        await service.caught_up(primary)
+        await sealed(service, primary)
         # It has it, and hasn't applied it.
         received = "SELECT RECEIVED_TRANSACTION_SET FROM performance_schema.replication_connection_status"
         last = GtidSet.parse(primary.executed())
@@ -307,8 +316,8 @@ async def test_what_was_written_on_a_replica_must_not_overwrite_what_came_behind
     primary, errant, sound = cluster(mysql_factory, "second", "third")
     async with begun(listing(tmp_path, primary, errant, sound)) as service:
         errant.sql("UPDATE d.t SET v = -1 WHERE id = 7")
-        primary.sql("UPDATE d.t SET v = 1 WHERE id = 8")
-        await service.caught_up(primary)
+        primary.sql("UPDATE d.t SET v = 1 WHERE id = 7")
+        await sealed(service, primary)
         for replica in (errant, sound):
             caught_up(primary, replica)
         primary.kill()
