@@ -120,7 +120,7 @@ def columns(schema: TableSchema, tier: Tier) -> tuple[LakeColumn, ...]:
 
 
 def need_mapping(names: Iterable[str]) -> bool:
-    """Whether a table with such column names needs Delta's column mapping, which is decided when it's made."""
+    """Whether a table with such column names needs Delta's column mapping, from its making or such a column on."""
     return any(_UNFIT & set(name) for name in names)
 
 
