@@ -2,8 +2,10 @@
 
     consumers/lake.json      a consumer has everything through this segment
 
-A consumer's own cursor is where its output is, in the same commit; what it tells here comes after that, and may only
-be behind it.
+A consumer's own cursor is where its output is, in the same commit, as far as that was given something: segments that
+have nothing for it leave no trace there. So what it tells here may be ahead of that, and retention may have removed
+what lies between. A consumer that begins again can know that it has it all if it also told then what its output said of
+itself (`said`): output that doesn't say less now isn't older than what was told of.
 """
 
 import json
@@ -21,10 +23,14 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """It has everything through `segment`, and said so at `told_at` (µs since the epoch)."""
+    """It has everything through `segment`, and said so at `told_at` (µs since the epoch).
+
+    `said`: the segment that its output said of itself at that time; None where the output lacks something of before.
+    """
 
     segment: int
     told_at: int
+    said: int | None
 
 
 class Consumers:
@@ -33,11 +39,11 @@ class Consumers:
     def __init__(self, files: Files) -> None:
         self._files = files
 
-    def tell(self, name: str, segment: int) -> None:
-        """This consumer has everything through the segment."""
+    def tell(self, name: str, segment: int, said: int | None = None) -> None:
+        """This consumer has everything through the segment, or never will have what it lacks."""
         if not _NAME.fullmatch(name):
             raise Definite(f"{name!r} can't be a consumer's name: use a-z, 0-9, _ and -, a letter first")
-        value = {"segment": segment, "told_at": time.time_ns() // 1000}
+        value = {"segment": segment, "told_at": time.time_ns() // 1000, "said": said}
         self._files.put(f"{CONSUMERS}/{name}{TEXT}", json.dumps(value).encode())
 
     def all(self) -> dict[str, Consumer]:
@@ -48,7 +54,9 @@ class Consumers:
                 continue
             try:
                 value = json.loads(self._files.read(f"{CONSUMERS}/{file}"))
-                found[file.removesuffix(TEXT)] = Consumer(int(value["segment"]), int(value["told_at"]))
+                found[file.removesuffix(TEXT)] = Consumer(
+                    int(value["segment"]), int(value["told_at"]), value.get("said")
+                )
             except FileNotFoundError:
                 continue  # it was forgotten meanwhile
             except (ValueError, KeyError, TypeError) as error:

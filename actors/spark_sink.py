@@ -95,6 +95,7 @@ class SparkSink(Actor[ToSparkSink]):
         self._beginning = 0
         self._late: frozenset[TableId] = frozenset()
         self._whole = 0  # the segment through which all tables had everything before that
+        self._said = 0  # the segment through which the tables themselves say so
         # The tables whose mirror isn't there, and the SCN that it may begin at, or behind it (`pipeline.tiers`).
         self._bare: frozenset[TableId] = frozenset()
         self._bare_since = 0
@@ -175,11 +176,11 @@ class SparkSink(Actor[ToSparkSink]):
             return
         entry = await self._in_thread(self._journal.entry, last)
         await self._each(self._find, list(entry.checkpoint.schemas))
-        found = max((delivered.after for delivered in self._delivered.values()), default=0)
-        self._segment = await self._in_thread(self._came, found)
-        self._whole = found
+        self._said = max((delivered.after for delivered in self._delivered.values()), default=0)
+        self._whole = await self._in_thread(self._has, self._said)
+        self._segment = await self._in_thread(self._came, self._whole)
         self.metrics.set(catalogue.DELIVERED_SEGMENT, self._segment)
-        if self._segment > found:
+        if self._segment > self._whole:
             await self._come_late(entry)
         elif self._segment >= await self._in_thread(self._journal.consumers.first):
             at = (await self._in_thread(self._journal.entry, self._segment)).checkpoint
@@ -194,10 +195,18 @@ class SparkSink(Actor[ToSparkSink]):
         if CONSUMER not in consumers.all():
             consumers.tell(CONSUMER, consumers.first() - 1)
 
+    def _has(self, said: int) -> int:
+        """The segment through which the lake has everything, if its tables say that they have it through `said`.
+
+        What's behind that had nothing for them, as far as we told the journal of the very same tables.
+        """
+        told = self._journal.consumers.all()[CONSUMER]
+        return said if told.said is None or told.said > said else max(said, told.segment)
+
     def _came(self, segment: int) -> int:
         """Tell where we are; where we have to go on: there, or at the journal's beginning."""
         consumers = self._journal.consumers
-        consumers.tell(CONSUMER, segment)
+        consumers.tell(CONSUMER, segment, self._said)
         while (first := consumers.first()) > segment + 1:
             segment = first - 1
             consumers.tell(CONSUMER, segment)
@@ -236,7 +245,8 @@ class SparkSink(Actor[ToSparkSink]):
             self._position = str(batch.checkpoint.position)
             self._mirrors = batch.checkpoint.mirrors
             self._tell(batch, time.monotonic() - began)
-            await self._in_thread(self._journal.consumers.tell, CONSUMER, self._segment)
+            said = None if self._late else self._said
+            await self._in_thread(self._journal.consumers.tell, CONSUMER, self._segment, said)
             await self._ask(batch.checkpoint)
             self.beat()
             self._see_to_tables()
@@ -265,6 +275,8 @@ class SparkSink(Actor[ToSparkSink]):
         pieces = missing(before, batch.tables.get(table, Pieces()))
         after = await self._in_thread(self._lake.deliver, table, before, batch)
         self._delivered[table] = after
+        if pieces.changes or pieces.rows:
+            self._said = batch.after
         if after.stopped is not None:
             self.metrics.set(catalogue.TABLE_STOPPED, 1, table=str(table), part="lake")
             log.error("the table was stopped", table=str(table), part="lake", reason=after.stopped)

@@ -22,8 +22,9 @@ def test_what_a_consumer_told_last_is_known_to_all(files: Files) -> None:
     assert consumers.all() == {}
     consumers.tell("lake", 3)
     consumers.tell("topics", 9)
-    consumers.tell("lake", 7)
+    consumers.tell("lake", 7, 5)
     told = Consumers(files).all()
+    assert (told["lake"].said, told["topics"].said) == (5, None)
     assert {name: consumer.segment for name, consumer in told.items()} == {"lake": 7, "topics": 9}
     assert told["lake"].told_at >= told["topics"].told_at > 1_700_000_000_000_000
 

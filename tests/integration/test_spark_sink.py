@@ -3,6 +3,7 @@
 import asyncio
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -262,6 +263,37 @@ async def test_a_lake_that_comes_when_segments_have_gone_asks_for_mirrors_that_b
         await running
     assert house.changes("items") == [(n, n, n) for n in (4, 5, 6)]
     assert house.changes("orders") == [(n, n, n) for n in (5, 6)]
+
+
+async def test_tables_that_got_nothing_for_long_are_not_begun_anew_when_what_had_nothing_for_them_has_gone(
+    house: House,
+) -> None:
+    history, store = house.history, house.history.store
+    history.transaction((house.orders, "c", (1, 1)), (house.items, "c", (1, 1)))
+    history.seal()
+    async with house.life() as running:
+        await house.until(house.arrived, running)
+        for _ in range(3):
+            await house.mailbox.put(SEALED, SegmentSealed(history.seal()))
+        await house.until(house.arrived, running)
+        house.mailbox.close()
+        await running
+    store.recover()
+    assert store.retain(JournalSettings("journal", keep_hours=0), time.time_ns() // 1000).segments == 3
+    async with house.life() as running:
+        await house.write(2, 2)
+        await house.until(house.arrived, running)
+        assert house.sink.status()["late"] == []
+        assert house.coordinator.depth == 0
+        house.mailbox.close()
+        await running
+    assert house.changes("items") == [(1, 1, 1), (5, 2, 2)]
+    # Of tables of another time that's not known, however far this journal's consumer had come.
+    store.recover()
+    assert store.retain(JournalSettings("journal", keep_hours=0), time.time_ns() // 1000).segments == 1
+    shutil.rmtree(house.root)
+    async with house.life() as running:
+        await house.until(lambda: house.sink.status()["late"] != [], running)
 
 
 def killed(spark: Spark) -> None:
