@@ -134,7 +134,9 @@ class SignalKafka:
                     await first_end(self._read(consumer), self._tell(consumer, producer))
             except (KafkaError, OSError, TimeoutError, Unfit) as error:
                 self._problem = str(error) or type(error).__name__
-                log.warning("the signals' topic can't be read", topic=self._settings.topic, error=self._problem)
+                log.warning(
+                    "the signals' topic can't be read", topic=self._settings.topic, error=self._problem
+                )
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 

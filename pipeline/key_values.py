@@ -76,7 +76,9 @@ def _of_value(column: Column, value: Any) -> KeyPart:
         case _:
             assert_never(column.type)
     if part is None:
-        raise InvariantBroken(f"a {type(value).__name__} came as a key's {column.name}, which is {column.type}")
+        raise InvariantBroken(
+            f"a {type(value).__name__} came as a key's {column.name}, which is {column.type}"
+        )
     return part
 
 

@@ -123,7 +123,9 @@ BINLOG_POSITION = Gauge(
 )
 BINLOG_READ = Counter("tidemark_binlog_read_bytes_total", "Bytes of the binlog read from the server.")
 SOURCE_INFO = Gauge(
-    "tidemark_source_info", "1; where the server is whose log is read, and its UUID.", ("host", "port", "server")
+    "tidemark_source_info",
+    "1; where the server is whose log is read, and its UUID.",
+    ("host", "port", "server"),
 )
 FAILOVERS = Counter(
     "tidemark_source_failovers_total", "Times that capture went on at another server than before."

@@ -76,7 +76,15 @@ class KafkaBroker(ServerProcess):
         )
         (self.folder / "log4j2.xml").write_text(LOGGING)
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        run([*self._java("kafka.tools.StorageTool"), "format", f"--cluster-id={cluster}", "-c", self._properties])
+        run(
+            [
+                *self._java("kafka.tools.StorageTool"),
+                "format",
+                f"--cluster-id={cluster}",
+                "-c",
+                self._properties,
+            ]
+        )
 
     def _command(self) -> list[str | Path]:
         return [*self._java("kafka.Kafka"), self._properties]

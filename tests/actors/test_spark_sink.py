@@ -22,13 +22,18 @@ async def test_each_call_that_ends_is_progress_of_a_batch(tmp_path: Path) -> Non
         history.store,
         Outlet(edge, Mailbox(inbox(edge.receiver))),
     )
+
+    def busy_since() -> float | None:
+        return sink._busy_since
+
     sink.beat()
-    began = sink._busy_since
+    began = busy_since()
     await sink._in_thread(lambda: None)
-    assert began is not None and sink._busy_since is not None
-    assert sink._busy_since > began
+    later = busy_since()
+    assert began is not None and later is not None
+    assert later > began
     sink.rest()
     await sink._in_thread(lambda: None)  # beside the batches
-    assert sink._busy_since is None
+    assert busy_since() is None
     await sink.release()
     history.store.close()
