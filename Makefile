@@ -25,7 +25,7 @@ setup: ## Fetch what the machine lacks into the cache: Python packages, Java, De
 	@$(PYTHON) -m deploy.toolchain setup
 
 .PHONY: setup-tests
-setup-tests: ## Fetch what the tests need besides: MySQL 5.6, Kafka
+setup-tests: ## Fetch what the tests need besides: MySQL 5.6, Kafka, Prometheus, a browser
 	@$(PYTHON) -m deploy.toolchain setup --tests
 
 .PHONY: demo
