@@ -25,12 +25,12 @@ from actors.delta_log import LOG
 from actors.durable import FULL, sync
 from actors.journal_store import JournalReader
 from actors.lake_paths import located
+from actors.telling import told
 from pipeline.change_rows import changes_schema
 from pipeline.delivery import Piece
 from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.lake_tables import Tier
 from pipeline.placing import AsItIs, Bounds, Rewritten, Stored, add, fit, stats
-from pipeline.telling import told
 
 _TEMPORARY: Final = ".tmp"
 

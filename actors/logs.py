@@ -3,7 +3,7 @@
 What is logged is in docs/logs.md, with the keys of each event; always there are `timestamp` (UTC), `level`, `event`,
 `logger` and `pipeline`. No value of a row and no password is ever logged: a Secret prints as stars, our own errors
 are written without values, and what libraries say, be it in an exception or in a line of their own, is told without
-what could be one (`pipeline.telling`). One event is one line: JSON escapes control characters by itself, and for a
+what could be one (`actors.telling`). One event is one line: JSON escapes control characters by itself, and for a
 terminal they're escaped here, so that no name of a table moves its cursor or looks like another line.
 """
 
@@ -16,7 +16,7 @@ import structlog
 from structlog.typing import EventDict, ExcInfo, Processor
 
 from actors.recent import Recent
-from pipeline.telling import story, without_values
+from actors.telling import story, without_values
 
 OURS: Final = ("actors", "pipeline")
 

@@ -10,9 +10,9 @@ from typing import Final
 
 import pymysql
 
+from actors.telling import without_values
 from pipeline.errors import Definite, Transient
 from pipeline.settings import ServerSettings
-from pipeline.telling import without_values
 
 # Errors of the server that say nothing about the statement, but that it may do later (Server Error Message Reference).
 _PASSING: Final = frozenset(

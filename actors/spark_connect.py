@@ -21,9 +21,9 @@ from typing import Any, cast
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
+from actors.telling import told
 from pipeline.errors import Definite, Transient
 from pipeline.settings import SparkSettings
-from pipeline.telling import told
 
 # How long (seconds) the server may take to end a session before it's left to do so by itself.
 ENDS_WITHIN = 10.0

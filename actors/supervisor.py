@@ -34,9 +34,9 @@ import structlog
 from actors.actor import Actor
 from actors.mailbox import Closed, Mailbox
 from actors.metrics import Metrics
+from actors.telling import told
 from pipeline import metrics as catalogue
 from pipeline.errors import Definite, InvariantBroken, TidemarkError, Transient
-from pipeline.telling import told
 from pipeline.topology import EDGES, WhenFull
 from pipeline.topology import Actor as Name
 
@@ -124,10 +124,6 @@ class State(StrEnum):
 
 class Hung(TidemarkError):
     """The actor was at one piece of work for longer than its patience."""
-
-
-class Cancelled(TidemarkError):
-    """The actor was cancelled, and not by the supervisor: by something that it awaited, say."""
 
 
 class Kind(StrEnum):
@@ -278,9 +274,8 @@ class Supervisor:
             elif task in self._cancelled:
                 raise
             else:
-                self._has_failed(
-                    group, actor.name, Cancelled("it was cancelled, though nobody had asked for it")
-                )
+                unasked = TidemarkError("it was cancelled, though nobody had asked for it")
+                self._has_failed(group, actor.name, unasked)
         except Exception as error:  # noqa: BLE001 - judging every failure is what a supervisor is for
             if not (isinstance(error, Closed) and self._stopping.is_set()):
                 self._has_failed(group, actor.name, error)

@@ -175,7 +175,8 @@ class Nemesis:
                 service.start("/livez")
             case Process.STOPPED:
                 os.kill(service.pid, signal.SIGSTOP)
-                time.sleep(lasts_s)  # nothing can be asked meanwhile
+                # Nothing can be asked meanwhile.
+                time.sleep(lasts_s)
                 os.kill(service.pid, signal.SIGCONT)
             case _:
                 assert_never(how)
@@ -200,7 +201,8 @@ class Nemesis:
                 server.start()
             case Source.STALLED:
                 os.kill(server.pid, signal.SIGSTOP)
-                time.sleep(lasts_s)  # nothing can be asked meanwhile
+                # Nothing can be asked meanwhile.
+                time.sleep(lasts_s)
                 os.kill(server.pid, signal.SIGCONT)
             case Source.DUMP_ENDED:
                 dump = self.world.wait(lambda: dumps(self.world), "a dump thread")

@@ -16,6 +16,8 @@ from actors.chunk_selector import ChunkSelector
 from actors.delta import DeltaTable
 from actors.journal_writer import JournalWriter
 from actors.schema_verifier import SchemaVerifier
+from actors.source import Source
+from actors.source_pool import SourcePool
 from pipeline import window
 from pipeline.gtid import GtidSet
 from pipeline.messages import Append, ChunkRead
@@ -33,7 +35,7 @@ class Planted(StrEnum):
     STALE_POSITION = "the log is read again from where it was begun"
     DOUBLED = "an append comes twice"
     NO_MARK = "a delivery without its mark"
-    LEAK = "connections to the log aren't closed"
+    LEAK = "connections aren't closed"
     FOR_SHARE = "rows are locked"
 
 
@@ -86,7 +88,8 @@ def _position_first() -> None:
 
 def _no_giving_way() -> None:
     async def high(original: Any, *arguments: Any) -> Any:
-        await asyncio.sleep(_WINDOW_S)  # so that something happens meanwhile
+        # So that something happens meanwhile.
+        await asyncio.sleep(_WINDOW_S)
         return await original(*arguments)
 
     _wrapped(ChunkSelector, "high", high)
@@ -130,10 +133,12 @@ def _no_mark() -> None:
 
 
 def _leak() -> None:
-    async def release(_: Any, reader: BinlogReader) -> None:
-        reader._decoding.close()
+    kept: list[Source] = []
 
-    _wrapped(BinlogReader, "release", release)
+    def close(_: Any, pool: SourcePool) -> None:
+        kept.extend(pool._idle)
+
+    _wrapped(SourcePool, "close", close)
 
 
 def _for_share() -> None:
@@ -157,5 +162,5 @@ STRUCK: dict[Planted, Name] = {
     Planted.SWALLOWED: Name.SCHEMA_VERIFIER,
     Planted.STALE_POSITION: Name.BINLOG_READER,
     Planted.NO_MARK: Name.SPARK_SINK,
-    Planted.LEAK: Name.BINLOG_READER,
+    Planted.LEAK: Name.CHUNK_SELECTOR,
 }

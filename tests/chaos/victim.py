@@ -90,6 +90,7 @@ class House:
     async def struck(self, actor: Actor[Any]) -> None:
         """An actor is about to do something with a message."""
         if time.monotonic() < self.slow_until[actor.name]:
+            # It's what was ordered.
             await asyncio.sleep(SLOW_S)
         if not self.strikes[actor.name]:
             return

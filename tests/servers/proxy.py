@@ -148,6 +148,7 @@ class Proxy:
                 await self._over.wait()
                 return await self._hand_on(piece, writer)
             case Weather.LATENCY:
+                # The delay itself.
                 await asyncio.sleep(LATENCY_S)
             case Weather.SLOW:
                 while self._is(Weather.SLOW) and len(piece) > _SIP:

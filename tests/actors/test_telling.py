@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.telling import story, told, without_values
 from pipeline.errors import Definite, Transient
-from pipeline.telling import story, told, without_values
 
 VALUE = "CANARY-4711"
 
