@@ -10,9 +10,9 @@ PYTHON ?= $(shell for python in python3.11 python3; do \
 # The environment's Python, to work with: `make setup` links .venv to its place in the cache.
 PY := .venv/bin/python
 
-# Two tests at a time, each file on one of two processes that have servers of their own: some compute and some wait, so
-# that two cores are filled.
-PYTEST := $(PY) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+# Three tests at a time, each file on one of three processes that have servers of their own: some compute and some wait,
+# so that two cores are filled.
+PYTEST := $(PY) -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 BENCHES := $(patsubst bench/%.py,bench-%,$(wildcard bench/[a-z]*.py))
 

@@ -52,7 +52,7 @@ settings.register_profile("further", deadline=None, print_blob=True)
 settings.load_profile("same")
 
 
-# With two processes these folders come first, since what takes long had better not come last and alone.
+# With several processes these folders come first, since what takes long had better not come last and alone.
 _LONG = ("simulation", "fuzz", "chaos", "deploy", "integration")
 
 

@@ -42,6 +42,7 @@ def restarted(times: int) -> Callable[[dict[str, Any]], bool]:
     return lambda status: bool(status["ready"] and status["actors"][Name.SPARK_SINK]["restarts"] == times)
 
 
+@pytest.mark.full
 def test_a_sink_that_fails_and_one_that_hangs_are_built_anew_and_nothing_comes_twice(
     mysql_factory: MysqlFactory, parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,8 +22,8 @@ from tests.fuzz.run import REPLAY
 ROOT: Final = Path(__file__).parents[2]
 
 SEED: Final = 1
-LOGS: Final = 18_000  # cases, by each of the two
-ROWS: Final = 32_000
+LOGS: Final = 9_000  # cases, by each of the two
+ROWS: Final = 16_000
 WITHIN_S: Final = 1800  # on however busy a machine
 LONG_RUNS: Final = 20  # as many, each of seeds of its own
 

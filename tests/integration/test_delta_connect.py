@@ -50,6 +50,7 @@ def delivery(connected: Connected, tmp_path: Path) -> Iterator[Delivery]:
         yield made
 
 
+@pytest.mark.full
 def test_a_journal_lands_once_and_whole_whatever_is_repeated(delivery: Delivery) -> None:
     history = delivery.history
     orders, users = history.table(ORDERS, FILLING), history.table(USERS)

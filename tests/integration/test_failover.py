@@ -202,6 +202,7 @@ async def test_a_planned_switch_in_the_middle_of_a_snapshot(
     writers = Writers()
     async with begun(listing(tmp_path, primary, second, third)) as service:
         with writers.on(primary):
+            await wrote(service, writers)
             await service.execute("s")
             await service.until(lambda: service.tables("s")["t"]["chunks"], "a chunk")
         for replica in (second, third):
@@ -213,6 +214,7 @@ async def test_a_planned_switch_in_the_middle_of_a_snapshot(
         with writers.on(third), capture_logs() as logs:
             await reached(service, third)
             await service.completed("s")
+            await wrote(service, writers)
         await service.caught_up(third)
         [told] = [each for each in logs if each["event"] == "failed over"]
         assert (told["from"], told["to"]) == tuple(

@@ -142,6 +142,7 @@ def user(some: random.Random) -> Row:
     return (day, some.choice(["ann", "Ann", "ANN", "änn", ""]), some.randint(0, 1000))
 
 
+@pytest.mark.full
 def test_the_live_view_is_the_source_at_each_segment_whatever_was_merged(delivery: Delivery) -> None:
     some = random.Random(4711)
     history = delivery.history
@@ -300,7 +301,7 @@ class Cut(Exception):
     ("step", "begun"),
     [
         pytest.param("_create", False, marks=pytest.mark.full),
-        ("_take_on", False),
+        pytest.param("_take_on", False, marks=pytest.mark.full),
         pytest.param("_begin", True, marks=pytest.mark.full),
         ("append", True),
     ],

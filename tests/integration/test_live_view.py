@@ -35,6 +35,7 @@ class Cut(Exception):
     """The end of a delivery, at the step where the test wants it."""
 
 
+@pytest.mark.full
 def test_a_view_is_right_before_amid_and_after_what_changes_its_text(
     spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,6 +60,7 @@ def size(delivery: Delivery, tier: Tier) -> Size:
     return found
 
 
+@pytest.mark.full
 def test_compaction_leaves_few_files_and_what_is_seen(delivery: Delivery) -> None:
     table = filled(delivery)
     assert size(delivery, Tier.CHANGELOG) == Size(SEGMENTS)
@@ -93,6 +94,7 @@ def test_compaction_of_a_mirror_takes_what_is_hidden(delivery: Delivery) -> None
     assert rows(delivery.tier(table, Tier.MIRROR)) == delivery.view(table) == expected(table)
 
 
+@pytest.mark.full
 def test_what_has_been_merged_is_trimmed_and_a_text_of_before_stays_right(delivery: Delivery) -> None:
     table = filled(delivery)
     early = live_view_sql(delivery.root, ORDERS, Reached())

@@ -122,6 +122,7 @@ def chunks(placed: Placed, properties: str) -> None:
         placed.append(Tier.MIRROR)
 
 
+@pytest.mark.full
 def test_rows_are_deleted_and_merged_by_deletion_vectors_files_compacted_and_removed(placed: Placed) -> None:
     chunks(placed, "'delta.enableDeletionVectors' = 'true'")
     before = {path.name for path in placed.folder.glob("*.parquet")}

@@ -93,6 +93,7 @@ def rows(folder: Path, table: str, tier: str) -> pa.Table:
     return pa.concat_tables([pq.read_table(file) for file in files])
 
 
+@pytest.mark.full
 def test_from_the_source_to_the_lake_through_a_stop_and_a_kill(
     config: Path, service: Service, mysql: MysqlServer, database: str
 ) -> None:

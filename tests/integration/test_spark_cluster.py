@@ -65,6 +65,7 @@ async def test_executors_that_all_die_are_transient_and_the_next_life_goes_on(
     assert house.changes("items") == house.changes("orders") == [(1, 1, 1), (2, 2, 2)]
 
 
+@pytest.mark.full
 async def test_python_in_an_executor_would_be_seen(
     spark_settings: SparkSettings, spark_cluster: SparkCluster, tmp_path: Path
 ) -> None:
@@ -78,6 +79,7 @@ async def test_python_in_an_executor_would_be_seen(
         spark.stop()
 
 
+@pytest.mark.full
 async def test_a_lost_master_is_transient_at_the_start(
     house: House, parts: Parts, spark_settings: SparkSettings, tmp_path: Path
 ) -> None:

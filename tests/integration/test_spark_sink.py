@@ -146,6 +146,7 @@ async def test_it_delivers_what_was_sealed_and_what_will_be_and_merges_when_due(
     assert house.metrics.value(catalogue.SPARK_UP) == 0
 
 
+@pytest.mark.full
 async def test_it_compacts_its_tables_beside_the_batches(house: House) -> None:
     house.lake = replace(house.lake, compact_files=3)
     for n in (1, 2, 3):
@@ -179,6 +180,7 @@ async def test_it_tells_the_journal_how_far_it_is(house: House) -> None:
     assert house.changes("items") == [(1, 1, 1)]
 
 
+@pytest.mark.full
 async def test_a_rule_that_changes_is_followed_or_refused_by_name(house: House) -> None:
     items = house.items.schema.table
     plain = house.lake
@@ -265,6 +267,7 @@ async def test_a_lake_that_comes_when_segments_have_gone_asks_for_mirrors_that_b
     assert house.changes("orders") == [(n, n, n) for n in (5, 6)]
 
 
+@pytest.mark.full
 async def test_tables_that_got_nothing_for_long_are_not_begun_anew_when_what_had_nothing_for_them_has_gone(
     house: House,
 ) -> None:
