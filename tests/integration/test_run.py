@@ -139,7 +139,9 @@ def test_from_the_source_to_the_lake_through_a_stop_and_a_kill(
 def test_a_check_of_what_can_run_names_what_it_runs_with(config: Path) -> None:
     checked = tidemark("check", config)
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert checked.stdout.startswith("all is well, with PySpark 4.2.0, Delta 4.4.0 (")
+    *holds, last = checked.stdout.splitlines()
+    assert last.startswith("all is well, with PySpark 4.2.0, Delta 4.4.0 (")
+    assert 'name = "shop"' in holds
 
 
 def test_a_check_lists_all_that_is_missing_and_a_run_refuses(
