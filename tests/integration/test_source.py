@@ -8,6 +8,7 @@ from pathlib import PurePath
 import pytest
 
 from actors.source import Source
+from actors.source_errors import AccessDenied
 from actors.source_pool import SourcePool
 from deploy.toolchain.mysql_server import GTIDS, Account, MysqlServer
 from pipeline.errors import Definite, Transient
@@ -65,9 +66,9 @@ async def test_login_with_and_without_tls(mysql_factory: MysqlFactory, mode: Tls
         assert bool(cipher) == (mode is TlsMode.REQUIRED)
 
 
-async def test_a_wrong_password_is_definite(mysql: MysqlServer) -> None:
+async def test_a_wrong_password_may_be_just_being_changed(mysql: MysqlServer) -> None:
     account = mysql.create_capture_user()
-    with pytest.raises(Definite, match="Access denied for user 'tidemark'"):
+    with pytest.raises(AccessDenied, match="Access denied for user 'tidemark'"):
         await Source.connect(settings(mysql, replace(account, password="wrong")))
 
 
