@@ -82,16 +82,8 @@ def test_an_hour_of_it() -> None:
 
 
 # In `make test` as well.
-QUICK: Final = (Planted.POSITION_FIRST,)
-
-
-@pytest.mark.parametrize(
-    "planted",
-    [
-        pytest.param(each, marks=() if each in QUICK else (pytest.mark.full,), id=each.name)
-        for each in Planted
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("planted", Planted, ids=lambda planted: planted.name)
 def test_what_is_planted_is_found(planted: Planted) -> None:
     lake = () if planted is Planted.NO_MARK else ("--without-lake",)
     # Where it shows by what never comes, that isn't waited for as long as for what does.

@@ -194,6 +194,7 @@ def test_a_server_that_is_not_there_is_a_matter_of_time(tmp_path: Path) -> None:
         spark_session.run(SparkSettings("sc://127.0.0.1:1"), tmp_path)
 
 
+@pytest.mark.full
 async def test_a_server_that_is_killed_comes_back_and_nothing_is_lost_or_doubled(
     connect_server: SparkConnectServer, tmp_path: Path
 ) -> None:

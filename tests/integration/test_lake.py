@@ -262,6 +262,7 @@ def test_a_merge_that_was_made_is_not_made_again(delivery: Delivery) -> None:
     assert delivery.lake.find(ORDERS.table).pending == 0
 
 
+@pytest.mark.full
 def test_added_columns_are_taken_on_and_older_segments_stay_readable(delivery: Delivery) -> None:
     history, id_, note = delivery.history, *ORDERS.columns
     orders = history.table(ORDERS)
@@ -297,12 +298,13 @@ class Cut(Exception):
     """The end of a delivery, at the step where a test wants it."""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("step", "begun"),
     [
-        pytest.param("_create", False, marks=pytest.mark.full),
-        pytest.param("_take_on", False, marks=pytest.mark.full),
-        pytest.param("_begin", True, marks=pytest.mark.full),
+        ("_create", False),
+        ("_take_on", False),
+        ("_begin", True),
         ("append", True),
     ],
 )
@@ -358,6 +360,7 @@ def test_a_mirror_that_begins_anew_does_so_once_whatever_fails(
     assert told == [("c", 1, "a"), ("c", 2, "b"), ("u", 1, "gone")]
 
 
+@pytest.mark.full
 def test_a_table_that_was_emptied_is_empty_at_once(delivery: Delivery) -> None:
     history = delivery.history
     orders = history.table(ORDERS)

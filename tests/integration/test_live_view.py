@@ -90,6 +90,7 @@ def test_a_view_is_right_before_amid_and_after_what_changes_its_text(
     history.store.close()
 
 
+@pytest.mark.full
 def test_a_catalog_that_refuses_is_named(spark: Spark, tmp_path: Path) -> None:
     history, root = History(tmp_path / "journal"), str(tmp_path / "lake")
     history.table(ORDERS, READY)

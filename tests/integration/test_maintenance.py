@@ -80,6 +80,7 @@ def test_compaction_leaves_few_files_and_what_is_seen(delivery: Delivery) -> Non
     assert rows(held) == then, "a reader's old version is still there"
 
 
+@pytest.mark.full
 def test_compaction_of_a_mirror_takes_what_is_hidden(delivery: Delivery) -> None:
     table = filled(delivery)
     delivery.merge(table)

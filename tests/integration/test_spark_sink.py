@@ -170,6 +170,7 @@ async def test_it_compacts_its_tables_beside_the_batches(house: House) -> None:
         await running
 
 
+@pytest.mark.full
 async def test_it_tells_the_journal_how_far_it_is(house: House) -> None:
     async with house.life() as running:
         await house.until(lambda: CONSUMER in house.history.store.consumers.all(), running)
@@ -311,11 +312,12 @@ def out_of_memory(spark: Spark) -> None:
         jvm.java.nio.ByteBuffer.allocate(2**31 - 1)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("end", "told"),
     [
         (killed, "Spark's JVM has ended, or was killed"),
-        pytest.param(out_of_memory, "Spark's JVM ran out of memory", marks=pytest.mark.full),
+        (out_of_memory, "Spark's JVM ran out of memory"),
     ],
 )
 async def test_a_jvm_that_ends_is_transient_and_the_next_life_goes_on_without_doubles(

@@ -133,6 +133,10 @@ async def test_each_change_comes_once_through_rotations_xa_transactions_statemen
     server: MysqlServer, tmp_path: Path
 ) -> None:
     made = settings(server, tmp_path)
+    async with running(
+        made
+    ) as service:  # before anything can be prepared that's committed behind its beginning
+        await service.begun()
     with writing(server):
         for segments in (1, 15, 30, 45):
             async with running(made) as service:
