@@ -34,9 +34,9 @@ import structlog
 from actors.actor import Actor
 from actors.mailbox import Closed, Mailbox
 from actors.metrics import Metrics
-from actors.telling import told
+from actors.telling import Plain, told
 from pipeline import metrics as catalogue
-from pipeline.errors import Definite, InvariantBroken, TidemarkError, Transient
+from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.topology import EDGES, WhenFull
 from pipeline.topology import Actor as Name
 
@@ -122,7 +122,7 @@ class State(StrEnum):
     ENDED = "ended"
 
 
-class Hung(TidemarkError):
+class Hung(Plain):
     """The actor was at one piece of work for longer than its patience."""
 
 
@@ -274,7 +274,7 @@ class Supervisor:
             elif task in self._cancelled:
                 raise
             else:
-                unasked = TidemarkError("it was cancelled, though nobody had asked for it")
+                unasked = Plain("it was cancelled, though nobody had asked for it")
                 self._has_failed(group, actor.name, unasked)
         except Exception as error:  # noqa: BLE001 - judging every failure is what a supervisor is for
             if not (isinstance(error, Closed) and self._stopping.is_set()):

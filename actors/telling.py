@@ -14,6 +14,11 @@ from pipeline.errors import TidemarkError
 
 LEFT_OUT: Final = "…"
 
+
+class Plain(Exception):
+    """An actor's own finding, whose words hold no value; it's of none of the core's kinds."""
+
+
 # A text that holds a value holds quotation marks as well, maybe; so a quotation ends at the last mark there is.
 # An apostrophe within a word begins none.
 _QUOTATION: Final = re.compile(r"(?<!\w)['\"`].*['\"`]", re.DOTALL)
@@ -32,7 +37,7 @@ def without_values(text: str) -> str:
 def told(error: BaseException) -> str:
     """An error's text, by its type where there's none or where it isn't one of ours."""
     name, text = type(error).__name__, str(error)
-    if isinstance(error, TidemarkError | OSError):
+    if isinstance(error, TidemarkError | OSError | Plain):
         return text or name
     return f"{name}: {without_values(text)}" if text else name
 
