@@ -5,7 +5,7 @@ What holds the log back is a proxy before the dump connection (`tests.servers.de
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -54,6 +54,14 @@ def waiting(service: Running) -> int:
     return sum(window["state"] == "reconciling" for window in service.status().get("windows", ()))
 
 
+def blocked(server: MysqlServer) -> int:
+    """How many statements wait for a table that somebody has locked."""
+    waits = (
+        "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE STATE = 'Waiting for table metadata lock'"
+    )
+    return int(server.sql(waits)[0][0])
+
+
 async def test_windows_open_while_the_log_is_held_and_all_close(
     mysql: MysqlServer, table: TableId, proxy: DelayedLog, tmp_path: Path
 ) -> None:
@@ -64,16 +72,22 @@ async def test_windows_open_while_the_log_is_held_and_all_close(
         await service.execute("s", chunk_rows=CHUNK_ROWS)
         await service.until(lambda: waiting(service) == WINDOWS, "all windows wait for the log")
         assert service.tables("s")["t"]["rows"] == 0
-        # While they wait: what changes here is touched in them, whatever their chunks saw.
-        for statement in (
-            "UPDATE t SET v = v + 2 WHERE id % 5 = 0",
-            "DELETE FROM t WHERE id % 11 = 0",
-            "INSERT INTO t SELECT id, 9 FROM (SELECT 11 * 13 * n AS id FROM (SELECT 1 AS n UNION SELECT 2) a) b",
-            "UPDATE t SET id = id + 100000 WHERE id % 17 = 0",
-        ):
-            mysql.sql(statement, database=table.database)
+        # Behind their chunks' high watermarks: it isn't theirs any more.
+        mysql.sql("UPDATE t SET v = v + 2 WHERE id % 5 = 0", database=table.database)
         assert proxy.held_bytes > 0
-        proxy.delay_s = 0
+        with closing(mysql.connect(database=table.database)) as writer, writer.cursor() as cursor:
+            cursor.execute("LOCK TABLES t WRITE")
+            proxy.delay_s = 0
+            # The next chunks have low watermarks and no rows yet: what changes now is touched in their windows.
+            await service.until(lambda: blocked(mysql), "a chunk waits for the table")
+            for statement in (
+                "DELETE FROM t WHERE id % 11 = 0",
+                "INSERT INTO t SELECT id, 9 FROM (SELECT 11 * 13 * n AS id FROM (SELECT 1 AS n UNION SELECT 2) a) b",
+                "UPDATE t SET id = id + 100000 WHERE id % 17 = 0",
+                "UPDATE t SET v = v + 4",
+            ):
+                cursor.execute(statement)
+            cursor.execute("UNLOCK TABLES")
         await service.completed("s")
         assert service.tables("s")["t"]["given_up"] > 0
         await service.caught_up(mysql)
