@@ -25,7 +25,8 @@ from tests.chaos.orders import Event, Lines, Order, Strike, What, written
 from tests.chaos.planted import Planted
 from tests.servers.kafka import create_topic
 from tests.servers.lasting_writer import Address, admit
-from tests.servers.proxy import HOST, Proxy
+from tests.servers.proxy import Proxy
+from tests.servers.relay import HOST
 from tests.servers.shop import SIZE
 
 Value = TypeVar("Value")

@@ -75,7 +75,7 @@ async def test_no_chunk_comes_from_another_server(mysql_factory: MysqlFactory) -
             chunk = selector.chunk(plan, None, (9,), 10)
             assert (await selector.read(chunk)).rows["a"].to_pylist() == [1, 9]
             caught_up(first, other)
-            proxy.server_port = other.port
+            proxy.leads_to = other.port
             assert (await selector.read(chunk)).rows["a"].to_pylist() == [
                 1,
                 9,
@@ -100,7 +100,7 @@ async def test_capture_goes_on_with_the_server_that_has_taken_over(
         source = replace(plain.source, port=proxy.port)
         async with running(replace(plain, source=source)) as service:
             await service.begun()
-            proxy.server_port = other.port  # the stream goes on from the first one
+            proxy.leads_to = other.port  # the stream goes on from the first one
             await service.execute("s")
             await service.completed("s")
             metrics = service.assembly.metrics

@@ -132,13 +132,13 @@ async def test_a_log_that_is_purged_while_nobody_reads_it_stops_by_name(
             await service.begun()
             await service.caught_up(server)
             passed = GtidSet.parse(server.executed())
-            proxy.server_port = 1  # where nobody listens
+            proxy.leads_to = 1  # where nobody listens
             mine = f"SELECT ID FROM information_schema.PROCESSLIST WHERE USER = '{plain.source.user}'"
             for (connection,) in server.sql(mine):
                 server.sql(f"KILL {connection}")
             server.sql("INSERT INTO d.t VALUES (1)")
             server.purge_binlogs()
-            proxy.server_port = server.port
+            proxy.leads_to = server.port
             outcome = await service.end()
     assert outcome.code is ExitCode.DEFINITE
     gone = GtidSet.parse(server.executed()) - passed

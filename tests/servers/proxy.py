@@ -1,27 +1,22 @@
 """A proxy before a server, on loopback, with bad weather: bytes that are late, slow or held, and ends that are lost.
 
-It hands on what goes to and fro, of whatever protocol. Whoever connects from now on can be led to another server
-(`leads_to`), as a name does behind which a server was replaced. It runs on a thread of its own.
+It hands on what goes to and fro, of whatever protocol.
 """
 
 import asyncio
 import socket
 import struct
-import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from types import TracebackType
 from typing import Final, assert_never
 
-HOST: Final = "127.0.0.1"
+from tests.servers.relay import PIECE, Relay, hand_on
 
 LATENCY_S: Final = 0.15
 # How slow bytes come: so many, and then a pause.
 _SIP: Final = 512
 _SIP_EVERY_S: Final = 0.01
 
-_PIECE: Final = 1 << 18
-_STARTS_WITHIN_S: Final = 10.0
 # With this a close sends a reset.
 _NO_LINGERING: Final = struct.pack("ii", 1, 0)
 
@@ -43,38 +38,20 @@ class _Line:
     ours: asyncio.StreamWriter
     servers: asyncio.StreamWriter
     half_open: bool = False
-    ways: list[asyncio.Task[None]] = field(default_factory=list)
 
 
-class Proxy:
-    """The proxy, for a while: `port` on `HOST` leads to the server's."""
+class Proxy(Relay):
+    """The proxy."""
 
     def __init__(self, leads_to: int) -> None:
-        self.port = 0
-        self.leads_to = leads_to
+        super().__init__(leads_to)
         self._weather: Weather | None = None
         self._over = asyncio.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="proxy")
-        self._serving = threading.Event()
-        self._loop: asyncio.AbstractEventLoop
-        self._stop: asyncio.Event
         self._lines: set[_Line] = set()
 
     def turn(self, weather: Weather | None) -> None:
         """The weather from now on; None is fine weather."""
-        self._loop.call_soon_threadsafe(self._turn, weather)
-
-    def __enter__(self) -> "Proxy":
-        self._thread.start()
-        if not self._serving.wait(_STARTS_WITHIN_S):
-            raise TimeoutError("the proxy didn't start")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
+        self._on_its_thread(lambda: self._turn(weather))
 
     def _turn(self, weather: Weather | None) -> None:
         self._weather = weather
@@ -88,54 +65,33 @@ class Proxy:
                 line.half_open = True
                 line.servers.transport.abort()
 
-    async def _serve(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        links: set[asyncio.Task[None]] = set()
-
-        async def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            link = asyncio.create_task(self._link(reader, writer))
-            links.add(link)
-            link.add_done_callback(links.discard)
-
-        async with await asyncio.start_server(begin, HOST, self.port, limit=_PIECE) as listening:
-            self.port = listening.sockets[0].getsockname()[1]
-            self._serving.set()
-            await self._stop.wait()
-            for link in links:
-                link.cancel()
-            await asyncio.gather(*links, return_exceptions=True)
-
     async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, until one of its ends is closed."""
         while self._weather is Weather.PARTITION:
             await self._over.wait()
         try:
             if self._weather is Weather.RESET:
                 raise ConnectionResetError
-            theirs, servers = await asyncio.open_connection(HOST, self.leads_to, limit=_PIECE)
+            theirs, servers = await self._server()
         except ConnectionError:
             _reset(writer)
             return
         line = _Line(writer, servers)
         self._lines.add(line)
-        line.ways = [
-            asyncio.create_task(self._flow(line, reader, servers)),
-            asyncio.create_task(self._flow(line, theirs, writer)),
-        ]
         try:
-            await asyncio.wait(line.ways, return_when=asyncio.FIRST_COMPLETED)
-            if line.half_open:
-                await asyncio.wait(line.ways[:1])  # until ours gives it up by itself
+            await hand_on(
+                [self._flow(line, reader, servers), self._answers(line, theirs)],
+                [writer, servers],
+            )
         finally:
             self._lines.discard(line)
-            for way in line.ways:
-                way.cancel()
-            await asyncio.gather(*line.ways, return_exceptions=True)
-            for end in (writer, servers):
-                end.transport.abort()
+
+    async def _answers(self, line: _Line, reader: asyncio.StreamReader) -> None:
+        await self._flow(line, reader, line.ours)
+        if line.half_open:
+            await asyncio.Event().wait()  # until ours gives it up by itself
 
     async def _flow(self, line: _Line, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while piece := await reader.read(_PIECE):
+        while piece := await reader.read(PIECE):
             if not line.half_open:
                 await self._hand_on(piece, writer)
 
