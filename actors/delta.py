@@ -28,6 +28,7 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
+from actors.spark_session import beside
 from pipeline.errors import Transient
 from pipeline.lake_changes import Plan, schema_text
 from pipeline.lake_tables import Told
@@ -90,11 +91,8 @@ class LakeTable(Protocol):
         itself. The table's version, where it's for us to make durable.
         """
 
-    def merge(self, session: SparkSession, merge: Merge, application: str, metadata: str) -> None:
-        """Bring this mirror to the merge's segment in one commit, unless `application` has got there already.
-
-        `session`: has settings that say the same of the application to a statement.
-        """
+    def merge(self, merge: Merge, application: str, metadata: str) -> None:
+        """Bring this mirror to the merge's segment in one commit, unless `application` has got there already."""
 
     def alter(self, plan: Plan, properties: Mapping[str, str]) -> None:
         """Change the columns and set properties, so that no reader takes one for done without the other.
@@ -110,6 +108,7 @@ class DeltaTable:
         self.path = path
         jvm: Any = session.sparkContext._jvm  # noqa: SLF001 - PySpark has no other door to Delta's classes
         self._jvm = jvm
+        self._spark = session
         self._session = session._jsparkSession  # noqa: SLF001
         self._delta: Any = self._jvm.org.apache.spark.sql.delta
         self._none = _module(self._jvm.scala, "None$")
@@ -167,40 +166,37 @@ class DeltaTable:
         """
         log = self._log()
         transaction = log.startTransaction(self._none, self._jvm.scala.Some(log.unsafeVolatileSnapshot()))
-        # As txnVersion does: from here on another commit of this application is a conflict.
-        transaction.readTxn().addOne(application)
-        if self._applications(transaction.snapshot()).get(application, -1) >= version:
+        if not self._lacks(transaction, application, version):
             return None
         action = _module(self._delta.actions, "Action$")
         actions = _module(self._jvm.scala.collection.immutable, "Vector$").empty()
         for line in place(self.path, columns_of(transaction.metadata().schemaString())):
             actions = actions.appended(action.fromJson(line))
-        now = self._jvm.scala.Some(int(time.time() * 1000))
         for name, reached in {application: version, **marks}.items():
-            actions = actions.appended(self._delta.actions.SetTransaction(name, reached, now))
+            actions = actions.appended(self._reached(name, reached))
         committed: int = transaction.commit(actions, self._operation(metadata))
         if committed % _LOOK_EVERY == 0:
             log.update(False, self._none, self._none)
         return committed
 
-    def merge(self, session: SparkSession, merge: Merge, application: str, metadata: str) -> None:
+    def merge(self, merge: Merge, application: str, metadata: str) -> None:
         """Mark rows of the mirror as deleted and append others in their place, in one commit.
 
         Raises Py4JJavaError with Delta's exceptions where somebody else removes files or rows meanwhile.
         """
         transaction = self._log().startTransaction(self._none, self._none)
-        transaction.readTxn().addOne(application)
-        snapshot, spark = transaction.snapshot(), session._jsparkSession  # noqa: SLF001
-        if self._applications(snapshot).get(application, -1) >= merge.through:
+        if not self._lacks(transaction, application, merge.through):
             return
-        marked = self._marked(transaction, spark, session.sql(merge.places(snapshot.version())))
-        added = transaction.writeFiles(session.sql(merge.rows(snapshot.version()))._jdf)  # noqa: SLF001
-        now = self._jvm.scala.Some(int(time.time() * 1000))
-        reached = self._delta.actions.SetTransaction(application, merge.through, now)
-        transaction.commit(marked.appendedAll(added).appended(reached), self._operation(metadata))
+        version = transaction.snapshot().version()
+        with beside(self._spark, {}) as session:
+            marked = self._marked(transaction, session, session.sql(merge.places(version)))
+            added = transaction.writeFiles(session.sql(merge.rows(version))._jdf)  # noqa: SLF001
+        actions = marked.appendedAll(added).appended(self._reached(application, merge.through))
+        transaction.commit(actions, self._operation(metadata))
 
-    def _marked(self, transaction: Any, spark: Any, places: DataFrame) -> Any:
+    def _marked(self, transaction: Any, session: SparkSession, places: DataFrame) -> Any:
         """The actions by which the rows at these places are deleted, as Delta's DELETE has them."""
+        spark = session._jsparkSession  # noqa: SLF001
         helper = _module(self._delta.commands, "DMLWithDeletionVectorsHelper$")
         files = transaction.filterFiles()
         path, row = (self._jvm.scala.Some(places[name]._jc) for name in ("path", "row"))  # noqa: SLF001
@@ -254,11 +250,33 @@ class DeltaTable:
         marks = known.get() if known.isDefined() else snapshot.setTransactions()
         return {mark.appId(): mark.version() for mark in _each(marks)}
 
+    def _lacks(self, transaction: Any, application: str, version: int) -> bool:
+        """Whether the application hasn't got there yet; from here on another commit of its is a conflict, as with
+        `txnVersion`.
+        """
+        transaction.readTxn().addOne(application)
+        known: int = self._applications(transaction.snapshot()).get(application, -1)
+        return known < version
+
+    def _reached(self, application: str, version: int) -> Any:
+        """The action that says how far an application has got."""
+        now = self._jvm.scala.Some(int(time.time() * 1000))
+        return self._delta.actions.SetTransaction(application, version, now)
+
     def _operation(self, metadata: str) -> Any:
         write = getattr(self._delta, "DeltaOperations$Write")
         none = self._none
         append = self._jvm.org.apache.spark.sql.SaveMode.Append
         return write(append, none, none, self._jvm.scala.Some(metadata), none, none, none, none, none)
+
+
+def made_once(application: str, version: int, metadata: str) -> dict[str, str]:
+    """Settings of a session whose statement Delta makes only if the application hasn't got to this version."""
+    return {
+        "spark.databricks.delta.write.txnAppId": application,
+        "spark.databricks.delta.write.txnVersion": str(version),
+        "spark.databricks.delta.commitInfo.userMetadata": metadata,
+    }
 
 
 def is_conflict(error: Exception) -> bool:

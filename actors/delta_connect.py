@@ -36,9 +36,10 @@ from threading import Lock
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
-from actors.delta import Place, Snapshot, columns_of
+from actors.delta import Place, Snapshot, columns_of, made_once
 from actors.delta_log import logged
 from actors.lake_paths import located
+from actors.spark_session import beside
 from pipeline.errors import Transient
 from pipeline.lake_changes import Plan
 from pipeline.lake_tables import LakeColumn, Property, ddl, set_properties_sql
@@ -122,9 +123,10 @@ class ConnectTable:
         nothing = self._session.read.format("delta").load(self.path).limit(0)
         self._write(nothing, application, version, "{}")
 
-    def merge(self, session: SparkSession, merge: Merge, application: str, metadata: str) -> None:  # noqa: ARG002
-        """Bring this mirror to the merge's segment by MERGE, of which the session's settings say all else."""
-        session.sql(merge.statement())
+    def merge(self, merge: Merge, application: str, metadata: str) -> None:
+        """Bring this mirror to the merge's segment by MERGE."""
+        with beside(self._session, made_once(application, merge.through, metadata)) as session:
+            session.sql(merge.statement())
 
     def alter(self, plan: Plan, properties: Mapping[str, str]) -> None:
         """Change the columns, by and by, and set properties."""

@@ -26,7 +26,7 @@ from threading import Lock
 
 from pyspark.sql import SparkSession
 
-from actors.delta import LakeTable, Snapshot
+from actors.delta import LakeTable, Snapshot, made_once
 from actors.delta_tables import delta_tables
 from actors.journal_store import JournalReader
 from actors.lake_files import LakeFiles
@@ -124,8 +124,7 @@ class Lake:
 
         Nothing is merged where the mirror has begun anew since.
         """
-        once = self._once("merged", through, merged=through, position=position)
-        with self._changing, beside(self._session, once) as session:
+        with self._changing:
             mirror = self._table(table, Tier.MIRROR)
             mirrored = mirror.snapshot()
             assert mirrored is not None
@@ -133,7 +132,7 @@ class Lake:
                 assert mirrored.schema is not None
                 merge = Merge(self._root, mirrored.schema, reached, through)
                 told = self._metadata(merged=through, position=position)
-                mirror.merge(session, merge, self._mark("merged"), told)
+                mirror.merge(merge, self._mark("merged"), told)
         if self._views is not None:
             self._views.follow(table)
 
@@ -185,19 +184,12 @@ class Lake:
         statement = lake_tables.begin_sql(
             path, columns(wanted, Tier.MIRROR), {Property.JOURNAL: self._journal, **told}
         )
-        with beside(self._session, self._once("generation", generation, generation=generation)) as session:
+        once = made_once(self._mark("generation"), generation, self._metadata(generation=generation))
+        with beside(self._session, once) as session:
             session.sql(statement)
 
     def _set(self, table: TableId, tier: Tier, properties: Mapping[str, str]) -> None:
         self._session.sql(lake_tables.set_properties_sql(location(self._root, table, tier), properties))
-
-    def _once(self, mark: str, version: int, **told: object) -> dict[str, str]:
-        """Settings of a session whose statement Delta makes only if the table's mark hasn't got so far."""
-        return {
-            "spark.databricks.delta.write.txnAppId": self._mark(mark),
-            "spark.databricks.delta.write.txnVersion": str(version),
-            "spark.databricks.delta.commitInfo.userMetadata": self._metadata(**told),
-        }
 
     def _append(
         self, table: TableId, tier: Tier, mark: str, pieces: tuple[Piece, ...], todo: Accepted, batch: Batch

@@ -136,9 +136,7 @@ def test_spark_shows_and_merges_random_histories_as_duckdb_does(
         for merged in (False, True) if sealed.ready else (False,):
             if merged:
                 merge = Merge(root, SCHEMA, reached, sealed.number)
-                DeltaTable(session, location(root, SCHEMA.table, Tier.MIRROR)).merge(
-                    session, merge, "test", "{}"
-                )
+                DeltaTable(session, location(root, SCHEMA.table, Tier.MIRROR)).merge(merge, "test", "{}")
                 reached = replace(reached, merged=sealed.number)
             found = session.sql(live_view_sql(root, SCHEMA, reached)).collect()
             shown = by_story([tuple(row) for row in found])
