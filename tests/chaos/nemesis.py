@@ -34,7 +34,7 @@ from tests.chaos.plan import (
     SourceStruck,
     Step,
 )
-from tests.chaos.world import TOPIC, World, follow, promote
+from tests.chaos.world import TOPIC, NotSo, World, follow, promote
 from tests.servers.kafka import send
 
 CHUNK_ROWS: Final = 25
@@ -123,7 +123,10 @@ class Nemesis:
         """All is as it should be again, and whatever was ordered has happened."""
         world = self.world
         self._order_clock(0.0)
-        world.wait(lambda: not world.undone(), "all that was ordered has happened")
+        try:
+            world.wait(lambda: not world.undone(), "all that was ordered has happened")
+        except NotSo as late:
+            raise NotSo(f"{late}\nleft: {world.undone()}") from late
 
     def strike(self, fault: Fault) -> None:
         """Do it, and end it where it lasts."""

@@ -2,21 +2,30 @@
 (`tests.servers.journal_oracle`, `tests.servers.lake_oracle`), and that of what was asked of the source is the demo's.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import pairwise
+from pathlib import Path
 from typing import Final
 
 from deploy.demo.judge import reads_only
 from deploy.demo.writer import Line
 from deploy.toolchain.mysql_server import MysqlServer
+from pipeline.gtid import GtidSet
 from tests.chaos.world import World
-from tests.servers.journal_oracle import ahead, entries, unequal, untrue
+from tests.servers.journal_oracle import ahead, entries, primary_key, replay, unequal, untrue
 from tests.servers.lake_oracle import unequal_lake, untrue_lake
+from tests.servers.mysqlbinlog import Image, Printed, printed_rows
 from tests.servers.shop import TABLES
 
 # How many of the positions the server is asked about.
 _SAMPLED: Final = 100
+# How many differences of one table are told.
+_TOLD: Final = 5
+
+# Of a changed row what was done with it, its key, version and operation.
+_Shown = tuple[str, ...]
 
 
 def findings(world: World, tally: Sequence[Line]) -> list[str]:
@@ -27,6 +36,7 @@ def findings(world: World, tally: Sequence[Line]) -> list[str]:
         *untrue(journal, tally, *TABLES),
         *ahead(journal, *TABLES),
         *_positions(source, [str(entry.checkpoint.position) for entry in entries(journal)]),
+        *_otherwise_decoded(source, world.parts.mysql.bin / "mysqlbinlog", journal),
     ]
     if world.lake:
         lake = str(world.house / "lake")
@@ -54,3 +64,43 @@ def _positions(source: MysqlServer, positions: Sequence[str]) -> Iterator[str]:
         [(invented,)] = cursor.fetchall()
         if invented:
             yield f"{invented} is in the last position, and the source hasn't executed it"
+
+
+def _otherwise_decoded(source: MysqlServer, mysqlbinlog: Path, journal: Path) -> list[str]:
+    """Transactions of which MySQL's own program finds other changes in the source's log than the journal has."""
+    files = [source.data / name for name, *_ in source.sql("SHOW BINARY LOGS")]
+    [(purged,)] = source.sql("SELECT @@GLOBAL.gtid_purged")
+    gone, printed = GtidSet.parse(purged), printed_rows(mysqlbinlog, *files)
+    found: list[str] = []
+    for table in TABLES:
+        columns = [name for name, *_ in source.sql(f"SHOW COLUMNS FROM {table.database}.{table.name}")]
+        shown = (*primary_key(source, table), "version", "op_no")
+        places = [columns.index(name) for name in shown]
+        theirs, ours = defaultdict[str, list[_Shown]](list), defaultdict[str, list[_Shown]](list)
+        for row in printed:
+            if row.table == table.name:
+                theirs[row.gtid] += _told(row, places)
+        for change in replay(journal, table, since=0).changes:
+            if change.gtid is not None and not GtidSet.parse(change.gtid) <= gone:
+                ours[change.gtid].append((change.op, *(str(change.row[name]) for name in shown)))
+        found += [
+            f"{table}: {ours[gtid]} is {theirs[gtid]} in what mysqlbinlog prints of {gtid}"
+            for gtid in ours.keys() | theirs.keys()
+            if ours[gtid] != theirs[gtid]
+        ][:_TOLD]
+    return found
+
+
+def _told(row: Printed, places: Sequence[int]) -> list[_Shown]:
+    """What a printed row says. A row that gets another key has left its old one."""
+
+    def image(values: Image) -> _Shown:
+        return tuple(values[place].decode().strip("'") for place in places)
+
+    if not row.where:
+        return [("c", *image(row.set))]
+    if not row.set:
+        return [("d", *image(row.where))]
+    before, after = image(row.where), image(row.set)
+    moved = before[:-2] != after[:-2]
+    return [*([("d", *before)] if moved else []), ("u", *after)]

@@ -5,6 +5,7 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
+_GTID = re.compile(rb"SET @@SESSION.GTID_NEXT= '(.*)'/\*!\*/;")
 _STATEMENT = re.compile(rb"### (INSERT INTO|UPDATE|DELETE FROM) `(.*)`\.`(.*)`")
 _VALUE = re.compile(rb"###   @(\d+)=(.*)", re.DOTALL)
 
@@ -14,25 +15,29 @@ Image = dict[int, bytes]
 
 @dataclass
 class Printed:
-    """A changed row: `where` is empty for an insert, `set` for a delete."""
+    """A changed row: `where` is empty for an insert, `set` for a delete. `gtid`: of its transaction, if it has one."""
 
     table: str
+    gtid: str
     where: Image = field(default_factory=dict)
     set: Image = field(default_factory=dict)
 
 
-def printed_rows(mysqlbinlog: Path, log: Path) -> list[Printed]:
-    """The changed rows of all tables, in the log's order."""
+def printed_rows(mysqlbinlog: Path, *logs: Path) -> list[Printed]:
+    """The changed rows of all tables, in the order of these files."""
     done = subprocess.run(
-        [mysqlbinlog, "--no-defaults", "--verbose", "--base64-output=decode-rows", log],
+        [mysqlbinlog, "--no-defaults", "--verbose", "--base64-output=decode-rows", *logs],
         capture_output=True,
         check=True,
     )
     rows: list[Printed] = []
     image: Image = {}
+    gtid = ""
     for line in done.stdout.split(b"\n"):
-        if match := _STATEMENT.fullmatch(line):
-            rows.append(Printed(match[3].decode()))
+        if match := _GTID.fullmatch(line):
+            gtid = match[1].decode()
+        elif match := _STATEMENT.fullmatch(line):
+            rows.append(Printed(match[3].decode(), gtid))
         elif line == b"### WHERE":
             image = rows[-1].where
         elif line == b"### SET":
