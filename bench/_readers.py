@@ -6,11 +6,11 @@ request on, the others from their connecting on, so that what that costs (some 1
 
 import asyncio
 import struct
-import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from multiprocessing import get_context
 from statistics import median
 from typing import Any, Final, NamedTuple
@@ -26,6 +26,7 @@ from actors.binlog_reader import BinlogReader
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from bench._logs import DATABASE, Log
+from bench._report import say
 from pipeline.gtid import GtidSet
 from pipeline.messages import (
     LogAdvanced,
@@ -56,7 +57,14 @@ class Reading(NamedTuple):
 def readings(
     reads: Sequence[Callable[[Log, int], float]], log: Log, rows: int, times: int = 1
 ) -> list[Reading]:
-    """The median of so many readings of each, in a process of its own.
+    """The median of so many readings of each."""
+    return in_turns([(read.__name__, partial(_reading, read, log, rows)) for read in reads], times)
+
+
+def in_turns(
+    reads: Sequence[tuple[str, Callable[[], Reading]]], times: int, warming: int = 0
+) -> list[Reading]:
+    """The median of so many readings of each, in a process of its own, behind some that warm the server.
 
     They take turns, so that a machine whose speed drifts does so for all of them.
     """
@@ -64,13 +72,13 @@ def readings(
         context = get_context("spawn")
         processes = [running.enter_context(ProcessPoolExecutor(1, context)) for _ in reads]
         each: list[list[Reading]] = [[] for _ in reads]
-        for _ in range(times):
-            for read, process, done in zip(reads, processes, each, strict=True):
-                done.append(process.submit(_reading, read, log, rows).result())
-    for read, done in zip(reads, each, strict=True):
-        told = ", ".join(f"{reading.rate:,.0f}" for reading in done)
-        print(f"  {read.__name__}: {told} rows/s", file=sys.stderr, flush=True)
-    return [Reading(*(median(values) for values in zip(*done, strict=True))) for done in each]
+        for _ in range(warming + times):
+            for (_, read), process, done in zip(reads, processes, each, strict=True):
+                done.append(process.submit(read).result())
+    counted = [done[warming:] for done in each]
+    for (name, _), done in zip(reads, counted, strict=True):
+        say(f"  {name}: {', '.join(f'{reading.rate:,.0f}' for reading in done)} rows/s")
+    return [Reading(*(median(values) for values in zip(*done, strict=True))) for done in counted]
 
 
 def _reading(read: Callable[[Log, int], float], log: Log, rows: int) -> Reading:

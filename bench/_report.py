@@ -6,7 +6,9 @@ the same run, the peer or the limit, and their ratio is what to quote.
 
 import json
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -35,6 +37,21 @@ class Figure:
     def ratio(self) -> float | None:
         """How many times the peer's value it is."""
         return self.value / self.against.value if self.against else None
+
+
+def say(text: str) -> None:
+    """What's being done, beside the table."""
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def told(bench: str) -> Iterator[list[Figure]]:
+    """Report what was put into the list meanwhile, whatever came of the rest."""
+    figures: list[Figure] = []
+    try:
+        yield figures
+    finally:
+        report(bench, figures)
 
 
 def report(bench: str, figures: Sequence[Figure], folder: Path = RESULTS) -> None:

@@ -116,19 +116,23 @@ def settings(port: int, folder: Path, snapshot: SnapshotSettings) -> Settings:
     return Settings(
         "bench",
         Tables((rf"{DATABASE}\.{TABLE}",)),
-        # Where the log comes late, nothing at all comes in the meantime.
-        SourceSettings(
-            "127.0.0.1",
-            CAPTURE.user,
-            port,
-            Secret(CAPTURE.password),
-            TlsSettings(TlsMode.DISABLED),
-            read_timeout_s=120.0,
-            server_id=4_711,
-        ),
+        source(port),
         JournalSettings(str(folder / "journal")),
         LakeSettings(str(folder / "lake")),
         replace(snapshot, mode=SnapshotMode.NO_DATA),
+    )
+
+
+def source(port: int) -> SourceSettings:
+    """The server that this port leads to."""
+    return SourceSettings(
+        "127.0.0.1",
+        CAPTURE.user,
+        port,
+        Secret(CAPTURE.password),
+        TlsSettings(TlsMode.DISABLED),
+        read_timeout_s=120.0,  # where the log comes late, nothing at all comes in the meantime
+        server_id=4_711,
     )
 
 
@@ -142,11 +146,10 @@ def _run(asked: Asked) -> Ran:
 
 
 async def _ran(asked: Asked, pipeline: Settings) -> Ran:
-    observed: dict[object, list[float]] = {catalogue.WINDOW: [], catalogue.CHUNK_READ: []}
     with closing(_connection(asked.port)) as connection:
         meter = Meter(connection, asked.pid)
         async with running(pipeline) as service:
-            _note(service.assembly.metrics, observed)
+            observed = noted(service.assembly.metrics, catalogue.WINDOW, catalogue.CHUNK_READ)
             await service.begun()
             quiet = time.time()
             await asyncio.sleep(asked.quiet_s)
@@ -203,8 +206,9 @@ def _over(service: Running) -> bool:
     return states == {"completed"}
 
 
-def _note(metrics: Metrics, observed: dict[object, list[float]]) -> None:
-    """Keep every value of these histograms, which by themselves only count."""
+def noted(metrics: Metrics, *histograms: Histogram) -> dict[Histogram, list[float]]:
+    """Every value of these histograms from now on, which by themselves only count."""
+    observed: dict[Histogram, list[float]] = {histogram: [] for histogram in histograms}
     observe = metrics.observe
 
     def noting(metric: Histogram, value: float, **labels: str) -> None:
@@ -213,6 +217,7 @@ def _note(metrics: Metrics, observed: dict[object, list[float]]) -> None:
             observed[metric].append(value)
 
     metrics.observe = noting  # type: ignore[method-assign]
+    return observed
 
 
 def _connection(port: int) -> "pymysql.Connection[pymysql.cursors.Cursor]":

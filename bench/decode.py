@@ -7,17 +7,16 @@ of all rows in the log and the median of five readings. The two slow ones read t
 says how many; Debezium's first fifth isn't counted, since the JVM compiles meanwhile.
 """
 
-import argparse
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from bench._command import command_line
 from bench._debezium import catch_up
 from bench._logs import DOCUMENTS, ELEVEN, ONE, SIXTY, Log, Table, server, write
 from bench._readers import mysql_replication, raw_socket, readings, tidemark, tidemark_uncaptured
-from bench._report import Figure, Peer, report
+from bench._report import Figure, Peer, say, told
 from deploy.toolchain.parts import Parts, locate
 
 _TIMES: Final = 5
@@ -58,16 +57,12 @@ SCENARIOS: Final = (
 
 def main() -> None:
     """Measure every scenario, or those that are named."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join(s.key for s in SCENARIOS))
-    parser.add_argument("--scale", type=float, default=1.0, help="of all numbers of rows; 1 is what's told")
-    options = parser.parse_args()
+    wanted = command_line(__doc__, (scenario.key for scenario in SCENARIOS))
     parts = locate()
-    figures: list[Figure] = []
-    for scenario in SCENARIOS:
-        if not options.scenarios or scenario.key in options.scenarios:
-            figures += _measured(parts, _scaled(scenario, options.scale))
-    report("decode", figures)
+    with told("decode") as figures:
+        for scenario in SCENARIOS:
+            if scenario.key in wanted.names:
+                figures.extend(_measured(parts, _scaled(scenario, wanted.scale)))
 
 
 def _scaled(scenario: Scenario, scale: float) -> Scenario:
@@ -87,7 +82,7 @@ def _measured(parts: Parts, scenario: Scenario) -> Iterator[Figure]:
             mysql, scenario.table, scenario.rows, scenario.transaction, compressed=scenario.compressed
         )
         written_s = time.monotonic() - begun
-        _say(f"{scenario.name}: {log.rows:,} rows, {log.bytes / _MB:.0f} MB, written in {written_s:.0f} s")
+        say(f"{scenario.name}: {log.rows:,} rows, {log.bytes / _MB:.0f} MB, written in {written_s:.0f} s")
         raw, ours, passed = readings([raw_socket, tidemark, tidemark_uncaptured], log, log.rows, _TIMES)
         for peer in (Peer(_LIMIT, raw.rate), *_peers(parts, scenario, log)):
             yield Figure(scenario.name, ours.rate, "rows/s", peer)
@@ -107,12 +102,8 @@ def _peers(parts: Parts, scenario: Scenario, log: Log) -> Iterator[Peer]:
         [reading] = readings([mysql_replication], log, scenario.replication)
         yield Peer(f"mysql-replication, first {scenario.replication:,} rows", reading.rate)
     for form in scenario.forms:
-        _say(f"  Debezium to {form}")
+        say(f"  Debezium to {form}")
         yield catch_up(parts, log, scenario.debezium, form)
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

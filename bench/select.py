@@ -9,16 +9,11 @@ and a rate is the median of five readings from the request to the last row; the 
 The drivers know the text protocol alone, in which the server has more to do, so its raw socket is told as well.
 """
 
-import argparse
 import asyncio
-import sys
 import time
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass
-from multiprocessing import get_context
-from statistics import median
+from functools import partial
 from types import ModuleType
 from typing import Final
 
@@ -30,9 +25,10 @@ from pymysql.constants import COMMAND
 
 from actors.chunk_selector import decoded
 from actors.source import Source
+from bench._command import command_line
 from bench._logs import DATABASE, DOCUMENTS, ELEVEN, ONE, SIXTY, Table, server, write
-from bench._readers import Reading
-from bench._report import Figure, Peer, report
+from bench._readers import Reading, in_turns
+from bench._report import Figure, Peer, say, told
 from deploy.toolchain.parts import locate
 from pipeline import chunks
 from pipeline.schema import TableId, TableSchema
@@ -79,15 +75,11 @@ Reader = Callable[[Asked], Coroutine[None, None, float]]
 
 def main() -> None:
     """Measure every scenario, or those that are named."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join(s.key for s in SCENARIOS))
-    parser.add_argument("--scale", type=float, default=1.0, help="of all numbers of rows; 1 is what's told")
-    options = parser.parse_args()
-    figures: list[Figure] = []
-    for scenario in SCENARIOS:
-        if not options.scenarios or scenario.key in options.scenarios:
-            figures += _measured(scenario, options.scale)
-    report("select", figures)
+    wanted = command_line(__doc__, (scenario.key for scenario in SCENARIOS))
+    with told("select") as figures:
+        for scenario in SCENARIOS:
+            if scenario.key in wanted.names:
+                figures.extend(_measured(scenario, wanted.scale))
 
 
 def _measured(scenario: Scenario, scale: float) -> list[Figure]:
@@ -97,16 +89,17 @@ def _measured(scenario: Scenario, scale: float) -> list[Figure]:
         share = _TRANSACTION - scenario.table.updated(_TRANSACTION)
         written = write(mysql, scenario.table, rows * _TRANSACTION // share, _TRANSACTION)
         table = TableId(DATABASE, scenario.table.name)
-        _say(f"{scenario.name}: {rows:,} rows")
+        say(f"{scenario.name}: {rows:,} rows")
         all_rows, first_rows = Asked(written.source, table, rows), Asked(written.source, table, few)
-        ours, *others = _readings(
-            [
-                (tidemark, all_rows),
-                (raw_socket, all_rows),
-                (raw_socket_of_text, all_rows),
-                (aiomysql_driver, first_rows),
-                (asyncmy_driver, first_rows),
-            ]
+        readers: list[tuple[Reader, Asked]] = [
+            (tidemark, all_rows),
+            (raw_socket, all_rows),
+            (raw_socket_of_text, all_rows),
+            (aiomysql_driver, first_rows),
+            (asyncmy_driver, first_rows),
+        ]
+        ours, *others = in_turns(
+            [(read.__name__, partial(_reading, read, asked)) for read, asked in readers], _TIMES, warming=1
         )
     names = (
         "raw socket",
@@ -120,26 +113,6 @@ def _measured(scenario: Scenario, scale: float) -> list[Figure]:
     ]
     limit = Peer(names[0], others[0].processor_us)
     return [*rates, Figure(f"{scenario.name}: processor time", ours.processor_us, "µs/row", limit)]
-
-
-def _readings(readers: list[tuple[Reader, Asked]]) -> list[Reading]:
-    """The median of each reader's readings, which take turns; the first turn warms the server and isn't counted."""
-    with ExitStack() as stack:
-        spawn = get_context("spawn")
-        processes = [stack.enter_context(ProcessPoolExecutor(1, mp_context=spawn)) for _ in readers]
-        turns = [
-            [
-                process.submit(_reading, read, asked).result()
-                for process, (read, asked) in zip(processes, readers, strict=True)
-            ]
-            for _ in range(1 + _TIMES)
-        ]
-    for (read, _), each in zip(readers, zip(*turns[1:], strict=True), strict=True):
-        _say(f"  {read.__name__}: " + ", ".join(f"{reading.rate:,.0f}" for reading in each))
-    return [
-        Reading(*(median(values) for values in zip(*each, strict=True)))
-        for each in zip(*turns[1:], strict=True)
-    ]
 
 
 def _reading(read: Reader, asked: Asked) -> Reading:
@@ -239,10 +212,6 @@ async def _schema(source: Source, table: TableId) -> TableSchema:
 def _text(schema: TableSchema, rows: int) -> str:
     statement = chunks.chunk(schema, primary(schema), None, (_LAST_KEY,), rows)
     return statement.sql % statement.parameters
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

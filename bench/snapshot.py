@@ -12,15 +12,14 @@ window is open when nobody writes; what a snapshot does to the way of a commit i
 server. Some twelve minutes on a quiet machine with two cores, of which one fills the table.
 """
 
-import argparse
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from bench._command import command_line
 from bench._debezium import Snapshot, incremental_snapshot
 from bench._logs import ELEVEN, nothing
-from bench._report import Figure, Peer, report
+from bench._report import Figure, Peer, say, told
 from bench._service import Asked, Ran, quantile, run
 from bench._snapshots import Cost, Meter, filled_server, writers
 from deploy.toolchain.mysql_server import CAPTURE, MysqlServer
@@ -68,7 +67,7 @@ class Bench:
         """One run of Tidemark, with so many transactions a second beside it."""
         with writers(self.mysql, self.rows, per_s):
             ran = run(Asked(port or self.mysql.port, self.mysql.pid, snapshot, quiet_s, longest_s))
-        _say(
+        say(
             f"  {name}: {ran.rate:,.0f} rows/s ({ran.flow:,.0f} behind the first segment) of {ran.rows:,}, "
             f"{ran.processor_s / ran.rows * _MILLION:.2f} s of processor time a million, server "
             f"{ran.cost.processor_s / ran.rows * _MILLION:.2f} s, {ran.transactions / ran.seconds:,.0f} transactions/s"
@@ -78,23 +77,15 @@ class Bench:
 
 def main() -> None:
     """Measure all of it, or what's named."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="*", metavar="WHAT", help=", ".join(_PARTS))
-    parser.add_argument("--scale", type=float, default=1.0, help="of all numbers of rows; 1 is what's told")
-    options = parser.parse_args()
+    wanted = command_line(__doc__, _PARTS)
     parts = locate()
-    rows = int(_ROWS * options.scale)
-    _say(f"filling a table with {rows:,} rows")
-    figures: list[Figure] = []
-    try:
-        with filled_server(parts, rows) as mysql:
-            bench = Bench(parts, mysql, rows)
-            for name, measured in _PARTS.items():
-                if not options.what or name in options.what:
-                    _say(name)
-                    figures.extend(measured(bench))
-    finally:  # what's measured is told, whatever comes of the rest
-        report("snapshot", figures)
+    rows = int(_ROWS * wanted.scale)
+    say(f"filling a table with {rows:,} rows")
+    with told("snapshot") as figures, filled_server(parts, rows) as mysql:
+        bench = Bench(parts, mysql, rows)
+        for name in wanted.names:
+            say(name)
+            figures.extend(_PARTS[name](bench))
 
 
 def _rate(bench: Bench) -> Iterator[Figure]:
@@ -172,7 +163,7 @@ def _latency(bench: Bench) -> Iterator[Figure]:
 
 def _debezium(bench: Bench, chunk_rows: int, rows: int) -> Snapshot:
     rows = rows * bench.rows // _ROWS
-    _say(f"  {_debezium_name(chunk_rows)}, rows {rows:,}")
+    say(f"  {_debezium_name(chunk_rows)}, rows {rows:,}")
     log = nothing(bench.mysql, ELEVEN)
     # The server lets a client in without TLS once it knows the password, which our own driver sees to.
     with bench.mysql.connect(CAPTURE) as connection:
@@ -192,10 +183,6 @@ _PARTS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
     "behind": _behind,
     "latency": _latency,
 }
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
