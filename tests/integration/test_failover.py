@@ -8,9 +8,9 @@ import random
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from pipeline.schema import TableId
 from pipeline.settings import ServerAddress, Settings, SnapshotMode
 from pipeline.topology import Actor as Name
 from tests.integration.test_replica import caught_up
+from tests.servers.at_work import at_work
 from tests.servers.delay import DelayedLog
 from tests.servers.journal_oracle import replay, unequal
 from tests.servers.mysql import MysqlFactory
@@ -87,16 +88,9 @@ class Writers:
     @contextmanager
     def on(self, server: MysqlServer) -> Iterator[None]:
         """At work on this server; if it dies, what was under way isn't noted."""
-        stop = threading.Event()
         before = len(self.done)
-        with ThreadPoolExecutor(WRITERS) as pool:
-            working = [pool.submit(self._write, index, server, stop) for index in range(WRITERS)]
-            try:
-                yield
-            finally:
-                stop.set()
-        for work in working:
-            work.result()
+        with at_work([partial(self._write, index, server) for index in range(WRITERS)]):
+            yield
         assert len(self.done) > before, "nothing was written"
 
     def _write(self, index: int, server: MysqlServer, stop: threading.Event) -> None:

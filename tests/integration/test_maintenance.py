@@ -24,6 +24,7 @@ from pipeline.maintenance import Size, Trim
 from pipeline.settings import LakeSettings
 from tests.integration.history import READY, Table
 from tests.integration.test_lake import ORDERS, Delivery, expected, rows
+from tests.servers.at_work import at_work
 
 SEGMENTS = 3
 ID = ORDERS.table
@@ -126,24 +127,16 @@ def test_what_has_been_merged_is_trimmed_and_a_text_of_before_stays_right(delive
 @pytest.mark.full
 def test_a_users_own_optimize_is_in_nobodys_way(delivery: Delivery) -> None:
     table = filled(delivery)
-    stop, failed = threading.Event(), []
 
-    def optimize() -> None:
+    def optimize(stop: threading.Event) -> None:
         session = delivery.spark.session.newSession()
-        try:
-            while not stop.is_set():
-                session.sql(f"OPTIMIZE delta.`{location(delivery.root, ID, Tier.CHANGELOG)}`")
-        except Exception as error:  # noqa: BLE001 - the test tells it
-            failed.append(error)
+        while not stop.is_set():
+            session.sql(f"OPTIMIZE delta.`{location(delivery.root, ID, Tier.CHANGELOG)}`")
 
-    user = threading.Thread(target=optimize)
-    user.start()
-    for number in range(2):
-        change(delivery, table, number)
-        assert delivery.view(table) == expected(table)
-    stop.set()
-    user.join()
-    assert failed == []
+    with at_work([optimize]):
+        for number in range(2):
+            change(delivery, table, number)
+            assert delivery.view(table) == expected(table)
     delivery.lake.upkeep.compact(ID, Tier.CHANGELOG)
     assert size(delivery, Tier.CHANGELOG) == Size(1)
     found = rows(delivery.tier(table, Tier.CHANGELOG).groupBy("__scn", "__ordinal").count())

@@ -2,10 +2,10 @@
 
 import random
 import threading
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from pipeline import signal_rows
 from pipeline.schema import TableId
 from pipeline.settings import SignalSettings, Watermark
 from pipeline.topology import Actor as Name
+from tests.servers.at_work import at_work
 from tests.servers.journal_oracle import replay, unequal
 from tests.servers.mysql import MysqlFactory
 from tests.servers.service import pipeline, running
@@ -77,18 +78,9 @@ def write(server: MysqlServer, seed: int, stop: threading.Event) -> None:
             cursor.execute("ROLLBACK" if random_.random() < 0.1 else "COMMIT")
 
 
-@contextmanager
-def writing(server: MysqlServer) -> Iterator[None]:
+def writing(server: MysqlServer) -> AbstractContextManager[object]:
     """Some writers at work."""
-    stop = threading.Event()
-    with ThreadPoolExecutor(WRITERS) as pool:
-        working = [pool.submit(write, server, seed, stop) for seed in range(WRITERS)]
-        try:
-            yield
-        finally:
-            stop.set()
-        for work in working:
-            work.result()
+    return at_work([partial(write, server, seed) for seed in range(WRITERS)])
 
 
 WITHOUT_GTIDS = {name: GTIDS_56[name] for name in ("binlog_format", "log_bin")}

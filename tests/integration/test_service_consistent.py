@@ -8,7 +8,7 @@ import asyncio
 import random
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from deploy.toolchain.parts import Parts
 from pipeline.schema import TableId
 from pipeline.settings import Settings, SnapshotMode, Watermark
 from pipeline.topology import Actor as Name
+from tests.servers.at_work import at_work
 from tests.servers.journal_oracle import entries, replay, unequal
 from tests.servers.service import Running, pipeline, running
 
@@ -51,12 +52,10 @@ def server(own_server: MysqlServer) -> MysqlServer:
     return own_server
 
 
-@contextmanager
-def moving(server: MysqlServer, pause_s: float) -> Iterator[None]:
+def moving(server: MysqlServer, pause_s: float) -> AbstractContextManager[object]:
     """Money moves meanwhile."""
-    stop = threading.Event()
 
-    def move() -> None:
+    def move(stop: threading.Event) -> None:
         generator = random.Random(1)
         with closing(server.connect(database="bank")) as connection, connection.cursor() as cursor:
             while not stop.wait(pause_s):
@@ -66,13 +65,7 @@ def moving(server: MysqlServer, pause_s: float) -> Iterator[None]:
                 cursor.execute(f"UPDATE b SET v = v + {amount} WHERE id = {generator.randrange(ROWS)}")
                 connection.commit()
 
-    mover = threading.Thread(target=move)
-    mover.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        mover.join()
+    return at_work([move])
 
 
 def bank(server: MysqlServer, folder: Path, **snapshot: Any) -> Settings:

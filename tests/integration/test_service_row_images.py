@@ -2,9 +2,8 @@
 
 import random
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from pipeline import metrics as catalogue
 from pipeline.schema import TableId
 from pipeline.topology import Actor as Name
 from tests.integration.test_service_keys import KEYS
+from tests.servers.at_work import at_work
 from tests.servers.journal_oracle import replay, unequal
 from tests.servers.service import Running, pipeline, running
 
@@ -53,12 +53,10 @@ def statement(dice: random.Random) -> str:
             return f"UPDATE t SET {', '.join(chosen)} {where}"
 
 
-@contextmanager
-def writing(server: MysqlServer, database: str, row_image: str) -> Iterator[None]:
+def writing(server: MysqlServer, database: str, row_image: str) -> AbstractContextManager[object]:
     """Sessions that write all the while; each has a few whole images among its others."""
-    stop = threading.Event()
 
-    def write(seed: int) -> None:
+    def write(seed: int, stop: threading.Event) -> None:
         dice = random.Random(seed)
         with closing(server.connect(database=database)) as connection, connection.cursor() as cursor:
             while not stop.is_set():
@@ -68,14 +66,7 @@ def writing(server: MysqlServer, database: str, row_image: str) -> Iterator[None
                     cursor.execute(statement(dice))
                     cursor.execute("COMMIT")
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        working = [pool.submit(write, seed) for seed in range(THREADS)]
-        try:
-            yield
-        finally:
-            stop.set()
-        for work in working:
-            work.result()
+    return at_work([partial(write, seed) for seed in range(THREADS)])
 
 
 def segment(service: Running) -> int:

@@ -1,8 +1,7 @@
 """What the source notices of a snapshot: reads with the least rights, and nothing that anybody waits for."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +12,7 @@ from deploy.demo.judge import reads_only
 from deploy.toolchain.mysql_server import CAPTURE, FULL_METADATA, GTIDS, Account, MysqlServer
 from pipeline.schema import TableId
 from pipeline.settings import Watermark
+from tests.servers.at_work import at_work
 from tests.servers.delay import HELD, DelayedLog
 from tests.servers.journal_oracle import unequal
 from tests.servers.mysql import MysqlFactory
@@ -110,23 +110,15 @@ async def test_open_windows_keep_no_statement_waiting(server: MysqlServer, tmp_p
     assert unequal(server, tmp_path / "journal", TABLE) == []
 
 
-@contextmanager
-def counting(server: MysqlServer, key: int) -> Iterator[None]:
+def counting(server: MysqlServer, key: int) -> AbstractContextManager[object]:
     """Somebody who counts up one row for ever, each time in a transaction of its own."""
-    stop = threading.Event()
 
-    def count() -> None:
+    def count(stop: threading.Event) -> None:
         with closing(server.connect(database="shop")) as connection, connection.cursor() as cursor:
             while not stop.is_set():
                 cursor.execute(f"UPDATE t SET v = v + 1 WHERE id = {key}")
 
-    counting = threading.Thread(target=count)
-    counting.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        counting.join()
+    return at_work([count])
 
 
 @pytest.mark.usefixtures("small_ranges")

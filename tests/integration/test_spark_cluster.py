@@ -16,6 +16,7 @@ from pipeline import metrics as catalogue
 from pipeline.errors import Transient
 from pipeline.settings import LakeSettings, SparkSettings
 from tests.integration.test_spark_sink import House
+from tests.servers.at_work import at_work
 from tests.servers.spark_cluster import SparkCluster, children
 
 pytestmark = pytest.mark.full
@@ -35,9 +36,7 @@ def house(spark_settings: SparkSettings, spark_cluster: SparkCluster, tmp_path: 
 async def test_executors_that_all_die_are_transient_and_the_next_life_goes_on(
     house: House, spark_cluster: SparkCluster
 ) -> None:
-    over = threading.Event()
-
-    def kill() -> None:
+    def kill(over: threading.Event) -> None:
         while not over.wait(LOOK_EVERY_S):
             for executor in spark_cluster.executors:
                 with suppress(ProcessLookupError):
@@ -45,15 +44,10 @@ async def test_executors_that_all_die_are_transient_and_the_next_life_goes_on(
 
     async with house.life() as running:
         await house.until(lambda: house.metrics.value(catalogue.SPARK_UP) == 1, running)
-        killing = threading.Thread(target=kill)
-        killing.start()
-        try:
+        with at_work([kill]):
             await house.write(1, 1)
             with pytest.raises(Transient, match="Spark has lost its cluster, or too many executors"):
                 await running
-        finally:
-            over.set()
-            killing.join()
     async with house.life() as running:
         await house.write(2, 2)
         await house.until(house.arrived, running)

@@ -3,10 +3,9 @@
 import random
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from pipeline.prerequisites import Severity
 from pipeline.schema import TableId
 from pipeline.settings import Settings, SignalSettings, SnapshotMode, Watermark
 from pipeline.watermark import OPEN_MARKER
+from tests.servers.at_work import at_work
 from tests.servers.executed import executed
 from tests.servers.journal_oracle import entries, replay, unequal
 from tests.servers.mysql import MysqlFactory
@@ -115,18 +115,9 @@ def write(server: MysqlServer, seed: int, stop: threading.Event) -> None:
                     cursor.execute(random_.choice(("COMMIT", "COMMIT", "ROLLBACK")))
 
 
-@contextmanager
-def writing(server: MysqlServer) -> Iterator[None]:
+def writing(server: MysqlServer) -> AbstractContextManager[object]:
     """Some writers at work."""
-    stop = threading.Event()
-    with ThreadPoolExecutor(WRITERS) as pool:
-        working = [pool.submit(write, server, seed, stop) for seed in range(WRITERS)]
-        try:
-            yield
-        finally:
-            stop.set()
-        for work in working:
-            work.result()
+    return at_work([partial(write, server, seed) for seed in range(WRITERS)])
 
 
 async def test_each_change_comes_once_through_rotations_xa_transactions_statements_and_crashes(

@@ -7,7 +7,6 @@ table beside the shop (`witness`), which isn't captured, and the next connection
 import random
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -17,6 +16,7 @@ import pymysql
 from deploy.demo import writer
 from deploy.demo.writer import THREADS, Line, Row, Thread
 from deploy.toolchain.mysql_server import Account, MysqlServer
+from tests.servers.at_work import at_work
 from tests.servers.shop import SIZE
 
 WRITER: Final = Account("writer", "writer")
@@ -128,19 +128,13 @@ def connected(server: MysqlServer) -> "pymysql.Connection[pymysql.cursors.Cursor
 @contextmanager
 def writing(address: Address, per_s: float) -> Iterator[list[Line]]:
     """Writers at work, with so many transactions a second; behind the context the list holds all that's committed."""
-    stop, tally = threading.Event(), list[Line]()
+    tally = list[Line]()
     threads = [
         LastingThread(
             i, SIZE, connected(address.server), random.Random(i), address=address, pace_s=THREADS / per_s
         )
         for i in range(THREADS)
     ]
-    with ThreadPoolExecutor(THREADS) as pool:
-        working = [pool.submit(thread.run, stop) for thread in threads]
-        try:
-            yield tally
-        finally:
-            stop.set()
-        for work in working:
-            work.result()
+    with at_work([thread.run for thread in threads]):
+        yield tally
     tally += [line for thread in threads for line in thread.tally]

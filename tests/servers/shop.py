@@ -1,9 +1,7 @@
 """The demo's shop with a few thousand rows, and its writer as a load."""
 
 import random
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from typing import Final
 
@@ -14,6 +12,7 @@ from deploy.demo.shop import Size
 from deploy.demo.writer import THREADS, Line, Thread
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from pipeline.schema import TableId
+from tests.servers.at_work import at_work
 from tests.servers.executed import executed
 
 __all__ = ["SIZE", "TABLES", "open_shop", "stocked", "writer_by_hand", "writing"]
@@ -54,20 +53,14 @@ def writer_by_hand(server: MysqlServer) -> Iterator[Thread]:
 @contextmanager
 def writing(server: MysqlServer) -> Iterator[list[Line]]:
     """The demo's writer at work; behind the context the list holds all that it committed."""
-    stop, tally = threading.Event(), list[Line]()
-    before = executed(server)
-    with ExitStack() as open_until_done, ThreadPoolExecutor(THREADS) as pool:
+    tally, before = list[Line](), executed(server)
+    with ExitStack() as open_until_done:
         address = (server.host, server.port, _WRITER.user, _WRITER.password)
         connections = [
             open_until_done.enter_context(closing(writer._connect(*address))) for _ in range(THREADS)
         ]
         threads = [Thread(i, SIZE, connection, random.Random(i)) for i, connection in enumerate(connections)]
-        working = [pool.submit(thread.run, stop) for thread in threads]
-        try:
+        with at_work([thread.run for thread in threads]):
             yield tally
-        finally:
-            stop.set()
-        for work in working:
-            work.result()
     tally += [line for thread in threads for line in thread.tally]
     assert executed(server) != before, "nothing was written"
