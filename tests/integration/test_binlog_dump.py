@@ -12,7 +12,7 @@ from pipeline.errors import Definite
 from pipeline.gtid import GtidSet
 from tests.servers.source import settings
 
-WITHIN_S = 20.0
+WITHIN_S = 60.0
 
 
 async def codes_through(dump: BinlogDump, last: Code) -> list[int]:

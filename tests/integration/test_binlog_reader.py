@@ -47,7 +47,7 @@ from tests.pipeline.builders import decoded
 from tests.servers.mysql import MysqlFactory
 from tests.servers.source import connected, settings
 
-WITHIN_S = 20.0
+WITHIN_S = 60.0
 
 VERIFIER = next(edge for edge in EDGES if edge.sender is Actor.BINLOG_READER)
 COORDINATOR = next(edge for edge in EDGES if edge.sender is Actor.SCHEMA_VERIFIER)
@@ -424,8 +424,9 @@ async def test_over_tls(mysql: MysqlServer, database: str) -> None:
 async def test_a_lost_connection_is_transient(mysql: MysqlServer) -> None:
     async with following(mysql) as follow:
         await follow.next(LogAdvanced)
+        # The last one is ours: one of a test before may not have gone yet.
         [(dump,)] = mysql.sql(
-            "SELECT id FROM information_schema.processlist WHERE command = 'Binlog Dump GTID'"
+            "SELECT MAX(id) FROM information_schema.processlist WHERE command = 'Binlog Dump GTID'"
         )
         mysql.sql(f"KILL {dump}")
         assert isinstance(await follow.failure(), Transient)
@@ -433,12 +434,12 @@ async def test_a_lost_connection_is_transient(mysql: MysqlServer) -> None:
 
 async def test_a_silent_connection_is_transient(mysql_factory: MysqlFactory) -> None:
     server = mysql_factory({**GTIDS, **FULL_METADATA})
-    async with following(server, read_timeout_s=1.0) as follow:
+    async with following(server, read_timeout_s=4.0) as follow:
         await follow.next(LogAdvanced)
         os.kill(server.pid, signal.SIGSTOP)
         error = await follow.failure()
     assert isinstance(error, Transient)
-    assert "silent for 1.0 s" in str(error)
+    assert "silent for 4.0 s" in str(error)
 
 
 async def test_a_purged_binlog_names_what_is_gone_and_is_judged_by_the_next_start(
