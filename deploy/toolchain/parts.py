@@ -3,7 +3,18 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.toolchain import authorities, browser, jars, java, kafka, mysql, mysql56, prometheus, virtualenv
+from deploy.toolchain import (
+    authorities,
+    browser,
+    jars,
+    java,
+    kafka,
+    mysql,
+    mysql56,
+    prometheus,
+    spark_classes,
+    virtualenv,
+)
 from deploy.toolchain.cache import REPOSITORY, ToolchainError, is_complete, locked
 from deploy.toolchain.kafka import KafkaParts
 from deploy.toolchain.mysql import MysqlParts
@@ -17,7 +28,7 @@ LINK = REPOSITORY / ".venv"
 class Parts:
     """Where the real parts are on this machine.
 
-    The last four are for tests alone: None before `setup` was asked for them, and MySQL 5.6 where it can't run.
+    The last five are for tests alone: None before `setup` was asked for them, and MySQL 5.6 where it can't run.
     """
 
     python: Path
@@ -28,6 +39,7 @@ class Parts:
     kafka: KafkaParts | None
     prometheus: PrometheusParts | None
     browser: Path | None
+    spark_classes: Path | None
 
 
 def setup(*, for_tests: bool = False) -> Parts:
@@ -44,7 +56,9 @@ def setup(*, for_tests: bool = False) -> Parts:
         watcher = prometheus.setup() if for_tests else prometheus.find()
         chromium = browser.setup() if for_tests else browser.find()
         _point(LINK, virtualenv.folder())
-    return Parts(LINK / "bin" / "python", java_home, jars.paths(), programs, old, broker, watcher, chromium)
+        classes = spark_classes.setup(java_home, python) if for_tests else spark_classes.find(java_home)
+    for_tests_alone = (old, broker, watcher, chromium, classes)
+    return Parts(LINK / "bin" / "python", java_home, jars.paths(), programs, *for_tests_alone)
 
 
 def locate() -> Parts:
@@ -52,8 +66,14 @@ def locate() -> Parts:
     python, java_home, programs = LINK / "bin" / "python", java.home(), mysql.find()
     if not python.exists() or java_home is None or programs is None or not is_complete(jars.folder()):
         raise ToolchainError("the real parts aren't all here yet: run `make setup`")
-    broker, watcher, chromium = kafka.find(java_home), prometheus.find(), browser.find()
-    return Parts(python, java_home, jars.paths(), programs, mysql56.find(), broker, watcher, chromium)
+    for_tests_alone = (
+        mysql56.find(),
+        kafka.find(java_home),
+        prometheus.find(),
+        browser.find(),
+        spark_classes.find(java_home),
+    )
+    return Parts(python, java_home, jars.paths(), programs, *for_tests_alone)
 
 
 def _point(link: Path, target: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.toolchain import browser, cache, debian, jars, kafka, mysql, mysql56
+from deploy.toolchain import browser, cache, debian, jars, kafka, mysql, mysql56, virtualenv
 from deploy.toolchain.cache import REPOSITORY, ToolchainError
 from deploy.toolchain.parts import Parts
 
@@ -70,7 +70,7 @@ def test_a_second_setup_waits_for_the_first_and_not_for_a_dead_one() -> None:
         assert "waiting" in second.stderr.readline()
         assert second.poll() is None
         first.kill()
-        out, _ = second.communicate("\n", timeout=10)
+        out, _ = second.communicate("\n", timeout=60)
         assert out == "held\n"
 
 
@@ -82,6 +82,20 @@ def test_kafka_s_jars_are_those_of_its_lock(parts: Parts) -> None:
     assert parts.kafka is not None, "run `make setup-tests`"
     found = {cache.sha256(jar) for jar in parts.kafka.jars.glob("*.jar")}
     assert found == set(cache.read_lock(kafka.LOCK).values())
+
+
+def test_spark_finds_its_classes_in_the_archive(parts: Parts) -> None:
+    """A JVM that the archive doesn't fit would go on without it, and only be slower."""
+    java = f"-Xshare:on -XX:SharedArchiveFile={parts.spark_classes}"
+    submit = str(virtualenv.pyspark() / "bin" / "spark-submit")
+    told = subprocess.run(
+        [submit, "--driver-java-options", java, "--version"],
+        env={**os.environ, "JAVA_HOME": str(parts.java_home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0, told.stdout
 
 
 def test_a_package_that_differs_from_the_lock_is_refused(tmp_path: Path) -> None:

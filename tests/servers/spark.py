@@ -17,10 +17,13 @@ def spark_settings(parts: Parts) -> SparkSettings:
     """Spark on this machine's cores, with the jars that `make setup` fetched.
 
     Tests run each query a few times over a few rows: compiling it, be it by Spark or by the JVM's second compiler,
-    would take most of their time.
+    would take most of their time; and so would reading its classes.
     """
+    assert parts.spark_classes is not None, "Spark's classes aren't here yet: run `make setup-tests`"
     quick = {
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": (
+            f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:SharedArchiveFile={parts.spark_classes}"
+        ),
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         # VACUUM lists its folders with so many tasks.

@@ -60,7 +60,7 @@ class SparkConnectServer(ServerProcess):
             "spark.ui.enabled": "false",
             "spark.driver.extraJavaOptions": (
                 f"-Dlog4j2.configurationFile=file:{self.data / 'log4j2.properties'} "
-                "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+                f"{self._quick.conf['spark.driver.extraJavaOptions']}"
             ),
         }
         return [
