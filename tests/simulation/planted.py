@@ -3,7 +3,7 @@
 python -m tests.simulation.planted      writes the table of docs/simulation.md
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from statistics import median
 
@@ -45,6 +45,17 @@ def table() -> str:
         rows.append(f"| {told(bug)} | {count} |")
     rows.append(f"| *median of {len(counts)}, and the most* | *{median(counts):g}, {max(counts)}* |")
     return "\n".join(rows) + "\n"
+
+
+def seeds_for(bug: Bug, most: int) -> Iterator[int]:
+    """These seeds, and before them the one that found the bug when the page's table was written, if one did."""
+    for line in PAGE.read_text().splitlines():
+        if (
+            line.startswith(f"| {told(bug)} | ")
+            and (count := line.removesuffix(" |").split(" | ")[-1]).isdigit()
+        ):
+            yield int(count) - 1
+    yield from range(most)
 
 
 def told(bug: Bug) -> str:

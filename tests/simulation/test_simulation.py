@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.bugs import BUGS, RARE, Bug
 from tests.simulation.coverage import HARD
 from tests.simulation.kept_seeds import KEPT
-from tests.simulation.planted import PAGE, found_by, told
+from tests.simulation.planted import PAGE, found_by, seeds_for, told
 from tests.simulation.simulation import run
 
 # Each block has to reach every hard case by itself.
@@ -72,10 +72,10 @@ def test_the_page_has_every_planted_bug() -> None:
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
 def test_a_planted_bug_is_found(bug: Bug) -> None:
-    assert found_by(bug, range(SEEDS_FOR_A_BUG)) is not None
+    assert found_by(bug, seeds_for(bug, SEEDS_FOR_A_BUG)) is not None
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("bug", RARE, ids=lambda bug: bug.__name__)
 def test_a_rare_bug_is_found(bug: Bug) -> None:
-    assert found_by(bug, range(SEEDS_FOR_A_RARE_ONE)) is not None
+    assert found_by(bug, seeds_for(bug, SEEDS_FOR_A_RARE_ONE)) is not None
