@@ -10,10 +10,10 @@ once: the keys of all of them are rows of one chunk, told apart by a number, and
 once for them all.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import product
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -141,6 +141,19 @@ def place(transactions: int) -> Coordinates:
     return Coordinates("binlog.000001", transactions)
 
 
+_State = TypeVar("_State")
+
+
+def walked(first: _State, steps: Callable[[_State], Iterable[_State]]) -> Iterator[_State]:
+    """Each state that can be come to from the first one, once."""
+    seen, to_do = {first}, [first]
+    while to_do:
+        yield (state := to_do.pop())
+        new = set(steps(state)) - seen
+        seen |= new
+        to_do += new
+
+
 class Model:
     """All that can happen with so many transactions, one window at a time and one crash."""
 
@@ -150,17 +163,13 @@ class Model:
     def walk(self) -> Walk:
         """Go through all states."""
         outcomes: dict[Outcome, set[int]] = {}
-        seen = {State(Server())}
-        to_do = list(seen)
-        while to_do:
-            state = to_do.pop()
+        states = 0
+        for state in walked(State(Server()), self._steps):
+            states += 1
             if isinstance(state.window, High) and self.closes(state.window, state.stream):
                 outcome = Outcome(state.window, state.stream)
                 outcomes.setdefault(outcome, set()).add(state.server.beside)
-            new = set(self._steps(state)) - seen
-            seen |= new
-            to_do += new
-        return Walk(len(seen), {outcome: frozenset(beside) for outcome, beside in outcomes.items()})
+        return Walk(states, {outcome: frozenset(beside) for outcome, beside in outcomes.items()})
 
     def _steps(self, state: State) -> Iterator[State]:
         for server in self._served(state.server):
@@ -258,6 +267,13 @@ class Histories:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def possible(self, beside: frozenset[int]) -> npt.NDArray[np.bool_]:
+        """[h]: whether it can have happened in a run with one of these sets of pairs beside each other."""
+        possible: npt.NDArray[np.bool_] = np.logical_or.reduce(
+            [self.conflicts & pairs == 0 for pairs in beside]
+        )
+        return possible
 
     def seen_by(self, transactions: int) -> npt.NDArray[np.int64]:
         """[h, k]: the rows of a SELECT that sees this bit set of transactions."""

@@ -49,8 +49,7 @@ def violations(histories: Histories, outcome: Outcome, beside: frozenset[int]) -
     for end in range(outcome.at, histories.transactions + 1):
         view = np.where(histories.changed_in(chunk.at, end), truth[:, end], rows)
         wrong |= (view != truth[:, end]).any(axis=1)
-    possible = np.logical_or.reduce([histories.conflicts & pairs == 0 for pairs in beside])
-    return int((wrong & possible).sum())
+    return int((wrong & histories.possible(beside)).sum())
 
 
 def first_violation(histories: Histories, walk: Walk) -> Outcome | None:

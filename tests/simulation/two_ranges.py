@@ -25,6 +25,7 @@ from tests.simulation.small_model import (
     Selected,
     Server,
     emitted,
+    walked,
 )
 from tests.simulation.small_model import State as One
 
@@ -56,20 +57,18 @@ class TwoRanges(Model):
     def both(self) -> Walk:
         """Go through all states."""
         outcomes: dict[tuple[Outcome, Outcome], set[int]] = {}
-        seen = {State(Server())}
-        to_do = list(seen)
-        while to_do:
-            state = to_do.pop()
+        states = 0
+        for state in walked(State(Server()), self._next):
+            states += 1
             match state.windows:
                 case (Outcome() as one, Outcome() as other):
                     outcomes.setdefault((one, other), set()).add(state.server.beside)
-                case _:
-                    new = set(self._next(state)) - seen
-                    seen |= new
-                    to_do += new
-        return Walk(len(seen), {outcome: frozenset(beside) for outcome, beside in outcomes.items()})
+        return Walk(states, {outcome: frozenset(beside) for outcome, beside in outcomes.items()})
 
     def _next(self, state: State) -> Iterator[State]:
+        one, other = state.windows
+        if isinstance(one, Outcome) and isinstance(other, Outcome):
+            return
         for server in self._served(state.server):
             yield state._replace(server=server)
         if state.stream < state.server.log:
@@ -77,7 +76,6 @@ class TwoRanges(Model):
         if not state.crashed:
             for sealed in range(state.stream + 1):
                 yield State(state.server, sealed, crashed=True)
-        one, other = state.windows
         for after in self._of(state, one):
             yield state._replace(windows=(after, other))
         for after in self._of(state, other):
@@ -120,8 +118,7 @@ def violations(histories: Histories, outcome: tuple[Outcome, Outcome], beside: f
         wrong |= ((rows != ABSENT) & (rows != truth[:, each.at, keys])).any(axis=1)
     for end in range(max(each.at for each in outcome), histories.transactions + 1):
         wrong |= (view(histories, outcome, end) != truth[:, end]).any(axis=1)
-    possible = np.logical_or.reduce([histories.conflicts & pairs == 0 for pairs in beside])
-    return int((wrong & possible).sum())
+    return int((wrong & histories.possible(beside)).sum())
 
 
 def view(histories: Histories, outcome: tuple[Outcome, Outcome], end: int) -> npt.NDArray[np.int64]:
