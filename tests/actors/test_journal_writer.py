@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -491,19 +490,16 @@ async def test_a_full_journal_that_no_consumer_holds_up_stops_nobody(store: Gate
 async def test_a_seal_that_takes_too_long_is_hanging(
     store: GatedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(JournalWriter, "patience", 0.01)
     store.gate.clear()
     house = House(store, SOON)
     assert not house.writer.hung()
     await house.put(append(1))
     await arrived(store)
-    deadline = time.monotonic() + 30
-    while not house.writer.hung():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.001)
+    monkeypatch.setattr(JournalWriter, "patience", 0.01)
+    await until(house.writer.hung, "it's found")
     store.gate.set()
     assert await house.sink.get() == SegmentSealed(1)
-    assert not house.writer.hung()
+    await until(lambda: not house.writer.hung(), "it's at rest again")
     await house.stop()
 
 

@@ -37,7 +37,7 @@ def answers(path: Path) -> list[dict[str, Any]]:
 
 
 async def texts(channel: SignalFile, count: int) -> list[str]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return [bytes((await channel.receive()).text).decode() for _ in range(count)]  # type: ignore[arg-type]
 
 

@@ -41,7 +41,7 @@ async def listening(
 ) -> AsyncIterator[SignalKafka]:
     channel = SignalKafka(KafkaSettings((broker.address,), topic, answers), "shop", first_pause_s=0.05)
     try:
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(300):
             yield channel
     finally:
         await channel.close()

@@ -76,7 +76,7 @@ class Bench:
 async def listening() -> AsyncIterator[Bench]:
     bench = Bench()
     run = asyncio.create_task(bench.listener.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         yield bench
         bench.mailbox.close()
         await run
