@@ -25,7 +25,7 @@ from tests.servers.journal_oracle import unequal
 from tests.servers.mysql import MysqlFactory
 from tests.servers.selector import bench
 from tests.servers.service import pipeline, running
-from tests.servers.source import settings
+from tests.servers.source import cut, settings
 
 T = TableId("d", "t")
 
@@ -80,9 +80,7 @@ async def test_no_chunk_comes_from_another_server(mysql_factory: MysqlFactory) -
                 1,
                 9,
             ]  # it had its connection before
-            mine = f"SELECT ID FROM information_schema.PROCESSLIST WHERE USER = '{selector.user}'"
-            for (connection,) in first.sql(mine):
-                first.sql(f"KILL {connection}")
+            cut(first)
             await selector.order(chunk)
             with pytest.raises(AnotherServer, match=f"led to the server {first.uuid}, and now leads to"):
                 await selector.answer()

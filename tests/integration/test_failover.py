@@ -8,7 +8,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from pipeline.settings import ServerAddress, Settings, SnapshotMode
 from pipeline.topology import Actor as Name
 from tests.integration.test_replica import caught_up
 from tests.servers.at_work import at_work
-from tests.servers.delay import DelayedLog
+from tests.servers.delay import HELD, DelayedLog
 from tests.servers.journal_oracle import replay, unequal
 from tests.servers.mysql import MysqlFactory
 from tests.servers.service import Running, pipeline, running
@@ -182,6 +182,13 @@ async def sealed(service: Running, server: MysqlServer) -> None:
     )
 
 
+async def received(service: Running, primary: MysqlServer, replica: MysqlServer) -> None:
+    """Until the replica has, applied or not, what the primary has executed by now."""
+    last = GtidSet.parse(primary.executed())
+    told = "SELECT RECEIVED_TRANSACTION_SET FROM performance_schema.replication_connection_status"
+    await service.until(lambda: last <= GtidSet.parse(replica.sql(told)[0][0]), "it's received")
+
+
 async def wrote(service: Running, writers: Writers) -> None:
     """Until some more has been written."""
     enough = len(writers.done) + 30
@@ -227,13 +234,18 @@ async def test_a_planned_switch_in_the_middle_of_a_snapshot(
 async def test_the_primary_is_killed_under_writes(mysql_factory: MysqlFactory, tmp_path: Path) -> None:
     primary, second = cluster(mysql_factory, "second")
     writers = Writers()
-    # The log comes later here than on the replica, so that whatever has passed here is there.
-    with DelayedLog(primary.port, delay_s=0.5) as proxy:
+    with ExitStack() as way:
+        proxy = way.enter_context(DelayedLog(primary.port))
         async with begun(listing(tmp_path, primary, second, port=proxy.port)) as service:
             await service.execute("s")
             with writers.on(primary):
                 await service.until(lambda: service.tables("s")["t"]["chunks"], "a chunk")
+                # From here on nothing passes, and what had passed is on the replica before the primary dies.
+                proxy.delay_s = HELD
+                await wrote(service, writers)
+                await received(service, primary, second)
                 primary.kill()
+            way.close()
             promote(second)
             writers.there = [{} for _ in range(WRITERS)]  # what was under way may have come or not
             second.sql("DELETE FROM d.t WHERE id >= 1000")
@@ -252,10 +264,7 @@ async def test_a_replica_that_is_behind_is_waited_for(mysql_factory: MysqlFactor
         second.sql("STOP REPLICA SQL_THREAD")
         primary.sql("UPDATE d.t SET v = 1 WHERE id < 9")
         await sealed(service, primary)
-        # It has it, and hasn't applied it.
-        received = "SELECT RECEIVED_TRANSACTION_SET FROM performance_schema.replication_connection_status"
-        last = GtidSet.parse(primary.executed())
-        await service.until(lambda: last <= GtidSet.parse(second.sql(received)[0][0]), "it's received")
+        await received(service, primary, second)  # and not applied
         with capture_logs() as logs:
             primary.kill()
             await service.until(

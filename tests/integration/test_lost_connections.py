@@ -16,6 +16,7 @@ from actors.journal_writer import JournalWriter
 from actors.schema_verifier import SchemaVerifier
 from actors.signal_listener import SignalListener
 from actors.source import Source
+from actors.spark_sink import SparkSink
 from actors.supervisor import ExitCode
 from actors.watermark_coordinator import WatermarkCoordinator
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
@@ -28,7 +29,7 @@ from tests.servers.delay import HELD, DelayedLog
 from tests.servers.journal_oracle import unequal
 from tests.servers.mysql import MysqlFactory
 from tests.servers.service import pipeline, running
-from tests.servers.source import ask, connected, connected_with, settings
+from tests.servers.source import ask, connected, connected_with, cut, settings
 
 HUNG_AFTER_S = 15.0
 
@@ -89,7 +90,15 @@ async def test_a_log_that_falls_silent_is_asked_for_anew(mysql_factory: MysqlFac
 
 @pytest.mark.parametrize(
     "actor",
-    [BinlogReader, SchemaVerifier, WatermarkCoordinator, ChunkSelector, JournalWriter, SignalListener],
+    [
+        BinlogReader,
+        SchemaVerifier,
+        WatermarkCoordinator,
+        ChunkSelector,
+        JournalWriter,
+        SignalListener,
+        SparkSink,
+    ],
 )
 def test_an_actor_that_hangs_is_found_in_time(actor: type[Actor[object]]) -> None:
     assert actor.patience <= HUNG_AFTER_S
@@ -107,9 +116,7 @@ async def test_a_password_may_be_changed_while_capture_runs(
     async with running(replace(plain, source=source)) as service:
         await service.begun()
         server.sql(f"ALTER USER '{source.user}'@'%' IDENTIFIED BY 'the new one'")
-        mine = f"SELECT ID FROM information_schema.PROCESSLIST WHERE USER = '{source.user}'"
-        for (connection,) in server.sql(mine):
-            server.sql(f"KILL {connection}")
+        cut(server)
         await service.until(
             lambda: "Access denied" in service.supervisor.failures.get(Name.BINLOG_READER, ""), "it's refused"
         )
@@ -133,9 +140,7 @@ async def test_a_log_that_is_purged_while_nobody_reads_it_stops_by_name(
             await service.caught_up(server)
             passed = GtidSet.parse(server.executed())
             proxy.leads_to = 1  # where nobody listens
-            mine = f"SELECT ID FROM information_schema.PROCESSLIST WHERE USER = '{plain.source.user}'"
-            for (connection,) in server.sql(mine):
-                server.sql(f"KILL {connection}")
+            cut(server)
             server.sql("INSERT INTO d.t VALUES (1)")
             server.purge_binlogs()
             proxy.leads_to = server.port

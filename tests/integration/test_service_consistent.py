@@ -16,6 +16,7 @@ import pytest
 
 from actors import consistent
 from actors.chunk_selector import ChunkSelector
+from actors.source import Source
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, SMALL_AND_QUICK, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.schema import TableId
@@ -24,6 +25,7 @@ from pipeline.topology import Actor as Name
 from tests.servers.at_work import at_work
 from tests.servers.journal_oracle import entries, replay, unequal
 from tests.servers.service import Running, pipeline, running
+from tests.servers.source import cut
 
 ROWS = 400
 TOTAL = 2 * ROWS * 100
@@ -131,9 +133,7 @@ async def test_a_lost_transaction_begins_it_anew(
     with moving(server, 0.01):
         async with running(bank(server, tmp_path)) as service:
             await reached.wait()
-            for connection, user, _, _, command, *_ in server.sql("SHOW PROCESSLIST"):
-                if user == "tidemark" and not command.startswith("Binlog"):
-                    server.sql(f"KILL {connection}")
+            assert cut(server, "COMMAND NOT LIKE 'Binlog%'")
             release()
             first = service.supervisor.actors[Name.WATERMARK_COORDINATOR]
             await service.until(
@@ -149,13 +149,22 @@ async def test_a_server_that_is_never_quiet_is_told_of_and_locked_only_if_that_i
 ) -> None:
     server.sql("SET GLOBAL general_log = ON")
     settings = bank(server, tmp_path)
+    begin = Source.begin
+
+    async def disturbed(source: Source) -> None:
+        await begin(source)
+        moved = (f"UPDATE {table} SET v = v {by} WHERE id = 0" for table, by in (("a", "- 1"), ("b", "+ 1")))
+        await asyncio.to_thread(server.sql, "BEGIN", *moved, "COMMIT", database="bank")
+
     with moving(server, 0), moving(server, 0), moving(server, 0):
-        async with running(settings) as service:
-            told: object = await service.until(
-                lambda: service.status(Name.CHUNK_SELECTOR).get("waits"), "it says why it waits"
-            )
-            assert "snapshot.allow_lock = true" in str(told)
-            assert service.status()["consistent"] in ("opening", "approaching")
+        with monkeypatch.context() as never_quiet:
+            never_quiet.setattr(Source, "begin", disturbed)
+            async with running(settings) as service:
+                told: object = await service.until(
+                    lambda: service.status(Name.CHUNK_SELECTOR).get("waits"), "it says why it waits"
+                )
+                assert "snapshot.allow_lock = true" in str(told)
+                assert service.status()["consistent"] in ("opening", "approaching")
         assert not [command for command in server.logged() if "READ LOCK" in command.text]
         server.sql("GRANT RELOAD ON *.* TO tidemark")
         monkeypatch.setattr(consistent, "TRIES_WITHOUT_LOCK", 0)

@@ -1,11 +1,9 @@
 """Each actor raises, and each hangs, in the middle of a snapshot under writes; then all is as if nothing had been."""
 
 import asyncio
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pymysql
 import pytest
 
 from actors.actor import Actor
@@ -18,7 +16,7 @@ from actors.signal_rest import Unanswered
 from actors.supervisor import ExitCode, State
 from actors.watermark_coordinator import WatermarkCoordinator
 from deploy.demo import shop
-from deploy.toolchain.mysql_server import CAPTURE, FULL_METADATA, GTIDS, MysqlServer
+from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline import metrics as catalogue
 from pipeline.errors import Definite, InvariantBroken
 from pipeline.topology import Actor as Name
@@ -26,6 +24,7 @@ from tests.servers.journal_oracle import unequal, untrue
 from tests.servers.mysql import MysqlFactory
 from tests.servers.service import Running, pipeline, running
 from tests.servers.shop import SIZE, TABLES, writing
+from tests.servers.source import cut
 
 # Of each actor a step of its work, and the how-manieth time it fails. The sink has its turn in tests/chaos.
 STEPS: dict[type[Actor[Any]], tuple[str, int]] = {
@@ -105,13 +104,7 @@ async def test_connections_that_the_server_ends_are_made_anew(open_shop: MysqlSe
         with writing(open_shop) as tally:
             await service.execute("s")
             await service.until(lambda: service.tables("s")["orders"]["chunks"], "a chunk")
-            ours = open_shop.sql(
-                f"SELECT ID FROM information_schema.PROCESSLIST WHERE USER = '{CAPTURE.user}'"
-            )
-            assert len(ours) >= 2
-            for (connection,) in ours:
-                with suppress(pymysql.err.OperationalError):  # it has gone with the one before it
-                    open_shop.sql(f"KILL {connection}")
+            assert cut(open_shop) >= 2
             await service.completed("s")
         await service.caught_up(open_shop)
         await service.stop()

@@ -48,7 +48,6 @@ class Bench:
         self.orders: Mailbox[ToChunkSelector] = Mailbox(inbox(Actor.CHUNK_SELECTOR))
         self.answers: Mailbox[ToWatermarkCoordinator] = Mailbox(inbox(Actor.WATERMARK_COORDINATOR))
         coordinator = Outlet(ANSWERS, self.answers)
-        self.user = account.user
         source = settings(server, account, **changes)
         self.selector = kind(
             self.orders,

@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pymysql
+from pymysql.constants import ER
 
 from actors.source import Source
-from deploy.toolchain.mysql_server import Account, MysqlServer
+from deploy.toolchain.mysql_server import CAPTURE, Account, MysqlServer
 from pipeline import chunks, resultset
 from pipeline.result_columns import ResultColumn, mismatch
 from pipeline.schema import TableSchema
@@ -45,6 +47,19 @@ async def connected_with(server: MysqlServer, account: Account, **changes: Any) 
         yield source
     finally:
         source.close()
+
+
+def cut(server: MysqlServer, where: str = "TRUE", account: Account = CAPTURE) -> int:
+    """End those connections of a user at the server for which this holds in the process list; how many there were."""
+    user = f"USER = '{account.user}'"
+    connections = server.sql(f"SELECT ID FROM information_schema.PROCESSLIST WHERE {user} AND {where}")
+    for (connection,) in connections:
+        try:
+            server.sql(f"KILL {connection}")
+        except pymysql.err.OperationalError as error:
+            if error.args[0] != ER.NO_SUCH_THREAD:  # else it has gone meanwhile
+                raise
+    return len(connections)
 
 
 async def ask(source: Source, sql: str) -> list[tuple[Any, ...]]:
