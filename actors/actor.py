@@ -134,6 +134,8 @@ class Actor(ABC, Generic[Received]):
         """Say that there's nothing at work now: what comes next is a wait."""
         self._busy_since = None
 
-    def hung(self) -> bool:
-        """Whether it has been at one piece of work for longer than its patience."""
-        return self._busy_since is not None and time.monotonic() - self._busy_since > self.patience
+    def hung(self) -> str | None:
+        """Why it's taken for hung: it has been at one piece of work for longer than its patience. None if it isn't."""
+        if self._busy_since is None or time.monotonic() - self._busy_since <= self.patience:
+            return None
+        return f"it was at one piece of work for more than {self.patience:g} s"

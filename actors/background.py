@@ -94,14 +94,13 @@ class Background:
         for kind in ("merge", *Chore):
             metrics.count(catalogue.CONFLICTS, 0, kind=kind)
 
-    async def found(self, table: TableId, delivered: Delivered) -> None:
-        """A table is met at the start, or for the first time."""
+    def found(self, table: TableId, delivered: Delivered, sizes: Mapping[Tier, Size | None]) -> None:
+        """A table is met at the start, or for the first time, with the lake tables that it has."""
         now = time.monotonic()
         reached = Reached(delivered.generation or 0, delivered.merged, delivered.partial)
         self._mirrored[table] = Mirrored(reached, delivered.pending, now)
         self._delivered[table] = delivered
-        for tier in Tier if delivered.schema is not None else ():
-            size = await self._run(self._lake.upkeep.size, table, tier)
+        for tier, size in sizes.items():
             if size is not None:
                 self._kept[table, tier] = maintenance.found(table, tier, size, now, delivered.merged)
 

@@ -167,10 +167,12 @@ class JournalWriter(Actor[ToJournalWriter]):
         if self._at_work is not None:
             await asyncio.wait({self._at_work.task})
 
-    def hung(self) -> bool:
+    def hung(self) -> str | None:
         """Also while the thread takes too long."""
         at_work = self._at_work
-        return super().hung() or (at_work is not None and self._now() - at_work.began > self.patience)
+        if at_work is None or self._now() - at_work.began <= self.patience:
+            return super().hung()
+        return f"its thread was at one piece of work for more than {self.patience:g} s"
 
     def waits(self) -> str | None:
         """For room in the journal: nobody can tell when there will be any."""

@@ -56,6 +56,10 @@ class Connected:
         self._client: Any = cast("Any", session).client
         self._url = url
 
+    def progress(self) -> Mapping[str, object]:
+        """Nothing: a server tells only those who wait for a call how far that is."""
+        return {}
+
     def lost(self, error: Exception) -> str | None:
         """Why a call failed, if it did since the server doesn't answer, or doesn't know us any more."""
         return f"the Spark Connect server at {self._url} can't be reached" if is_lost(error) else None

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -43,6 +44,14 @@ PARTITIONS = ("spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPa
 
 # A thread's jobs share the cores fairly with those of another pool.
 _POOL = "spark.scheduler.pool"
+
+
+class Pool(StrEnum):
+    """Whose jobs they are: those of batches, by Spark's own name for what has no pool, or of what goes on beside."""
+
+    BATCHES = "default"
+    BESIDE = "beside"
+
 
 # How long (seconds) the JVM may take to end by itself before it's killed.
 ENDS_WITHIN = 10.0
@@ -101,6 +110,12 @@ class Running(Protocol):
 
     session: SparkSession
 
+    def progress(self) -> Mapping[str, object]:
+        """Of each pool that's at work, how far it is: what's the same twice hasn't got on.
+
+        It's answered beside whatever else Spark is doing.
+        """
+
     def lost(self, error: Exception) -> str | None:
         """Why a call failed, if it did since there's no Spark any more that could be asked again."""
 
@@ -129,6 +144,16 @@ class Spark:
     def alive(self) -> bool:
         """Whether the JVM is running."""
         return self._jvm.poll() is None
+
+    def progress(self) -> Mapping[str, object]:
+        """Of each pool that has stages at work, these and the number of their tasks that have ended."""
+        context: Any = self.session.sparkContext
+        stages = context._jsc.sc().statusStore().activeStages()  # noqa: SLF001 - what's public knows of no pools
+        pools: dict[str, list[tuple[int, ...]]] = {}
+        for stage in (stages.apply(each) for each in range(stages.size())):
+            told = (stage.stageId(), stage.attemptId(), stage.numCompleteTasks())
+            pools.setdefault(stage.schedulingPool(), []).append(told)
+        return pools
 
     def lost(self, error: Exception) -> str | None:
         """Why a call failed, if it did since there's no Spark any more that could be asked again."""
@@ -252,11 +277,11 @@ def beside(session: SparkSession, settings: Mapping[str, str]) -> Iterator[Spark
     other = session.newSession()
     for name, value in {**{name: session.conf.get(name) for name in PARTITIONS}, **settings}.items():
         other.conf.set(name, str(value))
-    context.setLocalProperty(_POOL, "beside")
+    context.setLocalProperty(_POOL, Pool.BESIDE)
     try:
         yield other
     finally:
-        context.setLocalProperty(_POOL, "default")
+        context.setLocalProperty(_POOL, Pool.BATCHES)
 
 
 def _conf(settings: SparkSettings, jars: tuple[Path, ...], folder: Path) -> dict[str, str]:

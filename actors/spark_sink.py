@@ -36,7 +36,8 @@ from actors.journal_store import JournalReader
 from actors.lake import Lake
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
-from actors.spark_session import Running
+from actors.spark_pulse import Pulse
+from actors.spark_session import Pool, Running
 from pipeline import metrics as catalogue
 from pipeline import tiers, topology
 from pipeline.checkpoint import Checkpoint, Mirror, state_of
@@ -66,7 +67,6 @@ class SparkSink(Actor[ToSparkSink]):
     """Owns Spark and the lake's tables; needs the journal's reading side alone."""
 
     name = topology.Actor.SPARK_SINK
-    patience = 180.0
 
     def __init__(
         self,
@@ -82,6 +82,7 @@ class SparkSink(Actor[ToSparkSink]):
         self._spark_settings = spark
         self._journal = journal
         self._threads = ThreadPoolExecutor(TABLES_AT_ONCE + 1, "spark")
+        self._pulse = Pulse()
         self._spark: Running | None = None
         self._lake: Lake | None = None
         self._segment = 0
@@ -111,6 +112,7 @@ class SparkSink(Actor[ToSparkSink]):
             while self._taking is not None or self._background.work is not None:
                 await self._next(self._background)
                 self._see_to_tables()
+            await self._pulse.end()
             await self._in_thread(self._stop)
         finally:
             self.rest()
@@ -124,14 +126,14 @@ class SparkSink(Actor[ToSparkSink]):
         """Kill the JVM, so that its threads end, and wait for these."""
         self.stop_listening()
         await asyncio.to_thread(self._end)
+        await self._pulse.end()
         if (background := self._background) is not None and background.work is not None:
             await asyncio.wait({background.work.task})
         self.metrics.set(catalogue.SPARK_UP, 0)
 
-    def hung(self) -> bool:
-        """Also while what goes on beside the batches takes too long."""
-        work = None if self._background is None else self._background.work
-        return super().hung() or (work is not None and time.monotonic() - work.began > 10 * self.patience)
+    def hung(self) -> str | None:
+        """Also while Spark is; a call to it may take long as long as it gets on."""
+        return self._pulse.stuck() or (None if self._pulse.batch else super().hung())
 
     def status(self) -> dict[str, Any]:
         """What's wholly delivered, and of each table how far its mirror is and why it stopped.
@@ -166,11 +168,11 @@ class SparkSink(Actor[ToSparkSink]):
         """Start Spark, find out where the lake is, and deliver what it lacks."""
         await self._in_thread(self._join)
         self._spark = await self._in_thread(self._start)
-        self.beat()
+        self._pulse.begin(partial(self._asked, self._spark.progress))
         self.metrics.set(catalogue.SPARK_UP, 1)
         session, lake = self._spark.session, self._settings
         self._lake = Lake(session, lake.path, self._journal, lake.rules, lake.catalog)
-        self._background = Background(lake, self.metrics, self._lake, self._in_thread)
+        self._background = Background(lake, self.metrics, self._lake, partial(self._call, Pool.BESIDE))
         last = await self._in_thread(self._journal.last_segment)
         if last == 0:
             return
@@ -262,7 +264,9 @@ class SparkSink(Actor[ToSparkSink]):
         assert self._background is not None
         found = await self._in_thread(self._lake.find, table)
         tiers.check(found, table, rule_of(self._settings.rules, table))
-        await self._background.found(table, found)
+        of = Tier if found.schema is not None else ()
+        sizes = {tier: await self._in_thread(self._lake.upkeep.size, table, tier) for tier in of}
+        self._background.found(table, found, sizes)
         self._delivered[table] = found
 
     async def _deliver(self, batch: Batch, table: TableId) -> None:
@@ -307,8 +311,12 @@ class SparkSink(Actor[ToSparkSink]):
         awaited: set[asyncio.Task[Any]] = {work.task} if work is not None else set()
         if self._taking is not None:
             awaited.add(self._taking)
+        if self._pulse.task is not None:
+            awaited.add(self._pulse.task)
         timeout = None if work is not None else background.time_left(self._mirrors)
         done, _ = await asyncio.wait(awaited, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if self._pulse.task in done:
+            self._pulse.task.result()  # raises what it found
         if work is not None and work is background.work and work.task in done:
             background.ended()
         if self._taking is not None and self._taking in done:
@@ -329,25 +337,35 @@ class SparkSink(Actor[ToSparkSink]):
     async def _in_thread(
         self, function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Result:
-        """Call what blocks. Raises Transient where Spark has gone, or another writer was faster.
-
-        Each call that ends gets the work on: a batch of many may take long.
-        """
-
-        def call() -> Result:
-            try:
-                return function(*args, **kwargs)
-            except (Py4JError, PySparkException, ConnectionError) as error:
-                if self._spark is not None and (lost := self._spark.lost(error)):
-                    raise Transient(lost) from error
-                if is_conflict(error):
-                    raise Conflict("another writer committed to a lake table meanwhile") from error
-                raise
-
-        result = await asyncio.get_running_loop().run_in_executor(self._threads, call)
-        if self._busy_since is not None:  # and not just something beside the batches
+        """Call what blocks; what comes behind it is another piece of work."""
+        result = await self._call(Pool.BATCHES, function, *args, **kwargs)
+        if self._busy_since is not None:
             self.beat()
         return result
+
+    async def _call(
+        self,
+        pool: Pool,
+        function: Callable[Arguments, Result],
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
+    ) -> Result:
+        with self._pulse.call(pool):
+            asked = partial(self._asked, function, *args, **kwargs)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, asked)
+
+    def _asked(
+        self, function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Result:
+        """Raises Transient where Spark has gone, or another writer was faster."""
+        try:
+            return function(*args, **kwargs)
+        except (Py4JError, PySparkException, ConnectionError) as error:
+            if self._spark is not None and (lost := self._spark.lost(error)):
+                raise Transient(lost) from error
+            if is_conflict(error):
+                raise Conflict("another writer committed to a lake table meanwhile") from error
+            raise
 
     def _start(self) -> Running:
         return spark_session.run(self._spark_settings, self._journal.local_folder / "spark")

@@ -123,7 +123,7 @@ class State(StrEnum):
 
 
 class Hung(Plain):
-    """The actor was at one piece of work for longer than its patience."""
+    """The actor doesn't get on (`Actor.hung`)."""
 
 
 class Kind(StrEnum):
@@ -175,7 +175,7 @@ class Supervisor:
         self._limits = limits
         self._tasks: dict[Name, asyncio.Task[None]] = {}
         self._cancelled: dict[asyncio.Task[None], float] = {}
-        self._hung: set[asyncio.Task[None]] = set()
+        self._hung: dict[asyncio.Task[None], str] = {}
         self._unforeseen: dict[Group, deque[float]] = {group: deque() for group in GROUPS}
         self._outcome = Outcome(ExitCode.CLEAN)
         self._stopping = asyncio.Event()
@@ -269,8 +269,7 @@ class Supervisor:
                 raise InvariantBroken(f"{actor.name} ended though nobody had asked it to")
         except asyncio.CancelledError:
             if task in self._hung:
-                waited = f"{actor.name} was at one piece of work for more than {actor.patience} s"
-                self._has_failed(group, actor.name, Hung(waited))
+                self._has_failed(group, actor.name, Hung(self._hung.pop(task)))
             elif task in self._cancelled:
                 raise
             else:
@@ -361,8 +360,8 @@ class Supervisor:
                 overdue = time.monotonic() - self._cancelled.get(task, math.inf) > self._limits.cancel_s
                 if overdue:
                     self._end_at_once(ExitCode.HUNG, f"{name} couldn't be cancelled")
-                elif not task.done() and task not in self._cancelled and self.actors[name].hung():
-                    self._hung.add(task)
+                elif not task.done() and task not in self._cancelled and (why := self.actors[name].hung()):
+                    self._hung[task] = why
                     self._cancel(name)
                 elif self._stopping.is_set() and not task.done() and (why := self.actors[name].waits()):
                     self._give_up(ExitCode.GAVE_UP, f"{name}: {why}; what's sealed is in the journal")

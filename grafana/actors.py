@@ -68,8 +68,9 @@ _BOTTLENECK: Final = Row(
             "Time of a message, 99 %",
             Words(
                 "The time that all but one in a hundred messages stay under, the wait for room included.",
-                "Some seconds, but for SparkSink, whose batches take that long. Beyond an actor's patience (15 s, "
-                "SparkSink 180 s) it's taken for hung and built anew.",
+                "Some seconds, but for SparkSink, whose batches take that long. An actor that's at one piece of work "
+                "for more than 15 s is taken for hung and built anew; of SparkSink only where Spark doesn't answer, or "
+                "doesn't get on for 180 s.",
                 "See below which message it is.",
             ),
             [Query(f"{CHOSEN.quantile(0.99, of.HANDLING, 'actor')} >= 0", "{{actor}}")],
