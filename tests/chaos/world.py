@@ -28,6 +28,7 @@ from tests.servers.lasting_writer import Address, admit
 from tests.servers.proxy import Proxy
 from tests.servers.relay import HOST
 from tests.servers.shop import SIZE
+from tests.servers.spark import quick, toml
 
 Value = TypeVar("Value")
 
@@ -46,11 +47,6 @@ _SETTINGS: Final = {
     "LAKE__MERGE_AFTER_S": "10",
     "SIGNALS__KAFKA__TOPIC": TOPIC,
     "SPARK__DRIVER_MEMORY": "1g",
-    # A few rows at a time: what a compiler does for many would take most of the time.
-    "SPARK__CONF": (
-        '{"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",'
-        ' "spark.sql.codegen.wholeStage" = "false", "spark.sql.codegen.factoryMode" = "NO_CODEGEN"}'
-    ),
 }
 
 
@@ -191,6 +187,7 @@ def world(
         write_config(config, servers[0], account, parts, folder)
         environment = {
             **_SETTINGS,
+            "SPARK__CONF": toml(quick(parts)),
             "SOURCE__PORT": str(source_proxy.port),
             "JOURNAL__PATH": str(folder / "house" / "journal"),
             "LAKE__PATH": str(folder / "house" / "lake"),

@@ -16,6 +16,7 @@ from deploy.toolchain.parts import Parts
 from pipeline.settings import SparkSettings
 from tests.servers.prometheus import Prometheus
 from tests.servers.shop import stocked, writing
+from tests.servers.spark import toml
 
 # A busy machine takes its time to start Spark.
 WITHIN_S: Final = 240.0
@@ -131,7 +132,7 @@ snapshot = {{ mode = "no_data", chunk_rows = 50, rows_per_s = 400 }}
 master = "local[2]"
 driver_memory = "512m"
 jars = {json.dumps([str(jar) for jar in parts.jars])}
-conf = {{ {", ".join(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in conf.items())} }}
+conf = {toml(conf)}
 
 [source]
 host = "{server.host}"

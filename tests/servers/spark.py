@@ -1,6 +1,7 @@
 """A real Spark with Delta on it. PySpark has but one in a process, so each module of tests has its own."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 
 import pytest
 
@@ -9,18 +10,17 @@ from actors.spark_session import Spark
 from deploy.toolchain.parts import Parts
 from pipeline.settings import SparkSettings
 
-__all__ = ["spark", "spark_settings"]
+__all__ = ["quick", "spark", "spark_settings", "toml"]
 
 
-@pytest.fixture(scope="session")
-def spark_settings(parts: Parts) -> SparkSettings:
-    """Spark on this machine's cores, with the jars that `make setup` fetched.
+def quick(parts: Parts) -> dict[str, str]:
+    """Settings with which Spark costs the least.
 
     Tests run each query a few times over a few rows: compiling it, be it by Spark or by the JVM's second compiler,
     would take most of their time; and so would reading its classes.
     """
     assert parts.spark_classes is not None, "Spark's classes aren't here yet: run `make setup-tests`"
-    quick = {
+    return {
         "spark.driver.extraJavaOptions": (
             f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:SharedArchiveFile={parts.spark_classes}"
         ),
@@ -29,7 +29,17 @@ def spark_settings(parts: Parts) -> SparkSettings:
         # VACUUM lists its folders with so many tasks.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     }
-    return SparkSettings(jars=parts.jars, conf=quick)
+
+
+def toml(conf: Mapping[str, str]) -> str:
+    """Settings as a table of TOML in one line."""
+    return f"{{ {', '.join(f'{json.dumps(name)} = {json.dumps(value)}' for name, value in conf.items())} }}"
+
+
+@pytest.fixture(scope="session")
+def spark_settings(parts: Parts) -> SparkSettings:
+    """Spark on this machine's cores, with the jars that `make setup` fetched."""
+    return SparkSettings(jars=parts.jars, conf=quick(parts))
 
 
 @pytest.fixture(scope="module")
