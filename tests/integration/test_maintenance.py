@@ -163,7 +163,8 @@ async def test_work_that_delta_gave_up_is_tried_again(
     metrics = Metrics()
     settings = LakeSettings(delivery.root, merge_rows=1, compact_files=SEGMENTS, keep_changelog_hours=1.0)
     background = Background(settings, metrics, delivery.lake, run)
-    await background.found(ID, delivery.lake.find(ID))
+    sizes = {tier: delivery.lake.upkeep.size(ID, tier) for tier in Tier}
+    background.found(ID, delivery.lake.find(ID), sizes)
 
     async def next_work() -> str | None:
         assert background.time_left({ID: Ready(0)}) == 0
