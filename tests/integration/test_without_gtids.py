@@ -132,6 +132,7 @@ async def test_each_change_comes_once_through_rotations_xa_transactions_statemen
         for segments in (1, 15, 30, 45):
             async with running(made) as service:
                 await service.begun()
+                server.sql("FLUSH BINARY LOGS")
                 if segments == 1:
                     await service.execute("s")
                 await service.until(lambda: entries(tmp_path / "journal")[-1].segment >= segments, "more")  # noqa: B023
