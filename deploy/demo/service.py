@@ -33,8 +33,8 @@ class Service:
         self._address = journal / "http.json"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, probe: str = "/readyz") -> None:
-        """Start it and wait until the probe is answered with 200. Raises RuntimeError with its last words if not."""
+    def launch(self) -> None:
+        """Start its process, and wait for nothing."""
         self._address.unlink(missing_ok=True)
         with self.log.open("ab") as log:
             # The kernel kills it when this process dies, however that happens.
@@ -45,10 +45,14 @@ class Service:
                 stderr=log,
                 start_new_session=True,
             )
+
+    def start(self, probe: str = "/readyz") -> None:
+        """Start it and wait until the probe is answered with 200. Raises RuntimeError with its last words if not."""
+        self.launch()
         deadline = time.monotonic() + READY_WITHIN_S
         while not self._answers(probe):
-            if self._process.poll() is not None:
-                raise RuntimeError(f"the service ended with {self._process.returncode}:\n{self.last_words()}")
+            if self.exit_code is not None:
+                raise RuntimeError(f"the service ended with {self.exit_code}:\n{self.last_words()}")
             if time.monotonic() > deadline:
                 raise RuntimeError(
                     f"the service isn't ready after {READY_WITHIN_S:.0f} s:\n{self.last_words()}"

@@ -36,7 +36,7 @@ async def test_killed_while_rows_are_read_again(
             program = ("-m", "tests.chaos.broken", "--without-lake", "--at", step, str(NTH), Deed.KILL)
             service = Service(config, journal, tmp_path / "log", program)
             try:
-                service.start()
+                service.launch()
                 assert service.wait(WITHIN_S) == -signal.SIGKILL
             finally:
                 service.kill()

@@ -7,7 +7,7 @@ and re-inserts on tables with different keys. Once, in the middle, the service i
 import json
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from itertools import product
 from pathlib import Path
 
@@ -87,8 +87,7 @@ async def test_the_journal_equals_the_source(
     with ExitStack() as under_load:
         tally = under_load.enter_context(writing(shop))
         try:
-            with suppress(RuntimeError):  # it may be killed before it has answered anything
-                service.start("/livez")
+            service.launch()
             assert service.wait(WITHIN_S) == -signal.SIGKILL
         finally:
             service.kill()
