@@ -268,7 +268,7 @@ class BinlogReader(Actor[ToBinlogReader]):
 
     def _measure_place(self, end: Coordinates, commit_time: int | None) -> None:
         if self._end is None or self._end.file != end.file:
-            self.metrics.forget(catalogue.BINLOG_POSITION)
+            self.metrics.replace(catalogue.BINLOG_POSITION, {(end.file,): end.offset})
         self._end = end
         self.metrics.set(catalogue.BINLOG_POSITION, end.offset, file=end.file)
         lag_s = 0.0 if commit_time is None else max(0.0, time.time() - commit_time / _MICROSECONDS)

@@ -74,9 +74,8 @@ class Servers:
             log.warning("failed over", **{"from": before, "to": here})
             self._metrics.count(catalogue.FAILOVERS)
         self._at = index
-        self._metrics.forget(catalogue.SOURCE_INFO)
-        host, port = found.source.host, str(found.source.port)
-        self._metrics.set(catalogue.SOURCE_INFO, 1, host=host, port=port, server=found.server)
+        place = (found.source.host, str(found.source.port), found.server)
+        self._metrics.replace(catalogue.SOURCE_INFO, {place: 1})
         return found
 
 

@@ -170,7 +170,9 @@ class HttpServer:
         return web.json_response({"ready": not reasons, "reasons": told}, status=503 if reasons else 200)
 
     async def _metrics_text(self, _: web.Request) -> web.Response:
-        return web.Response(body=self._metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4"})
+        # With a thousand tables it takes a quarter of a second, for which nothing else is to wait.
+        text = await asyncio.to_thread(self._metrics.text)
+        return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4"})
 
     async def _follow(self, request: web.Request) -> web.StreamResponse:
         try:

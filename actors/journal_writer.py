@@ -377,9 +377,8 @@ class JournalWriter(Actor[ToJournalWriter]):
         self.metrics.set(catalogue.SEALED_SEGMENT, entry.segment)
         if entry.commit_times is not None:
             self.metrics.set(catalogue.SEALED_COMMIT, entry.commit_times.newest / 1e6)
-        self.metrics.forget(catalogue.CONSUMER_BEHIND)
-        for consumer, segment in self._store.told.items():
-            self.metrics.set(catalogue.CONSUMER_BEHIND, entry.segment - segment, consumer=consumer)
+        told = self._store.told.items()
+        self.metrics.replace(catalogue.CONSUMER_BEHIND, {(name,): entry.segment - at for name, at in told})
 
     def _time_left(self) -> float | None:
         """Until the thread's next work (s), None while it's at work."""

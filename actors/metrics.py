@@ -13,7 +13,7 @@ process itself takes (`process_resident_memory_bytes` and its like) is prometheu
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import prometheus_client as prometheus
 
@@ -59,9 +59,17 @@ class Metrics:
         gauge = self._gauges[metric]
         (gauge.labels(**labels) if metric.labels else gauge).set_function(read)
 
-    def forget(self, metric: Gauge) -> None:
-        """Drop all labelled values of a gauge, whose labels name things that come and go."""
-        self._gauges[metric].clear()
+    def replace(self, metric: Gauge, values: Mapping[tuple[str, ...], float]) -> None:
+        """Let a gauge, whose labels name things that come and go, have these values and no others.
+
+        Who reads it meanwhile may find what has gone beside what has come, but never nothing.
+        """
+        before = [tuple(sample.labels[name] for name in metric.labels) for sample in self._samples(metric)]
+        for labels, value in values.items():
+            self.set(metric, value, **dict(zip(metric.labels, labels, strict=True)))
+        for labels in before:
+            if labels not in values:
+                self._gauges[metric].remove(*labels)
 
     def observe(self, metric: Histogram, value: float, **labels: str) -> None:
         """Add one observation to a histogram."""

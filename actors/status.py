@@ -51,6 +51,7 @@ class StatusBoard:
         self._waits_s = 0.0
         self._windows: dict[str, float] = {}  # when the window of each chunk was first seen (s, monotonic)
         self._looked = asyncio.Event()
+        self.looks = 0
 
     async def run(self) -> None:
         """Look at the service now and then, for ever."""
@@ -68,6 +69,7 @@ class StatusBoard:
         self._windows = {w["chunk"]: self._windows.get(w["chunk"], now) for w in capture.get("windows", ())}
         self._look_at_delivery(now, at, said)
         self._measure(capture)
+        self.looks += 1
         looked, self._looked = self._looked, asyncio.Event()
         looked.set()
 
@@ -87,7 +89,9 @@ class StatusBoard:
 
     def status(self) -> Told:
         """All of it, as JSON values; of each actor what it says itself, and its state, mailbox and failures."""
-        said = self._said()
+        return self._status(self._said())
+
+    def _status(self, said: Mapping[Name, Told]) -> Told:
         capture, delivery = said.get(Name.WATERMARK_COORDINATOR, {}), said.get(Name.SPARK_SINK, {})
         selector = said.get(Name.CHUNK_SELECTOR, {})
         return {
@@ -145,13 +149,20 @@ class StatusBoard:
 
     def tables(self) -> list[Told]:
         """Each captured table with its snapshot and its part of the lake."""
-        said = self._said()
+        return self._tables(self._said())
+
+    def _tables(self, said: Mapping[Name, Told]) -> list[Told]:
         capture, delivery = said.get(Name.WATERMARK_COORDINATOR, {}), said.get(Name.SPARK_SINK, {})
         return table_view.tables(capture, delivery, self._paces.told(capture), self._maps)
 
-    def overview(self) -> Told:
-        """What one looks at first: state, position, windows, journal and actors; of bounded size."""
-        status, reasons, now = self.status(), self.not_ready(), time.monotonic()
+    def shown(self) -> tuple[Told, list[Told]]:
+        """What the page shows of this moment: an overview of bounded size, and each captured table."""
+        said = self._said()
+        return self._overview(said), self._tables(said)
+
+    def _overview(self, said: Mapping[Name, Told]) -> Told:
+        """What one looks at first: state, position, windows, journal and actors."""
+        status, reasons, now = self._status(said), self.not_ready(), time.monotonic()
         reader, journal = (status["actors"][name.value] for name in (Name.BINLOG_READER, Name.JOURNAL_WRITER))
         kept = ("ready", "position", "delivered_position", "lag_seconds", "freshness_seconds", "paused")
         return {
@@ -212,12 +223,13 @@ class StatusBoard:
         self._history.look(now, at, lag, fresh, counts)
 
     def _measure(self, capture: Told) -> None:
-        self._metrics.forget(catalogue.SNAPSHOT_LEFT)
-        for snapshot in self._paces.told(capture):
-            for table in snapshot["tables"]:
-                if table["left_seconds"] is not None:
-                    name = f"{table['database']}.{table['table']}"
-                    self._metrics.set(catalogue.SNAPSHOT_LEFT, table["left_seconds"], table=name)
+        left: dict[tuple[str, ...], float] = {
+            (f"{table['database']}.{table['table']}",): table["left_seconds"]
+            for snapshot in self._paces.told(capture)
+            for table in snapshot["tables"]
+            if table["left_seconds"] is not None
+        }
+        self._metrics.replace(catalogue.SNAPSHOT_LEFT, left)
 
 
 def _without_keys(table: Told) -> Told:

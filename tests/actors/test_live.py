@@ -66,10 +66,38 @@ async def test_a_window_grows_old(tmp_path: Path) -> None:
         captured(bench, "shop.a", windows=[window])
         looked(bench, now - 10)
         looked(bench, now - 5)
-        assert bench.board.overview()["windows"][0]["age_seconds"] >= 10
+        overview, _ = bench.board.shown()
+        assert overview["windows"][0]["age_seconds"] >= 10
         captured(bench, "shop.a")
         looked(bench, now)
-        assert bench.board.overview()["windows"] == []
+        overview, _ = bench.board.shown()
+        assert overview["windows"] == []
+
+
+async def test_actors_are_asked_once_for_a_look_however_many_follow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(tmp_path) as bench, aiohttp.ClientSession() as session:
+        asked: list[int] = []
+        shown = bench.board.shown
+
+        def counted() -> tuple[dict[str, Any], list[dict[str, Any]]]:
+            asked.append(bench.board.looks)
+            return shown()
+
+        monkeypatch.setattr(bench.board, "shown", counted)
+        captured(bench, "shop.a", "shop.b")
+        looked(bench, 1.0)
+        followers = [await session.get(f"{bench.server.url}/live") for _ in range(3)]
+        for follower in followers:
+            assert (await message(follower))[0] == "begin"
+        captured(bench, "shop.a", "shop.b", mirrors={"shop.b": "ready"})
+        looked(bench, 2.0)
+        for follower in followers:
+            _, told = await message(follower)
+            assert [table["table"] for table in told["tables"]] == ["shop.b"]
+            follower.close()
+        assert asked == [1, 2]
 
 
 async def test_no_more_follow_than_are_let_in_and_one_that_goes_makes_room(tmp_path: Path) -> None:

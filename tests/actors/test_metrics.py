@@ -1,7 +1,9 @@
 """The registry: every metric of the catalogue is there under its own name, and each kind is written in one way."""
 
 import ast
+import threading
 import time
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from actors.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline.metrics import MOST_TABLES, OTHERS, Counter, Gauge, Histogram
 from pipeline.topology import Actor
+from tests.servers.at_work import at_work
 
 
 def test_every_metric_can_be_written_and_is_exported_under_its_name() -> None:
@@ -57,12 +60,26 @@ def test_a_gauge_can_be_read_at_each_scrape() -> None:
     assert [metrics.value(catalogue.MAILBOX_DEPTH, actor="a") for _ in range(2)] == [1, 2]
 
 
-def test_labels_that_come_and_go_can_be_forgotten() -> None:
+def test_labels_that_come_and_go_are_replaced() -> None:
     metrics = Metrics()
-    metrics.set(catalogue.BINLOG_POSITION, 4, file="binlog.1")
-    metrics.forget(catalogue.BINLOG_POSITION)
-    metrics.set(catalogue.BINLOG_POSITION, 8, file="binlog.2")
+    metrics.replace(catalogue.BINLOG_POSITION, {("binlog.1",): 4, ("binlog.2",): 4})
+    metrics.replace(catalogue.BINLOG_POSITION, {("binlog.2",): 8})
     assert "binlog.1" not in metrics.text().decode()
+    assert metrics.value(catalogue.BINLOG_POSITION, file="binlog.2") == 8
+
+
+def test_who_reads_in_another_thread_never_finds_nothing() -> None:
+    metrics = Metrics()
+    metrics.replace(catalogue.BINLOG_POSITION, {("binlog.0",): 1})
+
+    def goes_on(stop: threading.Event) -> None:
+        for number in count(1):
+            metrics.replace(catalogue.BINLOG_POSITION, {(f"binlog.{number}",): 1})
+            if stop.is_set():
+                return
+
+    with at_work([goes_on]):
+        assert all(metrics.total(catalogue.BINLOG_POSITION) >= 1 for _ in range(1000))
 
 
 def test_what_is_watched_in_a_chunk() -> None:
