@@ -56,7 +56,10 @@ class LagWatch:
 
     async def _look(self) -> None:
         try:
-            await self._compare(await self._connected())
+            reader = self._reader
+            where = self._settings if reader is None else reader.source
+            self._source = await Source.kept(self._source, where)
+            await self._compare(self._source)
         except (Transient, Definite) as failure:
             self._close()
             self._metrics.set(catalogue.SOURCE_UP, 0)
@@ -80,15 +83,6 @@ class LagWatch:
         newest = self._metrics.value(catalogue.SOURCE_COMMIT) or self._metrics.value(catalogue.SEALED_COMMIT)
         purged_at = lag.purged_at(time.time(), kept, newest or math.nan, behind=behind > 0)
         self._metrics.set(catalogue.PURGE, purged_at)
-
-    async def _connected(self) -> Source:
-        where = self._settings if (reader := self._reader) is None else reader.source
-        if self._source is not None and (not self._source.usable or where != self._settings):
-            self._close()
-        if self._source is None:
-            self._source = await Source.connect(where)
-            self._settings = where
-        return self._source
 
     def _close(self) -> None:
         if self._source is not None:

@@ -68,7 +68,7 @@ class Source:
 
     def __init__(self, settings: ServerSettings, server: str | None) -> None:
         self.server = server or ""  # until it's connected
-        self._settings = settings
+        self.settings = settings
         self._in_transaction = False
         self._wire = Wire(
             host=settings.host,
@@ -90,18 +90,30 @@ class Source:
         await source._open()
         return source
 
+    @staticmethod
+    async def kept(source: "Source | None", settings: ServerSettings) -> "Source":
+        """The connection that there is, or a new one in its place where it isn't usable or leads elsewhere.
+
+        Raises as `connect` does.
+        """
+        if source is not None:
+            if source.usable and source.settings == settings:
+                return source
+            source.close()
+        return await Source.connect(settings)
+
     async def _open(self) -> None:
-        timeout_s = max(1, int(self._settings.read_timeout_s))
-        with translated(f"connecting to {self._settings.host}:{self._settings.port}"):
+        timeout_s = max(1, int(self.settings.read_timeout_s))
+        with translated(f"connecting to {self.settings.host}:{self.settings.port}"):
             try:
-                async with asyncio.timeout(self._settings.connect_timeout_s):
-                    await self._wire.open(current(self._settings.password))
+                async with asyncio.timeout(self.settings.connect_timeout_s):
+                    await self._wire.open(current(self.settings.password))
                     for statement in _SESSION:
                         text = statement.format(timeout_s=timeout_s, timeout_ms=timeout_s * 1000)
                         await self._wire.small(Statement(text))
                     [(server,)] = await self._wire.small(Statement("SELECT LOWER(@@GLOBAL.server_uuid)"))
                 if server != (self.server or server):
-                    raise AnotherServer(self._settings, self.server, server)
+                    raise AnotherServer(self.settings, self.server, server)
                 self.server = server
             except BaseException:
                 self._wire.close()
@@ -339,7 +351,7 @@ class Source:
     @property
     def _patience_s(self) -> float:
         """How long an answer, or the next piece of one, is waited for."""
-        return self._settings.read_timeout_s + _GRACE_S
+        return self.settings.read_timeout_s + _GRACE_S
 
     def _replica(self) -> str:
         return "REPLICA" if self.version >= (8, 0, 22) else "SLAVE"

@@ -81,11 +81,7 @@ class SourceWatch:
 
     async def _looked(self) -> Load:
         try:
-            if self._source is not None and not self._source.usable:
-                self._source.close()
-                self._source = None
-            if self._source is None:
-                self._source = await Source.connect(self._settings)
+            self._source = await Source.kept(self._source, self._settings)
             return await self._source.load(lag=bool(self._bounds.replica_lag_s))
         except Transient as failure:
             log.info("the source can't be looked at", error=str(failure))

@@ -66,6 +66,20 @@ async def test_login_with_and_without_tls(mysql_factory: MysqlFactory, mode: Tls
         assert bool(cipher) == (mode is TlsMode.REQUIRED)
 
 
+async def test_a_connection_is_kept_as_long_as_it_is_usable_and_leads_there(mysql: MysqlServer) -> None:
+    where = settings(mysql, mysql.create_capture_user())
+    first = await Source.kept(None, where)
+    assert await Source.kept(first, where) is first
+    first.close()
+    second = await Source.kept(first, where)
+    elsewhere = replace(where, read_timeout_s=3.0)
+    third = await Source.kept(second, elsewhere)
+    assert len({first, second, third}) == 3
+    assert not second.usable
+    assert await Source.kept(third, elsewhere) is third
+    third.close()
+
+
 async def test_a_wrong_password_may_be_just_being_changed(mysql: MysqlServer) -> None:
     account = mysql.create_capture_user()
     with pytest.raises(AccessDenied, match="Access denied for user 'tidemark'"):
