@@ -83,6 +83,9 @@ _JITTER: Final = random.SystemRandom()
 
 Answer = TypeVar("Answer")
 
+# Rows, the key that a chunk ends at if there may be more of it, and the bytes of the packets.
+Selected = tuple[pa.RecordBatch, Key | None, int]
+
 
 class SnapshotLost(Transient):
     """A transaction of a consistent snapshot was lost: nobody can read on in it, so that capture begins anew."""
@@ -266,31 +269,23 @@ class ChunkSelector(Actor[ToChunkSelector]):
         return TablePlanned(schema, walk, end, divided, rows, high)
 
     async def _chunk(self, source: Source, order: ReadChunk) -> ChunkRead:
+        return await self._bracketed(source, order, partial(self.select, source, order))
+
+    async def _keys(self, source: Source, order: ReadKeys) -> ChunkRead:
+        return await self._bracketed(source, order, partial(self._some, source, order))
+
+    async def _bracketed(
+        self, source: Source, order: ReadChunk | ReadKeys, select: Callable[[], Awaitable[Selected]]
+    ) -> ChunkRead:
+        """What a SELECT gives, between the low watermark and the high one."""
         started = monotonic()
         low = await self.low(source, order)
         asked = monotonic()
-        rows, upto, size = await self.select(source, order)
+        rows, upto, size = await select()
         selected = monotonic()
         high = await self.high(source, order)
         self.metrics.chunk_read(started, asked, selected)
         return ChunkRead(order.chunk, low, rows, upto, high, round((selected - asked) * 1e6), size)
-
-    async def _keys(self, source: Source, order: ReadKeys) -> ChunkRead:
-        schema, started = order.schema, monotonic()
-        wanted = predicates.one_of(schema, key_values.of_rows(schema, order.keys))
-        low = await self.low(source, order)
-        asked = monotonic()
-        batches: list[pa.RecordBatch] = []
-        size = 0
-        async with source.select(chunks.some(schema, wanted)) as result:
-            while (read := await self._next(result, schema)) is not None:
-                batches.append(read[0])
-                size += read[1].size
-        selected = monotonic()
-        high = await self.high(source, order)
-        self.metrics.chunk_read(started, asked, selected)
-        rows, took = await _joined(schema, batches), round((selected - asked) * 1e6)
-        return ChunkRead(order.chunk, low, rows, None, high, took, size)
 
     async def low(self, source: Source, order: PlanTable | ReadChunk | ReadKeys) -> GtidSet:
         """What the next SELECT sees all of: the executed set, as soon as it's usable, or what lies before a marker.
@@ -314,7 +309,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
             pause = min(2 * pause, LONGEST_LOOK_S)
         return low
 
-    async def select(self, source: Source, order: ReadChunk) -> tuple[pa.RecordBatch, Key | None, int]:
+    async def select(self, source: Source, order: ReadChunk) -> Selected:
         """The chunk's rows, the key that it ends at if there may be more, and the bytes of its packets.
 
         A chunk that has grown to `LARGEST_CHUNK` ends there: it's as good as if it had been asked for no more rows.
@@ -338,6 +333,19 @@ class ChunkSelector(Actor[ToChunkSelector]):
                 if number == limit or size >= LARGEST_CHUNK:
                     upto = resultset.key(located, batch.num_rows - 1, places)
         return await _joined(schema, batches), upto, size
+
+    async def _some(self, source: Source, order: ReadKeys) -> Selected:
+        """The rows of the order's keys."""
+        schema = order.schema
+        wanted = predicates.one_of(schema, key_values.of_rows(schema, order.keys))
+        batches: list[pa.RecordBatch] = []
+        size = 0
+        async with source.select(chunks.some(schema, wanted)) as result:
+            while (read := await self._next(result, schema)) is not None:
+                batch, located = read
+                batches.append(batch)
+                size += located.size
+        return await _joined(schema, batches), None, size
 
     async def _next(
         self, result: Result, schema: TableSchema
