@@ -11,6 +11,7 @@ import asyncio
 import math
 from collections import deque
 from contextlib import suppress
+from time import monotonic
 from typing import Final
 
 from pymysql.constants import COMMAND
@@ -28,6 +29,7 @@ class DelayedLog(Relay):
     def __init__(self, leads_to: int, delay_s: float = 0.0) -> None:
         super().__init__(leads_to)
         self._delay_s = delay_s
+        self.let_go_before = -math.inf
         self._lines: set[_Line] = set()
 
     @property
@@ -39,10 +41,22 @@ class DelayedLog(Relay):
     def delay_s(self, seconds: float) -> None:
         def change() -> None:
             self._delay_s = seconds
-            for line in self._lines:
-                line.look_again()
+            self._look_again()
 
         self._on_its_thread(change)
+
+    def let_go(self, before: float) -> None:
+        """Hand on at once what had come before this moment of `time.monotonic()`, and that alone."""
+
+        def change() -> None:
+            self.let_go_before = before
+            self._look_again()
+
+        self._on_its_thread(change)
+
+    def _look_again(self) -> None:
+        for line in self._lines:
+            line.look_again()
 
     @property
     def held_bytes(self) -> int:
@@ -105,7 +119,7 @@ class _Line:
             await self._writer.drain()
 
     def _wait(self, piece: bytes) -> None:
-        self._waiting.append((asyncio.get_running_loop().time(), piece))
+        self._waiting.append((monotonic(), piece))
         self.held_bytes += len(piece)
         self._more.set()
 
@@ -124,7 +138,7 @@ class _Line:
             await self._writer.drain()
 
     async def _until_due(self, came: float) -> None:
-        while (left := came + self._proxy.delay_s - asyncio.get_running_loop().time()) > 0:
+        while came >= self._proxy.let_go_before and (left := came + self._proxy.delay_s - monotonic()) > 0:
             self._look_again.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if left == HELD else left):
