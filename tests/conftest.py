@@ -52,15 +52,40 @@ settings.register_profile("further", deadline=None, print_blob=True)
 settings.load_profile("same")
 
 
-# With several processes these folders come first, since what takes long had better not come last and alone.
-_LONG = ("simulation", "fuzz", "chaos", "deploy", "integration")
+# With several processes these come first, the longest before the others, since what takes long had better not come last
+# and alone; then what's in these folders.
+_LONGEST = (
+    "simulation/test_simulation.py",
+    "chaos/test_lake_kills.py",
+    "integration/test_lake.py",
+    "integration/test_demo.py",
+    "chaos/test_chaos.py",
+    "integration/test_spark_sink.py",
+    "chaos/test_kill.py",
+    "integration/test_service_snapshot.py",
+    "fuzz/test_bad_bytes.py",
+    "integration/test_lake_schemas.py",
+    "integration/test_conformance.py",
+    "integration/test_delta_connect.py",
+    "integration/test_without_gtids.py",
+    "integration/test_random_tables.py",
+    "integration/test_maintenance.py",
+    "grafana/test_queries.py",
+    "integration/test_lake_text.py",
+)
+_LONG = ("chaos", "deploy", "integration")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the folders whose tests take long before the others, each in the order that it has."""
+    """Put the files whose tests take longest before the others, each in the order that it has."""
     here = Path(__file__).parent
-    order = {folder: number for number, folder in enumerate(_LONG)}
-    items.sort(key=lambda item: order.get(item.path.relative_to(here).parts[0], len(order)))
+    order = {place: number for number, place in enumerate((*_LONGEST, *_LONG))}
+
+    def turn(item: pytest.Item) -> int:
+        path = item.path.relative_to(here)
+        return order.get(str(path), order.get(path.parts[0], len(order)))
+
+    items.sort(key=turn)
 
 
 # Both come before a test's own fixtures and so end after them. Fixtures of a wider scope come earlier still:
