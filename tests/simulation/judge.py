@@ -20,7 +20,7 @@ from pipeline.snapshot import Chunking, Completed, Failed, Snapshot, Stopped, Ta
 from tests.simulation.lake import Changed, Lake, Violation, changed, chunk_rows
 from tests.simulation.reader import images
 from tests.simulation.selector import along_key, order_of, walk_of, wanted
-from tests.simulation.server import Rows, Server, Transaction, apply, members
+from tests.simulation.server import Numbers, Rows, Server, Transaction, apply, gtid_set, lacking, numbers
 from tests.simulation.world import Alteration
 
 Of = tuple[str, TableId]  # a table in a snapshot
@@ -47,7 +47,7 @@ class Record:
 
     checkpoint: Checkpoint
     rows: dict[TableId, Rows]
-    passed: set[Gtid] = field(default_factory=set)
+    passed: Numbers = field(default_factory=dict)
     schemas: dict[TableId, TableSchema] = field(default_factory=dict)
     lake: Lake = field(default_factory=Lake)
     complete: set[TableId] = field(default_factory=set)
@@ -61,7 +61,7 @@ class Record:
         return Record(
             self.checkpoint,
             {table: dict(rows) for table, rows in self.rows.items()},
-            set(self.passed),
+            self.passed,
             dict(self.schemas),
             self.lake.copy(),
             set(self.complete),
@@ -116,12 +116,12 @@ class Judge:
         ended = tuple(s for s in record.checkpoint.snapshots if s.id not in anew)
         record.checkpoint = replace(record.checkpoint, snapshots=ended)
         record.accounts = {of: each for of, each in record.accounts.items() if of[0] not in anew}
-        record.passed = set(members(checkpoint.position)) & self._server.by_gtid.keys()
         record.rows = {table: dict(rows) for table, rows in self._server.initial.items()}
-        for transaction in self._server.log:
-            if transaction.gtid in record.passed:
-                apply(record.rows, transaction)
-                record.schemas.update(transaction.schemas)
+        passed = [t for t in self._server.log if t.gtid in checkpoint.position]
+        for transaction in passed:
+            apply(record.rows, transaction)
+            record.schemas.update(transaction.schemas)
+        record.passed = numbers(gtid_set(t.gtid for t in passed))
 
     def judge_end(self) -> None:
         """At rest, with nothing left to read, the live views of whole mirrors are the source's tables."""
@@ -135,14 +135,14 @@ class Judge:
     # The log
 
     def _passed(self, position: GtidSet) -> list[Transaction]:
-        now = set(members(position)) - self._server.strays
-        if lost := self.record.passed - now:
+        before, now = self.record.passed, numbers(position)
+        if lost := lacking(before, now):
             raise Violation(f"the position went back: it lacks {_told(lost)}")
-        new = now - self.record.passed
+        new = lacking(now, before) - self._server.strays
         self.record.passed = now
         if unknown := [gtid for gtid in new if gtid not in self._server.by_gtid]:
             raise Violation(f"the position has {_told(unknown)}, which the log doesn't have")
-        return [t for t in self._server.log if t.gtid in new] if new else []
+        return sorted((self._server.by_gtid[gtid] for gtid in new), key=lambda each: each.number)
 
     def _judge_changes(self, append: Append, new: Sequence[Transaction], before: Checkpoint) -> None:
         parts = [part for part in append.parts if isinstance(part, ChangePart)]

@@ -10,6 +10,7 @@ and the log doesn't tell.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from random import Random
 
 from pipeline.foreign_keys import ForeignKey
@@ -30,6 +31,7 @@ TABLES = (TableId("shop", "orders"), TableId("shop", "items"), TableId("shop", "
 
 Row = tuple[int, int]  # key, value
 Rows = dict[int, int]
+Numbers = dict[Source, frozenset[int]]  # transactions, by where they come from
 
 _NUMBER = Integer(8, unsigned=False)
 
@@ -60,12 +62,13 @@ class Statement:
 
 @dataclass(slots=True, eq=False)
 class Transaction:
-    """A transaction with its place in the log, and the schemas under which its rows were logged.
+    """A transaction, the `number`th of the log, with where it ends, and the schemas under which its rows were logged.
 
     `cascades`: what foreign keys did to other tables along with its changes. `locks`: the rows that nobody else changes
     meanwhile.
     """
 
+    number: int
     gtid: Gtid
     end: Coordinates
     changes: tuple[Change, ...]
@@ -114,6 +117,7 @@ class Server:
     uncommitted: list[Transaction] = field(default_factory=list)
     unexecuted: list[Transaction] = field(default_factory=list)
     by_gtid: dict[Gtid, Transaction] = field(default_factory=dict)
+    used: dict[Source, set[int]] = field(default_factory=lambda: {source: set() for source in SOURCES})
     values: int = 0
     purged: GtidSet = field(default_factory=GtidSet)
     strays: set[Gtid] = field(default_factory=set)
@@ -206,6 +210,7 @@ class Server:
         gtid = self._next_gtid()
         self.story.tell("executed and purged at once:", gtid)
         self.strays.add(gtid)
+        self.used[gtid.source].add(gtid.number)
         self.executed = self.executed.with_gtid(gtid)
         self.purged = self.purged.with_gtid(gtid)
 
@@ -250,10 +255,6 @@ class Server:
             self.commit(transaction)
         for transaction in list(self.unexecuted):
             self.execute(transaction)
-
-    def passed(self, position: GtidSet) -> frozenset[Gtid]:
-        """The transactions of a position, each by itself."""
-        return frozenset(members(position))
 
     def _change(self, table: TableId) -> Change | None:
         """A change of one row; None where a foreign key forbids it."""
@@ -337,13 +338,22 @@ class Server:
     ) -> None:
         end, gtid = self._next_end(), self._next_gtid()
         transaction = Transaction(
-            gtid, end, changes, self.schemas, statement, marker=marker, cascades=cascades, locks=locks
+            len(self.log) + 1,
+            gtid,
+            end,
+            changes,
+            self.schemas,
+            statement,
+            marker=marker,
+            cascades=cascades,
+            locks=locks,
         )
         self.story.tell("in the log:", transaction, "up to", end)
         self.end = end
         self.log.append(transaction)
         self.uncommitted.append(transaction)
         self.by_gtid[gtid] = transaction
+        self.used[gtid.source].add(gtid.number)
 
     def _next_end(self) -> Coordinates:
         file = _next_file(self.end) if self.random.random() < 0.1 else self.end.file
@@ -351,7 +361,7 @@ class Server:
 
     def _next_gtid(self) -> Gtid:
         source = self.random.choice(SOURCES)
-        used = {gtid.number for gtid in self.by_gtid.keys() | self.strays if gtid.source == source}
+        used = self.used[source]
         most = max(used, default=0)
         gaps = [n for n in range(1, most) if n not in used]
         if gaps and self.random.random() < 0.3:  # as on a replica whose appliers commit out of order
@@ -381,12 +391,19 @@ def _next_file(end: Coordinates) -> str:
     return f"binlog.{int(end.file[-6:]) + 1:06}"
 
 
-def members(position: GtidSet) -> Iterator[Gtid]:
+def numbers(position: GtidSet) -> Numbers:
     """Each transaction of a small set."""
-    for source, numbers in position.intervals.items():
-        edges = numbers.edges.tolist()
-        for start, end in zip(edges[0::2], edges[1::2], strict=True):
-            yield from (Gtid(source, number) for number in range(start, end))
+    found: Numbers = {}
+    for source, intervals in position.intervals.items():
+        edges = intervals.edges.tolist()
+        found[source] = frozenset(chain.from_iterable(map(range, edges[0::2], edges[1::2])))
+    return found
+
+
+def lacking(some: Numbers, others: Numbers) -> set[Gtid]:
+    """Those that the others lack."""
+    none = frozenset[int]()
+    return {Gtid(source, n) for source, mine in some.items() for n in mine - others.get(source, none)}
 
 
 def gtid_set(gtids: Iterable[Gtid]) -> GtidSet:
