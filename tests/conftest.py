@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 import actors  # noqa: F401 - it says how numba keeps machine code, and has to before numba is imported
+from tests.servers.gate import hold
 from tests.servers.kafka import kafka
 from tests.servers.mysql import (
     database,
@@ -29,6 +30,7 @@ from tests.servers.spark_cluster import spark_cluster
 __all__ = [
     "database",
     "database56",
+    "hold",
     "kafka",
     "mysql",
     "mysql56",

@@ -1,15 +1,12 @@
 """Where a service begins, and what it snapshots without being asked: on a real server, judged on the journal."""
 
-import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from actors.chunk_selector import ChunkSelector
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, SMALL_AND_QUICK, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.gtid import GtidSet
@@ -19,6 +16,7 @@ from pipeline.settings import Settings, SnapshotMode
 from pipeline.signals import Tables
 from pipeline.topology import Actor as Name
 from tests.servers.delay import HELD, DelayedLog
+from tests.servers.gate import Hold
 from tests.servers.journal_oracle import entries, replay, unequal
 from tests.servers.service import WITHIN_S, Running, pipeline, running
 
@@ -95,21 +93,13 @@ async def test_what_is_new_is_snapshotted_once(server: MysqlServer, tmp_path: Pa
     assert snapshots(settings) == ["initial-0", later, last]
 
 
-async def test_a_table_that_was_stopped_stays_so(
-    server: MysqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_table_that_was_stopped_stays_so(server: MysqlServer, tmp_path: Path, hold: Hold) -> None:
     settings = pipeline(server, tmp_path, "shop", mode=SnapshotMode.INITIAL, chunk_rows=1)
-    original, stopped = ChunkSelector.select, asyncio.Event()
-
-    async def select(*arguments: Any) -> Any:
-        await stopped.wait()
-        return await original(*arguments)
-
-    monkeypatch.setattr(ChunkSelector, "select", select)
+    gate = hold("select", 1)
     async with running(captured(settings, "a")) as service:
-        await service.until(lambda: service.tables("initial-0"), "it has begun")
+        await gate.reached.wait()
         assert isinstance(await service.tell("stop-snapshot", "s", r"shop\.a"), SignalAccepted)
-        stopped.set()
+        gate.opened.set()
         await service.stop()
     async with running(captured(settings, "a")) as service:
         await service.begun()

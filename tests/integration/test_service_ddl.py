@@ -5,21 +5,20 @@ by the live view, columns and all, once the snapshot has completed.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import closing
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
-from actors.chunk_selector import ChunkSelector
 from deploy.toolchain.mysql_server import GTIDS, SMALL_AND_QUICK, MysqlServer
 from deploy.toolchain.parts import Parts
-from pipeline.messages import ReadChunk
 from pipeline.schema import TableId
 from pipeline.settings import Settings, Watermark
 from pipeline.signals import Tables
+from tests.servers.gate import Gate, Hold
 from tests.servers.journal_oracle import unequal
 from tests.servers.service import Running, pipeline, running
 
@@ -97,44 +96,6 @@ CASES: Final = [
 ]
 
 
-@dataclass
-class Gate:
-    """Holds a step of the selector for a chunk, the `nth` time that it's come to."""
-
-    nth: int
-    reached: asyncio.Event = field(default_factory=asyncio.Event)
-    opened: asyncio.Event = field(default_factory=asyncio.Event)
-    came: int = 0
-
-    async def pass_through(self) -> None:
-        self.came += 1
-        if self.came == self.nth:
-            self.reached.set()
-            await self.opened.wait()
-
-
-@pytest.fixture
-def hold(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int], Gate]:
-    """Put a gate before a step of the selector (`low`, `select`, `high`), or behind `_chunk`."""
-
-    def put(step: str, nth: int) -> Gate:
-        original, gate = getattr(ChunkSelector, step), Gate(nth)
-
-        async def held(*arguments: Any) -> Any:
-            of_chunk = any(isinstance(argument, ReadChunk) for argument in arguments)
-            if of_chunk and step != "_chunk":
-                await gate.pass_through()
-            result = await original(*arguments)
-            if of_chunk and step == "_chunk":
-                await gate.pass_through()
-            return result
-
-        monkeypatch.setattr(ChunkSelector, step, held)
-        return gate
-
-    return put
-
-
 @pytest.fixture(scope="module")
 def servers(
     mysql: MysqlServer, parts: Parts, tmp_path_factory: pytest.TempPathFactory
@@ -150,7 +111,9 @@ def database(request: pytest.FixtureRequest) -> str:
     return f"ddl_{abs(hash(request.node.name)) % 10**9}"
 
 
-def stocked(server: MysqlServer, database: str) -> None:
+@contextmanager
+def stocked(server: MysqlServer, database: str) -> Iterator[None]:
+    """Both tables, for a while."""
     rows = ", ".join(f"({key}, {key}, 'note {key}')" for key in range(10, 1001, 10))
     few = ", ".join(f"({key}, {-key}, 'other')" for key in range(5, 300, 10))
     columns = "(id INT PRIMARY KEY, v INT, note VARCHAR(20))"
@@ -159,33 +122,27 @@ def stocked(server: MysqlServer, database: str) -> None:
         f"CREATE TABLE t {columns}", f"INSERT INTO t VALUES {rows}",
         f"CREATE TABLE other {columns}", f"INSERT INTO other VALUES {few}",
     )  # fmt: skip
+    try:
+        yield
+    finally:
+        server.sql(f"DROP DATABASE {database}")
 
 
 @pytest.mark.parametrize(("metadata", "place", "done"), CASES)
 async def test_a_statement_in_a_window(
     servers: dict[str, MysqlServer],
     database: str,
-    hold: Callable[[str, int], Gate],
+    hold: Hold,
     tmp_path: Path,
     metadata: str,
     place: str,
     done: str,
 ) -> None:
-    server = servers[metadata]
-    stocked(server, database)
-    gate = hold(place, 2)
-    try:
-        async with running(captured(server, tmp_path, database)) as service:
-            await service.begun()
-            await service.execute("s", rf"{database}\.t")
-            await gate.reached.wait()
-            await asyncio.to_thread(alter, server, database, DONE[done])
-            gate.opened.set()
-            await settled(service, server)
-            await service.stop()
+    server, gate = servers[metadata], hold(place, 2)
+    with stocked(server, database):
+        settings = captured(server, tmp_path, database)
+        await altered(settings, server, database, gate, DONE[done])
         assert unequal(server, tmp_path / "journal", TableId(database, "t")) == []
-    finally:
-        server.sql(f"DROP DATABASE {database}")
 
 
 @pytest.mark.parametrize(
@@ -199,17 +156,15 @@ async def test_a_statement_in_a_window(
 async def test_a_statement_while_nobody_looks(
     servers: dict[str, MysqlServer],
     database: str,
-    hold: Callable[[str, int], Gate],
+    hold: Hold,
     tmp_path: Path,
     metadata: str,
     done: str,
 ) -> None:
     """The service ends within a window, and what it finds first when it comes back is what was done meanwhile."""
-    server = servers[metadata]
-    stocked(server, database)
-    settings = captured(server, tmp_path, database)
-    gate = hold("high", 2)
-    try:
+    server, gate = servers[metadata], hold("high", 2)
+    with stocked(server, database):
+        settings = captured(server, tmp_path, database)
         async with running(settings) as service:
             await service.begun()
             await service.execute("s", rf"{database}\.t")
@@ -225,36 +180,37 @@ async def test_a_statement_while_nobody_looks(
             assert "no schema is proven" in stopped[f"{database}.t"]
         else:
             assert unequal(server, tmp_path / "journal", TableId(database, "t")) == []
-    finally:
-        server.sql(f"DROP DATABASE {database}")
 
 
 @pytest.mark.parametrize("done", ["rename a column", "gh-ost"])
 async def test_a_statement_while_the_log_waits(
     servers: dict[str, MysqlServer],
     database: str,
-    hold: Callable[[str, int], Gate],
+    hold: Hold,
     tmp_path: Path,
     done: str,
 ) -> None:
     """What waits for a schema's proof and a log that waits for a chunk don't wait for each other."""
-    server = servers["MINIMAL"]
-    stocked(server, database)
-    settings = captured(server, tmp_path, database)
-    settings = replace(settings, snapshot=replace(settings.snapshot, watermark=Watermark.PAUSE))
-    gate = hold("select", 2)
-    try:
-        async with running(settings) as service:
-            await service.begun()
-            await service.execute("s", rf"{database}\.t")
-            await gate.reached.wait()
-            await asyncio.to_thread(alter, server, database, DONE[done])
-            gate.opened.set()
-            await settled(service, server)
-            await service.stop()
+    server, gate = servers["MINIMAL"], hold("select", 2)
+    with stocked(server, database):
+        settings = captured(server, tmp_path, database)
+        settings = replace(settings, snapshot=replace(settings.snapshot, watermark=Watermark.PAUSE))
+        await altered(settings, server, database, gate, DONE[done])
         assert unequal(server, tmp_path / "journal", TableId(database, "t")) == []
-    finally:
-        server.sql(f"DROP DATABASE {database}")
+
+
+async def altered(
+    settings: Settings, server: MysqlServer, database: str, gate: Gate, statements: tuple[str, ...]
+) -> None:
+    """Run the service through a snapshot of `t`, in which the statements come while the gate is closed."""
+    async with running(settings) as service:
+        await service.begun()
+        await service.execute("s", rf"{database}\.t")
+        await gate.reached.wait()
+        await asyncio.to_thread(alter, server, database, statements)
+        gate.opened.set()
+        await settled(service, server)
+        await service.stop()
 
 
 def captured(server: MysqlServer, folder: Path, database: str) -> Settings:

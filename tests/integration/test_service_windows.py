@@ -5,9 +5,9 @@ The chunk is held open by a gate in the selector, or by a lock on the table, and
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,11 @@ import pymysql
 import pytest
 
 from actors import binlog_dump
-from actors.chunk_selector import ChunkSelector
 from actors.watermark_coordinator import WatermarkCoordinator
 from deploy.toolchain.mysql_server import CAPTURE, MysqlServer
-from pipeline.messages import PlanTable
 from pipeline.schema import TableId
 from pipeline.settings import Watermark
+from tests.servers.gate import Gate, Hold
 from tests.servers.journal_oracle import entries, replay, source_rows, unequal
 from tests.servers.service import Running, pipeline, running
 
@@ -51,48 +50,6 @@ CHANGES: tuple[tuple[str, ...], ...] = (
     ("DELETE FROM t WHERE id = 420",),
     ("INSERT INTO t VALUES (420, 420)",),  # as it was
 )
-
-
-@dataclass
-class Gate:
-    """Holds a step of the selector, the `nth` time that it's come to."""
-
-    nth: int
-    reached: asyncio.Event = field(default_factory=asyncio.Event)
-    opened: asyncio.Event = field(default_factory=asyncio.Event)
-    came: int = 0
-
-    async def pass_through(self) -> None:
-        self.came += 1
-        if self.came == self.nth:
-            self.reached.set()
-            await self.opened.wait()
-
-
-Hold = Callable[[str, int], Gate]
-
-
-@pytest.fixture
-def hold(monkeypatch: pytest.MonkeyPatch) -> Hold:
-    """Put a gate before a step of the selector's with a chunk (`select`, `high`), or behind `_chunk`."""
-
-    def put(step: str, nth: int) -> Gate:
-        original, gate = getattr(ChunkSelector, step), Gate(nth)
-
-        async def held(*arguments: Any) -> Any:
-            if any(isinstance(argument, PlanTable) for argument in arguments):
-                return await original(*arguments)
-            if step != "_chunk":
-                await gate.pass_through()
-            result = await original(*arguments)
-            if step == "_chunk":
-                await gate.pass_through()
-            return result
-
-        monkeypatch.setattr(ChunkSelector, step, held)
-        return gate
-
-    return put
 
 
 @pytest.fixture
