@@ -7,3 +7,6 @@ os.environ.setdefault(
     "NUMBA_CACHE_LOCATOR_CLASSES",
     ",".join(f"actors.machine_code.{locator}" for locator in ("UserProvided", "InTree", "UserWide")),
 )
+
+# Arrow reads that once as well (see `actors.heap`).
+os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")

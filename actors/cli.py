@@ -76,6 +76,9 @@ def run(settings: Settings) -> None:
     Everything goes on from where it was, however the last run ended. A signal to stop ends the reading, seals
     and delivers what was read, and exits; a second one exits at once, and the next run delivers the rest.
     """
+    from actors import heap
+
+    heap.settle()
     import uvloop
 
     from actors import loading, logs

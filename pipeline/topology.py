@@ -63,8 +63,8 @@ MOST_WINDOWS = 1024
 # How many signals may be unanswered at once; the SignalListener takes no further one before.
 MOST_SIGNALS = 64
 
-# How many bytes of rows out of the log may wait on each of the edges that they take: two full slices.
-ROWS_WAITING = 32 << 20
+# How many bytes of rows out of the log may wait on each of the edges that they take: a full slice, and one more comes.
+ROWS_WAITING = 4 << 20
 
 EDGES = (
     Edge(

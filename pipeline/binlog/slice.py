@@ -44,11 +44,12 @@ _LARGEST_ORDINAL: Final = 2**31 - 1
 class Bound:
     """When a slice is full: as many transactions, or as many bytes of row images (it may pass this by one event).
 
+    Some ten slices are under way at once, each in several forms, so that they're most of what memory is needed for.
     `held`: how many bytes of XA transactions' rows may wait for the second phase.
     """
 
     transactions: int = 20_000
-    bytes: int = 16 * 2**20
+    bytes: int = 4 * 2**20
     held: int = 256 * 2**20
 
 
