@@ -156,14 +156,14 @@ class Removed:
 
 
 class JournalStore(JournalReader):
-    """The journal as its one writer has it; `close` gives it up."""
+    """The journal as its one writer has it; `close` gives it up. `bytes` are those of all segments' files."""
 
     def __init__(self, location: str | Path, lock: IO[str] | None, own: View) -> None:
         super().__init__(location)
         self._lock = lock
         self._own = own
         self._oldest = 1
-        self._bytes = 0
+        self.bytes = 0
         # Behind this SCN rows are looked for after a restart; None if there are none.
         self._unread: int | None = None
         # The last segment that may name a version of a schema; those that aren't here aren't durable.
@@ -215,8 +215,8 @@ class JournalStore(JournalReader):
                 self._unread = min(last.checkpoint.unread.values(), default=None)
                 for file in last.files:
                     self._verify(f"{self._folder(own.last)}/{file.path}", file)
-            self._bytes = self._remove_leftovers(own, entries)
-            return Recovered(last, self._bytes)
+            self.bytes = self._remove_leftovers(own, entries)
+            return Recovered(last, self.bytes)
 
     def write(self, segment: int, tables: Sequence[SegmentTable], first: int = 0) -> tuple[File, ...]:
         """Write files of a segment, `first` being the number of those that it has; they count once it's published."""
@@ -241,7 +241,7 @@ class JournalStore(JournalReader):
             journal_claims.check(self.files, own.claim)
         self._own = replace(own, last=segment)
         self._unread = min(entry.checkpoint.unread.values(), default=None)
-        self._bytes += sum(file.bytes for file in entry.files)
+        self.bytes += sum(file.bytes for file in entry.files)
 
     def retain(self, settings: JournalSettings, now: int) -> Removed:
         """Remove a few of the segments that may go, if there are any; `now` in µs since the epoch."""
@@ -249,7 +249,7 @@ class JournalStore(JournalReader):
             last, first = self._own.last, self.consumers.first()
             oldest = (self._kept(segment) for segment in range(self._oldest, last))
             going = tuple(
-                removable(oldest, first, last, self._told(), self._unread, self._bytes, settings, now)
+                removable(oldest, first, last, self._told(), self._unread, self.bytes, settings, now)
             )
             if not going:
                 return Removed(0, 0)
@@ -265,7 +265,7 @@ class JournalStore(JournalReader):
                 self._oldest = kept.segment + 1
             self._forget_schemas()
         removed = Removed(len(gone), sum(kept.bytes for kept in gone))
-        self._bytes -= removed.bytes
+        self.bytes -= removed.bytes
         return removed
 
     def behind(self) -> str | None:

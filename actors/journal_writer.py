@@ -114,7 +114,6 @@ class JournalWriter(Actor[ToJournalWriter]):
         self._store = store
         self._outlets = outlets
         self._last = recovered.last
-        self._size = recovered.bytes
         # Of the last segment that was begun, be it sealed or not.
         self._segment = self._last.segment if self._last else 0
         self._checkpoint: Checkpoint | None = self._last.checkpoint if self._last else None
@@ -129,7 +128,7 @@ class JournalWriter(Actor[ToJournalWriter]):
         self._room: Room = Roomy()
         self._changed_at = 0.0  # the room (s since the epoch)
         metrics.set(catalogue.JOURNAL_FULL, 0)
-        metrics.set(catalogue.JOURNAL_SIZE, self._size)
+        metrics.set(catalogue.JOURNAL_SIZE, self._store.bytes)
         metrics.set(catalogue.JOURNAL_QUOTA, settings.quota_mib << 20 or math.inf)
         if self._last is not None:
             self._measure_last(self._last)
@@ -188,7 +187,7 @@ class JournalWriter(Actor[ToJournalWriter]):
         return {
             "segment": self._last.segment if self._last else 0,
             "position": str(self._last.checkpoint.position) if self._last else None,
-            "bytes": self._size,
+            "bytes": self._store.bytes,
             "waiting_bytes": self._waiting.bytes if self._waiting else 0,
             "unfinished_bytes": self._unfinished.bytes,
             "ahead_bytes": sum(each.file.bytes for each in self._ahead),
@@ -299,8 +298,7 @@ class JournalWriter(Actor[ToJournalWriter]):
 
     async def _kept(self, kept: Kept) -> None:
         """See whether there's room, once all has gone that may go."""
-        self._size -= kept.removed.bytes
-        self.metrics.set(catalogue.JOURNAL_SIZE, self._size)
+        self.metrics.set(catalogue.JOURNAL_SIZE, self._store.bytes)
         if self._last is not None:
             self._measure_last(self._last)
         if kept.removed.segments:
@@ -309,7 +307,7 @@ class JournalWriter(Actor[ToJournalWriter]):
         self._keep_at = self._now() + (_AGAIN_S if isinstance(self._room, Full) else _KEEP_EVERY_S)
         if kept.reserved:
             of = self._settings
-            reason = quota_reached(of.quota_mib, of.keep_mib, self._size, kept.behind, self._room)
+            reason = quota_reached(of.quota_mib, of.keep_mib, self._store.bytes, kept.behind, self._room)
             await self._has_room(Roomy() if reason is None else Full(reason))
         elif isinstance(self._room, Roomy):
             await self._has_room(Full(f"the filesystem of {self._store.files.shown} is full"))
@@ -353,11 +351,10 @@ class JournalWriter(Actor[ToJournalWriter]):
 
     def _measure(self, entry: Entry) -> None:
         written = sum(file.bytes for file in entry.files)
-        self._size += written
         self.metrics.count(catalogue.SEGMENTS_SEALED)
         self.metrics.count(catalogue.JOURNAL_WRITTEN, written)
-        self.metrics.set(catalogue.JOURNAL_SIZE, self._size)
-        if isinstance(self._room, Full) or self._size >= self._settings.quota_mib << 20 > 0:
+        self.metrics.set(catalogue.JOURNAL_SIZE, self._store.bytes)
+        if isinstance(self._room, Full) or self._store.bytes >= self._settings.quota_mib << 20 > 0:
             self._keep_at = self._now()
         changes: Counter[TableId] = Counter()
         for file in entry.files:
