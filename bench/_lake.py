@@ -11,13 +11,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
 import uvloop
 
-from actors import loading
+from actors import heap, loading
 from actors.assembly import Assembly
 from actors.journal_store import JournalReader
 from actors.live_view import live_view
@@ -25,8 +26,8 @@ from actors.spark_session import Spark
 from actors.spark_sink import SparkSink
 from bench._commits import plain_spark
 from bench._logs import DATABASE
+from bench._service import noted, source
 from bench._snapshots import TABLE
-from deploy.toolchain.mysql_server import CAPTURE
 from deploy.toolchain.parts import Parts
 from pipeline import metrics as catalogue
 from pipeline.checkpoint import Ready, state_of
@@ -39,14 +40,10 @@ from pipeline.schema import TableId
 from pipeline.settings import (
     JournalSettings,
     LakeSettings,
-    Secret,
     Settings,
     SnapshotMode,
     SnapshotSettings,
-    SourceSettings,
     SparkSettings,
-    TlsMode,
-    TlsSettings,
 )
 from pipeline.signals import Tables
 from pipeline.topology import Actor as Name
@@ -65,8 +62,9 @@ class Order:
     """What a service is to do, in `folder`, with the tables that match; `port` leads to the server.
 
     It takes a first snapshot of those of them that match `snapshot`, if any do, delivers what the server has executed
-    up to `through`, has all of it merged if `merge`, and then goes on for `watch_s`. `merge_after_s` as in its
-    settings. `begun`: a file that's made when the last of these begins.
+    up to `through`, merges so many `rounds`, and then goes on for `watch_s`. `merge_rows` and `merge_after_s` as in its
+    settings. `begun`: a file that's made when the last of these begins. Before each round but the first it makes the
+    file `round_begun` of that number, for whoever makes the changes for it.
     """
 
     parts: Parts
@@ -75,22 +73,27 @@ class Order:
     tables: str
     snapshot: str = ""
     through: str = ""
-    merge: bool = False
+    rounds: int = 0
+    merge_rows: int = 1 << 40
     watch_s: float = 0.0
     merge_after_s: float = 3600.0
     begun: Path | None = None
+
+    def round_begun(self, number: int) -> Path:
+        """The file."""
+        return self.folder / f"round-{number}"
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
     """What came of it: seconds from the snapshot's signal until the lake had all of it, from the service's start until
-    the lake had what had been executed, and of the MERGEs; samples of freshness (s) and when they were taken; the
-    greatest resident memory (MiB) of Python and of the JVM; and rows and a sum of the live view at the end.
+    the lake had what had been executed, and of each merge; samples of freshness (s); the greatest resident memory (MiB)
+    of Python and of the JVM; and rows and a sum of the live view at the end.
     """
 
     snapshot_s: float
     through_s: float
-    merge_s: float
+    merges_s: tuple[float, ...]
     freshness: tuple[float, ...] = field(repr=False)
     python_mib: float
     jvm_mib: float
@@ -113,17 +116,11 @@ def _settings(order: Order) -> Settings:
     return Settings(
         "bench",
         Tables((order.tables,)),
-        SourceSettings(
-            "127.0.0.1",
-            CAPTURE.user,
-            order.port,
-            Secret(CAPTURE.password),
-            TlsSettings(TlsMode.DISABLED),
-            read_timeout_s=120.0,
-            server_id=4_711,
-        ),
+        source(order.port),
         JournalSettings(str(order.folder / "journal")),
-        LakeSettings(str(order.folder / "lake"), merge_rows=1 << 40, merge_after_s=order.merge_after_s),
+        LakeSettings(
+            str(order.folder / "lake"), merge_rows=order.merge_rows, merge_after_s=order.merge_after_s
+        ),
         SnapshotSettings(mode=SnapshotMode.NO_DATA),
         spark=SparkSettings(jars=order.parts.jars, driver_memory=JVM_MEMORY),
     )
@@ -131,6 +128,8 @@ def _settings(order: Order) -> Settings:
 
 def _deliver(order: Order) -> Delivered:
     os.environ["JAVA_HOME"] = str(order.parts.java_home)
+    # Much is loaded already, so that there's a second heap, which the service hasn't when it's run.
+    heap.settle()
     loading.load()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_delivered(order))
@@ -140,7 +139,7 @@ async def _delivered(order: Order) -> Delivered:
     began = time.time()
     snapshot_s = through_s = 0.0
     async with running(_settings(order), Assembly) as service:
-        observed = _noted(service)
+        observed = noted(service.assembly.metrics, catalogue.FRESHNESS, catalogue.MERGE)
         await service.begun()
         await _until(service, lambda sink: sink.not_ready() is None)
         if order.snapshot:
@@ -152,8 +151,10 @@ async def _delivered(order: Order) -> Delivered:
             executed = GtidSet.parse(order.through)
             await _until(service, lambda sink: executed <= GtidSet.parse(sink.status()["position"]))
             through_s = time.time() - began
-        if order.merge:
-            await _until(service, _all_merged)
+        for number in range(order.rounds):
+            if number:
+                order.round_begun(number).touch()
+            await _until(service, partial(_has_merged, observed[catalogue.MERGE], number))
         if order.begun is not None:
             observed[catalogue.FRESHNESS].clear()
             order.begun.touch()
@@ -165,23 +166,8 @@ async def _delivered(order: Order) -> Delivered:
         jvm = _resident_mib(sink._spark.pid)
         python = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         await service.stop()
-    merge_s = sum(observed[catalogue.MERGE])
-    return Delivered(snapshot_s, through_s, merge_s, freshness, python, jvm, rows, customers)
-
-
-def _noted(service: Running) -> dict[object, list[float]]:
-    """Every value of these histograms from now on, which by themselves only count."""
-    observed: dict[object, list[float]] = {catalogue.FRESHNESS: [], catalogue.MERGE: []}
-    metrics = service.assembly.metrics
-    observe = metrics.observe
-
-    def noting(metric: Any, value: float, **labels: str) -> None:
-        observe(metric, value, **labels)
-        if metric in observed:
-            observed[metric].append(value)
-
-    metrics.observe = noting  # type: ignore[method-assign]
-    return observed
+    merges_s = tuple(observed[catalogue.MERGE])
+    return Delivered(snapshot_s, through_s, merges_s, freshness, python, jvm, rows, customers)
 
 
 def _sink(service: Running) -> SparkSink:
@@ -203,8 +189,8 @@ def _all_ready(sink: SparkSink) -> bool:
     return bool(mirrors) and set(mirrors) == {_READY}
 
 
-def _all_merged(sink: SparkSink) -> bool:
-    return all(table["pending"] == 0 for table in sink.status()["tables"].values())
+def _has_merged(merges: list[float], before: int, _: SparkSink) -> bool:
+    return len(merges) > before
 
 
 def _counted(session: Any, folder: Path) -> tuple[int, int]:
