@@ -16,6 +16,7 @@ from deploy.toolchain.parts import Parts
 from pipeline.settings import SparkSettings
 from tests.servers.prometheus import Prometheus
 from tests.servers.shop import stocked, writing
+from tests.servers.source import LOG, cut
 from tests.servers.spark import toml
 
 # A busy machine takes its time to start Spark.
@@ -24,6 +25,7 @@ WITHIN_S: Final = 240.0
 # What must not be told: a password of ours and one of a statement in the log, and values of rows, those that the shop
 # is filled with among them.
 PASSWORD: Final = "CANARY-password"
+_ACCOUNT: Final = Account("watched", PASSWORD)
 SECRETS: Final = ("CANARY", "Bestellung", "@example.com", "SKU-", "Customer ")
 
 # Tables for what goes wrong; the writer leaves them alone.
@@ -103,7 +105,7 @@ def watched(server: MysqlServer, parts: Parts, spark: SparkSettings, folder: Pat
             f"CREATE TABLE {_EMPTIED} (id INT PRIMARY KEY)",
             f"INSERT INTO {_ODDITIES} VALUES (1, '2024-01-01', 1, 'CANARY-old'), (2, NULL, 2, 'CANARY-older')",
         )
-        account = server.create_capture_user(shop.DATABASE, account=Account("watched", PASSWORD))
+        account = server.create_capture_user(shop.DATABASE, account=_ACCOUNT)
         service = Service(
             configuration(folder, server, account, parts, spark), folder / "journal", folder / "log"
         )
@@ -157,9 +159,7 @@ def trouble(watched: Watched) -> None:
     watched.server.sql("CREATE USER canary IDENTIFIED BY 'CANARY-user'", "DROP USER canary")
     with writing(watched.server):
         watched.snapshot("s1", r"shop\..*")
-        (dump,) = watched.server.sql(
-            "SELECT id FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%' AND user = 'watched'"
-        )
-        watched.server.sql(f"KILL {dump[0]}", f"TRUNCATE {_EMPTIED}")
+        assert cut(watched.server, LOG, _ACCOUNT)
+        watched.server.sql(f"TRUNCATE {_EMPTIED}")
         until(lambda: watched.completed("s1"), "the snapshot's end")
     watched.oddities("SET SESSION binlog_row_image = 'MINIMAL'", "INSERT INTO {} (id) VALUES (4)")

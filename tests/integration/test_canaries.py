@@ -4,11 +4,9 @@ import io
 import json
 import logging
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pymysql
 import pytest
 import structlog
 
@@ -20,8 +18,9 @@ from pipeline import metrics as catalogue
 from pipeline.messages import ChunkPart
 from pipeline.topology import Actor as Name
 from tests.servers.service import Running, pipeline, running
+from tests.servers.source import LOG, cut
 
-PASSWORD = "CANARY-password"
+CANARY = Account("canary", "CANARY-password")
 ROWS = 300
 
 
@@ -55,7 +54,7 @@ def secretive(mysql: MysqlServer, database: str, monkeypatch: pytest.MonkeyPatch
     create = MysqlServer.create_capture_user
 
     def with_canary(server: MysqlServer, *databases: str) -> Account:
-        return create(server, *databases, account=Account("canary", PASSWORD))
+        return create(server, *databases, account=CANARY)
 
     monkeypatch.setattr(MysqlServer, "create_capture_user", with_canary)
     return mysql
@@ -123,10 +122,5 @@ def actors(service: Running) -> list[Any]:
 
 def lost_log(service: Running, server: MysqlServer) -> bool:
     """End what connections the log comes over, until one of them is missed: the server keeps dead ones for a while."""
-    dumps = server.sql(
-        "SELECT id FROM information_schema.processlist WHERE user = 'canary' AND command LIKE 'Binlog Dump%'"
-    )
-    for (number,) in dumps:
-        with suppress(pymysql.err.OperationalError):  # it has gone by itself
-            server.sql(f"KILL {number}")
+    cut(server, LOG, CANARY)
     return failed(service, Kind.TRANSIENT)

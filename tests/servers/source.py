@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pymysql
@@ -17,6 +17,9 @@ from pipeline.schema import TableSchema
 from pipeline.settings import Secret, SourceSettings, TlsMode, TlsSettings
 from pipeline.statement import Statement
 from pipeline.walk import primary
+
+# What holds of connections that the log comes over, in the process list.
+LOG: Final = "COMMAND LIKE 'Binlog Dump%'"
 
 
 def settings(server: MysqlServer, account: Account, **changes: Any) -> SourceSettings:
