@@ -12,7 +12,7 @@ each makes the next ones half of itself at most, and one for a single row is nev
 times the halvings of a chunk's rows that are asked for in vain before a chunk comes.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -56,7 +56,7 @@ from pipeline.messages import (
     TableStopped,
     TransactionPartVerified,
 )
-from pipeline.partial_images import Partial, any_partial, divided
+from pipeline.partial_images import Divided, Partial, any_partial, divided
 from pipeline.requests import signalled_by_row
 from pipeline.schema import TableId
 from pipeline.signals import SourceSignal
@@ -118,39 +118,58 @@ def _change_parts(
     return tuple(ChangePart(changes, run, state.checkpoint.scn + 1) for changes in tables)
 
 
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """Changes with their keys' tokens, and what they are to rows that were read where images leave columns out."""
+
+    changes: TableChanges
+    tokens: pa.Array
+    divided: Divided | None
+
+
 def touched(state: State, tables: tuple[TableChanges, ...], run: Transactions) -> State:
     """The state in which these changes have touched the windows of their tables, and unknown rows are to be read."""
     for changes in tables:
         table = changes.schema.table
-        if any(table_of(window) == table for window in state.open):
-            state = _touched(state, table, keys_of(changes, run))
-        if any_partial(changes) and table in state.checkpoint.mirrors:
-            state = _unknown_wanted(state, changes, len(run))
+        opened = any(table_of(window) == table for window in state.open)
+        mirrored = table in state.checkpoint.mirrors
+        if not opened and not (mirrored and any_partial(changes)):
+            continue
+        keys = keyed(state, changes)
+        if opened:
+            state = _touched(state, table, keys_of(keys, run))
+        if mirrored and keys.divided is not None:
+            state = _unknown_wanted(state, keys, keys.divided, len(run))
     return state
 
 
-def keys_of(changes: TableChanges, run: Transactions) -> PassedKeys:
-    """The keys of the changes; every image counts, so that an update gives both its old and its new key."""
-    transaction = changes.images.column("transaction").to_numpy()
+def keyed(state: State, changes: TableChanges) -> Keyed:
+    """The changes with what's asked of them by windows and for rows that are to be read again alike."""
     keys = tokens(changes.rows, changes.schema.key)
     if not any_partial(changes):
+        return Keyed(changes, keys, None)
+    return Keyed(changes, keys, divided(changes, keys, rereads.moving(state, changes.schema.table)))
+
+
+def keys_of(keyed: Keyed, run: Transactions) -> PassedKeys:
+    """The keys of the changes; every image counts, so that an update gives both its old and its new key."""
+    images, keys, of = keyed.changes.images, keyed.tokens, keyed.divided
+    transaction = images.column("transaction").to_numpy()
+    if of is None:
         return PassedKeys(run, transaction, keys)
-    of = divided(changes, keys)
     partial = pa.array(of.partial)
-    absent = changes.images.column("absent").filter(partial)
-    rows = Partial(keys.filter(partial), absent, changes.rows.filter(partial))
+    absent = images.column("absent").filter(partial)
+    rows = Partial(keys.filter(partial), absent, keyed.changes.rows.filter(partial))
     return PassedKeys(run, transaction[of.decisive], keys.filter(pa.array(of.decisive)), rows)
 
 
-def _unknown_wanted(state: State, changes: TableChanges, transactions: int) -> State:
+def _unknown_wanted(state: State, keyed: Keyed, of: Divided, transactions: int) -> State:
     """The state in which the rows that these changes leave unknown are to be read again."""
-    schema = changes.schema
-    keys = tokens(changes.rows, schema.key)
-    mask = pa.array(divided(changes, keys, rereads.moving(state, schema.table)).unknown)
-    if keys.filter(mask).null_count:
+    schema, mask = keyed.changes.schema, pa.array(of.unknown)
+    if keyed.tokens.filter(mask).null_count:
         names = " and ".join(schema.key_names)
         return table_stopped(state, TableStopped(schema.table, _NAMELESS.format(names=names)))
-    rows = changes.rows.select(list(schema.key)).filter(mask)
+    rows = keyed.changes.rows.select(list(schema.key)).filter(mask)
     return rereads.wanted(state, schema.table, key_rows(schema, rows.columns), transactions)
 
 

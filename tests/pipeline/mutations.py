@@ -261,10 +261,12 @@ def inserts_do_not_touch(patch: Patch) -> None:
 def _touch_by(patch: Patch, *kinds: Kind) -> None:
     original = passed.keys_of
 
-    def keys(changes: TableChanges, run: Transactions) -> window.PassedKeys:
+    def keys(keyed: passed.Keyed, run: Transactions) -> window.PassedKeys:
+        changes = keyed.changes
         chosen = pc.is_in(changes.images["kind"], pa.array(kinds, pa.int8()))
         some = TableChanges(changes.schema, changes.images.filter(chosen), changes.rows.filter(chosen))
-        return original(some, run)
+        tokens = keyed.tokens.filter(chosen)
+        return original(passed.Keyed(some, tokens, None), run)
 
     patch.setattr(passed, "keys_of", keys)
 
@@ -272,7 +274,7 @@ def _touch_by(patch: Patch, *kinds: Kind) -> None:
 def every_table_is_touched(patch: Patch) -> None:
     def touched(state: State, tables: tuple[TableChanges, ...], run: Transactions) -> State:
         for changes in tables:
-            keys = passed.keys_of(changes, run)
+            keys = passed.keys_of(passed.keyed(state, changes), run)
             state = replace(state, open=tuple(window.keys_passed(w, keys) for w in state.open))
         return state
 
