@@ -55,9 +55,9 @@ Sources: DBLog (Andreakis and Papapanagiotou, 2020) for the window; WL#6355 for 
 doesn't promise; `watermark` for why the high watermark is a place in the log.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, chain
 
 import numpy as np
 import numpy.typing as npt
@@ -107,8 +107,9 @@ class PassedKeys:
         return self.tokens.filter(pa.array(not_in_low[self.transaction]))
 
     @staticmethod
-    def joined(runs: Sequence["PassedKeys"]) -> "PassedKeys":
+    def joined(several: Iterable["PassedKeys"]) -> "PassedKeys":
         """The keys of several runs, one behind the other."""
+        runs = list(several)
         begins = accumulate((len(run.transactions) for run in runs), initial=0)
         partial = [run.partial for run in runs if run.partial is not None]
         return PassedKeys(
@@ -120,6 +121,30 @@ class PassedKeys:
 
 
 @dataclass(frozen=True, slots=True)
+class Runs:
+    """Runs, one behind the other, to which one more is added without copying all: of n it copies about log n.
+
+    That's since they are in pieces of which each is longer than the next one.
+    """
+
+    pieces: tuple[tuple[PassedKeys, ...], ...] = ()
+
+    def __iter__(self) -> Iterator[PassedKeys]:
+        return chain.from_iterable(self.pieces)
+
+    def __bool__(self) -> bool:
+        return bool(self.pieces)
+
+    def and_then(self, run: PassedKeys) -> "Runs":
+        """These and one more behind them."""
+        earlier = self.pieces
+        last: tuple[PassedKeys, ...] = (run,)
+        while earlier and len(earlier[-1]) <= len(last):
+            earlier, last = earlier[:-1], earlier[-1] + last
+        return Runs((*earlier, last))
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """The chunk is asked for. Which of the passing transactions are in the low watermark isn't known yet.
 
@@ -127,7 +152,7 @@ class Reading:
     """
 
     order: ReadChunk | ReadKeys
-    passed: tuple[PassedKeys, ...] = ()
+    passed: Runs = Runs()
     kept: int = 0
 
 
@@ -146,7 +171,7 @@ class Reconciling:
     high: High
     rows: pa.RecordBatch
     upto: Key | None
-    passed: tuple[PassedKeys, ...]
+    passed: Runs
     keys: int
     given_up: int = 0
     laid_over: bool = False
@@ -161,9 +186,9 @@ def keys_passed(window: Window, keys: PassedKeys) -> Window:
         keys = keys.among(window.order.tokens)
     match window:
         case Reading():
-            return replace(window, passed=(*window.passed, keys), kept=window.kept + keys.nbytes)
+            return replace(window, passed=window.passed.and_then(keys), kept=window.kept + keys.nbytes)
         case Reconciling():
-            passed, number = (*window.passed, keys), window.keys + len(keys)
+            passed, number = window.passed.and_then(keys), window.keys + len(keys)
             return _folded(replace(window, passed=passed, keys=number))
 
 
@@ -208,4 +233,4 @@ def _folded(window: Reconciling) -> Reconciling:
     rows = untouched(window)
     given_up = window.given_up + len(window.rows) - len(rows)
     partial = window.laid_over or any(run.partial is not None for run in window.passed)
-    return replace(window, rows=rows, passed=(), keys=0, given_up=given_up, laid_over=partial)
+    return replace(window, rows=rows, passed=Runs(), keys=0, given_up=given_up, laid_over=partial)

@@ -14,7 +14,7 @@ from pipeline.snapshot import WHOLE, ChunkId
 from pipeline.transactions import Transactions
 from pipeline.walk import primary
 from pipeline.watermark import Coordinates, MarkerRow, Passed
-from pipeline.window import PassedKeys, Reading, Reconciling
+from pipeline.window import PassedKeys, Reading, Reconciling, Runs
 from tests.pipeline import mutations
 from tests.pipeline.builders import ORDERS, gtid, gtids, place, read, rows, table
 from tests.pipeline.mutations import broken_by
@@ -68,6 +68,22 @@ def test_a_low_watermark_that_lacks_what_had_passed_when_asked_breaks_an_invaria
 
 def test_a_low_watermark_ahead_of_the_stream_is_usable() -> None:
     assert emitted(reconciling(1, 2, low="a:1-9,b:1-3")) == [1, 2]
+
+
+# What's kept
+
+
+def test_runs_stay_in_their_order_and_one_more_copies_few_of_them() -> None:
+    before, runs, copied = Runs(), Runs(), 0
+    some = [touching(a6=key) for key in range(300)]
+    for number, run in enumerate(some, 1):
+        before, runs = runs, runs.and_then(run)
+        kept = set(map(id, before.pieces))
+        copied += sum(len(piece) for piece in runs.pieces if id(piece) not in kept)
+        assert list(map(id, runs)) == list(map(id, some[:number]))
+        assert len(runs.pieces) <= number.bit_length()
+    assert copied <= len(some) * len(some).bit_length()
+    assert len(list(before)) == len(some) - 1  # what was before is as it was
 
 
 # What touches
@@ -180,7 +196,7 @@ def test_the_keys_that_passed_while_a_chunk_was_read_are_not_kept_either() -> No
     opened = window.keys_passed(reading(), touching(a6=1, a7=2, a8=8, a9=9))
     assert isinstance(opened, Reading)
     closing = window.chunk_read(opened, read(opened.order, 1, 2, 3))
-    assert (closing.passed, closing.keys, closing.given_up) == ((), 0, 2)
+    assert (closing.passed, closing.keys, closing.given_up) == (Runs(), 0, 2)
     assert emitted(closing) == [3]
 
 
