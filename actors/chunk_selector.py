@@ -197,7 +197,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         async def chunk(source: Source) -> ChunkRead:
             nonlocal limit
             asked, limit = replace(order, limit=limit), max(1, limit // 2)  # the next try has less to do
-            return await self._chunk(source, asked)
+            return await self._bracketed(source, asked, lambda source: self.select(source, asked))
 
         try:
             answer: ChunkRead | ChunkOutdated | ChunkFailed = await self._tried(chunk, str(order.chunk))
@@ -213,7 +213,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
 
     async def _read_again(self, order: ReadKeys) -> None:
         """The stream can't do without these rows: where they don't come for now, all of capture begins again."""
-        rows = partial(self._keys, order=order)
+        rows = partial(self._bracketed, order=order, select=partial(self._some, order))
         try:
             answer: ChunkRead | ChunkOutdated | ChunkFailed = await self._repeated(rows, str(order.chunk))
         except Outdated:
@@ -268,20 +268,14 @@ class ChunkSelector(Actor[ToChunkSelector]):
         divided = await planning.divided(source, schema, walk, end, rows, order.ranges, LEAST_ROWS_OF_RANGE)
         return TablePlanned(schema, walk, end, divided, rows, high)
 
-    async def _chunk(self, source: Source, order: ReadChunk) -> ChunkRead:
-        return await self._bracketed(source, order, partial(self.select, source, order))
-
-    async def _keys(self, source: Source, order: ReadKeys) -> ChunkRead:
-        return await self._bracketed(source, order, partial(self._some, source, order))
-
     async def _bracketed(
-        self, source: Source, order: ReadChunk | ReadKeys, select: Callable[[], Awaitable[Selected]]
+        self, source: Source, order: ReadChunk | ReadKeys, select: Callable[[Source], Awaitable[Selected]]
     ) -> ChunkRead:
         """What a SELECT gives, between the low watermark and the high one."""
         started = monotonic()
         low = await self.low(source, order)
         asked = monotonic()
-        rows, upto, size = await select()
+        rows, upto, size = await select(source)
         selected = monotonic()
         high = await self.high(source, order)
         self.metrics.chunk_read(started, asked, selected)
@@ -334,7 +328,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
                     upto = resultset.key(located, batch.num_rows - 1, places)
         return await _joined(schema, batches), upto, size
 
-    async def _some(self, source: Source, order: ReadKeys) -> Selected:
+    async def _some(self, order: ReadKeys, source: Source) -> Selected:
         """The rows of the order's keys."""
         schema = order.schema
         wanted = predicates.one_of(schema, key_values.of_rows(schema, order.keys))
@@ -342,9 +336,8 @@ class ChunkSelector(Actor[ToChunkSelector]):
         size = 0
         async with source.select(chunks.some(schema, wanted)) as result:
             while (read := await self._next(result, schema)) is not None:
-                batch, located = read
-                batches.append(batch)
-                size += located.size
+                batches.append(read[0])
+                size += read[1].size
         return await _joined(schema, batches), None, size
 
     async def _next(
