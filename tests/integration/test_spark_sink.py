@@ -341,6 +341,26 @@ async def test_a_jvm_that_ends_is_transient_and_the_next_life_goes_on_without_do
     assert house.changes("items") == house.changes("orders") == [(1, 1, 1), (2, 2, 2), (3, 3, 3)]
 
 
+@pytest.mark.full
+async def test_a_jvm_that_stands_still_while_a_batch_is_delivered_is_found_and_the_next_life_goes_on(
+    house: House,
+) -> None:
+    async with house.life() as running:
+        await house.until(lambda: house.metrics.value(catalogue.SPARK_UP) == 1, running)
+        await house.write(1, 1)
+        await house.until(house.arrived, running)
+        assert isinstance(house.sink._spark, Spark)
+        os.kill(house.sink._spark.pid, signal.SIGSTOP)
+        await house.write(2, 2)
+        await house.until(lambda: house.sink.hung() == "Spark hasn't answered for 12 s", running)
+    async with house.life() as running:
+        await house.write(3, 3)
+        await house.until(house.arrived, running)
+        house.mailbox.close()
+        await running
+    assert house.changes("items") == house.changes("orders") == [(1, 1, 1), (2, 2, 2), (3, 3, 3)]
+
+
 ORPHAN = """
 import sys, time
 from pathlib import Path
