@@ -52,7 +52,7 @@ async def test_a_server_that_stands_still_is_noticed_by_who_asks_and_by_who_conn
     monkeypatch.setattr(sources, "_GRACE_S", 0.1)
     server = mysql_factory(GTIDS)
     account = server.create_capture_user()
-    async with connected_with(server, account, read_timeout_s=1.0) as source:
+    async with connected_with(server, account, read_timeout_s=5.0) as source:
         os.kill(server.pid, signal.SIGSTOP)
         with pytest.raises(Transient, match="didn't answer in time: SELECT 1"):
             await ask(source, "SELECT 1")
