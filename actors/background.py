@@ -1,9 +1,9 @@
 """What Spark does beside the batches: a MERGE, or maintenance of a lake table, one such work at a time.
 
 Nobody waits for it: the live view is right with it and without it. A mirror's turn comes when it has enough changes
-pending, or old ones; when no MERGE is due, it's the turn of whatever maintenance is (`pipeline.maintenance`). So a
-table is never maintained beside a MERGE into it. Where somebody else, a user's OPTIMIZE say, had committed meanwhile,
-so that Delta gave the work up, it's tried again after a rest.
+pending, or old ones; when no MERGE is due, it's the turn of whatever maintenance is (`pipeline.maintenance`). Only
+checkpoints, which take a moment, come first. So a table is never maintained beside a MERGE into it. Where somebody
+else, a user's OPTIMIZE say, had committed meanwhile, so that Delta gave the work up, it's tried again after a rest.
 """
 
 import asyncio
@@ -123,7 +123,10 @@ class Background:
             kept = self._kept.get((table, tier))
             if kept is None:
                 kept = maintenance.found(table, tier, Size(), now, mirrored.reached.merged)
-            self._keep(replace(kept, size=replace(kept.size, files=kept.size.files + len(files))))
+            came = replace(
+                kept.size, files=kept.size.files + len(files), commits=kept.size.commits + bool(files)
+            )
+            self._keep(replace(kept, size=came))
         self._metrics.set(catalogue.MIRROR_PENDING, self._mirrored[table].pending, table=str(table))
 
     def begin_if_due(self, mirrors: Mapping[TableId, Mirror], through: int, position: str) -> None:
@@ -133,14 +136,14 @@ class Background:
                 return
             self.ended()
         now = time.monotonic()
+        chores = ((maintenance.due(k, self._policy, now), k) for k in self._all)
+        chore = maintenance.first((chore, kept) for chore, kept in chores if chore)
         due = [(m.pending, table) for table, m in self._mergeable(mirrors) if self._due_in(m, now) <= 0]
-        if due:
+        if due and (chore is None or chore[0] is not Chore.CHECKPOINT):
             changes, table = max(due)
             self._begin(Merge(table, through, changes), self._merge(table, through, position))
-            return
-        chores = ((maintenance.due(k, self._policy, now), k) for k in self._all)
-        if (first := maintenance.first((chore, kept) for chore, kept in chores if chore)) is not None:
-            self._begin(first, self._do(*first))
+        elif chore is not None:
+            self._begin(chore, self._do(*chore))
 
     def ended(self) -> None:
         """The work has ended; raises what it raised, unless it's to be tried again."""
@@ -194,6 +197,8 @@ class Background:
     async def _do(self, chore: Chore, kept: Kept) -> Size | None:
         upkeep, table, tier = self._lake.upkeep, kept.table, kept.tier
         match chore:
+            case Chore.CHECKPOINT:
+                await self._run(upkeep.checkpoint, table, tier)
             case Chore.COMPACT:
                 await self._run(upkeep.compact, table, tier)
             case Chore.TRIM:
@@ -221,6 +226,8 @@ class Background:
         if kept is None:
             return
         match chore:
+            case Chore.CHECKPOINT:
+                kept = replace(kept, size=replace(kept.size, commits=size.commits))
             case Chore.COMPACT:
                 # What came meanwhile may not have been taken.
                 left = replace(size, files=max(0, size.files - (kept.size.files - before.size.files)))

@@ -40,6 +40,10 @@ from pipeline.placing import Stored
 _CONFLICTS = ("Concurrent", "MetadataChanged", "ProtocolChanged")
 
 
+# What's merged is divided by keys into so many parts, of which Spark takes as many together as make some ten MiB: so
+# they're sorted and hashed in memory, and a core is never long away for what else there is to do.
+_PARTS = {"spark.sql.adaptive.coalescePartitions.initialPartitionNum": "64"}
+
 # A version that's made of the one before has one commit more since its checkpoint, and knows of no newer one until
 # somebody looks into the log's folder. So that's done after each of so many versions.
 _LOOK_EVERY = 50
@@ -78,6 +82,9 @@ class LakeTable(Protocol):
 
     def size(self) -> Size | None:
         """How large the newest version is; None where there's no table."""
+
+    def checkpoint(self) -> None:
+        """Write what the log amounts to, where `append` doesn't do it now and then."""
 
     def clean_log(self) -> None:
         """Remove what has expired of the log, by the table's own properties."""
@@ -135,7 +142,14 @@ class DeltaTable:
             return None
         checksum = snapshot.checksumOpt()
         hidden = checksum.get().numDeletedRecordsOpt() if checksum.isDefined() else checksum
-        return Size(snapshot.numOfFiles(), hidden.get() if hidden.isDefined() else 0)
+        commits = snapshot.logSegment().deltas().size()
+        return Size(snapshot.numOfFiles(), hidden.get() if hidden.isDefined() else 0, commits)
+
+    def checkpoint(self) -> None:
+        """Write what the log amounts to."""
+        log = self._log()
+        log.checkpoint(log.update(False, self._none, self._none), self._none)
+        log.update(False, self._none, self._none)
 
     def clean_log(self) -> None:
         """Remove what has expired of the log, by the table's own properties, as Delta does; but to the hour."""
@@ -174,6 +188,8 @@ class DeltaTable:
             actions = actions.appended(action.fromJson(line))
         for name, reached in {application: version, **marks}.items():
             actions = actions.appended(self._reached(name, reached))
+        # That's for another time (`pipeline.maintenance`).
+        transaction.postCommitHooks().subtractOne(_module(self._delta.hooks, "CheckpointHook$"))
         committed: int = transaction.commit(actions, self._operation(metadata))
         if committed % _LOOK_EVERY == 0:
             log.update(False, self._none, self._none)
@@ -188,7 +204,7 @@ class DeltaTable:
         if not self._lacks(transaction, application, merge.through):
             return
         version = transaction.snapshot().version()
-        with beside(self._spark, {}) as session:
+        with beside(self._spark, _PARTS) as session:
             marked = self._marked(transaction, session, session.sql(merge.places(version)))
             added = transaction.writeFiles(session.sql(merge.rows(version))._jdf)  # noqa: SLF001
         actions = marked.appendedAll(added).appended(self._reached(application, merge.through))

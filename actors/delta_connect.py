@@ -104,6 +104,9 @@ class ConnectTable:
             found = logged(self.path)
         return None if found is None else Size(found.files or 0, found.hidden or 0)
 
+    def checkpoint(self) -> None:
+        """Delta does it by itself."""
+
     def clean_log(self) -> None:
         """Delta does it by itself."""
 

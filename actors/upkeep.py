@@ -44,6 +44,11 @@ class Upkeep:
         """How large a lake table is, None where there's none."""
         return self._tables(location(self._root, table, tier)).size()
 
+    def checkpoint(self, table: TableId, tier: Tier) -> None:
+        """Write a checkpoint of a lake table's log."""
+        with beside(self._session, {}):
+            self._tables(location(self._root, table, tier)).checkpoint()
+
     def compact(self, table: TableId, tier: Tier) -> None:
         """Write small files anew as large ones, and those that have much hidden without that."""
         # Delta would give up what begins a mirror anew, of the two.

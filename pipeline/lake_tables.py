@@ -161,9 +161,9 @@ def ddl(of: Iterable[LakeColumn]) -> str:
 def create_sql(path: str, of: tuple[LakeColumn, ...], properties: Mapping[str, str]) -> str:
     """The statement that makes a changelog where there's none.
 
-    A checkpoint of Delta's log takes a second or two and holds the next commit up, so it comes only after many. There
-    are some commits a second, and whoever looks for the newest one goes through the names of all; so they're kept for
-    CHANGELOG_VERSIONS_H and not for thirty days.
+    A checkpoint of Delta's log takes a second or two, so that Delta itself makes one only after many commits, and
+    mostly needn't (`pipeline.maintenance`). There are some commits a second, and whoever looks for the newest one goes
+    through the names of all; so they're kept for CHANGELOG_VERSIONS_H and not for thirty days.
     """
     kept = {
         "delta.checkpointInterval": "100",

@@ -6,8 +6,10 @@
   and a row is written a few times and not again and again.
 - *Trim*: changes that nobody needs are deleted from a changelog: all that its mirror has merged where the changelog is
   only the mirror's inbox, else those that are older than they're to be kept. Its part of Delta's log that has expired
-  goes as well: Delta would remove that of a whole day at once, in a batch's commit.
+  goes as well: Delta would remove that of a whole day at once.
 - *Vacuum*: VACUUM removes files that no version has which may still be asked for.
+- *Checkpoint*: Delta writes what its log amounts to in one file, so that nobody has to read all commits. By itself it
+  does so in a commit, which takes a second or two then, and beside a MERGE much longer; a batch's commits leave it out.
 
 None of it changes what anybody sees, and none of it is hurried: one thing at a time, beside the batches. A batch's
 commit only adds files, and reads none, so that it's in nobody's way and nobody in its.
@@ -38,6 +40,9 @@ LARGE_BYTES: Final = 128 << 20
 # The part of a file's rows that may be hidden by a deletion vector before it's written anew.
 HIDDEN_PART: Final = 0.25
 
+# How many commits there may be behind a checkpoint.
+CHECKPOINT_AFTER: Final = 100
+
 # How often (s) changelogs are trimmed, and how long ago at least what is trimmed was merged.
 TRIM_EVERY_S: Final = 3_600.0
 VACUUM_EVERY_S: Final = 86_400.0
@@ -51,6 +56,7 @@ REST_S: Final = 30.0
 class Chore(StrEnum):
     """A kind of maintenance."""
 
+    CHECKPOINT = "checkpoint"
     COMPACT = "compact"
     TRIM = "trim"
     VACUUM = "vacuum"
@@ -58,10 +64,13 @@ class Chore(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many files a lake table has, and how many of their rows are hidden by deletion vectors."""
+    """How many files a lake table has, how many of their rows are hidden by deletion vectors, and how many commits are
+    behind its log's last checkpoint.
+    """
 
     files: int = 0
     hidden: int = 0
+    commits: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +143,8 @@ def due(kept: Kept, policy: Policy, now: float) -> Chore | None:
     """What has to be done for a lake table, if anything."""
     if now < kept.resting:
         return None
+    if kept.size.commits >= CHECKPOINT_AFTER:
+        return Chore.CHECKPOINT
     hidden = kept.size.hidden - kept.left.hidden
     if policy.compact_files and (kept.come >= policy.compact_files or hidden >= policy.merge_rows):
         return Chore.COMPACT
@@ -145,17 +156,21 @@ def due(kept: Kept, policy: Policy, now: float) -> Chore | None:
 
 
 def first(chores: Iterable[tuple[Chore, Kept]]) -> tuple[Chore, Kept] | None:
-    """That of the chores which is done first: the compaction that has most to do, else what has waited longest."""
+    """That of the chores which is done first: a checkpoint or a compaction, the one that has most to do, else what has
+    waited longest.
+    """
 
-    def order(each: tuple[Chore, Kept]) -> tuple[bool, float]:
+    def order(each: tuple[Chore, Kept]) -> tuple[int, float]:
         chore, kept = each
         match chore:
+            case Chore.CHECKPOINT:
+                return 0, -kept.size.commits
             case Chore.COMPACT:
-                return False, -kept.come
+                return 1, -kept.come
             case Chore.TRIM:
-                return True, kept.trimmed + TRIM_EVERY_S
+                return 2, kept.trimmed + TRIM_EVERY_S
             case Chore.VACUUM:
-                return True, kept.vacuumed + VACUUM_EVERY_S
+                return 2, kept.vacuumed + VACUUM_EVERY_S
             case never:
                 assert_never(never)
 

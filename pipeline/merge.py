@@ -36,9 +36,10 @@ class Merge:
     def places(self, version: int) -> str:
         """The query for the rows of the mirror, at a version of its log, whose keys have changed.
 
-        `path` is that of a row's file, and `row` its place in it.
+        `path` is that of a row's file, and `row` its place in it. The keys that have changed are hashed, and the mirror
+        passes by them as it is: it would take more memory than there is to sort it.
         """
-        return f"""SELECT m._metadata.file_path AS path, m._metadata.row_index AS row
+        return f"""SELECT /*+ SHUFFLE_HASH(c) */ m._metadata.file_path AS path, m._metadata.row_index AS row
 FROM {self._mirror(version)} AS m LEFT SEMI JOIN (
   {self.keys()}
 ) AS c ON {same_key(self.schema)}"""

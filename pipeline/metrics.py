@@ -311,7 +311,7 @@ MIRROR_PENDING = Gauge(
 )
 MAINTENANCE = Histogram(
     "tidemark_maintenance_seconds",
-    "Time to maintain a lake table; kind is compact, trim or vacuum.",
+    "Time to maintain a lake table; kind is checkpoint, compact, trim or vacuum.",
     ("kind",),
 )
 LAKE_FILES = Gauge("tidemark_lake_files", "Files of a lake table's newest version.", ("table", "tier"))
@@ -322,7 +322,7 @@ FILES_COME = Gauge(
 )
 CONFLICTS = Counter(
     "tidemark_lake_conflict_errors_total",
-    "Times that Delta gave work up, which is tried again; kind is merge, compact, trim or vacuum.",
+    "Times that Delta gave work up, which is tried again; kind is merge, checkpoint, compact, trim or vacuum.",
     ("kind",),
 )
 FRESHNESS = Histogram(

@@ -64,11 +64,11 @@ def size(delivery: Delivery, tier: Tier) -> Size:
 @pytest.mark.full
 def test_compaction_leaves_few_files_and_what_is_seen(delivery: Delivery) -> None:
     table = filled(delivery)
-    assert size(delivery, Tier.CHANGELOG) == Size(SEGMENTS)
+    assert size(delivery, Tier.CHANGELOG).files == SEGMENTS
     held, then = live_view(delivery.spark.session, delivery.root, ID), expected(table)
     everything = rows(delivery.tier(table, Tier.CHANGELOG))
     delivery.lake.upkeep.compact(ID, Tier.CHANGELOG)
-    assert size(delivery, Tier.CHANGELOG) == Size(1)
+    assert size(delivery, Tier.CHANGELOG).files == 1
     assert rows(delivery.tier(table, Tier.CHANGELOG)) == everything
     assert delivery.view(table) == expected(table)
     change(delivery, table, SEGMENTS)
@@ -79,6 +79,32 @@ def test_compaction_leaves_few_files_and_what_is_seen(delivery: Delivery) -> Non
         assert size(delivery, tier).files == 1
     assert delivery.view(table) == expected(table)
     assert rows(held) == then, "a reader's old version is still there"
+
+
+def checkpoints(delivery: Delivery) -> int:
+    """How many checkpoints the changelog's log has."""
+    log = Path(location(delivery.root, ID, Tier.CHANGELOG)) / "_delta_log"
+    return len(list(log.glob("*.checkpoint*.parquet")))
+
+
+def test_a_batch_leaves_the_checkpoint_of_a_log_to_maintenance(delivery: Delivery) -> None:
+    table = delivery.history.table(ORDERS, READY)
+    change(delivery, table, 0)
+    changelog = f"delta.`{location(delivery.root, ID, Tier.CHANGELOG)}`"
+    delivery.spark.session.sql(
+        f"ALTER TABLE {changelog} SET TBLPROPERTIES ('delta.checkpointInterval' = '1')"
+    )
+    before = checkpoints(delivery)
+    commits = size(delivery, Tier.CHANGELOG).commits
+    change(delivery, table, 1)
+    assert checkpoints(delivery) == before
+    assert size(delivery, Tier.CHANGELOG).commits == commits + 1
+    delivery.lake.upkeep.checkpoint(ID, Tier.CHANGELOG)
+    assert checkpoints(delivery) == before + 1
+    assert size(delivery, Tier.CHANGELOG).commits == 0
+    change(delivery, table, 2)
+    assert size(delivery, Tier.CHANGELOG).commits == 1
+    assert delivery.view(table) == expected(table)
 
 
 @pytest.mark.full
@@ -92,7 +118,8 @@ def test_compaction_of_a_mirror_takes_what_is_hidden(delivery: Delivery) -> None
     assert before.files > 1
     assert before.hidden > 0
     delivery.lake.upkeep.compact(ID, Tier.MIRROR)
-    assert size(delivery, Tier.MIRROR) == Size(1)
+    after = size(delivery, Tier.MIRROR)
+    assert (after.files, after.hidden) == (1, 0)
     assert rows(delivery.tier(table, Tier.MIRROR)) == delivery.view(table) == expected(table)
 
 
@@ -138,7 +165,7 @@ def test_a_users_own_optimize_is_in_nobodys_way(delivery: Delivery) -> None:
             change(delivery, table, number)
             assert delivery.view(table) == expected(table)
     delivery.lake.upkeep.compact(ID, Tier.CHANGELOG)
-    assert size(delivery, Tier.CHANGELOG) == Size(1)
+    assert size(delivery, Tier.CHANGELOG).files == 1
     found = rows(delivery.tier(table, Tier.CHANGELOG).groupBy("__scn", "__ordinal").count())
     assert {count for *_, count in found} == {1}
 
@@ -186,7 +213,7 @@ async def test_work_that_delta_gave_up_is_tried_again(
     told = background.status(ID)
     assert (told["pending"], told["merged"]) == (0, delivery.segment)
     assert told["uncompacted"]["changelog"] == 0
-    assert size(delivery, Tier.CHANGELOG) == Size(1)
+    assert size(delivery, Tier.CHANGELOG).files == 1
     assert delivery.view(table) == expected(table)
     background.delivered(ID, delivery.lake.find(ID), Pieces())
     assert background.time_left({ID: Ready(0)}) != 0

@@ -7,6 +7,7 @@ import pytest
 from pipeline.lake_rules import PLAIN, LakeRule, Tiers
 from pipeline.lake_tables import Tier
 from pipeline.maintenance import (
+    CHECKPOINT_AFTER,
     REST_S,
     TRIM_EVERY_S,
     VACUUM_EVERY_S,
@@ -46,6 +47,16 @@ def test_a_mirror_is_compacted_when_much_of_it_has_been_hidden_since() -> None:
     assert due(kept(2, 99), POLICY, 1000.0) is None
     assert due(kept(2, 100), POLICY, 1000.0) is Chore.COMPACT
     assert due(replace(kept(2, 100), left=Size(2, 40)), POLICY, 1000.0) is None
+
+
+def test_a_log_gets_a_checkpoint_after_so_many_commits_before_all_else() -> None:
+    few, many = (
+        replace(kept(20), size=Size(20, commits=commits))
+        for commits in (CHECKPOINT_AFTER - 1, CHECKPOINT_AFTER)
+    )
+    assert due(few, POLICY, 1000.0) is Chore.COMPACT
+    assert due(many, POLICY, 1000.0) is Chore.CHECKPOINT
+    assert first([(Chore.COMPACT, few), (Chore.CHECKPOINT, many)]) == (Chore.CHECKPOINT, many)
 
 
 def test_time_brings_trimming_and_vacuum_and_a_rest_puts_all_off() -> None:
