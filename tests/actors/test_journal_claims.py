@@ -16,6 +16,7 @@ from actors.journal_store import JournalReader, JournalStore
 from pipeline.errors import Definite
 from tests.actors import crashing_journal
 from tests.actors.segments import ROWS, moved, seal
+from tests.servers.stopped import stop
 
 
 @pytest.fixture(params=["local", "s3"])
@@ -151,7 +152,7 @@ def test_a_stopped_writer_that_awakes_is_fenced(place: str, sealing: "subprocess
     assert sealing.stdout is not None
     assert sealing.stderr is not None
     assert int(sealing.stdout.readline()) == 1
-    os.kill(sealing.pid, signal.SIGSTOP)
+    stop(sealing.pid)
     newer = opened(place)
     last = newer.last_segment()
     assert last >= 1
@@ -192,7 +193,7 @@ def test_on_a_disk_a_stopped_writer_keeps_its_lock_and_a_killed_one_does_not(tmp
     with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        os.kill(process.pid, signal.SIGSTOP)
+        stop(process.pid)
         with pytest.raises(Definite, match=f"is being written to by process {process.pid} on "):
             JournalStore.open_single_writer(directory, "test")
         process.kill()

@@ -36,6 +36,7 @@ from tests.chaos.plan import (
 )
 from tests.chaos.world import TOPIC, NotSo, World, follow, promote
 from tests.servers.kafka import send
+from tests.servers.stopped import stop
 
 CHUNK_ROWS: Final = 25
 # A signal that isn't known to the service after so long is sent again, by another channel.
@@ -177,7 +178,7 @@ class Nemesis:
                 service.kill()
                 service.start("/livez")
             case Process.STOPPED:
-                os.kill(service.pid, signal.SIGSTOP)
+                stop(service.pid)
                 # Nothing can be asked meanwhile.
                 time.sleep(lasts_s)
                 os.kill(service.pid, signal.SIGCONT)
@@ -203,7 +204,7 @@ class Nemesis:
                 server.kill()
                 server.start()
             case Source.STALLED:
-                os.kill(server.pid, signal.SIGSTOP)
+                stop(server.pid)
                 # Nothing can be asked meanwhile.
                 time.sleep(lasts_s)
                 os.kill(server.pid, signal.SIGCONT)

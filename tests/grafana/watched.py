@@ -1,18 +1,20 @@
 """A service as its users run it, under load and in some trouble, which a real Prometheus scrapes."""
 
 import json
+import math
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from deploy.demo import shop
 from deploy.demo.service import Service
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from deploy.toolchain.parts import Parts
+from pipeline import metrics as catalogue
 from pipeline.settings import SparkSettings
 from tests.servers.prometheus import Prometheus
 from tests.servers.shop import stocked, writing
@@ -28,6 +30,7 @@ PASSWORD: Final = "CANARY-password"
 _ACCOUNT: Final = Account("watched", PASSWORD)
 SECRETS: Final = ("CANARY", "Bestellung", "@example.com", "SKU-", "Customer ")
 
+_ORDERS: Final = f"{shop.DATABASE}.orders"
 # Tables for what goes wrong; the writer leaves them alone.
 _ODDITIES: Final = f"{shop.DATABASE}.oddities"
 _EMPTIED: Final = f"{shop.DATABASE}.emptied"
@@ -60,10 +63,23 @@ class Watched:
 
     def completed(self, id_: str) -> bool:
         """Whether the snapshot has ended, with all of its tables complete."""
-        return any(
-            snapshot["id"] == id_ and {table["state"] for table in snapshot["tables"]} == {"completed"}
-            for snapshot in json.loads(self.get("/status"))["snapshots"]
-        )
+        return {table["state"] for table in self._tables(id_)} == {"completed"}
+
+    def begun(self, id_: str, name: str) -> bool:
+        """Whether the snapshot has rows of the table."""
+        return any(table["table"] == name and table["rows"] for table in self._tables(id_))
+
+    def _tables(self, id_: str) -> list[dict[str, Any]]:
+        snapshots = json.loads(self.get("/status"))["snapshots"]
+        return [table for each in snapshots if each["id"] == id_ for table in each["tables"]]
+
+    def see_a_window(self) -> None:
+        """Have a chunk of the orders wait for so long that a scrape comes while its window is open."""
+        until(lambda: self.begun("s1", _ORDERS), "the snapshot of the orders")
+        with closing(self.server.connect()) as connection, connection.cursor() as cursor:
+            cursor.execute(f"LOCK TABLES {_ORDERS} WRITE")
+            oldest = catalogue.OLDEST_WINDOW.name
+            until(lambda: not math.isnan(self.prometheus.value(oldest)), "a window is seen")
 
     def stopped(self) -> bool:
         """Whether the lake takes nothing of the odd table any more."""
@@ -159,6 +175,7 @@ def trouble(watched: Watched) -> None:
     watched.server.sql("CREATE USER canary IDENTIFIED BY 'CANARY-user'", "DROP USER canary")
     with writing(watched.server):
         watched.snapshot("s1", r"shop\..*")
+        watched.see_a_window()
         assert cut(watched.server, LOG, _ACCOUNT)
         watched.server.sql(f"TRUNCATE {_EMPTIED}")
         until(lambda: watched.completed("s1"), "the snapshot's end")

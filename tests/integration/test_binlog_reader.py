@@ -1,8 +1,6 @@
 """The BinlogReader, and the SchemaVerifier behind it, on a real server."""
 
 import asyncio
-import os
-import signal
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -46,6 +44,7 @@ from pipeline.watermark import Coordinates
 from tests.pipeline.builders import decoded
 from tests.servers.mysql import MysqlFactory
 from tests.servers.source import connected, settings
+from tests.servers.stopped import stop
 
 WITHIN_S = 60.0
 
@@ -436,7 +435,7 @@ async def test_a_silent_connection_is_transient(mysql_factory: MysqlFactory) -> 
     server = mysql_factory({**GTIDS, **FULL_METADATA})
     async with following(server, read_timeout_s=4.0) as follow:
         await follow.next(LogAdvanced)
-        os.kill(server.pid, signal.SIGSTOP)
+        stop(server.pid)
         error = await follow.failure()
     assert isinstance(error, Transient)
     assert "silent for 4.0 s" in str(error)

@@ -1,7 +1,5 @@
 """Connections that fall silent, are refused or can't be made: all of them are noticed, and capture goes on."""
 
-import os
-import signal
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +28,7 @@ from tests.servers.journal_oracle import unequal
 from tests.servers.mysql import MysqlFactory
 from tests.servers.service import pipeline, running
 from tests.servers.source import ask, connected, connected_with, cut, settings
+from tests.servers.stopped import stop
 
 HUNG_AFTER_S = 15.0
 
@@ -53,7 +52,7 @@ async def test_a_server_that_stands_still_is_noticed_by_who_asks_and_by_who_conn
     server = mysql_factory(GTIDS)
     account = server.create_capture_user()
     async with connected_with(server, account, read_timeout_s=5.0) as source:
-        os.kill(server.pid, signal.SIGSTOP)
+        stop(server.pid)
         with pytest.raises(Transient, match="didn't answer in time: SELECT 1"):
             await ask(source, "SELECT 1")
         assert not source.usable

@@ -77,16 +77,21 @@ DONE: Final[dict[str, tuple[str, ...]]] = {
     ),
     "there and back": (ADDED, "ALTER TABLE t DROP COLUMN x"),
 }
-PLACES: Final = ("low", "select", "high", "_chunk")
+PLACES: Final = ("low", "select", "high", "_bracketed")
 # Statements that name no column have one that stands for others as well; each place has a turn with each metadata.
 QUICK: Final = {
     "FULL": {
         "low": "gh-ost",
         "select": "truncate",
         "high": "another key",
-        "_chunk": "drop and create another",
+        "_bracketed": "drop and create another",
     },
-    "MINIMAL": {"low": "retype", "select": "pt-online-schema-change", "high": "exchange", "_chunk": "drop"},
+    "MINIMAL": {
+        "low": "retype",
+        "select": "pt-online-schema-change",
+        "high": "exchange",
+        "_bracketed": "drop",
+    },
 }
 CASES: Final = [
     pytest.param(metadata, place, done, marks=() if QUICK[metadata][place] == done else pytest.mark.full)

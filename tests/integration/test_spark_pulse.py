@@ -16,6 +16,7 @@ from actors.spark_pulse import ANSWERS_WITHIN_S, GETS_ON_WITHIN_S, LOOK_EVERY_S,
 from actors.spark_session import Pool, Spark
 from actors.supervisor import Limits
 from tests.servers.service import until
+from tests.servers.stopped import stop
 
 # So many tasks that it would take long.
 LONG = "SELECT java_method('java.lang.Thread', 'sleep', 10L) FROM range(0, 20000, 1, 20000)"
@@ -90,7 +91,7 @@ async def test_a_call_that_does_not_get_on_is_found_though_spark_answers(
 async def test_a_jvm_that_stands_still_is_found(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_pulse, "ANSWERS_WITHIN_S", 0.5)
     async with felt(spark) as pulse:
-        os.kill(spark.pid, signal.SIGSTOP)
+        stop(spark.pid)
         try:
             with pulse.call(Pool.BATCHES):
                 await until(lambda: pulse.stuck() == "Spark hasn't answered for 0.5 s", "it's found")

@@ -38,6 +38,7 @@ from pipeline.signals import Tables
 from pipeline.topology import EDGES, Actor, inbox
 from pipeline.types import Integer
 from tests.integration.history import FILLING, History
+from tests.servers.stopped import stop
 
 INT = Integer(8, unsigned=False)
 (SEALED,) = inbox(Actor.SPARK_SINK)
@@ -350,7 +351,7 @@ async def test_a_jvm_that_stands_still_while_a_batch_is_delivered_is_found_and_t
         await house.write(1, 1)
         await house.until(house.arrived, running)
         assert isinstance(house.sink._spark, Spark)
-        os.kill(house.sink._spark.pid, signal.SIGSTOP)
+        stop(house.sink._spark.pid)
         await house.write(2, 2)
         await house.until(lambda: house.sink.hung() == "Spark hasn't answered for 12 s", running)
     async with house.life() as running:

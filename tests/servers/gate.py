@@ -33,17 +33,17 @@ Hold = Callable[[str, int], Gate]
 
 @pytest.fixture
 def hold(monkeypatch: pytest.MonkeyPatch) -> Hold:
-    """Put a gate before a step of the selector's with a chunk (`low`, `select`, `high`), or behind `_chunk`."""
+    """Put a gate before a step of the selector's with a chunk (`low`, `select`, `high`), or behind `_bracketed`."""
 
     def put(step: str, nth: int) -> Gate:
         original, gate = getattr(ChunkSelector, step), Gate(nth)
 
-        async def held(*arguments: Any) -> Any:
+        async def held(*arguments: Any, **named: Any) -> Any:
             of_chunk = any(isinstance(argument, ReadChunk) for argument in arguments)
-            if of_chunk and step != "_chunk":
+            if of_chunk and step != "_bracketed":
                 await gate.pass_through()
-            result = await original(*arguments)
-            if of_chunk and step == "_chunk":
+            result = await original(*arguments, **named)
+            if of_chunk and step == "_bracketed":
                 await gate.pass_through()
             return result
 
