@@ -140,10 +140,12 @@ class DeltaTable:
         snapshot = log.update(False, self._none, self._none)
         if not log.tableExists():
             return None
-        checksum = snapshot.checksumOpt()
-        hidden = checksum.get().numDeletedRecordsOpt() if checksum.isDefined() else checksum
-        commits = snapshot.logSegment().deltas().size()
-        return Size(snapshot.numOfFiles(), hidden.get() if hidden.isDefined() else 0, commits)
+        commits, checksum = snapshot.logSegment().deltas().size(), snapshot.checksumOpt()
+        if not checksum.isDefined():  # then it takes Spark jobs to count them
+            return Size(snapshot.numOfFiles(), 0, commits)
+        counted = checksum.get()
+        hidden = counted.numDeletedRecordsOpt()
+        return Size(counted.numFiles(), hidden.get() if hidden.isDefined() else 0, commits)
 
     def checkpoint(self) -> None:
         """Write what the log amounts to."""
