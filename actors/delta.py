@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
@@ -70,6 +70,8 @@ class LakeTable(Protocol):
     """The Delta table at a path, which may not be there yet."""
 
     path: str
+    # Properties of a table that's made, by which Delta leaves its log's checkpoints to `checkpoint` or doesn't.
+    checkpoints: ClassVar[Mapping[str, str]]
 
     def snapshot(self) -> Snapshot | None:
         """The newest version; None where there's no table."""
@@ -84,7 +86,7 @@ class LakeTable(Protocol):
         """How large the newest version is; None where there's no table."""
 
     def checkpoint(self) -> None:
-        """Write what the log amounts to, where `append` doesn't do it now and then."""
+        """Write what the log amounts to, where Delta doesn't do it by itself."""
 
     def clean_log(self) -> None:
         """Remove what has expired of the log, by the table's own properties."""
@@ -110,6 +112,9 @@ class LakeTable(Protocol):
 
 class DeltaTable:
     """The one that the driver's JVM has, which is ours."""
+
+    # Never: whichever commit it's due at stands still for seconds, whoever writes it then.
+    checkpoints: ClassVar[Mapping[str, str]] = {"delta.checkpointInterval": str(2**31 - 1)}
 
     def __init__(self, session: SparkSession, path: str) -> None:
         self.path = path
@@ -190,8 +195,6 @@ class DeltaTable:
             actions = actions.appended(action.fromJson(line))
         for name, reached in {application: version, **marks}.items():
             actions = actions.appended(self._reached(name, reached))
-        # That's for another time (`pipeline.maintenance`).
-        transaction.postCommitHooks().subtractOne(_module(self._delta.hooks, "CheckpointHook$"))
         committed: int = transaction.commit(actions, self._operation(metadata))
         if committed % _LOOK_EVERY == 0:
             log.update(False, self._none, self._none)

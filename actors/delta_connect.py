@@ -32,6 +32,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
+from typing import ClassVar
 
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
@@ -73,6 +74,9 @@ class ConnectTables:
 class ConnectTable:
     """The table at a path, which may not be there yet."""
 
+    # There are some commits a second, and a checkpoint takes as long as one or two.
+    checkpoints: ClassVar[Mapping[str, str]] = {"delta.checkpointInterval": "100"}
+
     def __init__(self, tables: ConnectTables, path: str) -> None:
         self.path = path
         self._tables = tables
@@ -105,7 +109,7 @@ class ConnectTable:
         return None if found is None else Size(found.files or 0, found.hidden or 0)
 
     def checkpoint(self) -> None:
-        """Delta does it by itself."""
+        """Delta does it by itself, each `checkpoints` commits."""
 
     def clean_log(self) -> None:
         """Delta does it by itself."""

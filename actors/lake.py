@@ -177,13 +177,17 @@ class Lake:
 
     def _create(self, table: TableId, of: tuple[LakeColumn, ...], told: Mapping[str, str]) -> None:
         path = location(self._root, table, Tier.CHANGELOG)
-        self._session.sql(lake_tables.create_sql(path, of, {Property.JOURNAL: self._journal, **told}))
+        properties = {
+            **self._table(table, Tier.CHANGELOG).checkpoints,
+            Property.JOURNAL: self._journal,
+            **told,
+        }
+        self._session.sql(lake_tables.create_sql(path, of, properties))
 
     def _begin(self, table: TableId, generation: int, wanted: TableSchema, told: Mapping[str, str]) -> None:
         path = location(self._root, table, Tier.MIRROR)
-        statement = lake_tables.begin_sql(
-            path, columns(wanted, Tier.MIRROR), {Property.JOURNAL: self._journal, **told}
-        )
+        properties = {**self._table(table, Tier.MIRROR).checkpoints, Property.JOURNAL: self._journal, **told}
+        statement = lake_tables.begin_sql(path, columns(wanted, Tier.MIRROR), properties)
         once = made_once(self._mark("generation"), generation, self._metadata(generation=generation))
         with beside(self._session, once) as session:
             session.sql(statement)

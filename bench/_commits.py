@@ -111,7 +111,8 @@ def _segments(history: History, number: int) -> Iterator[Piece]:
 def _tables(spark: Spark, folder: Path, many: int) -> Callable[[], list[str]]:
     """What makes new tables of nothing, and gives their paths."""
     first = folder / "table"
-    spark.session.sql(create_sql(str(first), columns(_SCHEMA, Tier.CHANGELOG), {Property.JOURNAL: "bench"}))
+    properties = {**DeltaTable.checkpoints, Property.JOURNAL: "bench"}
+    spark.session.sql(create_sql(str(first), columns(_SCHEMA, Tier.CHANGELOG), properties))
     rounds = iter(range(100))
 
     def made() -> list[str]:

@@ -161,12 +161,10 @@ def ddl(of: Iterable[LakeColumn]) -> str:
 def create_sql(path: str, of: tuple[LakeColumn, ...], properties: Mapping[str, str]) -> str:
     """The statement that makes a changelog where there's none.
 
-    A checkpoint of Delta's log takes a second or two, so that Delta itself makes one only after many commits, and
-    mostly needn't (`pipeline.maintenance`). There are some commits a second, and whoever looks for the newest one goes
-    through the names of all; so they're kept for CHANGELOG_VERSIONS_H and not for thirty days.
+    There are some commits a second, and whoever looks for the newest one goes through the names of all; so they're kept
+    for CHANGELOG_VERSIONS_H and not for thirty days.
     """
     kept = {
-        "delta.checkpointInterval": "100",
         "delta.deletedFileRetentionDuration": f"interval {CHANGELOG_VERSIONS_H} hours",
         "delta.logRetentionDuration": f"interval {CHANGELOG_VERSIONS_H} hours",
     }
@@ -180,7 +178,7 @@ def begin_sql(path: str, of: tuple[LakeColumn, ...], properties: Mapping[str, st
     Deletion vectors keep a MERGE from writing each file anew in which it finds a key. Of the forms of this statement
     it's the one with a query that Delta makes but once for an application's transaction.
     """
-    settings = {"delta.checkpointInterval": "20", "delta.enableDeletionVectors": "true"}
+    settings = {"delta.enableDeletionVectors": "true"}
     nothing = ", ".join(f"CAST(NULL AS {column.type}) AS {quoted(column.name)}" for column in of)
     return (
         f"CREATE OR REPLACE TABLE {table_at(path)} USING delta {_properties(_settings(of, settings, properties))} "

@@ -9,7 +9,7 @@
   goes as well: Delta would remove that of a whole day at once.
 - *Vacuum*: VACUUM removes files that no version has which may still be asked for.
 - *Checkpoint*: Delta writes what its log amounts to in one file, so that nobody has to read all commits. By itself it
-  does so in a commit, which takes a second or two then, and beside a MERGE much longer; a batch's commits leave it out.
+  would do so in a commit, which takes a second or two then, and many beside a merge.
 
 None of it changes what anybody sees, and none of it is hurried: one thing at a time, beside the batches. A batch's
 commit only adds files, and reads none, so that it's in nobody's way and nobody in its.

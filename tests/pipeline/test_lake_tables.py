@@ -66,11 +66,11 @@ def test_types() -> None:
 def test_statements_that_make_and_change_tables() -> None:
     assert create_sql("a`b", (LakeColumn("x y", "INT"),), {}) == (
         "CREATE TABLE IF NOT EXISTS delta.`a``b` (`x y` INT) USING delta TBLPROPERTIES "
-        "('delta.checkpointInterval' = '100', 'delta.deletedFileRetentionDuration' = 'interval 24 hours', "
+        "('delta.deletedFileRetentionDuration' = 'interval 24 hours', "
         "'delta.logRetentionDuration' = 'interval 24 hours', 'delta.columnMapping.mode' = 'name')"
     )
     assert begin_sql("p", (LakeColumn("x", "INT"), LakeColumn("y", "DATE")), {Property.SINCE: "7"}) == (
-        "CREATE OR REPLACE TABLE delta.`p` USING delta TBLPROPERTIES ('delta.checkpointInterval' = '20', "
+        "CREATE OR REPLACE TABLE delta.`p` USING delta TBLPROPERTIES ("
         "'delta.enableDeletionVectors' = 'true', 'tidemark.since' = '7') "
         "AS SELECT CAST(NULL AS INT) AS `x`, CAST(NULL AS DATE) AS `y` WHERE false"
     )
