@@ -245,24 +245,24 @@ def start(settings: SparkSettings, folder: Path) -> Spark:
     with (folder / "stderr.log").open("ab") as errors:
         try:
             gateway: Any = _launch_gateway(conf, {"stderr": errors})
-        except PySparkRuntimeError as error:
+        except (PySparkRuntimeError, Py4JError, ConnectionError) as error:
             raise Transient(f"Spark's JVM ended while it started: see {errors.name}") from error
     try:
         lock = gateway.jvm.java.io.RandomAccessFile(str(folder / "lock"), "rw").getChannel().tryLock()
         if lock is None:
             raise Transient(f"the JVM of an earlier run hasn't ended yet; it holds {folder / 'lock'}")
-        session = SparkSession(SparkContext(conf=conf, gateway=gateway))
-    except (Py4JError, Transient) as error:
+        spark = Spark(SparkSession(SparkContext(conf=conf, gateway=gateway)), gateway.proc, lock)
+        for name in PARTITIONS:
+            if name not in settings.conf:
+                spark.session.conf.set(name, str(spark.cores))
+    except BaseException as error:
+        # Whatever it was: what PySpark remembers of this JVM it would take for the next one.
         gateway.proc.kill()
         gateway.proc.communicate()
         _forget(gateway)
-        if isinstance(error, Transient):
-            raise
-        raise Transient(f"Spark didn't start at {settings.master}: see {folder / 'spark.log'}") from error
-    spark = Spark(session, gateway.proc, lock)
-    for name in PARTITIONS:
-        if name not in settings.conf:
-            spark.session.conf.set(name, str(spark.cores))
+        if isinstance(error, Py4JError | ConnectionError):
+            raise Transient(f"Spark didn't start at {settings.master}: see {folder / 'spark.log'}") from error
+        raise
     return spark
 
 

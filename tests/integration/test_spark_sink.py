@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 
 from actors import spark_session
 from actors.actor import Outlet
@@ -387,6 +388,37 @@ def test_the_jvm_ends_when_its_python_is_killed_and_no_other_begins_before(
     ended.register(handle, select.POLLIN)
     assert ended.poll(60_000), "the JVM outlives its Python"
     os.close(handle)
+
+
+def test_a_jvm_that_is_killed_while_it_starts_is_not_taken_for_the_next_one(
+    spark_settings: SparkSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch, initialize = spark_session._launch_gateway, SparkContext._initialize_context
+
+    def end(gateway: Any) -> None:
+        gateway.proc.kill()
+        gateway.proc.wait()
+
+    def stillborn(*arguments: Any) -> Any:
+        gateway = launch(*arguments)
+        end(gateway)
+        return gateway
+
+    def struck(context: SparkContext, conf: Any) -> Any:
+        end(SparkContext._gateway)
+        return initialize(context, conf)
+
+    for owner, step, dying in (
+        (spark_session, "_launch_gateway", stillborn),
+        (SparkContext, "_initialize_context", struck),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, step, dying)
+            with pytest.raises(Transient, match="Spark didn't start at local"):
+                spark_session.start(spark_settings, tmp_path)
+    spark = spark_session.start(spark_settings, tmp_path)
+    assert spark.session.range(3).count() == 3
+    spark.stop()
 
 
 @pytest.mark.parametrize(
