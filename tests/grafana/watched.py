@@ -15,6 +15,7 @@ from deploy.demo.service import Service
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline import metrics as catalogue
+from pipeline.schema import TableId
 from pipeline.settings import SparkSettings
 from tests.servers.prometheus import Prometheus
 from tests.servers.shop import stocked, writing
@@ -30,7 +31,7 @@ PASSWORD: Final = "CANARY-password"
 _ACCOUNT: Final = Account("watched", PASSWORD)
 SECRETS: Final = ("CANARY", "Bestellung", "@example.com", "SKU-", "Customer ")
 
-_ORDERS: Final = f"{shop.DATABASE}.orders"
+_ORDERS: Final = TableId(shop.DATABASE, "orders")
 # Tables for what goes wrong; the writer leaves them alone.
 _ODDITIES: Final = f"{shop.DATABASE}.oddities"
 _EMPTIED: Final = f"{shop.DATABASE}.emptied"
@@ -65,9 +66,11 @@ class Watched:
         """Whether the snapshot has ended, with all of its tables complete."""
         return {table["state"] for table in self._tables(id_)} == {"completed"}
 
-    def begun(self, id_: str, name: str) -> bool:
+    def begun(self, id_: str, table: TableId) -> bool:
         """Whether the snapshot has rows of the table."""
-        return any(table["table"] == name and table["rows"] for table in self._tables(id_))
+        return any(
+            TableId(each["database"], each["table"]) == table and each["rows"] for each in self._tables(id_)
+        )
 
     def _tables(self, id_: str) -> list[dict[str, Any]]:
         snapshots = json.loads(self.get("/status"))["snapshots"]
