@@ -177,20 +177,19 @@ class Lake:
 
     def _create(self, table: TableId, of: tuple[LakeColumn, ...], told: Mapping[str, str]) -> None:
         path = location(self._root, table, Tier.CHANGELOG)
-        properties = {
-            **self._table(table, Tier.CHANGELOG).checkpoints,
-            Property.JOURNAL: self._journal,
-            **told,
-        }
-        self._session.sql(lake_tables.create_sql(path, of, properties))
+        self._session.sql(lake_tables.create_sql(path, of, self._properties(table, Tier.CHANGELOG, told)))
 
     def _begin(self, table: TableId, generation: int, wanted: TableSchema, told: Mapping[str, str]) -> None:
         path = location(self._root, table, Tier.MIRROR)
-        properties = {**self._table(table, Tier.MIRROR).checkpoints, Property.JOURNAL: self._journal, **told}
+        properties = self._properties(table, Tier.MIRROR, told)
         statement = lake_tables.begin_sql(path, columns(wanted, Tier.MIRROR), properties)
         once = made_once(self._mark("generation"), generation, self._metadata(generation=generation))
         with beside(self._session, once) as session:
             session.sql(statement)
+
+    def _properties(self, table: TableId, tier: Tier, told: Mapping[str, str]) -> dict[str, str]:
+        """Those of a table that's made."""
+        return {**self._table(table, tier).checkpoints, Property.JOURNAL: self._journal, **told}
 
     def _set(self, table: TableId, tier: Tier, properties: Mapping[str, str]) -> None:
         self._session.sql(lake_tables.set_properties_sql(location(self._root, table, tier), properties))

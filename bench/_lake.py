@@ -64,7 +64,7 @@ class Order:
     It takes a first snapshot of those of them that match `snapshot`, if any do, delivers what the server has executed
     up to `through`, merges so many `rounds`, and then goes on for `watch_s`. `merge_rows` and `merge_after_s` as in its
     settings. `begun`: a file that's made when the last of these begins. Before each round but the first it makes the
-    file `round_begun` of that number, for whoever makes the changes for it.
+    file `round_begun`, for whoever makes the changes for it.
     """
 
     parts: Parts
@@ -79,9 +79,10 @@ class Order:
     merge_after_s: float = 3600.0
     begun: Path | None = None
 
-    def round_begun(self, number: int) -> Path:
-        """The file."""
-        return self.folder / f"round-{number}"
+
+def round_begun(folder: Path, number: int) -> Path:
+    """The file that's made in an order's folder before a round."""
+    return folder / f"round-{number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,7 @@ async def _delivered(order: Order) -> Delivered:
             through_s = time.time() - began
         for number in range(order.rounds):
             if number:
-                order.round_begun(number).touch()
+                round_begun(order.folder, number).touch()
             await _until(service, partial(_has_merged, observed[catalogue.MERGE], number))
         if order.begun is not None:
             observed[catalogue.FRESHNESS].clear()

@@ -176,7 +176,7 @@ def _rounds(bench: Bench) -> tuple[float, ...]:
     with ThreadPoolExecutor(1) as running:
         service = running.submit(bench.deliver, "merge", _LARGE, rf"{DATABASE}\.{TABLE}", **order)
         for number in range(1, _ROUNDS):
-            _await(bench.folder / _LARGE / f"round-{number}", service)
+            _await(_lake.round_begun(bench.folder / _LARGE, number), service)
             _scatter(bench)
         return service.result().merges_s
 

@@ -95,6 +95,14 @@ class House:
                 raise AssertionError("the sink has ended")
             await asyncio.sleep(0.05)
 
+    async def at_work(self, running: asyncio.Task[None]) -> Spark:
+        """The sink's Spark, once it has delivered a first row."""
+        await self.until(lambda: self.metrics.value(catalogue.SPARK_UP) == 1, running)
+        await self.write(1, 1)
+        await self.until(self.arrived, running)
+        assert isinstance(self.sink._spark, Spark)
+        return self.sink._spark
+
     def arrived(self) -> bool:
         """Whether the last segment is delivered."""
         return bool(self.sink.status()["segment"] == self.history.segment)
@@ -327,11 +335,7 @@ async def test_a_jvm_that_ends_is_transient_and_the_next_life_goes_on_without_do
     house: House, end: Callable[[Spark], None], told: str
 ) -> None:
     async with house.life() as running:
-        await house.until(lambda: house.metrics.value(catalogue.SPARK_UP) == 1, running)
-        await house.write(1, 1)
-        await house.until(house.arrived, running)
-        assert isinstance(house.sink._spark, Spark)
-        await asyncio.to_thread(end, house.sink._spark)
+        await asyncio.to_thread(end, await house.at_work(running))
         await house.write(2, 2)
         with pytest.raises(Transient, match=told):
             await running
@@ -348,11 +352,7 @@ async def test_a_jvm_that_stands_still_while_a_batch_is_delivered_is_found_and_t
     house: House,
 ) -> None:
     async with house.life() as running:
-        await house.until(lambda: house.metrics.value(catalogue.SPARK_UP) == 1, running)
-        await house.write(1, 1)
-        await house.until(house.arrived, running)
-        assert isinstance(house.sink._spark, Spark)
-        stop(house.sink._spark.pid)
+        stop((await house.at_work(running)).pid)
         await house.write(2, 2)
         await house.until(lambda: house.sink.hung() == "Spark hasn't answered for 12 s", running)
     async with house.life() as running:
