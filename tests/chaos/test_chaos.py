@@ -80,7 +80,6 @@ def test_an_hour_of_it() -> None:
     assert max(all_of_it.hangs_found_s, default=0.0) <= HANG_FOUND_S + RESTART_S, all_of_it
 
 
-# In `make test` as well.
 @pytest.mark.full
 @pytest.mark.parametrize("planted", Planted, ids=lambda planted: planted.name)
 def test_what_is_planted_is_found(planted: Planted) -> None:
