@@ -97,10 +97,7 @@ def _told(row: Printed, places: Sequence[int]) -> list[_Shown]:
     def image(values: Image) -> _Shown:
         return tuple(values[place].decode().strip("'") for place in places)
 
-    if not row.where:
-        return [("c", *image(row.set))]
-    if not row.set:
-        return [("d", *image(row.where))]
-    before, after = image(row.where), image(row.set)
-    moved = before[:-2] != after[:-2]
-    return [*([("d", *before)] if moved else []), ("u", *after)]
+    told = [(row.op, *image(row.set or row.where))]
+    if row.op == "u" and (before := image(row.where))[:-2] != told[0][1:-2]:
+        return [("d", *before), *told]
+    return told

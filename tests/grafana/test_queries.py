@@ -1,6 +1,5 @@
 """Each query of the dashboards, asked of a real Prometheus that scrapes the real service under load."""
 
-import math
 import re
 import subprocess
 from collections.abc import Iterator
@@ -16,7 +15,6 @@ from pipeline.metrics import Histogram, Metric
 from pipeline.settings import SparkSettings
 from tests.grafana.test_dashboards import ALERTS, SELECTOR, expressions
 from tests.grafana.watched import PASSWORD, SECRETS, NotYet, Watched, trouble, until, watched
-from tests.servers.prometheus import Prometheus
 
 # In place of Grafana's own, which depends on how often Prometheus scrapes: here that's four times a second.
 WINDOW = "5s"
@@ -44,12 +42,6 @@ def selectors(expr: str) -> Iterator[str]:
             yield f"{selector['name']}{{{selector['matchers']}}}"
 
 
-def has_had_data(prometheus: Prometheus, expr: str) -> bool:
-    """Whether the query had a number at some second since the start."""
-    samples = prometheus.query(f"max_over_time(({asked(expr)})[30m:1s])")
-    return any(not math.isnan(sample.value) for sample in samples)
-
-
 def test_each_query_has_data(service: Watched) -> None:
     missing = {
         query: f"{board.name}: {title}"
@@ -61,7 +53,7 @@ def test_each_query_has_data(service: Watched) -> None:
 
     def all_there() -> bool:
         for query in list(missing):
-            if has_had_data(service.prometheus, query):
+            if service.prometheus.has_had(asked(query)):
                 del missing[query]
         return not missing
 

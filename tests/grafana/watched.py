@@ -1,7 +1,6 @@
 """A service as its users run it, under load and in some trouble, which a real Prometheus scrapes."""
 
 import json
-import math
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -77,12 +76,11 @@ class Watched:
         return [table for each in snapshots if each["id"] == id_ for table in each["tables"]]
 
     def see_a_window(self) -> None:
-        """Have a chunk of the orders wait for so long that a scrape comes while its window is open."""
+        """Have a chunk of the orders wait for so long that who asks later for a time with an open window finds it."""
         until(lambda: self.begun("s1", _ORDERS), "the snapshot of the orders")
         with closing(self.server.connect()) as connection, connection.cursor() as cursor:
             cursor.execute(f"LOCK TABLES {_ORDERS} WRITE")
-            oldest = catalogue.OLDEST_WINDOW.name
-            until(lambda: not math.isnan(self.prometheus.value(oldest)), "a window is seen")
+            until(lambda: self.prometheus.has_had(catalogue.OLDEST_WINDOW.name), "a window is seen")
 
     def stopped(self) -> bool:
         """Whether the lake takes nothing of the odd table any more."""

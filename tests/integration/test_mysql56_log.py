@@ -3,7 +3,6 @@
 `mysqlbinlog` of a newer MySQL tells the same log in its own words.
 """
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 
 from actors.binlog_dump import BinlogDump
 from actors.journal_store import JournalReader
-from deploy.toolchain.cache import run
 from deploy.toolchain.mysql_server import GTIDS_56, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.errors import Transient
@@ -21,6 +19,7 @@ from pipeline.gtid import GtidSet
 from pipeline.schema import TableId
 from tests.servers.journal_oracle import Row, replay
 from tests.servers.mysql import MysqlFactory
+from tests.servers.mysqlbinlog import printed_rows
 from tests.servers.old_temporals import create_old_table
 from tests.servers.service import pipeline, running
 from tests.servers.source import settings
@@ -47,14 +46,10 @@ def in_journal(journal: Path, table: TableId) -> list[tuple[str, Image]]:
 def by_mysqlbinlog(parts: Parts, server: MysqlServer) -> list[tuple[str, Image]]:
     """The same of the server's newest log file; an update's image is its after one over its before one."""
     [(file, *_)] = server.sql("SHOW MASTER STATUS")
-    program: list[str | Path] = [parts.mysql.bin / "mysqlbinlog", "--verbose", "--base64-output=DECODE-ROWS"]
-    changes: list[tuple[str, Image]] = []
-    for line in re.findall(r"^### +(.*)$", run([*program, server.data / file]), re.MULTILINE):
-        if match := re.match(r"@(\d+)=(.*)$", line):
-            changes[-1][1][int(match[1])] = match[2]
-        elif match := re.match(r"(INSERT|UPDATE|DELETE) ", line):
-            changes.append(({"INSERT": "c", "UPDATE": "u", "DELETE": "d"}[match[1]], {}))
-    return changes
+    return [
+        (row.op, {place + 1: value.decode() for place, value in {**row.where, **row.set}.items()})
+        for row in printed_rows(parts.mysql.bin / "mysqlbinlog", server.data / file)
+    ]
 
 
 def as_mysqlbinlog(value: object, bits: int) -> str:

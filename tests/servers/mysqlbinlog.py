@@ -22,6 +22,11 @@ class Printed:
     where: Image = field(default_factory=dict)
     set: Image = field(default_factory=dict)
 
+    @property
+    def op(self) -> str:
+        """What was done, as the journal has it: c, u or d."""
+        return "c" if not self.where else "d" if not self.set else "u"
+
 
 def printed_rows(mysqlbinlog: Path, *logs: Path) -> list[Printed]:
     """The changed rows of all tables, in the order of these files."""

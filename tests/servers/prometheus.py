@@ -82,6 +82,11 @@ class Prometheus(ServerProcess):
         assert len(samples) <= 1, f"{expression} has several values: {samples}"
         return samples[0].value if samples else math.nan
 
+    def has_had(self, expression: str) -> bool:
+        """Whether PromQL said a number at some whole second of the last half hour."""
+        samples = self.query(f"max_over_time(({expression})[30m:1s])")
+        return any(not math.isnan(sample.value) for sample in samples)
+
     def firing(self) -> dict[str, list[Mapping[str, Any]]]:
         """By their names the alerts that fire: labels, annotations and value of each."""
         alerts: dict[str, list[Mapping[str, Any]]] = {}
