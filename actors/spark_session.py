@@ -242,11 +242,12 @@ def start(settings: SparkSettings, folder: Path) -> Spark:
         list({**_conf(settings, jars, folder), **settings.conf}.items())
     )
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    with (folder / "stderr.log").open("ab") as errors:
+    # VACUUM prints what it removed; among the lines of our own log nobody could read that.
+    with (folder / "output.log").open("ab") as output:
         try:
-            gateway: Any = _launch_gateway(conf, {"stderr": errors})
+            gateway: Any = _launch_gateway(conf, {"stdout": output, "stderr": output})
         except (PySparkRuntimeError, Py4JError, ConnectionError) as error:
-            raise Transient(f"Spark's JVM ended while it started: see {errors.name}") from error
+            raise Transient(f"Spark's JVM ended while it started: see {output.name}") from error
     try:
         lock = gateway.jvm.java.io.RandomAccessFile(str(folder / "lock"), "rw").getChannel().tryLock()
         if lock is None:

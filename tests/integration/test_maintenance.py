@@ -103,6 +103,10 @@ def test_a_batch_leaves_the_checkpoint_of_a_log_to_maintenance(delivery: Deliver
     assert delivery.view(table) == expected(table)
 
 
+def test_what_the_jvm_prints_is_not_in_our_own_log(spark: Spark) -> None:
+    assert {Path(f"/proc/{spark.pid}/fd/{number}").readlink().name for number in (1, 2)} == {"output.log"}
+
+
 @pytest.mark.full
 def test_compaction_of_a_mirror_takes_what_is_hidden(delivery: Delivery) -> None:
     table = filled(delivery)
