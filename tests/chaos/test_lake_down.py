@@ -29,13 +29,23 @@ class Lake:
         self.copy = there.folder / "copy"
         self._journal = there.house / "journal"
         self._reader = JournalReader(self._journal)
-        self._reader.consumers.tell("lake", 0)
+        self._taken = 0
+        self._reader.consumers.tell("lake", self._taken)
 
     def take(self) -> None:
         """What's there by now; then it may go."""
         last = self._reader.last_segment()
-        shutil.copytree(self._journal, self.copy, dirs_exist_ok=True, copy_function=_once)
-        self._reader.consumers.tell("lake", last)
+        shutil.copytree(
+            self._journal, self.copy, dirs_exist_ok=True, copy_function=_once, ignore=self._ignored
+        )
+        self._taken = last
+        self._reader.consumers.tell("lake", self._taken)
+
+    def _ignored(self, folder: str, names: list[str]) -> list[str]:
+        """What has been taken: it may go at any moment."""
+        if Path(folder).name not in ("segments", "manifest"):
+            return []
+        return [name for name in names if int(name.partition("-")[0]) <= self._taken]
 
 
 def _once(source: str, target: str) -> None:
