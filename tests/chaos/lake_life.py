@@ -23,6 +23,7 @@ from typing import Any, Final
 from actors.actor import Outlet
 from actors.delta import DeltaTable
 from actors.journal_store import JournalReader
+from actors.lake import Lake
 from actors.lake_files import LakeFiles
 from actors.live_view import live_view
 from actors.mailbox import Mailbox
@@ -36,6 +37,7 @@ from pipeline.errors import Transient
 from pipeline.lake_rules import LakeRule, Tiers
 from pipeline.maintenance import Trim
 from pipeline.messages import ToSparkSink
+from pipeline.schema import TableId
 from pipeline.settings import LakeSettings, SparkSettings
 from pipeline.signals import Tables
 from pipeline.topology import EDGES, Actor, inbox
@@ -185,7 +187,7 @@ def maintain() -> None:
 
 def plant(fault: Planted) -> None:
     """Break the product."""
-    append, placed, trim = DeltaTable.append, LakeFiles._placed, Upkeep.trim
+    append, placed, merge = DeltaTable.append, LakeFiles._placed, Lake.merge
 
     def without_mark(table: DeltaTable, place: Any, _mark: str, *more: Any) -> int | None:
         return append(table, place, str(uuid.uuid4()), *more)
@@ -202,8 +204,10 @@ def plant(fault: Planted) -> None:
         action["add"]["path"] = name
         return json.dumps(action)
 
-    def too_far(upkeep: Upkeep, table: Any, due: Trim | None) -> None:
-        trim(upkeep, table, due and Trim(1 << 40, None))
+    def trimmed_first(lake: Lake, table: TableId, *more: Any) -> None:
+        if table.name == TRIMMED:
+            lake.upkeep.trim(table, Trim(1 << 40, None))
+        merge(lake, table, *more)
 
     match fault:
         case Planted.NO_MARK:
@@ -213,7 +217,7 @@ def plant(fault: Planted) -> None:
         case Planted.RANDOM_NAME:
             LakeFiles._placed = under_random_name  # type: ignore[assignment, method-assign]
         case Planted.TRIMMED_TOO_FAR:
-            Upkeep.trim = too_far  # type: ignore[assignment, method-assign]
+            Lake.merge = trimmed_first  # type: ignore[assignment, method-assign]
 
 
 def main() -> None:

@@ -26,6 +26,7 @@ from duckdb import DuckDBPyConnection
 
 from actors.delta_log import logged
 from actors.lake_text import live_view_text
+from deploy.toolchain.parts import Parts
 from pipeline.checkpoint import Filling, Ready
 from pipeline.dialects import Dialect
 from pipeline.lake_tables import Tier, location
@@ -393,19 +394,20 @@ def test_an_executor_is_killed_at_a_step(
 
 @pytest.mark.full
 def test_a_worker_is_killed_with_all_that_it_runs(
-    tmp_path: Path, spark_settings: SparkSettings, spark_cluster: SparkCluster
+    tmp_path: Path, spark_settings: SparkSettings, parts: Parts
 ) -> None:
     source = Source(tmp_path, 4)
     with (
-        lives(tmp_path, spark_settings, cluster=spark_cluster) as each,
+        SparkCluster(parts.java_home, tmp_path / "cluster") as cluster,
+        lives(tmp_path, spark_settings, cluster=cluster) as each,
         closing(source.history.store),
         closing(engine()) as connection,
     ):
         for step in ("mirror begun", "merging", "changes committed"):
             source.go_on()
-            first, _ = spark_cluster.workers
+            first, _ = cluster.workers
             assert lived(source, each, [(Victim.WORKER, step, 1)], connection) == []
-            spark_cluster.mend(first)
+            cluster.mend(first)
 
 
 PLANTED = [
