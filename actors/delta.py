@@ -262,6 +262,8 @@ class DeltaTable:
         transaction.commit(_module(self._jvm.scala.collection.immutable, "Vector$").empty(), update)
 
     def _log(self) -> Any:
+        # Delta asks the thread for its session where it reads a log by a checkpoint and has no checksum of it.
+        self._jvm.SparkSession.setActiveSession(self._session)
         return self._delta.DeltaLog.forTable(self._session, self.path)
 
     def _applications(self, snapshot: Any) -> dict[str, int]:

@@ -5,6 +5,7 @@ import json
 import random
 import string
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal as Exact
@@ -30,6 +31,7 @@ from pipeline.dialects import Dialect
 from pipeline.errors import Definite
 from pipeline.lake_tables import Property, Tier, location
 from pipeline.live_view import Reached
+from pipeline.maintenance import Size
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.types import (
     Binary,
@@ -240,12 +242,18 @@ def test_of_two_writers_of_the_same_segment_one_lands(spark: Spark, tmp_path: Pa
 def test_without_checksums_the_log_itself_is_asked(spark: Spark, tmp_path: Path) -> None:
     session, path = spark.session, str(tmp_path / "table")
     session.sql(f"CREATE TABLE delta.`{path}` (n BIGINT) USING delta")
-    DeltaTable(session, path).append(three_rows(tmp_path / "table", "a"), "us", 7, {}, "{}")
+    table = DeltaTable(session, path)
+    table.append(three_rows(tmp_path / "table", "a"), "us", 6, {}, "{}")
+    table.checkpoint()
+    table.append(three_rows(tmp_path / "table", "b"), "us", 7, {}, "{}")
     for checksum in (tmp_path / "table" / "_delta_log").glob("*.crc"):
         checksum.unlink()
     session.sparkContext._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
-    again = DeltaTable(session, path).append(three_rows(tmp_path / "table", "b"), "us", 7, {}, "{}")
-    assert again is None
+    # As the sink's are: a thread that Spark has seen nothing of yet, and whose session it can't know.
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(table.size).result() == Size(files=2, commits=1)
+        place = three_rows(tmp_path / "table", "c")
+        assert thread.submit(table.append, place, "us", 7, {}, "{}").result() is None
 
 
 def test_a_merge_that_was_made_is_not_made_again(delivery: Delivery) -> None:
