@@ -105,6 +105,10 @@ class Parts:
         return f"PySpark {self.pyspark}, Delta {self.delta} ({len(self.jars)} jars)"
 
 
+class SparkFailed(Exception):
+    """A call of Spark's failed for a reason that nobody foresaw: its words, which need no JVM any more."""
+
+
 class Running(Protocol):
     """A Spark that can be asked: its session."""
 

@@ -37,7 +37,7 @@ from actors.lake import Lake
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from actors.spark_pulse import Pulse
-from actors.spark_session import Pool, Running
+from actors.spark_session import Pool, Running, SparkFailed
 from pipeline import metrics as catalogue
 from pipeline import tiers, topology
 from pipeline.checkpoint import Checkpoint, Mirror, state_of
@@ -357,15 +357,18 @@ class SparkSink(Actor[ToSparkSink]):
     def _asked(
         self, function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Result:
-        """Raises Transient where Spark has gone, or another writer was faster."""
+        """Raises Transient where Spark has gone, or another writer was faster, and SparkFailed otherwise.
+
+        An error of the JVM's asks it for its words, so none may outlive it: who told of one would fail himself.
+        """
         try:
             return function(*args, **kwargs)
         except (Py4JError, PySparkException, ConnectionError) as error:
             if self._spark is not None and (lost := self._spark.lost(error)):
-                raise Transient(lost) from error
+                raise Transient(lost) from None
             if is_conflict(error):
-                raise Conflict("another writer committed to a lake table meanwhile") from error
-            raise
+                raise Conflict("another writer committed to a lake table meanwhile") from None
+            raise SparkFailed(str(error)).with_traceback(error.__traceback__) from None
 
     def _start(self) -> Running:
         return spark_session.run(self._spark_settings, self._journal.local_folder / "spark")

@@ -114,9 +114,8 @@ class House:
                 os.kill(self.sink._spark.pid, signal.SIGKILL)
             case Victim.EXECUTOR:
                 # Where it's the second one within a moment, the first one's successor may have to be waited for.
-                while not (there := [pid for worker in self.workers for pid in children(worker)]):
+                while not any(map(killed, (pid for worker in self.workers for pid in children(worker)))):
                     time.sleep(LOOK_EVERY_S)
-                os.kill(there[0], signal.SIGKILL)
             case Victim.WORKER:
                 os.kill(self.workers[0], signal.SIGKILL)
 
@@ -157,6 +156,15 @@ class House:
             self.views[table.name] = view.toArrow().to_pylist()
         executors = (executor for worker in self.workers for executor in children(worker))
         self.programs = [program for executor in executors for program in children(executor)]
+
+
+def killed(executor: int) -> bool:
+    """Kill it, unless it has ended just now: its worker takes a moment to notice that."""
+    try:
+        os.kill(executor, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def merged(sink: SparkSink) -> bool:

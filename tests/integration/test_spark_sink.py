@@ -24,8 +24,9 @@ from actors.actor import Outlet
 from actors.live_view import live_view
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
-from actors.spark_session import Spark
+from actors.spark_session import Spark, SparkFailed
 from actors.spark_sink import CONSUMER, SparkSink
+from actors.telling import story, told
 from pipeline import metrics as catalogue
 from pipeline.checkpoint import Filling
 from pipeline.errors import Definite, Transient
@@ -154,6 +155,23 @@ async def test_it_delivers_what_was_sealed_and_what_will_be_and_merges_when_due(
     assert house.changes("items") == [(1, 1, 1), (2, 2, 2), (3, 3, 3), (4, 4, 4)]
     assert house.changes("orders") == [(1, 1, 1)]
     assert house.metrics.value(catalogue.SPARK_UP) == 0
+
+
+async def test_what_spark_says_of_a_log_that_it_cannot_read_outlives_its_jvm(house: House) -> None:
+    log = house.root / "shop" / "items" / "changelog" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_text("CANARY-4711")
+    house.history.transaction((house.items, "c", (1, 1)))
+    house.history.seal()
+    async with house.life() as running:
+        with pytest.raises(SparkFailed) as raised:
+            await running
+    assert house.sink._spark is not None
+    assert not house.sink._spark.alive
+    for text in (told(raised.value), story(raised.value)):
+        assert "SparkFailed: An error occurred while calling" in text
+        assert "FAILED_READ_FILE" in text
+        assert "CANARY" not in text
 
 
 @pytest.mark.full
