@@ -166,7 +166,7 @@ async def test_what_spark_says_of_a_log_that_it_cannot_read_outlives_its_jvm(hou
     async with house.life() as running:
         with pytest.raises(SparkFailed) as raised:
             await running
-    assert house.sink._spark is not None
+    assert isinstance(house.sink._spark, Spark)
     assert not house.sink._spark.alive
     for text in (told(raised.value), story(raised.value)):
         assert "SparkFailed: An error occurred while calling" in text
