@@ -70,8 +70,11 @@ def restarts(events: Iterable[Event], given: Iterable[Order]) -> tuple[dict[str,
                 since[who] = event.at
             case What.FAILED if event.told["who"] in _GROUPS:
                 since = {}
-            case What.RUNNING if (who := event.told["actor"]) in since:
-                took[who].append(event.at - since.pop(who))
+            case What.RUNNING:
+                who = event.told["actor"]
+                hanging.pop(who, None)  # unless it was found, it went with another one of its group
+                if who in since:
+                    took[who].append(event.at - since.pop(who))
             case _:
                 pass
     return dict(took), found

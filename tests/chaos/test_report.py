@@ -32,6 +32,11 @@ def test_what_the_world_held_up_is_not_counted() -> None:
     assert restarts([done(2, 1.0), Event(What.BEGAN, 2.0, {}), running(READER, 9.0)], GIVEN) == ({}, [])
 
 
+def test_a_hang_that_went_with_another_actors_failure_is_not_taken_for_found_later() -> None:
+    events = [done(1, 10.0), running(SINK, 15.0), failed(SINK, 40.0), running(SINK, 41.0)]
+    assert restarts(events, GIVEN) == ({}, [])
+
+
 def test_only_what_grows_is_left_behind() -> None:
     before = {"sockets": 10, "task read": 1, "thread asyncio": 2}
     assert left_behind(before, {"sockets": 13, "thread asyncio": 9}) == []
