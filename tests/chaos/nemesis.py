@@ -36,6 +36,7 @@ from tests.chaos.plan import (
 )
 from tests.chaos.world import TOPIC, NotSo, World, follow, promote
 from tests.servers.kafka import send
+from tests.servers.source import connections, gives_log
 from tests.servers.stopped import stop
 
 CHUNK_ROWS: Final = 25
@@ -238,11 +239,7 @@ class Nemesis:
 
 def dumps(world: World) -> list[int]:
     """The service's connections that give the log."""
-    told = world.source.sql(
-        f"SELECT ID FROM information_schema.PROCESSLIST WHERE USER = '{world.account.user}'"
-        " AND COMMAND LIKE 'Binlog Dump%'"
-    )
-    return [int(id_) for (id_,) in told]
+    return [connection.id for connection in connections(world.source, world.account) if gives_log(connection)]
 
 
 @contextmanager

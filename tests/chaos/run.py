@@ -26,6 +26,7 @@ from tests.chaos.planted import STRUCK, Planted
 from tests.chaos.report import Report, left_behind, restarts
 from tests.chaos.world import WITHIN_S, NotSo, World, world
 from tests.servers.lasting_writer import writing
+from tests.servers.source import connections
 
 NAMESPACE: Final = ("unshare", "--user", "--map-root-user", "--mount")
 # The kernel kills it when we end, however that happens.
@@ -116,19 +117,15 @@ def _recovered(there: World) -> float:
 def _connections(there: World) -> list[str]:
     """Of the service, at the source, that it shouldn't have."""
     there.wait(lambda: len(dumps(there)) == 1, "one dump thread")
-    [(all_of_them,)] = there.source.sql(
-        f"SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = '{there.account.user}'"
-    )
-    more = int(all_of_them) - 1 - CONNECTIONS
+    more = len(connections(there.source, there.account)) - 1 - CONNECTIONS
     return [f"the service has {more} connections too many at the source"] if more > 0 else []
 
 
 def _left_at_the_source(there: World) -> list[str]:
-    query = f"SELECT * FROM information_schema.PROCESSLIST WHERE USER = '{there.account.user}'"
     deadline = time.monotonic() + there.within_s
-    while left := [row for server in there.servers for row in server.sql(query)]:
+    while left := [each for server in there.servers for each in connections(server, there.account)]:
         if time.monotonic() > deadline:
-            return [f"a connection is left at the source: {row}" for row in left]
+            return [f"a connection is left at the source: {each}" for each in left]
         time.sleep(0.05)
     return []
 

@@ -18,7 +18,7 @@ from pipeline.schema import TableId
 from pipeline.settings import SparkSettings
 from tests.servers.prometheus import Prometheus
 from tests.servers.shop import stocked, writing
-from tests.servers.source import LOG, cut
+from tests.servers.source import cut, gives_log
 from tests.servers.spark import toml
 
 # A busy machine takes its time to start Spark.
@@ -177,7 +177,7 @@ def trouble(watched: Watched) -> None:
     with writing(watched.server):
         watched.snapshot("s1", r"shop\..*")
         watched.see_a_window()
-        assert cut(watched.server, LOG, _ACCOUNT)
+        assert cut(watched.server, gives_log, _ACCOUNT)
         watched.server.sql(f"TRUNCATE {_EMPTIED}")
         until(lambda: watched.completed("s1"), "the snapshot's end")
     watched.oddities("SET SESSION binlog_row_image = 'MINIMAL'", "INSERT INTO {} (id) VALUES (4)")

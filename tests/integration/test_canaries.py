@@ -18,7 +18,7 @@ from pipeline import metrics as catalogue
 from pipeline.messages import ChunkPart
 from pipeline.topology import Actor as Name
 from tests.servers.service import Running, pipeline, running
-from tests.servers.source import LOG, cut
+from tests.servers.source import cut, gives_log
 
 CANARY = Account("canary", "CANARY-password")
 ROWS = 300
@@ -122,5 +122,5 @@ def actors(service: Running) -> list[Any]:
 
 def lost_log(service: Running, server: MysqlServer) -> bool:
     """End what connections the log comes over, until one of them is missed: the server keeps dead ones for a while."""
-    cut(server, LOG, CANARY)
+    cut(server, gives_log, CANARY)
     return failed(service, Kind.TRANSIENT)

@@ -37,7 +37,7 @@ from pipeline.unread import ReadKeys
 from pipeline.watermark import Coordinates, High
 from tests.servers.mysql import MysqlFactory
 from tests.servers.selector import Bench, bench
-from tests.servers.source import cut
+from tests.servers.source import connections, cut
 
 
 async def test_a_plan_of_an_empty_table(mysql: MysqlServer, database: str) -> None:
@@ -457,10 +457,14 @@ async def test_a_clean_stop_answers_what_was_ordered(mysql: MysqlServer, databas
     assert running.answers.depth == 5
 
 
+def ids(server: MysqlServer) -> set[int]:
+    """Of the user's connections at the server."""
+    return {connection.id for connection in connections(server)}
+
+
 async def test_a_cancellation_leaves_no_connection(mysql: MysqlServer, database: str) -> None:
     mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (9)", database=database)
-    mine = "SELECT ID FROM information_schema.PROCESSLIST WHERE USER = 'tidemark'"
-    others = set(mysql.sql(mine))  # connections of tests before, which the server hasn't missed yet
+    others = ids(mysql)  # connections of tests before, which the server hasn't missed yet
     running = Bench(mysql, mysql.create_capture_user(database), Held)
     assert isinstance(running.selector, Held)
     plan = await running.plan(TableId(database, "t"))
@@ -470,7 +474,7 @@ async def test_a_cancellation_leaves_no_connection(mysql: MysqlServer, database:
     with pytest.raises(asyncio.CancelledError):
         await running.task
     async with asyncio.timeout(60):
-        while not others.issuperset(await asyncio.to_thread(mysql.sql, mine)):
+        while not others.issuperset(await asyncio.to_thread(ids, mysql)):
             pass
 
 

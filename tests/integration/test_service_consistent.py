@@ -25,7 +25,7 @@ from pipeline.topology import Actor as Name
 from tests.servers.at_work import at_work
 from tests.servers.journal_oracle import entries, replay, unequal
 from tests.servers.service import Running, pipeline, running
-from tests.servers.source import LOG, cut
+from tests.servers.source import cut, gives_log
 
 ROWS = 400
 TOTAL = 2 * ROWS * 100
@@ -133,7 +133,7 @@ async def test_a_lost_transaction_begins_it_anew(
     with moving(server, 0.01):
         async with running(bank(server, tmp_path)) as service:
             await reached.wait()
-            assert cut(server, f"NOT ({LOG})")
+            assert cut(server, lambda connection: not gives_log(connection))
             release()
             first = service.supervisor.actors[Name.WATERMARK_COORDINATOR]
             await service.until(

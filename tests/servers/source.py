@@ -1,9 +1,9 @@
 """Connections to a test's server as the product makes them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 import pymysql
@@ -18,8 +18,15 @@ from pipeline.settings import Secret, SourceSettings, TlsMode, TlsSettings
 from pipeline.statement import Statement
 from pipeline.walk import primary
 
-# What holds of connections that the log comes over, in the process list.
-LOG: Final = "COMMAND LIKE 'Binlog Dump%'"
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A line of the server's process list: its `id` there, and what it's at."""
+
+    id: int
+    command: str
+    state: str | None
+    statement: str | None
 
 
 def settings(server: MysqlServer, account: Account, **changes: Any) -> SourceSettings:
@@ -52,17 +59,35 @@ async def connected_with(server: MysqlServer, account: Account, **changes: Any) 
         source.close()
 
 
-def cut(server: MysqlServer, where: str = "TRUE", account: Account = CAPTURE) -> int:
-    """End those connections of a user at the server for which this holds in the process list; how many there were."""
-    user = f"USER = '{account.user}'"
-    connections = server.sql(f"SELECT ID FROM information_schema.PROCESSLIST WHERE {user} AND {where}")
-    for (connection,) in connections:
+def connections(server: MysqlServer, account: Account = CAPTURE) -> list[Connection]:
+    """Those that a user has.
+
+    In `information_schema` nothing can be read of them as long as any statement has a character of four bytes.
+    """
+    return [
+        Connection(id_, command, state, statement)
+        for id_, user, _host, _database, command, _time, state, statement in server.sql("SHOW PROCESSLIST")
+        if user == account.user
+    ]
+
+
+def gives_log(connection: Connection) -> bool:
+    """Whether the log comes over it."""
+    return connection.command.startswith("Binlog Dump")
+
+
+def cut(
+    server: MysqlServer, which: Callable[[Connection], bool] = lambda _: True, account: Account = CAPTURE
+) -> int:
+    """End those connections of a user at the server; how many there were."""
+    ended = [connection for connection in connections(server, account) if which(connection)]
+    for connection in ended:
         try:
-            server.sql(f"KILL {connection}")
+            server.sql(f"KILL {connection.id}")
         except pymysql.err.OperationalError as error:
             if error.args[0] != ER.NO_SUCH_THREAD:  # else it has gone meanwhile
                 raise
-    return len(connections)
+    return len(ended)
 
 
 async def ask(source: Source, sql: str) -> list[tuple[Any, ...]]:
