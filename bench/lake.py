@@ -8,7 +8,7 @@ the live view has as many rows as the source, and the same sum.
 What's asked: the first snapshot, end to end; changes that have waited in the log, from the service's start until the
 live view has them; scattered changes merged into the large mirror; how old a change is when it can be read, with a
 thousand transactions a second in three tables, beside small mirrors and beside the large one, MERGEs included; small
-commits, in one table, three and two hundred at once; and the memory of it all. Some twelve minutes on a quiet machine
+commits, in one table, three and two hundred at once; and the memory of it all. Some twenty minutes on a quiet machine
 with two cores.
 """
 
