@@ -1,15 +1,16 @@
 """What Spark does beside the batches: a MERGE, or maintenance of a lake table, one such work at a time.
 
 Nobody waits for it: the live view is right with it and without it. A mirror's turn comes when it has enough changes
-pending, or old ones; when no MERGE is due, it's the turn of whatever maintenance is (`pipeline.maintenance`). Only
-checkpoints, which take a moment, come first. So a table is never maintained beside a MERGE into it. Where somebody
-else, a user's OPTIMIZE say, had committed meanwhile, so that Delta gave the work up, it's tried again after a rest.
+pending, or old ones; of a MERGE and of maintenance (`pipeline.maintenance`) that comes first which is the furthest
+over its bound. So a table is never maintained beside a MERGE into it. Where somebody else, a user's OPTIMIZE say, had
+committed meanwhile, so that Delta gave the work up, it's tried again after a rest.
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any, Protocol
 
 import structlog
@@ -136,14 +137,19 @@ class Background:
                 return
             self.ended()
         now = time.monotonic()
-        chores = ((maintenance.due(k, self._policy, now), k) for k in self._all)
-        chore = maintenance.first((chore, kept) for chore, kept in chores if chore)
-        due = [(m.pending, table) for table, m in self._mergeable(mirrors) if self._due_in(m, now) <= 0]
-        if due and (chore is None or chore[0] is not Chore.CHECKPOINT):
-            changes, table = max(due)
+        chores = [(*due, kept) for kept in self._all if (due := maintenance.due(kept, self._policy, now))]
+        merges = [
+            (self._times_due(mirrored, now), table, mirrored.pending)
+            for table, mirrored in self._mergeable(mirrors)
+            if self._due_in(mirrored, now) <= 0
+        ]
+        chore, merge = max(chores, key=itemgetter(0), default=None), max(merges, default=None)
+        if merge is not None and (chore is None or merge[0] >= chore[0]):
+            _, table, changes = merge
             self._begin(Merge(table, through, changes), self._merge(table, through, position))
         elif chore is not None:
-            self._begin(chore, self._do(*chore))
+            _, what, kept = chore
+            self._begin((what, kept), self._do(what, kept))
 
     def ended(self) -> None:
         """The work has ended; raises what it raised, unless it's to be tried again."""
@@ -271,6 +277,11 @@ class Background:
             and delivered.schema is not None
             and delivered.schema.key
         ]
+
+    def _times_due(self, mirrored: Mirrored, now: float) -> float:
+        """How many times a MERGE is over its bound; where it's to be done at once, by the seconds."""
+        age = (now - mirrored.since) / max(self._settings.merge_after_s, 1.0)
+        return max(mirrored.pending / self._settings.merge_rows, age)
 
     def _due_in(self, mirrored: Mirrored, now: float) -> float:
         full = mirrored.pending >= self._settings.merge_rows

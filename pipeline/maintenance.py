@@ -12,7 +12,9 @@
   would do so in a commit, which takes a second or two then, and many beside a merge.
 
 None of it changes what anybody sees, and none of it is hurried: one thing at a time, beside the batches. A batch's
-commit only adds files, and reads none, so that it's in nobody's way and nobody in its.
+commit only adds files, and reads none, so that it's in nobody's way and nobody in its. What's the furthest over its
+bound comes first, and a MERGE is judged likewise: where there's more to do than time, all of it gets late in the same
+measure, and none of it starves.
 
 **A trimmed changelog and the live view.** What's removed are all changes through a segment t, and the mirror had merged
 them: t <= m. Who reads the mirror as it is at m or later, and a trimmed changelog, counts the changes behind some
@@ -24,10 +26,9 @@ an hour ago at least. A reader that's bound to two versions reads these, until V
 Source: Delta Lake, Optimizations (compaction), Table utility commands (VACUUM), Concurrency control.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, assert_never
+from typing import Final
 
 from pipeline.lake_rules import LakeRule, Tiers
 from pipeline.lake_tables import CHANGELOG_VERSIONS_H, Tier
@@ -139,42 +140,21 @@ def versions_h(tier: Tier, vacuum_hours: float) -> float:
     return vacuum_hours if tier is Tier.MIRROR else min(vacuum_hours, CHANGELOG_VERSIONS_H)
 
 
-def due(kept: Kept, policy: Policy, now: float) -> Chore | None:
-    """What has to be done for a lake table, if anything."""
+def due(kept: Kept, policy: Policy, now: float) -> tuple[float, Chore] | None:
+    """What has to be done for a lake table, if anything: what's the furthest over its bound, and how many times."""
     if now < kept.resting:
         return None
-    if kept.size.commits >= CHECKPOINT_AFTER:
-        return Chore.CHECKPOINT
-    hidden = kept.size.hidden - kept.left.hidden
-    if policy.compact_files and (kept.come >= policy.compact_files or hidden >= policy.merge_rows):
-        return Chore.COMPACT
-    if kept.tier is Tier.CHANGELOG and now - kept.trimmed >= TRIM_EVERY_S:
-        return Chore.TRIM
-    if now - kept.vacuumed >= VACUUM_EVERY_S:
-        return Chore.VACUUM
-    return None
-
-
-def first(chores: Iterable[tuple[Chore, Kept]]) -> tuple[Chore, Kept] | None:
-    """That of the chores which is done first: a checkpoint or a compaction, the one that has most to do, else what has
-    waited longest.
-    """
-
-    def order(each: tuple[Chore, Kept]) -> tuple[int, float]:
-        chore, kept = each
-        match chore:
-            case Chore.CHECKPOINT:
-                return 0, -kept.size.commits
-            case Chore.COMPACT:
-                return 1, -kept.come
-            case Chore.TRIM:
-                return 2, kept.trimmed + TRIM_EVERY_S
-            case Chore.VACUUM:
-                return 2, kept.vacuumed + VACUUM_EVERY_S
-            case never:
-                assert_never(never)
-
-    return min(chores, key=order, default=None)
+    times = {
+        Chore.CHECKPOINT: kept.size.commits / CHECKPOINT_AFTER,
+        Chore.VACUUM: (now - kept.vacuumed) / VACUUM_EVERY_S,
+    }
+    if policy.compact_files:
+        hidden = kept.size.hidden - kept.left.hidden
+        times[Chore.COMPACT] = max(kept.come / policy.compact_files, hidden / policy.merge_rows)
+    if kept.tier is Tier.CHANGELOG:
+        times[Chore.TRIM] = (now - kept.trimmed) / TRIM_EVERY_S
+    most, chore = max((most, chore) for chore, most in times.items())
+    return (most, chore) if most >= 1 else None
 
 
 def due_in(kept: Kept, policy: Policy, now: float) -> float:

@@ -19,7 +19,6 @@ from pipeline.maintenance import (
     Trim,
     due,
     due_in,
-    first,
     found,
     trim_of,
     versions_h,
@@ -27,44 +26,47 @@ from pipeline.maintenance import (
 from pipeline.schema import TableId
 
 POLICY = Policy(compact_files=10, merge_rows=100)
-ORDERS, ITEMS = TableId("shop", "orders"), TableId("shop", "items")
+ORDERS = TableId("shop", "orders")
 
 
 def kept(files: int = 0, hidden: int = 0, tier: Tier = Tier.CHANGELOG) -> Kept:
     return found(ORDERS, tier, Size(files, hidden), 1000.0, 7)
 
 
+def what_is_due(kept: Kept, now: float, policy: Policy = POLICY) -> Chore | None:
+    found = due(kept, policy, now)
+    return None if found is None else found[1]
+
+
 def test_a_table_is_compacted_for_what_has_come_since_the_last_time() -> None:
-    assert due(kept(9), POLICY, 1000.0) is None
-    assert due(kept(10), POLICY, 1000.0) is Chore.COMPACT
+    assert what_is_due(kept(9), 1000.0) is None
+    assert due(kept(10), POLICY, 1000.0) == (1.0, Chore.COMPACT)
     done = replace(kept(14), left=Size(5))
-    assert due(done, POLICY, 1000.0) is None
-    assert due(replace(done, size=Size(15)), POLICY, 1000.0) is Chore.COMPACT
-    assert due(kept(10), Policy(0, 100), 1000.0) is None, "0 is never"
+    assert what_is_due(done, 1000.0) is None
+    assert what_is_due(replace(done, size=Size(15)), 1000.0) is Chore.COMPACT
+    assert what_is_due(kept(10), 1000.0, Policy(0, 100)) is None, "0 is never"
 
 
 def test_a_mirror_is_compacted_when_much_of_it_has_been_hidden_since() -> None:
-    assert due(kept(2, 99), POLICY, 1000.0) is None
-    assert due(kept(2, 100), POLICY, 1000.0) is Chore.COMPACT
-    assert due(replace(kept(2, 100), left=Size(2, 40)), POLICY, 1000.0) is None
+    assert what_is_due(kept(2, 99), 1000.0) is None
+    assert what_is_due(kept(2, 100), 1000.0) is Chore.COMPACT
+    assert what_is_due(replace(kept(2, 100), left=Size(2, 40)), 1000.0) is None
 
 
-def test_a_log_gets_a_checkpoint_after_so_many_commits_before_all_else() -> None:
+def test_a_log_gets_a_checkpoint_after_so_many_commits() -> None:
     few, many = (
-        replace(kept(20), size=Size(20, commits=commits))
-        for commits in (CHECKPOINT_AFTER - 1, CHECKPOINT_AFTER)
+        replace(kept(), size=Size(commits=commits)) for commits in (CHECKPOINT_AFTER - 1, CHECKPOINT_AFTER)
     )
-    assert due(few, POLICY, 1000.0) is Chore.COMPACT
-    assert due(many, POLICY, 1000.0) is Chore.CHECKPOINT
-    assert first([(Chore.COMPACT, few), (Chore.CHECKPOINT, many)]) == (Chore.CHECKPOINT, many)
+    assert what_is_due(few, 1000.0) is None
+    assert due(many, POLICY, 1000.0) == (1.0, Chore.CHECKPOINT)
 
 
 def test_time_brings_trimming_and_vacuum_and_a_rest_puts_all_off() -> None:
     hour = 1000.0 + TRIM_EVERY_S
-    assert due(kept(), POLICY, hour) is Chore.TRIM
-    assert due(kept(tier=Tier.MIRROR), POLICY, 1000.0 + VACUUM_FIRST_S) is Chore.VACUUM
-    assert due(replace(kept(tier=Tier.MIRROR), vacuumed=hour), POLICY, hour) is None
-    assert due(replace(kept(10), resting=hour + REST_S), POLICY, hour) is None
+    assert what_is_due(replace(kept(), vacuumed=1000.0), hour) is Chore.TRIM
+    assert what_is_due(kept(tier=Tier.MIRROR), 1000.0 + VACUUM_FIRST_S) is Chore.VACUUM
+    assert what_is_due(replace(kept(tier=Tier.MIRROR), vacuumed=hour), hour) is None
+    assert what_is_due(replace(kept(10), resting=hour + REST_S), hour) is None
     assert due_in(replace(kept(10), resting=hour + REST_S), POLICY, hour) == REST_S
     assert due_in(kept(10), POLICY, 1000.0) == 0
     assert due_in(replace(kept(), vacuumed=1000.0), POLICY, 1010.0) == TRIM_EVERY_S - 10
@@ -73,13 +75,13 @@ def test_time_brings_trimming_and_vacuum_and_a_rest_puts_all_off() -> None:
     assert [versions_h(Tier.CHANGELOG, hours) for hours in (168, 2)] == [24, 2]
 
 
-def test_what_has_most_to_compact_comes_first_and_then_what_has_waited() -> None:
-    few, many = kept(10), replace(kept(20), table=ITEMS)
-    old = replace(kept(), trimmed=1.0)
-    assert first([]) is None
-    assert first([(Chore.TRIM, old), (Chore.COMPACT, few), (Chore.COMPACT, many)]) == (Chore.COMPACT, many)
-    assert first([(Chore.TRIM, kept()), (Chore.TRIM, old)]) == (Chore.TRIM, old)
-    assert first([(Chore.VACUUM, replace(old, vacuumed=0.0)), (Chore.TRIM, old)]) == (Chore.TRIM, old)
+def test_what_is_the_furthest_over_its_bound_is_due_however_often_the_rest_is() -> None:
+    commits = replace(kept(), size=Size(30, commits=4 * CHECKPOINT_AFTER))
+    assert due(commits, POLICY, 1000.0) == (4.0, Chore.CHECKPOINT)
+    assert due(replace(commits, size=Size(50, commits=400)), POLICY, 1000.0) == (5.0, Chore.COMPACT)
+    waited = replace(commits, trimmed=1000.0 - 6 * TRIM_EVERY_S, vacuumed=1000.0)
+    assert due(waited, POLICY, 1000.0) == (6.0, Chore.TRIM)
+    assert due(replace(waited, vacuumed=1000.0 - 7 * VACUUM_EVERY_S), POLICY, 1000.0) == (7.0, Chore.VACUUM)
 
 
 @pytest.mark.parametrize(
