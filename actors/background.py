@@ -1,16 +1,16 @@
 """What Spark does beside the batches: a MERGE, or maintenance of a lake table, one such work at a time.
 
-Nobody waits for it: the live view is right with it and without it. A mirror's turn comes when it has enough changes
-pending, or old ones; of a MERGE and of maintenance (`pipeline.maintenance`) that comes first which is the furthest
-over its bound. So a table is never maintained beside a MERGE into it. Where somebody else, a user's OPTIMIZE say, had
-committed meanwhile, so that Delta gave the work up, it's tried again after a rest.
+Nobody waits for it: the live view is right with it and without it. A mirror is merged when it has enough changes
+pending, or old ones; `pipeline.maintenance` says when the rest is due. What has been due for the longest comes first,
+whatever it is: where there's more to do than time all of it gets late, and none of it starves. A table is never
+maintained beside a MERGE into it. Where somebody else, a user's OPTIMIZE say, had committed meanwhile, so that Delta
+gave the work up, it's tried again after a rest.
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from typing import Any, Protocol
 
 import structlog
@@ -72,6 +72,10 @@ class Work:
         return self.what.table if isinstance(self.what, Merge) else self.what[1].table
 
 
+# What may be due: a MERGE, by its table, or a chore.
+Due = TableId | tuple[Chore, TableId, Tier]
+
+
 class InThread(Protocol):
     """Calls what blocks, in a thread of the sink's."""
 
@@ -91,6 +95,7 @@ class Background:
         self._mirrored: dict[TableId, Mirrored] = {}
         self._delivered: dict[TableId, Delivered] = {}
         self._kept: dict[tuple[TableId, Tier], Kept] = {}
+        self._due: dict[Due, float] = {}  # and since when (s)
         self.work: Work | None = None
         for kind in ("merge", *Chore):
             metrics.count(catalogue.CONFLICTS, 0, kind=kind)
@@ -131,25 +136,26 @@ class Background:
         self._metrics.set(catalogue.MIRROR_PENDING, self._mirrored[table].pending, table=str(table))
 
     def begin_if_due(self, mirrors: Mapping[TableId, Mirror], through: int, position: str) -> None:
-        """Begin what is due, if nothing is under way; the batches have come `through` a segment."""
-        if self.work is not None:
-            if not self.work.task.done():
-                return
+        """Begin what has been due for the longest, if nothing is under way; batches have come `through` a segment."""
+        if self.work is not None and self.work.task.done():
             self.ended()
         now = time.monotonic()
-        chores = [(*due, kept) for kept in self._all if (due := maintenance.due(kept, self._policy, now))]
-        merges = [
-            (self._times_due(mirrored, now), table, mirrored.pending)
-            for table, mirrored in self._mergeable(mirrors)
-            if self._due_in(mirrored, now) <= 0
+        due: list[Due] = [
+            *(table for table, mirrored in self._mergeable(mirrors) if self._due_in(mirrored, now) <= 0),
+            *((chore, k.table, k.tier) for k in self._all for chore in maintenance.due(k, self._policy, now)),
         ]
-        chore, merge = max(chores, key=itemgetter(0), default=None), max(merges, default=None)
-        if merge is not None and (chore is None or merge[0] >= chore[0]):
-            _, table, changes = merge
-            self._begin(Merge(table, through, changes), self._merge(table, through, position))
-        elif chore is not None:
-            _, what, kept = chore
-            self._begin((what, kept), self._do(what, kept))
+        self._due = {each: self._due.get(each, now) for each in due}
+        if self.work is not None or not self._due:
+            return
+        longest = min(self._due, key=self._due.__getitem__)
+        del self._due[longest]  # what comes while it's under way isn't due for as long
+        match longest:
+            case TableId() as table:
+                merge = Merge(table, through, self._mirrored[table].pending)
+                self._begin(merge, self._merge(table, through, position))
+            case (chore, table, tier):
+                kept = self._kept[table, tier]
+                self._begin((chore, kept), self._do(chore, kept))
 
     def ended(self) -> None:
         """The work has ended; raises what it raised, unless it's to be tried again."""
@@ -277,11 +283,6 @@ class Background:
             and delivered.schema is not None
             and delivered.schema.key
         ]
-
-    def _times_due(self, mirrored: Mirrored, now: float) -> float:
-        """How many times a MERGE is over its bound; where it's to be done at once, by the seconds."""
-        age = (now - mirrored.since) / max(self._settings.merge_after_s, 1.0)
-        return max(mirrored.pending / self._settings.merge_rows, age)
 
     def _due_in(self, mirrored: Mirrored, now: float) -> float:
         full = mirrored.pending >= self._settings.merge_rows

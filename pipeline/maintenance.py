@@ -12,9 +12,7 @@
   would do so in a commit, which takes a second or two then, and many beside a merge.
 
 None of it changes what anybody sees, and none of it is hurried: one thing at a time, beside the batches. A batch's
-commit only adds files, and reads none, so that it's in nobody's way and nobody in its. What's the furthest over its
-bound comes first, and a MERGE is judged likewise: where there's more to do than time, all of it gets late in the same
-measure, and none of it starves.
+commit only adds files, and reads none, so that it's in nobody's way and nobody in its.
 
 **A trimmed changelog and the live view.** What's removed are all changes through a segment t, and the mirror had merged
 them: t <= m. Who reads the mirror as it is at m or later, and a trimmed changelog, counts the changes behind some
@@ -140,26 +138,24 @@ def versions_h(tier: Tier, vacuum_hours: float) -> float:
     return vacuum_hours if tier is Tier.MIRROR else min(vacuum_hours, CHANGELOG_VERSIONS_H)
 
 
-def due(kept: Kept, policy: Policy, now: float) -> tuple[float, Chore] | None:
-    """What has to be done for a lake table, if anything: what's the furthest over its bound, and how many times."""
+def due(kept: Kept, policy: Policy, now: float) -> list[Chore]:
+    """What has to be done for a lake table."""
     if now < kept.resting:
-        return None
-    times = {
-        Chore.CHECKPOINT: kept.size.commits / CHECKPOINT_AFTER,
-        Chore.VACUUM: (now - kept.vacuumed) / VACUUM_EVERY_S,
+        return []
+    hidden = kept.size.hidden - kept.left.hidden
+    many = kept.come >= policy.compact_files or hidden >= policy.merge_rows
+    is_due = {
+        Chore.CHECKPOINT: kept.size.commits >= CHECKPOINT_AFTER,
+        Chore.COMPACT: bool(policy.compact_files) and many,
+        Chore.TRIM: kept.tier is Tier.CHANGELOG and now - kept.trimmed >= TRIM_EVERY_S,
+        Chore.VACUUM: now - kept.vacuumed >= VACUUM_EVERY_S,
     }
-    if policy.compact_files:
-        hidden = kept.size.hidden - kept.left.hidden
-        times[Chore.COMPACT] = max(kept.come / policy.compact_files, hidden / policy.merge_rows)
-    if kept.tier is Tier.CHANGELOG:
-        times[Chore.TRIM] = (now - kept.trimmed) / TRIM_EVERY_S
-    most, chore = max((most, chore) for chore, most in times.items())
-    return (most, chore) if most >= 1 else None
+    return [chore for chore in Chore if is_due[chore]]
 
 
 def due_in(kept: Kept, policy: Policy, now: float) -> float:
     """Seconds until something is due that time alone brings; 0 where something is."""
-    if due(kept, policy, now) is not None:
+    if due(kept, policy, now):
         return 0.0
     moments = [kept.vacuumed + VACUUM_EVERY_S]
     if kept.tier is Tier.CHANGELOG:

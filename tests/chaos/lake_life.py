@@ -173,12 +173,11 @@ def merged(sink: SparkSink) -> bool:
 
 
 def maintain() -> None:
-    """Have all maintenance be due each second, and keep no file for a reader.
+    """Have all maintenance be due all the time, and keep no file for a reader.
 
     VACUUM, which leaves nothing then that isn't named, mustn't meet a file that's placed and not named yet.
     """
-    maintenance.TRIM_EVERY_S = maintenance.VACUUM_EVERY_S = 1.0  # type: ignore[misc]
-    maintenance.VACUUM_FIRST_S = 0.0  # type: ignore[misc]
+    maintenance.TRIM_EVERY_S = maintenance.VACUUM_EVERY_S = maintenance.VACUUM_FIRST_S = 0.0  # type: ignore[misc]
     maintenance.versions_h = lambda *_: 0.0
     one_at_a_time = threading.Lock()
 

@@ -34,13 +34,14 @@ def kept(files: int = 0, hidden: int = 0, tier: Tier = Tier.CHANGELOG) -> Kept:
 
 
 def what_is_due(kept: Kept, now: float, policy: Policy = POLICY) -> Chore | None:
-    found = due(kept, policy, now)
-    return None if found is None else found[1]
+    chores = due(kept, policy, now)
+    assert len(chores) <= 1
+    return chores[0] if chores else None
 
 
 def test_a_table_is_compacted_for_what_has_come_since_the_last_time() -> None:
     assert what_is_due(kept(9), 1000.0) is None
-    assert due(kept(10), POLICY, 1000.0) == (1.0, Chore.COMPACT)
+    assert what_is_due(kept(10), 1000.0) is Chore.COMPACT
     done = replace(kept(14), left=Size(5))
     assert what_is_due(done, 1000.0) is None
     assert what_is_due(replace(done, size=Size(15)), 1000.0) is Chore.COMPACT
@@ -58,7 +59,7 @@ def test_a_log_gets_a_checkpoint_after_so_many_commits() -> None:
         replace(kept(), size=Size(commits=commits)) for commits in (CHECKPOINT_AFTER - 1, CHECKPOINT_AFTER)
     )
     assert what_is_due(few, 1000.0) is None
-    assert due(many, POLICY, 1000.0) == (1.0, Chore.CHECKPOINT)
+    assert what_is_due(many, 1000.0) is Chore.CHECKPOINT
 
 
 def test_time_brings_trimming_and_vacuum_and_a_rest_puts_all_off() -> None:
@@ -75,13 +76,10 @@ def test_time_brings_trimming_and_vacuum_and_a_rest_puts_all_off() -> None:
     assert [versions_h(Tier.CHANGELOG, hours) for hours in (168, 2)] == [24, 2]
 
 
-def test_what_is_the_furthest_over_its_bound_is_due_however_often_the_rest_is() -> None:
-    commits = replace(kept(), size=Size(30, commits=4 * CHECKPOINT_AFTER))
-    assert due(commits, POLICY, 1000.0) == (4.0, Chore.CHECKPOINT)
-    assert due(replace(commits, size=Size(50, commits=400)), POLICY, 1000.0) == (5.0, Chore.COMPACT)
-    waited = replace(commits, trimmed=1000.0 - 6 * TRIM_EVERY_S, vacuumed=1000.0)
-    assert due(waited, POLICY, 1000.0) == (6.0, Chore.TRIM)
-    assert due(replace(waited, vacuumed=1000.0 - 7 * VACUUM_EVERY_S), POLICY, 1000.0) == (7.0, Chore.VACUUM)
+def test_all_that_is_due_is_told() -> None:
+    everything = replace(kept(), size=Size(10, commits=CHECKPOINT_AFTER), vacuumed=1000.0 - VACUUM_EVERY_S)
+    assert due(everything, POLICY, 1000.0 + TRIM_EVERY_S) == list(Chore)
+    assert due(everything, POLICY, 1000.0) == [Chore.CHECKPOINT, Chore.COMPACT, Chore.VACUUM]
 
 
 @pytest.mark.parametrize(
