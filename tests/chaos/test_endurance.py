@@ -97,7 +97,8 @@ class Watched:
                 int(resident[1]) / 1024,
                 float(collected[-1][1]) if collected else 0.0,
                 sum(1 for _ in (self.folder / "lake").glob("*/*/*/*.parquet")),
-                sum(1 for _ in (self.folder / "journal" / "segments").glob("*/*")),
+                # `walk` doesn't mind a folder that's removed meanwhile.
+                sum(len(files) for *_, files in os.walk(self.folder / "journal" / "segments")),
                 sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir()),
                 float(self.service.status()["freshness_seconds"] or 0.0),
             )
