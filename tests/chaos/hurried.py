@@ -3,19 +3,43 @@
     python -m tests.chaos.hurried run CONFIG
 
 is `tidemark run CONFIG` whose changelogs are trimmed each few seconds, and whose tables are vacuumed each half minute,
-of what no version has had for a minute. It divides small tables as well.
+of what the newest version hasn't. It divides small tables as well.
 """
 
 import sys
-from typing import Final
+import threading
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Final
 
 from actors import chunk_selector, cli
+from actors.delta import DeltaTable
+from actors.upkeep import Upkeep
 from pipeline import maintenance
 from tests.servers.service import LEAST_ROWS_OF_RANGE
 
 TRIM_EVERY_S: Final = 5.0
 VACUUM_EVERY_S: Final = 30.0
-VERSIONS_H: Final = 1 / 60
+
+
+def keep_no_file() -> None:
+    """Have VACUUM leave nothing that isn't named: less than an hour is none to Delta, which counts whole ones.
+
+    It mustn't meet a file then that's placed and not named yet.
+    """
+    maintenance.versions_h = lambda *_: 0.0
+    one_at_a_time = threading.Lock()
+
+    def alone(original: Callable[..., Any]) -> Any:
+        @wraps(original)
+        def called(*arguments: Any) -> Any:
+            with one_at_a_time:
+                return original(*arguments)
+
+        return called
+
+    DeltaTable.append = alone(DeltaTable.append)  # type: ignore[method-assign]
+    Upkeep.vacuum = alone(Upkeep.vacuum)  # type: ignore[method-assign]
 
 
 def main() -> None:
@@ -23,7 +47,7 @@ def main() -> None:
     chunk_selector.LEAST_ROWS_OF_RANGE = LEAST_ROWS_OF_RANGE  # type: ignore[misc]
     maintenance.TRIM_EVERY_S = TRIM_EVERY_S  # type: ignore[misc]
     maintenance.VACUUM_EVERY_S = maintenance.VACUUM_FIRST_S = VACUUM_EVERY_S  # type: ignore[misc]
-    maintenance.versions_h = lambda *_: VERSIONS_H
+    keep_no_file()
     cli.main(sys.argv[1:])
 
 

@@ -13,10 +13,9 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +29,6 @@ from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from actors.spark_session import Spark
 from actors.spark_sink import SparkSink
-from actors.upkeep import Upkeep
 from deploy.toolchain.parts import locate
 from pipeline import delivery, maintenance
 from pipeline.errors import Transient
@@ -42,6 +40,7 @@ from pipeline.settings import LakeSettings, SparkSettings
 from pipeline.signals import Tables
 from pipeline.topology import EDGES, Actor, inbox
 from tests.chaos.delivery_steps import Deed, watch
+from tests.chaos.hurried import keep_no_file
 from tests.servers.spark_cluster import children
 
 LOOK_EVERY_S: Final = 0.02
@@ -173,24 +172,9 @@ def merged(sink: SparkSink) -> bool:
 
 
 def maintain() -> None:
-    """Have all maintenance be due all the time, and keep no file for a reader.
-
-    VACUUM, which leaves nothing then that isn't named, mustn't meet a file that's placed and not named yet.
-    """
+    """Have all maintenance be due all the time, and keep no file for a reader."""
     maintenance.TRIM_EVERY_S = maintenance.VACUUM_EVERY_S = maintenance.VACUUM_FIRST_S = 0.0  # type: ignore[misc]
-    maintenance.versions_h = lambda *_: 0.0
-    one_at_a_time = threading.Lock()
-
-    def alone(original: Callable[..., Any]) -> Any:
-        @wraps(original)
-        def called(*arguments: Any) -> Any:
-            with one_at_a_time:
-                return original(*arguments)
-
-        return called
-
-    DeltaTable.append = alone(DeltaTable.append)  # type: ignore[method-assign]
-    Upkeep.vacuum = alone(Upkeep.vacuum)  # type: ignore[method-assign]
+    keep_no_file()
 
 
 def plant(fault: Planted) -> None:
