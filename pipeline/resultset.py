@@ -277,12 +277,9 @@ class _Column(NamedTuple):
         return to_strings(self.binary(), charset, self.name)
 
     def refuse(self, row: int) -> None:
-        """Raise InvariantBroken if there's a row with a value that can't be."""
+        """Raise InvariantBroken if there's a row with a value that can't be. Its bytes, a row's, aren't told."""
         if row != kernels.NONE:
-            at = int(self.cells[row])
-            raise InvariantBroken(
-                f"the source gave a value of {self.name} that begins with {self.buffer[at : at + 80].tobytes()!r}"
-            )
+            raise InvariantBroken(f"the source gave a value of {self.name} that isn't of the column's type")
 
 
 def _array(kind: ColumnType, column: _Column) -> pa.Array:

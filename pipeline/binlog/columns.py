@@ -205,16 +205,16 @@ def _decimals(precision: int, scale: int, storage: Storage, stored: Stored) -> p
     sizes = np.array([size for size, _ in groups], np.int64)
     limits = np.array([10**digits for _, digits in groups], np.int64)
     words = np.empty((len(stored), 2), np.uint64)
-    row = kernels.decimals(stored.buffer, stored.cells, sizes, limits, precision <= _LONG_DIGITS, words)
-    stored.refuse(row, "DECIMAL")
+    wrong = kernels.decimals(stored.buffer, stored.cells, sizes, limits, precision <= _LONG_DIGITS, words)
+    if wrong != kernels.NONE:
+        stored.refuse(f"DECIMAL({precision}, {scale})")
     return fixed(pa.decimal128(precision, scale), words, stored.exists)
 
 
 def _bits(width: int, storage: Storage, stored: Stored) -> pa.Array:
     first = little_endian(1, stored)  # byte, with the odd bits
-    wrong = first >> (width % 8 or 8) != 0
-    if wrong.any():
-        stored.refuse(int(np.argmax(wrong)), f"BIT({width})")
+    if (first >> (width % 8 or 8)).any():
+        stored.refuse(f"BIT({width})")
     if width > 1:
         return varying(storage, stored)
     flags = np.packbits(first == 1, bitorder="little")
@@ -224,7 +224,7 @@ def _bits(width: int, storage: Storage, stored: Stored) -> pa.Array:
 def _vectors(storage: Storage, stored: Stored) -> pa.Array:
     offsets, data = laid_out(storage, stored)
     if (offsets % 4).any():
-        stored.refuse(int(np.argmax(offsets % 4 != 0)) - 1, "VECTOR")
+        stored.refuse("VECTOR")
     return arrays.vectors(offsets, data, stored.exists)
 
 

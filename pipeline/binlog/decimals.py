@@ -34,7 +34,7 @@ def text(stored: bytes, precision: int, scale: int) -> str:
     for size, count in layout:
         group = int.from_bytes(plain[at : at + size], "big")
         if group >= 10**count:
-            raise UndecodableError(f"the bytes {stored.hex(' ')} aren't a DECIMAL({precision}, {scale})")
+            raise UndecodableError(f"a value in the log isn't a DECIMAL({precision}, {scale})")
         digits += f"{group:0{count}}"
         at += size
     whole = digits[: precision - scale].lstrip("0") or "0"

@@ -160,12 +160,12 @@ def _legs(path: bytes) -> Iterator[_Leg]:
     """The legs of a path as the server writes it. Raises UndecodableError."""
     text, at, count = _text(path), 1, 0
     if not text.startswith("$") or text == "$":
-        raise _no_path(text)
+        raise _no_path()
     while at < len(text):
         leg = _LEG.match(text, at)
         count += 1
         if leg is None or count > _MOST_LEGS:
-            raise _no_path(text)
+            raise _no_path()
         at = leg.end()
         if leg["name"] is not None:
             yield _unquoted(leg["name"])
@@ -186,11 +186,11 @@ def _unquoted(name: str) -> bytes:
     try:
         return str(loads(name) if name.startswith('"') else name).encode()
     except (JSONDecodeError, UnicodeEncodeError) as error:  # the second for half a surrogate pair
-        raise _no_path(name) from error
+        raise _no_path() from error
 
 
-def _no_path(text: str) -> UndecodableError:
-    return UndecodableError(f"{text[:100]!r} isn't a path to a part of a JSON document")
+def _no_path() -> UndecodableError:
+    return UndecodableError("the path of a diff isn't a path into a JSON document")
 
 
 def _missing() -> UndecodableError:

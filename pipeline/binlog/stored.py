@@ -36,13 +36,9 @@ class Stored:
     def __len__(self) -> int:
         return len(self.cells)
 
-    def refuse(self, row: int, kind: str) -> None:
-        """Raise UndecodableError if a kernel came back with a row at fault, and not with NONE."""
-        if row != kernels.NONE:
-            at = self.cells[row]
-            raise UndecodableError(
-                f"{self.name}: bytes beginning with {self.buffer[at : at + 8].tobytes().hex(' ')} aren't a {kind}"
-            )
+    def refuse(self, kind: str) -> Never:
+        """Raise UndecodableError because a value isn't of its column's kind. Its bytes, a row's, aren't told."""
+        raise UndecodableError(f"{self.name}: a value in the log isn't a {kind}")
 
     def refuse_size(self) -> Never:
         """Raise UndecodableError because the column's values are longer than Arrow's offsets reach."""
@@ -80,5 +76,6 @@ def laid_out(storage: Storage, stored: Stored, padded: int = 0) -> tuple[Cells, 
         stored.refuse_size()
     offsets, data = np.empty(len(stored) + 1, np.int32), np.empty(size + SLACK + padded, np.uint8)
     wrong = kernels.lay_out(stored.buffer, stored.cells, max(-width, 0), slot, offsets, data)
-    stored.refuse(wrong, f"value of {padded} bytes")
+    if wrong != kernels.NONE:
+        stored.refuse(f"value of {padded} bytes")
     return offsets, data[: offsets[-1]]

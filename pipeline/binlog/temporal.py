@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from pipeline.arrays import fixed
 from pipeline.binlog import kernels
-from pipeline.binlog.cells import Flags, Longs
+from pipeline.binlog.cells import Longs
 from pipeline.binlog.fieldtypes import FieldType, stored_width
 from pipeline.binlog.stored import Stored, big_endian, little_endian
 from pipeline.tablemap import Storage
@@ -25,7 +25,8 @@ def dates(stored: Stored) -> pa.Array:
     """DATE as date32."""
     exists = stored.exists.copy()
     days = np.empty(len(stored), np.int64)
-    stored.refuse(kernels.dates(little_endian(3, stored), exists, days), "DATE")
+    if kernels.dates(little_endian(3, stored), exists, days) != kernels.NONE:
+        stored.refuse("DATE")
     return fixed(pa.date32(), days.astype(np.int32), exists)
 
 
@@ -39,7 +40,8 @@ def datetimes(storage: Storage, stored: Stored) -> pa.Array:
     else:
         bits, scale = 0, 0
         packed = _packed_datetimes(stored)
-    stored.refuse(kernels.datetimes(packed, bits, scale, exists, out), "DATETIME")
+    if kernels.datetimes(packed, bits, scale, exists, out) != kernels.NONE:
+        stored.refuse("DATETIME")
     return fixed(pa.timestamp("us"), out, exists)
 
 
@@ -49,7 +51,8 @@ def timestamps(storage: Storage, stored: Stored) -> pa.Array:
         bits, scale = _fraction(storage)
         packed = big_endian(stored_width(storage), stored)
         seconds, fraction = packed >> bits, (packed & ((1 << bits) - 1)) * scale
-        _refuse_first(fraction >= _SECOND, stored, "TIMESTAMP")
+        if (fraction >= _SECOND).any():
+            stored.refuse("TIMESTAMP")
     else:
         seconds, fraction = little_endian(4, stored), np.zeros(len(stored), np.int64)
     return fixed(pa.timestamp("us", tz="UTC"), seconds * _SECOND + fraction, stored.exists & (seconds != 0))
@@ -71,7 +74,8 @@ def times(storage: Storage, stored: Stored) -> pa.Array:
         hours, minutes, seconds = size // 10000, size // 100 % 100, size % 100
         fraction = np.zeros(len(stored), np.int64)
     wrong = (hours > 838) | (minutes > 59) | (seconds > 59) | (fraction >= _SECOND)
-    _refuse_first(wrong, stored, "TIME")
+    if wrong.any():
+        stored.refuse("TIME")
     microseconds = ((hours * 60 + minutes) * 60 + seconds) * _SECOND + fraction
     return fixed(pa.int64(), np.where(packed < 0, -microseconds, microseconds), stored.exists)
 
@@ -90,10 +94,6 @@ def _packed_datetimes(stored: Stored) -> Longs:
     hour, minute, second = time // 10000, time // 100 % 100, time % 100
     wrong = (digits < 0) | (year > 9999) | (month > 12) | (day > 31)
     wrong |= (hour > 23) | (minute > 59) | (second > 59)
-    _refuse_first(wrong, stored, "DATETIME")
-    return (year * 13 + month) << 22 | day << 17 | hour << 12 | minute << 6 | second
-
-
-def _refuse_first(wrong: Flags, stored: Stored, kind: str) -> None:
     if wrong.any():
-        stored.refuse(int(np.argmax(wrong)), kind)
+        stored.refuse("DATETIME")
+    return (year * 13 + month) << 22 | day << 17 | hour << 12 | minute << 6 | second
