@@ -37,13 +37,13 @@ from pipeline.messages import (
 from pipeline.schema import TableId
 from pipeline.schema_verifier import started
 from pipeline.settings import TlsMode, TlsSettings
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 from pipeline.topology import EDGES, Actor, inbox
 from pipeline.verifier_state import Known
 from pipeline.watermark import Coordinates
 from tests.pipeline.builders import decoded
 from tests.servers.mysql import MysqlFactory
-from tests.servers.source import connected, settings
+from tests.servers.source import connected, process_list, settings
 from tests.servers.stopped import stop
 
 WITHIN_S = 60.0
@@ -424,9 +424,7 @@ async def test_a_lost_connection_is_transient(mysql: MysqlServer) -> None:
     async with following(mysql) as follow:
         await follow.next(LogAdvanced)
         # The last one is ours: one of a test before may not have gone yet.
-        [(dump,)] = mysql.sql(
-            "SELECT MAX(id) FROM information_schema.processlist WHERE command = 'Binlog Dump GTID'"
-        )
+        dump = max(each.id for each in process_list(mysql) if each.command == "Binlog Dump GTID")
         mysql.sql(f"KILL {dump}")
         assert isinstance(await follow.failure(), Transient)
 

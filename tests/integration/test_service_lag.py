@@ -18,6 +18,7 @@ from pipeline.schema import TableId
 from tests.servers.delay import HELD, DelayedLog
 from tests.servers.journal_oracle import entries, unequal
 from tests.servers.service import Running, pipeline, running
+from tests.servers.source import process_list, waits_for_lock
 
 ROWS: Final = 1_990  # so that the last chunk isn't full, and no other has to tell that it was the last
 CHUNK_ROWS: Final = 50
@@ -57,10 +58,7 @@ def waiting(service: Running) -> int:
 
 def blocked(server: MysqlServer) -> int:
     """How many statements wait for a table that somebody has locked."""
-    waits = (
-        "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE STATE = 'Waiting for table metadata lock'"
-    )
-    return int(server.sql(waits)[0][0])
+    return sum(map(waits_for_lock, process_list(server)))
 
 
 async def test_windows_open_while_the_log_is_held_and_all_close(

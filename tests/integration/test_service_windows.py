@@ -16,12 +16,13 @@ import pytest
 
 from actors import binlog_dump
 from actors.watermark_coordinator import WatermarkCoordinator
-from deploy.toolchain.mysql_server import CAPTURE, MysqlServer
+from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.schema import TableId
 from pipeline.settings import Watermark
 from tests.servers.gate import Gate, Hold
 from tests.servers.journal_oracle import entries, replay, source_rows, unequal
 from tests.servers.service import Running, pipeline, running
+from tests.servers.source import connections, waits_for_lock
 
 CHUNK_ROWS = 30
 # The second chunk begins behind this key, and all keys that are touched while it's held are told here.
@@ -220,11 +221,9 @@ async def test_rows_that_change_while_a_lock_keeps_their_chunk_from_being_read(
         with writer.cursor() as cursor:
             cursor.execute("LOCK TABLES t WRITE")
             gate.opened.set()
-            waiting = (
-                "SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE = 'Waiting for table metadata lock'"
-                f" AND USER = '{CAPTURE.user}'"
+            await service.until(
+                lambda: any(map(waits_for_lock, connections(mysql))), "the SELECT waits for the lock"
             )
-            await service.until(lambda: mysql.sql(waiting), "the SELECT waits for the lock")
             change_locked(writer)
             await service.caught_up(mysql)
             cursor.execute("UNLOCK TABLES")

@@ -16,7 +16,7 @@ from pipeline.gtid import GtidSet
 from pipeline.settings import SourceSettings, TlsMode, TlsSettings
 from pipeline.statement import Statement
 from tests.servers.mysql import MysqlFactory
-from tests.servers.source import ask, connected, select, settings
+from tests.servers.source import ask, connected, process_list, select, settings
 
 
 async def test_a_session_is_read_only_and_tells_alike_everywhere(mysql: MysqlServer) -> None:
@@ -146,8 +146,9 @@ async def _identity(pool: SourcePool) -> int:
 async def test_a_read_that_is_cancelled_closes_its_connection(mysql: MysqlServer) -> None:
     async with connected(mysql) as source:
         query = asyncio.create_task(select(source, Statement("SELECT SLEEP(60)")))
-        sleeping = "SELECT 1 FROM information_schema.PROCESSLIST WHERE INFO = 'SELECT SLEEP(60)'"
-        while not await asyncio.to_thread(mysql.sql, sleeping):
+        while "SELECT SLEEP(60)" not in [
+            each.statement for each in await asyncio.to_thread(process_list, mysql)
+        ]:
             pass
         query.cancel()
         with pytest.raises(asyncio.CancelledError):

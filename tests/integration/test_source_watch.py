@@ -17,7 +17,7 @@ from pipeline.throttle import Bounds, SourceEased, SourceStrained
 from tests.servers.mysql import MysqlFactory
 from tests.servers.selector import bench
 from tests.servers.service import until
-from tests.servers.source import connected
+from tests.servers.source import connected, process_list
 
 
 async def test_the_least_rights_suffice_to_look(mysql: MysqlServer, database: str) -> None:
@@ -46,8 +46,11 @@ async def test_threads_that_run_strain_the_source_until_they_end(
     with ExitStack() as ends:
         sleepers = [ends.enter_context(closing(server.connect())) for _ in range(4)]
         sleeping = [asyncio.create_task(asyncio.to_thread(sleep, sleeper)) for sleeper in sleepers]
-        at_it = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE STATE = 'User sleep'"
-        await until(lambda: server.sql(at_it) == [(len(sleepers),)], "all of them sleep")
+
+        def at_it() -> int:
+            return sum(each.state == "User sleep" for each in process_list(server))
+
+        await until(lambda: at_it() == len(sleepers), "all of them sleep")
         async with bench(server, "d", bounds=Bounds(threads_running=3)) as running:
             told: list[object] = []
             while not (strained := [each for each in told if isinstance(each, SourceStrained)]):

@@ -21,9 +21,10 @@ from pipeline.walk import primary
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A line of the server's process list: its `id` there, and what it's at."""
+    """A line of the server's process list: its `id` there, whose it is, and what it's at."""
 
     id: int
+    user: str
     command: str
     state: str | None
     statement: str | None
@@ -59,21 +60,30 @@ async def connected_with(server: MysqlServer, account: Account, **changes: Any) 
         source.close()
 
 
-def connections(server: MysqlServer, account: Account = CAPTURE) -> list[Connection]:
-    """Those that a user has.
+def process_list(server: MysqlServer) -> list[Connection]:
+    """All that the server has.
 
     In `information_schema` nothing can be read of them as long as any statement has a character of four bytes.
     """
     return [
-        Connection(id_, command, state, statement)
+        Connection(id_, user, command, state, statement)
         for id_, user, _host, _database, command, _time, state, statement in server.sql("SHOW PROCESSLIST")
-        if user == account.user
     ]
+
+
+def connections(server: MysqlServer, account: Account = CAPTURE) -> list[Connection]:
+    """Those that a user has."""
+    return [connection for connection in process_list(server) if connection.user == account.user]
 
 
 def gives_log(connection: Connection) -> bool:
     """Whether the log comes over it."""
     return connection.command.startswith("Binlog Dump")
+
+
+def waits_for_lock(connection: Connection) -> bool:
+    """Whether its statement waits for a table that somebody has locked."""
+    return connection.state == "Waiting for table metadata lock"
 
 
 def cut(
