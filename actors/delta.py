@@ -304,7 +304,8 @@ def made_once(application: str, version: int, metadata: str) -> dict[str, str]:
 
 def is_conflict(error: Exception) -> bool:
     """Whether Delta gave a transaction up because somebody else (an OPTIMIZE, say) had committed meanwhile."""
-    return any(f"io.delta.exceptions.{name}" in str(error) for name in _CONFLICTS)
+    said = str(error)  # which asks the JVM
+    return any(f"io.delta.exceptions.{name}" in said for name in _CONFLICTS)
 
 
 @lru_cache(maxsize=1024)
