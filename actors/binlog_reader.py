@@ -43,7 +43,7 @@ from pipeline.messages import (
     TransactionPartRead,
 )
 from pipeline.settings import SourceSettings
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 from pipeline.watermark import Coordinates
 
 _MICROSECONDS: Final = 1_000_000

@@ -76,9 +76,11 @@ def run(settings: Settings) -> None:
     Everything goes on from where it was, however the last run ended. A signal to stop ends the reading, seals
     and delivers what was read, and exits; a second one exits at once, and the next run delivers the rest.
     """
-    from actors import heap
+    from actors import heap, unneeded
 
     heap.settle()
+    if not settings.spark.by_connect:
+        unneeded.keep_out()
     import uvloop
 
     from actors import loading, logs

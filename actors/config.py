@@ -24,7 +24,7 @@ from pipeline.contradictions import Mistake, contradictions
 from pipeline.errors import Definite
 from pipeline.schema import TableId
 from pipeline.settings import Secret, Settings
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 
 ENVIRONMENT = "TIDEMARK__"
 

@@ -36,9 +36,6 @@ from pipeline.settings import SparkSettings
 # The one Delta that `actors.delta` is written against, since it uses more of it than Delta promises to keep.
 DELTA_VERSION = "4.4.0"
 
-# How the URL of a Spark Connect server begins.
-_CONNECT = "sc://"
-
 # Settings of a session that belong at the number of cores.
 PARTITIONS = ("spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions")
 
@@ -195,7 +192,7 @@ class Spark:
 
 def check(settings: SparkSettings) -> str:
     """What Spark there is by these settings, in words. Raises Definite where it lacks something."""
-    if settings.master.startswith(_CONNECT):
+    if settings.by_connect:
         spark_connect.check()
         return f"PySpark {pyspark.__version__} by Spark Connect"
     return str(parts(settings))
@@ -229,7 +226,7 @@ def parts(settings: SparkSettings) -> Parts:
 
 def run(settings: SparkSettings, folder: Path) -> Running:
     """Start Spark, or open a session at the Spark Connect server that the settings name; as `start` otherwise."""
-    if settings.master.startswith(_CONNECT):
+    if settings.by_connect:
         return spark_connect.connect(settings, folder)
     return start(settings, folder)
 

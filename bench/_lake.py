@@ -45,7 +45,7 @@ from pipeline.settings import (
     SnapshotSettings,
     SparkSettings,
 )
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 from pipeline.topology import Actor as Name
 from tests.servers.service import Running, running
 

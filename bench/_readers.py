@@ -36,7 +36,7 @@ from pipeline.messages import (
     ToBinlogReader,
     ToSchemaVerifier,
 )
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 from pipeline.topology import EDGES, Actor, inbox
 
 # Flags of COM_BINLOG_DUMP_GTID: the server ends the stream at the log's end instead of waiting there, and reads the

@@ -40,7 +40,7 @@ from pipeline.settings import (
     TlsMode,
     TlsSettings,
 )
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 from tests.servers.service import Running, running
 
 _ID: Final = "bench"

@@ -83,10 +83,9 @@ from pipeline.requests import signalled
 from pipeline.room import Full, RoomEnded, RoomMade, Roomy
 from pipeline.schedule import scheduled
 from pipeline.schema import TableId
-from pipeline.settings import SnapshotMode
+from pipeline.settings import MOST_WINDOWS, SnapshotMode
 from pipeline.sizing import Limits
 from pipeline.throttle import SourceEased, SourceStrained
-from pipeline.topology import MOST_WINDOWS
 from pipeline.unread import NOTHING
 
 

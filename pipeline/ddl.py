@@ -12,7 +12,7 @@ from pipeline.alterations import Alteration, altered, column_changes
 from pipeline.identifiers import identifiers
 from pipeline.lexemes import readings, word
 from pipeline.schema import TableId, TableSchema
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 from pipeline.unlogged import (
     Effect,
     OfDatabase,

@@ -11,7 +11,7 @@ Source: Debezium 3.6, `RelationalTableFilters`, `Strings.listOf`, `Predicates.in
 import re
 from typing import Final
 
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 
 _SEPARATOR: Final = re.compile(r"(?<!\\),")
 # An expression that begins with a database's plain name.

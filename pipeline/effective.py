@@ -15,7 +15,7 @@ from typing import Any, Final
 from pipeline import toml_text
 from pipeline.schema import TableId
 from pipeline.settings import Secret, Settings
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 from pipeline.toml_text import Value
 
 STARS: Final = str(Secret(""))

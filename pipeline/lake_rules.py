@@ -5,7 +5,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from pipeline.schema import TableId
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 
 
 class Tiers(StrEnum):

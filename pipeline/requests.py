@@ -30,7 +30,6 @@ from pipeline.signals import (
     Signal,
     SourceSignal,
     StopSnapshot,
-    Tables,
     parse_row,
 )
 from pipeline.snapshot import (
@@ -44,6 +43,7 @@ from pipeline.snapshot import (
     Waiting,
     progress,
 )
+from pipeline.table_patterns import Tables
 
 # How many taken signals the checkpoint remembers, so that the same one twice is taken once.
 SIGNALS_REMEMBERED = 1000

@@ -7,7 +7,7 @@ from pipeline.foreign_keys import ForeignKey, along, cascaded
 from pipeline.gtid import Gtid
 from pipeline.messages import TableChanges, TableRestarted, TableStopped
 from pipeline.schema import TableId
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 from pipeline.unlogged import Effect
 
 LEFT_OUT = (

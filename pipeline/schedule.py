@@ -55,9 +55,9 @@ from pipeline.coordinator_state import (
 from pipeline.messages import PauseReading, PlanTable, ReadChunk, ResumeReading
 from pipeline.room import Full
 from pipeline.schema import TableId
+from pipeline.settings import MOST_WINDOWS
 from pipeline.sizing import Size
 from pipeline.snapshot import ChunkId, Chunking, Range, Snapshot
-from pipeline.topology import MOST_WINDOWS
 from pipeline.window import Reading, Reconciling
 
 

@@ -85,7 +85,7 @@ from pipeline.restarts import (
     parents_of,
 )
 from pipeline.schema import TableId, TableSchema
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 from pipeline.verifier_state import Known, State
 from pipeline.weight import weight
 

@@ -12,8 +12,10 @@ from pathlib import PurePath
 
 from pipeline.lake_rules import LakeRule
 from pipeline.schema import TableId
-from pipeline.signals import Tables
-from pipeline.topology import MOST_WINDOWS
+from pipeline.table_patterns import Tables
+
+# How many chunks may be asked for or waiting to close at once.
+MOST_WINDOWS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +222,11 @@ class SparkSettings:
         default="1g", metadata={"pattern": "[1-9][0-9]*[mg]", "words": "a size as 512m or 4g"}
     )
     conf: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def by_connect(self) -> bool:
+        """Whether it's a Spark that others run, reached by Spark Connect."""
+        return self.master.startswith("sc://")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,18 +12,14 @@ ignored: a field or a type that isn't known is refused by its name. Ours are `ke
 
 import json
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from pipeline import condition_grammar
 from pipeline.gtid import GtidSet
 from pipeline.keys import Key, KeyPart
-from pipeline.schema import TableId
+from pipeline.table_patterns import ALL_TABLES, Tables
 
 # A signal is a line or a request; a longer one is a mistake or an attack.
 LONGEST: Final = 64 * 1024
@@ -40,41 +36,6 @@ class MalformedSignal(ValueError):
     def __init__(self, reason: str, id: str | None = None) -> None:  # noqa: A002 - the field's own name
         super().__init__(reason)
         self.id = id
-
-
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """Which tables are meant: regular expressions over `database.table` that match the whole name.
-
-    They are RE2's, whose matching takes time linear in the name: a pattern can't run away with the service.
-    Raises ValueError where one isn't such an expression.
-    """
-
-    patterns: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        for pattern in self.patterns:
-            try:
-                pc.match_substring_regex("", pattern)
-            except pa.ArrowInvalid as error:
-                raise ValueError(f"{pattern!r} isn't a regular expression (RE2): {error}") from error
-
-    def match(self, table: TableId) -> bool:
-        """Whether one of the patterns matches the whole name."""
-        return any(
-            pc.match_substring_regex(str(table), rf"\A(?:{pattern})\z").as_py() for pattern in self.patterns
-        )
-
-    def may_match_in(self, database: str) -> bool:
-        """Whether some table of this database may be meant, by what each pattern begins with; yes, if in doubt."""
-        starts = (_literal_start(pattern) for pattern in self.patterns)
-        return any(start.startswith(f"{database}.") or f"{database}.".startswith(start) for start in starts)
-
-
-def _literal_start(pattern: str) -> str:
-    """Text that all matches of the pattern begin with."""
-    literal = re.match(r"(?:(?:\\[^\w\s]|[\w-])(?![*+?{]))*", pattern)
-    return "" if literal is None or "|" in pattern else literal[0].replace("\\", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +122,6 @@ class SourceSignal:
     type: str
     data: str
 
-
-# Every table; a name may hold anything, a line's end included.
-ALL_TABLES: Final = Tables(("(?s:.*)",))
 
 _INTERNAL: Final = ("schema-changes", "snapshot-window-open", "snapshot-window-close")
 

@@ -13,6 +13,7 @@ from pipeline import messages
 from pipeline.consistent import TransactionsOpened
 from pipeline.late import MirrorsLacked
 from pipeline.room import RoomEnded, RoomMade
+from pipeline.settings import MOST_WINDOWS
 from pipeline.signal_states import CheckpointSealed
 from pipeline.throttle import SourceEased, SourceStrained
 
@@ -56,9 +57,6 @@ class Edge:
     why: str = ""
     bytes: int | None = None
 
-
-# How many chunks may be asked for or waiting to close at once, at most (the configuration may ask for fewer).
-MOST_WINDOWS = 1024
 
 # How many signals may be unanswered at once; the SignalListener takes no further one before.
 MOST_SIGNALS = 64

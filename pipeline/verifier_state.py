@@ -8,7 +8,7 @@ from pipeline.foreign_keys import Doubts, ForeignKey
 from pipeline.gtid import GtidSet
 from pipeline.naming import TableState
 from pipeline.schema import TableId, TableSchema
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 from pipeline.watermark import Coordinates
 
 

@@ -8,7 +8,7 @@ from actors.config import InvalidConfiguration, load
 from pipeline.lake_rules import LakeRule, SchemaChanges, Tiers
 from pipeline.schema import TableId
 from pipeline.settings import Secret, ServerSettings, Settings, SnapshotMode, TlsMode, Watermark
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 
 GOOD = """
 name = "shop"

@@ -37,7 +37,7 @@ from pipeline.maintenance import Trim
 from pipeline.messages import ToSparkSink
 from pipeline.schema import TableId
 from pipeline.settings import LakeSettings, SparkSettings
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 from pipeline.topology import EDGES, Actor, inbox
 from tests.chaos.delivery_steps import Deed, watch
 from tests.chaos.hurried import keep_no_file

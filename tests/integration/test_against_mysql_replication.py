@@ -21,7 +21,7 @@ from pipeline.binlog.codes import Code
 from pipeline.binlog.fieldtypes import FieldType
 from pipeline.gtid import GtidSet
 from pipeline.messages import ChangesVerified, Kind
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 from pipeline.verifier_state import Known
 from tests.servers.log import read_log
 from tests.servers.mysql import MysqlFactory

@@ -17,7 +17,7 @@ from pipeline.charsets import KNOWN, TextError, to_strings, to_text
 from pipeline.gtid import GtidSet
 from pipeline.messages import TableStopped
 from pipeline.schema import TableId
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 from pipeline.verifier_state import Known
 from tests.servers.log import read_log
 from tests.servers.source import connected, read_whole

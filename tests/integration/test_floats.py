@@ -13,7 +13,7 @@ from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.gtid import GtidSet
 from pipeline.messages import ChangesVerified
 from pipeline.schema import TableId
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 from pipeline.verifier_state import Known
 from tests.servers.log import read_log
 from tests.servers.source import connected, read_whole

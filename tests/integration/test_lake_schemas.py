@@ -30,7 +30,7 @@ from pipeline.journal import FileKind
 from pipeline.lake_tables import Tier, location
 from pipeline.live_view import Reached
 from pipeline.schema import TableId
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 from pipeline.topology import Actor
 from tests.servers.journal_oracle import entries, source_rows
 from tests.servers.mysql import MysqlFactory

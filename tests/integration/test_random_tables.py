@@ -35,7 +35,7 @@ from pipeline.gtid import GtidSet
 from pipeline.messages import ChangesVerified, Kind, LogAdvanced, SchemaVerified, TableStopped
 from pipeline.schema import TableId
 from pipeline.schema_verifier import FromVerifier
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 from pipeline.verifier_state import Known
 from tests.servers.log import read_log
 from tests.servers.mysql import parts56

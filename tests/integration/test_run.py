@@ -19,7 +19,7 @@ from deploy.toolchain.mysql_server import Account, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.prerequisites import Severity
 from pipeline.settings import JournalSettings, LakeSettings, Settings, SourceSettings
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 from tests.servers.source import settings as source_settings
 
 # A busy machine takes its time to start Spark.

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from actors.journal_store import JournalReader
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 from tests.servers.journal_oracle import entries
 from tests.servers.mysql import MysqlFactory
 from tests.servers.service import Running, pipeline, running

@@ -13,7 +13,7 @@ from pipeline.gtid import GtidSet
 from pipeline.messages import SignalAccepted
 from pipeline.schema import TableId
 from pipeline.settings import Settings, SnapshotMode
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 from pipeline.topology import Actor as Name
 from tests.servers.delay import HELD, DelayedLog
 from tests.servers.gate import Hold

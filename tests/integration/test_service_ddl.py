@@ -17,7 +17,7 @@ from deploy.toolchain.mysql_server import GTIDS, SMALL_AND_QUICK, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.schema import TableId
 from pipeline.settings import Settings, Watermark
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 from tests.servers.gate import Gate, Hold
 from tests.servers.journal_oracle import unequal
 from tests.servers.service import Running, pipeline, running

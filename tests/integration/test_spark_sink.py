@@ -36,7 +36,7 @@ from pipeline.late import MirrorsLacked
 from pipeline.messages import SegmentSealed, ToSparkSink
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.settings import JournalSettings, LakeSettings, SparkSettings
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 from pipeline.topology import EDGES, Actor, inbox
 from pipeline.types import Integer
 from tests.integration.history import FILLING, History

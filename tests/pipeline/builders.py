@@ -44,9 +44,10 @@ from pipeline.messages import (
     TransactionPartVerified,
 )
 from pipeline.schema import Column, TableId, TableSchema
-from pipeline.signals import ExecuteSnapshot, Filter, StopSnapshot, Tables
+from pipeline.signals import ExecuteSnapshot, Filter, StopSnapshot
 from pipeline.sizing import Limits
 from pipeline.snapshot import TableState
+from pipeline.table_patterns import Tables
 from pipeline.transactions import Transactions
 from pipeline.types import Integer
 from pipeline.unread import ReadKeys

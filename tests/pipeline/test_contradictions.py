@@ -27,7 +27,7 @@ from pipeline.settings import (
     TlsSettings,
     Watermark,
 )
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 
 SETTINGS = Settings(
     name="shop",

@@ -23,8 +23,8 @@ from pipeline.messages import (
     SignalAccepted,
     TableStopped,
 )
+from pipeline.settings import MOST_WINDOWS
 from pipeline.snapshot import Chunking, Completed, Progress, Range, progress
-from pipeline.topology import MOST_WINDOWS
 from tests.pipeline import mutations
 from tests.pipeline.builders import (
     ITEMS,

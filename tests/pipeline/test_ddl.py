@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.ddl import changed_unlogged, is_harmless, touched
 from pipeline.schema import TableId
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 from pipeline.unlogged import Effect
 
 SHOP = Tables((r"shop\..*",))

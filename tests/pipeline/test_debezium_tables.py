@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.debezium_tables import NotOurs, captured
 from pipeline.schema import TableId
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 
 
 @pytest.mark.parametrize(

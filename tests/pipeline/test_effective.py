@@ -17,7 +17,7 @@ from pipeline.settings import (
     SourceSettings,
     SparkSettings,
 )
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 
 SETTINGS = Settings(
     "shop",

@@ -29,8 +29,8 @@ from pipeline.messages import (
 )
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.settings import JournalSettings
-from pipeline.signals import Tables
 from pipeline.snapshot import ChunkId
+from pipeline.table_patterns import Tables
 from pipeline.transactions import Transactions
 from pipeline.types import Date, Integer, Text
 from pipeline.watermark import Coordinates

@@ -2,7 +2,7 @@
 
 from pipeline.lake_rules import PLAIN, LakeRule, SchemaChanges, Tiers, rule_of
 from pipeline.schema import TableId
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 
 AUDIT = LakeRule(Tables(("shop\\.audit_.*",)), Tiers.CHANGELOG)
 SHOP = LakeRule(Tables(("crm\\.a", "shop\\..*")), before_images=True)

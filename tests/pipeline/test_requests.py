@@ -28,9 +28,9 @@ from pipeline.signals import (
     PauseSnapshot,
     ResumeSnapshot,
     SetBinlogPosition,
-    Tables,
 )
 from pipeline.snapshot import Failed, Progress, Request, Stopped, Waiting
+from pipeline.table_patterns import Tables
 from tests.pipeline import mutations
 from tests.pipeline.builders import (
     ITEMS,

@@ -3,7 +3,7 @@
 from pipeline.ddl import Unlogged
 from pipeline.gtid import Gtid, Source
 from pipeline.restarts import by_foreign_keys, by_new_foreign_keys, by_statement, orphans, parents_of
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 from pipeline.unlogged import Effect
 from tests.pipeline.test_foreign_keys import DELETED, INSERTED, A, B, C, D, key
 

@@ -32,7 +32,7 @@ from pipeline.messages import (
 )
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.schema_verifier import FromVerifier, answered, asked, started, step
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 from pipeline.tablemap import FullMetadata, MinimalMetadata, NoMetadata, Storage, TableMap
 from pipeline.transactions import Transactions
 from pipeline.types import ColumnType, Enum, Integer, RawInteger, RawString, Set, Text

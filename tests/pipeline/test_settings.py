@@ -20,7 +20,7 @@ from pipeline.settings import (
     SourceSettings,
     SparkSettings,
 )
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 
 SETTINGS = Settings(
     name="shop",

@@ -33,8 +33,9 @@ from pipeline.messages import (
     ToWatermarkCoordinator,
 )
 from pipeline.settings import SnapshotMode
-from pipeline.signals import PauseSnapshot, ResumeSnapshot, StopSnapshot, Tables
+from pipeline.signals import PauseSnapshot, ResumeSnapshot, StopSnapshot
 from pipeline.snapshot import Chunking, Completed, Failed, Progress, Snapshot, Waiting
+from pipeline.table_patterns import Tables
 from tests.pipeline.builders import (
     ITEMS,
     LIMITS,

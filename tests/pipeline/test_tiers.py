@@ -7,7 +7,7 @@ import pytest
 from pipeline.delivery import Delivered, Generation, Piece, Pieces, next_batch
 from pipeline.errors import Definite
 from pipeline.lake_rules import PLAIN, LakeRule, Tiers
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 from pipeline.tiers import bare, check, ruled
 from tests.pipeline.test_delivery import ITEMS, V1, entry
 

@@ -8,7 +8,7 @@ from pipeline.binlog.stream import LogStream
 from pipeline.gtid import GtidSet
 from pipeline.messages import ChangesVerified
 from pipeline.schema_verifier import FromVerifier, started, step
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 from pipeline.verifier_state import Known
 from tests.servers.source import settings
 

@@ -27,7 +27,7 @@ from pipeline.settings import (
     SnapshotMode,
     SnapshotSettings,
 )
-from pipeline.signals import Tables
+from pipeline.table_patterns import Tables
 from pipeline.topology import Actor as Name
 from tests.servers.executed import executed
 from tests.servers.source import settings as source_settings

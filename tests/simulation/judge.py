@@ -15,8 +15,8 @@ from pipeline.gtid import Gtid, GtidSet
 from pipeline.keys import Key
 from pipeline.messages import Append, ChangePart, ChunkPart, Kind
 from pipeline.schema import TableId, TableSchema
-from pipeline.signals import Tables
 from pipeline.snapshot import Chunking, Completed, Failed, Snapshot, Stopped, TableState, Waiting
+from pipeline.table_patterns import Tables
 from tests.simulation.lake import Changed, Lake, Violation, changed, chunk_rows
 from tests.simulation.reader import images
 from tests.simulation.selector import along_key, order_of, walk_of, wanted

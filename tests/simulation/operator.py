@@ -12,8 +12,8 @@ from pipeline.signals import (
     ResumeSnapshot,
     Signal,
     StopSnapshot,
-    Tables,
 )
+from pipeline.table_patterns import Tables
 from tests.simulation.selector import CONDITIONS
 from tests.simulation.world import World
 
