@@ -17,6 +17,5 @@ class _KeptOut:
 
 
 def keep_out() -> None:
-    """From now on it's as if pandas weren't installed; to be called before anything has loaded it."""
-    assert _PANDAS not in sys.modules
+    """From now on it's as if pandas weren't installed; where it has been loaded before, it stays."""
     sys.meta_path.insert(0, _KeptOut())
