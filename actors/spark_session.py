@@ -74,6 +74,14 @@ _ON_A_DISK = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
 
+# Of what has ended Spark keeps a thousand of each for its pages, with plans as text, in a heap that may be small. Here
+# are no pages.
+_REMEMBERED = {
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.sql.ui.retainedExecutions": "20",
+}
+
 _LOG4J = """\
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
@@ -314,6 +322,7 @@ def _conf(settings: SparkSettings, jars: tuple[Path, ...], folder: Path) -> dict
         **_ON_A_DISK,
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.ui.enabled": "false",
+        **_REMEMBERED,
         "spark.ui.showConsoleProgress": "false",
     }
 
