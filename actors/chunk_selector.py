@@ -38,7 +38,7 @@ from actors.source_watch import SourceWatch
 from pipeline import chunks, key_values, predicates, resultset, topology
 from pipeline import metrics as catalogue
 from pipeline.consistent import CloseTransactions, OpenTransactions, TransactionsOpened
-from pipeline.errors import Definite, Transient
+from pipeline.errors import Definite, Transient, worst
 from pipeline.gtid import GtidSet
 from pipeline.keys import Key, ambiguous
 from pipeline.messages import (
@@ -133,8 +133,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
                 await super().run()
                 watching.cancel()
         except BaseExceptionGroup as failures:
-            # The first one is what went wrong; the others were cancelled for it.
-            raise failures.exceptions[0] from failures
+            raise worst(failures.exceptions) from failures
         finally:
             self._close()
             self._pool.close()

@@ -3,8 +3,8 @@
 A call to Spark can't be interrupted, may take long, and says nothing before it ends. So as long as one is under way
 Spark is asked beside it how far it is, by a thread that does nothing else. Two things can be wrong:
 
-- It doesn't answer: its JVM was stopped, or is busy with nothing but its memory. That's found within the patience that
-  every other actor has, since a JVM that's well answers at once, however much it has to do.
+- It doesn't answer: its JVM was stopped, or is busy with nothing but its memory. That's found as soon
+  as an actor that hangs, since a JVM that's well answers at once, however much it has to do.
 - It answers, but nothing gets on: no call has begun or ended, and no task has. That may be right for a while. A task
   may be a long one; some of a call is done by none, such as a commit; and an executor that falls silent is given up by
   Spark itself after two minutes (`spark.network.timeout`), which begins its tasks anew elsewhere. So the limit is

@@ -1,21 +1,32 @@
-"""Works that run side by side and end together."""
+"""Works that run side by side: to the end of the first of them, or of all."""
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+from pipeline.errors import worst
+
+Of = TypeVar("Of")
 
 
 async def first_end(*works: Coroutine[Any, Any, None]) -> None:
     """Until one of them ends; the others are cancelled and have ended too when this returns.
 
-    Raises what ended it, if that was an error.
+    Raises what ended it, if that was an error; where several end at once, the worst of them.
     """
     tasks = [asyncio.create_task(work) for work in works]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
+        if errors := [error for task in tasks if task in done and (error := task.exception()) is not None]:
+            raise worst(errors)
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)  # so that no other's error is left unread
+
+
+async def all_end(do: Callable[[Of], Coroutine[Any, Any, None]], each: Iterable[Of]) -> None:
+    """Do it with each at once, to the end of all of them. Raises the worst of what any raised."""
+    results = await asyncio.gather(*map(do, each), return_exceptions=True)
+    if errors := [result for result in results if result is not None]:
+        raise worst(errors)

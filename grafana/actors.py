@@ -69,7 +69,7 @@ _BOTTLENECK: Final = Row(
             Words(
                 "The time that all but one in a hundred messages stay under, the wait for room included.",
                 "Some seconds, but for SparkSink, whose batches take that long. An actor that's at one piece of work "
-                "for more than 15 s is taken for hung and built anew; of SparkSink only where Spark doesn't answer, or "
+                "for more than 12 s is taken for hung and built anew; of SparkSink only where Spark doesn't answer, or "
                 "doesn't get on for 180 s.",
                 "See below which message it is.",
             ),

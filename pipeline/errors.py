@@ -8,6 +8,8 @@
 Transient messages say what failed, in the past tense. Definite messages say what is wrong and what to do about it.
 """
 
+from collections.abc import Iterable
+
 
 class TidemarkError(Exception):
     """The root of everything that Tidemark raises on purpose."""
@@ -23,3 +25,20 @@ class Definite(TidemarkError):
 
 class InvariantBroken(TidemarkError):
     """Something that this code promises doesn't hold; the process ends rather than emit a doubtful row."""
+
+
+def worst(errors: Iterable[BaseException]) -> BaseException:
+    """Of errors that came together the one to act on: a broken invariant before all, and what may go by last."""
+    return min(errors, key=_urgency)
+
+
+def _urgency(error: BaseException) -> int:
+    match error:
+        case InvariantBroken():
+            return 0
+        case Definite():
+            return 1
+        case Transient():
+            return 3
+        case _:
+            return 2

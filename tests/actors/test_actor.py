@@ -34,20 +34,17 @@ class Scribe(Actor[str]):
             self.at_work.set()
             await asyncio.Event().wait()
 
-    async def drain(self) -> None:
-        self.story.append("drained")
-
     async def release(self) -> None:
         self.story.append("released")
 
 
-async def test_it_handles_drains_and_releases() -> None:
+async def test_it_handles_all_that_waits_and_releases() -> None:
     scribe = Scribe()
     await scribe.mailbox.put(EDGE, "a")
     await scribe.mailbox.put(EDGE, "b")
     scribe.mailbox.close()
     await scribe.run()
-    assert scribe.story == ["a", "b", "drained", "released"]
+    assert scribe.story == ["a", "b", "released"]
     handled = {"actor": scribe.name, "message": "str", "outcome": "done"}
     assert scribe.metrics.value(catalogue.HANDLED, **handled) == 2
     assert scribe.metrics.value(catalogue.PROGRESS, actor=scribe.name) > 0
@@ -76,6 +73,8 @@ async def test_after_a_cancellation_it_only_releases_and_at_work_it_can_hang() -
     assert run.cancelled()
     assert not scribe.hung()
     assert scribe.story == ["stay", "released"]
+    handled = {"actor": scribe.name, "message": "str", "outcome": "cancelled"}
+    assert scribe.metrics.value(catalogue.HANDLED, **handled) == 1
 
 
 async def test_waiting_for_room_is_rest_and_going_on_is_work() -> None:

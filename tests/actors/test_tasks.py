@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from actors.tasks import first_end
+from actors.tasks import all_end, first_end
+from pipeline.errors import InvariantBroken, Transient
 
 
 async def for_ever(ended: list[str]) -> None:
@@ -36,6 +37,14 @@ async def test_an_error_is_raised_once_all_have_ended() -> None:
     assert ended == ["for ever"]
 
 
+async def test_of_two_that_fail_at_once_the_worst_is_raised() -> None:
+    async def fails(error: Exception) -> None:
+        raise error
+
+    with pytest.raises(InvariantBroken, match="ours"):
+        await first_end(fails(Transient("the world's")), fails(InvariantBroken("ours")))
+
+
 async def test_a_cancellation_ends_all() -> None:
     ended: list[str] = []
     task = asyncio.create_task(first_end(for_ever(ended), for_ever(ended)))
@@ -45,3 +54,20 @@ async def test_a_cancellation_ends_all() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert ended == ["for ever", "for ever"]
+
+
+async def test_all_come_to_their_end_before_the_worst_error_is_raised() -> None:
+    ended: list[int] = []
+
+    async def end(number: int) -> None:
+        await asyncio.sleep(0)
+        ended.append(number)
+        if number == 1:
+            raise Transient("the world's")
+        if number == 2:
+            raise InvariantBroken("ours")
+
+    await all_end(end, [0, 3])
+    with pytest.raises(InvariantBroken, match="ours"):
+        await all_end(end, [1, 2, 4])
+    assert sorted(ended) == [0, 1, 2, 3, 4]

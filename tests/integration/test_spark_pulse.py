@@ -11,10 +11,10 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from actors import spark_pulse, spark_session
-from actors.actor import Actor
 from actors.spark_pulse import ANSWERS_WITHIN_S, GETS_ON_WITHIN_S, LOOK_EVERY_S, Pulse
 from actors.spark_session import Pool, Spark
 from actors.supervisor import Limits
+from tests.integration.test_lost_connections import HUNG_AFTER_S
 from tests.servers.service import until
 from tests.servers.stopped import stop
 
@@ -100,5 +100,5 @@ async def test_a_jvm_that_stands_still_is_found(spark: Spark, monkeypatch: pytes
         await until(lambda: pulse.stuck() is None, "it answers again")
 
 
-def test_it_is_found_in_the_time_that_every_actor_has() -> None:
-    assert LOOK_EVERY_S + ANSWERS_WITHIN_S + Limits().look_every_s < Actor.patience
+def test_it_is_found_as_soon_as_an_actor_that_hangs() -> None:
+    assert LOOK_EVERY_S + ANSWERS_WITHIN_S + Limits().look_every_s < HUNG_AFTER_S

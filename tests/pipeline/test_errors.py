@@ -6,7 +6,7 @@ import pkgutil
 import pytest
 
 import pipeline
-from pipeline.errors import Definite, InvariantBroken, TidemarkError, Transient
+from pipeline.errors import Definite, InvariantBroken, TidemarkError, Transient, worst
 
 KINDS = (Transient, Definite, InvariantBroken)
 
@@ -32,3 +32,12 @@ def test_a_kind_is_not_caught_as_another(kind: type[TidemarkError]) -> None:
     others = tuple(other for other in KINDS if other is not kind)
     assert not issubclass(kind, others)
     assert str(kind("the binlog was purged")) == "the binlog was purged"
+
+
+def test_of_errors_that_come_together_the_worst_is_acted_on_and_of_equals_the_first() -> None:
+    by_urgency = [InvariantBroken("a"), Definite("b"), ValueError("c"), Transient("d")]
+    for urgent in range(len(by_urgency)):
+        left = by_urgency[urgent:]
+        assert worst(reversed(left)) is left[0]
+    first = Definite("first")
+    assert worst([Transient("a"), first, Definite("second")]) is first
