@@ -9,9 +9,9 @@ gave the work up, it's tried again after a rest.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ParamSpec, Protocol, TypeVar, assert_never
 
 import structlog
 
@@ -28,6 +28,9 @@ from pipeline.live_view import Reached
 from pipeline.maintenance import Chore, Kept, Policy, Size, Trim
 from pipeline.schema import TableId
 from pipeline.settings import LakeSettings
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 log = structlog.get_logger()
 
@@ -54,32 +57,69 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True)
+class Maintain:
+    """A chore at a lake table, which was so when it began."""
+
+    chore: Chore
+    kept: Kept
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """What is under way; the task gives the lake table's size afterwards."""
 
     task: asyncio.Task[Size | None]
-    what: Merge | tuple[Chore, Kept]
+    what: Merge | Maintain
     began: float
 
     @property
     def name(self) -> str:
         """`merge`, or the chore."""
-        return "merge" if isinstance(self.what, Merge) else self.what[0].value
+        match self.what:
+            case Merge():
+                return "merge"
+            case Maintain(chore):
+                return chore.value
+            case _:
+                assert_never(self.what)
 
     @property
     def table(self) -> TableId:
         """Whose lake table it is."""
-        return self.what.table if isinstance(self.what, Merge) else self.what[1].table
+        match self.what:
+            case Merge(table):
+                return table
+            case Maintain(_, kept):
+                return kept.table
+            case _:
+                assert_never(self.what)
 
 
-# What may be due: a MERGE, by its table, or a chore.
-Due = TableId | tuple[Chore, TableId, Tier]
+@dataclass(frozen=True, slots=True)
+class MergeDue:
+    """A table whose mirror is to be merged."""
+
+    table: TableId
+
+
+@dataclass(frozen=True, slots=True)
+class ChoreDue:
+    """A chore, and the lake table that needs it."""
+
+    chore: Chore
+    table: TableId
+    tier: Tier
+
+
+Due = MergeDue | ChoreDue
 
 
 class InThread(Protocol):
     """Calls what blocks, in a thread of the sink's."""
 
-    def __call__(self, function: Callable[..., Any], *args: Any) -> Awaitable[Any]:
+    def __call__(
+        self, function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Awaitable[Result]:
         """Await what the function gives."""
 
 
@@ -141,8 +181,16 @@ class Background:
             self.ended()
         now = time.monotonic()
         due: list[Due] = [
-            *(table for table, mirrored in self._mergeable(mirrors) if self._due_in(mirrored, now) <= 0),
-            *((chore, k.table, k.tier) for k in self._all for chore in maintenance.due(k, self._policy, now)),
+            *(
+                MergeDue(table)
+                for table, mirrored in self._mergeable(mirrors)
+                if self._due_in(mirrored, now) <= 0
+            ),
+            *(
+                ChoreDue(do, k.table, k.tier)
+                for k in self._all
+                for do in maintenance.due(k, self._policy, now)
+            ),
         ]
         self._due = {each: self._due.get(each, now) for each in due}
         if self.work is not None or not self._due:
@@ -150,12 +198,14 @@ class Background:
         longest = min(self._due, key=self._due.__getitem__)
         del self._due[longest]  # what comes while it's under way isn't due for as long
         match longest:
-            case TableId() as table:
+            case MergeDue(table):
                 merge = Merge(table, through, self._mirrored[table].pending)
                 self._begin(merge, self._merge(table, through, position))
-            case (chore, table, tier):
+            case ChoreDue(chore, table, tier):
                 kept = self._kept[table, tier]
-                self._begin((chore, kept), self._do(chore, kept))
+                self._begin(Maintain(chore, kept), self._do(chore, kept))
+            case _:
+                assert_never(longest)
 
     def ended(self) -> None:
         """The work has ended; raises what it raised, unless it's to be tried again."""
@@ -173,9 +223,11 @@ class Background:
             case Merge() as merge:
                 self._metrics.observe(catalogue.MERGE, now - work.began)
                 self._merged(merge, work.began, size or Size())
-            case (chore, kept):
+            case Maintain(chore, kept):
                 self._metrics.observe(catalogue.MAINTENANCE, now - work.began, kind=chore.value)
                 self._done(chore, kept, now, size or Size())
+            case _:
+                assert_never(work.what)
 
     def time_left(self, mirrors: Mapping[TableId, Mirror]) -> float | None:
         """Seconds until something is due by time alone, None where nothing will be."""
@@ -199,7 +251,7 @@ class Background:
     def _all(self) -> list[Kept]:
         return [kept for kept in self._kept.values() if self._delivered[kept.table].stopped is None]
 
-    def _begin(self, what: Merge | tuple[Chore, Kept], does: Any) -> None:
+    def _begin(self, what: Merge | Maintain, does: Coroutine[Any, Any, Size | None]) -> None:
         self.work = Work(asyncio.create_task(does), what, time.monotonic())
 
     async def _merge(self, table: TableId, through: int, position: str) -> Size | None:
@@ -218,11 +270,12 @@ class Background:
             case Chore.VACUUM:
                 hours = maintenance.versions_h(tier, self._settings.vacuum_hours)
                 await self._run(upkeep.vacuum, table, tier, hours)
+            case _:
+                assert_never(chore)
         return await self._size(table, tier)
 
     async def _size(self, table: TableId, tier: Tier) -> Size | None:
-        size: Size | None = await self._run(self._lake.upkeep.size, table, tier)
-        return size
+        return await self._run(self._lake.upkeep.size, table, tier)
 
     def _merged(self, merge: Merge, began: float, size: Size) -> None:
         mirrored = self._mirrored[merge.table]
@@ -251,15 +304,19 @@ class Background:
                 kept = replace(kept, size=size, left=left, trimmed=now, merged=merged)
             case Chore.VACUUM:
                 kept = replace(kept, vacuumed=now)
+            case _:
+                assert_never(chore)
         self._keep(kept)
 
-    def _rest(self, what: Merge | tuple[Chore, Kept], until: float) -> None:
+    def _rest(self, what: Merge | Maintain, until: float) -> None:
         match what:
-            case Merge(table=table):
+            case Merge(table):
                 self._mirrored[table] = replace(self._mirrored[table], resting=until)
-            case (_, kept):
+            case Maintain(_, kept):
                 if (now := self._kept.get((kept.table, kept.tier))) is not None:
                     self._keep(replace(now, resting=until))
+            case _:
+                assert_never(what)
 
     def _keep(self, kept: Kept) -> None:
         self._kept[kept.table, kept.tier] = kept
@@ -280,6 +337,7 @@ class Background:
             if mirrored.pending
             and isinstance(mirrors.get(table), Ready)
             and (delivered := self._delivered[table]).stopped is None
+            and delivered.generation is not None
             and delivered.schema is not None
             and delivered.schema.key
         ]

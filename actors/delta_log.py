@@ -70,6 +70,14 @@ def logged(path: str, at: int | None = None) -> Logged | None:
             version = int(match[1])
     if version < 0:
         return None
+    commits = (
+        name for name in reversed(names) if (match := _COMMIT.fullmatch(name)) and int(match[1]) <= version
+    )
+    while actions.said is None and (name := next(commits, None)) is not None:
+        # What a commit says of itself isn't in a checkpoint.
+        earlier = _Actions()
+        earlier.take(map(json.loads, _read(filesystem, f"{folder}/{name}").splitlines()))
+        actions.said = earlier.said
     checksum = f"{version:020d}.crc"
     sums = json.loads(_read(filesystem, f"{folder}/{checksum}")) if checksum in names else {}
     return Logged(

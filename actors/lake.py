@@ -22,7 +22,6 @@ it, and does nothing by itself.
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from threading import Lock
 
 from pyspark.sql import SparkSession
 
@@ -32,6 +31,7 @@ from actors.journal_store import JournalReader
 from actors.lake_files import LakeFiles
 from actors.live_view import CatalogViews
 from actors.spark_session import beside
+from actors.table_locks import TableLocks
 from actors.upkeep import Upkeep
 from pipeline import lake_tables, schema
 from pipeline.delivery import Accepted, Batch, Delivered, Piece, accepted
@@ -62,8 +62,9 @@ class Lake:
         self._files = LakeFiles(journal)
         self._rules = rules
         self._views = None if catalog is None else CatalogViews(session, root, catalog)
-        # Columns don't change under a MERGE, which would fail, and nor does a mirror's generation.
-        self._changing = Lock()
+        # Columns don't change under a MERGE, which would fail, nor does a mirror's generation; and a view that's held
+        # isn't made to follow by the end of a MERGE.
+        self._changing = TableLocks()
         self.upkeep = Upkeep(session, root, self._tables, self._changing)
 
     def find(self, table: TableId) -> Delivered:
@@ -85,7 +86,7 @@ class Lake:
             rows=0 if mirrored is None else mirrored.mark("rows"),
             generation=None if mirrored is None else reached.generation,
             merged=reached.merged,
-            pending=self._pending(table, reached) if changes > reached.merged else 0,
+            pending=self._pending(table, reached) if mirrored is not None and changes > reached.merged else 0,
             after=max(told.mark("after") for told in (changelog, mirrored) if told is not None),
             partial=Property.PARTIAL in changelog.properties,
             stopped=changelog.properties.get(Property.STOPPED),
@@ -99,9 +100,10 @@ class Lake:
         todo = accepted(present, table, batch, rule_of(self._rules, table).schema_changes)
         if self._views is None or not _alters(todo, present):
             return self._deliver(table, present, batch, todo)
-        self._views.hold(table)
-        after = self._deliver(table, present, batch, todo)
-        self._views.follow(table)
+        with self._changing(table):
+            self._views.hold(table)
+            after = self._deliver(table, present, batch, todo)
+            self._views.follow(table)
         return after
 
     def _deliver(self, table: TableId, present: Delivered, batch: Batch, todo: Accepted) -> Delivered:
@@ -124,7 +126,7 @@ class Lake:
 
         Nothing is merged where the mirror has begun anew since.
         """
-        with self._changing:
+        with self._changing(table):
             mirror = self._table(table, Tier.MIRROR)
             mirrored = mirror.snapshot()
             assert mirrored is not None
@@ -133,8 +135,8 @@ class Lake:
                 merge = Merge(self._root, mirrored.schema, reached, through)
                 told = self._metadata(merged=through, position=position)
                 mirror.merge(merge, self._mark("merged"), told)
-        if self._views is not None:
-            self._views.follow(table)
+            if self._views is not None:
+                self._views.follow(table)
 
     def _prepare(self, table: TableId, present: Delivered, todo: Accepted, wanted: TableSchema) -> Delivered:
         """Make the tables that aren't there, have them take on the schema, and begin the mirror anew."""
@@ -146,7 +148,7 @@ class Lake:
             Property.SCHEMA: json.dumps(schema.to_json(wanted)),
             Property.SINCE: str(todo.since),
         }
-        with self._changing:
+        with self._changing(table):
             self._take_on(table, Tier.CHANGELOG, todo, told)
             if todo.generation is not None and begun:
                 self._begin(table, todo.generation, wanted, told)

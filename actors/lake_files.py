@@ -13,7 +13,7 @@ Source: POSIX `link`, `rename` and `fsync`; Delta's VACUUM goes by modification 
 import errno
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, assert_never
 
@@ -50,13 +50,14 @@ class LakeFiles:
     def __init__(self, journal: JournalReader) -> None:
         self._journal = journal
         self._filesystem = journal.files.filesystem
+        self._settled: dict[str, int] = {}
 
     def place(
         self, table: str, tier: Tier, pieces: Sequence[Piece], columns: Mapping[str, Stored]
     ) -> list[str]:
         """Place files in the folder of a lake table that has these columns; the actions that make them part of it.
 
-        Raises Definite where one of the journal's files is gone, Transient where the lake's filesystem fails.
+        Raises Definite where a file of the journal is gone or damaged, Transient where the lake's filesystem fails.
         """
         with _telling(table):
             lake, folder = located(table)
@@ -66,12 +67,20 @@ class LakeFiles:
         return actions
 
     def settle(self, table: str, version: int) -> None:
-        """Make a commit durable that Spark has written to a table's log."""
+        """Make a commit durable that Spark has written to a table's log, and all that come before it.
+
+        Without one of these, such as a change of columns, nothing behind it could be read.
+        """
         with _telling(table):
             lake, folder = located(table)
-            if _is_local(lake):
-                sync(f"{folder}/{LOG}/{version:020}.json")
-                sync(f"{folder}/{LOG}")
+            if not _is_local(lake):
+                return
+            for before in range(self._settled.get(table, 0), version):
+                with suppress(FileNotFoundError):  # it has expired
+                    sync(f"{folder}/{LOG}/{before:020}.json")
+            sync(f"{folder}/{LOG}/{version:020}.json")
+            sync(f"{folder}/{LOG}")
+            self._settled[table] = version
 
     def _placed(
         self, lake: fs.FileSystem, folder: str, tier: Tier, piece: Piece, columns: Mapping[str, Stored]
@@ -81,19 +90,15 @@ class LakeFiles:
         path = f"{folder}/{name}"
         # An object appears when it's complete, and a file when it's given its name.
         beside = path + _TEMPORARY if _is_local(lake) else path
+        self._look_at(source, piece)
         file = changes_schema(piece.schema) if tier is Tier.CHANGELOG else piece.schema.arrow
-        try:
-            match fit(file, columns):
-                case AsItIs():
-                    self._take(source, lake, beside)
-                case Rewritten(schema):
-                    self._rewrite(source, schema, lake, beside)
-                case never:
-                    assert_never(never)
-        except FileNotFoundError as error:
-            if self._filesystem.get_file_info(source).type is fs.FileType.NotFound:
-                raise Definite(f"{source} is missing: restore it from a copy of the journal") from error
-            raise
+        match fit(file, columns):
+            case AsItIs():
+                self._take(source, lake, beside)
+            case Rewritten(schema):
+                self._rewrite(source, schema, lake, beside)
+            case never:
+                assert_never(never)
         if beside != path:
             Path(beside).rename(path)
             # Renaming one of two links to the other does nothing.
@@ -102,6 +107,17 @@ class LakeFiles:
         with lake.open_input_file(path) as opened:
             footer = pq.read_metadata(opened)
         return add(name, info.size, info.mtime_ns // 1_000_000, stats(footer.num_rows, _bounds(footer)))
+
+    def _look_at(self, source: str, piece: Piece) -> None:
+        """Raise Definite where the journal's file is gone, or isn't as long as it was made."""
+        info = self._filesystem.get_file_info(source)
+        if info.type is fs.FileType.NotFound:
+            raise Definite(f"{source} is missing: restore it from a copy of the journal")
+        if info.size != piece.bytes:
+            raise Definite(
+                f"{source} has {info.size} bytes, and had {piece.bytes} when it was sealed: restore it from a copy of "
+                "the journal"
+            )
 
     def _take(self, source: str, lake: fs.FileSystem, target: str) -> None:
         """Make the file appear in the lake as it is."""

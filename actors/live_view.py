@@ -14,6 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from actors.delta import LakeTable, Snapshot
 from actors.delta_tables import delta_tables
+from actors.spark_connect import is_lost
+from actors.telling import told
 from pipeline.errors import Definite
 from pipeline.lake_tables import Tier, location, quoted
 from pipeline.live_view import Reached, Versions, live_view_sql
@@ -66,9 +68,11 @@ class CatalogViews:
             self._session.sql(f"CREATE SCHEMA IF NOT EXISTS {database}")
             self._session.sql(f"CREATE OR REPLACE VIEW {database}.{quoted(table.name)} AS {text}")
         except PySparkException as error:
+            if is_lost(error):
+                raise
             raise Definite(
-                f"the view of {table} can't be kept in the catalog {self._catalog} ({error}): see to the catalog, or "
-                "remove lake.catalog"
+                f"the view of {table} can't be kept in the catalog {self._catalog} ({told(error)}): see to "
+                "the catalog, or remove lake.catalog"
             ) from error
 
 

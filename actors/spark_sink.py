@@ -38,10 +38,11 @@ from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from actors.spark_pulse import Pulse
 from actors.spark_session import Pool, Running, SparkFailed
+from actors.tasks import all_end
 from pipeline import metrics as catalogue
 from pipeline import tiers, topology
 from pipeline.checkpoint import Checkpoint, Mirror, state_of
-from pipeline.delivery import Batch, Delivered, Pieces, missing, next_batch
+from pipeline.delivery import Batch, Delivered, Pieces, missing, next_batch, said_by
 from pipeline.errors import Transient
 from pipeline.journal import Entry
 from pipeline.lake_rules import rule_of
@@ -96,7 +97,7 @@ class SparkSink(Actor[ToSparkSink]):
         self._beginning = 0
         self._late: frozenset[TableId] = frozenset()
         self._whole = 0  # the segment through which all tables had everything before that
-        self._said = 0  # the segment through which the tables themselves say so
+        self._said = said_by(())  # the segment through which the tables themselves say so
         # The tables whose mirror isn't there, and the SCN that it may begin at, or behind it (`pipeline.tiers`).
         self._bare: frozenset[TableId] = frozenset()
         self._bare_since = 0
@@ -177,9 +178,10 @@ class SparkSink(Actor[ToSparkSink]):
         if last == 0:
             return
         entry = await self._in_thread(self._journal.entry, last)
-        await self._each(self._find, list(entry.checkpoint.schemas))
-        self._said = max((delivered.after for delivered in self._delivered.values()), default=0)
-        self._whole = await self._in_thread(self._has, self._said)
+        await all_end(self._find, list(entry.checkpoint.schemas))
+        self._count_stopped()
+        self._said = said_by(self._delivered.values())
+        self._whole = max(0, await self._in_thread(self._has, self._said))
         self._segment = await self._in_thread(self._came, self._whole)
         self.metrics.set(catalogue.DELIVERED_SEGMENT, self._segment)
         if self._segment > self._whole:
@@ -187,7 +189,10 @@ class SparkSink(Actor[ToSparkSink]):
         elif self._segment >= await self._in_thread(self._journal.consumers.first):
             at = (await self._in_thread(self._journal.entry, self._segment)).checkpoint
             self._position, self._mirrors = str(at.position), at.mirrors
-            self._bare, self._bare_since = tiers.bare(self._delivered, self._settings.rules), at.scn
+            self._bare = tiers.bare(self._delivered, at.mirrors, self._settings.rules)
+            self._bare_since = at.scn
+            if bare := sorted(map(str, self._bare)):
+                log.warning("tables have no mirror in the lake: their mirrors begin anew", tables=bare)
             await self._ask(entry.checkpoint)
         await self._deliver_through(last)
 
@@ -239,10 +244,10 @@ class SparkSink(Actor[ToSparkSink]):
         while self._segment < segment:
             batch, self._late = await self._in_thread(self._read_batch, segment)
             began = time.monotonic()
-            await self._each(
+            await all_end(
                 self._find, [table for table in self._wanted(batch) if table not in self._delivered]
             )
-            await self._each(partial(self._deliver, batch), self._wanted(batch))
+            await all_end(partial(self._deliver, batch), self._wanted(batch))
             self._segment = batch.through
             self._position = str(batch.checkpoint.position)
             self._mirrors = batch.checkpoint.mirrors
@@ -268,6 +273,7 @@ class SparkSink(Actor[ToSparkSink]):
         sizes = {tier: await self._in_thread(self._lake.upkeep.size, table, tier) for tier in of}
         self._background.found(table, found, sizes)
         self._delivered[table] = found
+        self.metrics.set(catalogue.TABLE_STOPPED, found.stopped is not None, table=str(table), part="lake")
 
     async def _deliver(self, batch: Batch, table: TableId) -> None:
         """Bring one table to the end of the batch."""
@@ -292,10 +298,13 @@ class SparkSink(Actor[ToSparkSink]):
             self.metrics.count(catalogue.DELIVERED_BYTES, size, tier=tier.value)
         self._background.delivered(table, after, pieces)
 
-    def _tell(self, batch: Batch, seconds: float) -> None:
-        now = time.time()
+    def _count_stopped(self) -> None:
         stopped = sum(delivered.stopped is not None for delivered in self._delivered.values())
         self.metrics.set(catalogue.STOPPED_TABLES, stopped, part="lake")
+
+    def _tell(self, batch: Batch, seconds: float) -> None:
+        now = time.time()
+        self._count_stopped()
         if batch.newest is not None:
             self.metrics.set(catalogue.DELIVERED_COMMIT, batch.newest / 1e6)
         if batch.commit_times:
@@ -326,13 +335,6 @@ class SparkSink(Actor[ToSparkSink]):
         """Begin what is due beside the batches; nothing at the end."""
         if self._background is not None and self._taking is not None:
             self._background.begin_if_due(self._mirrors, self._segment, self._position)
-
-    async def _each(self, do: Callable[[TableId], Any], tables: list[TableId]) -> None:
-        """Do it with all tables at once, to the end of each; raises what the first one to fail raised."""
-        results = await asyncio.gather(*map(do, tables), return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
 
     async def _in_thread(
         self, function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs

@@ -7,13 +7,13 @@ then no version has, and VACUUM removes it.
 
 # ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers of ours
 from contextlib import nullcontext
-from threading import Lock
 from typing import Final
 
 from pyspark.sql import SparkSession
 
 from actors.delta_tables import Tables
 from actors.spark_session import beside
+from actors.table_locks import TableLocks
 from pipeline.lake_tables import SEGMENT, Tier, location, quoted, table_at
 from pipeline.maintenance import HIDDEN_PART, LARGE_BYTES, SMALL_BYTES, Size, Trim
 from pipeline.schema import TableId
@@ -32,9 +32,9 @@ _VACUUM: Final = {
 
 
 class Upkeep:
-    """Maintains the lake tables under `root`; `changing` is held by whoever changes mirrors otherwise."""
+    """Maintains the lake tables under `root`; `changing` are held by whoever changes mirrors otherwise."""
 
-    def __init__(self, session: SparkSession, root: str, tables: Tables, changing: Lock) -> None:
+    def __init__(self, session: SparkSession, root: str, tables: Tables, changing: TableLocks) -> None:
         self._session = session
         self._root = root
         self._tables = tables
@@ -51,9 +51,9 @@ class Upkeep:
 
     def compact(self, table: TableId, tier: Tier) -> None:
         """Write small files anew as large ones, and those that have much hidden without that."""
-        # Delta would give up what begins a mirror anew, of the two.
+        # Else Delta would give up the commit that begins the mirror anew, rather than this one.
         with (
-            self._changing if tier is Tier.MIRROR else nullcontext(),
+            self._changing(table) if tier is Tier.MIRROR else nullcontext(),
             beside(self._session, _COMPACTION) as session,
         ):
             session.sql(f"OPTIMIZE {self._at(table, tier)}")

@@ -59,6 +59,11 @@ class Delivered:
     stopped: str | None = None
 
 
+def said_by(tables: Iterable[Delivered]) -> int:
+    """The segment through which a lake's own tables say that all had everything; -1 where there are no tables."""
+    return max((table.after for table in tables if table.schema is not None), default=-1)
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """A file of the journal: its segment, its place among the segment's files and its name there, its table's schema,

@@ -10,6 +10,8 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from hashlib import sha256
+from typing import Final
 
 import pyarrow as pa
 
@@ -93,14 +95,19 @@ class LakeColumn:
     type: str
 
 
+# Filesystems take names of 255 bytes.
+_LONGEST_FOLDER: Final = 220
+
+
 def location(lake: str, table: TableId, tier: Tier) -> str:
     """The path of a lake table: LAKE/database/table/tier.
 
     In names, whatever isn't a letter, a digit, `-` or an inner `_` of ASCII is written as `~` and two hex digits for
     each byte of UTF-8. So no name is hidden (leading `_` or `.`), climbs (`..`), or means something to Hadoop (`%`,
-    `*`, `=`), and two tables never share a path.
+    `*`, `=`), and two tables never share a path. Of a name that gets too long for a filesystem by that the end is a
+    digest.
     """
-    return "/".join((lake.rstrip("/"), _escaped(table.database), _escaped(table.name), tier))
+    return "/".join((lake.rstrip("/"), _folder(table.database), _folder(table.name), tier))
 
 
 def columns(schema: TableSchema, tier: Tier) -> tuple[LakeColumn, ...]:
@@ -217,6 +224,13 @@ def _settings(
 def _properties(properties: Mapping[str, str]) -> str:
     pairs = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
     return f"TBLPROPERTIES ({pairs})"
+
+
+def _folder(name: str) -> str:
+    escaped = _escaped(name)
+    if len(escaped) <= _LONGEST_FOLDER:
+        return escaped
+    return f"{escaped[:_LONGEST_FOLDER]}~~{sha256(name.encode()).hexdigest()[:32]}"
 
 
 def _escaped(name: str) -> str:

@@ -4,12 +4,13 @@ A table that has none by its rule has all that there is in its changelog, the ro
 lake has a mirror of such a table, or the journal rows for one, from the time of another rule, that's a stop by name:
 the mirror would grow old, or the rows be lost.
 
-Where a rule asks for a mirror that the lake hasn't got, although its changelog has come further than where the mirror's
-generation began, rows of that generation may be anywhere. The mirror waits for another generation then, which whoever
-delivers asks for (`pipeline.late`); the changelog goes on meanwhile.
+Where a rule asks for a mirror that the lake hasn't got, although the lake has come further than where the mirror's
+generation began, rows of that generation may be anywhere: in the changelog, where another rule had them, or nowhere,
+since somebody removed the table. The mirror waits for another generation then, which whoever delivers asks for
+(`pipeline.late`); the changelog goes on meanwhile.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from pipeline.delivery import Batch, Delivered
@@ -33,12 +34,14 @@ def check(delivered: Delivered, table: TableId, rule: LakeRule) -> None:
         raise Definite(_THERE.format(table=table))
 
 
-def bare(delivered: Mapping[TableId, Delivered], rules: tuple[LakeRule, ...]) -> frozenset[TableId]:
-    """The tables that have a changelog and no mirror, and are to have one."""
+def bare(
+    delivered: Mapping[TableId, Delivered], begun: Collection[TableId], rules: tuple[LakeRule, ...]
+) -> frozenset[TableId]:
+    """The tables that have no mirror and are to have one, of those that have changes or whose mirrors have `begun`."""
     return frozenset(
         table
         for table, found in delivered.items()
-        if found.changes
+        if (found.changes or table in begun)
         and found.generation is None
         and found.stopped is None
         and rule_of(rules, table).tiers is not Tiers.CHANGELOG

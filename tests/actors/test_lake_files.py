@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from actors import lake_files
 from actors.lake_files import LakeFiles
 from pipeline.delivery import Piece
 from pipeline.errors import Definite, InvariantBroken, Transient
@@ -149,6 +150,36 @@ def test_a_file_that_is_gone_from_the_journal_is_named(placing: Placing) -> None
     source.unlink()
     with pytest.raises(Definite, match=f"{source.name} is missing"):
         piece(Tier.MIRROR)
+
+
+def test_a_file_that_is_not_as_long_as_it_was_made_is_named(placing: Placing) -> None:
+    with placing.source(Tier.MIRROR).open("ab") as damaged:
+        damaged.write(b"x")
+    with pytest.raises(Definite, match=r"has \d+ bytes, and had \d+ when it was sealed: restore it"):
+        placing.place(Tier.MIRROR)
+
+
+def test_a_commit_is_durable_with_all_that_come_before_it(
+    placing: Placing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = placing.table / "_delta_log"
+    log.mkdir()
+    for version in range(2, 6):  # those before have expired
+        (log / f"{version:020}.json").touch()
+    synced: list[str] = []
+
+    def synced_if_there(path: str) -> None:
+        assert Path(path).stat()
+        synced.append(Path(path).stem)
+
+    monkeypatch.setattr(lake_files, "sync", synced_if_there)
+    files = LakeFiles(placing.history.store)
+    files.settle(str(placing.table), 3)
+    assert [int(name) for name in synced[:-1]] == [2, 3]
+    assert synced[-1] == "_delta_log"
+    synced.clear()
+    files.settle(str(placing.table), 5)
+    assert [int(name) for name in synced[:-1]] == [3, 4, 5]
 
 
 def test_a_lake_that_cannot_be_written_is_a_matter_of_time(placing: Placing) -> None:

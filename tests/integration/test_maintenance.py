@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from actors.background import Background
+from actors.background import Arguments, Background, Result
 from actors.delta import Conflict
 from actors.live_view import live_view
 from actors.metrics import Metrics
@@ -178,14 +178,15 @@ async def test_work_that_delta_gave_up_is_tried_again(
     conflicts = iter(["merge", "compact"])
     done: list[str] = []
 
-    async def run(function: Callable[..., Any], *args: Any) -> Any:
+    async def run(
+        function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Result:
         name = function.__name__
-        if name == "size":
-            return await asyncio.to_thread(function, *args)
-        done.append(name)
-        if name == next(conflicts, None):
-            raise Conflict("somebody else")
-        return await asyncio.to_thread(function, *args)
+        if name != "size":
+            done.append(name)
+            if name == next(conflicts, None):
+                raise Conflict("somebody else")
+        return await asyncio.to_thread(function, *args, **kwargs)
 
     metrics = Metrics()
     settings = LakeSettings(delivery.root, merge_rows=1, compact_files=SEGMENTS, keep_changelog_hours=1.0)

@@ -212,7 +212,7 @@ async def test_it_tells_the_journal_how_far_it_is(house: House) -> None:
 @pytest.mark.full
 async def test_a_rule_that_changes_is_followed_or_refused_by_name(house: House) -> None:
     items = house.items.schema.table
-    plain = house.lake
+    plain = replace(house.lake, merge_rows=1)
     changelog_only = replace(plain, rules=(LakeRule(Tables(("shop\\.items",)), Tiers.CHANGELOG),))
     house.lake = changelog_only
     async with house.life() as running:
@@ -295,6 +295,40 @@ async def test_a_lake_that_comes_when_segments_have_gone_asks_for_mirrors_that_b
         await running
     assert house.changes("items") == [(n, n, n) for n in (4, 5, 6)]
     assert house.changes("orders") == [(n, n, n) for n in (5, 6)]
+
+
+async def test_a_table_that_stopped_is_told_again_and_begins_anew_when_it_is_removed(house: House) -> None:
+    history, items = house.history, house.items.schema.table
+    house.items = history.table(house.items.schema, FILLING)
+    history.transaction((house.orders, "c", (1, 1)), (house.items, "c", (1, 1)))
+    history.seal()
+    house.items.schema = replace(house.items.schema, key=(1, 0))
+    history.transaction((house.orders, "c", (2, 2)), (house.items, "c", (2, 2)))
+    history.seal()
+    for _ in range(2):
+        async with house.life() as running:
+            await house.until(house.arrived, running)
+            assert house.metrics.value(catalogue.TABLE_STOPPED, table=str(items), part="lake") == 1
+            assert house.metrics.value(catalogue.STOPPED_TABLES, part="lake") == 1
+            assert house.coordinator.depth == 0
+            house.mailbox.close()
+            await running
+    shutil.rmtree(house.root / "shop" / "items")
+    async with house.life() as running:
+        await house.until(lambda: bool(house.coordinator.depth), running)
+        assert house.metrics.value(catalogue.TABLE_STOPPED, table=str(items), part="lake") == 0
+        assert house.metrics.value(catalogue.STOPPED_TABLES, part="lake") == 0
+        assert await house.coordinator.get() == MirrorsLacked({items: 0})
+        history.restart(house.items, house.items.schema, Filling)
+        history.chunk(house.items, list(house.items.source))
+        await house.write(3, 3)
+        await house.until(house.arrived, running)
+        assert house.sink._spark is not None
+        for each in (house.orders, house.items):
+            shown = live_view(house.sink._spark.session, str(house.root), each.schema.table).collect()
+            assert sorted(map(tuple, shown)) == [(n, n) for n in (1, 2, 3)]
+        house.mailbox.close()
+        await running
 
 
 @pytest.mark.full

@@ -13,6 +13,7 @@ from pipeline.delivery import (
     accepted,
     missing,
     next_batch,
+    said_by,
 )
 from pipeline.gtid import GtidSet
 from pipeline.journal import CommitTimes, Entry, File, FileKind
@@ -62,6 +63,12 @@ def test_a_batch_takes_segments_until_it_is_full_and_no_more() -> None:
     assert batch.commit_times == (4, 5, 6, 7)
     assert batch.newest == 7
     assert next(entries).segment == 7
+
+
+def test_a_lake_without_tables_says_less_than_one_whose_first_batch_came() -> None:
+    assert said_by([]) == said_by([Delivered()]) == -1
+    assert said_by([Delivered(), Delivered(V1)]) == 0
+    assert said_by([Delivered(V1, after=3), Delivered(V1, after=7)]) == 7
 
 
 def test_what_is_there_is_not_taken_again() -> None:

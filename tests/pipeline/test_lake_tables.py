@@ -42,6 +42,15 @@ def test_paths_are_plain_and_never_shared(names: list[tuple[str, str]]) -> None:
         )
 
 
+def test_the_longest_names_have_paths_of_their_own_that_every_filesystem_takes() -> None:
+    longest = "漢" * 63
+    paths = {location("lake", TableId("d" * 64, longest + end), Tier.MIRROR) for end in "字漢あa"}
+    assert len(paths) == 4
+    for path in paths:
+        assert all(len(name) <= 255 for name in path.split("/"))
+        assert re.fullmatch(r"lake/d{64}/(~[0-9A-F]{2})+~?[0-9A-F]?~~[0-9a-f]{32}/mirror", path)
+
+
 def test_columns_of_both_tiers() -> None:
     own = (LakeColumn("id", "BIGINT"), LakeColumn("part", "STRING"), LakeColumn("v", "BIGINT"))
     assert columns(ORDERS, Tier.MIRROR) == own
