@@ -12,6 +12,7 @@ what's done once for each slice, on its way through all actors, takes as long as
 import asyncio
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final, assert_never
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from actors.actor import Actor, Outlet
 from actors.binlog_dump import BinlogDump, heartbeat_s
 from actors.decoding import Decoding
-from actors.mailbox import Closed, Mailbox
+from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline import topology
@@ -56,6 +57,23 @@ _TRICKLE: Final = 1 << 16
 _GATHERING_S: Final = 0.02
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What comes is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class PausingAt:
+    """What comes is read as far as this place."""
+
+    place: Coordinates
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """Nothing is read."""
+
+
 class BinlogReader(Actor[ToBinlogReader]):
     """Follows the log of one server; built anew for each connection."""
 
@@ -80,8 +98,7 @@ class BinlogReader(Actor[ToBinlogReader]):
         self._dump: BinlogDump | None = None
         self._decoding = Decoding()
         self._uncut = False  # whether events have come since the last cut
-        self._paused = False
-        self._pause_at: Coordinates | None = None  # where it's to pause
+        self._going: Reading | PausingAt | Paused = Reading()
         self._end: Coordinates | None = None
         self._again_at = 0.0  # when it's read again, by the loop's clock
 
@@ -100,13 +117,13 @@ class BinlogReader(Actor[ToBinlogReader]):
     async def handle(self, message: ToBinlogReader) -> None:
         """Pause or go on."""
         match message:
-            case PauseReading(None):
-                self._pause()
-            case PauseReading(place):
-                self._pause_at = place
+            case PauseReading(place) if place is not None:
+                self._going = PausingAt(place)
                 self._pause_there()
+            case PauseReading():
+                self._pause()
             case ResumeReading():
-                self._paused = False
+                self._going = Reading()
                 self.metrics.set(catalogue.PAUSED, False)
             case _:
                 assert_never(message)
@@ -131,7 +148,7 @@ class BinlogReader(Actor[ToBinlogReader]):
         """Where in the log it is."""
         return {
             "log": str(self._end) if self._end else None,
-            "paused": self._paused,
+            "paused": self._paused(),
             "source": f"{self._settings.host}:{self._settings.port}",
             "server": self._server,
         }
@@ -141,42 +158,37 @@ class BinlogReader(Actor[ToBinlogReader]):
         return None if self._end else "the source's log hasn't begun to come yet"
 
     async def _read(self, dump: BinlogDump) -> None:
-        order = asyncio.create_task(self.mailbox.get())
+        self.listen()
         arrival = asyncio.create_task(dump.receive())
         try:
-            while True:
+            while (order := self._taking) is not None:
                 await self._wait(order, arrival)
                 if order.done():
-                    try:
-                        message = order.result()
-                    except Closed:
-                        return
-                    await self.take(message)
-                    order = asyncio.create_task(self.mailbox.get())
+                    await self.taken(order)
                 elif (oldest := self._decoding.oldest) is not None and oldest.done():
                     await self._give()
-                elif arrival.done() and not self._paused:
+                elif arrival.done() and not self._paused():
                     self._count(arrival.result())
                     await self._walk(dump)
                     arrival = asyncio.create_task(self._received(dump))
                 else:
                     self._cut()
         finally:
-            order.cancel()
+            self.stop_listening()
             arrival.cancel()
-            await asyncio.gather(order, arrival, return_exceptions=True)
+            await asyncio.gather(arrival, return_exceptions=True)
 
     async def _wait(self, order: asyncio.Task[ToBinlogReader], arrival: asyncio.Task[int]) -> None:
         """Wait for something to do; a short while only if that's to cut a slice."""
         self.rest()
         awaited: set[asyncio.Future[Any]] = {order}
-        if not self._paused:
+        if not self._paused():
             awaited.add(arrival)
         if (oldest := self._decoding.oldest) is not None:
             awaited.add(oldest)
             self.beat()
         to_cut = self._uncut and self._decoding.free
-        waits = self._paused or oldest is not None
+        waits = self._paused() or oldest is not None
         timeout_s = _LINGER_S if to_cut else None if waits else 2 * heartbeat_s(self._settings)
         done, _ = await asyncio.wait(awaited, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         self.beat()
@@ -187,7 +199,7 @@ class BinlogReader(Actor[ToBinlogReader]):
 
     async def _received(self, dump: BinlogDump) -> int:
         """Wait for bytes. While it's paused for none: those of events that were left mustn't move before they go."""
-        if self._paused:
+        if self._paused():
             return 0
         clock = asyncio.get_running_loop().time
         await asyncio.sleep(max(0.0, self._again_at - clock()))
@@ -201,7 +213,8 @@ class BinlogReader(Actor[ToBinlogReader]):
 
     async def _walk(self, dump: BinlogDump) -> None:
         """Walk over what has come, in a thread; what it gives goes to be decoded."""
-        walk = _walked(dump, self._stream, self._pause_at)
+        until = self._going.place if isinstance(self._going, PausingAt) else None
+        walk = _walked(dump, self._stream, until)
         while (given := await asyncio.to_thread(next, walk, None)) is not None:
             while self._decoding.full:
                 await self._give()
@@ -210,13 +223,16 @@ class BinlogReader(Actor[ToBinlogReader]):
         self._uncut = True
         self._pause_there()
 
+    def _paused(self) -> bool:
+        return isinstance(self._going, Paused)
+
     def _pause_there(self) -> None:
-        if self._pause_at is not None and self._stream.reached(self._pause_at):
+        if isinstance(self._going, PausingAt) and self._stream.reached(self._going.place):
             self._pause()
 
     def _pause(self) -> None:
         self._cut()
-        self._paused, self._pause_at = True, None
+        self._going = Paused()
         self._decoding.put(ReadingPaused())
         self.metrics.set(catalogue.PAUSED, True)
 

@@ -28,15 +28,11 @@ from pipeline.settings import SparkSettings
 # How long (seconds) the server may take to end a session before it's left to do so by itself.
 ENDS_WITHIN = 10.0
 
-# What a server says that doesn't know us any more, and a channel that's closed: gRPC's states and Spark's conditions.
-_LOST = (
-    "UNAVAILABLE",
-    "CANCELLED",
-    "DEADLINE_EXCEEDED",
-    "INVALID_HANDLE.",
-    "NO_ACTIVE_SESSION",
-    "INVALID_CURSOR.",
-)
+# What a server says that doesn't know a session any more: it has begun anew, or the session has ended.
+_UNKNOWN = ("INVALID_HANDLE.", "NO_ACTIVE_SESSION")
+
+# The same, and what a channel says that's closed: gRPC's states and Spark's conditions.
+_LOST = (*_UNKNOWN, "UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED", "INVALID_CURSOR.")
 
 _OLDEST = 4  # of Spark's major versions
 
@@ -108,24 +104,16 @@ def connect(settings: SparkSettings, folder: Path) -> Connected:
     url = settings.master
     folder.mkdir(parents=True, exist_ok=True)
     kept = folder / "connect-session"
-    if kept.exists():
-        with suppress(PySparkException):  # the server has begun anew, or it has ended by itself
-            predecessor = _session(url, kept.read_text())
-            predecessor.interruptAll()
-            predecessor.stop()
-    number = str(uuid.uuid4())
-    kept.write_text(number)
-    session = _session(url, number)
     try:
-        _look_at(session, url)
-        for name, value in {**_SETTINGS, **settings.conf}.items():
-            _set(session, name, value)
+        if kept.exists():
+            _end(url, kept.read_text())
+        number = str(uuid.uuid4())
+        kept.write_text(number)
+        return Connected(_opened(settings, number), url)
     except PySparkException as error:
-        session.stop()
         if is_lost(error):
             raise Transient(f"the Spark Connect server at {url} can't be reached ({told(error)})") from error
         raise
-    return Connected(session, url)
 
 
 @contextmanager
@@ -153,6 +141,30 @@ def _session(url: str, number: str) -> SparkSession:
     session: Any = Remote(f"{base};session_id={number}")
     session.client.set_retry_policies([])
     return cast("SparkSession", session)
+
+
+def _end(url: str, number: str) -> None:
+    """End a session with all that it's doing, unless the server has done so."""
+    session = _session(url, number)
+    try:
+        session.interruptAll()
+    except PySparkException as error:
+        if not any(sign in str(error) for sign in _UNKNOWN):
+            raise
+    finally:
+        session.stop()
+
+
+def _opened(settings: SparkSettings, number: str) -> SparkSession:
+    session = _session(settings.master, number)
+    try:
+        _look_at(session, settings.master)
+        for name, value in {**_SETTINGS, **settings.conf}.items():
+            _set(session, name, value)
+    except PySparkException:
+        session.stop()
+        raise
+    return session
 
 
 def _look_at(session: SparkSession, url: str) -> None:

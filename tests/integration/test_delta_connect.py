@@ -1,5 +1,6 @@
 """The lake by a real Spark Connect server: what's delivered is the source, each change once, whatever falls over."""
 
+import uuid
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -181,6 +182,20 @@ def test_a_session_ends_its_predecessor(connect_server: SparkConnectServer, tmp_
     second.kill()
     with pytest.raises(PySparkException):
         second.session.sql("SELECT 1").collect()
+
+
+def test_a_predecessor_is_not_forgotten_while_the_server_cannot_be_reached(tmp_path: Path) -> None:
+    (tmp_path / "connect-session").write_text(predecessor := str(uuid.uuid4()))
+    with pytest.raises(Transient, match=r"can.t be reached"):
+        connect(SparkSettings("sc://127.0.0.1:1"), tmp_path)
+    assert (tmp_path / "connect-session").read_text() == predecessor
+
+
+def test_a_predecessor_that_the_server_does_not_know_is_nobody(
+    connect_server: SparkConnectServer, tmp_path: Path
+) -> None:
+    connect(connect_server.settings, tmp_path).stop()
+    assert connect(connect_server.settings, tmp_path).session.sql("SELECT 1").collect() == [(1,)]
 
 
 def test_what_cannot_be_set_is_named(connect_server: SparkConnectServer, tmp_path: Path) -> None:
