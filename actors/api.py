@@ -157,7 +157,7 @@ def document() -> dict[str, Any]:
             "title": "Tidemark",
             "version": "1",
             "description": (
-                "A running pipeline: how far it is, and signals to it. Errors are JSON with the one key `error`. "
+                "A running pipeline: how far it is, and signals to it. Errors are JSON with the key `error`. "
                 "Which requests need a token depends on where the service listens: docs/rest.md."
             ),
             "license": {"name": "Apache 2.0", "identifier": "Apache-2.0"},

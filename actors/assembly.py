@@ -6,11 +6,11 @@ from nothing but the settings and the last sealed segment.
 
 import asyncio
 import signal
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import structlog
@@ -59,6 +59,9 @@ from pipeline.verifier_state import Known
 
 log = structlog.get_logger()
 
+# When what shows the lag or the status has failed, it's tried again so much later (s).
+LOOKS_AGAIN_S: Final = 10.0
+
 
 async def serve(settings: Settings, recent: Recent) -> Outcome:
     """Run the pipeline until it's told to stop, by SIGTERM or SIGINT, or has to end. Raises Definite."""
@@ -73,9 +76,7 @@ async def serve(settings: Settings, recent: Recent) -> Outcome:
             settings.http, address_file(settings), board, assembly.metrics, assembly.requests
         ):
             watch = LagWatch(settings.source, supervisor.actors, assembly.metrics)
-            looking = [asyncio.create_task(each.run()) for each in (board, watch)]
-            for each in looking:
-                each.add_done_callback(_tell_failure)
+            looking = [asyncio.create_task(_look(each.run)) for each in (board, watch)]
             try:
                 return await supervisor.run()
             finally:
@@ -257,10 +258,14 @@ class Assembly:
         return Outlet(edge, self.mailboxes[receiver])
 
 
-def _tell_failure(looking: asyncio.Task[None]) -> None:
-    """Tell what keeps somebody from looking on: a fault of the program, but not one to stop capture for."""
-    if not looking.cancelled() and (error := looking.exception()) is not None:
-        log.error("nobody looks any more", exc_info=error)
+async def _look(look: Callable[[], Awaitable[None]]) -> None:
+    """Look on after whatever keeps somebody from it: a fault of the program, but not one to stop capture for."""
+    while True:
+        try:
+            await look()
+        except Exception:
+            log.exception("nobody looks for a while")
+        await asyncio.sleep(LOOKS_AGAIN_S)
 
 
 def _count_from_zero(metrics: Metrics) -> None:

@@ -127,7 +127,11 @@ class HttpServer:
         """Let in who may come in, and turn errors into answers."""
         # What there's no route for is refused like what there's one for, so that it can't be told apart unasked.
         access = self._access.get(request.match_info.route.resource, {}).get(request.method, Access.READ)
-        refusal = self._guard.refusal(access, request.url.host, request.headers)
+        try:
+            host = request.url.host
+        except ValueError:
+            return _error(400, "the Host header names no host")
+        refusal = self._guard.refusal(access, host, request.headers)
         if refusal is not None:
             challenge = {"WWW-Authenticate": 'Bearer realm="tidemark"'} if refusal.status == 401 else {}
             return _error(refusal.status, refusal.reason, challenge)

@@ -32,6 +32,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
+from actors.secret_file import current
 from actors.signal_listener import Arrived, answered
 from actors.tasks import first_end
 from pipeline import notices
@@ -262,7 +263,7 @@ def _common(settings: KafkaSettings, pipeline: str) -> dict[str, Any]:
     if settings.security_protocol.authenticated:
         common["sasl_mechanism"] = settings.sasl_mechanism.value
         common["sasl_plain_username"] = settings.sasl_username
-        common["sasl_plain_password"] = settings.sasl_password.value
+        common["sasl_plain_password"] = current(settings.sasl_password)
     return common
 
 

@@ -102,7 +102,7 @@ class StatusBoard:
             "paused": capture.get("paused", False),
             "busy": capture.get("busy") or selector.get("waits"),
             "no_room": said.get(Name.JOURNAL_WRITER, {}).get("no_room"),
-            "snapshots": self._paces.told(capture),
+            "snapshots": self._snapshots(capture),
             "windows": capture.get("windows", []),
             "stopped": capture.get("stopped", {}),
             "keyless": capture.get("keyless", []),
@@ -110,7 +110,7 @@ class StatusBoard:
             "late": delivery.get("late", []),
             "delivered_position": delivery.get("position"),
             "freshness_seconds": delivery.get("freshness_seconds"),
-            "actors": {name.value: {**said.get(name, {}), **self._life(name)} for name in Name},
+            "actors": {name.value: {**_once(said.get(name, {})), **self._life(name)} for name in Name},
         }
 
     def position(self) -> Told:
@@ -142,9 +142,12 @@ class StatusBoard:
 
     def snapshots(self) -> list[Told]:
         """The snapshots under way and the last that have ended, the oldest first; no keys."""
+        return self._snapshots(self._said().get(Name.WATERMARK_COORDINATOR, {}))
+
+    def _snapshots(self, capture: Told) -> list[Told]:
         return [
             {**snapshot, "tables": [_without_keys(table) for table in snapshot["tables"]]}
-            for snapshot in self._paces.told(self._said().get(Name.WATERMARK_COORDINATOR, {}))
+            for snapshot in self._paces.told(capture)
         ]
 
     def tables(self) -> list[Told]:
@@ -230,6 +233,11 @@ class StatusBoard:
             if table["left_seconds"] is not None
         }
         self._metrics.replace(catalogue.SNAPSHOT_LEFT, left)
+
+
+def _once(said: Told) -> Told:
+    """What an actor says, without what's told for the whole service, and without keys there."""
+    return {key: value for key, value in said.items() if key != "snapshots"}
 
 
 def _without_keys(table: Told) -> Told:

@@ -10,6 +10,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from pipeline.topology import Actor
+
 
 def show(statuses: Iterator[dict[str, Any]]) -> None:
     """Print each status over the one before, until there are no more or the reader interrupts."""
@@ -30,8 +32,14 @@ def rendered(status: dict[str, Any]) -> Group:
 def _whole(status: dict[str, Any]) -> Table:
     table = Table.grid(padding=(0, 2))
     fresh = status["freshness_seconds"]
+    reader, delivery = (
+        status["actors"].get(name.value, {}) for name in (Actor.BINLOG_READER, Actor.SPARK_SINK)
+    )
+    lake = {name: told["stopped"] for name, told in delivery.get("tables", {}).items() if told["stopped"]}
     for name, value in (
         (status["name"], "ready" if status["ready"] else "not ready"),
+        ("source", reader.get("source")),
+        ("server", reader.get("server")),
         ("position", status["position"]),
         ("delivered", status["delivered_position"]),
         ("lag", f"{status['lag_seconds']:.1f} s"),
@@ -41,6 +49,7 @@ def _whole(status: dict[str, Any]) -> Table:
         ("waiting", status["busy"]),
         ("capture waits", status["no_room"]),
         *((f"stopped {name}", reason) for name, reason in status["stopped"].items()),
+        *((f"stopped in the lake {name}", reason) for name, reason in lake.items()),
         ("changes only", ", ".join(status["keyless"]) or None),
         *(
             (f"consumer {name}", f"{told['behind']:,} segments behind")

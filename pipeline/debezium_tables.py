@@ -14,8 +14,9 @@ from typing import Final
 from pipeline.table_patterns import Tables
 
 _SEPARATOR: Final = re.compile(r"(?<!\\),")
-# An expression that begins with a database's plain name.
-_OF_ONE_DATABASE: Final = re.compile(r"([\w-]+)(?:\\\.|\.|\[\.\]).+", re.DOTALL)
+# An expression that begins with a database's plain name, and a dot: itself, or what stands for any character.
+_OF_ONE_DATABASE: Final = re.compile(r"([\w-]+)(\\\.|\[\.\]|\.)(.+)", re.DOTALL)
+_REPEATED: Final = re.compile(r"[*+?{]")
 _PLAIN: Final = re.compile(r"[\w-]+")
 
 
@@ -55,14 +56,32 @@ def _of_both(databases: list[str], tables: list[str]) -> list[str]:
             "with table.include.list as well it has to name databases without expressions",
         )
     names = {database.lower() for database in databases}
-    begun = [(table, _OF_ONE_DATABASE.fullmatch(table)) for table in tables]
-    if unclear := [table for table, found in begun if found is None or "|" in table]:
-        raise NotOurs(
-            "table.include.list",
-            f"{unclear[0]!r} doesn't begin with a database's name, so that what it has in common with "
-            "database.include.list can't be said; write it out, and remove database.include.list",
-        )
-    found = [table for table, begin in begun if begin and begin[1].lower() in names]
+    divided = [_divided(table, names) for table in tables]
+    found = [rf"{database}\.{rest}" for database, rest in divided if database.lower() in names]
     if not found:
         raise NotOurs("table.include.list", "it names no table of the databases of database.include.list")
     return found
+
+
+def _divided(table: str, databases: set[str]) -> tuple[str, str]:
+    """The name of the database that an expression begins with, and an expression of the tables in it. Raises NotOurs.
+
+    Its dot may as well stand for a character of another database's name. So unless what's behind it is plain, that
+    mustn't have a dot for certain, and there mustn't be a database in the list whose name goes on there. Then it means
+    the same in these databases with the dot for what it is.
+    """
+    begin = _OF_ONE_DATABASE.fullmatch(table)
+    if begin is not None and "|" not in table:
+        database, dot, rest = begin.groups()
+        if dot != "." or _PLAIN.fullmatch(rest):
+            return database, rest
+        if rest in ("*", "+"):
+            rest = ".+"
+        elsewhere = any(name != database.lower() and name.startswith(database.lower()) for name in databases)
+        if not (elsewhere or _REPEATED.match(rest) or "\\." in rest or "[.]" in rest):
+            return database, rest
+    raise NotOurs(
+        "table.include.list",
+        f"{table!r} doesn't begin with a database's name, so that what it has in common with database.include.list "
+        "can't be said; write it out, and remove database.include.list",
+    )

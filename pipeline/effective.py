@@ -20,7 +20,9 @@ from pipeline.toml_text import Value
 
 STARS: Final = str(Secret(""))
 
-_SECRET_NAME: Final = re.compile(r"secret|password|token|credential|access[.]?key", re.IGNORECASE)
+_SECRET_NAME: Final = re.compile(
+    r"secret|password|passphrase|token|credential|(access|account|private)[.]?key", re.IGNORECASE
+)
 _USER_OF_URI: Final = re.compile(r"(?<=://)[^/@]*(?=@)")
 _SECRET_OF_URI: Final = re.compile(r"([?&][^=&]*(?:secret|password|token|key)[^=&]*=)[^&]*", re.IGNORECASE)
 

@@ -191,7 +191,8 @@ async def test_status_puts_together_what_the_actors_say(tmp_path: Path) -> None:
             "expected": 600,
             "ranges": 4,
             "ranges_done": 1,
-            "to_go": [],
+            "to_go": [{"number": 1, "done": ["geheim"], "end": ["z"]}],
+            "request": {"condition": "name = 'geheim'"},
         }
         bench.said[Name.WATERMARK_COORDINATOR] = {
             "position": "uuid:1-5",
@@ -204,7 +205,9 @@ async def test_status_puts_together_what_the_actors_say(tmp_path: Path) -> None:
         bench.board.look(10.0, 1000.0)
         table["rows"] = 200
         bench.board.look(15.0, 1005.0)
-        status = json.loads((await bench.get("/status"))[1])
+        text = (await bench.get("/status"))[1]
+        assert "geheim" not in text
+        status = json.loads(text)
         assert (status["name"], status["position"], status["delivered_position"]) == (
             "shop",
             "uuid:1-5",
@@ -242,6 +245,7 @@ async def test_a_signal_is_accepted_or_rejected(tmp_path: Path) -> None:
         (b" " * (LONGEST + 1), {}, 413, "longer than"),
         (PAUSE, {"Content-Type": "text/plain"}, 415, "Content-Type"),
         (PAUSE, {"Host": "evil.example"}, 403, "loopback"),
+        (PAUSE, {"Host": "localhost:x"}, 400, "the Host header names no host"),
     ],
 )
 async def test_what_is_no_signal_is_refused_at_the_door(

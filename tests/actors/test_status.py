@@ -58,12 +58,21 @@ def test_a_status_is_shown() -> None:
             }
         ],
         "actors": {
+            "BinlogReader": {
+                "state": "running",
+                "mailbox": {"depth": 0, "capacity": 1},
+                "restarts": 0,
+                "last_failure": None,
+                "source": "db:3306",
+                "server": "0a1b2c3d-0000-0000-0000-00000000000a",
+            },
             "SparkSink": {
+                "tables": {"shop.bad": {"stopped": "another key"}, "shop.good": {"stopped": None}},
                 "state": "restarting",
                 "mailbox": {"depth": 1, "capacity": 1},
                 "restarts": 3,
                 "last_failure": "SparkSink: the JVM ended",
-            }
+            },
         },
     }
     out = Console(file=io.StringIO(), width=160)
@@ -76,6 +85,9 @@ def test_a_status_is_shown() -> None:
         "0.5 s",
         "paused",
         "[no] primary key",
+        "stopped in the lake shop.bad  another key",
+        "db:3306",
+        "0a1b2c3d-0000-0000-0000-00000000000a",
         "shop.log, shop.audit",
         "1,200 segments behind",
         "shop.bag",
@@ -93,3 +105,4 @@ def test_a_status_is_shown() -> None:
     ):
         assert shown in text
     assert "delivered" not in text
+    assert "shop.good" not in text

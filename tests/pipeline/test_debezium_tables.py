@@ -16,6 +16,10 @@ from pipeline.table_patterns import Tables
         (None, "shop.orders, crm\\..*", ["shop.orders", "crm.x"], ["shop.orders2", "xcrm.y"]),
         (None, "shop.o{1\\,2}", ["shop.o", "shop.oo"], ["shop.ooo"]),
         ("shop", "shop.orders,crm.x", ["Shop.orders"], ["crm.x"]),
+        ("shop", "shop.*", ["shop.orders", "SHOP.x"], ["shop_private.x", "crm.shop"]),
+        ("shop", "shop.o.*", ["shop.orders", "shop.o"], ["shop_orders.t", "shop.x"]),
+        ("shop", "shop\\.o.*, shop[.]x", ["shop.orders", "shop.x"], ["shop_orders.t", "shop.xx"]),
+        ("shop,shop_old", "shop.orders,shop_old.orders", ["shop.orders", "shop_old.orders"], ["shop.x"]),
     ],
 )
 def test_tables_that_are_meant(
@@ -33,6 +37,9 @@ def test_tables_that_are_meant(
         ("shop", ".*orders", "table.include.list"),
         ("shop", "shop.a|crm.b", "table.include.list"),
         ("shop", "crm.b", "table.include.list"),
+        ("shop", "sho.\\.orders", "table.include.list"),
+        ("shop", "shop.*orders", "table.include.list"),
+        ("shop,shop_old", "shop.o.*", "table.include.list"),
         (None, "shop.(?=a).*", "table.include.list"),
         ("sh(?!op)", None, "database.include.list"),
     ],

@@ -31,6 +31,8 @@ SETTINGS = Settings(
             "spark.hadoop.fs.s3a.secret.key": "canary-secret",
             "spark.hadoop.fs.s3a.access.key": "canary-access",
             "spark.ssl.keyPassword": "canary-password",
+            "spark.hadoop.fs.azure.account.key.house.dfs.core.windows.net": "canary-azure",
+            "spark.hadoop.fs.gs.auth.service.account.private.key": "canary-gs",
             "spark.ui.enabled": "true",
         },
     ),
