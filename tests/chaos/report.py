@@ -45,6 +45,26 @@ def percentile(values: Sequence[float], part: float) -> float:
     return ranked[max(0, math.ceil(part * len(ranked)) - 1)] if ranked else 0.0
 
 
+def hanging(events: Iterable[Event], given: Iterable[Order]) -> set[str]:
+    """The actors that were made to hang, which nobody has noticed yet."""
+    strikes = {order.number: order for order in given if isinstance(order, Strike)}
+    found: set[str] = set()
+    for event in events:
+        match event.what:
+            case What.BEGAN:
+                found.clear()
+            case What.DONE if (strike := strikes.get(event.told["order"])) is not None:
+                if strike.deed is Deed.HANG:
+                    found.add(strike.actor)
+            case What.FAILED:
+                found.discard(event.told["who"])
+            case What.RUNNING:
+                found.discard(event.told["actor"])
+            case _:
+                pass
+    return found
+
+
 def restarts(events: Iterable[Event], given: Iterable[Order]) -> tuple[dict[str, list[float]], list[float]]:
     """Of each actor how long it took from a failure until it ran again, and how long until hangs were found.
 

@@ -23,7 +23,7 @@ from tests.chaos.oracles import findings
 from tests.chaos.orders import Count
 from tests.chaos.plan import ActorStruck, Deed, Step, plan
 from tests.chaos.planted import STRUCK, Planted
-from tests.chaos.report import Report, left_behind, restarts
+from tests.chaos.report import Report, hanging, left_behind, restarts
 from tests.chaos.world import WITHIN_S, NotSo, World, world
 from tests.servers.lasting_writer import writing
 from tests.servers.source import connections
@@ -85,6 +85,8 @@ def _story(
         there.meanwhile.clear()
     since = time.monotonic()
     there.caught_up()
+    # Who's stopped while he hangs says so by his exit code.
+    there.wait(lambda: not hanging(there.events, there.given), "all that hung was found")
     report.lake_caught_up_s, report.changes = time.monotonic() - since, len(tally)
     report.findings += left_behind(before, _count(there, -2)) + _connections(there)
     if code := there.service.stop():

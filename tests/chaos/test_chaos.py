@@ -77,7 +77,7 @@ def test_an_hour_of_it() -> None:
     assert all_of_it.findings == []
     times = [took for each in all_of_it.restarts_s.values() for took in each]
     assert percentile(times, 0.99) <= RESTART_S, all_of_it
-    assert max(all_of_it.hangs_found_s, default=0.0) <= HANG_FOUND_S + RESTART_S, all_of_it
+    assert max(all_of_it.hangs_found_s, default=0.0) <= HANG_FOUND_S, all_of_it
 
 
 @pytest.mark.full

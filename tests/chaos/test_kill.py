@@ -18,7 +18,7 @@ from tests.servers.shop import TABLES, writing
 
 # The how-manieth time a step isn't survived: all are taken so often before the snapshot has ended.
 NTH = 4
-CHUNK_ROWS = 25
+CHUNK_ROWS = 50
 
 
 @pytest.mark.usefixtures("small_ranges")

@@ -3,7 +3,7 @@
 from pipeline.topology import Actor
 from tests.chaos.orders import Event, Strike, What
 from tests.chaos.plan import Deed
-from tests.chaos.report import Report, left_behind, percentile, restarts, together
+from tests.chaos.report import Report, hanging, left_behind, percentile, restarts, together
 
 READER, SINK = Actor.BINLOG_READER, Actor.SPARK_SINK
 GIVEN = [Strike(0, READER, Deed.RAISE), Strike(1, SINK, Deed.HANG), Strike(2, READER, Deed.CANCEL)]
@@ -35,6 +35,12 @@ def test_what_the_world_held_up_is_not_counted() -> None:
 def test_a_hang_that_went_with_another_actors_failure_is_not_taken_for_found_later() -> None:
     events = [done(1, 10.0), running(SINK, 15.0), failed(SINK, 40.0), running(SINK, 41.0)]
     assert restarts(events, GIVEN) == ({}, [])
+
+
+def test_a_hang_lasts_until_somebody_notices_or_the_actor_is_built_anew() -> None:
+    assert hanging([done(0, 1.0), done(1, 2.0)], GIVEN) == {SINK}
+    for noticed in (failed(SINK, 3.0), running(SINK, 3.0), Event(What.BEGAN, 3.0, {})):
+        assert hanging([done(1, 2.0), failed(READER, 2.5), running(READER, 2.6), noticed], GIVEN) == set()
 
 
 def test_only_what_grows_is_left_behind() -> None:

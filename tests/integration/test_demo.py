@@ -1,11 +1,15 @@
 """The demo itself, small: from an empty folder to the verdict, and nothing left behind."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+from deploy.toolchain.parts import Parts
+from tests.servers.spark import quick_java
 
-def test_a_small_demo_ends_with_everything_equal(tmp_path: Path) -> None:
+
+def test_a_small_demo_ends_with_everything_equal(tmp_path: Path, parts: Parts) -> None:
     command = [
         sys.executable,
         "-m",
@@ -17,7 +21,8 @@ def test_a_small_demo_ends_with_everything_equal(tmp_path: Path) -> None:
         "--folder",
         str(tmp_path),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
+    quickly = {**os.environ, "JDK_JAVA_OPTIONS": quick_java(parts)}
+    done = subprocess.run(command, env=quickly, capture_output=True, text=True, check=False, timeout=500)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     for compared in (
         "rows of shop.orders",

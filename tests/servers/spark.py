@@ -10,7 +10,9 @@ from actors.spark_session import Spark
 from deploy.toolchain.parts import Parts
 from pipeline.settings import SparkSettings
 
-__all__ = ["quick", "spark", "spark_settings", "toml"]
+__all__ = ["quick", "quick_java", "spark", "spark_settings", "toml"]
+
+_JAVA = "spark.driver.extraJavaOptions"
 
 
 def quick(parts: Parts) -> dict[str, str]:
@@ -21,14 +23,18 @@ def quick(parts: Parts) -> dict[str, str]:
     """
     assert parts.spark_classes is not None, "Spark's classes aren't here yet: run `make setup-tests`"
     return {
-        "spark.driver.extraJavaOptions": (
-            f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:SharedArchiveFile={parts.spark_classes}"
-        ),
+        _JAVA: (f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:SharedArchiveFile={parts.spark_classes}"),
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         # VACUUM lists its folders with so many tasks.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     }
+
+
+def quick_java(parts: Parts) -> str:
+    """The same, as JDK_JAVA_OPTIONS, for each Spark of a program that isn't asked for settings."""
+    conf = quick(parts)
+    return " ".join((conf.pop(_JAVA), *(f"-D{name}={value}" for name, value in conf.items())))
 
 
 def toml(conf: Mapping[str, str]) -> str:
