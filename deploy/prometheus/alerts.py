@@ -1,4 +1,4 @@
-"""The alerts as data, and the file of rules that's made of them.
+"""The alerts as data, and what's made of them: the file of rules, and a manifest of the same for Prometheus' operator.
 
     python -m deploy.prometheus.alerts
 
@@ -18,6 +18,7 @@ import yaml
 from pipeline import metrics
 
 RULES: Final = Path(__file__).with_name("alerts.yaml")
+MANIFEST: Final = Path(__file__).parents[1] / "kubernetes" / "prometheus-operator" / "prometheusrule.yaml"
 RUNBOOKS: Final = "docs/runbooks.md"
 
 _HEAD: Final = (
@@ -158,10 +159,30 @@ def duration(seconds: float) -> str:
 
 def rules(scale: float = 1.0) -> str:
     """The file of rules, with all times multiplied by `scale`."""
-    group = {"name": "tidemark", "rules": [alert.rule(scale) for alert in ALERTS]}
-    text: str = yaml.safe_dump({"groups": [group]}, sort_keys=False, width=110)
+    return _document(_groups(scale))
+
+
+def manifest() -> str:
+    """The same rules as a PrometheusRule."""
+    return _document(
+        {
+            "apiVersion": "monitoring.coreos.com/v1",
+            "kind": "PrometheusRule",
+            "metadata": {"name": "tidemark", "labels": {"app.kubernetes.io/name": "tidemark"}},
+            "spec": _groups(scale=1.0),
+        }
+    )
+
+
+def _groups(scale: float) -> dict[str, Any]:
+    return {"groups": [{"name": "tidemark", "rules": [alert.rule(scale) for alert in ALERTS]}]}
+
+
+def _document(of: dict[str, Any]) -> str:
+    text: str = yaml.safe_dump(of, sort_keys=False, width=110)
     return _HEAD + text
 
 
 if __name__ == "__main__":
     RULES.write_text(rules(), encoding="utf-8")
+    MANIFEST.write_text(manifest(), encoding="utf-8")

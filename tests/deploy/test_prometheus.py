@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deploy.prometheus.alerts import ALERTS, RULES, RUNBOOKS, duration, rules
+from deploy.prometheus.alerts import ALERTS, MANIFEST, RULES, RUNBOOKS, duration, manifest, rules
 from deploy.toolchain.cache import REPOSITORY
 from deploy.toolchain.parts import Parts
 
@@ -23,6 +23,8 @@ def promtool(parts: Parts, *words: str | Path) -> "subprocess.CompletedProcess[s
 
 def test_the_file_of_rules_is_the_present_one() -> None:
     assert rules() == RULES.read_text(encoding="utf-8"), "python -m deploy.prometheus.alerts"
+    assert manifest() == MANIFEST.read_text(encoding="utf-8"), "python -m deploy.prometheus.alerts"
+    assert yaml.safe_load(manifest())["spec"] == yaml.safe_load(rules())
 
 
 def test_each_alert_fires_when_it_should_and_not_before(parts: Parts, tmp_path: Path) -> None:
