@@ -37,11 +37,11 @@ def check(delivered: Delivered, table: TableId, rule: LakeRule) -> None:
 def bare(
     delivered: Mapping[TableId, Delivered], begun: Collection[TableId], rules: tuple[LakeRule, ...]
 ) -> frozenset[TableId]:
-    """The tables that have no mirror and are to have one, of those that have changes or whose mirrors have `begun`."""
+    """The tables without a mirror in the lake, of those whose mirror has `begun`, unless they're to have none."""
     return frozenset(
         table
         for table, found in delivered.items()
-        if (found.changes or table in begun)
+        if table in begun
         and found.generation is None
         and found.stopped is None
         and rule_of(rules, table).tiers is not Tiers.CHANGELOG

@@ -41,12 +41,11 @@ def test_rows_that_wait_for_a_mirror_are_not_lost() -> None:
 
 
 def test_a_mirror_that_has_gone_begins_with_a_generation_that_is_all_to_come() -> None:
-    assert bare({ORDERS: Delivered(V1, changes=3), ITEMS.table: Delivered()}, (), ()) == {ORDERS}
-    assert bare({ORDERS: Delivered(), ITEMS.table: Delivered()}, {ORDERS}, ()) == {ORDERS}
-    for begun in ((), {ORDERS}):
-        assert not bare({ORDERS: Delivered(V1, changes=3, generation=0)}, begun, ())
-        assert not bare({ORDERS: Delivered(V1, changes=3)}, begun, RULES)
-        assert not bare({ORDERS: Delivered(V1, changes=3, stopped="so")}, begun, ())
+    for found in (Delivered(V1, changes=3), Delivered()):
+        assert bare({ORDERS: found, ITEMS.table: Delivered()}, {ORDERS}, ()) == {ORDERS}
+        assert not bare({ORDERS: found}, {ORDERS}, RULES)
+        assert not bare({ORDERS: replace(found, generation=0)}, {ORDERS}, ())
+        assert not bare({ORDERS: replace(found, stopped="so")}, {ORDERS}, ())
     kept = ruled(BATCH, (), frozenset({ORDERS}), 4).generations
     assert [each.since for each in kept[ORDERS]] == [7]
     assert len(kept[ITEMS.table]) == 2
