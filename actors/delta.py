@@ -96,8 +96,8 @@ class LakeTable(Protocol):
     ) -> int | None:
         """Append files in one commit, unless `application` has got to this version of its own already.
 
-        `marks`: versions of other applications that are set as well, not before. `metadata`: what the commit says of
-        itself. The table's version, where it's for us to make durable.
+        `marks`: versions of other applications that the same commit sets. `metadata`: what the commit says of itself.
+        Returns the table's version where it's for us to make durable, else None.
         """
 
     def merge(self, merge: Merge, application: str, metadata: str) -> None:

@@ -7,7 +7,7 @@ address that leads to another server by now, as behind a virtual IP, is judged j
 
 import asyncio
 from dataclasses import replace
-from typing import Final
+from typing import Final, assert_never
 
 import structlog
 
@@ -25,6 +25,7 @@ from pipeline.checkpoint import Checkpoint
 from pipeline.errors import Definite, Transient
 from pipeline.failover import (
     Behind,
+    GiveUp,
     Go,
     History,
     NoServer,
@@ -120,8 +121,10 @@ class _Search:
                         log.warning("waiting for a server", servers=self._each(verdicts))
                     told = tuple(verdicts)
                     await asyncio.sleep(LOOK_EVERY_S)
-                case None:
+                case GiveUp():
                     raise NoServer(self._described(verdicts))
+                case never:
+                    assert_never(never)
 
     @property
     def _last_server(self) -> str:
@@ -180,7 +183,7 @@ class _Search:
     async def _looked_closely(self, index: int, verdict: Verdict) -> Preflight | None:
         """What else has to be known of a server; None if it's of no use for that."""
         settings = replace(self._settings, source=self._servers[index])
-        server = getattr(verdict, "server", None)
+        server = failover.server_of(verdict)
         position = NO_GTIDS if self._last is None else self._last.position
         errant = await _errant(settings.source, verdict, position)
         if errant:

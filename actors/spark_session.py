@@ -74,8 +74,8 @@ _ON_A_DISK = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
 
-# Of what has ended Spark keeps a thousand of each for its pages, with plans as text, in a heap that may be small. Here
-# are no pages.
+# Of what has ended Spark keeps a thousand of each for its pages, with plans as text, in a heap that may be small. There
+# are none here.
 _REMEMBERED = {
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",

@@ -133,7 +133,7 @@ class SparkSink(Actor[ToSparkSink]):
         self.metrics.set(catalogue.SPARK_UP, 0)
 
     def hung(self) -> str | None:
-        """Also while Spark is; a call to it may take long as long as it gets on."""
+        """It is while Spark is, too; a call of Spark's may take long as long as it gets on."""
         return self._pulse.stuck() or (None if self._pulse.batch else super().hung())
 
     def status(self) -> dict[str, Any]:
@@ -391,7 +391,7 @@ class SparkSink(Actor[ToSparkSink]):
         late = frozenset(self._incomplete(first))
         same = takewhile(lambda entry: frozenset(self._incomplete(entry)) == late, entries)
         batch = next_batch(chain([first], same))
-        # As long as a table is left out, a restart has to come late again.
+        # As long as a table is left out, a restart has to find that again.
         batch = tiers.ruled(batch, self._settings.rules, self._bare, self._bare_since)
         return replace(batch, after=self._whole) if late else batch, late
 

@@ -95,7 +95,7 @@ GROUPS = (CAPTURE, DELIVERY, CONTROL)
 class Limits:
     """The pause before the first restart doubles up to the longest one, and begins anew after a calm time.
 
-    More than `failures` unforeseen ones of a group `within_s` seconds, and the pipeline gives up. A
+    More than `failures` unforeseen ones of a group within `within_s` seconds, and the pipeline gives up. A
     cancellation has to take effect within `cancel_s` seconds.
     """
 

@@ -51,7 +51,7 @@ class Upkeep:
 
     def compact(self, table: TableId, tier: Tier) -> None:
         """Write small files anew as large ones, and those that have much hidden without that."""
-        # Else Delta would give up the commit that begins the mirror anew, rather than this one.
+        # Else Delta would give up the commit that begins the mirror anew, and not this one.
         with (
             self._changing(table) if tier is Tier.MIRROR else nullcontext(),
             beside(self._session, _COMPACTION) as session,

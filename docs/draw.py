@@ -16,7 +16,7 @@ END = "<!-- flow: end -->"
 
 # What the actors have to do with outside: this has no mailbox, so it isn't in the topology.
 WORLD = {
-    "Signals": "file, REST",
+    "Signals": "REST, file, Kafka",
     "Log": "MySQL: binary log",
     "Tables": "MySQL: SELECT",
     "Journal": "journal: sealed segments",

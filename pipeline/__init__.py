@@ -12,7 +12,8 @@ Reading order, which is the order a row takes:
     watermark, window   where a chunk's rows give way to changes, with the proof
     coordinator         one ordered stream out of both (coordinator_state, schedule, requests; snapshot, checkpoint)
     journal, manifest   the durable order
-    delivery, mirror    what goes to the lake next, and the lake's tables
+    delivery, tiers     what goes to the lake next, and which tables it has there (lake_tables, lake_changes)
+    live_view, merge    what a reader sees of both, and how changes get into a mirror; maintenance keeps it small
 
 `messages` says what crosses from one actor to the next, and `topology` along which edges. GTIDs and their sets are
 in `gtid`; what the configuration may say in `settings`, and what the source has to be in `prerequisites`.

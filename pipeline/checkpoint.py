@@ -3,7 +3,7 @@
 It travels with the data that it completes, so the two can't come apart: what a segment doesn't hold never happened.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pipeline import schema as schemas
@@ -69,19 +69,8 @@ class Checkpoint:
     server: str = ""
 
     def same_but_position(self, other: "Checkpoint") -> bool:
-        """Whether nothing but the position has moved between the two."""
-        return (
-            self.schemas == other.schemas
-            and self.mirrors == other.mirrors
-            and self.snapshots == other.snapshots
-            and self.signals == other.signals
-            and self.paused == other.paused
-            and self.stopped == other.stopped
-            and self.moving == other.moving
-            and self.unproven == other.unproven
-            and self.unread == other.unread
-            and self.server == other.server
-        )
+        """Whether nothing but the position, and the SCN with it, has moved between the two."""
+        return replace(self, position=other.position, scn=other.scn) == other
 
 
 def state_of(mirror: Mirror) -> str:

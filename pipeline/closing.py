@@ -51,9 +51,8 @@ def _emptied(state: State) -> State:
             continue
         snapshot = snapshot_of(state.checkpoint, table)
         if snapshot is None or snapshot.id != run.snapshot:
-            state = without_run(
-                state, table
-            )  # it's the turn of one that came since, which has to look for itself
+            # It's the turn of one that came since, which has to look for itself.
+            state = without_run(state, table)
         elif state.passed.has(run.high):
             state = table_ended(state, snapshot, table, Completed(Progress()))
     return state

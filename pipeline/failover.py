@@ -15,9 +15,9 @@ have to be so:
    the new primary wrote rightly (`Order`).
 
 In 3 only transactions of the server itself are looked at, and of servers of which nothing has passed here. What one
-server logs before another and the other way round is else as the servers agreed upon: in a group, or with
-several sources, transactions that don't concern the same rows may be in either order. That leaves one case out: an
-errant transaction that came by way of a third server, which has been the primary at another time.
+server logs before another and a second one the other way round is what the servers agreed upon otherwise: in a group,
+or with several sources, transactions that don't concern the same rows may be in either order. That leaves one case
+out: an errant transaction that came by way of a third server, which has been the primary at another time.
 
 With 1 to 3 the stream at the new server goes on as it would have gone on at the old one: the rows that the position
 stands for are those of the new server's history at that place, and each change behind it comes once and in order. What
@@ -117,6 +117,17 @@ class Refused:
 Verdict = Serves | Behind | Purged | Unreachable | Refused
 
 
+def server_of(verdict: Verdict) -> str | None:
+    """What the server calls itself, as far as that was found."""
+    match verdict:
+        case Serves(server) | Behind(server) | Purged(server):
+            return server
+        case Unreachable() | Refused():
+            return None
+        case _:
+            assert_never(verdict)
+
+
 def judged(position: GtidSet, history: History, last: str) -> Verdict:
     """Whether the log can be read on from the position at a server; `last`: the one that the position comes from."""
     if missing := position - history.executed:
@@ -163,7 +174,12 @@ class Wait:
     """Look again in a moment."""
 
 
-Decision = Go | Wait
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """None of them will do, and none ever will."""
+
+
+Decision = Go | Wait | GiveUp
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +198,8 @@ def decided(
     stood_s: float,
     patience: Patience,
     mode: SnapshotMode,
-) -> Decision | None:
-    """What to do with these servers, in the list's order; None: nothing, since none of them will do.
+) -> Decision:
+    """What to do with these servers, in the list's order.
 
     `at`: the one that we're at. `waited_s`: for how long it's been looked for; `stood_s`: for how long none of them has
     got any nearer.
@@ -202,7 +218,7 @@ def decided(
         for index, verdict in enumerate(verdicts):
             if isinstance(verdict, Purged):
                 return Go(index)
-    return None
+    return GiveUp()
 
 
 def present(verdicts: Sequence[Verdict], last: str) -> int | None:
@@ -212,7 +228,7 @@ def present(verdicts: Sequence[Verdict], last: str) -> int | None:
     """
     if not last:
         return 0
-    servers = [getattr(verdict, "server", None) for verdict in verdicts]
+    servers = list(map(server_of, verdicts))
     unknown = (index for index, verdict in enumerate(verdicts) if isinstance(verdict, Unreachable))
     return servers.index(last) if last in servers else next(unknown, None)
 

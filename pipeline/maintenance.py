@@ -48,7 +48,7 @@ VACUUM_EVERY_S: Final = 86_400.0
 # The first time after a start. A service that's started each day has its turn too.
 VACUUM_FIRST_S: Final = 3_600.0
 
-# How long (s) work rests of which somebody else's commit made nothing.
+# How long (s) work rests that somebody else's commit has made nothing of.
 REST_S: Final = 30.0
 
 

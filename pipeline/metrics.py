@@ -80,7 +80,8 @@ Metric = Counter | Gauge | Histogram
 
 PIPELINE = Gauge("tidemark_pipeline_info", "1; which pipeline this is.", ("pipeline",))
 UNLISTED = Gauge(
-    "tidemark_unlisted_tables", "Tables beyond the first 1000, which have no series of their own."
+    "tidemark_unlisted_tables",
+    f"Tables beyond the first {MOST_TABLES}, which have no series of their own.",
 )
 
 # Every actor
@@ -268,7 +269,7 @@ SEALED_COMMIT = Gauge(
     "When the newest transaction with rows in the journal was committed at the source.",
 )
 CONSUMER_BEHIND = Gauge(
-    "tidemark_consumer_behind_segments", "Sealed segments that a consumer hasn't told to have.", ("consumer",)
+    "tidemark_consumer_behind_segments", "Sealed segments that a consumer hasn't confirmed.", ("consumer",)
 )
 JOURNAL_FULL = Gauge("tidemark_journal_full_state", "1 while capture waits, since the journal has no room.")
 JOURNAL_ROWS = Counter(

@@ -1,7 +1,7 @@
 """Rows that are read again, since the log has a part of them and nobody knows the rest (`partial_images` says which).
 
 They're asked for by their primary keys, many at once, and come as a chunk does: through a window, into the stream as
-changes of their own (`op` = r), each equal to the source at that place. One that isn't there any more comes not at all,
+changes of their own (`op` = r), each equal to the source at that place. One that isn't there any more doesn't come,
 and that's right: what took it away is in the stream.
 
 **Durable.** The keys needn't be kept: the rows that lack columns are in the journal. What the checkpoint has of them is

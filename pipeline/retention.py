@@ -1,7 +1,7 @@
 """Retention: which segments of a journal may go.
 
 Always the oldest ones, so that what's left has no gap, and never the last one, which holds the checkpoint. What a
-consumer hasn't told to have is kept, and the segment that it's at, whose checkpoint says how fresh it is; and so are
+consumer hasn't confirmed is kept, and the segment that it's at, whose checkpoint says how fresh it is; and so are
 rows that capture itself will look for after a restart (`Checkpoint.unread`): whatever their age and however large the
 journal is. Then the quota decides, which makes capture wait and loses nothing. Of the others those go that are too old,
 and as many as the journal is too large by.

@@ -49,7 +49,6 @@ STATE: Final = 4  # numbers
 # Types of values (JSONB_TYPE_ of json_binary.cc); below the literals are containers, of which the odd ones are large.
 _ARRAY: Final = 2
 _LITERAL: Final = 4
-_INT16: Final = 5
 _DOUBLE: Final = 11
 _STRING: Final = 12
 _OPAQUE: Final = 15

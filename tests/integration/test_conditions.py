@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from actors.source import Source
 from deploy.toolchain.mysql_server import MysqlServer
-from pipeline.condition_grammar import parse, printed
+from pipeline.condition_grammar import parse
 from pipeline.conditions import Condition, checked
 from pipeline.predicates import requested
 from pipeline.snapshot import Request
 from pipeline.statement import Statement
+from tests.pipeline.printed_conditions import printed
 from tests.pipeline.random_conditions import CREATE, SAMPLES, conditions
 from tests.servers.source import settings as source_settings
 

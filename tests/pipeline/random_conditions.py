@@ -6,7 +6,6 @@ from decimal import Decimal
 from hypothesis import strategies as st
 
 from pipeline import types
-from pipeline.condition_grammar import printed
 from pipeline.conditions import (
     And,
     Between,
@@ -21,6 +20,7 @@ from pipeline.conditions import (
     Or,
 )
 from pipeline.schema import Column, TableId, TableSchema
+from tests.pipeline.printed_conditions import printed
 
 # As MySQL creates it: see `CREATE`.
 CREATE = """CREATE TABLE `{database}`.samples (

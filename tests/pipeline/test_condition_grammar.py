@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.condition_grammar import DEEPEST, LONGEST, MOST_LITERALS, parse, printed
+from pipeline.condition_grammar import DEEPEST, LONGEST, MOST_LITERALS, parse
 from pipeline.conditions import (
     And,
     Between,
@@ -21,6 +21,7 @@ from pipeline.conditions import (
     Or,
     Refused,
 )
+from tests.pipeline.printed_conditions import printed
 from tests.pipeline.random_conditions import broken_texts, conditions
 
 A, B, C = (Compare(name, Operator.EQUAL, 1) for name in "abc")

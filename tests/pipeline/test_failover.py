@@ -11,6 +11,7 @@ from pipeline.failover import (
     COMMITTING_S,
     Behind,
     Decision,
+    GiveUp,
     Go,
     History,
     Order,
@@ -84,7 +85,7 @@ def decided(
     waited: float = 0,
     stood: float | None = None,
     mode: SnapshotMode = SnapshotMode.INITIAL,
-) -> Decision | None:
+) -> Decision:
     """What's decided when it's been waited for so long, by default with nothing changing."""
     return failover.decided(verdicts, at, waited, waited if stood is None else stood, PATIENCE, mode)
 
@@ -113,15 +114,15 @@ def test_where_none_serves_one_that_may_is_waited_for_while_it_gets_nearer(
     if worth:
         assert decided(REFUSED, other, waited=worth - 0.1) == Wait()
         assert decided(REFUSED, other, waited=10 * worth, stood=worth - 0.1) == Wait()
-    assert decided(REFUSED, other, waited=worth) is None
+    assert decided(REFUSED, other, waited=worth) == GiveUp()
 
 
 def test_a_purged_log_is_begun_anew_where_that_is_wanted_and_nothing_better_may_come() -> None:
-    assert decided(REFUSED, GONE) is None
+    assert decided(REFUSED, GONE) == GiveUp()
     assert decided(REFUSED, GONE, mode=SnapshotMode.WHEN_NEEDED) == Go(1)
     assert decided(AWAY, GONE, waited=59, mode=SnapshotMode.WHEN_NEEDED) == Wait()
     assert decided(AWAY, GONE, waited=60, mode=SnapshotMode.WHEN_NEEDED) == Go(1)
-    assert decided(OTHER, mode=SnapshotMode.WHEN_NEEDED, waited=60) is None
+    assert decided(OTHER, mode=SnapshotMode.WHEN_NEEDED, waited=60) == GiveUp()
 
 
 def test_after_a_start_we_are_at_the_server_that_the_position_comes_from() -> None:
