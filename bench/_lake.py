@@ -4,13 +4,16 @@ What's in the lake is counted there, in the live view, before a time is believed
 """
 
 import asyncio
+import json
 import os
 import resource
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -18,7 +21,7 @@ from typing import Any, Final
 
 import uvloop
 
-from actors import heap, loading
+from actors import loading
 from actors.assembly import Assembly
 from actors.journal_store import JournalReader
 from actors.live_view import live_view
@@ -28,7 +31,7 @@ from bench._commits import plain_spark
 from bench._logs import DATABASE
 from bench._service import noted, source
 from bench._snapshots import TABLE
-from deploy.toolchain.parts import Parts
+from deploy.toolchain.parts import Parts, locate
 from pipeline import metrics as catalogue
 from pipeline.checkpoint import Ready, state_of
 from pipeline.gtid import GtidSet
@@ -67,9 +70,8 @@ class Order:
     file `round_begun`, for whoever makes the changes for it.
     """
 
-    parts: Parts
     port: int
-    folder: Path
+    folder: str
     tables: str
     snapshot: str = ""
     through: str = ""
@@ -77,12 +79,12 @@ class Order:
     merge_rows: int = 1 << 40
     watch_s: float = 0.0
     merge_after_s: float = 3600.0
-    begun: Path | None = None
+    begun: str | None = None
 
 
-def round_begun(folder: Path, number: int) -> Path:
+def round_begun(folder: str | Path, number: int) -> Path:
     """The file that's made in an order's folder before a round."""
-    return folder / f"round-{number}"
+    return Path(folder, f"round-{number}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +96,39 @@ class Delivered:
 
     snapshot_s: float
     through_s: float
-    merges_s: tuple[float, ...]
-    freshness: tuple[float, ...] = field(repr=False)
+    merges_s: list[float]
+    freshness: list[float] = field(repr=False)
     python_mib: float
     jvm_mib: float
     rows: int
     customers: int
 
 
+# As `tidemark run` begins.
+_PROGRAM: Final = """
+import sys
+from actors import heap, unneeded
+
+heap.settle()
+unneeded.keep_out()
+
+from bench import _lake
+
+_lake.main(sys.argv[1])
+"""
+
+
 def deliver(order: Order) -> Delivered:
-    """Do it in a new process."""
-    came: Delivered = _in_process(_deliver, order)
-    return came
+    """Do it in a program of its own, which begins as the service does."""
+    program = [sys.executable, "-c", _PROGRAM, json.dumps(asdict(order))]
+    done = subprocess.run(program, stdout=subprocess.PIPE, text=True, check=True)
+    came: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return Delivered(**came)
+
+
+def main(order: str) -> None:
+    """Do what this JSON says, and print what came of it, as JSON."""
+    print(json.dumps(asdict(_deliver(Order(**json.loads(order))))))
 
 
 def _in_process(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -118,19 +141,15 @@ def _settings(order: Order) -> Settings:
         "bench",
         Tables((order.tables,)),
         source(order.port),
-        JournalSettings(str(order.folder / "journal")),
-        LakeSettings(
-            str(order.folder / "lake"), merge_rows=order.merge_rows, merge_after_s=order.merge_after_s
-        ),
+        JournalSettings(f"{order.folder}/journal"),
+        LakeSettings(f"{order.folder}/lake", merge_rows=order.merge_rows, merge_after_s=order.merge_after_s),
         SnapshotSettings(mode=SnapshotMode.NO_DATA),
-        spark=SparkSettings(jars=order.parts.jars, driver_memory=JVM_MEMORY),
+        spark=SparkSettings(jars=locate().jars, driver_memory=JVM_MEMORY),
     )
 
 
 def _deliver(order: Order) -> Delivered:
-    os.environ["JAVA_HOME"] = str(order.parts.java_home)
-    # Much is loaded already, so that there's a second heap, which the service hasn't when it's run.
-    heap.settle()
+    os.environ["JAVA_HOME"] = str(locate().java_home)
     loading.load()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_delivered(order))
@@ -158,16 +177,16 @@ async def _delivered(order: Order) -> Delivered:
             await _until(service, partial(_has_merged, observed[catalogue.MERGE], number))
         if order.begun is not None:
             observed[catalogue.FRESHNESS].clear()
-            order.begun.touch()
+            await asyncio.to_thread(Path(order.begun).touch)
         await asyncio.sleep(order.watch_s)
-        freshness = tuple(observed[catalogue.FRESHNESS])
+        freshness = list(observed[catalogue.FRESHNESS])
         sink = _sink(service)
         assert isinstance(sink._spark, Spark)
-        rows, customers = await asyncio.to_thread(_counted, sink._spark.session, order.folder)
+        rows, customers = await asyncio.to_thread(_counted, sink._spark.session, Path(order.folder))
         jvm = _resident_mib(sink._spark.pid)
         python = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         await service.stop()
-    merges_s = tuple(observed[catalogue.MERGE])
+    merges_s = list(observed[catalogue.MERGE])
     return Delivered(snapshot_s, through_s, merges_s, freshness, python, jvm, rows, customers)
 
 

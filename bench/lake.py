@@ -86,7 +86,7 @@ class Bench:
     def deliver(self, name: str, where: str, tables: str, **order: Any) -> Delivered:
         """One life of the service; what it has delivered of the large table is what the source has."""
         folder = self.folder / where
-        came = _lake.deliver(Order(self.parts, self.mysql.port, folder, tables, **order))
+        came = _lake.deliver(Order(self.mysql.port, str(folder), tables, **order))
         self.memory = (max(self.memory[0], came.python_mib), max(self.memory[1], came.jvm_mib))
         if where == _LARGE:
             [(rows, customers)] = self.mysql.sql(f"SELECT COUNT(*), SUM(customer) FROM {DATABASE}.{TABLE}")
@@ -170,7 +170,7 @@ def _large_mirror(bench: Bench) -> Iterator[Figure]:
     yield from _fresh(bench, _LARGE, tables, f"write_three_{TABLE}", bench.rows, rf"{DATABASE}\.small_[23]")
 
 
-def _rounds(bench: Bench) -> tuple[float, ...]:
+def _rounds(bench: Bench) -> list[float]:
     """How long each merge took of so many changes, one after the other in one life of the service."""
     order = {"rounds": _ROUNDS, "merge_rows": bench.changes}
     with ThreadPoolExecutor(1) as running:
@@ -199,14 +199,13 @@ def _fresh(
         service = running.submit(
             _lake.deliver,
             Order(
-                bench.parts,
                 bench.mysql.port,
-                bench.folder / where,
+                str(bench.folder / where),
                 tables,
                 snapshot=snapshot,
                 watch_s=watch,
                 merge_after_s=_MERGE_AFTER_S,
-                begun=begun,
+                begun=str(begun),
             ),
         )
         _await(begun, service)
