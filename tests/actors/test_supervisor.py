@@ -53,7 +53,8 @@ class Tiny(Actor[Any]):
     async def handle(self, message: Deed) -> None:
         await message(self)
 
-    async def drain(self) -> None:
+    async def run(self) -> None:
+        await super().run()
         self.house.told.append(f"{self.name} drained")
 
     async def release(self) -> None:
