@@ -8,6 +8,7 @@ gave the work up, it's tried again after a rest.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
@@ -37,14 +38,11 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Mirrored:
-    """A mirror: where it is, the changes that it hasn't merged, and when (s) the first of these came; and until when
-    it's not to be merged into.
-    """
+    """A mirror: where it is, the changes that it hasn't merged, and when (s) the first of these came."""
 
     reached: Reached
     pending: int
     since: float
-    resting: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,37 +63,6 @@ class Maintain:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """What is under way; the task gives the lake table's size afterwards."""
-
-    task: asyncio.Task[Size | None]
-    what: Merge | Maintain
-    began: float
-
-    @property
-    def name(self) -> str:
-        """`merge`, or the chore."""
-        match self.what:
-            case Merge():
-                return "merge"
-            case Maintain(chore):
-                return chore.value
-            case _:
-                assert_never(self.what)
-
-    @property
-    def table(self) -> TableId:
-        """Whose lake table it is."""
-        match self.what:
-            case Merge(table):
-                return table
-            case Maintain(_, kept):
-                return kept.table
-            case _:
-                assert_never(self.what)
-
-
-@dataclass(frozen=True, slots=True)
 class MergeDue:
     """A table whose mirror is to be merged."""
 
@@ -112,6 +79,32 @@ class ChoreDue:
 
 
 Due = MergeDue | ChoreDue
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is under way, as it was `due`; the task gives the lake table's size afterwards."""
+
+    task: asyncio.Task[Size | None]
+    due: Due
+    what: Merge | Maintain
+    began: float
+
+    @property
+    def name(self) -> str:
+        """`merge`, or the chore."""
+        match self.due:
+            case MergeDue():
+                return "merge"
+            case ChoreDue(chore):
+                return chore.value
+            case _:
+                assert_never(self.due)
+
+    @property
+    def table(self) -> TableId:
+        """Whose lake table it is."""
+        return self.due.table
 
 
 class InThread(Protocol):
@@ -136,6 +129,7 @@ class Background:
         self._delivered: dict[TableId, Delivered] = {}
         self._kept: dict[tuple[TableId, Tier], Kept] = {}
         self._due: dict[Due, float] = {}  # and since when (s)
+        self._resting: dict[Due, float] = {}  # what was given up, and until when
         self.work: Work | None = None
         for kind in ("merge", *Chore):
             metrics.count(catalogue.CONFLICTS, 0, kind=kind)
@@ -180,30 +174,20 @@ class Background:
         if self.work is not None and self.work.task.done():
             self.ended()
         now = time.monotonic()
-        due: list[Due] = [
-            *(
-                MergeDue(table)
-                for table, mirrored in self._mergeable(mirrors)
-                if self._due_in(mirrored, now) <= 0
-            ),
-            *(
-                ChoreDue(do, k.table, k.tier)
-                for k in self._all
-                for do in maintenance.due(k, self._policy, now)
-            ),
-        ]
+        due = [each for each, at in self._due_at(mirrors).items() if at <= now]
         self._due = {each: self._due.get(each, now) for each in due}
-        if self.work is not None or not self._due:
+        rested = [each for each in self._due if self._resting.get(each, now) <= now]
+        if self.work is not None or not rested:
             return
-        longest = min(self._due, key=self._due.__getitem__)
+        longest = min(rested, key=self._due.__getitem__)
         del self._due[longest]  # what comes while it's under way isn't due for as long
         match longest:
             case MergeDue(table):
                 merge = Merge(table, through, self._mirrored[table].pending)
-                self._begin(merge, self._merge(table, through, position))
+                self._begin(longest, merge, self._merge(table, through, position))
             case ChoreDue(chore, table, tier):
                 kept = self._kept[table, tier]
-                self._begin(Maintain(chore, kept), self._do(chore, kept))
+                self._begin(longest, Maintain(chore, kept), self._do(chore, kept))
             case _:
                 assert_never(longest)
 
@@ -217,8 +201,9 @@ class Background:
         except Conflict as error:
             log.warning("it's tried again soon", work=work.name, table=table, reason=str(error))
             self._metrics.count(catalogue.CONFLICTS, kind=work.name)
-            self._rest(work.what, now + maintenance.REST_S)
+            self._resting[work.due] = now + maintenance.REST_S
             return
+        self._resting.pop(work.due, None)
         match work.what:
             case Merge() as merge:
                 self._metrics.observe(catalogue.MERGE, now - work.began)
@@ -231,10 +216,9 @@ class Background:
 
     def time_left(self, mirrors: Mapping[TableId, Mirror]) -> float | None:
         """Seconds until something is due by time alone, None where nothing will be."""
-        now = time.monotonic()
-        merges = [self._due_in(mirrored, now) for _, mirrored in self._mergeable(mirrors)]
-        chores = [maintenance.due_in(kept, self._policy, now) for kept in self._all]
-        return max(0.0, min([*merges, *chores])) if merges or chores else None
+        due_at = self._due_at(mirrors).items()
+        moments = [max(at, self._resting.get(due, at)) for due, at in due_at]
+        return max(0.0, min(moments) - time.monotonic()) if moments else None
 
     def status(self, table: TableId) -> dict[str, Any]:
         """How far a table's mirror is, and the files that wait for compaction."""
@@ -251,8 +235,8 @@ class Background:
     def _all(self) -> list[Kept]:
         return [kept for kept in self._kept.values() if self._delivered[kept.table].stopped is None]
 
-    def _begin(self, what: Merge | Maintain, does: Coroutine[Any, Any, Size | None]) -> None:
-        self.work = Work(asyncio.create_task(does), what, time.monotonic())
+    def _begin(self, due: Due, what: Merge | Maintain, does: Coroutine[Any, Any, Size | None]) -> None:
+        self.work = Work(asyncio.create_task(does), due, what, time.monotonic())
 
     async def _merge(self, table: TableId, through: int, position: str) -> Size | None:
         await self._run(self._lake.merge, table, self._mirrored[table].reached, through, position)
@@ -308,16 +292,6 @@ class Background:
                 assert_never(chore)
         self._keep(kept)
 
-    def _rest(self, what: Merge | Maintain, until: float) -> None:
-        match what:
-            case Merge(table):
-                self._mirrored[table] = replace(self._mirrored[table], resting=until)
-            case Maintain(_, kept):
-                if (now := self._kept.get((kept.table, kept.tier))) is not None:
-                    self._keep(replace(now, resting=until))
-            case _:
-                assert_never(what)
-
     def _keep(self, kept: Kept) -> None:
         self._kept[kept.table, kept.tier] = kept
         labels = {"table": str(kept.table), "tier": kept.tier.value}
@@ -342,7 +316,13 @@ class Background:
             and delivered.schema.key
         ]
 
-    def _due_in(self, mirrored: Mirrored, now: float) -> float:
-        full = mirrored.pending >= self._settings.merge_rows
-        when = 0.0 if full else mirrored.since + self._settings.merge_after_s - now
-        return max(when, mirrored.resting - now)
+    def _due_at(self, mirrors: Mapping[TableId, Mirror]) -> dict[Due, float]:
+        """When (s) what is or will be due."""
+        at: dict[Due, float] = {}
+        for table, mirrored in self._mergeable(mirrors):
+            full = mirrored.pending >= self._settings.merge_rows
+            at[MergeDue(table)] = -math.inf if full else mirrored.since + self._settings.merge_after_s
+        for kept in self._all:
+            for chore, when in maintenance.due_at(kept, self._policy).items():
+                at[ChoreDue(chore, kept.table, kept.tier)] = when
+        return at

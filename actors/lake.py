@@ -65,7 +65,9 @@ class Lake:
         # Columns don't change under a MERGE, which would fail, nor does a mirror's generation; and a view that's held
         # isn't made to follow by the end of a MERGE.
         self._changing = TableLocks()
-        self.upkeep = Upkeep(session, root, self._tables, self._changing)
+        # Nothing is appended while a changelog is trimmed: where appends never cease Delta would give up each trimming.
+        self._trimming = TableLocks()
+        self.upkeep = Upkeep(session, root, self._tables, self._changing, self._trimming)
 
     def find(self, table: TableId) -> Delivered:
         """What the lake has of a table. Raises Definite where it's fed from another journal."""
@@ -202,17 +204,18 @@ class Lake:
         if not pieces:
             return
         delta = self._table(table, tier)
-        committed = delta.append(
-            lambda folder, columns: self._files.place(folder, tier, pieces, columns),
-            self._mark(mark),
-            todo.through,
-            {self._mark("after"): batch.after},
-            self._metadata(
-                segment=todo.through,
-                position=str(batch.checkpoint.position),
-                newest_commit_time_us=batch.newest,
-            ),
-        )
+        with self._trimming(table):
+            committed = delta.append(
+                lambda folder, columns: self._files.place(folder, tier, pieces, columns),
+                self._mark(mark),
+                todo.through,
+                {self._mark("after"): batch.after},
+                self._metadata(
+                    segment=todo.through,
+                    position=str(batch.checkpoint.position),
+                    newest_commit_time_us=batch.newest,
+                ),
+            )
         if committed is not None:
             self._files.settle(delta.path, committed)
 

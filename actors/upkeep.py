@@ -32,13 +32,18 @@ _VACUUM: Final = {
 
 
 class Upkeep:
-    """Maintains the lake tables under `root`; `changing` are held by whoever changes mirrors otherwise."""
+    """Maintains the lake tables under `root`; `changing` are held by whoever changes mirrors otherwise,
+    `trimming` by whoever appends.
+    """
 
-    def __init__(self, session: SparkSession, root: str, tables: Tables, changing: TableLocks) -> None:
+    def __init__(
+        self, session: SparkSession, root: str, tables: Tables, changing: TableLocks, trimming: TableLocks
+    ) -> None:
         self._session = session
         self._root = root
         self._tables = tables
         self._changing = changing
+        self._trimming = trimming
 
     def size(self, table: TableId, tier: Tier) -> Size | None:
         """How large a lake table is, None where there's none."""
@@ -59,12 +64,12 @@ class Upkeep:
             session.sql(f"OPTIMIZE {self._at(table, tier)}")
 
     def trim(self, table: TableId, trim: Trim | None) -> None:
-        """Delete changes from a table's changelog, if any are to be trimmed, and its log's expired part."""
+        """Remove changes from a table's changelog, if any are to be trimmed, and its log's expired part."""
+        changelog = self._tables(location(self._root, table, Tier.CHANGELOG))
         if trim is not None and (through := self._through(table, trim)):
-            changelog = self._at(table, Tier.CHANGELOG)
-            with beside(self._session, {}) as session:
-                session.sql(f"DELETE FROM {changelog} WHERE {quoted(SEGMENT)} <= {through}")
-        self._tables(location(self._root, table, Tier.CHANGELOG)).clean_log()
+            with self._trimming(table):
+                changelog.trim(through)
+        changelog.clean_log()
 
     def _through(self, table: TableId, trim: Trim) -> int:
         """The segment through which changes are to be trimmed, 0 for none."""

@@ -24,6 +24,7 @@ an hour ago at least. A reader that's bound to two versions reads these, until V
 Source: Delta Lake, Optimizations (compaction), Table utility commands (VACUUM), Concurrency control.
 """
 
+import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -95,7 +96,7 @@ class Kept:
     """A lake table: its `size` now, and as its last compaction `left` it. Moments are in s.
 
     `trimmed` and `vacuumed`: when that was done, or counted as done. `merged`: the segment that its mirror had reached
-    at `trimmed`. `resting`: until when nothing is done.
+    at `trimmed`.
     """
 
     table: TableId
@@ -105,7 +106,6 @@ class Kept:
     vacuumed: float
     left: Size = field(default_factory=Size)
     merged: int = 0
-    resting: float = 0.0
 
     @property
     def come(self) -> int:
@@ -138,26 +138,18 @@ def versions_h(tier: Tier, vacuum_hours: float) -> float:
     return vacuum_hours if tier is Tier.MIRROR else min(vacuum_hours, CHANGELOG_VERSIONS_H)
 
 
-def due(kept: Kept, policy: Policy, now: float) -> list[Chore]:
-    """What has to be done for a lake table."""
-    if now < kept.resting:
-        return []
+def due_at(kept: Kept, policy: Policy) -> dict[Chore, float]:
+    """When (s) each chore is due for a lake table, which is long ago for what's due already; what only more files or
+    commits can bring isn't there.
+    """
     hidden = kept.size.hidden - kept.left.hidden
     many = kept.come >= policy.compact_files or hidden >= policy.merge_rows
-    is_due = {
-        Chore.CHECKPOINT: kept.size.commits >= CHECKPOINT_AFTER,
-        Chore.COMPACT: bool(policy.compact_files) and many,
-        Chore.TRIM: kept.tier is Tier.CHANGELOG and now - kept.trimmed >= TRIM_EVERY_S,
-        Chore.VACUUM: now - kept.vacuumed >= VACUUM_EVERY_S,
-    }
-    return [chore for chore in Chore if is_due[chore]]
-
-
-def due_in(kept: Kept, policy: Policy, now: float) -> float:
-    """Seconds until something is due that time alone brings; 0 where something is."""
-    if due(kept, policy, now):
-        return 0.0
-    moments = [kept.vacuumed + VACUUM_EVERY_S]
+    at = {}
+    if kept.size.commits >= CHECKPOINT_AFTER:
+        at[Chore.CHECKPOINT] = -math.inf
+    if policy.compact_files and many:
+        at[Chore.COMPACT] = -math.inf
     if kept.tier is Tier.CHANGELOG:
-        moments.append(kept.trimmed + TRIM_EVERY_S)
-    return (kept.resting if now < kept.resting else min(moments)) - now
+        at[Chore.TRIM] = kept.trimmed + TRIM_EVERY_S
+    at[Chore.VACUUM] = kept.vacuumed + VACUUM_EVERY_S
+    return at

@@ -1,14 +1,21 @@
 """What is begun beside the batches, as far as that needs no Spark."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from actors.background import Background
+from actors.delta import Conflict
 from actors.metrics import Metrics
+from actors.upkeep import Upkeep
+from pipeline import maintenance
 from pipeline.checkpoint import Ready
 from pipeline.delivery import Delivered
+from pipeline.lake_tables import Tier
+from pipeline.maintenance import Size
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.settings import LakeSettings
 from pipeline.types import Integer
@@ -34,3 +41,30 @@ def test_a_mirror_is_merged_if_there_is_one(delivered: Delivered, *, due: bool) 
     background = Background(LakeSettings("lake", merge_rows=1), Metrics(), lake, nothing_is_called)
     background.found(ORDERS.table, delivered, {})
     assert (background.time_left({ORDERS.table: Ready(0)}) is not None) is due
+
+
+async def test_what_was_given_up_rests_and_the_rest_keeps_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what's given up again and again would have all else of its table wait for ever."""
+    for every in ("TRIM_EVERY_S", "VACUUM_EVERY_S", "VACUUM_FIRST_S"):
+        monkeypatch.setattr(maintenance, every, -1.0)
+    done: list[str] = []
+
+    async def run(function: Callable[..., Any], *_: Any, **__: Any) -> Any:
+        done.append(function.__name__)
+        if function.__name__ == "trim":
+            raise Conflict("somebody else")
+        return Size()
+
+    lake: Any = SimpleNamespace(upkeep=Upkeep)
+    background = Background(LakeSettings("lake"), Metrics(), lake, run)
+    background.found(ORDERS.table, Delivered(ORDERS, generation=0), {Tier.CHANGELOG: Size()})
+    for _ in range(4):
+        background.begin_if_due({}, 1, "")
+        if background.work is not None:
+            await asyncio.wait({background.work.task})
+    assert [name for name in done if name != "size"] == ["trim", "vacuum", "vacuum", "vacuum"]
+    monkeypatch.setattr(maintenance, "VACUUM_EVERY_S", 600.0)
+    background.ended()
+    left = background.time_left({})
+    assert left is not None
+    assert 0 < left <= maintenance.REST_S

@@ -2,17 +2,19 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from actors import delta
 from actors.background import Arguments, Background, Result
 from actors.delta import Conflict
 from actors.live_view import live_view
 from actors.metrics import Metrics
-from actors.spark_session import Spark
+from actors.spark_session import Spark, beside
 from actors.upkeep import Upkeep
 from pipeline import maintenance
 from pipeline import metrics as catalogue
@@ -27,6 +29,8 @@ from tests.integration.test_lake import ORDERS, Delivery, expected, rows
 from tests.servers.at_work import at_work
 
 SEGMENTS = 3
+# So long a change would have the time to come before a trimming that had begun.
+AMID_S = 3.0
 ID = ORDERS.table
 
 
@@ -148,6 +152,30 @@ def test_what_has_been_merged_is_trimmed_and_a_text_of_before_stays_right(delive
     assert rows(delivery.tier(table, Tier.MIRROR)) == expected(table)
     upkeep.trim(ID, Trim(None, 1.0))
     assert rows(delivery.tier(table, Tier.CHANGELOG)) == []
+    assert delivery.view(table) == expected(table)
+
+
+def test_a_changelog_is_trimmed_although_changes_come_meanwhile(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = filled(delivery)
+    delivery.merge(table)
+    merged = delivery.segment
+
+    changing = threading.Thread(target=change, args=(delivery, table, SEGMENTS))
+
+    @contextmanager
+    def amid_changes(*arguments: Any) -> Iterator[Any]:
+        with beside(*arguments) as session:
+            yield session
+        changing.start()
+        changing.join(AMID_S)
+
+    monkeypatch.setattr(delta, "beside", amid_changes)
+    delivery.lake.upkeep.trim(ID, Trim(merged, None))
+    changing.join()
+    assert delivery.segment == merged + 1
+    assert size(delivery, Tier.CHANGELOG).files == 1
     assert delivery.view(table) == expected(table)
 
 

@@ -8,7 +8,6 @@ from pipeline.lake_rules import PLAIN, LakeRule, Tiers
 from pipeline.lake_tables import Tier
 from pipeline.maintenance import (
     CHECKPOINT_AFTER,
-    REST_S,
     TRIM_EVERY_S,
     VACUUM_EVERY_S,
     VACUUM_FIRST_S,
@@ -17,8 +16,7 @@ from pipeline.maintenance import (
     Policy,
     Size,
     Trim,
-    due,
-    due_in,
+    due_at,
     found,
     trim_of,
     versions_h,
@@ -31,6 +29,10 @@ ORDERS = TableId("shop", "orders")
 
 def kept(files: int = 0, hidden: int = 0, tier: Tier = Tier.CHANGELOG) -> Kept:
     return found(ORDERS, tier, Size(files, hidden), 1000.0, 7)
+
+
+def due(kept: Kept, policy: Policy, now: float) -> list[Chore]:
+    return [chore for chore, at in due_at(kept, policy).items() if at <= now]
 
 
 def what_is_due(kept: Kept, now: float, policy: Policy = POLICY) -> Chore | None:
@@ -62,16 +64,14 @@ def test_a_log_gets_a_checkpoint_after_so_many_commits() -> None:
     assert what_is_due(many, 1000.0) is Chore.CHECKPOINT
 
 
-def test_time_brings_trimming_and_vacuum_and_a_rest_puts_all_off() -> None:
+def test_time_brings_trimming_and_vacuum() -> None:
     hour = 1000.0 + TRIM_EVERY_S
     assert what_is_due(replace(kept(), vacuumed=1000.0), hour) is Chore.TRIM
     assert what_is_due(kept(tier=Tier.MIRROR), 1000.0 + VACUUM_FIRST_S) is Chore.VACUUM
     assert what_is_due(replace(kept(tier=Tier.MIRROR), vacuumed=hour), hour) is None
-    assert what_is_due(replace(kept(10), resting=hour + REST_S), hour) is None
-    assert due_in(replace(kept(10), resting=hour + REST_S), POLICY, hour) == REST_S
-    assert due_in(kept(10), POLICY, 1000.0) == 0
-    assert due_in(replace(kept(), vacuumed=1000.0), POLICY, 1010.0) == TRIM_EVERY_S - 10
-    assert due_in(replace(kept(tier=Tier.MIRROR), vacuumed=1000.0), POLICY, 1010.0) == VACUUM_EVERY_S - 10
+    assert due_at(replace(kept(), vacuumed=1000.0), POLICY)[Chore.TRIM] == 1000.0 + TRIM_EVERY_S
+    mirror = replace(kept(tier=Tier.MIRROR), vacuumed=1000.0)
+    assert due_at(mirror, POLICY) == {Chore.VACUUM: 1000.0 + VACUUM_EVERY_S}
     assert versions_h(Tier.MIRROR, 168) == 168
     assert [versions_h(Tier.CHANGELOG, hours) for hours in (168, 2)] == [24, 2]
 
