@@ -31,7 +31,7 @@ from pyspark.sql.types import StructField, StructType
 from actors.spark_session import beside
 from pipeline.errors import Transient
 from pipeline.lake_changes import Plan, schema_text
-from pipeline.lake_tables import SEGMENT, Told, literal
+from pipeline.lake_tables import Told
 from pipeline.maintenance import Size
 from pipeline.merge import Merge
 from pipeline.placing import Stored
@@ -102,12 +102,6 @@ class LakeTable(Protocol):
 
     def merge(self, merge: Merge, application: str, metadata: str) -> None:
         """Bring this mirror to the merge's segment in one commit, unless `application` has got there already."""
-
-    def trim(self, through: int) -> None:
-        """Remove changes of segments up to this one, or all that can be without writing a file anew.
-
-        To Delta each commit that appends is in the way of it, since it might have to be removed as well.
-        """
 
     def alter(self, plan: Plan, properties: Mapping[str, str]) -> None:
         """Change the columns and set properties, so that no reader takes one for done without the other.
@@ -245,20 +239,6 @@ class DeltaTable:
             spark, transaction.metadata()
         )
         return helper.processUnmodifiedData(spark, touched, transaction.snapshot(), prefix)._1()  # noqa: SLF001
-
-    def trim(self, through: int) -> None:
-        """Remove, in one commit, the files that have no later changes than those of this segment."""
-        transaction = self._log().startTransaction(self._none, self._none)
-        segment = columns_of(transaction.metadata().schemaString())[SEGMENT].name
-        greatest = literal(f"$.maxValues['{segment}']")
-        with beside(self._spark, {}):
-            whole = f"CAST(get_json_object(stats, {greatest}) AS BIGINT) <= {through}"
-            files = transaction.snapshot().allFiles().where(whole).collectAsList()
-        removed = _module(self._jvm.scala.collection.immutable, "Vector$").empty()
-        for file in files:
-            removed = removed.appended(file.removeWithTimestamp(int(time.time() * 1000), True))
-        if files:
-            transaction.commit(removed, _module(self._delta, "DeltaOperations$ManualUpdate$"))
 
     def alter(self, plan: Plan, properties: Mapping[str, str]) -> None:
         """Change the columns and set properties, in one commit."""

@@ -43,7 +43,7 @@ from actors.lake_paths import located
 from actors.spark_session import beside
 from pipeline.errors import Transient
 from pipeline.lake_changes import Plan
-from pipeline.lake_tables import SEGMENT, LakeColumn, Property, ddl, quoted, set_properties_sql, table_at
+from pipeline.lake_tables import LakeColumn, Property, ddl, set_properties_sql
 from pipeline.maintenance import Size
 from pipeline.merge import Merge
 from pipeline.placing import Stored
@@ -134,11 +134,6 @@ class ConnectTable:
         """Bring this mirror to the merge's segment by MERGE."""
         with beside(self._session, made_once(application, merge.through, metadata)) as session:
             session.sql(merge.statement())
-
-    def trim(self, through: int) -> None:
-        """Delete changes of segments up to this one."""
-        with beside(self._session, {}) as session:
-            session.sql(f"DELETE FROM {table_at(self.path)} WHERE {quoted(SEGMENT)} <= {through}")  # noqa: S608
 
     def alter(self, plan: Plan, properties: Mapping[str, str]) -> None:
         """Change the columns, by and by, and set properties."""

@@ -65,7 +65,7 @@ class Lake:
         # Columns don't change under a MERGE, which would fail, nor does a mirror's generation; and a view that's held
         # isn't made to follow by the end of a MERGE.
         self._changing = TableLocks()
-        # Nothing is appended while a changelog is trimmed: where appends never cease Delta would give up each trimming.
+        # Nothing is appended while a busy changelog is trimmed.
         self._trimming = TableLocks()
         self.upkeep = Upkeep(session, root, self._tables, self._changing, self._trimming)
 

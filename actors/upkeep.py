@@ -9,8 +9,11 @@ then no version has, and VACUUM removes it.
 from contextlib import nullcontext
 from typing import Final
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from actors.delta import is_conflict
 from actors.delta_tables import Tables
 from actors.spark_session import beside
 from actors.table_locks import TableLocks
@@ -64,12 +67,23 @@ class Upkeep:
             session.sql(f"OPTIMIZE {self._at(table, tier)}")
 
     def trim(self, table: TableId, trim: Trim | None) -> None:
-        """Remove changes from a table's changelog, if any are to be trimmed, and its log's expired part."""
-        changelog = self._tables(location(self._root, table, Tier.CHANGELOG))
+        """Delete changes from a table's changelog, if any are to be trimmed, and its log's expired part."""
         if trim is not None and (through := self._through(table, trim)):
-            with self._trimming(table):
-                changelog.trim(through)
-        changelog.clean_log()
+            try:
+                self._delete(table, through)
+            except (Py4JError, PySparkException) as error:
+                if not is_conflict(error):
+                    raise
+                # To Delta whatever is appended might have to be deleted as well: where appends never cease it would
+                # give up each time.
+                with self._trimming(table):
+                    self._delete(table, through)
+        self._tables(location(self._root, table, Tier.CHANGELOG)).clean_log()
+
+    def _delete(self, table: TableId, through: int) -> None:
+        changelog = self._at(table, Tier.CHANGELOG)
+        with beside(self._session, {}) as session:
+            session.sql(f"DELETE FROM {changelog} WHERE {quoted(SEGMENT)} <= {through}")
 
     def _through(self, table: TableId, trim: Trim) -> int:
         """The segment through which changes are to be trimmed, 0 for none."""

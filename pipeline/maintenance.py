@@ -12,7 +12,8 @@
   would do so in a commit, which takes a second or two then, and many beside a merge.
 
 None of it changes what anybody sees, and none of it is hurried: one thing at a time, beside the batches. A batch's
-commit only adds files, and reads none, so that it's in nobody's way and nobody in its.
+commit only adds files, and reads none, so that nobody is in its way; and it's in nobody's but a trimming's, to which a
+busy changelog has to leave a moment.
 
 **A trimmed changelog and the live view.** What's removed are all changes through a segment t, and the mirror had merged
 them: t <= m. Who reads the mirror as it is at m or later, and a trimmed changelog, counts the changes behind some

@@ -2,19 +2,18 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError
 
-from actors import delta
 from actors.background import Arguments, Background, Result
 from actors.delta import Conflict
 from actors.live_view import live_view
 from actors.metrics import Metrics
-from actors.spark_session import Spark, beside
+from actors.spark_session import Spark
 from actors.upkeep import Upkeep
 from pipeline import maintenance
 from pipeline import metrics as catalogue
@@ -29,8 +28,6 @@ from tests.integration.test_lake import ORDERS, Delivery, expected, rows
 from tests.servers.at_work import at_work
 
 SEGMENTS = 3
-# So long a change would have the time to come before a trimming that had begun.
-AMID_S = 3.0
 ID = ORDERS.table
 
 
@@ -155,27 +152,33 @@ def test_what_has_been_merged_is_trimmed_and_a_text_of_before_stays_right(delive
     assert delivery.view(table) == expected(table)
 
 
-def test_a_changelog_is_trimmed_although_changes_come_meanwhile(
+def test_a_changelog_is_trimmed_although_changes_never_cease(
     delivery: Delivery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = filled(delivery)
     delivery.merge(table)
-    merged = delivery.segment
+    merged, delete = delivery.segment, Upkeep._delete
+    numbers, changing, gave_up = iter(range(SEGMENTS, 100)), threading.Event(), threading.Event()
 
-    changing = threading.Thread(target=change, args=(delivery, table, SEGMENTS))
+    def change_for_ever(stop: threading.Event) -> None:
+        while not stop.is_set():
+            change(delivery, table, next(numbers))
+            changing.set()
 
-    @contextmanager
-    def amid_changes(*arguments: Any) -> Iterator[Any]:
-        with beside(*arguments) as session:
-            yield session
-        changing.start()
-        changing.join(AMID_S)
+    def watched(upkeep: Upkeep, *which: Any) -> None:
+        changing.wait()
+        try:
+            delete(upkeep, *which)
+        except Py4JError:
+            gave_up.set()
+            raise
 
-    monkeypatch.setattr(delta, "beside", amid_changes)
-    delivery.lake.upkeep.trim(ID, Trim(merged, None))
-    changing.join()
-    assert delivery.segment == merged + 1
-    assert size(delivery, Tier.CHANGELOG).files == 1
+    monkeypatch.setattr(Upkeep, "_delete", watched)
+    with at_work([change_for_ever]):
+        delivery.lake.upkeep.trim(ID, Trim(merged, None))
+    assert gave_up.is_set()
+    segments = [segment for (segment,) in delivery.tier(table, Tier.CHANGELOG).select("__segment").collect()]
+    assert min(segments) == merged + 1
     assert delivery.view(table) == expected(table)
 
 
