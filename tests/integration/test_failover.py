@@ -252,6 +252,7 @@ async def test_the_primary_is_killed_under_writes(mysql_factory: MysqlFactory, t
             rows = ", ".join(f"({key}, 0)" for key in range(ROWS))
             second.sql(f"INSERT IGNORE INTO d.t VALUES {rows}")
             with writers.on(second):
+                await wrote(service, writers)
                 await service.completed("s")
             await service.caught_up(second)
             await service.stop()

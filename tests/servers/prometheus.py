@@ -82,9 +82,12 @@ class Prometheus(ServerProcess):
         assert len(samples) <= 1, f"{expression} has several values: {samples}"
         return samples[0].value if samples else math.nan
 
-    def has_had(self, expression: str) -> bool:
-        """Whether PromQL said a number at some whole second of the last half hour."""
-        samples = self.query(f"max_over_time(({expression})[30m:1s])")
+    def has_had(self, expression: str, ago_s: int = 0) -> bool:
+        """Whether PromQL said a number at some whole second of half an hour, which ended so long ago.
+
+        What it says of this very moment may change, since the sample of a scrape that's under way is of its beginning.
+        """
+        samples = self.query(f"max_over_time(({expression})[30m:1s] offset {ago_s}s)")
         return any(not math.isnan(sample.value) for sample in samples)
 
     def firing(self) -> dict[str, list[Mapping[str, Any]]]:
