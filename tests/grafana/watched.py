@@ -24,9 +24,6 @@ from tests.servers.spark import toml
 # A busy machine takes its time to start Spark.
 WITHIN_S: Final = 240.0
 
-# What Prometheus says of so long ago (s) it will always say.
-SETTLED_S: Final = 5
-
 # What must not be told: a password of ours and one of a statement in the log, and values of rows, those that the shop
 # is filled with among them.
 PASSWORD: Final = "CANARY-password"
@@ -83,9 +80,7 @@ class Watched:
         until(lambda: self.begun("s1", _ORDERS), "the snapshot of the orders")
         with closing(self.server.connect()) as connection, connection.cursor() as cursor:
             cursor.execute(f"LOCK TABLES {_ORDERS} WRITE")
-            until(
-                lambda: self.prometheus.has_had(catalogue.OLDEST_WINDOW.name, SETTLED_S), "a window is seen"
-            )
+            until(lambda: self.prometheus.has_had(catalogue.OLDEST_WINDOW.name), "a window is seen")
 
     def stopped(self) -> bool:
         """Whether the lake takes nothing of the odd table any more."""

@@ -20,6 +20,8 @@ __all__ = ["prometheus"]
 
 # How often it scrapes, and evaluates rules.
 EVERY: Final = "250ms"
+# So long ago all scrapes of before have ended.
+SETTLED: Final = "5s"
 
 # The name of its one job, as the rules expect it.
 JOB: Final = "tidemark"
@@ -82,12 +84,13 @@ class Prometheus(ServerProcess):
         assert len(samples) <= 1, f"{expression} has several values: {samples}"
         return samples[0].value if samples else math.nan
 
-    def has_had(self, expression: str, ago_s: int = 0) -> bool:
-        """Whether PromQL said a number at some whole second of half an hour, which ended so long ago.
+    def has_had(self, expression: str) -> bool:
+        """Whether PromQL says a number for some whole second of half an hour, and always will.
 
-        What it says of this very moment may change, since the sample of a scrape that's under way is of its beginning.
+        The half hour ended a moment ago: what's said of the present may change, since the samples of a scrape that's
+        under way are of its beginning.
         """
-        samples = self.query(f"max_over_time(({expression})[30m:1s] offset {ago_s}s)")
+        samples = self.query(f"max_over_time(({expression})[30m:1s] offset {SETTLED})")
         return any(not math.isnan(sample.value) for sample in samples)
 
     def firing(self) -> dict[str, list[Mapping[str, Any]]]:
