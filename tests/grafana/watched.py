@@ -145,7 +145,7 @@ def configuration(
 tables = ["{shop.DATABASE}\\\\..*"]
 journal = {{ path = "journal" }}
 lake = {{ path = "lake", merge_after_s = 1, compact_files = 4 }}
-snapshot = {{ mode = "no_data", chunk_rows = 50, rows_per_s = 400 }}
+snapshot = {{ mode = "no_data", chunk_rows = 50, rows_per_s = 200 }}
 
 [spark]
 master = "local[2]"
