@@ -185,10 +185,10 @@ def lay_out(buffer: Bytes, cells: Cells, prefix: int, width: int, offsets: Cells
         at = np.int64(cells[i])
         if at >= 0:
             length = unsigned(buffer, at, 4) & mask if prefix > 0 else np.int64(width)
+            if 0 < width < length:
+                return i
             copy_words(buffer, at + prefix, length, out, to)
-            if 0 < width != length:
-                if length > width:
-                    return i
+            if width > 0:
                 for k in range(to + length, to + width):
                     out[k] = 0
                 length = np.int64(width)

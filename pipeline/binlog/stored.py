@@ -74,7 +74,7 @@ def laid_out(storage: Storage, stored: Stored, padded: int = 0) -> tuple[Cells, 
     size = len(stored) * slot if slot else stored.size
     if size > LONGEST_DATA:
         stored.refuse_size()
-    offsets, data = np.empty(len(stored) + 1, np.int32), np.empty(size + SLACK + padded, np.uint8)
+    offsets, data = np.empty(len(stored) + 1, np.int32), np.empty(size + SLACK, np.uint8)
     wrong = kernels.lay_out(stored.buffer, stored.cells, max(-width, 0), slot, offsets, data)
     if wrong != kernels.NONE:
         stored.refuse(f"value of {padded} bytes")

@@ -193,6 +193,8 @@ class _Damage:
             inner = payloads.events(body)
         except (UndecodableError, ValueError, OSError, KeyError):
             return changed(rng, body)  # it's damaged already
+        if not inner:
+            return changed(rng, body)
         match rng.randrange(10):
             case 0:
                 return payloads.body(fields, changed(rng, data))

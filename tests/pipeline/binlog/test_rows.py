@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.binlog import cells, columns, json, rows, stored
+from pipeline.binlog import cells, columns, json, kernels, rows, stored
 from pipeline.binlog import decimals as stored_decimals
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.fieldtypes import FieldType, stored_width
@@ -490,6 +490,14 @@ def test_a_value_that_is_none_of_its_type_is_refused_by_name(
 ) -> None:
     with pytest.raises(UndecodableError, match=rf"^shop\.t\.0: .*{why}"):
         column_of(*described, None, cell)
+
+
+def test_a_value_that_is_longer_than_its_column_is_not_copied_before_it_is_refused() -> None:
+    value = np.frombuffer(bytearray(b"\xfa" + b"a" * 250 + bytes(cells.SLACK)), np.uint8)
+    memory = np.zeros(512, np.uint8)
+    of_two_bytes = memory[: 2 + cells.SLACK]
+    assert kernels.lay_out(value, np.zeros(1, np.int32), 1, 2, np.empty(2, np.int32), of_two_bytes) == 0
+    assert not memory.any()
 
 
 def test_text_of_another_character_set_is_refused_by_name() -> None:
