@@ -1,105 +1,64 @@
-"""What the journal's thread does, one piece of work at a time: writes a segment's large pieces, seals it, keeps the
-journal small.
+"""What the journal's thread does, one piece of work at a time (`pipeline.writer_state.Work`).
 
 A piece of work that there was no room for can be done again, and goes on where it had to end. What it had written by
 then stays for that under the same names; only the file that wasn't whole is gone (`actors.journal_files`).
 """
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from actors.journal_files import NoRoom
-from actors.journal_store import JournalStore, Removed
+from actors.journal_store import JournalStore
 from pipeline import journal
-from pipeline.checkpoint import Checkpoint
-from pipeline.journal import Ahead, Entry, File, Waiting
+from pipeline.journal import Ahead
+from pipeline.journal_writer import KeptSmall, Published, RoomLacked, Worked, WrittenAhead
 from pipeline.lake_rules import LakeRule
-from pipeline.messages import ChangePart, ChunkPart
 from pipeline.settings import JournalSettings
-
-
-@dataclass(slots=True)
-class Sealing:
-    """A segment is written, synced and published; `before` is the checkpoint of the last one.
-
-    `ahead`: its files that are written already, and `rest` the others, once they are.
-    """
-
-    store: JournalStore
-    segment: int
-    waiting: Waiting
-    ahead: tuple[Ahead, ...]
-    before: Checkpoint | None
-    rules: tuple[LakeRule, ...]
-    rest: tuple[File, ...] | None = None
-
-    def do(self) -> Entry:
-        """All of it, or what's left to do."""
-        appends = self.waiting.appends
-        if self.rest is None:
-            tables = journal.segment_tables(self.segment, journal.parts_of(appends), self.rules)
-            self.rest = self.store.write(self.segment, tables, len(self.ahead))
-        files = (*journal.kept(self.ahead, appends), *self.rest)
-        entry = journal.seal(self.segment, appends, files, self.before, sealed_at=_now())
-        self.store.publish(entry)
-        return entry
+from pipeline.writer_state import Keep, Publish, Seal, Work, WriteAhead
 
 
 @dataclass(frozen=True, slots=True)
-class WritingAhead:
-    """Rows of a segment that isn't due yet are written; `first` and `scn` are of `JournalStore.write` and `Ahead`."""
-
-    store: JournalStore
-    segment: int
-    parts: Sequence[ChangePart | ChunkPart]
-    first: int
-    scn: int | None
-    rules: tuple[LakeRule, ...]
-
-    def do(self) -> tuple[Ahead, ...]:
-        """Write and sync."""
-        tables = journal.segment_tables(self.segment, self.parts, self.rules)
-        return tuple(Ahead(file, self.scn) for file in self.store.write(self.segment, tables, self.first))
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What came of keeping the journal small: what went, and the consumer that the oldest segment is kept for, if any.
-
-    `reserved`: whether the filesystem has room, so that the reserve is there.
-    """
-
-    removed: Removed
-    behind: str | None
-    reserved: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Keeping:
-    """Old segments are removed, and the reserve is made if it isn't there, unless something waits for that room."""
+class Desk:
+    """What the thread works with; nobody else writes to the store."""
 
     store: JournalStore
     settings: JournalSettings
-    reserve: bool
+    rules: tuple[LakeRule, ...]
 
-    def do(self) -> Kept:
-        """Remove a few."""
-        removed = self.store.retain(self.settings, _now())
-        behind = None if removed.segments else self.store.behind()
-        return Kept(removed, behind, self.reserve and self.store.files.reserve())
+    def do(self, work: Work) -> Worked:
+        """All of it, or as much as there's room for; then the reserve is given up. Blocks."""
+        try:
+            if isinstance(work, Seal):
+                work = self._written(work)
+            return self._done(work)
+        except NoRoom as error:
+            self.store.files.release()
+            return RoomLacked(str(error), work)
 
+    def _written(self, seal: Seal) -> Publish:
+        appends = seal.waiting.appends
+        tables = journal.segment_tables(seal.segment, journal.parts_of(appends), self.rules)
+        rest = self.store.write(seal.segment, tables, len(seal.ahead))
+        return Publish(seal.segment, seal.waiting, (*journal.kept(seal.ahead, appends), *rest), seal.before)
 
-Work = Sealing | WritingAhead | Keeping
-
-
-def done(work: Work) -> Entry | tuple[Ahead, ...] | Kept:
-    """What came of it. Raises NoRoom, with the reserve given up."""
-    try:
-        return work.do()
-    except NoRoom:
-        work.store.files.release()
-        raise
+    def _done(self, work: Publish | WriteAhead | Keep) -> Worked:
+        match work:
+            case Publish(segment, waiting, files, before):
+                entry = journal.seal(segment, waiting.appends, files, before, sealed_at=_now())
+                self.store.publish(entry)
+                return Published(entry, self.store.bytes)
+            case WriteAhead(segment, parts, first, scn):
+                tables = journal.segment_tables(segment, parts, self.rules)
+                written = self.store.write(segment, tables, first)
+                return WrittenAhead(tuple(Ahead(file, scn) for file in written))
+            case Keep(reserve):
+                removed = self.store.retain(self.settings, _now()).segments
+                behind = None if removed else self.store.behind()
+                reserved = reserve and self.store.files.reserve()
+                return KeptSmall(removed, behind, reserved, self.store.bytes, self.store.files.shown)
+            case _:
+                assert_never(work)
 
 
 def _now() -> int:

@@ -1,24 +1,8 @@
 """The JournalWriter: gathers what the coordinator appends, and seals it into segments.
 
-One segment is sealed at a time, in a thread, while the next one fills; when that one is full too, no further message
-is taken, and the mailbox's edge makes the coordinator wait. So segments are published in the order of the appends.
-
-While a segment fills and isn't due, the thread writes ahead what has come in large pieces (`pipeline.journal`), chunks
-above all: then a commit waits for the end of one such piece at most, and not for the writing of all that came with it.
-
-Rows of a transaction that hasn't ended fill the next segment like everything else. Once they are what fills it, the
-thread writes them ahead and memory lets go of them; what's whole and came before them is sealed first. A transaction
-whose end doesn't come before the mailbox is closed hasn't happened; the next recovery removes its files.
-
-So memory holds as much as two segments at most, each with one message more than fits, and no transaction changes that:
-what the thread has in hand is one segment's, and what fills up beside it isn't more than another's. Of a segment that's
-written ahead the rows in hand count among those that fill it until it's sealed.
-
-In between, the thread keeps the journal small. Where it reaches its quota nevertheless, or its filesystem is full, the
-coordinator is told, and told again when there's room (`pipeline.room`). What there was no room for is done again, just
-that and nothing else before it, so that all stays in order; what comes meanwhile fills the next segment, and then
-waits. On a local disk the journal has a reserve, which is given up while the filesystem is full: retention and the
-consumers, who make the room, have to write a few bytes for it.
+When what is done is decided by `pipeline.journal_writer`; here a thread does it, one piece of work at a time, while
+messages are taken as far as there's room for them. On a local disk the journal has a reserve, which is given up while
+the filesystem is full: retention and the consumers, who make the room, have to write a few bytes for it.
 
 A cancellation can't stop a thread. So the end, of whatever kind, waits for it: afterwards no file of the journal
 changes any more, and whoever recovers finds the segment sealed or not.
@@ -27,51 +11,52 @@ changes any more, and whoever recovers finds the segment sealed or not.
 import asyncio
 import math
 import time
-from collections import Counter, deque
-from collections.abc import Sequence
+from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Final, assert_never
+from typing import Any, assert_never
 
 import structlog
 
 from actors.actor import Actor, Outlet
 from actors.journal_files import NoRoom
 from actors.journal_store import JournalStore, Recovered
-from actors.journal_work import Keeping, Kept, Sealing, Work, WritingAhead, done
+from actors.journal_work import Desk
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
-from pipeline import journal, topology
+from pipeline import journal_writer, topology
 from pipeline import metrics as catalogue
-from pipeline.change_rows import ruled
 from pipeline.checkpoint import Checkpoint
-from pipeline.errors import InvariantBroken, Transient
-from pipeline.journal import Ahead, Entry, Unfinished, Waiting
+from pipeline.errors import Transient
+from pipeline.journal import Entry
+from pipeline.journal_writer import (
+    Fact,
+    GiveUp,
+    KeptSmall,
+    MailboxClosed,
+    Order,
+    Published,
+    RoomLacked,
+    TellRoom,
+    TellSealed,
+    TimeCame,
+    Worked,
+    WrittenAhead,
+)
 from pipeline.lake_rules import LakeRule
 from pipeline.messages import (
-    Append,
-    AppendRows,
-    ChangePart,
-    ChunkPart,
     SegmentSealed,
-    SignalAccepted,
     SignalAnswer,
-    SignalRejected,
     ToJournalWriter,
     ToSparkSink,
     ToWatermarkCoordinator,
 )
-from pipeline.room import Full, Room, RoomEnded, RoomMade, Roomy, quota_reached
+from pipeline.room import Full, Room, RoomEnded, RoomMade, Roomy
 from pipeline.schema import TableId
 from pipeline.settings import JournalSettings
-from pipeline.signal_states import CheckpointSealed, SignalState
+from pipeline.signal_states import CheckpointSealed
+from pipeline.writer_state import Busy, Idle, Keep, Publish, Seal, WriteAhead
 
 log = structlog.get_logger()
-
-_ROWS_REMEMBERED: Final = 100
-
-# How often (seconds) the journal is kept small, and how soon that and what there was no room for is done again.
-_KEEP_EVERY_S: Final = 5.0
-_AGAIN_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +71,9 @@ class Outlets:
 
 @dataclass(frozen=True, slots=True)
 class AtWork:
-    """What the thread does, its task, and when it began (s, the loop's clock)."""
+    """The thread's task, and when it began (s, the loop's clock)."""
 
-    work: Work
-    task: asyncio.Task[Entry | tuple[Ahead, ...] | Kept]
+    task: asyncio.Task[Worked]
     began: float
 
 
@@ -109,56 +93,32 @@ class JournalWriter(Actor[ToJournalWriter]):
         rules: tuple[LakeRule, ...] = (),
     ) -> None:
         super().__init__(mailbox, metrics)
-        self._settings = settings
-        self._rules = rules
         self._store = store
+        self._desk = Desk(store, settings, rules)
         self._outlets = outlets
-        self._last = recovered.last
-        # Of the last segment that was begun, be it sealed or not.
-        self._segment = self._last.segment if self._last else 0
-        self._checkpoint: Checkpoint | None = self._last.checkpoint if self._last else None
-        self._waiting: Waiting | None = None
-        self._unfinished = Unfinished()
-        # Files of the next segment that are written ahead.
-        self._ahead: tuple[Ahead, ...] = ()
+        self._state = journal_writer.begun(settings, rules, recovered.last)
         self._at_work: AtWork | None = None
-        # What there was no room for, and when it's done again; and when the journal is to be kept small.
-        self._undone: Sealing | WritingAhead | None = None
-        self._again_at = self._keep_at = 0.0
-        self._room: Room = Roomy()
         self._changed_at = 0.0  # the room (s since the epoch)
         metrics.set(catalogue.JOURNAL_FULL, 0)
         metrics.set(catalogue.JOURNAL_SIZE, self._store.bytes)
         metrics.set(catalogue.JOURNAL_QUOTA, settings.quota_mib << 20 or math.inf)
-        if self._last is not None:
-            self._measure_last(self._last)
-        # How the last signals that came as rows of the signal table were judged.
-        self._rows: deque[SignalState] = deque(maxlen=_ROWS_REMEMBERED)
+        if recovered.last is not None:
+            self._measure_last(recovered.last)
 
     async def run(self) -> None:
         """Take appends and seal them when they're due, until the mailbox is closed and all is sealed."""
         try:
             self.listen()
-            while self._taking is not None or self._has_work():
-                self._work_if_due(at_once=self._taking is None)
-                await self._next(self._taking)
+            await self._take_in(TimeCame())
+            while not journal_writer.ended(self._state):
+                await self._next()
         finally:
             self.rest()
             await self.release()
 
     async def handle(self, message: ToJournalWriter) -> None:
         """Put the append into the open segment, and keep rows until the one that they are meant for."""
-        match message:
-            case AppendRows():
-                self._unfinished = journal.continued(self._unfinished, message)
-            case Append():
-                if message.alterations:
-                    await self._seal_all()
-                whole = journal.finished(self._unfinished, ruled(message, self._rules))
-                self._unfinished = Unfinished()
-                self._waiting = journal.appended(self._waiting, whole, self._checkpoint, self._now())
-            case _:
-                assert_never(message)
+        await self._take_in(message)
 
     async def release(self) -> None:
         """Wait for the thread, since nothing can stop it."""
@@ -175,187 +135,125 @@ class JournalWriter(Actor[ToJournalWriter]):
 
     def waits(self) -> str | None:
         """For room in the journal: nobody can tell when there will be any."""
-        return self._room.reason if self._undone is not None and isinstance(self._room, Full) else None
+        state = self._state
+        if isinstance(state.thread, Idle | Busy) or not isinstance(state.room, Full):
+            return None
+        return state.room.reason
 
     @property
     def sealed(self) -> Checkpoint | None:
         """The checkpoint of the last sealed segment; None before the first."""
-        return None if self._last is None else self._last.checkpoint
+        return None if self._state.last is None else self._state.last.checkpoint
 
     def status(self) -> dict[str, Any]:
         """The last sealed segment, its position, and what waits."""
+        state = self._state
+        segment = state.last.segment if state.last else 0
         return {
-            "segment": self._last.segment if self._last else 0,
-            "position": str(self._last.checkpoint.position) if self._last else None,
+            "segment": segment,
+            "position": str(state.last.checkpoint.position) if state.last else None,
             "bytes": self._store.bytes,
-            "waiting_bytes": self._waiting.bytes if self._waiting else 0,
-            "unfinished_bytes": self._unfinished.bytes,
-            "ahead_bytes": sum(each.file.bytes for each in self._ahead),
-            "sealing": self._at_work is not None and isinstance(self._at_work.work, Sealing),
-            "no_room": self._room.reason if isinstance(self._room, Full) else None,
-            "no_room_since": self._changed_at if isinstance(self._room, Full) else None,
+            "waiting_bytes": state.waiting.bytes if state.waiting else 0,
+            "unfinished_bytes": state.unfinished.bytes,
+            "ahead_bytes": sum(each.file.bytes for each in state.ahead),
+            "sealing": isinstance(state.thread, Busy) and isinstance(state.thread.work, Seal | Publish),
+            "no_room": state.room.reason if isinstance(state.room, Full) else None,
+            "no_room_since": self._changed_at if isinstance(state.room, Full) else None,
             "consumers": {
-                name: {"segment": told, "behind": (self._last.segment if self._last else 0) - told}
-                for name, told in self._store.told.items()
+                name: {"segment": told, "behind": segment - told} for name, told in self._store.told.items()
             },
         }
 
-    def _has_work(self) -> bool:
-        return any(left is not None for left in (self._waiting, self._undone, self._at_work))
-
-    async def _next(self, taking: asyncio.Task[ToJournalWriter] | None) -> None:
+    async def _next(self) -> None:
         """Wait for a message, if there's room for it, for the thread, or for the moment of its next work."""
-        at_work = self._at_work
-        if self._full() and (at_work is not None or self._undone is not None):
-            taking = None
-        awaited = {task for task in (taking, at_work and at_work.task) if task}
-        if not awaited:
+        at_work, taking = self._at_work, self._taking if journal_writer.takes(self._state) else None
+        awaited: set[asyncio.Task[Any]] = {taking} if taking is not None else set()
+        if at_work is not None:
+            awaited.add(at_work.task)
+        if awaited:
+            done, _ = await asyncio.wait(
+                awaited, timeout=self._time_left(), return_when=asyncio.FIRST_COMPLETED
+            )
+        else:
+            done = set()
             await asyncio.sleep(self._time_left() or 0.0)
-            return
-        done, _ = await asyncio.wait(awaited, timeout=self._time_left(), return_when=asyncio.FIRST_COMPLETED)
         if at_work is not None and at_work.task in done:
             self._at_work = None
-            await self._worked(at_work)
+            worked = at_work.task.result()
+            self._measure(worked, self._now() - at_work.began)
+            await self._take_in(worked)
         if taking is not None and taking in done:
             await self.taken(taking)
+            if self._taking is None:
+                await self._take_in(MailboxClosed())
+        if not done:
+            await self._take_in(TimeCame())
 
-    def _full(self) -> bool:
-        return journal.full(self._waiting, self._unfinished, self._settings)
+    async def _take_in(self, fact: Fact) -> None:
+        """Carry out what follows from a fact."""
+        self._state, orders = journal_writer.step(self._state, fact, self._now())
+        for order in orders:
+            await self._carry_out(order)
 
-    def _work_if_due(self, at_once: bool) -> None:
-        """Give the thread something to do, unless it's at work or all is too early, which with `at_once` it isn't."""
-        if self._at_work is not None:
-            return
-        now = self._now()
-        if self._undone is not None:
-            if now >= self._keep_at:
-                self._begin(Keeping(self._store, self._settings, reserve=False))
-            elif now >= self._again_at:
-                self._begin(self._undone)
-                self._undone = None
-        elif self._waiting is None and self._full():
-            self._write_ahead(self._unfinished.parts, None)
-            self._unfinished = journal.written(self._unfinished)
-        elif self._waiting is not None and (
-            at_once or self._full() or now >= journal.seal_at(self._waiting, self._settings)
-        ):
-            self._seal(self._waiting)
-        else:
-            self._when_nothing_is_due(now, at_once)
+    async def _carry_out(self, order: Order) -> None:
+        match order:
+            case Seal() | Publish() | WriteAhead() | Keep():
+                task = asyncio.create_task(asyncio.to_thread(self._desk.do, order))
+                self._at_work = AtWork(task, self._now())
+            case TellRoom(room):
+                await self._tell_room(room)
+            case TellSealed():
+                await self._sealed(order)
+            case GiveUp(reason):
+                raise NoRoom(reason)
+            case _:
+                assert_never(order)
 
-    def _when_nothing_is_due(self, now: float, at_once: bool) -> None:
-        large: list[ChangePart | ChunkPart] = []
-        if self._waiting is not None:
-            self._waiting, large = journal.ahead_of(self._waiting)
-        if self._waiting is not None and large:
-            self._write_ahead(large, self._waiting.appends[-1].checkpoint.scn)
-        elif now >= self._keep_at and not at_once:
-            self._begin(Keeping(self._store, self._settings, reserve=True))
+    async def _tell_room(self, room: Room) -> None:
+        lasted, self._changed_at = time.time() - self._changed_at, time.time()
+        self.metrics.set(catalogue.JOURNAL_FULL, isinstance(room, Full))
+        match room:
+            case Full(reason):
+                log.warning("capture waits for room in the journal", reason=reason)
+                await self.send(self._outlets.coordinator, RoomEnded(reason))
+            case Roomy():
+                log.info("the journal has room again", waited_s=round(lasted, 1))
+                await self.send(self._outlets.coordinator, RoomMade())
+            case _:
+                assert_never(room)
 
-    def _begin(self, work: Work) -> None:
-        self._at_work = AtWork(work, asyncio.create_task(asyncio.to_thread(done, work)), self._now())
-
-    def _write_ahead(self, parts: Sequence[ChangePart | ChunkPart], scn: int | None) -> None:
-        first = len(self._ahead)
-        self._begin(WritingAhead(self._store, self._segment + 1, parts, first, scn, self._rules))
-
-    def _seal(self, waiting: Waiting) -> None:
-        before, self._checkpoint = self._checkpoint, waiting.appends[-1].checkpoint
-        self._segment += 1
-        self._begin(Sealing(self._store, self._segment, waiting, self._ahead, before, self._rules))
-        self._waiting, self._ahead = None, ()
-
-    async def _seal_all(self) -> None:
-        """Seal what waits, so that what comes next begins a segment; to wait for room is no hanging."""
-        self.rest()
-        while self._has_work():
-            self._work_if_due(at_once=True)
-            await self._next(None)
-        self.beat()
-
-    async def _worked(self, at_work: AtWork) -> None:
-        """The thread has ended; raises what it raised. Room is waited for, unless it's the end."""
-        try:
-            result = at_work.task.result()
-        except NoRoom as error:
-            self._keep_at = self._again_at = self._now() + _AGAIN_S
-            if not isinstance(at_work.work, Keeping):
-                if self._taking is None:
-                    raise
-                self._undone, self._keep_at = at_work.work, self._now()
-            await self._has_room(Full(str(error)))
-            return
-        match at_work.work, result:
-            case Sealing() as sealing, Entry() as entry:
-                await self._sealed(sealing, entry, at_work.began)
-            case WritingAhead(), tuple() as ahead:
-                self._ahead += ahead
-                self.metrics.progressed(self.name)
-            case Keeping(), Kept() as kept:
-                await self._kept(kept)
-            case other:
-                raise InvariantBroken(f"the journal's thread did something else than it was told to: {other}")
-
-    async def _kept(self, kept: Kept) -> None:
-        """See whether there's room, once all has gone that may go."""
-        self.metrics.set(catalogue.JOURNAL_SIZE, self._store.bytes)
-        if self._last is not None:
-            self._measure_last(self._last)
-        if kept.removed.segments:
-            self._again_at = self._now()
-            return
-        self._keep_at = self._now() + (_AGAIN_S if isinstance(self._room, Full) else _KEEP_EVERY_S)
-        if kept.reserved:
-            of = self._settings
-            reason = quota_reached(of.quota_mib, of.keep_mib, self._store.bytes, kept.behind, self._room)
-            await self._has_room(Roomy() if reason is None else Full(reason))
-        elif isinstance(self._room, Roomy):
-            await self._has_room(Full(f"the filesystem of {self._store.files.shown} is full"))
-
-    async def _has_room(self, room: Room) -> None:
-        """Tell it, where it's another thing than before."""
-        if type(room) is not type(self._room):
-            lasted, self._changed_at = time.time() - self._changed_at, time.time()
-            self.metrics.set(catalogue.JOURNAL_FULL, isinstance(room, Full))
-            match room:
-                case Full(reason):
-                    log.warning("capture waits for room in the journal", reason=reason)
-                    await self.send(self._outlets.coordinator, RoomEnded(reason))
-                case Roomy():
-                    log.info("the journal has room again", waited_s=round(lasted, 1))
-                    await self.send(self._outlets.coordinator, RoomMade())
-                case _:
-                    assert_never(room)
-        self._room = room
-
-    async def _sealed(self, sealing: Sealing, entry: Entry, began: float) -> None:
+    async def _sealed(self, sealed: TellSealed) -> None:
         """Tell those who wait for it that the segment is durable."""
-        self._last = entry
-        self.metrics.observe(catalogue.SEALING, self._now() - began)
-        self._measure(entry)
-        for append in sealing.waiting.appends:
-            for answer in append.answers:
-                match answer:
-                    case SignalAccepted() | SignalRejected():
-                        await self.send(self._outlets.answers, answer)
-                    case SignalState():
-                        self._rows.append(answer)
-                    case _:
-                        assert_never(answer)
-        sealed = CheckpointSealed(entry.checkpoint, tuple(self._rows))
-        await self.send(self._outlets.checkpoints, sealed)
-        await self.send(self._outlets.sink, SegmentSealed(entry.segment))
-        self.metrics.progressed(self.name)
-        if entry.checkpoint.moving is not None and self._taking is not None:
+        for answer in sealed.answers:
+            await self.send(self._outlets.answers, answer)
+        checkpoint = sealed.entry.checkpoint
+        await self.send(self._outlets.checkpoints, CheckpointSealed(checkpoint, sealed.judged))
+        await self.send(self._outlets.sink, SegmentSealed(sealed.entry.segment))
+        if checkpoint.moving is not None and self._taking is not None:
             raise Transient("the position is to be set, so that capture begins anew")
 
-    def _measure(self, entry: Entry) -> None:
+    def _measure(self, worked: Worked, seconds: float) -> None:
+        match worked:
+            case Published(entry):
+                self.metrics.progressed(self.name)
+                self.metrics.observe(catalogue.SEALING, seconds)
+                self._measure_segment(entry)
+            case KeptSmall(bytes=size):
+                self.metrics.set(catalogue.JOURNAL_SIZE, size)
+                if self._state.last is not None:
+                    self._measure_last(self._state.last)
+            case WrittenAhead():
+                self.metrics.progressed(self.name)
+            case RoomLacked():
+                pass
+            case _:
+                assert_never(worked)
+
+    def _measure_segment(self, entry: Entry) -> None:
         written = sum(file.bytes for file in entry.files)
         self.metrics.count(catalogue.SEGMENTS_SEALED)
         self.metrics.count(catalogue.JOURNAL_WRITTEN, written)
         self.metrics.set(catalogue.JOURNAL_SIZE, self._store.bytes)
-        if isinstance(self._room, Full) or self._store.bytes >= self._settings.quota_mib << 20 > 0:
-            self._keep_at = self._now()
         changes: Counter[TableId] = Counter()
         for file in entry.files:
             changes[file.table] += file.rows
@@ -378,15 +276,9 @@ class JournalWriter(Actor[ToJournalWriter]):
         self.metrics.replace(catalogue.CONSUMER_BEHIND, {(name,): entry.segment - at for name, at in told})
 
     def _time_left(self) -> float | None:
-        """Until the thread's next work (s), None while it's at work."""
-        if self._at_work is not None:
-            return None
-        moments = [self._keep_at]
-        if self._undone is not None:
-            moments.append(self._again_at)
-        elif self._waiting is not None:
-            moments.append(journal.seal_at(self._waiting, self._settings))
-        return max(0.0, min(moments) - self._now())
+        """Until there's something to do by time alone (s), None while the thread is at work."""
+        at = journal_writer.next_at(self._state)
+        return None if at is None else max(0.0, at - self._now())
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
