@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import structlog
 
-from actors import signal_kafka, spark_session, unread_rows, watermark_coordinator
+from actors import heap, signal_kafka, spark_session, unread_rows, watermark_coordinator
 from actors.actor import Actor, Outlet
 from actors.binlog_reader import BinlogReader
 from actors.chunk_selector import ChunkSelector
@@ -59,7 +59,7 @@ from pipeline.verifier_state import Known
 
 log = structlog.get_logger()
 
-# When what shows the lag or the status has failed, it's tried again so much later (s).
+# When what shows the lag or the status has failed, or what keeps memory small, it's tried again so much later (s).
 LOOKS_AGAIN_S: Final = 10.0
 
 
@@ -76,7 +76,7 @@ async def serve(settings: Settings, recent: Recent) -> Outcome:
             settings.http, address_file(settings), board, assembly.metrics, assembly.requests
         ):
             watch = LagWatch(settings.source, supervisor.actors, assembly.metrics)
-            looking = [asyncio.create_task(_look(each.run)) for each in (board, watch)]
+            looking = [asyncio.create_task(_look(each)) for each in (board.run, watch.run, heap.keep_small)]
             try:
                 return await supervisor.run()
             finally:

@@ -46,23 +46,6 @@ class Mirrored:
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
-    """A MERGE of these changes of a table, through this segment."""
-
-    table: TableId
-    through: int
-    changes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Maintain:
-    """A chore at a lake table, which was so when it began."""
-
-    chore: Chore
-    kept: Kept
-
-
-@dataclass(frozen=True, slots=True)
 class MergeDue:
     """A table whose mirror is to be merged."""
 
@@ -82,29 +65,55 @@ Due = MergeDue | ChoreDue
 
 
 @dataclass(frozen=True, slots=True)
+class Merge:
+    """A MERGE of these changes of a table, through this segment."""
+
+    table: TableId
+    through: int
+    changes: int
+
+    @property
+    def due(self) -> Due:
+        """What it was due as."""
+        return MergeDue(self.table)
+
+
+@dataclass(frozen=True, slots=True)
+class Maintain:
+    """A chore at a lake table, which was so when it began."""
+
+    chore: Chore
+    kept: Kept
+
+    @property
+    def due(self) -> Due:
+        """What it was due as."""
+        return ChoreDue(self.chore, self.kept.table, self.kept.tier)
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
-    """What is under way, as it was `due`; the task gives the lake table's size afterwards."""
+    """What is under way; the task gives the lake table's size afterwards."""
 
     task: asyncio.Task[Size | None]
-    due: Due
     what: Merge | Maintain
     began: float
 
     @property
     def name(self) -> str:
         """`merge`, or the chore."""
-        match self.due:
-            case MergeDue():
+        match self.what:
+            case Merge():
                 return "merge"
-            case ChoreDue(chore):
+            case Maintain(chore):
                 return chore.value
             case _:
-                assert_never(self.due)
+                assert_never(self.what)
 
     @property
     def table(self) -> TableId:
         """Whose lake table it is."""
-        return self.due.table
+        return self.what.due.table
 
 
 class InThread(Protocol):
@@ -184,10 +193,10 @@ class Background:
         match longest:
             case MergeDue(table):
                 merge = Merge(table, through, self._mirrored[table].pending)
-                self._begin(longest, merge, self._merge(table, through, position))
+                self._begin(merge, self._merge(table, through, position))
             case ChoreDue(chore, table, tier):
                 kept = self._kept[table, tier]
-                self._begin(longest, Maintain(chore, kept), self._do(chore, kept))
+                self._begin(Maintain(chore, kept), self._do(chore, kept))
             case _:
                 assert_never(longest)
 
@@ -201,9 +210,9 @@ class Background:
         except Conflict as error:
             log.warning("it's tried again soon", work=work.name, table=table, reason=str(error))
             self._metrics.count(catalogue.CONFLICTS, kind=work.name)
-            self._resting[work.due] = now + maintenance.REST_S
+            self._resting[work.what.due] = now + maintenance.REST_S
             return
-        self._resting.pop(work.due, None)
+        self._resting.pop(work.what.due, None)
         match work.what:
             case Merge() as merge:
                 self._metrics.observe(catalogue.MERGE, now - work.began)
@@ -235,8 +244,8 @@ class Background:
     def _all(self) -> list[Kept]:
         return [kept for kept in self._kept.values() if self._delivered[kept.table].stopped is None]
 
-    def _begin(self, due: Due, what: Merge | Maintain, does: Coroutine[Any, Any, Size | None]) -> None:
-        self.work = Work(asyncio.create_task(does), due, what, time.monotonic())
+    def _begin(self, what: Merge | Maintain, does: Coroutine[Any, Any, Size | None]) -> None:
+        self.work = Work(asyncio.create_task(does), what, time.monotonic())
 
     async def _merge(self, table: TableId, through: int, position: str) -> Size | None:
         await self._run(self._lake.merge, table, self._mirrored[table].reached, through, position)

@@ -31,13 +31,12 @@ _TOLD = ("metaData", "txn")
 
 @dataclass(frozen=True, slots=True)
 class Logged(Told):
-    """A version of a table, and what the last commit that has any says of itself (`userMetadata`). `columns`: its
-    schema, in JSON. `files`, `bytes`, and `hidden` rows: what it's made of, None where Delta wrote no checksum of it.
+    """A version of a table. `columns`: its schema, in JSON. `files`, `bytes`, and `hidden` rows: what it's made of,
+    None where Delta wrote no checksum of it.
     """
 
     version: int
     columns: str
-    said: str | None
     files: int | None
     bytes: int | None
     hidden: int | None
@@ -49,10 +48,7 @@ def logged(path: str, at: int | None = None) -> Logged | None:
     `path`: a local one, or a URI as Spark has it. Raises OSError where the filesystem does, and Definite where the path
     leads to none.
     """
-    filesystem, root = located(path)
-    folder = f"{root}/{LOG}"
-    found = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
-    names = sorted(info.base_name for info in found)
+    filesystem, folder, names = _listed(path)
     version, actions = -1, _Actions()
     if _NEWEST in names:
         version = json.loads(_read(filesystem, f"{folder}/{_NEWEST}"))["version"]
@@ -70,14 +66,6 @@ def logged(path: str, at: int | None = None) -> Logged | None:
             version = int(match[1])
     if version < 0:
         return None
-    commits = (
-        name for name in reversed(names) if (match := _COMMIT.fullmatch(name)) and int(match[1]) <= version
-    )
-    while actions.said is None and (name := next(commits, None)) is not None:
-        # What a commit says of itself isn't in a checkpoint.
-        earlier = _Actions()
-        earlier.take(map(json.loads, _read(filesystem, f"{folder}/{name}").splitlines()))
-        actions.said = earlier.said
     checksum = f"{version:020d}.crc"
     sums = json.loads(_read(filesystem, f"{folder}/{checksum}")) if checksum in names else {}
     return Logged(
@@ -85,11 +73,32 @@ def logged(path: str, at: int | None = None) -> Logged | None:
         actions.applications,
         version,
         actions.columns,
-        actions.said,
         sums.get("numFiles"),
         sums.get("tableSizeBytes"),
         sums.get("numDeletedRecordsOpt"),
     )
+
+
+def last_said(path: str) -> str | None:
+    """What the last commit of a table says of itself (`userMetadata`), of those that say anything; raises as `logged`.
+
+    A checkpoint doesn't have it.
+    """
+    filesystem, folder, names = _listed(path)
+    for name in filter(_COMMIT.fullmatch, reversed(names)):
+        for action in map(json.loads, _read(filesystem, f"{folder}/{name}").splitlines()):
+            match action:
+                case {"commitInfo": {"userMetadata": str(said)}}:
+                    return said
+    return None
+
+
+def _listed(path: str) -> tuple[fs.FileSystem, str, list[str]]:
+    """Where a table's log is, and the names of its files in order; none where there's no table."""
+    filesystem, root = located(path)
+    folder = f"{root}/{LOG}"
+    found = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+    return filesystem, folder, sorted(info.base_name for info in found)
 
 
 class _Actions:
@@ -99,7 +108,6 @@ class _Actions:
         self.properties: dict[str, str] = {}
         self.applications: dict[str, int] = {}
         self.columns = ""
-        self.said: str | None = None
 
     def take(self, actions: Iterable[dict[str, Any]]) -> None:
         for action in actions:
@@ -108,8 +116,6 @@ class _Actions:
                     self.properties, self.columns = dict(configuration), columns
                 case {"txn": {"appId": application, "version": version}}:
                     self.applications[application] = version
-                case {"commitInfo": {"userMetadata": said}}:
-                    self.said = said
 
 
 def _checkpointed(filesystem: fs.FileSystem, path: str) -> Iterator[dict[str, Any]]:

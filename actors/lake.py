@@ -43,6 +43,9 @@ from pipeline.live_view import Reached
 from pipeline.merge import Merge, pending_sql
 from pipeline.schema import TableId, TableSchema
 
+# In a mirror of fewer files there's too little to be left out of a merge for what it takes to find that out.
+FILES_TO_LEAVE_OUT = 16
+
 
 class Lake:
     """All tables under `root` that are fed from one journal."""
@@ -134,7 +137,7 @@ class Lake:
             assert mirrored is not None
             if mirrored.mark("generation") == reached.generation:
                 assert mirrored.schema is not None
-                merge = Merge(self._root, mirrored.schema, reached, through)
+                merge = self._within(Merge(self._root, mirrored.schema, reached, through), mirror)
                 told = self._metadata(merged=through, position=position)
                 mirror.merge(merge, self._mark("merged"), told)
             if self._views is not None:
@@ -180,20 +183,33 @@ class Lake:
             delta.alter(plan, told)
 
     def _create(self, table: TableId, of: tuple[LakeColumn, ...], told: Mapping[str, str]) -> None:
-        path = location(self._root, table, Tier.CHANGELOG)
-        self._session.sql(lake_tables.create_sql(path, of, self._properties(table, Tier.CHANGELOG, told)))
+        changelog = self._table(table, Tier.CHANGELOG)
+        properties = self._properties(changelog, told)
+        self._session.sql(lake_tables.create_sql(changelog.path, Tier.CHANGELOG, of, properties))
+        if changelog.snapshot() is None:  # there's a log without a version
+            self._make_anew(changelog, Tier.CHANGELOG, of, told, ("made", 0))
 
     def _begin(self, table: TableId, generation: int, wanted: TableSchema, told: Mapping[str, str]) -> None:
-        path = location(self._root, table, Tier.MIRROR)
-        properties = self._properties(table, Tier.MIRROR, told)
-        statement = lake_tables.begin_sql(path, columns(wanted, Tier.MIRROR), properties)
-        once = made_once(self._mark("generation"), generation, self._metadata(generation=generation))
-        with beside(self._session, once) as session:
-            session.sql(statement)
+        mirror, of = self._table(table, Tier.MIRROR), columns(wanted, Tier.MIRROR)
+        self._make_anew(mirror, Tier.MIRROR, of, told, ("generation", generation))
 
-    def _properties(self, table: TableId, tier: Tier, told: Mapping[str, str]) -> dict[str, str]:
+    def _make_anew(
+        self,
+        table: LakeTable,
+        tier: Tier,
+        of: tuple[LakeColumn, ...],
+        told: Mapping[str, str],
+        reached: tuple[str, int],
+    ) -> None:
+        """Make a lake table, empty, whatever is there, unless its mark has got there already."""
+        mark, number = reached
+        once = made_once(self._mark(mark), number, self._metadata(**{mark: number}))
+        with beside(self._session, once) as session:
+            session.sql(lake_tables.begin_sql(table.path, tier, of, self._properties(table, told)))
+
+    def _properties(self, table: LakeTable, told: Mapping[str, str]) -> dict[str, str]:
         """Those of a table that's made."""
-        return {**self._table(table, tier).checkpoints, Property.JOURNAL: self._journal, **told}
+        return {**table.checkpoints, Property.JOURNAL: self._journal, **told}
 
     def _set(self, table: TableId, tier: Tier, properties: Mapping[str, str]) -> None:
         self._session.sql(lake_tables.set_properties_sql(location(self._root, table, tier), properties))
@@ -218,6 +234,15 @@ class Lake:
             )
         if committed is not None:
             self._files.settle(delta.path, committed)
+
+    def _within(self, merge: Merge, mirror: LakeTable) -> Merge:
+        """The merge of no other keys than have changed, where that's less than to pass by all of the mirror's."""
+        size, extent = mirror.size(), merge.extent()
+        if size is None or size.files < FILES_TO_LEAVE_OUT or extent is None:
+            return merge
+        row = self._session.sql(extent).first()
+        assert row is not None
+        return merge.within(row)
 
     def _pending(self, table: TableId, reached: Reached) -> int:
         row = self._session.sql(pending_sql(self._root, table, reached)).first()

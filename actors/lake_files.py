@@ -34,6 +34,10 @@ from pipeline.placing import AsItIs, Bounds, Rewritten, Stored, add, fit, stats
 
 _TEMPORARY: Final = ".tmp"
 
+# So many commits, of changes of columns, MERGEs and maintenance, don't come between two appends unless most of them are
+# old, which the kernel has written long since.
+_BEFORE: Final = 100
+
 # Where there can't be a link: another filesystem, one that has none, a file of somebody else, too many of them.
 _NO_LINK: Final = frozenset(
     {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
@@ -69,13 +73,14 @@ class LakeFiles:
     def settle(self, table: str, version: int) -> None:
         """Make a commit durable that Spark has written to a table's log, and all that come before it.
 
-        Without one of these, such as a change of columns, nothing behind it could be read.
+        Without one of these, such as a change of columns, nothing behind it could be read. A predecessor has made its
+        own appends durable, so that at the first one of ours only what may have come since then is left.
         """
         with _telling(table):
             lake, folder = located(table)
             if not _is_local(lake):
                 return
-            for before in range(self._settled.get(table, 0), version):
+            for before in range(self._settled.get(table, max(0, version - _BEFORE)), version):
                 with suppress(FileNotFoundError):  # it has expired
                     sync(f"{folder}/{LOG}/{before:020}.json")
             sync(f"{folder}/{LOG}/{version:020}.json")

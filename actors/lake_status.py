@@ -9,7 +9,7 @@ from pyarrow import fs
 from rich.table import Table
 from rich.text import Text
 
-from actors.delta_log import Logged, logged
+from actors.delta_log import Logged, last_said, logged
 from actors.lake_paths import located
 from pipeline.lake_tables import Property, Tier, location
 
@@ -19,9 +19,9 @@ _COLUMNS = ("table", "tier", "segment", "newest change", "merged", "files", "MiB
 def lake_status(root: str) -> Table:
     """The lake tables under a path, each with what its last commit tells. Raises OSError where it can't be read."""
     shown = Table(*_COLUMNS, box=None, padding=(0, 2, 0, 0))
-    for name, tier, table in _tables(root):
+    for name, tier, path, table in _tables(root):
         marks = {mark.rpartition("/")[2]: version for mark, version in table.applications.items()}
-        said: dict[str, Any] = json.loads(table.said or "{}")
+        said: dict[str, Any] = json.loads(last_said(path) or "{}")
         newest = said.get("newest_commit_time_us")
         shown.add_row(
             Text(name),
@@ -39,7 +39,8 @@ def lake_status(root: str) -> Table:
     return shown
 
 
-def _tables(root: str) -> Iterator[tuple[str, Tier, Logged]]:
+def _tables(root: str) -> Iterator[tuple[str, Tier, str, Logged]]:
+    """By table its lake tables: which, where, and what they say."""
     filesystem, folder = located(root)
     selector = fs.FileSelector(folder, allow_not_found=True, recursive=False)
     databases = [
@@ -48,11 +49,13 @@ def _tables(root: str) -> Iterator[tuple[str, Tier, Logged]]:
     for database in sorted(databases):
         for info in sorted(filesystem.get_file_info(fs.FileSelector(database)), key=lambda info: info.path):
             inside = f"{root.rstrip('/')}/{database.rpartition('/')[2]}/{info.base_name}"
-            changelog = logged(f"{inside}/{Tier.CHANGELOG}")
+            path = f"{inside}/{Tier.CHANGELOG}"
+            changelog = logged(path)
             if changelog is None or (schema := changelog.schema) is None:
                 continue  # it isn't ours, or nothing has come of it yet
             table = schema.table
             assert inside == location(root, table, Tier.CHANGELOG).rpartition("/")[0]
-            yield str(table), Tier.CHANGELOG, changelog
-            if (mirror := logged(f"{inside}/{Tier.MIRROR}")) is not None:
-                yield str(table), Tier.MIRROR, mirror
+            yield str(table), Tier.CHANGELOG, path, changelog
+            path = f"{inside}/{Tier.MIRROR}"
+            if (mirror := logged(path)) is not None:
+                yield str(table), Tier.MIRROR, path, mirror

@@ -29,7 +29,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from actors import spark_connect
+from actors import spark_connect, spark_threads
 from pipeline.errors import Definite, Transient
 from pipeline.settings import SparkSettings
 
@@ -265,6 +265,7 @@ def start(settings: SparkSettings, folder: Path) -> Spark:
         for name in PARTITIONS:
             if name not in settings.conf:
                 spark.session.conf.set(name, str(spark.cores))
+        spark_threads.give_way(spark.pid)
     except BaseException as error:
         # Whatever it was: what PySpark remembers of this JVM it would take for the next one.
         gateway.proc.kill()

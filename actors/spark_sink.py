@@ -1,14 +1,9 @@
 """The SparkSink: brings the journal's segments into the lake, batch by batch, and sees to its tables meanwhile.
 
-Batches come one after the other; within one, tables are delivered at the same time. A batch takes all segments that
-wait (up to a bound), so that the further the sink lags the larger its commits and the less each row costs. Where it
-goes on is found in the tables themselves, at the start and so after each failure.
+What comes next is decided by `pipeline.spark_sink`; here that's carried out, in Spark and at the journal.
 
 One MERGE at a time, or one piece of maintenance, runs beside the batches (`actors.background`). It takes seconds that
 no reader waits for, since the live view is right with it and without it.
-
-How far it is, it tells the journal after each batch, so that retention keeps what it needs. Where what it needs has
-gone, since the lake is new or was removed, tables wait until their mirrors have begun anew (`pipeline.late`).
 
 Spark's calls block and can't be interrupted, so they're made in threads of this actor's own. A clean end waits for
 them. Any other end kills the JVM, which lets go of the threads, and of all that Spark was doing: what it had
@@ -19,10 +14,9 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain, takewhile
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar, assert_never
 
 import structlog
 from py4j.protocol import Py4JError
@@ -40,28 +34,58 @@ from actors.spark_pulse import Pulse
 from actors.spark_session import Pool, Running, SparkFailed
 from actors.tasks import all_end
 from pipeline import metrics as catalogue
-from pipeline import tiers, topology
-from pipeline.checkpoint import Checkpoint, Mirror, state_of
-from pipeline.delivery import Batch, Delivered, Pieces, missing, next_batch, said_by
+from pipeline import spark_sink, topology
+from pipeline.checkpoint import state_of
+from pipeline.delivery import Batch
 from pipeline.errors import Transient
-from pipeline.journal import Entry
-from pipeline.lake_rules import rule_of
 from pipeline.lake_tables import Tier
-from pipeline.late import MirrorsLacked, incomplete
+from pipeline.late import MirrorsLacked
 from pipeline.messages import SegmentSealed, ToSparkSink
 from pipeline.schema import TableId
 from pipeline.settings import LakeSettings, SparkSettings
+from pipeline.sink_state import State
+from pipeline.spark_sink import (
+    AskForMirrors,
+    BatchRead,
+    BeginningFound,
+    DeliverTable,
+    Fact,
+    FindPlace,
+    FindTable,
+    GapFound,
+    JournalFound,
+    JournalFoundEmpty,
+    JournalTold,
+    Order,
+    Place,
+    PlaceFound,
+    ReadBatch,
+    TableDelivered,
+    TableFound,
+    TellJournal,
+    TellOfBareTables,
+    TellOfGap,
+)
 
 log = structlog.get_logger()
 
 # The sink's name among the journal's consumers.
-CONSUMER = "lake"
+CONSUMER: Final = "lake"
 
 # How many tables are delivered at once; a further thread is for what goes on beside that.
-TABLES_AT_ONCE = 4
+TABLES_AT_ONCE: Final = 4
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Up:
+    """Spark is up; what there is while it is."""
+
+    spark: Running
+    lake: Lake
+    background: Background
 
 
 class SparkSink(Actor[ToSparkSink]):
@@ -82,54 +106,40 @@ class SparkSink(Actor[ToSparkSink]):
         self._settings = lake
         self._spark_settings = spark
         self._journal = journal
+        self._coordinator = coordinator
         self._threads = ThreadPoolExecutor(TABLES_AT_ONCE + 1, "spark")
         self._pulse = Pulse()
-        self._spark: Running | None = None
-        self._lake: Lake | None = None
-        self._segment = 0
-        self._position = ""
+        self._state = State(lake.rules)
+        self._up: Up | None = None
         self._freshness: float | None = None
-        self._mirrors: dict[TableId, Mirror] = {}
-        self._delivered: dict[TableId, Delivered] = {}
-        self._background: Background | None = None
-        self._coordinator = coordinator
-        # The last SCN that has gone from the journal, and the tables that lack rows of before.
-        self._beginning = 0
-        self._late: frozenset[TableId] = frozenset()
-        self._whole = 0  # the segment through which all tables had everything before that
-        self._said = said_by(())  # the segment through which the tables themselves say so
-        # The tables whose mirror isn't there, and the SCN that it may begin at, or behind it (`pipeline.tiers`).
-        self._bare: frozenset[TableId] = frozenset()
-        self._bare_since = 0
 
     async def run(self) -> None:
         """Deliver what is sealed, and what will be, until the mailbox is closed and the last segment delivered."""
         try:
             self.beat()
-            await self._open()
+            up = await self._begin()
             self.rest()
             self.listen()
-            assert self._background is not None
-            while self._taking is not None or self._background.work is not None:
-                await self._next(self._background)
-                self._see_to_tables()
+            while self._taking is not None or up.background.work is not None:
+                await self._next(up.background)
+                self._see_to_tables(up.background)
             await self._pulse.end()
-            await self._in_thread(self._stop)
+            await self._in_thread(up.spark.stop)
         finally:
             self.rest()
             await self.release()
 
     async def handle(self, message: SegmentSealed) -> None:
         """Deliver everything through the segment."""
-        await self._deliver_through(message.segment)
+        await self._take_in(message)
 
     async def release(self) -> None:
         """Kill the JVM, so that its threads end, and wait for these."""
         self.stop_listening()
         await asyncio.to_thread(self._end)
         await self._pulse.end()
-        if (background := self._background) is not None and background.work is not None:
-            await asyncio.wait({background.work.task})
+        if self._up is not None and (work := self._up.background.work) is not None:
+            await asyncio.wait({work.task})
         self.metrics.set(catalogue.SPARK_UP, 0)
 
     def hung(self) -> str | None:
@@ -142,59 +152,44 @@ class SparkSink(Actor[ToSparkSink]):
         `late`: the tables that wait for their mirrors to begin anew. `freshness_seconds`: the age of the oldest change
         of the last batch when it could be read in the lake. `beside`: what goes on beside the batches.
         """
-        background = self._background
+        so_far, background = self._state.so_far, None if self._up is None else self._up.background
         work = None if background is None else background.work
         return {
             "lake": self._settings.path,
-            "segment": self._segment,
-            "position": self._position,
+            "segment": so_far.segment,
+            "position": so_far.position,
             "freshness_seconds": self._freshness,
-            "late": sorted(map(str, self._late)),
+            "late": sorted(map(str, so_far.late.tables)),
             "beside": None if work is None else {"work": work.name, "table": str(work.table)},
             "tables": {
                 str(table): {
-                    "mirror": state_of(self._mirrors[table]) if table in self._mirrors else None,
+                    "mirror": state_of(so_far.mirrors[table]) if table in so_far.mirrors else None,
                     **(background.status(table) if background is not None else {}),
                     "stopped": delivered.stopped,
                 }
-                for table, delivered in self._delivered.items()
+                for table, delivered in so_far.tables.items()
             },
         }
 
     def not_ready(self) -> str | None:
         """Not before Spark is up."""
-        return None if self._spark is not None else "Spark isn't up yet"
+        return None if self._up is not None else "Spark isn't up yet"
 
-    async def _open(self) -> None:
+    async def _begin(self) -> Up:
         """Start Spark, find out where the lake is, and deliver what it lacks."""
         await self._in_thread(self._join)
-        self._spark = await self._in_thread(self._start)
-        self._pulse.begin(partial(self._asked, self._spark.progress))
+        up = await self._in_thread(self._start)
+        self._pulse.begin(partial(self._asked, up.spark.progress))
         self.metrics.set(catalogue.SPARK_UP, 1)
-        session, lake = self._spark.session, self._settings
-        self._lake = Lake(session, lake.path, self._journal, lake.rules, lake.catalog)
-        self._background = Background(lake, self.metrics, self._lake, partial(self._call, Pool.BESIDE))
         last = await self._in_thread(self._journal.last_segment)
         if last == 0:
-            return
+            await self._take_in(JournalFoundEmpty())
+            return up
         entry = await self._in_thread(self._journal.entry, last)
-        await all_end(self._find, list(entry.checkpoint.schemas))
-        self._count_stopped()
-        self._said = said_by(self._delivered.values())
-        self._whole = max(0, await self._in_thread(self._has, self._said))
-        self._segment = await self._in_thread(self._came, self._whole)
-        self.metrics.set(catalogue.DELIVERED_SEGMENT, self._segment)
-        if self._segment > self._whole:
-            await self._come_late(entry)
-        elif self._segment >= await self._in_thread(self._journal.consumers.first):
-            at = (await self._in_thread(self._journal.entry, self._segment)).checkpoint
-            self._position, self._mirrors = str(at.position), at.mirrors
-            self._bare = tiers.bare(self._delivered, at.mirrors, self._settings.rules)
-            self._bare_since = at.scn
-            if bare := sorted(map(str, self._bare)):
-                log.warning("tables have no mirror in the lake: their mirrors begin anew", tables=bare)
-            await self._ask(entry.checkpoint)
-        await self._deliver_through(last)
+        await self._take_in(JournalFound(entry.checkpoint))
+        self.metrics.set(catalogue.DELIVERED_SEGMENT, self._state.so_far.segment)
+        await self._take_in(SegmentSealed(last))
+        return up
 
     def _join(self) -> None:
         """Be known as a consumer, so that nothing goes while Spark starts, however long that takes."""
@@ -202,104 +197,92 @@ class SparkSink(Actor[ToSparkSink]):
         if CONSUMER not in consumers.all():
             consumers.tell(CONSUMER, consumers.first() - 1)
 
-    def _has(self, said: int) -> int:
-        """The segment through which the lake has everything, if its tables say that they have it through `said`.
+    async def _take_in(self, fact: Fact) -> None:
+        """Carry out what follows from a fact, and from the facts that this brings, until nothing more does."""
+        facts = [fact]
+        while facts:
+            self._state, orders = spark_sink.step(self._state, facts.pop(0), time.monotonic())
+            brought = await all_end(self._carry_out, orders)
+            facts += [each for each in brought if each is not None]
 
-        What's behind that had nothing for them, as far as we told the journal of the very same tables.
-        """
-        told = self._journal.consumers.all()[CONSUMER]
-        return said if told.said is None or told.said > said else max(said, told.segment)
+    async def _carry_out(self, order: Order) -> Fact | None:
+        """The fact that comes of an order, None where none does."""
+        assert self._up is not None
+        match order:
+            case FindTable(table):
+                return await self._find(self._up, table)
+            case FindPlace(said):
+                self._count_stopped()
+                return await self._in_thread(self._place, said)
+            case ReadBatch(after, through):
+                return await self._in_thread(self._read_batch, after, through)
+            case DeliverTable():
+                return await self._deliver(self._up, order)
+            case TellJournal(batch, said, seconds):
+                self._tell(batch, seconds)
+                await self._in_thread(self._journal.consumers.tell, CONSUMER, batch.through, said)
+                self.beat()
+                self._see_to_tables(self._up.background)
+                return JournalTold()
+            case AskForMirrors(generations):
+                await self.send(self._coordinator, MirrorsLacked(generations))
+            case TellOfGap(tables, begins):
+                log.warning(
+                    "the lake comes late: its tables begin anew, and their changelogs lack what has gone",
+                    journal_begins_at=begins,
+                    tables=sorted(map(str, tables)),
+                )
+            case TellOfBareTables(tables):
+                bare = sorted(map(str, tables))
+                log.warning("tables have no mirror in the lake: their mirrors begin anew", tables=bare)
+            case _:
+                assert_never(order)
+        return None
 
-    def _came(self, segment: int) -> int:
-        """Tell where we are; where we have to go on: there, or at the journal's beginning."""
+    async def _find(self, up: Up, table: TableId) -> TableFound:
+        found = await self._in_thread(up.lake.find, table)
+        of = Tier if found.schema is not None else ()
+        sizes = {tier: await self._in_thread(up.lake.upkeep.size, table, tier) for tier in of}
+        up.background.found(table, found, sizes)
+        self.metrics.set(catalogue.TABLE_STOPPED, found.stopped is not None, table=str(table), part="lake")
+        return TableFound(table, found)
+
+    def _place(self, said: int) -> Place:
+        """Tell the journal where we are, and find out where that leads."""
         consumers = self._journal.consumers
-        consumers.tell(CONSUMER, segment, self._said)
+        told = consumers.all()[CONSUMER]
+        segment = whole = spark_sink.whole_through(said, told.segment, told.said)
+        consumers.tell(CONSUMER, segment, said)
         while (first := consumers.first()) > segment + 1:
             segment = first - 1
             consumers.tell(CONSUMER, segment)
-        return segment
+        if segment > whole:
+            return GapFound(whole, self._journal.entry(first))
+        if segment < first:
+            return BeginningFound(whole)
+        return PlaceFound(whole, self._journal.entry(whole).checkpoint)
 
-    async def _come_late(self, last: Entry) -> None:
-        """Segments that the lake lacks have gone: find out which tables lack something, and ask for it."""
-        first = await self._in_thread(self._journal.entry, self._segment + 1)
-        self._beginning = first.first_scn - 1
-        self._late = frozenset(
-            table
-            for table in first.checkpoint.schemas
-            if self._delivered.get(table, Delivered()).changes < self._segment
-        )
-        log.warning(
-            "the lake comes late: its tables begin anew, and their changelogs lack what has gone",
-            journal_begins_at=self._segment + 1,
-            tables=sorted(map(str, self._late)),
-        )
-        await self._ask(last.checkpoint)
+    def _read_batch(self, after: int, through: int) -> BatchRead:
+        return spark_sink.next_batch_of(self._state, self._journal.entries(after, through))
 
-    async def _ask(self, checkpoint: Checkpoint) -> None:
-        late = incomplete(self._late, checkpoint, self._beginning)
-        if lacked := {**incomplete(self._bare, checkpoint, self._bare_since), **late}:
-            await self.send(self._coordinator, MirrorsLacked(lacked))
-
-    async def _deliver_through(self, segment: int) -> None:
-        while self._segment < segment:
-            batch, self._late = await self._in_thread(self._read_batch, segment)
-            began = time.monotonic()
-            await all_end(
-                self._find, [table for table in self._wanted(batch) if table not in self._delivered]
-            )
-            await all_end(partial(self._deliver, batch), self._wanted(batch))
-            self._segment = batch.through
-            self._position = str(batch.checkpoint.position)
-            self._mirrors = batch.checkpoint.mirrors
-            self._tell(batch, time.monotonic() - began)
-            said = None if self._late else self._said
-            await self._in_thread(self._journal.consumers.tell, CONSUMER, self._segment, said)
-            await self._ask(batch.checkpoint)
-            self.beat()
-            self._see_to_tables()
-
-    def _wanted(self, batch: Batch) -> list[TableId]:
-        """The tables that have something in the batch, and those whose mirror is to be made, or begun anew."""
-        begun = [t for t in batch.generations if batch.newly_begun(t, self._delivered.get(t, Delivered()))]
-        wanted = dict.fromkeys([*batch.tables, *begun, *batch.alterations])
-        return [table for table in wanted if table not in self._late]
-
-    async def _find(self, table: TableId) -> None:
-        assert self._lake is not None
-        assert self._background is not None
-        found = await self._in_thread(self._lake.find, table)
-        tiers.check(found, table, rule_of(self._settings.rules, table))
-        of = Tier if found.schema is not None else ()
-        sizes = {tier: await self._in_thread(self._lake.upkeep.size, table, tier) for tier in of}
-        self._background.found(table, found, sizes)
-        self._delivered[table] = found
-        self.metrics.set(catalogue.TABLE_STOPPED, found.stopped is not None, table=str(table), part="lake")
-
-    async def _deliver(self, batch: Batch, table: TableId) -> None:
+    async def _deliver(self, up: Up, order: DeliverTable) -> TableDelivered:
         """Bring one table to the end of the batch."""
-        assert self._lake is not None
-        assert self._background is not None
-        before = self._delivered[table]
-        if before.stopped is not None:
-            return
-        pieces = missing(before, batch.tables.get(table, Pieces()))
-        after = await self._in_thread(self._lake.deliver, table, before, batch)
-        self._delivered[table] = after
-        if pieces.changes or pieces.rows:
-            self._said = batch.after
+        table, pieces = order.table, order.pieces
+        after = await self._in_thread(up.lake.deliver, table, order.before, order.batch)
         if after.stopped is not None:
             self.metrics.set(catalogue.TABLE_STOPPED, 1, table=str(table), part="lake")
             log.error("the table was stopped", table=str(table), part="lake", reason=after.stopped)
-            return
+            return TableDelivered(table, after)
         for tier, files in ((Tier.CHANGELOG, pieces.changes), (Tier.MIRROR, pieces.rows)):
             rows, size = sum(piece.rows for piece in files), sum(piece.bytes for piece in files)
             self.metrics.count(catalogue.DELIVERED, rows, table=str(table), tier=tier.value)
             self.metrics.count(catalogue.DELIVERED_FILES, len(files), tier=tier.value)
             self.metrics.count(catalogue.DELIVERED_BYTES, size, tier=tier.value)
-        self._background.delivered(table, after, pieces)
+        up.background.delivered(table, after, pieces)
+        return TableDelivered(table, after)
 
     def _count_stopped(self) -> None:
-        stopped = sum(delivered.stopped is not None for delivered in self._delivered.values())
+        stopped = sum(each.stopped is not None for each in self._state.so_far.tables.values())
         self.metrics.set(catalogue.STOPPED_TABLES, stopped, part="lake")
 
     def _tell(self, batch: Batch, seconds: float) -> None:
@@ -322,7 +305,7 @@ class SparkSink(Actor[ToSparkSink]):
             awaited.add(self._taking)
         if self._pulse.task is not None:
             awaited.add(self._pulse.task)
-        timeout = None if work is not None else background.time_left(self._mirrors)
+        timeout = None if work is not None else background.time_left(self._state.so_far.mirrors)
         done, _ = await asyncio.wait(awaited, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if self._pulse.task in done:
             self._pulse.task.result()  # raises what it found
@@ -331,10 +314,11 @@ class SparkSink(Actor[ToSparkSink]):
         if self._taking is not None and self._taking in done:
             await self.taken(self._taking)
 
-    def _see_to_tables(self) -> None:
+    def _see_to_tables(self, background: Background) -> None:
         """Begin what is due beside the batches; nothing at the end."""
-        if self._background is not None and self._taking is not None:
-            self._background.begin_if_due(self._mirrors, self._segment, self._position)
+        if self._taking is not None:
+            so_far = self._state.so_far
+            background.begin_if_due(so_far.mirrors, so_far.segment, so_far.position)
 
     async def _in_thread(
         self, function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
@@ -366,34 +350,31 @@ class SparkSink(Actor[ToSparkSink]):
         try:
             return function(*args, **kwargs)
         except (Py4JError, PySparkException, ConnectionError) as error:
-            if self._spark is not None and (lost := self._spark.lost(error)):
+            if self._up is not None and (lost := self._up.spark.lost(error)):
                 raise Transient(lost) from None
             if is_conflict(error):
                 raise Conflict("another writer committed to a lake table meanwhile") from None
             raise SparkFailed(str(error)).with_traceback(error.__traceback__) from None
 
-    def _start(self) -> Running:
-        return spark_session.run(self._spark_settings, self._journal.local_folder / "spark")
-
-    def _stop(self) -> None:
-        assert self._spark is not None
-        self._spark.stop()
+    def _start(self) -> Up:
+        lake, spark = (
+            self._settings,
+            spark_session.run(self._spark_settings, self._journal.local_folder / "spark"),
+        )
+        try:
+            tables = Lake(spark.session, lake.path, self._journal, lake.rules, lake.catalog)
+            background = Background(lake, self.metrics, tables, partial(self._call, Pool.BESIDE))
+        except BaseException:
+            spark.kill()
+            raise
+        self._up = up = Up(spark, tables, background)
+        return up
 
     def _end(self) -> None:
-        if self._spark is not None:
-            self._spark.kill()
+        self._kill()
         self._threads.shutdown()
+        self._kill()  # it may have been about to start
 
-    def _read_batch(self, through: int) -> tuple[Batch, frozenset[TableId]]:
-        """The next batch, and the tables that it leaves out; it ends where one of these can be taken again."""
-        entries = self._journal.entries(self._segment, through)
-        first = next(entries)
-        late = frozenset(self._incomplete(first))
-        same = takewhile(lambda entry: frozenset(self._incomplete(entry)) == late, entries)
-        batch = next_batch(chain([first], same))
-        # As long as a table is left out, a restart has to find that again.
-        batch = tiers.ruled(batch, self._settings.rules, self._bare, self._bare_since)
-        return replace(batch, after=self._whole) if late else batch, late
-
-    def _incomplete(self, entry: Entry) -> dict[TableId, int]:
-        return incomplete(self._late, entry.checkpoint, self._beginning)
+    def _kill(self) -> None:
+        if self._up is not None:
+            self._up.spark.kill()

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from pipeline.errors import worst
 
 Of = TypeVar("Of")
+Made = TypeVar("Made")
 
 
 async def first_end(*works: Coroutine[Any, Any, None]) -> None:
@@ -25,8 +26,9 @@ async def first_end(*works: Coroutine[Any, Any, None]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)  # so that no other's error is left unread
 
 
-async def all_end(do: Callable[[Of], Coroutine[Any, Any, None]], each: Iterable[Of]) -> None:
-    """Do it with each at once, to the end of all of them. Raises the worst of what any raised."""
+async def all_end(do: Callable[[Of], Coroutine[Any, Any, Made]], each: Iterable[Of]) -> list[Made]:
+    """Do it with each at once, to the end of all of them: what they give. Raises the worst of what any raised."""
     results = await asyncio.gather(*map(do, each), return_exceptions=True)
-    if errors := [result for result in results if result is not None]:
+    if errors := [result for result in results if isinstance(result, BaseException)]:
         raise worst(errors)
+    return [result for result in results if not isinstance(result, BaseException)]

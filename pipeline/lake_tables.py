@@ -165,31 +165,42 @@ def ddl(of: Iterable[LakeColumn]) -> str:
     return ", ".join(f"{quoted(c.name)} {c.type}" for c in of)
 
 
-def create_sql(path: str, of: tuple[LakeColumn, ...], properties: Mapping[str, str]) -> str:
-    """The statement that makes a changelog where there's none.
+def create_sql(path: str, tier: Tier, of: tuple[LakeColumn, ...], properties: Mapping[str, str]) -> str:
+    """The statement that makes a lake table where there's none.
 
-    There are some commits a second, and whoever looks for the newest one goes through the names of all; so they're kept
-    for CHANGELOG_VERSIONS_H and not for thirty days.
+    A log without a version, as a kill may leave it, it takes for a table.
     """
-    kept = {
-        "delta.deletedFileRetentionDuration": f"interval {CHANGELOG_VERSIONS_H} hours",
-        "delta.logRetentionDuration": f"interval {CHANGELOG_VERSIONS_H} hours",
-    }
-    settings = _settings(of, kept, properties)
-    return f"CREATE TABLE IF NOT EXISTS {table_at(path)} ({ddl(of)}) USING delta {_properties(settings)}"
+    return f"CREATE TABLE IF NOT EXISTS {table_at(path)} ({ddl(of)}) USING delta {_settings(tier, of, properties)}"
 
 
-def begin_sql(path: str, of: tuple[LakeColumn, ...], properties: Mapping[str, str]) -> str:
-    """The statement that makes an empty mirror with just these columns, whatever is there now.
+def begin_sql(path: str, tier: Tier, of: tuple[LakeColumn, ...], properties: Mapping[str, str]) -> str:
+    """The statement that makes an empty lake table with just these columns, whatever is there now.
 
-    Deletion vectors keep a MERGE from writing each file anew in which it finds a key. Of the forms of this statement
-    it's the one with a query that Delta makes but once for an application's transaction.
+    Of the forms of this statement it's the one with a query that Delta makes but once for an application's transaction.
     """
-    settings = {"delta.enableDeletionVectors": "true"}
     nothing = ", ".join(f"CAST(NULL AS {column.type}) AS {quoted(column.name)}" for column in of)
     return (
-        f"CREATE OR REPLACE TABLE {table_at(path)} USING delta {_properties(_settings(of, settings, properties))} "
+        f"CREATE OR REPLACE TABLE {table_at(path)} USING delta {_settings(tier, of, properties)} "
         f"AS SELECT {nothing} WHERE false"
+    )
+
+
+# There are some commits to a changelog a second, and whoever looks for the newest one goes through the names of all; so
+# they're kept for CHANGELOG_VERSIONS_H and not for thirty days. Deletion vectors keep a merge from writing each file of
+# a mirror anew in which it finds a key.
+_SETTINGS: Final = {
+    Tier.CHANGELOG: {
+        "delta.deletedFileRetentionDuration": f"interval {CHANGELOG_VERSIONS_H} hours",
+        "delta.logRetentionDuration": f"interval {CHANGELOG_VERSIONS_H} hours",
+    },
+    Tier.MIRROR: {"delta.enableDeletionVectors": "true"},
+}
+
+
+def _settings(tier: Tier, of: tuple[LakeColumn, ...], properties: Mapping[str, str]) -> str:
+    mapping = {"delta.columnMapping.mode": "name"} if need_mapping(column.name for column in of) else {}
+    return _properties(
+        {**_SETTINGS[tier], **mapping, **{str(key): value for key, value in properties.items()}}
     )
 
 
@@ -212,13 +223,6 @@ def literal(text: str) -> str:
     """A text as a literal of Spark's SQL."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
-
-
-def _settings(
-    of: tuple[LakeColumn, ...], settings: Mapping[str, str], properties: Mapping[str, str]
-) -> dict[str, str]:
-    mapping = {"delta.columnMapping.mode": "name"} if need_mapping(column.name for column in of) else {}
-    return {**settings, **mapping, **{str(key): value for key, value in properties.items()}}
 
 
 def _properties(properties: Mapping[str, str]) -> str:

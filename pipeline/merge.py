@@ -10,28 +10,50 @@ That's said twice, for who can do what:
   deleted and adds the second (`actors.delta`). Of the mirror just the key is read, and of the changes each row once.
 - `Merge.statement` is the same as one MERGE, which finds out row by row what becomes of it: it reads both tables twice,
   once to find the files that it touches and once to write them, and carries the mirror's whole rows through a join.
+
+Most tables are written at one end: the rows that change are young, and of a new row the key is greater than any before.
+A first snapshot writes the mirror's files in the order of keys, and Delta knows the least and the greatest value of
+each. So the extent of the keys that changed is looked up first (`Merge.extent`), and the mirror is asked for no others:
+a file that has none of them isn't read, and what a merge costs doesn't grow with all that's old. It's done for those
+parts of a key that are integers, of which MySQL, Spark and Delta have one order. A key that changed is within the
+extent by its making, whether the mirror has it or not, so that nothing else becomes of any row.
 """
 
 # ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers of ours
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from pipeline.dialects import Dialect
 from pipeline.lake_tables import SEGMENT, WHOLE, Tier, location, quoted, table_at
 from pipeline.live_view import OP, Reached, Values, last_changes, same_key
 from pipeline.schema import TableId, TableSchema
+from pipeline.types import Integer
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
     """A mirror goes from where it has `reached` to segment `through`.
 
-    `schema` is the one that the lake tables have taken on; its table has a primary key.
+    `schema` is the one that the lake tables have taken on; its table has a primary key. `bounds`: of parts of the key
+    the least and the greatest value in any key that has changed.
     """
 
     lake: str
     schema: TableSchema
     reached: Reached
     through: int
+    bounds: tuple[tuple[str, object, object], ...] = ()
+
+    def extent(self) -> str | None:
+        """The query for what `within` is to be told, a row; None where no part of the key has an order."""
+        ends = [f"min({name}), max({name})" for name in map(quoted, self._ordered)]
+        return f"SELECT {', '.join(ends)} FROM {self._changelog} WHERE {self._where}" if ends else None
+
+    def within(self, extent: Sequence[object]) -> "Merge":
+        """The same one, which asks the mirror for no other keys than may have changed; for all, where none has."""
+        if None in extent:
+            return self
+        return replace(self, bounds=tuple(zip(self._ordered, extent[::2], extent[1::2], strict=True)))
 
     def places(self, version: int) -> str:
         """The query for the rows of the mirror, at a version of its log, whose keys have changed.
@@ -42,7 +64,7 @@ class Merge:
         return f"""SELECT /*+ SHUFFLE_HASH(c) */ m._metadata.file_path AS path, m._metadata.row_index AS row
 FROM {self._mirror(version)} AS m LEFT SEMI JOIN (
   {self.keys()}
-) AS c ON {same_key(self.schema)}"""
+) AS c ON {self._same}"""
 
     def keys(self) -> str:
         """The query for the keys that have changed."""
@@ -60,7 +82,7 @@ FROM {self._mirror(version)} AS m LEFT SEMI JOIN (
 {changes}
 )
 SELECT {values.listed(values.laid_over)} FROM (SELECT * FROM {self._mirror(version)}) AS m JOIN c
-ON {same_key(self.schema)} WHERE {whole} IS NULL
+ON {self._same} WHERE {whole} IS NULL
 UNION ALL
 SELECT {values.listed(values.told)} FROM c WHERE {whole}"""
 
@@ -70,8 +92,19 @@ SELECT {values.listed(values.told)} FROM c WHERE {whole}"""
 USING (
 {last_changes(self.schema, self._changelog, self.reached, self._where)}
 ) AS c
-ON {same_key(self.schema)}
+ON {self._same}
 {_clauses(self.schema, self.reached)}"""
+
+    @property
+    def _ordered(self) -> tuple[str, ...]:
+        """The parts of the key that Spark has in an order of their own."""
+        key = (self.schema.columns[index] for index in self.schema.key)
+        return tuple(column.name for column in key if isinstance(column.type, Integer))
+
+    @property
+    def _same(self) -> str:
+        bounds = (f"m.{quoted(name)} BETWEEN {least} AND {most}" for name, least, most in self.bounds)
+        return " AND ".join([same_key(self.schema), *bounds])
 
     @property
     def _changelog(self) -> str:

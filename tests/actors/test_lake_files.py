@@ -182,6 +182,13 @@ def test_a_commit_is_durable_with_all_that_come_before_it(
     assert [int(name) for name in synced[:-1]] == [3, 4, 5]
 
 
+def test_a_long_log_is_not_gone_through_at_a_start(placing: Placing, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(lake_files, "sync", asked.append)
+    LakeFiles(placing.history.store).settle(str(placing.table), 10_000_000)
+    assert len(asked) == lake_files._BEFORE + 2
+
+
 def test_a_lake_that_cannot_be_written_is_a_matter_of_time(placing: Placing) -> None:
     placing.table.rmdir()
     with pytest.raises(Transient, match="files can't be placed"):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from actors.secret_file import read
 from actors.signal_kafka import SignalKafka, check
 from actors.signal_listener import Arrived
 from deploy.toolchain.kafka_broker import PROPERTIES, KafkaBroker
@@ -213,6 +214,12 @@ async def test_a_broker_that_is_spoken_to_by_tls_and_wants_a_password(parts: Par
         for changed in ({"sasl_password": Secret("wrong")}, {"ca": None}):
             [refused] = await check(replace(settings, **changed), "shop")
             assert "can't be reached" in refused.wrong
+        file = tmp_path / "password"
+        file.write_text("wrong\n")
+        changing = replace(settings, sasl_password=read(file))
+        assert "can't be reached" in (await check(changing, "shop"))[0].wrong
+        file.write_text("right\n")  # it's read again for each connection
+        assert "the broker has no topic" in (await check(changing, "shop"))[0].wrong
 
 
 def secured(folder: Path) -> str:

@@ -227,8 +227,7 @@ async def test_a_server_that_is_killed_comes_back_and_nothing_is_lost_or_doubled
         async with house.life() as running:
             await house.write(3, 3)
             await house.until(house.arrived, running)
-            assert house.sink._spark is not None
-            session = house.sink._spark.session
+            session = house.up.spark.session
             for each in (house.items, house.orders):
                 table = each.schema.table
                 assert rows(live_view(session, lake.path, table)) == expected(each)

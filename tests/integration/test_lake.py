@@ -15,8 +15,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 
+from actors import lake
 from actors.delta import DeltaTable, is_conflict
 from actors.delta_log import logged
 from actors.journal_store import JournalStore
@@ -256,6 +258,15 @@ def test_without_checksums_the_log_itself_is_asked(spark: Spark, tmp_path: Path)
         assert thread.submit(table.append, place, "us", 7, {}, "{}").result() is None
 
 
+def test_a_log_without_a_version_as_a_kill_leaves_it_is_no_table(delivery: Delivery) -> None:
+    for tier in Tier:
+        Path(location(delivery.root, ORDERS.table, tier), "_delta_log", "_staged_commits").mkdir(parents=True)
+    orders = delivery.history.table(ORDERS)
+    delivery.history.transaction((orders, "c", (1, "a")))
+    delivery.deliver()
+    assert delivery.view(orders) == expected(orders)
+
+
 def test_a_merge_that_was_made_is_not_made_again(delivery: Delivery) -> None:
     orders = delivery.history.table(ORDERS)
     delivery.history.transaction((orders, "c", (1, "a")))
@@ -268,6 +279,32 @@ def test_a_merge_that_was_made_is_not_made_again(delivery: Delivery) -> None:
     again = DeltaTable(delivery.spark.session, location(delivery.root, ORDERS.table, Tier.MIRROR)).snapshot()
     assert version == again
     assert delivery.lake.find(ORDERS.table).pending == 0
+
+
+@pytest.mark.full
+def test_a_merge_reads_no_file_that_has_none_of_the_keys(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lake, "FILES_TO_LEAVE_OUT", 1)
+    orders = delivery.history.table(ORDERS)
+    delivery.history.transaction(*((orders, "c", (number, "old")) for number in range(1, 4)))
+    delivery.deliver()
+    delivery.merge(orders)
+    old = list(Path(location(delivery.root, ORDERS.table, Tier.MIRROR)).glob("*.parquet"))
+    for path in old:
+        path.rename(path.with_suffix(".aside"))
+    delivery.history.transaction((orders, "c", (4, "new")), (orders, "c", (6, "new")))
+    delivery.deliver()
+    delivery.merge(orders)
+    delivery.history.transaction((orders, "u", (3, "changed")), (orders, "d", (4, "new")))
+    delivery.deliver()
+    with pytest.raises(Py4JJavaError, match=r"\.parquet"):
+        delivery.merge(orders)
+    for path in old:
+        path.with_suffix(".aside").rename(path)
+    delivery.merge(orders)
+    assert delivery.lake.find(ORDERS.table).pending == 0
+    assert rows(delivery.tier(orders, Tier.MIRROR)) == delivery.view(orders) == expected(orders)
 
 
 @pytest.mark.full

@@ -26,7 +26,7 @@ from actors.live_view import live_view
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from actors.spark_session import Spark, SparkFailed
-from actors.spark_sink import CONSUMER, SparkSink
+from actors.spark_sink import CONSUMER, SparkSink, Up
 from actors.telling import story, told
 from pipeline import metrics as catalogue
 from pipeline.checkpoint import Filling
@@ -104,8 +104,14 @@ class House:
         await self.until(lambda: self.metrics.value(catalogue.SPARK_UP) == 1, running)
         await self.write(1, 1)
         await self.until(self.arrived, running)
-        assert isinstance(self.sink._spark, Spark)
-        return self.sink._spark
+        assert isinstance(self.up.spark, Spark)
+        return self.up.spark
+
+    @property
+    def up(self) -> Up:
+        """What the sink has since Spark has been up."""
+        assert self.sink._up is not None
+        return self.sink._up
 
     def arrived(self) -> bool:
         """Whether the last segment is delivered."""
@@ -160,6 +166,16 @@ async def test_it_delivers_what_was_sealed_and_what_will_be_and_merges_when_due(
     assert house.metrics.value(catalogue.SPARK_UP) == 0
 
 
+async def test_a_life_that_is_broken_off_while_spark_starts_leaves_no_jvm_to_the_next(house: House) -> None:
+    lock = house.history.store.local_folder / "spark" / "lock"
+    async with house.life() as running:
+        await house.until(lock.exists, running)
+    async with house.life() as running:
+        await house.at_work(running)
+        house.mailbox.close()
+        await running
+
+
 async def test_what_spark_says_of_a_log_that_it_cannot_read_outlives_its_jvm(house: House) -> None:
     log = house.root / "shop" / "items" / "changelog" / "_delta_log"
     log.mkdir(parents=True)
@@ -169,8 +185,8 @@ async def test_what_spark_says_of_a_log_that_it_cannot_read_outlives_its_jvm(hou
     async with house.life() as running:
         with pytest.raises(SparkFailed) as raised:
             await running
-    assert isinstance(house.sink._spark, Spark)
-    assert not house.sink._spark.alive
+    assert isinstance(house.up.spark, Spark)
+    assert not house.up.spark.alive
     for text in (told(raised.value), story(raised.value)):
         assert "SparkFailed: An error occurred while calling" in text
         assert "FAILED_READ_FILE" in text
@@ -192,8 +208,7 @@ async def test_it_compacts_its_tables_beside_the_batches(house: House) -> None:
         await house.write(4, 4)
         await house.until(house.arrived, running)
         assert house.metrics.value(catalogue.FILES_COME, table="shop.items", tier="changelog") == 1
-        assert house.sink._spark is not None
-        shown = live_view(house.sink._spark.session, str(house.root), house.items.schema.table).collect()
+        shown = live_view(house.up.spark.session, str(house.root), house.items.schema.table).collect()
         assert sorted(map(tuple, shown)) == [(n, n) for n in range(1, 5)]
         house.mailbox.close()
         await running
@@ -266,8 +281,7 @@ async def test_a_lake_that_comes_when_segments_have_gone_asks_for_mirrors_that_b
         assert house.changes("bag") == [
             (3, 3, 3)
         ]  # it has no mirror: its changes begin where the journal does
-        lake = house.sink._lake
-        assert lake is not None
+        lake = house.up.lake
         found = await asyncio.to_thread(lake.find, bag.schema.table)
         assert (found.changes, found.after) == (3, 0)  # so that a restart finds that it comes late
         history.restart(house.items, house.items.schema, Filling)
@@ -288,9 +302,8 @@ async def test_a_lake_that_comes_when_segments_have_gone_asks_for_mirrors_that_b
         await house.until(house.arrived, running)
         found = await asyncio.to_thread(lake.find, house.items.schema.table)
         assert found.after == 5
-        assert house.sink._spark is not None
         for each in (house.orders, house.items):
-            shown = live_view(house.sink._spark.session, str(house.root), each.schema.table).collect()
+            shown = live_view(house.up.spark.session, str(house.root), each.schema.table).collect()
             assert sorted(map(tuple, shown)) == [(n, n) for n in range(1, 7)]
         house.mailbox.close()
         await running
@@ -324,9 +337,8 @@ async def test_a_table_that_stopped_is_told_again_and_begins_anew_when_it_is_rem
         history.chunk(house.items, list(house.items.source))
         await house.write(3, 3)
         await house.until(house.arrived, running)
-        assert house.sink._spark is not None
         for each in (house.orders, house.items):
-            shown = live_view(house.sink._spark.session, str(house.root), each.schema.table).collect()
+            shown = live_view(house.up.spark.session, str(house.root), each.schema.table).collect()
             assert sorted(map(tuple, shown)) == [(n, n) for n in (1, 2, 3)]
         house.mailbox.close()
         await running
@@ -372,7 +384,7 @@ def killed(spark: Spark) -> None:
 def out_of_memory(spark: Spark) -> None:
     """Have the JVM want more than it may have."""
     jvm: Any = spark.session.sparkContext._jvm
-    with suppress(Py4JError):
+    with suppress(Py4JError, ConnectionError):
         jvm.java.nio.ByteBuffer.allocate(2**31 - 1)
 
 

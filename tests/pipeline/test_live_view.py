@@ -57,6 +57,11 @@ class Lake:
     def merge(self, through: int, by_statement: bool) -> None:
         """Run Spark's MERGE, or its two halves that are one transaction there, in DuckDB's words."""
         merge = Merge("lake", SCHEMA, self.reached, through)
+        extent = merge.extent()
+        assert extent is not None
+        row = self.engine.execute(_in_duckdb(extent)).fetchone()
+        assert row is not None
+        merge = merge.within(row)
         if by_statement:
             self.engine.execute(_in_duckdb(merge.statement()))
         else:

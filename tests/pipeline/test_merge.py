@@ -1,6 +1,7 @@
 """The statement that merges; what it does is shown on a real Spark, in tests/integration/test_lake.py."""
 
 from dataclasses import replace
+from decimal import Decimal
 
 from pipeline.live_view import Reached
 from pipeline.merge import Merge, pending_sql
@@ -36,6 +37,21 @@ def test_the_mirror_is_read_at_the_version_that_the_transaction_has() -> None:
     merge = Merge("lake", DAYS, Reached(7, 3, partial=True), 5)
     for text in (merge.places(11), merge.rows(11)):
         assert text.count("mirror` VERSION AS OF 11") == 1
+
+
+def test_the_mirror_is_asked_for_no_other_keys_than_have_changed() -> None:
+    merge = Merge("lake", DAYS, Reached(0, 1, partial=True), 2)
+    extent = merge.extent()
+    assert extent is not None
+    assert extent.startswith("SELECT min(`id`), max(`id`) FROM delta.`lake/shop/days/changelog` WHERE `__seg")
+    within = merge.within((3, Decimal(18446744073709551615)))
+    for text in (within.statement(), within.places(3), within.rows(3)):
+        assert "m.`id` = c.`id` AND m.`id` BETWEEN 3 AND 18446744073709551615" in text
+    assert merge.within((None, None)) == merge
+
+
+def test_a_key_of_which_no_part_has_an_order_has_no_extent() -> None:
+    assert Merge("lake", replace(DAYS, key=(0,)), Reached(0, 1), 2).extent() is None
 
 
 def test_what_is_pending_is_counted_from_where_the_mirror_is() -> None:

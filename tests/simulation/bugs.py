@@ -21,6 +21,7 @@ from pipeline import (
     schedule,
     schema_verifier,
     selected,
+    spark_sink,
 )
 from pipeline import snapshot as snapshots
 from pipeline.checkpoint import Checkpoint, Mirror
@@ -32,6 +33,8 @@ from pipeline.gtid import GtidSet
 from pipeline.keys import Key
 from pipeline.messages import ChunkRead, SchemaChanged, TableChanges
 from pipeline.schema import TableId
+from pipeline.sink_state import Landing
+from pipeline.sink_state import State as SinkState
 from pipeline.snapshot import Range
 from pipeline.watermark import Coordinates, High, MarkerRow, Passed
 from tests.pipeline import mutations
@@ -239,6 +242,23 @@ def a_batch_says_its_own_end(patch: Patch) -> None:
     patch.setattr(Sink, "told_after", lambda _self, batch: batch.through)
 
 
+def what_the_journal_was_told_counts_for_any_lake(patch: Patch) -> None:
+    patch.setattr(spark_sink, "whole_through", lambda said, told, _by: max(0, said, told))
+
+
+def a_start_tells_the_journal_nothing(patch: Patch) -> None:
+    patch.setattr(Sink, "tell_at_start", lambda *_: None)
+
+
+def a_batch_ends_with_its_first_table(patch: Patch) -> None:
+    original = spark_sink._landing
+
+    def landing(state: SinkState, landing: Landing, now: float) -> spark_sink.Next:
+        return original(state, replace(landing, left=frozenset()), now)
+
+    patch.setattr(spark_sink, "_landing", landing)
+
+
 def a_mirror_in_the_lake_has_one_generation(patch: Patch) -> None:
     patch.setattr(delivery, "_newer", lambda _generation, present: present is None)
 
@@ -310,6 +330,9 @@ BUGS: tuple[Bug, ...] = (
     cascades_of_parts_are_forgotten,
     what_the_lake_has_is_delivered_again,
     a_batch_says_its_own_end,
+    what_the_journal_was_told_counts_for_any_lake,
+    a_start_tells_the_journal_nothing,
+    a_batch_ends_with_its_first_table,
     a_mirror_in_the_lake_has_one_generation,
     a_batch_leaves_out_its_first_segment,
 )

@@ -108,6 +108,7 @@ HARD = (
     "a batch of several segments",
     "a batch was delivered again in part",
     "the sink was killed within a batch",
+    "the lake was removed",
     "a mirror in the lake was emptied",
     "changes were merged into a mirror",
 )

@@ -344,7 +344,9 @@ class Simulation:
         if self.selector.elsewhere:
             self.crash()
         self.send(ResumeSnapshot("last"))
-        while "last" not in self.judge.record.effects:  # a transaction has to end before
+        # A transaction has to end before, and what it waits for.
+        while "last" not in self.judge.record.effects:
+            self.server.come_to_rest()
             self.read_log()
         self.seal()
         if self.strained:

@@ -1,25 +1,44 @@
 """A model of the sink: batches of sealed segments go to the lake table by table, with kills between any two commits.
 
-What's to be delivered, and what of it a table lacks, is decided by `pipeline.delivery`; what's in the segments' files
-was made by `pipeline.journal`. What's modelled are the commits: each is one step, and a kill takes away all that isn't
-in one. Held to: behind each batch a table's live view, mirror and changes, is the one that the stream had at the end of
-that segment, and its changelog has each row of the files once.
+What's done next is decided by `pipeline.spark_sink`, and what of it a table lacks by `pipeline.delivery`; what's in the
+segments' files was made by `pipeline.journal`. What's modelled are the commits: each is one step, and a kill takes away
+all that isn't in one. Now and then somebody removes the lake, too. Held to: behind each batch a table's live view,
+mirror and changes, is the one that the stream had at the end of that segment, and its changelog has each row of the
+files once.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from pipeline import delivery, journal
+from pipeline import delivery, journal, spark_sink
 from pipeline.checkpoint import Checkpoint, Ready
 from pipeline.delivery import Batch, Delivered, Piece
 from pipeline.journal import Entry, File, FileKind, SegmentTable
-from pipeline.messages import Append
+from pipeline.messages import Append, SegmentSealed
 from pipeline.schema import TableId
+from pipeline.sink_state import Landing, Resting, State
+from pipeline.spark_sink import (
+    BeginningFound,
+    DeliverTable,
+    Fact,
+    FindPlace,
+    FindTable,
+    JournalFound,
+    JournalFoundEmpty,
+    JournalTold,
+    Order,
+    Place,
+    PlaceFound,
+    ReadBatch,
+    TableDelivered,
+    TableFound,
+    TellJournal,
+)
 from tests.simulation.lake import Lake, Violation
 from tests.simulation.server import Row, Rows
 from tests.simulation.story import Story
@@ -127,11 +146,12 @@ class Segments:
 
 
 class Sink:
-    """Delivers what's sealed; `tables` are the lake's, which a kill leaves as they are."""
+    """Delivers what's sealed. A kill leaves the lake's `tables` as they are, and what the journal was told."""
 
     def __init__(self, segments: Segments, random: Random, story: Story, reached: Counter[str]) -> None:
         self._segments, self._random, self._story, self._reached = segments, random, story, reached
         self.tables: dict[TableId, Table] = {}
+        self._told: tuple[int, int | None] = (0, None)
         self._most_bytes = random.choice(
             (1, 8, 1000)
         )  # never less than before: a batch is made anew as it was, or longer
@@ -142,52 +162,84 @@ class Sink:
         for _ in range(self._random.choice((1, 2, 4))):
             next(self._work)
         if self._random.random() < 0.1:
-            self._reached["the sink was killed within a batch"] += self._within
+            self._reached["the sink was killed within a batch"] += isinstance(self._state.doing, Landing)
             self._story.tell("the sink is killed")
+            if self._random.random() < 0.1:
+                self._reached["the lake was removed"] += bool(self.tables)
+                self._story.tell("the lake is removed")
+                self.tables = {}
             self._start()
 
     def finish(self) -> None:
         """Deliver all that's sealed."""
-        while self._segment < len(self._segments.entries) or self._within:
+        while self._segment < len(self._segments.entries) or not isinstance(self._state.doing, Resting):
             next(self._work)
 
+    @property
+    def _segment(self) -> int:
+        return self._state.so_far.segment
+
     def _start(self) -> None:
-        self._delivered = {table: each.told for table, each in self.tables.items()}
-        self._segment = max((each.after for each in self._delivered.values()), default=0)
-        self._within = False
+        self._state = State(())
+        self._landed: list[TableId] = []
         self._work = self._works()
 
     def _works(self) -> Iterator[None]:
+        entries = self._segments.entries
+        yield from self._take_in(JournalFound(entries[-1].checkpoint) if entries else JournalFoundEmpty())
         while True:
-            if left := self._segments.entries[self._segment :]:
-                batch = delivery.next_batch(left, most_bytes=self._most_bytes)
-                yield from self._batch(batch)
+            if self._segment < len(entries):
+                yield from self._take_in(SegmentSealed(len(entries)))
             elif self.tables and self._segment:
                 self._merge(self._random.choice(list(self.tables)))
             yield
 
-    def _batch(self, batch: Batch) -> Iterator[None]:
-        self._reached["a batch of several segments"] += batch.through > batch.after + 1
-        self._within = True
-        begun = [t for t in batch.generations if batch.newly_begun(t, self._delivered.get(t, Delivered()))]
-        tables = list(dict.fromkeys([*batch.alterations, *batch.tables, *begun]))
-        self._random.shuffle(tables)  # they are delivered side by side
-        for table in tables:
-            yield from self._deliver(table, batch)
-        self._segment, self._within = batch.through, False
-        self._story.tell("delivered through segment", batch.through)
-        for table in tables:
-            if table in self._delivered:
-                self._judge(table, batch)
+    def _take_in(self, fact: Fact) -> Iterator[None]:
+        facts = [fact]
+        while facts:
+            self._state, orders = spark_sink.step(self._state, facts.pop(0), 0.0)
+            for order in self._random.sample(orders, len(orders)):  # they're carried out side by side
+                fact = yield from self._carry_out(order)
+                facts.append(fact)
 
-    def _deliver(self, table: TableId, batch: Batch) -> Iterator[None]:
+    def _carry_out(self, order: Order) -> Generator[None, None, Fact]:
+        match order:
+            case FindTable(table):
+                return TableFound(table, self.tables[table].told if table in self.tables else Delivered())
+            case FindPlace(said):
+                return self._place(said)
+            case ReadBatch(after, through):
+                left = iter(self._segments.entries[after:through])
+                read = spark_sink.next_batch_of(self._state, left, self._most_bytes)
+                self._reached["a batch of several segments"] += read.batch.through > read.batch.after + 1
+                return read
+            case DeliverTable(table, before, _, batch):
+                self._landed.append(table)
+                return TableDelivered(table, (yield from self._deliver(table, before, batch)))
+            case TellJournal(batch, said):
+                self._story.tell("delivered through segment", batch.through)
+                while self._landed:
+                    self._judge(self._landed.pop(0), batch)
+                yield
+                self._told = batch.through, said
+                return JournalTold()
+            case _:
+                raise Violation(f"nothing has gone from the journal or the lake, and yet: {order}")
+
+    def _place(self, said: int) -> Place:
+        whole = spark_sink.whole_through(said, *self._told)
+        self.tell_at_start(whole, said)
+        if not whole:
+            return BeginningFound(0)
+        return PlaceFound(whole, self._segments.entries[whole - 1].checkpoint)
+
+    def _deliver(self, table: TableId, present: Delivered, batch: Batch) -> Generator[None, None, Delivered]:
         lake = self.tables.setdefault(table, Table())
-        present = self._delivered.get(table, Delivered())
         todo = delivery.accepted(present, table, batch)
         if todo.reason:
             raise Violation(f"{table} can't be delivered: {todo.reason}")
         if todo.schema is None:
-            return
+            return present
         columns = tuple(each.column for each in todo.plan.columns)
         taken = replace(present, schema=todo.schema, since=todo.since, columns=columns)
         if present.schema != todo.schema:
@@ -211,7 +263,7 @@ class Sink:
             lake.mirror += self._segments.rows(todo.pieces.rows)
             self._tell(lake, rows=todo.through, after=self.told_after(batch))
             yield
-        self._delivered[table] = replace(
+        return replace(
             taken,
             mirror_since=todo.since,
             generation=todo.generation,
@@ -219,6 +271,10 @@ class Sink:
             rows=batch.through,
             after=batch.after,
         )
+
+    def tell_at_start(self, segment: int, said: int) -> None:
+        """Tell the journal where it goes on: another lake may have been here before."""
+        self._told = segment, said
 
     def told_after(self, batch: Batch) -> int:
         """The segment through which every table has everything, as a commit of this batch says it."""
@@ -236,7 +292,6 @@ class Sink:
         self._reached["changes were merged into a mirror"] += lake.told.merged < self._segment
         lake.mirror = list(lake.view().items())
         self._tell(lake, merged=self._segment)
-        self._delivered[table] = replace(self._delivered[table], merged=self._segment)
 
     def _checkpoint(self) -> Checkpoint:
         return self._segments.entries[self._segment - 1].checkpoint
@@ -244,6 +299,8 @@ class Sink:
     def _judge(self, table: TableId, batch: Batch) -> None:
         lake, wanted = self.tables[table], self._segments.views[batch.through]
         told = lake.told
+        if told.schema is None:
+            return
         rows = self._segments.logged_through(table, max(batch.through, told.changes))
         if lake.changelog != rows:
             raise Violation(
