@@ -112,7 +112,7 @@ def _tables(spark: Spark, folder: Path, many: int) -> Callable[[], list[str]]:
     """What makes new tables of nothing, and gives their paths."""
     first = folder / "table"
     properties = {**DeltaTable.checkpoints, Property.JOURNAL: "bench"}
-    spark.session.sql(create_sql(str(first), columns(_SCHEMA, Tier.CHANGELOG), properties))
+    spark.session.sql(create_sql(str(first), Tier.CHANGELOG, columns(_SCHEMA, Tier.CHANGELOG), properties))
     rounds = iter(range(100))
 
     def made() -> list[str]:

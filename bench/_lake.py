@@ -181,9 +181,10 @@ async def _delivered(order: Order) -> Delivered:
         await asyncio.sleep(order.watch_s)
         freshness = list(observed[catalogue.FRESHNESS])
         sink = _sink(service)
-        assert isinstance(sink._spark, Spark)
-        rows, customers = await asyncio.to_thread(_counted, sink._spark.session, Path(order.folder))
-        jvm = _resident_mib(sink._spark.pid)
+        assert sink._up is not None
+        assert isinstance(sink._up.spark, Spark)
+        rows, customers = await asyncio.to_thread(_counted, sink._up.spark.session, Path(order.folder))
+        jvm = _resident_mib(sink._up.spark.pid)
         python = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         await service.stop()
     merges_s = list(observed[catalogue.MERGE])
@@ -258,8 +259,8 @@ def _append(parts: Parts, folder: Path, kind: FileKind, after: int) -> tuple[int
     return rows, seconds
 
 
-def copy_lake(folder: Path) -> None:
-    """A second lake that has the same files, to be merged another way."""
+def linked(source: Path, target: Path) -> None:
+    """A copy of lake tables that has the same files, to be changed in another way."""
 
     def copied(source: str, target: str) -> str:
         if source.endswith(".parquet") and "_delta_log" not in source:
@@ -267,7 +268,7 @@ def copy_lake(folder: Path) -> None:
             return target
         return str(shutil.copy2(source, target))
 
-    shutil.copytree(folder / "lake", folder / "plain-lake", copy_function=copied)
+    shutil.copytree(source, target, copy_function=copied)
 
 
 def merge(parts: Parts, folder: Path) -> float:

@@ -158,7 +158,7 @@ def _large_mirror(bench: Bench) -> Iterator[Figure]:
     assert rows == bench.changes, (rows, bench.changes)
     peer = Peer("plain Spark appending the files", rows / seconds)
     yield Figure("catch-up, log to live view", rows / came.through_s, "changes/s", peer)
-    _lake.copy_lake(bench.folder / _LARGE)
+    _lake.linked(bench.folder / _LARGE / "lake", bench.folder / _LARGE / "plain-lake")
     first_s, *later_s = _rounds(bench)
     plain = Peer("plain MERGE", rows / _lake.merge(bench.parts, bench.folder / _LARGE))
     into = f"merged into {bench.rows:,} rows"

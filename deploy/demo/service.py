@@ -51,8 +51,7 @@ class Service:
         self.launch()
         deadline = time.monotonic() + READY_WITHIN_S
         while not self._answers(probe):
-            if self.exit_code is not None:
-                raise RuntimeError(f"the service ended with {self.exit_code}:\n{self.last_words()}")
+            self._must_run()
             if time.monotonic() > deadline:
                 raise RuntimeError(
                     f"the service isn't ready after {READY_WITHIN_S:.0f} s:\n{self.last_words()}"
@@ -71,7 +70,8 @@ class Service:
         return None if self._process is None else self._process.poll()
 
     def status(self) -> dict[str, Any]:
-        """What `/status` says now."""
+        """What `/status` says now. Raises RuntimeError with its last words, if it has ended."""
+        self._must_run()
         status = json.loads(self._get("/status"))
         assert isinstance(status, dict)
         return status
@@ -104,6 +104,10 @@ class Service:
     def last_words(self) -> str:
         """The end of its log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-25:])
+
+    def _must_run(self) -> None:
+        if self.exit_code is not None:
+            raise RuntimeError(f"the service ended with {self.exit_code}:\n{self.last_words()}")
 
     def _answers(self, probe: str) -> bool:
         try:

@@ -22,7 +22,7 @@ TRIM_EVERY_S: Final = 5.0
 VACUUM_EVERY_S: Final = 30.0
 
 
-def keep_no_file() -> None:
+def _keep_no_file() -> None:
     """Have VACUUM leave nothing that isn't named: less than an hour is none to Delta, which counts whole ones.
 
     It mustn't meet a file then that's placed and not named yet.
@@ -42,12 +42,17 @@ def keep_no_file() -> None:
     Upkeep.vacuum = alone(Upkeep.vacuum)  # type: ignore[method-assign]
 
 
+def hurry(trim_every_s: float, vacuum_every_s: float) -> None:
+    """Have changelogs be trimmed and tables vacuumed as often, of all that the newest version hasn't."""
+    maintenance.TRIM_EVERY_S = trim_every_s  # type: ignore[misc]
+    maintenance.VACUUM_EVERY_S = maintenance.VACUUM_FIRST_S = vacuum_every_s  # type: ignore[misc]
+    _keep_no_file()
+
+
 def main() -> None:
     """Be in a hurry, then be the service."""
     chunk_selector.LEAST_ROWS_OF_RANGE = LEAST_ROWS_OF_RANGE  # type: ignore[misc]
-    maintenance.TRIM_EVERY_S = TRIM_EVERY_S  # type: ignore[misc]
-    maintenance.VACUUM_EVERY_S = maintenance.VACUUM_FIRST_S = VACUUM_EVERY_S  # type: ignore[misc]
-    keep_no_file()
+    hurry(TRIM_EVERY_S, VACUUM_EVERY_S)
     cli.main(sys.argv[1:])
 
 

@@ -30,7 +30,7 @@ from actors.metrics import Metrics
 from actors.spark_session import Spark
 from actors.spark_sink import SparkSink
 from deploy.toolchain.parts import locate
-from pipeline import delivery, maintenance
+from pipeline import delivery
 from pipeline.errors import Transient
 from pipeline.lake_rules import LakeRule, Tiers
 from pipeline.maintenance import Trim
@@ -40,12 +40,12 @@ from pipeline.settings import LakeSettings, SparkSettings
 from pipeline.table_patterns import Tables
 from pipeline.topology import EDGES, Actor, inbox
 from tests.chaos.delivery_steps import Deed, watch
-from tests.chaos.hurried import keep_no_file
+from tests.chaos.hurried import hurry
 from tests.servers.spark_cluster import children
 
 LOOK_EVERY_S: Final = 0.02
-# How long a step is waited for once all the rest is done.
-COME_TO_WITHIN_S: Final = 60.0
+# How long a step is waited for once all the rest is done: Spark's tasks have what time other tests leave.
+COME_TO_WITHIN_S: Final = 300.0
 # What's due all the time would take it all.
 DUE_AGAIN_S: Final = 3.0
 # Of this table the changelog is only the mirror's inbox, where tables are maintained.
@@ -92,7 +92,7 @@ class House:
 
     def come_to(self, step: str) -> Deed | None:
         """Count the steps since Spark is up; what's to be done at this one."""
-        if self.sink is None or self.sink._spark is None:
+        if self.sink is None or self.sink._up is None:
             return None
         with self.counting:
             for kill in list(self.kills):
@@ -110,9 +110,10 @@ class House:
                 os.kill(os.getpid(), signal.SIGKILL)
             case Victim.JVM:
                 assert self.sink is not None
-                assert isinstance(self.sink._spark, Spark)
+                assert self.sink._up is not None
+                assert isinstance(self.sink._up.spark, Spark)
                 self.killed = True
-                os.kill(self.sink._spark.pid, signal.SIGKILL)
+                os.kill(self.sink._up.spark.pid, signal.SIGKILL)
             case Victim.EXECUTOR:
                 # Where it's the second one within a moment, the first one's successor may have to be waited for.
                 while not any(map(killed, (pid for worker in self.workers for pid in children(worker)))):
@@ -139,7 +140,7 @@ class House:
         self.sink = sink = SparkSink(mailbox, Metrics(), self.lake, self.spark, self.journal, outlet)
         last = self.journal.last_segment()
         running = asyncio.create_task(sink.run())
-        while not running.done() and not (sink._segment == last and merged(sink)):
+        while not running.done() and not (sink._state.so_far.segment == last and merged(sink)):
             await asyncio.wait({running}, timeout=LOOK_EVERY_S)
         deadline = time.monotonic() + COME_TO_WITHIN_S
         while not running.done() and self.kills and time.monotonic() < deadline:
@@ -151,9 +152,9 @@ class House:
 
     def _read(self, sink: SparkSink) -> None:
         """Read the live views as a user of the cluster would."""
-        assert sink._spark is not None
-        for table in sink._mirrors:
-            view = live_view(sink._spark.session, self.lake.path, table)
+        assert sink._up is not None
+        for table in sink._state.so_far.mirrors:
+            view = live_view(sink._up.spark.session, self.lake.path, table)
             self.views[table.name] = view.toArrow().to_pylist()
         executors = (executor for worker in self.workers for executor in children(worker))
         self.programs = [program for executor in executors for program in children(executor)]
@@ -170,14 +171,7 @@ def killed(executor: int) -> bool:
 
 def merged(sink: SparkSink) -> bool:
     """Whether nothing is left to be merged."""
-    return sink._background is not None and not sink._background._mergeable(sink._mirrors)
-
-
-def maintain() -> None:
-    """Have all maintenance be due again soon, and keep no file for a reader."""
-    maintenance.TRIM_EVERY_S = maintenance.VACUUM_FIRST_S = DUE_AGAIN_S  # type: ignore[misc]
-    maintenance.VACUUM_EVERY_S = DUE_AGAIN_S  # type: ignore[misc]
-    keep_no_file()
+    return sink._up is not None and not sink._up.background._mergeable(sink._state.so_far.mirrors)
 
 
 def plant(fault: Planted) -> None:
@@ -225,7 +219,7 @@ def main() -> None:
     if told["maintained"]:
         inbox_only = LakeRule(Tables((rf"shop\.{TRIMMED}",)), Tiers.MIRROR)
         lake = replace(lake, compact_files=2, rules=(inbox_only,))
-        maintain()
+        hurry(DUE_AGAIN_S, DUE_AGAIN_S)
     spark = SparkSettings(told["master"], locate().jars, conf=told["conf"])
     house = House(JournalReader(told["journal"]), lake, spark)
     watch(house.come_to)

@@ -47,22 +47,7 @@ def percentile(values: Sequence[float], part: float) -> float:
 
 def hanging(events: Iterable[Event], given: Iterable[Order]) -> set[str]:
     """The actors that were made to hang, which nobody has noticed yet."""
-    strikes = {order.number: order for order in given if isinstance(order, Strike)}
-    found: set[str] = set()
-    for event in events:
-        match event.what:
-            case What.BEGAN:
-                found.clear()
-            case What.DONE if (strike := strikes.get(event.told["order"])) is not None:
-                if strike.deed is Deed.HANG:
-                    found.add(strike.actor)
-            case What.FAILED:
-                found.discard(event.told["who"])
-            case What.RUNNING:
-                found.discard(event.told["actor"])
-            case _:
-                pass
-    return found
+    return set(_followed(events, given)[2])
 
 
 def restarts(events: Iterable[Event], given: Iterable[Order]) -> tuple[dict[str, list[float]], list[float]]:
@@ -71,6 +56,14 @@ def restarts(events: Iterable[Event], given: Iterable[Order]) -> tuple[dict[str,
     What a kill of the process came between isn't counted, nor where the group couldn't be built at first: then the
     source was away.
     """
+    took, found, _ = _followed(events, given)
+    return took, found
+
+
+def _followed(
+    events: Iterable[Event], given: Iterable[Order]
+) -> tuple[dict[str, list[float]], list[float], dict[str, float]]:
+    """How long restarts took and hangs lasted, and since when those last that do so still."""
     strikes = {order.number: order for order in given if isinstance(order, Strike)}
     since: dict[str, float] = {}
     hanging: dict[str, float] = {}
@@ -97,7 +90,7 @@ def restarts(events: Iterable[Event], given: Iterable[Order]) -> tuple[dict[str,
                     took[who].append(event.at - since.pop(who))
             case _:
                 pass
-    return dict(took), found
+    return dict(took), found, hanging
 
 
 def left_behind(before: dict[str, int], after: dict[str, int]) -> list[str]:

@@ -1,0 +1,242 @@
+"""`make bench-merge`: what a mirror is brought up to date with, and what else it could be.
+
+A mirror of ten million rows and eleven columns, whose files have its rows in the order of their keys, as a first
+snapshot leaves them; and a changelog with changes of half of them, scattered, and with changes of its youngest rows.
+What's measured merges the same changes into a copy of that mirror, all in one JVM that has merged before; a time is
+believed when the rows and a sum over them are right. The peer is Delta's MERGE as it comes, which writes each file anew
+in which it finds a key. Beside it are what could be better: deletion vectors; a mirror in parts by the hash of its key
+(buckets); fewer and more changes at once; and what the product does, which reads but the key, with and without the
+bounds of the keys that changed. Some eight minutes on a quiet machine with two cores, without a server.
+"""
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from actors.delta import DeltaTable
+from bench._command import command_line
+from bench._commits import plain_spark
+from bench._lake import linked
+from bench._report import Figure, Peer, say, told
+from deploy.toolchain.parts import locate
+from pipeline.lake_tables import (
+    META_COLUMNS,
+    SEGMENT,
+    Tier,
+    begin_sql,
+    columns,
+    create_sql,
+    location,
+    quoted,
+    table_at,
+)
+from pipeline.live_view import Reached, last_changes
+from pipeline.merge import Merge
+from pipeline.schema import Column, TableId, TableSchema
+from pipeline.types import Decimal, Double, Integer, Text, Timestamp
+
+_ROWS: Final = 10_000_000
+_FILES: Final = 40
+# What the JVM merges first, to have compiled its code.
+_PRACTICE: Final = 20
+
+_INT, _TEXT = Integer(4, unsigned=False), Text("utf8mb4")
+_SCHEMA: Final = TableSchema(
+    TableId("bench", "eleven"),
+    tuple(
+        Column(name, type_, name != "id")
+        for name, type_ in (
+            ("id", Integer(8, unsigned=False)),
+            ("customer", _INT),
+            ("status", _TEXT),
+            ("total", Decimal(12, 2)),
+            ("quantity", _INT),
+            ("name", _TEXT),
+            ("note", _TEXT),
+            ("placed", Timestamp(6)),
+            ("paid", Timestamp(6)),
+            ("stars", _INT),
+            ("weight", Double()),
+        )
+    ),
+    (0,),
+)
+# A row by its key; what a change makes of it differs in `customer` alone.
+_VALUES: Final = {
+    "customer": "CAST(id % 100003 AS INT)",
+    "status": "CASE id % 3 WHEN 0 THEN 'placed' WHEN 1 THEN 'paid' ELSE 'sent' END",
+    "total": "CAST((id * 7919 % 1000000) / 100 AS DECIMAL(12,2))",
+    "quantity": "CAST(id % 9 AS INT)",
+    "name": "substr(sha2(CAST(id AS STRING), 256), 1, 20)",
+    "note": "substr(sha2(CAST(-id AS STRING), 256), 1, 40)",
+    "placed": "timestamp_micros(1700000000000000 + id * 1000003)",
+    "paid": "timestamp_micros(1700000500000000 + id * 1000003)",
+    "stars": "CAST(id % 5 AS INT)",
+    "weight": "id / 7",
+}
+_BUCKETS: Final = 16
+_BUCKET: Final = f"pmod(hash(`id`), {_BUCKETS})"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Those of a segment: of so many rows, of which each is `step` keys behind the one before."""
+
+    name: str
+    segment: int
+    number: int
+    first: int
+    step: int
+
+
+class Bench:
+    """A mirror of so many rows and its changelog, which stay as they are: each merge has copies of them."""
+
+    def __init__(self, spark: SparkSession, folder: Path, rows: int) -> None:
+        self._spark = spark
+        self._root = str(folder / "lake")
+        self._copy = str(folder / "copy")
+        self._buckets = str(folder / "buckets")
+        self._rows = rows
+        some = rows // 20
+        self.half = Changes("half of the rows, scattered", 1, rows // 2, 1, 2)
+        self.some = Changes("a twentieth, scattered", 2, some, 7, 20)
+        self.few = Changes("a thousandth, scattered", 3, rows // 1000, 7, 1000)
+        self.young = Changes("the youngest twentieth", 4, some, rows - some, 1)
+        self._customers = self._prepare()
+
+    def merge(self, changes: Changes) -> float:
+        """By MERGE as it comes."""
+        self._spark.sql(
+            f"ALTER TABLE {table_at(self._mirror(self._copied()))} "
+            "SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'false')"
+        )
+        return self._measured(changes, lambda merge: self._spark.sql(merge.statement()))
+
+    def vectors(self, changes: Changes) -> float:
+        """By MERGE with deletion vectors."""
+        self._copied()
+        return self._measured(changes, lambda merge: self._spark.sql(merge.statement()))
+
+    def buckets(self, changes: Changes) -> float:
+        """By MERGE with deletion vectors, into a mirror in parts."""
+        self._copied(self._buckets)
+        return self._measured(changes, lambda merge: self._spark.sql(_by_bucket(merge)))
+
+    def keys(self, changes: Changes) -> float:
+        """By all keys of the mirror."""
+        delta = DeltaTable(self._spark, self._mirror(self._copied()))
+        return self._measured(changes, lambda merge: delta.merge(merge, "bench", "{}"))
+
+    def bounded(self, changes: Changes) -> float:
+        """By those keys of the mirror that may have changed, as the product does."""
+        delta = DeltaTable(self._spark, self._mirror(self._copied()))
+
+        def within(merge: Merge) -> None:
+            extent = merge.extent()
+            assert extent is not None
+            row = self._spark.sql(extent).first()
+            assert row is not None
+            delta.merge(merge.within(row), "bench", "{}")
+
+        return self._measured(changes, within)
+
+    def _measured(self, changes: Changes, does: Callable[[Merge], object]) -> float:
+        """Changes a second."""
+        began = time.perf_counter()
+        does(Merge(self._copy, _SCHEMA, Reached(0, changes.segment - 1), changes.segment))
+        took = time.perf_counter() - began
+        assert self._counted(self._copy) == (self._rows, self._customers + changes.number)
+        say(f"  {changes.name}: {changes.number:,} in {took:.1f} s")
+        return changes.number / took
+
+    def _counted(self, root: str) -> tuple[int, int]:
+        row = self._spark.sql(f"SELECT count(*), sum(customer) FROM {table_at(self._mirror(root))}").first()
+        assert row is not None
+        return int(row[0]), int(row[1])
+
+    def _mirror(self, root: str) -> str:
+        return location(root, _SCHEMA.table, Tier.MIRROR)
+
+    def _copied(self, mirror: str | None = None) -> str:
+        shutil.rmtree(self._copy, ignore_errors=True)
+        changelogs = (location(root, _SCHEMA.table, Tier.CHANGELOG) for root in (self._root, self._copy))
+        linked(*map(Path, changelogs))
+        linked(Path(mirror or self._mirror(self._root)), Path(self._mirror(self._copy)))
+        return self._copy
+
+    def _prepare(self) -> int:
+        """Write the mirror, its changelog and a mirror in buckets; the sum over the mirror."""
+        mirror, changelog = self._mirror(self._root), location(self._root, _SCHEMA.table, Tier.CHANGELOG)
+        self._spark.sql(begin_sql(mirror, Tier.MIRROR, columns(_SCHEMA, Tier.MIRROR), {}))
+        _append(mirror, self._spark.range(0, self._rows, 1, _FILES).selectExpr("id", *_values()))
+        self._spark.sql(create_sql(changelog, Tier.CHANGELOG, columns(_SCHEMA, Tier.CHANGELOG), {}))
+        for each in (self.half, self.some, self.few, self.young):
+            told = {"__op": "'u'", "__scn": "id + 1", "__ordinal": "0", "__segment": each.segment}
+            meta = [f"CAST({told.get(c.name, 'NULL')} AS {c.type}) AS {c.name}" for c in META_COLUMNS]
+            keys = self._spark.range(each.number).selectExpr(f"{each.first} + id * {each.step} AS id")
+            _append(changelog, keys.selectExpr(*meta, "id", *_values(customer=f"{_VALUES['customer']} + 1")))
+        self._spark.sql(
+            f"CREATE TABLE {table_at(self._buckets)} USING delta PARTITIONED BY (bucket) "
+            "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true') AS "
+            f"SELECT /*+ REPARTITION({_BUCKETS}, bucket) */ *, {_BUCKET} AS bucket FROM {table_at(mirror)}"
+        )
+        return self._counted(self._root)[1]
+
+
+def main() -> None:
+    """Measure all of it."""
+    wanted = command_line(__doc__, ())
+    parts = locate()
+    os.environ["JAVA_HOME"] = str(parts.java_home)
+    rows = int(_ROWS * wanted.scale)
+    with (
+        told("merge") as figures,
+        tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder,
+        plain_spark(parts, Path(folder) / "spark") as spark,
+    ):
+        say("practice")
+        list(_figures(Bench(spark.session, Path(folder) / "practice", rows // _PRACTICE)))
+        say("writing a mirror and its changes")
+        figures.extend(_figures(Bench(spark.session, Path(folder) / "bench", rows)))
+
+
+def _figures(bench: Bench) -> Iterator[Figure]:
+    for changes, ways in (
+        (bench.half, {"MERGE, deletion vectors": bench.vectors, "and buckets": bench.buckets}),
+        (bench.some, {}),
+        (bench.few, {}),
+        (bench.young, {"MERGE, deletion vectors": bench.vectors, "by the key alone": bench.keys}),
+    ):
+        plain = Peer("plain MERGE", bench.merge(changes))
+        for way, measured in {**ways, "as it's done": bench.bounded}.items():
+            yield Figure(f"{changes.name}: {way}", measured(changes), "changes/s", plain)
+
+
+def _append(path: str, rows: DataFrame) -> None:
+    rows.write.format("delta").mode("append").save(path)
+
+
+def _values(**other: str) -> list[str]:
+    return [f"{value} AS {name}" for name, value in {**_VALUES, **other}.items()]
+
+
+def _by_bucket(merge: Merge) -> str:
+    where = f"{merge.reached.condition()} AND {quoted(SEGMENT)} <= {merge.through}"
+    changelog = table_at(location(merge.lake, _SCHEMA.table, Tier.CHANGELOG))
+    names = (quoted(column.name) for column in _SCHEMA.columns)
+    return f"""MERGE INTO {table_at(location(merge.lake, _SCHEMA.table, Tier.MIRROR))} AS m
+USING (SELECT *, {_BUCKET} AS bucket FROM ({last_changes(_SCHEMA, changelog, merge.reached, where)})) AS c
+ON m.bucket = c.bucket AND m.id = c.id
+WHEN MATCHED THEN UPDATE SET {", ".join(f"{name} = c.{name}" for name in names)}"""
+
+
+if __name__ == "__main__":
+    main()
