@@ -1,7 +1,7 @@
 """The ChunkSelector: plans tables and reads chunks between their watermarks, several at once.
 
 A chunk is read in three steps on one connection, each a transaction of its own (pipeline/watermark.py says why these
-three, and in this order): `low`, the executed set, which has to contain the stream's position as it was when the
+three, and in this order): `low`, what is visible, which has to contain the stream's position as it was when the
 chunk was ordered; `select`, one consistent read; and `high`, the end of the log.
 
 Every order is a task of the actor's own task group and is answered by exactly one message. What may pass (a lost
@@ -62,7 +62,7 @@ from pipeline.watermark import High, usable
 log = structlog.get_logger()
 
 TRIES: Final = 6
-# The pauses between tries and between looks at the executed set, in seconds; each is twice the one before.
+# The pauses between tries and between looks at what is visible, in seconds; each is twice the one before.
 FIRST_PAUSE_S: Final = 0.1
 FIRST_LOOK_S: Final = 0.001
 LONGEST_LOOK_S: Final = 0.1
@@ -163,7 +163,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
     async def _open(self, order: OpenTransactions) -> None:
         """Open the transactions of a consistent snapshot, in which all is read until they're closed."""
         opened = self._consistent = await self._opening.opened(order.failed)
-        await self.send(self._coordinator, TransactionsOpened(order.number, opened.at, opened.executed))
+        await self.send(self._coordinator, TransactionsOpened(order.number, opened.at, opened.visible))
 
     def _close(self) -> None:
         if self._opens is not None:
@@ -281,19 +281,19 @@ class ChunkSelector(Actor[ToChunkSelector]):
         return ChunkRead(order.chunk, low, rows, upto, high, round((selected - asked) * 1e6), size)
 
     async def low(self, source: Source, order: PlanTable | ReadChunk | ReadKeys) -> GtidSet:
-        """What the next SELECT sees all of: the executed set, as soon as it's usable, or what lies before a marker.
+        """What the next SELECT sees all of: what is visible, as soon as it's usable, or what lies before a marker.
 
         Raises Transient if it isn't usable for too long.
         """
         if self._consistent is not None and source in self._consistent:
-            return self._consistent.executed
+            return self._consistent.visible
         if self._markers is not None:
             await self._markers.open(source, _for_whom(order))
             return order.asked_at
         deadline = monotonic() + (VISIBLE_WITHIN_S if self._replica is None else REPLICATED_WITHIN_S)
         pause = FIRST_LOOK_S
-        executed = source.executed if self._replica is None else partial(self._replica.low, source)
-        while not usable(low := await executed(), order.asked_at):
+        visible = source.visible if self._replica is None else partial(self._replica.low, source)
+        while not usable(low := await visible(), order.asked_at):
             if monotonic() > deadline:
                 raise Transient(
                     f"transactions of the log aren't visible in the source: {order.asked_at - low}"

@@ -34,11 +34,11 @@ _JITTER: Final = random.SystemRandom()
 
 
 class ConsistentReads:
-    """The connections; the end of the log was `at` when they were opened, and `executed` was read before."""
+    """The connections; the end of the log was `at` when they were opened, and `visible` what they all see."""
 
-    def __init__(self, sources: list[Source], at: Coordinates, executed: GtidSet) -> None:
+    def __init__(self, sources: list[Source], at: Coordinates, visible: GtidSet) -> None:
         self.at = at
-        self.executed = executed
+        self.visible = visible
         self._sources = sources
         self._free: asyncio.Queue[Source] = asyncio.Queue()
         for source in sources:
@@ -111,13 +111,14 @@ class Opening:
     async def _tried(self, control: Source, sources: list[Source]) -> tuple[Coordinates, GtidSet] | None:
         locked = self._may_lock and self.tries >= TRIES_WITHOUT_LOCK and await _locked(control)
         try:
-            before, executed = await control.end_of_log()
+            before, _ = await control.end_of_log()
+            visible = await control.visible()
             await asyncio.gather(*(source.begin() for source in sources))
             behind, _ = await control.end_of_log()
         finally:
             if locked:
                 await control.ask(Statement("UNLOCK TABLES"))
-        return (before, executed) if behind == before else None
+        return (before, visible) if behind == before else None
 
 
 async def _locked(control: Source) -> bool:

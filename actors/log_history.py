@@ -1,6 +1,6 @@
 """What a server's log has had so far, and what of it is gone: as sets of GTIDs, or, without these, of places.
 
-A set of GTIDs has only what has committed, and so can be seen. What's before the end of the log needn't have. So a row
+A set of GTIDs can tell what has committed, and so is seen. What's before the end of the log needn't have. So a row
 is written into the signal table behind the look at that end: with binlog_order_commits = ON its commit returns when all
 that's before it in the log has committed, and whatever is asked next sees that.
 """
@@ -12,10 +12,10 @@ from pipeline.gtid import GtidSet
 from pipeline.watermark import Coordinates
 
 
-async def executed(source: Source, markers: SignalTable | None) -> GtidSet:
-    """What the server has executed, all of which is seen by what is asked next; by places where there are `markers`."""
+async def visible(source: Source, markers: SignalTable | None) -> GtidSet:
+    """What is seen by whatever is asked next; by places where there are `markers`."""
     if markers is None:
-        return await source.executed()
+        return await source.visible()
     end, _ = await source.end_of_log()
     await markers.open(source, "schemas")
     return log_places.before(source.server, end)

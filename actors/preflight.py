@@ -145,7 +145,7 @@ async def known_schemas(source: Source, settings: Settings, markers: SignalTable
     """The schemas of the tables that are read out of the log, and a set that they hold at; `markers`: see `answer`."""
     schemas = await _schemas(source, settings)
     while True:
-        later, again = await log_history.executed(source, markers), await _schemas(source, settings)
+        later, again = await log_history.visible(source, markers), await _schemas(source, settings)
         if again == schemas:
             return Known(again, later)
         schemas = again
@@ -167,7 +167,7 @@ async def answer(
     try:
         ordered = sorted(tables)
         while True:
-            at, first = await log_history.executed(source, markers), await source.describe(ordered)
+            at, first = await log_history.visible(source, markers), await source.describe(ordered)
             # Before MySQL 8.0 a table's columns and its key are looked at one after the other.
             described = await source.describe(ordered)
             if described == first:

@@ -16,7 +16,7 @@ stream, which comes from where the replica's log does, needs to be where the rep
 What a client writes on the replica itself would be in neither set in time, so that it has to be read-only, and what was
 written there before must be in the stream's history. Both are asked for each time.
 
-Low needs no more than on any server: once a GTID is in the executed set, the transaction is visible.
+Low needs no more than on any server.
 
 Source: MySQL 9.7, sql/binlog.cc; Reference Manual, "SHOW REPLICA STATUS Statement" (Retrieved_Gtid_Set).
 """
@@ -37,10 +37,10 @@ class Replica:
         self._shared = GtidSet()  # of this the stream's server is known to have it
 
     async def low(self, source: Source) -> GtidSet:
-        """The replica's executed set. Raises Transient where its history isn't the stream's."""
-        executed = await source.executed()
-        await self._share(source, executed)
-        return executed
+        """What is visible on the replica. Raises Transient where its history isn't the stream's."""
+        visible = await source.visible()
+        await self._share(source, visible)
+        return visible
 
     async def high(self, source: Source) -> GtidSet:
         """A set that has all transactions which SELECTs before can have seen.

@@ -129,9 +129,18 @@ class Source:
         self._wire.close()
 
     async def executed(self) -> GtidSet:
-        """The server's executed GTID set: what a low watermark is."""
+        """The server's executed GTID set; before MySQL 5.7 not all of it need be visible yet."""
         [(text,)] = await self.ask(Statement("SELECT @@GLOBAL.gtid_executed"))
         return GtidSet.parse(text)
+
+    async def visible(self) -> GtidSet:
+        """What the next SELECT sees all of, and what a low watermark is: the executed set without what's still owned.
+
+        In this order; `pipeline.watermark` says why.
+        """
+        executed = await self.executed()
+        [(text,)] = await self.ask(Statement("SELECT @@GLOBAL.gtid_owned"))
+        return executed - GtidSet.parse_owned(text)
 
     async def purged(self) -> GtidSet:
         """The transactions that the server has executed and whose binary log is gone."""

@@ -2,17 +2,18 @@
 
 Transactions are opened on several connections, each with a consistent view of its own, and it's to be proven that all
 these views are the state at P and nothing else. The end of the log is read, then they're opened, then the end of the
-log is read again; in between `executed` is read as well, before the first is opened. They see the state at P if
+log is read again; before the first is opened, what is `visible` is read as well (pipeline/watermark.py). They see the
+state at P if
 
 1. the end of the log was P both times, and
-2. every transaction in the log up to P is in `executed`.
+2. every transaction in the log up to P is in `visible`.
 
 By 2. each of them had committed before the first view was made, so that every view has it. By 1. none was added to the
 log before the last view was made, and a transaction is in the log before it commits, so that no view has any other.
 Equal executed sets wouldn't prove it: a transaction can be in the log, and visible in one view, that no set has yet.
 
 What's in the log up to P only the stream can tell. So it goes on to P and stands there: if its position is in
-`executed`, 2. holds, and the chunks that are read in these transactions are emitted there, one like the other being
+`visible`, 2. holds, and the chunks that are read in these transactions are emitted there, one like the other being
 the row at P. If it isn't, or a transaction comes between, it's tried again. A server that's never quiet for as long as
 it takes to open the transactions can only be locked for that time.
 
@@ -42,11 +43,11 @@ class OpenTransactions:
 
 @dataclass(frozen=True, slots=True)
 class TransactionsOpened:
-    """They are open, and the end of the log was `at` before and behind it; `executed` was read before."""
+    """They are open, and the end of the log was `at` before and behind it; all of `visible` was seen before."""
 
     number: int
     at: Coordinates
-    executed: GtidSet
+    visible: GtidSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class Approaching:
 
     def holds(self, passed: Passed) -> bool:
         """Whether the stream, which has paused, is where they were opened, and they see all that has passed."""
-        return passed.end == self.opened.at and passed.position <= self.opened.executed
+        return passed.end == self.opened.at and passed.position <= self.opened.visible
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ _TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}")
 _UUID_WITHOUT_DASHES = re.compile(r"[0-9a-f]{32}")
 # Leading zeros are refused: 9.7 reads them as decimal, older servers (strtoll with base 0) as octal numbers.
 _NUMBER = "[1-9][0-9]{0,18}"
+_OWNER = re.compile("#[0-9]+")
 _RANGE = re.compile(rf"({_NUMBER})(?:[{_SPACE}]*-[{_SPACE}]*(0|{_NUMBER}))?")
 
 _TAGGED_FORMAT = 1
@@ -115,6 +116,11 @@ class GtidSet:
             (source, Intervals.of_ranges(np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64)))
             for source, (starts, ends) in ranges.items()
         )
+
+    @staticmethod
+    def parse_owned(text: str) -> "GtidSet":
+        """The transactions in a server's `gtid_owned`, where each is followed by its thread: `#7`. Raises MalformedGtid."""
+        return GtidSet.parse(_OWNER.sub("", text))
 
     @staticmethod
     def of_range(source: Source, first: int, end: int) -> "GtidSet":

@@ -2,11 +2,18 @@
 
 Two orders meet here, and mixing them up is the classic mistake.
 
-*GTID sets* are ordered by containment only, so there's no "latest" among them. The low watermark is one: the
-server's executed set, read before the SELECT. It's usable only if the position of the stream, as it was when the
-chunk was asked for, is contained in it. MySQL can show a transaction to a log reader before a SELECT sees it
-(a commit group is flushed to the log first and committed afterwards, WL#6355); without that condition a chunk could
-lack a transaction that the stream had already passed.
+*GTID sets* are ordered by containment only, so there's no "latest" among them. The low watermark is one: what is
+visible before the SELECT. It's usable only if the position of the stream, as it was when the chunk was asked for, is
+contained in it. MySQL can show a transaction to a log reader before a SELECT sees it (a commit group is flushed to the
+log first and committed afterwards, WL#6355); without that condition a chunk could lack a transaction that the stream
+had already passed.
+
+The executed set by itself isn't what is visible. Since MySQL 5.7 a transaction is in it when it has committed; 5.6 adds
+it when it's flushed (Gtid_state::update_on_flush), so that there the condition would hold for what no SELECT sees yet.
+But in every version a transaction that's on its way is owned by its thread (`gtid_owned`) from before it's flushed until
+it has committed (MYSQL_BIN_LOG::finish_commit). So what's in the executed set and, *read behind it*, isn't owned has
+been owned before, was given up in between, and is visible. Read the other way round, one that was flushed between the
+two would be taken for visible.
 
 *Coordinates* (file and offset in the log of one server) are ordered totally. The high watermark is one: the end of
 the log, read after the SELECT. The executed set wouldn't do: a commit group's GTIDs are added to it after the last

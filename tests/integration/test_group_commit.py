@@ -1,4 +1,4 @@
-"""Why the high watermark is a place in the log: on a real server whose transactions commit in groups.
+"""Why the high watermark is a place in the log, and the low one what's visible: on servers that commit in groups.
 
 Sessions count up one row each as fast as they can, so that a row's value tells which transaction a SELECT saw. The
 log, read afterwards by mysql-replication, says which GTID that was and where it ended.
@@ -15,7 +15,7 @@ from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.event import GtidEvent, XidEvent
 from pymysqlreplication.row_event import UpdateRowsEvent
 
-from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
+from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, GTIDS_56, MysqlServer
 from pipeline.gtid import Gtid, GtidSet
 from pipeline.watermark import Coordinates
 from tests.servers.mysql import MysqlFactory
@@ -123,3 +123,41 @@ def test_a_select_sees_what_the_executed_set_lacks_but_nothing_behind_the_end_of
         if ahead_of_the_set:
             break
     assert ahead_of_the_set > 0, f"not one of {reads} reads was ahead of the executed set"
+
+
+# Each commit waits for the disk, between its flush and its being visible.
+SLOW_COMMITS: Final = {"sync_binlog": "1"}
+SLOW_TRANSACTIONS_EACH: Final = 100
+
+
+async def _ahead_of_the_select(server: MysqlServer) -> tuple[int, int]:
+    """How often a SELECT lacked what was in the executed set before it, and what was visible by `Source.visible`."""
+    writers = counting(server, SLOW_TRANSACTIONS_EACH)
+    ahead = [0, 0]
+    async with connected(server, "d") as source:
+        others = (await source.executed()).count()
+        for writer in writers:
+            writer.start()
+        while any(writer.is_alive() for writer in writers):
+            for which, low in enumerate((source.executed, source.visible)):
+                before = await low()
+                [(seen,)] = await ask(source, "SELECT CAST(SUM(n) AS SIGNED) FROM d.counters")
+                ahead[which] += before.count() - others > seen
+        assert await source.visible() == await source.executed()
+    for writer in writers:
+        writer.join()
+    return ahead[0], ahead[1]
+
+
+@pytest.mark.parametrize("version", ["5.6", "9.7"])
+def test_what_is_visible_is_what_a_select_sees_but_not_the_executed_set(
+    mysql_factory: MysqlFactory, mysql56_factory: MysqlFactory, version: str
+) -> None:
+    old = version == "5.6"
+    server = (
+        mysql56_factory({**GTIDS_56, **SLOW_COMMITS}) if old else mysql_factory({**GTIDS, **SLOW_COMMITS})
+    )
+    prepare(server)
+    executed_ahead, visible_ahead = asyncio.run(_ahead_of_the_select(server))
+    assert visible_ahead == 0
+    assert (executed_ahead > 0) == old

@@ -43,6 +43,12 @@ def plain(value: GtidSet) -> Plain:
     )
 
 
+def test_owned_transactions_are_read_without_their_threads() -> None:
+    text = f"{A}:23#3:7#12:tag:1#5,\n{B}:1#40"
+    assert GtidSet.parse_owned(text) == GtidSet.parse(f"{A}:7:23:tag:1,{B}:1")
+    assert GtidSet.parse_owned("") == GtidSet()
+
+
 @given(plain_sets, plain_sets)
 def test_operators_are_those_of_sets(a: Plain, b: Plain) -> None:
     x, y = gtid_set(a), gtid_set(b)

@@ -40,9 +40,10 @@ from pipeline.watermark import Coordinates, High, MarkerRow, Passed
 from tests.pipeline import mutations
 from tests.simulation.replica import Replica
 from tests.simulation.selector import Chunk, Selector
-from tests.simulation.server import Server
+from tests.simulation.server import Server, gtid_set
 from tests.simulation.sink import Sink
 from tests.simulation.views import Views
+from tests.simulation.world import Reads
 
 Patch = pytest.MonkeyPatch
 Bug = Callable[[Patch], None]
@@ -56,6 +57,18 @@ def high_is_the_executed_set(patch: Patch) -> None:
         return done[-1].end if done else Coordinates("binlog.000001", 4)
 
     patch.setattr(Selector, "high_watermark", executed_end)
+
+
+def low_is_what_is_in_the_log(patch: Patch) -> None:
+    """The executed set of MySQL 5.6, which has a transaction as soon as it's in the log."""
+    original = Selector._ask_low
+
+    def ask_low(self: Selector, chunk: Chunk, where: Server | Replica) -> None:
+        original(self, chunk, where)
+        if chunk.views is None and self._world.reads is not Reads.MARKED and self._replica is None:
+            chunk.low = gtid_set(transaction.gtid for transaction in self._server.log) | self._server.purged
+
+    patch.setattr(Selector, "_ask_low", ask_low)
 
 
 def high_is_read_with_low(patch: Patch) -> None:
@@ -188,7 +201,7 @@ def views_are_opened_at_any_moment(patch: Patch) -> None:
 
 
 def where_the_stream_stands_is_not_compared(patch: Patch) -> None:
-    patch.setattr(Approaching, "holds", lambda self, passed: passed.position <= self.opened.executed)
+    patch.setattr(Approaching, "holds", lambda self, passed: passed.position <= self.opened.visible)
 
 
 def views_may_lack_what_is_in_the_log(patch: Patch) -> None:
@@ -279,6 +292,7 @@ def a_batch_leaves_out_its_first_segment(patch: Patch) -> None:
 BUGS: tuple[Bug, ...] = (
     mutations.any_low_is_usable,
     mutations.low_is_compared_with_nothing,
+    low_is_what_is_in_the_log,
     high_is_the_executed_set,
     mutations.offsets_alone_are_compared,
     mutations.a_place_is_reached_from_behind_only,

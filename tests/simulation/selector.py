@@ -141,7 +141,7 @@ class Selector:
         self._reached["no quiet moment was found"] += views.tries > tries
         self._reached["the source was locked for a moment"] += self._server.locked
         if opened:
-            self._story.tell("transactions opened at", opened.at, "executed", opened.executed)
+            self._story.tell("transactions opened at", opened.at, "visible", opened.visible)
         return opened
 
     def _connected(self) -> Server | Replica:
@@ -220,7 +220,7 @@ class Selector:
     def _ask_low(self, chunk: Chunk, where: Server | Replica) -> None:
         low = where.executed
         if chunk.views and chunk.views.opened:
-            chunk.low = chunk.views.opened.executed
+            chunk.low = chunk.views.opened.visible
         elif self._world.reads is Reads.MARKED:
             chunk.opened = chunk.opened or self._mark(OPEN_MARKER)
             chunk.low = chunk.order.asked_at if chunk.opened.committed else None

@@ -62,9 +62,9 @@ class Views:
             self._found(*self._before)
         return self.opened
 
-    def _found(self, at: Coordinates, executed: GtidSet) -> None:
+    def _found(self, at: Coordinates, visible: GtidSet) -> None:
         if self.is_quiet(at):
-            self.opened = TransactionsOpened(self.order.number, at, executed)
+            self.opened = TransactionsOpened(self.order.number, at, visible)
             return
         self.tries += 1
         self._before, self._views = None, []
