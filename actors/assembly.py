@@ -160,7 +160,7 @@ class Assembly:
             checkpoint.position,
             checkpoint.schemas,
             checkpoint.stopped,
-            checkpoint.unproven,
+            frozenset(checkpoint.unproven),
             found.foreign_keys,
             found.doubts,
         )

@@ -18,6 +18,7 @@ from pipeline.fence import Answer
 from pipeline.messages import (
     ChangesVerified,
     SchemaChanged,
+    SchemaVerified,
     TableRestarted,
     ToSchemaVerifier,
     ToWatermarkCoordinator,
@@ -122,7 +123,7 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
                     self.metrics.count(catalogue.SCHEMA_CHANGES, table=str(table))
                 for each in restarted:
                     self._measure(each)
-            case ChangesVerified(restarted=restarted):
+            case ChangesVerified(restarted=restarted) | SchemaVerified(restarted=restarted):
                 for each in restarted:
                     self._measure(each)
             case TableRestarted(table, reason=reason):

@@ -99,10 +99,12 @@ def begun(checkpoint: Checkpoint, mode: SnapshotMode) -> Checkpoint:
 def again(checkpoint: Checkpoint) -> Checkpoint:
     """The checkpoint in which consistent snapshots that haven't ended begin anew, if anything of them is read.
 
-    The connections in which they were read are gone, and with them the place that they were read at.
+    The connections in which they were read are gone, and with them the place that they were read at. A table that has
+    stopped meanwhile stays as it is.
     """
     for snapshot in checkpoint.snapshots:
-        read = [t for t, state in snapshot.tables.items() if isinstance(state, Chunking | Completed)]
+        going_on = ((t, state) for t, state in snapshot.tables.items() if t not in checkpoint.stopped)
+        read = [table for table, state in going_on if isinstance(state, Chunking | Completed)]
         if snapshot.consistent and not snapshot.ended and read:
             checkpoint = _asked(checkpoint, snapshot.id, read)
     return checkpoint
@@ -137,7 +139,7 @@ def _anew(checkpoint: Checkpoint, at: GtidSet, known: Known, gap: str, snapshot:
     moved = replace(
         checkpoint,
         position=at,
-        unproven=frozenset(checkpoint.schemas),
+        unproven=dict.fromkeys(checkpoint.schemas, checkpoint.scn),
         snapshots=tuple(_ended(each, reason) for each in checkpoint.snapshots),
         stopped=stopped,
     )
@@ -157,9 +159,12 @@ def _asked(
 ) -> Checkpoint:
     """The checkpoint in which this snapshot takes these tables, too, and their mirrors begin.
 
-    A consistent one comes before all others, since the stream stands for it.
+    A consistent one comes before all others, since the stream stands for it. A mirror that began where the stream still
+    is gets an SCN of its own to begin anew behind, since nobody could tell the two generations apart.
     """
     waiting: dict[TableId, TableState] = dict.fromkeys(tables, Waiting())
+    there = {checkpoint.mirrors[table].since for table in tables if table in checkpoint.mirrors}
+    checkpoint = replace(checkpoint, scn=checkpoint.scn + (checkpoint.scn in there))
     filling: dict[TableId, Mirror] = dict.fromkeys(tables, Filling(checkpoint.scn))
     first = Snapshot(snapshot, {}, consistent=consistent, priority=MOST_PRIORITY + 1 if consistent else 0)
     present = next((each for each in checkpoint.snapshots if each.id == snapshot), first)

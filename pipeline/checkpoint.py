@@ -50,9 +50,9 @@ class Checkpoint:
     that holds at the position. `snapshots`: those that haven't ended, and the last ones that have. `signals`: ids of
     signals that took effect, so that the same one twice is taken once. `paused`: no chunk is read until a resume.
     `stopped`: tables that can't be captured any more, each with its reason. `unproven`: those that a statement may
-    have altered since their schema was proven. `unread`: of tables of which rows are to be read again
-    (`pipeline.rereads`), the SCN up to which none is. `server`: the server (UUID) whose log gave what has passed last;
-    empty where that was before it was kept.
+    have altered since their schema was proven, with the SCN of the first one. `unread`: of tables of which rows are
+    to be read again (`pipeline.rereads`), the SCN up to which none is. `server`: the server (UUID) whose log gave what
+    has passed last; empty where that was before it was kept.
     """
 
     position: GtidSet
@@ -64,9 +64,23 @@ class Checkpoint:
     paused: bool = False
     stopped: dict[TableId, str] = field(default_factory=dict)
     moving: Moving | None = None
-    unproven: frozenset[TableId] = frozenset()
+    unproven: dict[TableId, int] = field(default_factory=dict)
     unread: dict[TableId, int] = field(default_factory=dict)
     server: str = ""
+
+    def is_laid_out(self, table: TableId) -> bool:
+        """Whether it's known by which schema the table's mirror is laid out.
+
+        It isn't while the mirror is to be filled and a statement lies before its beginning of which it's open what it
+        did. No row comes until that is known, so that nothing of the generation is in the journal yet.
+        """
+        match self.mirrors.get(table):
+            case Filling(since):
+                return table not in self.unproven or since < self.unproven[table]
+            case Ready():
+                return True
+            case None:
+                return False
 
     def same_but_position(self, other: "Checkpoint") -> bool:
         """Whether nothing but the position, and the SCN with it, has moved between the two."""
@@ -93,7 +107,7 @@ def to_json(checkpoint: Checkpoint) -> dict[str, Any]:
         "paused": checkpoint.paused,
         "stopped": [[t.database, t.name, reason] for t, reason in checkpoint.stopped.items()],
         "moving": checkpoint.moving and [checkpoint.moving.id, str(checkpoint.moving.position)],
-        "unproven": [[t.database, t.name] for t in sorted(checkpoint.unproven)],
+        "unproven": [[t.database, t.name, scn] for t, scn in checkpoint.unproven.items()],
         "unread": [[t.database, t.name, scn] for t, scn in checkpoint.unread.items()],
         "server": checkpoint.server,
     }
@@ -112,7 +126,7 @@ def from_json(value: dict[str, Any], versions: dict[str, dict[str, Any]]) -> Che
         paused=value["paused"],
         stopped={TableId(d, t): reason for d, t, reason in value["stopped"]},
         moving=moving and Moving(moving[0], GtidSet.parse(moving[1])),
-        unproven=frozenset(TableId(d, t) for d, t in value["unproven"]),
+        unproven={TableId(d, t): scn for d, t, scn in value["unproven"]},
         unread={TableId(d, t): scn for d, t, scn in value["unread"]},
         server=value.get("server", ""),
     )

@@ -119,7 +119,10 @@ class GtidSet:
 
     @staticmethod
     def parse_owned(text: str) -> "GtidSet":
-        """The transactions in a server's `gtid_owned`, where each is followed by its thread: `#7`. Raises MalformedGtid."""
+        """The transactions in a server's `gtid_owned`, where each is followed by a thread's number.
+
+        As in `UUID:23#7`. Raises MalformedGtid.
+        """
         return GtidSet.parse(_OWNER.sub("", text))
 
     @staticmethod

@@ -164,9 +164,10 @@ class TransactionPartVerified:
 
 @dataclass(frozen=True, slots=True)
 class SchemaVerified:
-    """From this place in the stream on, the table has this schema."""
+    """From this place on the table has this schema; it's `restarted`, at once, where its rows can't stay under it."""
 
     schema: TableSchema
+    restarted: tuple["TableRestarted", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

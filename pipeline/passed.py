@@ -225,11 +225,12 @@ def statement_passed(state: State, message: SchemaChanged) -> State:
         raise InvariantBroken(
             f"the statement {message.gtid} had passed before: it is in the position {checkpoint.position}"
         )
+    scn = checkpoint.scn + 1
     passed = checkpointed(
         replace(state, stream=message.end),
         position=checkpoint.position.with_gtid(message.gtid) | message.covered,
-        scn=checkpoint.scn + 1,
-        unproven=checkpoint.unproven | (message.tables & checkpoint.schemas.keys()),
+        scn=scn,
+        unproven=dict.fromkeys(message.tables & checkpoint.schemas.keys(), scn) | checkpoint.unproven,
         schemas=checkpoint.schemas | {each.schema.table: each.schema for each in message.alterations},
     )
     return _restarted(dropped(passed, message.tables), message.restarted)
@@ -263,11 +264,15 @@ def _restarted(state: State, tables: tuple[TableRestarted, ...]) -> State:
 
 
 def schema_verified(state: State, message: SchemaVerified) -> State:
-    """The table's schema is this one from here on; chunks that are asked for under another one aren't emitted."""
-    schema, schemas = message.schema, state.checkpoint.schemas
+    """The table's schema is this one from here on; chunks that are asked for under another one aren't emitted.
+
+    A generation that its mirror begins for it has no checkpoint without it.
+    """
+    schema, state = message.schema, _restarted(state, message.restarted)
+    schemas = state.checkpoint.schemas
     if schemas.get(schema.table) != schema or isinstance(state.runs.get(schema.table), Unsettled):
         state = dropped(state, {schema.table})
-    unproven = state.checkpoint.unproven - {schema.table}
+    unproven = {t: scn for t, scn in state.checkpoint.unproven.items() if t != schema.table}
     state = checkpointed(state, schemas={**schemas, schema.table: schema}, unproven=unproven)
     return replace(state, checkpoint=begun(state.checkpoint, state.unasked))
 

@@ -131,7 +131,6 @@ def findings(facts: ServerFacts, reread: bool = False, by_places: bool = False) 
 
 def markers(facts: ServerFacts, table: TableId, refused: str | None) -> Iterator[Finding]:
     """What hinders watermarks as rows of a table; `refused`: the server's words when one was tried."""
-    yield from _must(facts, "binlog_order_commits", "ON", _setting(facts, "binlog_order_commits = ON"))
     if refused is not None:
         name = quoted_table(table).replace("%%", "%")
         yield _error(
@@ -189,6 +188,8 @@ def _log(facts: ServerFacts) -> Iterator[Finding]:
     yield from _must(facts, "log_bin", "ON", "start the server with --log-bin")
     remedy = _setting(facts, "binlog_format = ROW")
     yield from _must(facts, "binlog_format", "ROW", f"{remedy}, and reconnect all clients")
+    # Without it the executed set may lack what's before something in it, and it's what capture begins at.
+    yield from _must(facts, "binlog_order_commits", "ON", _setting(facts, "binlog_order_commits = ON"))
     image = facts.variables.get("binlog_row_image", "FULL")
     if image != "FULL":
         yield _note(

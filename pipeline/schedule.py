@@ -120,7 +120,8 @@ def _of_others(state: State) -> tuple[State, tuple[Order, ...]]:
 
 
 def _within(state: State) -> tuple[State, tuple[Order, ...]]:
-    if isinstance(state.gate, Paused):
+    """Nothing is asked for within a transaction, and its end has to come; but no earlier than what's being read."""
+    if isinstance(state.gate, Paused) and not any(isinstance(window, Reading) for window in state.open):
         return replace(state, gate=Flowing()), (ResumeReading(),)
     return state, ()
 

@@ -25,8 +25,8 @@ guessed. Which tables a statement touches is decided on the safe side (`pipeline
 
 **Rows that change without an event.** What the mirror has of a table isn't so any more where a statement changes rows
 and the log doesn't tell (`pipeline.unlogged`), or leaves them under a schema in which they can't stay as they are
-(`pipeline.evolution`). Then the table is restarted, with the statement's own passing or before the schema, since no
-checkpoint may have these without it. Twice does no harm.
+(`pipeline.evolution`). Then the table is restarted, with the statement's own passing or with the schema, since no
+checkpoint may have these without it, nor a restart that a schema is the reason of without that. Twice does no harm.
 
 **Tables that the checkpoint doesn't know** are told as soon as their schema is proven: those of the server's schemas
 at the start, or once nothing is to come, and any other with its first map or the answer behind its creation. One that
@@ -345,9 +345,9 @@ def _all_told(state: State, schemas: Iterable[TableSchema]) -> tuple[State, tupl
     for schema in schemas:
         table = schema.table
         before = told.get(table)
-        if before is not None and (why := obstacle(before, schema)):
-            news.append(TableRestarted(table, table in state.emptied, why))
-        news.append(SchemaVerified(schema))
+        why = None if before is None else obstacle(before, schema)
+        restarted = () if why is None else (TableRestarted(table, table in state.emptied, why),)
+        news.append(SchemaVerified(schema, restarted))
         told[table] = schema
     return replace(state, told=told), tuple(news)
 

@@ -66,7 +66,7 @@ def diverted(rows: SignalRows, message: FromVerifier) -> tuple[SignalRows, FromV
         case SchemaChanged(tables=tables) if not rows.captured:
             restarted = _other_restarts(rows, message.restarted)
             return rows, replace(message, tables=tables - {rows.table}, restarted=restarted)
-        case SchemaVerified(TableSchema(table=table)) if not rows.captured and table == rows.table:
+        case SchemaVerified(schema=TableSchema(table=table)) if not rows.captured and table == rows.table:
             return rows, None
         case TableRestarted(table) | TableStopped(table) if not rows.captured and table == rows.table:
             return rows, None

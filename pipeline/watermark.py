@@ -10,10 +10,10 @@ had already passed.
 
 The executed set by itself isn't what is visible. Since MySQL 5.7 a transaction is in it when it has committed; 5.6 adds
 it when it's flushed (Gtid_state::update_on_flush), so that there the condition would hold for what no SELECT sees yet.
-But in every version a transaction that's on its way is owned by its thread (`gtid_owned`) from before it's flushed until
-it has committed (MYSQL_BIN_LOG::finish_commit). So what's in the executed set and, *read behind it*, isn't owned has
-been owned before, was given up in between, and is visible. Read the other way round, one that was flushed between the
-two would be taken for visible.
+But in every version a transaction on its way is owned by its thread (`gtid_owned`) from before it's flushed until it
+has committed (MYSQL_BIN_LOG::finish_commit). So what's in the executed set and, *read behind it*, isn't owned was owned
+before, was given up in between, and is visible. Read the other way round, one that was flushed between the two would
+be taken for visible.
 
 *Coordinates* (file and offset in the log of one server) are ordered totally. The high watermark is one: the end of
 the log, read after the SELECT. The executed set wouldn't do: a commit group's GTIDs are added to it after the last

@@ -896,6 +896,16 @@ def windows_survive_another_schema(patch: Patch) -> None:
     patch.setattr(passed, "schema_verified", schema_verified)
 
 
+def a_schema_comes_behind_its_restart(patch: Patch) -> None:
+    original = passed.schema_verified
+
+    def schema_verified(state: State, message: SchemaVerified) -> State:
+        after = original(state, message)
+        return replace(after, checkpoint=replace(after.checkpoint, schemas=state.checkpoint.schemas))
+
+    patch.setattr(passed, "schema_verified", schema_verified)
+
+
 def a_mirror_has_one_generation(patch: Patch) -> None:
     original = coordinator_state.with_mirror
 

@@ -10,6 +10,7 @@ from pipeline.checkpoint import Checkpoint, Filling, Ready
 from pipeline.coordinator_state import Overlapping, Unsettled
 from pipeline.late import MirrorsLacked
 from pipeline.messages import (
+    Append,
     ChangePart,
     ChunkFailed,
     Kind,
@@ -235,6 +236,19 @@ def test_a_restarted_table_gets_a_new_generation_and_a_snapshot_that_fills_it() 
     assert capture.checkpoint.mirrors == {ORDERS.table: Ready(1)}
 
 
+@broken_by(mutations.a_schema_comes_behind_its_restart)
+def test_a_generation_has_no_checkpoint_without_the_schema_that_it_begins_for() -> None:
+    capture = ready()
+    rekeyed = replace(ORDERS, key=(0, 1))
+    said = capture.give(statement("a:6", 20, ORDERS), SchemaVerified(rekeyed, (ANEW,)))
+    since = [
+        (append.checkpoint.mirrors[ORDERS.table].since, append.checkpoint.schemas[ORDERS.table])
+        for append in said
+        if isinstance(append, Append)
+    ]
+    assert since == [(0, ORDERS), (2, rekeyed)]
+
+
 @broken_by(mutations.a_mirror_has_one_generation)
 def test_a_table_that_is_restarted_while_it_is_read_is_read_anew_in_the_same_snapshot() -> None:
     capture = Capture(ORDERS)
@@ -332,7 +346,7 @@ def test_what_a_statement_made_of_a_table_goes_out_with_it() -> None:
     [append] = capture.appends[-1:]
     assert (append.alterations, append.parts) == ((Altered(2, renamed),), ())
     assert append.checkpoint.schemas == {ORDERS.table: altered(ORDERS)}
-    assert append.checkpoint.unproven == {ORDERS.table}
+    assert append.checkpoint.unproven.keys() == {ORDERS.table}
     emptied = Alteration(altered(ORDERS), "TRUNCATE TABLE", emptied=True)
     capture.give(replace(statement("a:7", 30, ORDERS), restarted=(EMPTIED,), alterations=(emptied,)))
     [append] = capture.appends[-1:]
@@ -350,9 +364,10 @@ def test_what_a_statement_made_of_a_table_goes_out_with_it() -> None:
 def test_a_schema_is_unproven_from_a_statement_on_until_it_is_verified() -> None:
     capture = ready()
     capture.give(statement("a:6", 20, ORDERS, ITEMS))
-    assert capture.checkpoint.unproven == {ORDERS.table}
+    capture.give(statement("a:7", 30, ORDERS))
+    assert capture.checkpoint.unproven == {ORDERS.table: 2}, "since the first of them"
     capture.give(SchemaVerified(ORDERS))
-    assert capture.checkpoint.unproven == frozenset()
+    assert capture.checkpoint.unproven == {}
 
 
 @pytest.mark.parametrize("again", [statement("a:6", 20, ORDERS), SchemaVerified(ORDERS), ANEW])

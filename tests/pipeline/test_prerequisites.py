@@ -238,13 +238,17 @@ def test_versions() -> None:
     assert server_version("5.6.24-log") < (5, 7) < server_version("8.0.36")
 
 
-def test_watermarks_in_a_table_need_the_order_of_commits_and_the_table() -> None:
-    table = TableId("tidemark", "odd`name%")
-    assert list(markers(FIT, table, None)) == []
-    unordered = replace(FIT, variables={**FIT.variables, "binlog_order_commits": "OFF"})
-    order, lacking = markers(unordered, table, "Table doesn't exist")
+def test_commits_have_to_be_in_the_logs_order() -> None:
+    [order] = found_with({"binlog_order_commits": "OFF"})
+    assert order.severity is Severity.ERROR
     assert order.wrong.startswith("binlog_order_commits is OFF")
     assert order.remedy == "SET PERSIST binlog_order_commits = ON"
+
+
+def test_watermarks_in_a_table_need_the_table() -> None:
+    table = TableId("tidemark", "odd`name%")
+    assert list(markers(FIT, table, None)) == []
+    [lacking] = markers(FIT, table, "Table doesn't exist")
     assert lacking.severity is Severity.ERROR
     assert lacking.wrong == "watermarks can't be written into tidemark.odd`name%: Table doesn't exist"
     assert "CREATE TABLE `tidemark`.`odd``name%` (id" in lacking.remedy

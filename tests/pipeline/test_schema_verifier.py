@@ -126,6 +126,9 @@ def schemas(said: list[FromVerifier]) -> list[TableSchema]:
     ]
 
 
+TAGS_GONE = "column 'tags' of shop.orders was dropped or renamed"
+
+
 # -- full metadata
 
 
@@ -153,15 +156,13 @@ def test_another_full_map_is_another_version() -> None:
         "SchemaVerified",
         "ChangesVerified",
         "SchemaChanged",
-        "TableRestarted",
         "SchemaVerified",
         "ChangesVerified",
     ]
     assert schemas(said) == [SCHEMA, RENAMED]
-    restarted = said[3]
-    assert isinstance(restarted, TableRestarted)
+    [restarted] = restarts(said)
     assert (restarted.table, restarted.emptied) == (ORDERS, False)
-    assert restarted.reason == "column 'tags' of shop.orders was dropped or renamed"
+    assert restarted.reason == TAGS_GONE
 
 
 def test_after_a_statement_the_same_version_is_verified_anew() -> None:
@@ -239,7 +240,8 @@ def test_an_answer_that_may_not_know_the_statement_has_the_server_asked_again() 
     assert said == ()
     assert ORDERS in asked(state)
     state, said = answered(state, answer(6, RENAMED))
-    assert kinds(list(said)) == ["TableRestarted", "SchemaVerified"]
+    [verified] = said
+    assert verified == SchemaVerified(RENAMED, (TableRestarted(ORDERS, False, TAGS_GONE),))
     assert ORDERS not in asked(state)
 
 
@@ -282,8 +284,8 @@ def test_a_table_that_is_gone_is_forgotten_until_it_is_created_anew() -> None:
     assert news == ()
     assert ORDERS not in state.tables
     said = run(state, statement(7, "CREATE TABLE orders (id INT)"), answer(7, RENAMED))
-    assert kinds(said) == ["SchemaChanged", "TableRestarted", "SchemaVerified"]
-    assert TableRestarted(ORDERS, True, "column 'tags' of shop.orders was dropped or renamed") in said
+    assert kinds(said) == ["SchemaChanged", "SchemaVerified"]
+    assert said[1] == SchemaVerified(RENAMED, (TableRestarted(ORDERS, True, TAGS_GONE),))
     # Rows of a log that doesn't name its columns, from before the drop: nobody knows any more what they were.
     state = fresh(Known({}, upto(9)), 5, old=SCHEMA)
     assert kinds(run(state, slice_(6, maps=(MINIMAL,)), answer(9, None), LogAdvanced(end(9)))) == [
@@ -318,7 +320,7 @@ def test_a_checkpoint_with_another_schema_does_not() -> None:
     # Nothing is to come: it was before, and the checkpoint's is old.
     assert schemas(run(fresh(known, 5, old=SCHEMA), slice_(6, maps=(MINIMAL,)))) == [RENAMED]
     news = started(SHOP, known, upto(5), {ORDERS: SCHEMA}, (), frozenset())[1]
-    assert kinds(list(news)) == ["TableRestarted", "SchemaVerified"]
+    assert news == (SchemaVerified(RENAMED, (TableRestarted(ORDERS, False, TAGS_GONE),)),)
     assert schemas(run(fresh(known, 2, old=SCHEMA), slice_(3))) == [SCHEMA]
 
 
@@ -515,7 +517,7 @@ def test_a_statement_that_changes_rows_restarts_the_table_as_it_passes(
 
 def restarts(said: list[FromVerifier]) -> list[TableRestarted]:
     """All of them, by themselves or with a statement."""
-    each = [m.restarted if isinstance(m, SchemaChanged) else (m,) for m in said]
+    each = [m.restarted if isinstance(m, SchemaChanged | SchemaVerified) else (m,) for m in said]
     return [m for some in each for m in some if isinstance(m, TableRestarted)]
 
 

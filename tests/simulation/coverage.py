@@ -14,6 +14,7 @@ from pipeline.messages import (
     LogAdvanced,
     ReadChunk,
     SchemaChanged,
+    SchemaVerified,
     SignalReceived,
     TablePlanned,
     TableRestarted,
@@ -165,7 +166,9 @@ class Coverage:
         match message:
             case TransactionsOpened():
                 self.reached["a quiet moment was found"] += 1
-            case TableRestarted(emptied=emptied):
+            case (
+                TableRestarted(emptied=emptied) | SchemaVerified(restarted=(TableRestarted(emptied=emptied),))
+            ):
                 self._count({"a table began anew": not emptied})
             case TableStopped(reason=reason):
                 along = "a foreign key changes its rows along with those of" in reason

@@ -203,12 +203,19 @@ class Judge:
         record.emitted += len(rows)
 
     def _judge_place(self, part: ChunkPart, after: Checkpoint) -> None:
-        """All rows of a consistent snapshot are emitted at one place."""
+        """All rows of a consistent snapshot are emitted at one place, but for tables that have failed or stopped."""
         id_, accounts = part.chunk.snapshot, self.record.accounts
-        if any(snapshot.consistent for snapshot in after.snapshots if snapshot.id == id_):
+        for snapshot in after.snapshots:
+            if not snapshot.consistent or snapshot.id != id_:
+                continue
             accounts[id_, part.schema.table].at = after.position
             places = {
-                account.at for of, account in accounts.items() if of[0] == id_ and account.at is not None
+                account.at
+                for (of, table), account in accounts.items()
+                if of == id_
+                and account.at is not None
+                and table not in after.stopped
+                and not isinstance(snapshot.tables[table], Failed | Stopped)
             }
             if len(places) > 1:
                 raise Violation(f"the rows of {id_} are of several places: {', '.join(map(str, places))}")
@@ -283,13 +290,14 @@ class Judge:
                 raise Violation(f"{table}: the live view lacks the row {row}, which a snapshot has covered")
 
     def _covered(self, row: tuple[int, int], table: TableId, checkpoint: Checkpoint) -> bool:
+        """Whether the live view has to have the row: what some rows are read for fills no mirror that isn't whole."""
         if table not in checkpoint.mirrors:
             return False
         if table in self.record.complete:
             return True
         return any(
             isinstance(state := snapshot.tables.get(table), Chunking)
-            and wanted(row, snapshot.request(table))
+            and snapshot.request(table).whole
             and self._in_done_range(row, snapshot, table, state)
             for snapshot in checkpoint.snapshots
         )

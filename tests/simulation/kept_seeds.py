@@ -13,5 +13,8 @@ KEPT = {
     64: "changes from before the first snapshot were told apart by another primary key",
     1226: "a schema waited for a transaction that was purged and never came",
     85: "a chunk waited for a statement to pass while the stream was paused for it",
+    7641: "what began anew behind a purged log, where a mirror had begun, was the same generation, of another key",
+    22663: "a consistent snapshot began anew for ever for a table that had stopped",
+    38106: "a mirror was laid out by the schema of before a statement, and its key was proven within a transaction",
     204: "a mirror that began anew where it had begun was one generation, and stopped at its new primary key",
 }

@@ -71,12 +71,10 @@ class Lake:
         changed: dict[Key, int | None] = {}
         for there, key, value in self.changes.get(schema.table, []):
             changed[(key, value) if whole else (key,)] = value if there else None
-        view: Rows = {}
-        for row in self.mirror.get(schema.table, []):
-            if row[0] in view:
-                raise Violation(f"{schema.table}: key {row[0]} is in the mirror twice")
-            view[row[0]] = row[1]
-        view = {row[0]: row[1] for row in view.items() if (row if whole else row[:1]) not in changed}
+        mirror = {row if whole else row[:1]: row for row in self.mirror.get(schema.table, [])}
+        if len(mirror) < len(self.mirror.get(schema.table, [])):
+            raise Violation(f"{schema.table}: a key is in the mirror twice: {self.mirror[schema.table]}")
+        view = {row[0]: row[1] for key, row in mirror.items() if key not in changed}
         for changed_key, last in changed.items():
             if last is not None:
                 if changed_key[0] in view:

@@ -9,7 +9,7 @@ from random import Random
 from pipeline.gtid import GtidSet
 from pipeline.schema import TableId, TableSchema
 from pipeline.watermark import Coordinates
-from tests.simulation.server import Rows, Server, Transaction, apply, place_on
+from tests.simulation.server import Rows, Server, Transaction, apply, gtid_set, place_on
 
 
 class Replica:
@@ -25,8 +25,8 @@ class Replica:
 
     @property
     def executed(self) -> GtidSet:
-        """The executed set, with what was purged at the source, since the history is the same."""
-        return self._executed | self._source.purged
+        """The executed set, with what never comes, since the history is the same."""
+        return self._executed | gtid_set(self._source.strays)
 
     @property
     def end(self) -> Coordinates:

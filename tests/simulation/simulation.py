@@ -6,7 +6,7 @@ judge (`tests.simulation.judge`) says what has to hold.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -31,6 +31,7 @@ from pipeline.messages import (
     ToWatermarkCoordinator,
 )
 from pipeline.schema import TableId, TableSchema
+from pipeline.schema_verifier import FromVerifier
 from pipeline.settings import SnapshotMode
 from pipeline.signals import (
     ExecuteSnapshot,
@@ -85,7 +86,7 @@ class Simulation:
     asking: GtidSet | tuple[frozenset[TableId], GtidSet, Mapping[TableId, TableSchema]] | None
 
     def __init__(self, seed: int, world: World) -> None:
-        self.random = Random(seed)
+        self.random, self.timing = Random(seed), Random(f"timing {seed}")
         self.world = world
         self.story = Story()
         self.reached: Counter[str] = Counter()
@@ -143,8 +144,7 @@ class Simulation:
         if message is None:
             return
         self.verifier, verified = schema_verifier.step(self.verifier, message)
-        for each in verified:
-            self.give(each)
+        self._hear(verified)
 
     def _answered(self) -> bool:
         """Ask the server for what the verifier wants to know: the executed set, then schemas, then the log's end.
@@ -167,11 +167,17 @@ class Simulation:
                 )
                 answer = Answer(asked, schemas, at, self.server.end)
                 self.verifier, verified = schema_verifier.answered(self.verifier, answer)
-                for each in verified:
-                    self.give(each)
+                self._hear(verified)
             case _:
                 pass
         return True
+
+    def _hear(self, said: Sequence[FromVerifier]) -> None:
+        """Give the coordinator what the verifier said, one after the other; time passes in between as well."""
+        for i, each in enumerate(said):
+            if i and self.timing.random() < 0.2:
+                self.seal()
+            self.give(each)
 
     def select(self) -> None:
         """Get on with one of the selector's orders by one step."""
@@ -259,6 +265,7 @@ class Simulation:
     # The machinery
 
     def _boot(self) -> None:
+        self.server.close_gaps()
         known = Known(self.server.schemas, self.server.executed)
         sealed, unasked = self.judge.record.checkpoint, self.world.unasked
         purged = self.server.purged - gtid_set(self.server.strays)
@@ -278,13 +285,12 @@ class Simulation:
             checkpoint.position,
             checkpoint.schemas,
             checkpoint.stopped,
-            checkpoint.unproven,
+            frozenset(checkpoint.unproven),
             self.server.foreign_keys,
         )
         self.state, orders = coordinator.start(checkpoint, self.world.limits, self.world.mode, unasked)
         self._perform(orders)
-        for each in news:
-            self.give(each)
+        self._hear(news)
 
     def _perform(self, orders: tuple[Order, ...]) -> None:
         for order in orders:

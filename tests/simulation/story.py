@@ -75,8 +75,9 @@ def _told(event: object) -> Iterator[object]:
             yield from ("statement passed:", gtid, statement, "touching", *sorted(tables), "up to", end)
         case LogAdvanced(end):
             yield from ("the stream is at", end)
-        case SchemaVerified(schema):
-            yield from ("schema holds:", schema.table, schema.version)
+        case SchemaVerified(schema, restarted):
+            begins = ("which begins anew, since", restarted[0].reason) if restarted else ()
+            yield from ("schema holds:", schema.table, schema.version, *begins)
         case SignalReceived(signal):
             yield from ("signal:", signal)
         case _:
