@@ -160,7 +160,7 @@ class Assembly:
             checkpoint.position,
             checkpoint.schemas,
             checkpoint.stopped,
-            frozenset(checkpoint.unproven),
+            checkpoint.unproven,
             found.foreign_keys,
             found.doubts,
         )

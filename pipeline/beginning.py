@@ -139,7 +139,7 @@ def _anew(checkpoint: Checkpoint, at: GtidSet, known: Known, gap: str, snapshot:
     moved = replace(
         checkpoint,
         position=at,
-        unproven=dict.fromkeys(checkpoint.schemas, checkpoint.scn),
+        unproven=frozenset(checkpoint.schemas),
         snapshots=tuple(_ended(each, reason) for each in checkpoint.snapshots),
         stopped=stopped,
     )
@@ -159,12 +159,9 @@ def _asked(
 ) -> Checkpoint:
     """The checkpoint in which this snapshot takes these tables, too, and their mirrors begin.
 
-    A consistent one comes before all others, since the stream stands for it. A mirror that began where the stream still
-    is gets an SCN of its own to begin anew behind, since nobody could tell the two generations apart.
+    A consistent one comes before all others, since the stream stands for it.
     """
     waiting: dict[TableId, TableState] = dict.fromkeys(tables, Waiting())
-    there = {checkpoint.mirrors[table].since for table in tables if table in checkpoint.mirrors}
-    checkpoint = replace(checkpoint, scn=checkpoint.scn + (checkpoint.scn in there))
     filling: dict[TableId, Mirror] = dict.fromkeys(tables, Filling(checkpoint.scn))
     first = Snapshot(snapshot, {}, consistent=consistent, priority=MOST_PRIORITY + 1 if consistent else 0)
     present = next((each for each in checkpoint.snapshots if each.id == snapshot), first)

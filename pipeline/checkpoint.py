@@ -46,13 +46,13 @@ class Checkpoint:
     """What's true after the last row of a segment.
 
     `position`: the GTIDs of all transactions that have wholly passed. `scn`: the number given to the last thing put
-    into the stream (a transaction or a chunk), rising by one each. `schemas`: the version of each captured table
-    that holds at the position. `snapshots`: those that haven't ended, and the last ones that have. `signals`: ids of
-    signals that took effect, so that the same one twice is taken once. `paused`: no chunk is read until a resume.
-    `stopped`: tables that can't be captured any more, each with its reason. `unproven`: those that a statement may
-    have altered since their schema was proven, with the SCN of the first one. `unread`: of tables of which rows are
-    to be read again (`pipeline.rereads`), the SCN up to which none is. `server`: the server (UUID) whose log gave what
-    has passed last; empty where that was before it was kept.
+    into the stream (a transaction, a chunk, or the beginning of mirrors), rising by one each; no mirror begins there.
+    `schemas`: the version of each captured table that holds at the position. `snapshots`: those that haven't ended, and
+    the last ones that have. `signals`: ids of signals that took effect, so that the same one twice is taken once.
+    `paused`: no chunk is read until a resume. `stopped`: tables that can't be captured any more, each with its
+    reason. `unproven`: those that a statement may have altered since their schema was proven. `unread`: of tables
+    of which rows are to be read again (`pipeline.rereads`), the SCN up to which none is. `server`: the server
+    (UUID) whose log gave what has passed last; empty where that was before it was kept.
     """
 
     position: GtidSet
@@ -64,23 +64,9 @@ class Checkpoint:
     paused: bool = False
     stopped: dict[TableId, str] = field(default_factory=dict)
     moving: Moving | None = None
-    unproven: dict[TableId, int] = field(default_factory=dict)
+    unproven: frozenset[TableId] = frozenset()
     unread: dict[TableId, int] = field(default_factory=dict)
     server: str = ""
-
-    def is_laid_out(self, table: TableId) -> bool:
-        """Whether it's known by which schema the table's mirror is laid out.
-
-        It isn't while the mirror is to be filled and a statement lies before its beginning of which it's open what it
-        did. No row comes until that is known, so that nothing of the generation is in the journal yet.
-        """
-        match self.mirrors.get(table):
-            case Filling(since):
-                return table not in self.unproven or since < self.unproven[table]
-            case Ready():
-                return True
-            case None:
-                return False
 
     def same_but_position(self, other: "Checkpoint") -> bool:
         """Whether nothing but the position, and the SCN with it, has moved between the two."""
@@ -107,7 +93,7 @@ def to_json(checkpoint: Checkpoint) -> dict[str, Any]:
         "paused": checkpoint.paused,
         "stopped": [[t.database, t.name, reason] for t, reason in checkpoint.stopped.items()],
         "moving": checkpoint.moving and [checkpoint.moving.id, str(checkpoint.moving.position)],
-        "unproven": [[t.database, t.name, scn] for t, scn in checkpoint.unproven.items()],
+        "unproven": [[t.database, t.name] for t in sorted(checkpoint.unproven)],
         "unread": [[t.database, t.name, scn] for t, scn in checkpoint.unread.items()],
         "server": checkpoint.server,
     }
@@ -126,7 +112,7 @@ def from_json(value: dict[str, Any], versions: dict[str, dict[str, Any]]) -> Che
         paused=value["paused"],
         stopped={TableId(d, t): reason for d, t, reason in value["stopped"]},
         moving=moving and Moving(moving[0], GtidSet.parse(moving[1])),
-        unproven={TableId(d, t): scn for d, t, scn in value["unproven"]},
+        unproven=frozenset(TableId(d, t) for d, t in value["unproven"]),
         unread={TableId(d, t): scn for d, t, scn in value["unread"]},
         server=value.get("server", ""),
     )

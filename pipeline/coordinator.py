@@ -56,6 +56,7 @@ from pipeline.coordinator_state import (
     Strained,
     WindowMode,
     Within,
+    checkpointed,
 )
 from pipeline.late import MirrorsLacked
 from pipeline.messages import (
@@ -105,6 +106,7 @@ def start(
         raise ValueError(f"the number of windows must be from 1 to {MOST_WINDOWS}, not {mode.most}")
     checkpoint = beginning.begun(beginning.again(checkpoint), unasked)
     state, orders = scheduled(rereads.found(State(limits, mode, checkpoint, unasked), unread))
+    state = _numbered(state)
     return state, (Append((), state.checkpoint), *orders)
 
 
@@ -120,6 +122,16 @@ def step(state: State, message: ToWatermarkCoordinator) -> tuple[State, tuple[Or
             return _appended(state, taken, changes, answers, altered)
         case _:
             assert_never(taken.place)
+
+
+def _numbered(state: State) -> State:
+    """The state with an SCN that no mirror begins behind, so that the next generation of any is another one.
+
+    That one may have another schema, and may come within a transaction, whose own SCN is the next.
+    """
+    scn = state.checkpoint.scn
+    begun = any(mirror.since == scn for mirror in state.checkpoint.mirrors.values())
+    return checkpointed(state, scn=scn + 1) if begun else state
 
 
 def _held(
@@ -140,6 +152,8 @@ def _appended(
     emitted, chunks = closed(taken)
     after, orders = scheduled(emitted)
     after = rereads.marked(after)
+    if after.checkpoint.mirrors is not state.checkpoint.mirrors:
+        after = _numbered(after)
     withdrawn: frozenset[TableId] = frozenset()
     if isinstance(state.place, Within):  # and here it ends
         answers, withdrawn = (*state.place.answers, *answers), state.place.stopped

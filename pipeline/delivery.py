@@ -10,7 +10,6 @@ each table counts: the mirror is emptied and laid out for it, in one commit that
 batch arrives. From then on the live view counts only changes behind that SCN, of which the changelog has none yet: it
 shows the mirror at its beginning, which is later than what it showed before and never wrong. A segment's rows of first
 snapshots are of the generation that its checkpoint has (`pipeline.journal`), and those of an older one are left out.
-A generation begins here once it's known how it's laid out (`Checkpoint.is_laid_out`); before that nothing of it comes.
 
 **Schemas.** What statements did to columns comes before all rows of its segment (`pipeline.journal`), and a batch ends
 before such a segment. So within a batch a column's name means one column, and before anything of it arrives the lake
@@ -179,17 +178,15 @@ def _alterations(entry: Entry) -> dict[TableId, tuple[Step, ...]]:
 
 def _generations(entries: list[Entry]) -> dict[TableId, tuple[Generation, ...]]:
     found: dict[TableId, tuple[Generation, ...]] = {}
-    before: tuple[Mapping[TableId, Mirror], Mapping[TableId, int]] | None = None
+    before: Mapping[TableId, Mirror] = {}
     for entry in entries:
-        checkpoint = entry.checkpoint
-        if before == (checkpoint.mirrors, checkpoint.unproven):
-            continue
-        before = checkpoint.mirrors, checkpoint.unproven
-        for table, mirror in checkpoint.mirrors.items():
+        mirrors = entry.checkpoint.mirrors
+        for table, mirror in mirrors.items() if mirrors != before else ():
             known = found.get(table, ())
-            if checkpoint.is_laid_out(table) and (not known or known[-1].since < mirror.since):
-                begun = Generation(mirror.since, entry.segment, checkpoint.schemas[table])
+            if not known or known[-1].since < mirror.since:
+                begun = Generation(mirror.since, entry.segment, entry.checkpoint.schemas[table])
                 found[table] = (*known, begun)
+        before = mirrors
     return found
 
 

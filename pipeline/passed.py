@@ -225,12 +225,11 @@ def statement_passed(state: State, message: SchemaChanged) -> State:
         raise InvariantBroken(
             f"the statement {message.gtid} had passed before: it is in the position {checkpoint.position}"
         )
-    scn = checkpoint.scn + 1
     passed = checkpointed(
         replace(state, stream=message.end),
         position=checkpoint.position.with_gtid(message.gtid) | message.covered,
-        scn=scn,
-        unproven=dict.fromkeys(message.tables & checkpoint.schemas.keys(), scn) | checkpoint.unproven,
+        scn=checkpoint.scn + 1,
+        unproven=checkpoint.unproven | (message.tables & checkpoint.schemas.keys()),
         schemas=checkpoint.schemas | {each.schema.table: each.schema for each in message.alterations},
     )
     return _restarted(dropped(passed, message.tables), message.restarted)
@@ -272,7 +271,7 @@ def schema_verified(state: State, message: SchemaVerified) -> State:
     schemas = state.checkpoint.schemas
     if schemas.get(schema.table) != schema or isinstance(state.runs.get(schema.table), Unsettled):
         state = dropped(state, {schema.table})
-    unproven = {t: scn for t, scn in state.checkpoint.unproven.items() if t != schema.table}
+    unproven = state.checkpoint.unproven - {schema.table}
     state = checkpointed(state, schemas={**schemas, schema.table: schema}, unproven=unproven)
     return replace(state, checkpoint=begun(state.checkpoint, state.unasked))
 
@@ -281,9 +280,6 @@ def table_restarted(state: State, message: TableRestarted) -> State:
     """What the table's mirror has isn't so any more: a new generation of it begins here."""
     table, scn = message.table, state.checkpoint.scn
     mirror = state.checkpoint.mirrors.get(table)
-    if mirror is not None and mirror.since == scn and isinstance(state.place, Between):
-        scn += 1  # one of its own, which tells it from the generation that began here under another schema
-        state = checkpointed(state, scn=scn)
     state = rereads.forgotten(dropped(state, {table}), table)
     while message.emptied and (snapshot := snapshot_of(state.checkpoint, table)):
         state = table_ended(state, snapshot, table, Completed(progress(snapshot.tables[table])))

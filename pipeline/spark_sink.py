@@ -285,8 +285,7 @@ def _placed(state: State, place: Place, end: Checkpoint) -> Next:
     so_far, tell = state.so_far, tuple[Order, ...]()
     match place:
         case PlaceFound(through, then):
-            begun = frozenset(filter(then.is_laid_out, then.mirrors))
-            bare = tiers.bare(so_far.tables, begun, state.rules)
+            bare = tiers.bare(so_far.tables, then.mirrors, state.rules)
             so_far = replace(
                 so_far,
                 segment=through,

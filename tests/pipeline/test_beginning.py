@@ -105,14 +105,6 @@ def test_beginning_anew_stops_what_it_cannot_fill() -> None:
     assert begun.mirrors == {ORDERS.table: Filling(7), ITEMS.table: Ready(2)}
 
 
-def test_what_begins_anew_where_it_had_begun_is_another_generation() -> None:
-    """Its schema may be another one."""
-    begun = needed(replace(SEALED, mirrors={ORDERS.table: Filling(SEALED.scn)}))
-    assert begun.scn == SEALED.scn + 1
-    assert begun.mirrors[ORDERS.table] == Filling(begun.scn)
-    assert not begun.is_laid_out(ORDERS.table)
-
-
 def test_a_consistent_snapshot_begins_anew_without_a_table_that_has_stopped() -> None:
     tables = {ORDERS.table: Completed(Progress(rows=1)), ITEMS.table: Completed(Progress(rows=1))}
     snapshot = Snapshot("c", {**tables, USERS.table: Waiting()}, consistent=True)

@@ -215,14 +215,14 @@ def test_rows_carry_their_provenance() -> None:
     assert (part.chunk, part.schema, part.low, part.high) == (order.chunk, ORDERS, gtids("a:1-5"), place(10))
 
 
-def test_scns_rise_by_one_over_transactions_chunks_and_statements() -> None:
+def test_scns_rise_by_one_over_transactions_chunks_statements_and_beginnings_of_mirrors() -> None:
     capture = Capture(ORDERS)
     order = capture.begin(ORDERS)
     capture.give(passed(20, wrote("a:6", update(7)), wrote("a:7")), read(order, 1, 2, high=20))
     capture.give(statement("a:8", 30), passed(40, wrote("a:9", update(8))))
     scns = [p.first_scn if isinstance(p, ChangePart) else p.scn for p in capture.parts]
-    assert scns == [1, 3, 5]
-    assert capture.checkpoint.scn == 5
+    assert scns == [2, 4, 6]
+    assert capture.checkpoint.scn == 6
 
 
 def test_progress_counts_chunks_rows_and_rows_given_up() -> None:

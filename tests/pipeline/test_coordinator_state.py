@@ -103,7 +103,7 @@ def test_a_changed_primary_key_begins_the_table_anew() -> None:
     capture.give(statement("a:6", 20, ORDERS), SchemaVerified(rekeyed), planned(ORDERS))
     assert Capture.plans(capture.give(planned(rekeyed))) == [ORDERS.table]
     assert capture.table(ORDERS) == Waiting()
-    assert capture.checkpoint.mirrors[ORDERS.table] == Filling(2)
+    assert capture.checkpoint.mirrors[ORDERS.table] == Filling(4)
     assert capture.open == ["items reading"]
     order = Capture.chunk(capture.give(planned(rekeyed)))
     assert (order.after, order.schema.key) == (None, (1,))

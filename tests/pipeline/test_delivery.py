@@ -256,20 +256,3 @@ def test_a_rule_may_want_less_than_what_can_be_done(entries: list[Entry], additi
         assert why in reason and bool(why) is bool(reason)
         assert not why or f"schema_changes = '{rule}'" in reason
     assert accepted(Delivered(), V1.table, batch, SchemaChanges.REFUSE).reason == ""
-
-
-def test_a_mirror_is_laid_out_by_the_schema_that_is_proven_behind_its_beginning() -> None:
-    rekeyed = replace(V1, key=(1,))
-    sealed_before = entry(2, V1, mirror=Filling(2))
-    unproven = replace(sealed_before.checkpoint, unproven={V1.table: 2})
-    entries = [
-        entry(1, V1, mirror=Filling(0)),
-        replace(sealed_before, checkpoint=unproven),
-        entry(3, rekeyed, mirror=Filling(2)),
-    ]
-    batch = next_batch(entries)
-    assert batch.generations == {V1.table: (Generation(0, 1, V1), Generation(2, 3, rekeyed))}
-    todo = accepted(Delivered(), V1.table, batch)
-    assert (todo.reason, todo.generation, todo.schema) == ("", 2, rekeyed)
-    # Also where a batch ends in between.
-    assert next_batch(entries[1:2]).generations == {}

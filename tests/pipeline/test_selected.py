@@ -187,7 +187,7 @@ def test_a_table_with_another_key_is_read_anew_into_a_new_generation() -> None:
         True,
         Progress(expected=7, ranges=1),
     )
-    assert capture.checkpoint.mirrors == {ORDERS.table: Filling(2)}
+    assert capture.checkpoint.mirrors == {ORDERS.table: Filling(3)}
 
 
 def test_a_table_with_another_key_of_which_some_rows_are_read_keeps_its_mirror() -> None:

@@ -285,7 +285,7 @@ class Simulation:
             checkpoint.position,
             checkpoint.schemas,
             checkpoint.stopped,
-            frozenset(checkpoint.unproven),
+            checkpoint.unproven,
             self.server.foreign_keys,
         )
         self.state, orders = coordinator.start(checkpoint, self.world.limits, self.world.mode, unasked)
