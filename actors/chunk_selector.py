@@ -27,6 +27,7 @@ import structlog
 from actors import planning
 from actors.actor import Actor, Outlet
 from actors.consistent import ConsistentReads, Opening
+from actors.log_history import VISIBLE_WITHIN_S, visible_with
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from actors.replica import Replica
@@ -57,19 +58,16 @@ from pipeline.schema import TableSchema
 from pipeline.settings import ServerSettings, SourceSettings
 from pipeline.throttle import UNBOUNDED, Bounds, SourceEased, SourceStrained
 from pipeline.unread import ReadKeys
-from pipeline.watermark import High, usable
+from pipeline.watermark import High
 
 log = structlog.get_logger()
 
 TRIES: Final = 6
-# The pauses between tries and between looks at what is visible, in seconds; each is twice the one before.
+# The pause before the second try, in seconds; each is twice the one before.
 FIRST_PAUSE_S: Final = 0.1
-FIRST_LOOK_S: Final = 0.001
-LONGEST_LOOK_S: Final = 0.1
-# A transaction that's in the log becomes visible within a commit, unless it waits for a replica's acknowledgement.
-VISIBLE_WITHIN_S: Final = 15.0
 
-# The same of a replica, which may be far behind; most_replica_lag_s keeps chunks from being asked for meanwhile.
+# What VISIBLE_WITHIN_S is of a replica, which may be far behind; most_replica_lag_s keeps chunks from being asked for
+# meanwhile.
 REPLICATED_WITHIN_S: Final = 600.0
 
 # A chunk with so many bytes of packets takes no more rows, so that large rows don't take the memory.
@@ -290,17 +288,9 @@ class ChunkSelector(Actor[ToChunkSelector]):
         if self._markers is not None:
             await self._markers.open(source, _for_whom(order))
             return order.asked_at
-        deadline = monotonic() + (VISIBLE_WITHIN_S if self._replica is None else REPLICATED_WITHIN_S)
-        pause = FIRST_LOOK_S
-        visible = source.visible if self._replica is None else partial(self._replica.low, source)
-        while not usable(low := await visible(), order.asked_at):
-            if monotonic() > deadline:
-                raise Transient(
-                    f"transactions of the log aren't visible in the source: {order.asked_at - low}"
-                )
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_LOOK_S)
-        return low
+        if self._replica is not None:
+            return await visible_with(partial(self._replica.low, source), order.asked_at, REPLICATED_WITHIN_S)
+        return await visible_with(source.visible, order.asked_at, VISIBLE_WITHIN_S)
 
     async def select(self, source: Source, order: ReadChunk) -> Selected:
         """The chunk's rows, the key that it ends at if there may be more, and the bytes of its packets.

@@ -12,6 +12,7 @@ and whatever is asked next sees that.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Final
 
@@ -20,17 +21,21 @@ from actors.source import Source
 from pipeline import log_places
 from pipeline.errors import Transient
 from pipeline.gtid import GtidSet
-from pipeline.watermark import Coordinates
+from pipeline.watermark import Coordinates, usable
 
-# How long a transaction may take from the log to being visible, and the pause between looks, in seconds.
-VISIBLE_WITHIN_S: Final = 30.0
-_LOOK_S: Final = 0.001
+# A transaction that's in the log becomes visible within a commit, unless it waits for a replica's acknowledgement. So
+# long it may take (s), and so are the pauses between looks, each twice the one before.
+VISIBLE_WITHIN_S: Final = 15.0
+_FIRST_LOOK_S: Final = 0.001
+_LONGEST_LOOK_S: Final = 0.1
 
 
 async def visible(source: Source, markers: SignalTable | None) -> GtidSet:
     """What is seen by whatever is asked next; by places where there are `markers`."""
     if markers is None:
-        return await _in_order(source)
+        executed = await source.executed()
+        await visible_with(source.visible, executed)
+        return executed
     end, _ = await source.end_of_log()
     await markers.open(source, "schemas")
     return log_places.before(source.server, end)
@@ -44,10 +49,14 @@ async def purged(source: Source, by_places: bool) -> GtidSet:
     return log_places.before(source.server, Coordinates(first, log_places.FIRST_OFFSET))
 
 
-async def _in_order(source: Source) -> GtidSet:
-    executed, deadline = await source.executed(), monotonic() + VISIBLE_WITHIN_S
-    while hidden := executed - await source.visible():
+async def visible_with(
+    visible: Callable[[], Awaitable[GtidSet]], wanted: GtidSet, within_s: float = VISIBLE_WITHIN_S
+) -> GtidSet:
+    """What is `visible`, as soon as it has these as well; it's looked at again and again. Raises Transient."""
+    deadline, pause = monotonic() + within_s, _FIRST_LOOK_S
+    while not usable(seen := await visible(), wanted):
         if monotonic() > deadline:
-            raise Transient(f"transactions of the log aren't visible in the source: {hidden}")
-        await asyncio.sleep(_LOOK_S)
-    return executed
+            raise Transient(f"transactions of the log aren't visible in the source: {wanted - seen}")
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_LOOK_S)
+    return seen

@@ -121,7 +121,7 @@ def _of_others(state: State) -> tuple[State, tuple[Order, ...]]:
 
 def _within(state: State) -> tuple[State, tuple[Order, ...]]:
     """Nothing is asked for within a transaction, and its end has to come; but no earlier than what's being read."""
-    if isinstance(state.gate, Paused) and not any(isinstance(window, Reading) for window in state.open):
+    if isinstance(state.gate, Paused) and not _reads(state):
         return replace(state, gate=Flowing()), (ResumeReading(),)
     return state, ()
 
@@ -150,8 +150,7 @@ def _overlapping(state: State, most: int) -> tuple[State, tuple[Order, ...]]:
 def _pausing(state: State, turn: _Plan | _Chunk | None) -> tuple[State, tuple[Order, ...]]:
     """One window at a time, in a pause of the stream, which lasts only as long as chunks are read."""
     plans: tuple[Order, ...] = ()
-    windows = of_snapshots(state)
-    if windows or _planning(state):
+    if of_snapshots(state) or _planning(state):
         turn = None
     if isinstance(turn, _Plan):
         state, plan = _asked(state, turn)
@@ -162,12 +161,17 @@ def _pausing(state: State, turn: _Plan | _Chunk | None) -> tuple[State, tuple[Or
         case Paused() if isinstance(turn, _Chunk):
             state, order = _asked(state, turn)
             return state, (order,)
-        case Paused() if not any(isinstance(window, Reading) for window in windows):
+        case Paused() if not _reads(state):
             return replace(state, gate=Flowing()), (*plans, ResumeReading())
         case Flowing() | PauseOrdered() | Paused():
             return state, plans
         case _:
             assert_never(state.gate)
+
+
+def _reads(state: State) -> bool:
+    """Whether a chunk of a snapshot is being read."""
+    return any(isinstance(window, Reading) for window in of_snapshots(state))
 
 
 def _planning(state: State) -> int:
