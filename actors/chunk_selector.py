@@ -62,9 +62,11 @@ from pipeline.watermark import High
 
 log = structlog.get_logger()
 
-TRIES: Final = 6
-# The pause before the second try, in seconds; each is twice the one before.
+# Together half a minute at least, in which a server or a replica that was restarted is back.
+TRIES: Final = 12
+# The pauses between tries, in seconds: the first, and that behind which each is no longer twice the one before.
 FIRST_PAUSE_S: Final = 0.1
+LONGEST_PAUSE_S: Final = 10.0
 
 # What VISIBLE_WITHIN_S is of a replica, which may be far behind; most_replica_lag_s keeps chunks from being asked for
 # meanwhile.
@@ -235,7 +237,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
             except Transient as failure:
                 if tries == TRIES:
                     raise
-                pause = FIRST_PAUSE_S * 2 ** (tries - 1) * _JITTER.uniform(0.5, 1.0)
+                pause = min(FIRST_PAUSE_S * 2 ** (tries - 1), LONGEST_PAUSE_S) * _JITTER.uniform(0.5, 1.0)
                 log.info("trying again", order=what, pause_s=round(pause, 3), error=str(failure))
             tries += 1
             await asyncio.sleep(pause)

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from structlog.testing import capture_logs
 
 from actors import chunk_selector
 from actors import source as source_module
@@ -37,6 +38,7 @@ from pipeline.unread import ReadKeys
 from pipeline.watermark import Coordinates, High
 from tests.servers.mysql import MysqlFactory
 from tests.servers.selector import Bench, bench
+from tests.servers.service import until
 from tests.servers.source import connections, cut
 
 
@@ -253,7 +255,7 @@ async def test_a_lost_connection_is_tried_again_with_a_new_low(
     mysql: MysqlServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunk_selector, "FIRST_PAUSE_S", 0.001)
-    mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (9)", database=database)
+    mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (99)", database=database)
     lows: list[GtidSet] = []
 
     class Struck(ChunkSelector):
@@ -269,10 +271,25 @@ async def test_a_lost_connection_is_tried_again_with_a_new_low(
 
     async with bench(mysql, database, kind=Struck) as running:
         plan = await running.plan(TableId(database, "t"))
-        chunk = await running.read(running.chunk(plan, None, (9,), 1000))
-    assert chunk.rows.column("a").to_pylist() == [1, 2, 3, 4, 5, 9]
+        chunk = await running.read(running.chunk(plan, None, (99,), 1 << 20))
+    assert chunk.rows.column("a").to_pylist() == [*range(1, chunk_selector.TRIES), 99]
     assert chunk.low == lows[-1]
     assert len(lows) == len(set(lows)) == chunk_selector.TRIES
+
+
+async def test_a_server_that_is_away_for_a_while_fails_no_chunk(mysql_factory: MysqlFactory) -> None:
+    server = mysql_factory(GTIDS)
+    server.sql("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY)", "INSERT INTO d.t VALUES (9)")
+    async with bench(server, "d") as running:
+        plan = await running.plan(TableId("d", "t"))
+        server.kill()
+        with capture_logs() as logs:
+            await running.order(running.chunk(plan, None, (9,), 10))
+            await until(lambda: sum(log.get("pause_s", 0.0) for log in logs) > 5.0, "some tries")
+        server.start()
+        chunk = await running.answer()
+    assert isinstance(chunk, ChunkRead)
+    assert chunk.rows["a"].to_pylist() == [9]
 
 
 async def test_a_chunk_that_takes_too_long_is_tried_again_with_fewer_rows(
