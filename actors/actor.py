@@ -118,7 +118,10 @@ class Actor(ABC, Generic[Received]):
         return None
 
     async def send(self, outlet: Outlet[Sent], message: Sent) -> None:
-        """Leave a message in another actor's mailbox; waiting for room there is no hanging."""
+        """Leave a message in another actor's mailbox; waiting for room there is no hanging.
+
+        It's for the work itself. What a task beside it sends goes by `Outlet.put`, and is no sign of life of the work.
+        """
         busy = self._busy_since is not None
         self.rest()
         await outlet.put(message)

@@ -158,12 +158,12 @@ class ChunkSelector(Actor[ToChunkSelector]):
                 assert_never(message)
 
     async def _strained(self, reason: str | None) -> None:
-        await self.send(self._coordinator, SourceStrained(reason) if reason else SourceEased())
+        await self._coordinator.put(SourceStrained(reason) if reason else SourceEased())
 
     async def _open(self, order: OpenTransactions) -> None:
         """Open the transactions of a consistent snapshot, in which all is read until they're closed."""
         opened = self._consistent = await self._opening.opened(order.failed)
-        await self.send(self._coordinator, TransactionsOpened(order.number, opened.at, opened.visible))
+        await self._coordinator.put(TransactionsOpened(order.number, opened.at, opened.visible))
 
     def _close(self) -> None:
         if self._opens is not None:
@@ -188,7 +188,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         except (Transient, Definite) as failure:
             answer = PlanFailed(order.table, str(failure))
         self._watch.carried_out(0)
-        await self.send(self._coordinator, answer)
+        await self._coordinator.put(answer)
 
     async def _read(self, order: ReadChunk) -> None:
         limit = order.limit
@@ -208,7 +208,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         except (Transient, Definite) as failure:
             answer = ChunkFailed(order.chunk, str(failure))
         self._watch.carried_out(answer.rows.num_rows if isinstance(answer, ChunkRead) else 0)
-        await self.send(self._coordinator, answer)
+        await self._coordinator.put(answer)
 
     async def _read_again(self, order: ReadKeys) -> None:
         """The stream can't do without these rows: where they don't come for now, all of capture begins again."""
@@ -220,7 +220,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         except Definite as failure:
             answer = ChunkFailed(order.chunk, str(failure))
         self._watch.carried_out(answer.rows.num_rows if isinstance(answer, ChunkRead) else 0)
-        await self.send(self._coordinator, answer)
+        await self._coordinator.put(answer)
 
     async def _tried(self, work: Callable[[Source], Awaitable[Answer]], what: str) -> Answer:
         """The result of the work on a connection. Raises Definite, or the last try's Transient."""

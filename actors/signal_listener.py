@@ -156,7 +156,7 @@ class SignalListener(Actor[ToSignalListener]):
         self.metrics.set(catalogue.SIGNALS_UNANSWERED, len(self._unanswered))
         log.info("signal received", channel=channel.name, id=signal.id, type=type(signal).__name__)
         if len(waiting.askers) == 1:
-            await self.send(self._coordinator, SignalReceived(signal))
+            await self._coordinator.put(SignalReceived(signal))
 
     async def _send_again(self) -> None:
         """Send what's unanswered to each coordinator that's built anew."""
@@ -164,7 +164,7 @@ class SignalListener(Actor[ToSignalListener]):
         while True:
             emptied = await self._coordinator.mailbox.wait_emptied(emptied)
             for unanswered in list(self._unanswered.values()):
-                await self.send(self._coordinator, SignalReceived(unanswered.signal))
+                await self._coordinator.put(SignalReceived(unanswered.signal))
 
     async def _answer(
         self, channel: SignalChannel, arrived: Arrived, answer: SignalAnswer, outcome: str = ""

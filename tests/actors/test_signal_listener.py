@@ -150,6 +150,20 @@ async def test_a_coordinator_built_anew_gets_what_is_unanswered() -> None:
         assert await bench.coordinator.get() == SignalReceived(ResumeSnapshot("r"))
 
 
+async def test_what_comes_meanwhile_is_no_sign_of_life_of_an_answer_that_hangs() -> None:
+    async with listening() as bench:
+        bench.channel.answers = asyncio.Queue(1)
+        await bench.channel.answers.put(SignalAccepted("before", "paused"))
+        await bench.channel.texts.put(PAUSE)
+        await bench.coordinator.get()
+        await bench.judge(SignalAccepted("p", "paused"))
+        since = await until(lambda: bench.listener._busy_since, "the answer is on its way")
+        await bench.other.texts.put(RESUME)
+        assert await bench.coordinator.get() == SignalReceived(ResumeSnapshot("r"))
+        assert bench.listener._busy_since == since
+        await bench.channel.answers.get()
+
+
 async def test_an_answer_that_nobody_waits_for_is_let_go() -> None:
     async with listening() as bench:
         await bench.judge(SignalAccepted("long gone", "paused"))

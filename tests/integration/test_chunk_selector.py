@@ -18,7 +18,7 @@ from actors.mailbox import Closed
 from actors.source import Source
 from deploy.toolchain.mysql_server import GTIDS, MysqlServer
 from pipeline import metrics as catalogue
-from pipeline.consistent import OpenTransactions, TransactionsOpened
+from pipeline.consistent import CloseTransactions, OpenTransactions, TransactionsOpened
 from pipeline.errors import InvariantBroken
 from pipeline.gtid import GtidSet
 from pipeline.gtid import Source as Origin
@@ -30,6 +30,7 @@ from pipeline.messages import (
     PlanFailed,
     PlanTable,
     ReadChunk,
+    ToChunkSelector,
 )
 from pipeline.schema import TableId
 from pipeline.snapshot import WHOLE
@@ -432,6 +433,32 @@ async def test_a_connection_that_the_server_closed_meanwhile_is_replaced_without
 
 
 # -- the actor
+
+
+async def test_chunks_that_come_meanwhile_are_no_sign_of_life_of_an_order_that_hangs(
+    mysql: MysqlServer, database: str
+) -> None:
+    mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (9)", database=database)
+    go_on = asyncio.Event()
+
+    class Hangs(Held):
+        async def handle(self, message: ToChunkSelector) -> None:
+            if isinstance(message, CloseTransactions):
+                await go_on.wait()
+            await super().handle(message)
+
+    async with bench(mysql, database, kind=Hangs) as running:
+        assert isinstance(running.selector, Hangs)
+        plan = await running.plan(TableId(database, "t"))
+        await running.order(running.chunk(plan, None, (9,), 10))
+        await running.selector.at_select.wait()
+        await running.order(CloseTransactions())
+        since = await until(lambda: running.selector._busy_since, "it's at the order")
+        running.selector.select_now.set()
+        running.selector.high_now.set()
+        assert isinstance(await running.answer(), ChunkRead)
+        assert running.selector._busy_since == since
+        go_on.set()
 
 
 async def test_orders_beyond_the_connections_wait(mysql: MysqlServer, database: str) -> None:
