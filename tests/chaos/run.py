@@ -31,7 +31,7 @@ from tests.servers.source import connections
 NAMESPACE: Final = ("unshare", "--user", "--map-root-user", "--mount")
 # The kernel kills it when we end, however that happens.
 _WITH_US: Final = ("setpriv", "--pdeathsig", "KILL")
-HOUSE_MIB: Final = 320
+HOUSE_MIB: Final = 512
 TRANSACTIONS_PER_S: Final = 60.0
 # So small the lag has to be again.
 LAG_S: Final = 5.0

@@ -67,7 +67,7 @@ def test_an_hour_of_it() -> None:
     for seed in count(LONG_SEED):
         # Every fourth run waits for the actors' own patience.
         patience = "0" if seed % 4 == 0 else "1"
-        reports.append(chaos("--seed", str(seed), "--seconds", "150", "--patience", patience))
+        reports.append(chaos("--seed", str(seed), "--seconds", "300", "--patience", patience))
         sys.stderr.write(f"{reports[-1].text()}\n")
         all_of_it = together(reports)
         struck = Counter(all_of_it.struck)
