@@ -120,8 +120,8 @@ def _of_others(state: State) -> tuple[State, tuple[Order, ...]]:
 
 
 def _within(state: State) -> tuple[State, tuple[Order, ...]]:
-    """Nothing is asked for within a transaction, and its end has to come; but no earlier than what's being read."""
-    if isinstance(state.gate, Paused) and not _reads(state):
+    """Nothing is asked for within a transaction, and its end has to come; but no earlier than what it stands for."""
+    if isinstance(state.gate, Paused) and not _stands(state):
         return replace(state, gate=Flowing()), (ResumeReading(),)
     return state, ()
 
@@ -161,7 +161,7 @@ def _pausing(state: State, turn: _Plan | _Chunk | None) -> tuple[State, tuple[Or
         case Paused() if isinstance(turn, _Chunk):
             state, order = _asked(state, turn)
             return state, (order,)
-        case Paused() if not _reads(state):
+        case Paused() if not _stands(state):
             return replace(state, gate=Flowing()), (*plans, ResumeReading())
         case Flowing() | PauseOrdered() | Paused():
             return state, plans
@@ -169,9 +169,12 @@ def _pausing(state: State, turn: _Plan | _Chunk | None) -> tuple[State, tuple[Or
             assert_never(state.gate)
 
 
-def _reads(state: State) -> bool:
-    """Whether a chunk of a snapshot is being read."""
-    return any(isinstance(window, Reading) for window in of_snapshots(state))
+def _stands(state: State) -> bool:
+    """Whether a chunk is being read for which the stream has to stand."""
+    reading = {window.order.chunk.snapshot for window in of_snapshots(state) if isinstance(window, Reading)}
+    if isinstance(state.mode, Pausing):
+        return bool(reading)
+    return any(each.blocking or each.consistent for each in state.checkpoint.snapshots if each.id in reading)
 
 
 def _planning(state: State) -> int:

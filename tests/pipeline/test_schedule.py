@@ -307,6 +307,18 @@ def test_a_reader_without_room_stays_paused_within_a_transaction() -> None:
     assert gates(capture) == ["pause", "resume"]
 
 
+@pytest.mark.parametrize("within", [False, True])
+def test_the_reader_does_not_wait_for_chunks_that_it_does_not_stand_for(within: bool) -> None:
+    capture = Capture(ORDERS)
+    capture.give(execute("s1", ORDERS))
+    capture.give(planned(ORDERS))
+    if within:
+        capture.give(part("a:6", update(1)))
+    capture.give(RoomEnded("so"), ReadingPaused(), RoomMade())
+    assert gates(capture)[-2:] == ["pause", "resume"]
+    assert capture.open == ["orders reading"]
+
+
 def test_a_pause_for_want_of_room_that_is_over_before_it_comes_is_ended_when_it_does() -> None:
     capture = Capture(ORDERS)
     capture.give(RoomEnded("so"), RoomMade())

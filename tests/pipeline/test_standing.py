@@ -32,6 +32,7 @@ from pipeline.messages import (
     SignalReceived,
     ToWatermarkCoordinator,
 )
+from pipeline.room import RoomEnded, RoomMade
 from pipeline.settings import SnapshotMode
 from pipeline.signals import PauseSnapshot, ResumeSnapshot, StopSnapshot
 from pipeline.snapshot import Chunking, Completed, Failed, Progress, Snapshot, Waiting
@@ -220,6 +221,20 @@ def test_it_holds_only_there_and_with_all_of_it_executed() -> None:
     assert not there.holds(replace(at, stream=place(31)).passed)
     assert not there.holds(replace(at, stream=None).passed)
     assert not there.holds(replace(at, checkpoint=replace(EMPTY, position=gtids("a:1-6,b:1"))).passed)
+
+
+def test_the_stream_does_not_wait_for_a_quiet_moment_where_it_was_paused_for_want_of_room() -> None:
+    stream = Stream()
+    assert stream.give(RoomEnded("so"), ReadingPaused()) == [PauseReading]
+    assert stream.give(RoomMade()) == [ResumeReading]
+    assert stream.stand() == Opening(OpenTransactions(1, 0))
+    assert stream.give(OPENED) == [PauseReading]
+
+
+def test_transactions_that_were_opened_while_the_stream_was_paused_elsewhere_are_of_no_use() -> None:
+    stream = Stream()
+    assert stream.give(RoomEnded("so"), ReadingPaused(), OPENED) == [PauseReading]
+    assert stream.give(RoomMade()) == [CloseTransactions, ResumeReading, OpenTransactions]
 
 
 def test_images_that_come_behind_the_pause_have_the_stream_look_for_another_place() -> None:

@@ -25,8 +25,8 @@ from pipeline import (
 )
 from pipeline import snapshot as snapshots
 from pipeline.checkpoint import Checkpoint, Mirror
-from pipeline.consistent import Approaching
-from pipeline.coordinator_state import Eased, State
+from pipeline.consistent import Approaching, Standing
+from pipeline.coordinator_state import Eased, Order, State, Within
 from pipeline.delivery import Delivered, Pieces
 from pipeline.foreign_keys import ForeignKey
 from pipeline.gtid import GtidSet
@@ -37,6 +37,7 @@ from pipeline.sink_state import Landing
 from pipeline.sink_state import State as SinkState
 from pipeline.snapshot import Range
 from pipeline.watermark import Coordinates, High, MarkerRow, Passed
+from pipeline.window import Reading
 from tests.pipeline import mutations
 from tests.simulation.replica import Replica
 from tests.simulation.selector import Chunk, Selector
@@ -138,6 +139,23 @@ def strain_is_not_heeded(patch: Patch) -> None:
     patch.setattr(schedule, "_turns", lambda state: original(replace(state, source=Eased())))
 
 
+def want_of_room_is_not_heeded(patch: Patch) -> None:
+    patch.setattr(schedule, "_waiting_for_room", schedule._of_others)
+
+
+def a_pause_for_want_of_room_ends_within(patch: Patch) -> None:
+    original = schedule._waiting_for_room
+
+    def waiting_for_room(state: State) -> tuple[State, tuple[Order, ...]]:
+        return schedule._within(state) if isinstance(state.place, Within) else original(state)
+
+    patch.setattr(schedule, "_waiting_for_room", waiting_for_room)
+
+
+def any_chunk_keeps_the_stream_standing(patch: Patch) -> None:
+    patch.setattr(schedule, "_stands", lambda state: any(isinstance(each, Reading) for each in state.open))
+
+
 def the_next_chunk_begins_a_row_later(patch: Patch) -> None:
     original = selected.chunk_read
 
@@ -206,6 +224,7 @@ def views_are_opened_at_any_moment(patch: Patch) -> None:
 
 def where_the_stream_stands_is_not_compared(patch: Patch) -> None:
     patch.setattr(Approaching, "holds", lambda self, passed: passed.position <= self.opened.visible)
+    patch.setattr(Standing, "holds", lambda _self, _passed: True)
 
 
 def views_may_lack_what_is_in_the_log(patch: Patch) -> None:
@@ -328,6 +347,9 @@ BUGS: tuple[Bug, ...] = (
     markers_are_not_waited_for,
     a_mirror_has_one_generation,
     strain_is_not_heeded,
+    want_of_room_is_not_heeded,
+    a_pause_for_want_of_room_ends_within,
+    any_chunk_keeps_the_stream_standing,
     a_statement_does_not_pass,
     mutations.a_pause_is_not_heeded,
     a_pause_is_forgotten_by_a_crash,
@@ -343,6 +365,7 @@ BUGS: tuple[Bug, ...] = (
     mutations.rows_are_emitted_before_the_changes,
     mutations.an_empty_table_is_complete_at_once,
     views_may_lack_what_is_in_the_log,
+    where_the_stream_stands_is_not_compared,
     cascades_are_not_heeded,
     keys_that_change_do_not_cascade,
     cascades_of_parts_are_forgotten,
@@ -365,7 +388,6 @@ RARE: tuple[Bug, ...] = (
     rows_of_older_generations_are_delivered,
     mutations.an_empty_plan_is_anybodys,
     mutations.tables_that_stand_still_are_under_way,
-    where_the_stream_stands_is_not_compared,
     what_was_read_elsewhere_counts,
     any_server_will_do,
     cascades_go_no_further,

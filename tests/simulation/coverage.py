@@ -22,6 +22,7 @@ from pipeline.messages import (
     ToWatermarkCoordinator,
     TransactionPartVerified,
 )
+from pipeline.room import Full, RoomEnded
 from pipeline.schedule import _held
 from pipeline.schema import TableId
 from pipeline.signals import Signal
@@ -89,6 +90,9 @@ HARD = (
     "a chunk was asked for again with fewer rows",
     "the budget of memory was used up",
     "a chunk while the source is strained",
+    "the journal had no room within a transaction",
+    "a chunk while the journal had no room",
+    "a consistent snapshot while the journal had no room",
     "a blocking snapshot",
     "a snapshot of some rows",
     "a snapshot along another key",
@@ -166,6 +170,13 @@ class Coverage:
         match message:
             case TransactionsOpened():
                 self.reached["a quiet moment was found"] += 1
+                self.reached["a consistent snapshot while the journal had no room"] += isinstance(
+                    before.room, Full
+                )
+            case RoomEnded():
+                self.reached["the journal had no room within a transaction"] += isinstance(
+                    before.place, Within
+                )
             case (
                 TableRestarted(emptied=emptied) | SchemaVerified(restarted=(TableRestarted(emptied=emptied),))
             ):
@@ -256,6 +267,7 @@ class Coverage:
         self._count(
             {
                 "a chunk while the source is strained": isinstance(state.source, Strained),
+                "a chunk while the journal had no room": isinstance(state.room, Full),
                 "a chunk came before an older one": order[0] != read.chunk,
                 "a chunk without rows": not read.rows.num_rows,
             }

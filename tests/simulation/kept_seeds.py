@@ -16,5 +16,6 @@ KEPT = {
     7641: "what began anew behind a purged log, where a mirror had begun, was the same generation, of another key",
     22663: "a consistent snapshot began anew for ever for a table that had stopped",
     38106: "a mirror was laid out by the schema of before a statement, and its key was proven within a transaction",
+    186: "a stream that had been paused for want of room waited for chunks that it didn't stand for",
     204: "a mirror that began anew where it had begun was one generation, and stopped at its new primary key",
 }

@@ -1,34 +1,55 @@
 """What may be asked for, and when: the coordinator's orders, judged by the state that they come from."""
 
 from pipeline.consistent import Standing
-from pipeline.coordinator_state import Pausing, State, Within
+from pipeline.coordinator_state import Paused, Pausing, State, Within
 from pipeline.messages import ReadChunk
+from pipeline.room import Roomy
 from pipeline.snapshot import ChunkId
 from pipeline.window import Reading
 from tests.simulation.lake import Violation
 
 
-def judge_order(order: ReadChunk, state: State, *, paused: bool, strained: bool, stream_stands: bool) -> None:
-    """A chunk is asked for, while snapshots are paused or the source is strained or not. Raises Violation."""
+def judge_order(order: ReadChunk, state: State, *, paused: bool, stands: bool) -> None:
+    """A chunk is asked for, while snapshots are paused or not. Raises Violation."""
     chunk = order.chunk
     if paused:
         raise Violation(f"chunk {chunk} is asked for while snapshots are paused")
     if isinstance(state.place, Within):
         raise Violation(f"chunk {chunk} is asked for within {state.place.gtid}")
-    if strained:
-        raise Violation(f"chunk {chunk} is asked for while the source has enough to do")
-    if _pauses(state, chunk) and not stream_stands:
+    if _pauses(state, chunk) and not stands:
         raise Violation(f"chunk {chunk} is asked for while the stream flows")
     consistent = any(s.consistent for s in state.checkpoint.snapshots if s.id == chunk.snapshot)
     if isinstance(state.stand, Standing) is not consistent:
         raise Violation(f"chunk {chunk} is asked for while the stream is {state.stand}")
 
 
-def judge_resume(state: State) -> None:
+def judge_room(order: ReadChunk, *, strained: bool, full: bool) -> None:
+    """A chunk is asked for, whether there's room for it at the source and in the journal or not. Raises Violation."""
+    if strained:
+        raise Violation(f"chunk {order.chunk} is asked for while the source has enough to do")
+    if full:
+        raise Violation(f"chunk {order.chunk} is asked for while the journal has no room")
+
+
+def judge_resume(state: State, *, full: bool) -> None:
     """The stream is to flow on. Raises Violation."""
+    if full:
+        raise Violation("the stream flows on while the journal has no room")
     reading = [window.order.chunk for window in state.open if isinstance(window, Reading)]
     if any(_pauses(state, chunk) for chunk in reading):
         raise Violation(f"the stream flows on before {reading} have been read")
+
+
+def judge_pause(state: State) -> None:
+    """The stream stands still, if it does, for a reason. Raises Violation."""
+    if (
+        isinstance(state.gate, Paused)
+        and isinstance(state.room, Roomy)
+        and not isinstance(state.stand, Standing)
+    ):
+        reading = [window.order.chunk for window in state.open if isinstance(window, Reading)]
+        if not any(_pauses(state, chunk) for chunk in reading):
+            raise Violation(f"the stream stands for nothing, with {reading} being read and {state.stand}")
 
 
 def _pauses(state: State, chunk: ChunkId) -> bool:

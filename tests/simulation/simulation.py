@@ -30,6 +30,7 @@ from pipeline.messages import (
     SignalReceived,
     ToWatermarkCoordinator,
 )
+from pipeline.room import RoomEnded, RoomMade
 from pipeline.schema import TableId, TableSchema
 from pipeline.schema_verifier import FromVerifier
 from pipeline.settings import SnapshotMode
@@ -49,7 +50,7 @@ from tests.simulation.coverage import Coverage
 from tests.simulation.judge import Judge
 from tests.simulation.lake import Violation
 from tests.simulation.operator import SHOP, wanted
-from tests.simulation.orders import judge_order, judge_resume
+from tests.simulation.orders import judge_order, judge_pause, judge_resume, judge_room
 from tests.simulation.reader import Reader
 from tests.simulation.replica import Replica
 from tests.simulation.selector import Selector
@@ -83,6 +84,7 @@ class Simulation:
     selector: Selector
     unfinished: Unfinished
     strained: bool
+    full: bool
     asking: GtidSet | tuple[frozenset[TableId], GtidSet, Mapping[TableId, TableSchema]] | None
 
     def __init__(self, seed: int, world: World) -> None:
@@ -115,6 +117,7 @@ class Simulation:
             Does.SIGNAL: self.signal,
             Does.ROTATE: self.server.rotate,
             Does.STRAIN: self.strain,
+            Does.FILL: self.fill,
             Does.STRAY: self.server.stray,
             Does.REPLICATE: self._replicate,
             Does.LEAD_ELSEWHERE: self.lead_elsewhere,
@@ -215,6 +218,11 @@ class Simulation:
         self.strained = not self.strained
         self.give(SourceStrained("many threads run") if self.strained else SourceEased())
 
+    def fill(self) -> None:
+        """The journal has no room, or has it again."""
+        self.full = not self.full
+        self.give(RoomEnded("its quota is reached") if self.full else RoomMade())
+
     def _replicate(self) -> None:
         for each in (self.replica, self.selector.elsewhere):
             if each:
@@ -254,6 +262,7 @@ class Simulation:
         before = self.state
         self.state, orders = coordinator.step(before, message)
         self.coverage.stepped(before, message, self.state)
+        judge_pause(self.state)
         self._perform(orders)
 
     def _markers_in(self, run: Transactions) -> Iterator[SourceSignal]:
@@ -278,7 +287,7 @@ class Simulation:
         self.selector = Selector(self.server, self.replica, self.world, self.random, self.story, self.reached)
         self.unfinished = Unfinished()
         self.asking = None
-        self.strained = False
+        self.strained = self.full = False
         self.verifier, news = schema_verifier.started(
             SHOP,
             known,
@@ -299,10 +308,8 @@ class Simulation:
                     self.story.tell("plan asked for:", order.table)
                     self.selector.take(order)
                 case ReadChunk():
-                    paused, stands = self.judge.record.paused, self.reader.paused
-                    judge_order(
-                        order, self.state, paused=paused, strained=self.strained, stream_stands=stands
-                    )
+                    judge_order(order, self.state, paused=self.judge.record.paused, stands=self.reader.paused)
+                    judge_room(order, strained=self.strained, full=self.full)
                     self.story.tell("window opened:", order.chunk, "at", order.asked_at)
                     self.selector.take(order)
                 case OpenTransactions() | CloseTransactions():
@@ -311,7 +318,7 @@ class Simulation:
                 case PauseReading(at):
                     self.reader.pause(at)
                 case ResumeReading():
-                    judge_resume(self.state)
+                    judge_resume(self.state, full=self.full)
                     self.reader.resume()
                 case AppendRows():
                     self.unfinished = journal.continued(self.unfinished, order)
@@ -349,10 +356,15 @@ class Simulation:
         """Everything becomes visible and is read; only one writer goes on without end."""
         if self.selector.elsewhere:
             self.crash()
+        if self.full:
+            self.fill()
         self.send(ResumeSnapshot("last"))
         # A transaction has to end before, and what it waits for.
         while "last" not in self.judge.record.effects:
+            self.selector.calm = True
             self.server.come_to_rest()
+            if self.reader.paused:
+                self._select()
             self.read_log()
         self.seal()
         if self.strained:

@@ -55,6 +55,7 @@ class Does(Enum):
     DELIVER = auto()
     STRAY = auto()
     ROTATE = auto()
+    FILL = auto()
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,8 @@ def drawn(seed: int, mode: WindowMode | None = None) -> World:
     weights[Does.REPLICATE] = 12.0 if reads is Reads.REPLICA else 0.0
     weights[Does.STRAY] = random.choice((0.0, 0.2))
     weights[Does.LEAD_ELSEWHERE] = 0.3 if moves and reads is not Reads.REPLICA else 0.0
+    fills = (0.0, 0.0, 0.0, 1.0) if unasked is not SnapshotMode.CONSISTENT else (0.0, 1.0, 2.0)
+    weights[Does.FILL] = Random(f"room {seed}").choice(fills)
     own_mode = random.choice(_MODES)
     harmless = (Alteration.ADD, Alteration.ADD, Alteration.DROP, Alteration.RENAME, Alteration.ANALYZE)
     drastic = (*harmless, Alteration.REKEY, Alteration.REKEY, Alteration.REKEY, Alteration.TRUNCATE)
