@@ -45,10 +45,10 @@ _PACKET_HEAD: Final = 5  # the payload's length (3 bytes), the packet's number, 
 
 # The old names are those of servers before 8.0.26, and a server looks at one of the two.
 _SESSION: Final = (
-    "SET @source_heartbeat_period = {heartbeat_ns:d}, @master_heartbeat_period = {heartbeat_ns:d}",
-    "SET @source_binlog_checksum = 'CRC32', @master_binlog_checksum = 'CRC32'",
-    "SET @replica_uuid = '{uuid}', @slave_uuid = '{uuid}'",
-    "SET SESSION net_write_timeout = {patience_s:d}",
+    "SET @source_heartbeat_period = {heartbeat_ns:d}, @master_heartbeat_period = {heartbeat_ns:d},"
+    " @source_binlog_checksum = 'CRC32', @master_binlog_checksum = 'CRC32',"
+    " @replica_uuid = '{uuid}', @slave_uuid = '{uuid}',"
+    " SESSION net_write_timeout = {patience_s:d}"
 )
 
 
@@ -146,14 +146,11 @@ async def _checked_place(source: Source, position: GtidSet) -> tuple[str, int]:
 
 
 async def _prepare(source: Source, settings: SourceSettings) -> None:
-    values = {
-        "heartbeat_ns": int(heartbeat_s(settings) * 1e9),
-        # The server ends the older of two connections with the same one, such as one that we lost and it didn't.
-        "uuid": uuid.uuid5(uuid.NAMESPACE_OID, f"tidemark {settings.server_id}"),
-        "patience_s": _PATIENCE_S,
-    }
-    for statement in _SESSION:
-        await source.ask(Statement(statement.format(**values)))
+    # The server ends the older of two connections with the same one, such as one that we lost and it didn't.
+    ours = uuid.uuid5(uuid.NAMESPACE_OID, f"tidemark {settings.server_id}")
+    heartbeat_ns = int(heartbeat_s(settings) * 1e9)
+    session = _SESSION.format(heartbeat_ns=heartbeat_ns, uuid=ours, patience_s=_PATIENCE_S)
+    await source.ask(Statement(session))
     # The host's name is what SHOW REPLICAS tells of us.
     registration = ReportSlave("tidemark").encoded(settings.server_id)
     await source.command(COMMAND.COM_REGISTER_SLAVE, registration[_PACKET_HEAD:])

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from actors import log_history
+from actors import log_history, source_facts
 from actors.local_folder import local_folder
 from actors.signal_table import SignalTable
 from actors.source import Source
@@ -79,7 +79,7 @@ async def preflight(settings: Settings, position: GtidSet = NO_GTIDS, server: st
     source = await Source.connect(settings.source, server)
     try:
         tables = [table for table in await source.tables() if settings.read.match(table)]
-        facts = await source.facts(tables, settings.snapshot.allow_lock)
+        facts = await source_facts.facts(source, tables, settings.snapshot.allow_lock)
         reread = settings.snapshot.foreign_keys is ForeignKeys.REREAD
         by_places = signal_table(settings) if _by_places(facts, position) else None
         found = [*findings(facts, reread, by_places is not None), *await _markers(source, facts, settings)]

@@ -11,7 +11,6 @@ aiomysql makes Python objects of rows, so chunks bypass it: a `Result` takes the
 
 import asyncio
 import ssl
-import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import reduce
@@ -28,30 +27,32 @@ from pipeline.errors import Definite
 from pipeline.foreign_keys import ForeignKey
 from pipeline.gtid import GtidSet
 from pipeline.information_schema import Described, IndexPart
-from pipeline.prerequisites import VARIABLES, Privilege, ServerFacts, server_version
+from pipeline.prerequisites import server_version
 from pipeline.result_columns import ResultColumn
 from pipeline.resultset import RowPackets, Rows
 from pipeline.schema import TableId
 from pipeline.settings import ServerSettings, TlsMode
-from pipeline.statement import Statement, quoted_table
+from pipeline.statement import Statement
 from pipeline.throttle import Load
 from pipeline.watermark import Coordinates
 
 # How much longer than the server's own limit an answer is waited for, in seconds.
 _GRACE_S: Final = 5.0
 
-# What a session sets for itself. The comments are the servers that know the setting.
+# What a session sets for itself, at once, since each statement is a round trip of every connection. Text comes as it's
+# stored, not converted with losses. What's in comments is for the servers that know the setting. The estimate of a
+# table's rows is asked of InnoDB; otherwise the server may write it to a cache of its own. A list of keys or of an
+# ENUM's numbers is as long as it is: with a limit of memory a long one would read the whole index.
 _SESSION: Final = (
-    "SET NAMES utf8mb4",
-    "SET SESSION character_set_results = NULL",  # text comes as it's stored, not converted with losses
-    "SET SESSION time_zone = '+00:00', sql_mode = '', autocommit = 1, lock_wait_timeout = {timeout_s:d}",
+    (
+        "SET NAMES utf8mb4, character_set_results = NULL, time_zone = '+00:00', sql_mode = '', autocommit = 1,"
+        " lock_wait_timeout = {timeout_s:d}"
+        " /*!80003 , information_schema_stats_expiry = 0 */"
+        " /*!80030 , show_gipk_in_create_table_and_information_schema = ON */"
+        " /*!50708 , max_execution_time = {timeout_ms:d} */"
+        " /*!50709 , range_optimizer_max_mem_size = 0 */"
+    ),
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
-    # The estimate of a table's rows is asked of InnoDB; otherwise the server may write it to a cache of its own.
-    "/*!80003 SET SESSION information_schema_stats_expiry = 0 */",
-    "/*!80030 SET SESSION show_gipk_in_create_table_and_information_schema = ON */",
-    "/*!50708 SET SESSION max_execution_time = {timeout_ms:d} */",
-    # A list of keys or of an ENUM's numbers is as long as it is: without this, a long one would read the whole index.
-    "/*!50709 SET SESSION range_optimizer_max_mem_size = 0 */",
 )
 
 # The places of Seconds_Behind_Source (or …_Master) and Retrieved_Gtid_Set among the columns of SHOW REPLICA STATUS; the
@@ -149,7 +150,7 @@ class Source:
 
     async def end_of_log(self) -> tuple[Coordinates, GtidSet]:
         """The end of the server's binary log, what a high watermark is, and the executed set as told with it."""
-        rows = await self.ask(Statement(f"SHOW {self._log_status()} STATUS"))
+        rows = await self.ask(Statement(self.log_status))
         if not rows:
             raise Definite("the source has no binary log; start it with log_bin")
         file, offset, _, _, executed = rows[0]
@@ -193,13 +194,13 @@ class Source:
         [(_, running)] = await self.ask(Statement("SHOW GLOBAL STATUS LIKE 'Threads_running'"))
         if not lag:
             return Load(int(running))
-        channels = await self.ask(Statement(f"SHOW {self._replica()} STATUS"))
+        channels = await self.ask(Statement(f"SHOW {self.replica} STATUS"))
         lags = [channel[_SECONDS_BEHIND] for channel in channels]
         return Load(int(running), None if None in lags else float(max(lags, default=0)))
 
     async def received(self) -> GtidSet | None:
         """All transactions that the server has received as a replica, by any channel; None if it's none."""
-        channels = await self.ask(Statement(f"SHOW {self._replica()} STATUS"))
+        channels = await self.ask(Statement(f"SHOW {self.replica} STATUS"))
         sets = [GtidSet.parse(channel[_RETRIEVED]) for channel in channels]
         return reduce(or_, sets) if sets else None
 
@@ -214,36 +215,6 @@ class Source:
         asked = Statement(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({places})", names)
         return dict(await self.ask(asked))
 
-    async def facts(self, tables: Sequence[TableId], locks: bool = False) -> ServerFacts:
-        """What `pipeline.prerequisites` judges: the server's settings, and what of capture the user may not do.
-
-        `locks`: whether capture may have to lock the server.
-        """
-        variables = await self.variables(VARIABLES)
-        denied: list[tuple[Privilege | TableId, str]] = []
-        log_status = await self._try(Privilege.CLIENT, f"SHOW {self._log_status()} STATUS", denied)
-        word = self._replica()
-        replica_status = await self._try(Privilege.CLIENT, f"SHOW {word} STATUS", denied)
-        await self._try(Privilege.SLAVE, "SHOW REPLICAS" if word == "REPLICA" else "SHOW SLAVE HOSTS", denied)
-        if locks and (refusal := await self._refused_lock()):
-            denied.append((Privilege.RELOAD, refusal))
-        for table in tables:
-            await self._try(table, f"SELECT * FROM {quoted_table(table)} LIMIT 0", denied)  # noqa: S608 - a quoted name
-        keys = await self.cascading()
-        described = await self.describe(tables)
-        [(user,)] = await self.ask(Statement("SELECT CURRENT_USER()"))
-        return ServerFacts(
-            version=self._wire.get_server_info(),
-            variables=variables,
-            replica=bool(replica_status),
-            log_filters=tuple(text for text in log_status[0][2:4] if text) if log_status else (),
-            user=user,
-            denied=dict(denied),
-            cascading=tuple(key for key in keys if key.child in tables),
-            tables=frozenset(tables),
-            doubtful={table: found.doubtful for table, found in described.items() if found.doubtful},
-        )
-
     async def cascading(self) -> tuple[ForeignKey, ...]:
         """The foreign keys that change or delete rows along with another table's."""
         return information_schema.foreign_keys(await self.ask(information_schema.CASCADING))
@@ -251,7 +222,23 @@ class Source:
     @property
     def version(self) -> tuple[int, ...]:
         """The server's version, as (9, 7, 4)."""
-        return server_version(self._wire.get_server_info())
+        return server_version(self.version_text)
+
+    @property
+    def version_text(self) -> str:
+        """The server's version in its own words."""
+        text: str = self._wire.get_server_info()
+        return text
+
+    @property
+    def replica(self) -> str:
+        """The server's word for a replica."""
+        return "REPLICA" if self.version >= (8, 0, 22) else "SLAVE"
+
+    @property
+    def log_status(self) -> str:
+        """The statement that tells where its log ends."""
+        return f"SHOW {'BINARY LOG' if self.version >= (8, 4) else 'MASTER'} STATUS"
 
     async def ask(self, statement: Statement) -> list[tuple[Any, ...]]:
         """The rows of a small result, as Python values."""
@@ -340,33 +327,10 @@ class Source:
             self._wire.close()
             raise
 
-    async def _try(
-        self, right: Privilege | TableId, sql: str, denied: list[tuple[Privilege | TableId, str]]
-    ) -> list[tuple[Any, ...]]:
-        try:
-            return await self.ask(Statement(sql))
-        except Definite as refusal:
-            denied.append((right, str(refusal)))
-            return []
-
-    async def _refused_lock(self) -> str | None:
-        """Why the user may not lock the server, if so. A table is named that can't be there: so nothing is locked."""
-        try:
-            await self.ask(Statement(f"FLUSH TABLES `{uuid.uuid4()}`.`none` WITH READ LOCK"))
-        except Definite as refusal:
-            return str(refusal) if Privilege.RELOAD in str(refusal) else None
-        return None
-
     @property
     def _patience_s(self) -> float:
         """How long an answer, or the next piece of one, is waited for."""
         return self.settings.read_timeout_s + _GRACE_S
-
-    def _replica(self) -> str:
-        return "REPLICA" if self.version >= (8, 0, 22) else "SLAVE"
-
-    def _log_status(self) -> str:
-        return "BINARY LOG" if self.version >= (8, 4) else "MASTER"
 
 
 class Result:

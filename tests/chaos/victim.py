@@ -139,7 +139,7 @@ class Commanded(Supervisor):
             await asyncio.sleep(LOOK_EVERY_S)
 
     def _cancel(self, name: Name) -> None:
-        if self.actors[name].hung():
+        if name in self.actors and self.actors[name].hung():
             faulthandler.dump_traceback()  # where its threads are
         super()._cancel(name)
 

@@ -135,7 +135,8 @@ async def _ahead_of_the_select(server: MysqlServer) -> tuple[int, int]:
     writers = counting(server, SLOW_TRANSACTIONS_EACH)
     ahead = [0, 0]
     async with connected(server, "d") as source:
-        others = (await source.executed()).count()
+        [(already,)] = await ask(source, "SELECT CAST(SUM(n) AS SIGNED) FROM d.counters")
+        others = (await source.executed()).count() - already
         for writer in writers:
             writer.start()
         while any(writer.is_alive() for writer in writers):
@@ -158,6 +159,10 @@ def test_what_is_visible_is_what_a_select_sees_but_not_the_executed_set(
         mysql56_factory({**GTIDS_56, **SLOW_COMMITS}) if old else mysql_factory({**GTIDS, **SLOW_COMMITS})
     )
     prepare(server)
-    executed_ahead, visible_ahead = asyncio.run(_ahead_of_the_select(server))
-    assert visible_ahead == 0
+    executed_ahead = 0
+    for _ in range(MOST_TIMES if old else 1):
+        executed_ahead, visible_ahead = asyncio.run(_ahead_of_the_select(server))
+        assert visible_ahead == 0
+        if executed_ahead:
+            break
     assert (executed_ahead > 0) == old

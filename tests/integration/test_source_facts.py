@@ -2,7 +2,9 @@
 
 import pytest
 
+from actors import source_facts
 from actors.source import Source
+from actors.source_facts import TABLES_AT_ONCE, facts
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, GTIDS_56, Account, MysqlServer
 from pipeline.prerequisites import Privilege, findings
 from pipeline.schema import TableId
@@ -15,9 +17,9 @@ async def found_on(
 ) -> dict[str, str]:
     """What is found, the first words of each finding with its remedy."""
     source = await Source.connect(settings(server, account))
-    facts = await source.facts(tables, locks)
+    found = findings(await facts(source, tables, locks))
     source.close()
-    return {finding.wrong: finding.remedy for finding in findings(facts)}
+    return {finding.wrong: finding.remedy for finding in found}
 
 
 async def test_a_fit_server_and_user(mysql: MysqlServer, database: str) -> None:
@@ -53,14 +55,44 @@ async def test_the_right_to_lock_is_asked_for_without_locking(
     server = factory(GTIDS_56 if version == "mysql56_factory" else GTIDS)
     account = server.create_capture_user()
     async with connected_with(server, account) as source:
-        assert (await source.facts([])).denied == {}
-        facts = await source.facts([], locks=True)
-    assert facts.denied.keys() == {Privilege.RELOAD}
-    [remedy] = [finding.remedy for finding in findings(facts) if "lacks RELOAD" in finding.wrong]
+        assert (await facts(source, [])).denied == {}
+        told = await facts(source, [], locks=True)
+    assert told.denied.keys() == {Privilege.RELOAD}
+    [remedy] = [finding.remedy for finding in findings(told) if "lacks RELOAD" in finding.wrong]
     server.sql(remedy)
     async with connected_with(server, account) as source:
-        assert (await source.facts([], locks=True)).denied == {}
+        assert (await facts(source, [], locks=True)).denied == {}
         server.sql("CREATE DATABASE d", "CREATE TABLE d.t (id INT)", "INSERT INTO d.t VALUES (1)")
+
+
+@pytest.mark.parametrize("version", ["mysql_factory", "mysql56_factory"])
+async def test_many_tables_are_tried_at_once_and_those_that_may_not_be_read_are_named(
+    request: pytest.FixtureRequest, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_facts, "TABLES_AT_ONCE", 3)
+    factory: MysqlFactory = request.getfixturevalue(version)
+    server = factory(GTIDS_56 if version == "mysql56_factory" else GTIDS)
+    account = server.create_capture_user()
+    tables = [TableId("d", name) for name in "abcdefgh"]
+    server.sql("CREATE DATABASE d", *(f"CREATE TABLE {table} (id INT, v TEXT)" for table in tables))
+    server.sql(f"GRANT SELECT (id) ON d.b TO {account.user}")
+    server.sql(*(f"GRANT SELECT ON {table} TO {account.user}" for table in tables if table.name not in "be"))
+    async with connected_with(server, account) as source:
+        denied = (await facts(source, tables)).denied
+    assert set(denied) == {TableId("d", "b"), TableId("d", "e")}
+    assert "SELECT command denied" in denied[TableId("d", "e")]
+
+
+async def test_a_thousand_tables_do_not_take_a_thousand_statements(mysql_factory: MysqlFactory) -> None:
+    server = mysql_factory({**GTIDS, "general_log": "ON"})
+    tables = [TableId("d", f"t{number}") for number in range(3 * TABLES_AT_ONCE)]
+    server.sql(
+        "CREATE DATABASE d", *(f"CREATE TABLE {table} (id INT PRIMARY KEY, v TEXT)" for table in tables)
+    )
+    account = server.create_capture_user("d")
+    async with connected_with(server, account) as source:
+        assert (await facts(source, tables)).denied == {}
+    assert sum("LIMIT 0" in each.text for each in server.logged()) == 3
 
 
 @pytest.mark.parametrize("native", [False, True])

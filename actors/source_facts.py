@@ -1,0 +1,81 @@
+"""What `pipeline.prerequisites` judges: the source's settings, and what of capture the user may not do there.
+
+The latter is found by trying, since rights can come by roles, by wildcards and from a proxy user. It's done whenever
+capture begins, so that a thousand tables may not take a thousand round trips: many are tried by one statement, and
+each of them by one of its own where that is refused.
+"""
+
+import uuid
+from collections.abc import Sequence
+from typing import Any, Final
+
+from actors.source import Source
+from pipeline.errors import Definite
+from pipeline.prerequisites import VARIABLES, Privilege, ServerFacts
+from pipeline.schema import TableId
+from pipeline.statement import Statement, quoted_table
+
+TABLES_AT_ONCE: Final = 50
+
+Denied = dict[Privilege | TableId, str]
+
+
+async def facts(source: Source, tables: Sequence[TableId], locks: bool = False) -> ServerFacts:
+    """The facts about these tables and the server. `locks`: whether capture may have to lock the server."""
+    denied: Denied = {}
+    variables = await source.variables(VARIABLES)
+    log_status = await _tried(source, Privilege.CLIENT, source.log_status, denied)
+    replica_status = await _tried(source, Privilege.CLIENT, f"SHOW {source.replica} STATUS", denied)
+    replicas = "SHOW REPLICAS" if source.replica == "REPLICA" else "SHOW SLAVE HOSTS"
+    await _tried(source, Privilege.SLAVE, replicas, denied)
+    if locks and (refusal := await _refused_lock(source)):
+        denied[Privilege.RELOAD] = refusal
+    for begin in range(0, len(tables), TABLES_AT_ONCE):
+        denied |= await _refused(source, tables[begin : begin + TABLES_AT_ONCE])
+    keys = await source.cascading()
+    described = await source.describe(tables)
+    [(user,)] = await source.ask(Statement("SELECT CURRENT_USER()"))
+    return ServerFacts(
+        version=source.version_text,
+        variables=variables,
+        replica=bool(replica_status),
+        log_filters=tuple(text for text in log_status[0][2:4] if text) if log_status else (),
+        user=user,
+        denied=denied,
+        cascading=tuple(key for key in keys if key.child in tables),
+        tables=frozenset(tables),
+        doubtful={table: found.doubtful for table, found in described.items() if found.doubtful},
+    )
+
+
+async def _tried(
+    source: Source, right: Privilege | TableId, sql: str, denied: Denied
+) -> list[tuple[Any, ...]]:
+    try:
+        return await source.ask(Statement(sql))
+    except Definite as refusal:
+        denied[right] = str(refusal)
+        return []
+
+
+async def _refused(source: Source, tables: Sequence[TableId]) -> Denied:
+    """Those of these tables that the user may not SELECT all columns of."""
+    selects = {table: f"SELECT * FROM {quoted_table(table)} LIMIT 0" for table in tables}  # noqa: S608 - quoted names
+    together = " UNION ALL ".join(f"SELECT 0 FROM ({select}) t" for select in selects.values())  # noqa: S608 - as above
+    denied: Denied = {}
+    await _tried(source, tables[0], together, denied)
+    if not denied:
+        return denied
+    denied.clear()
+    for table, select in selects.items():
+        await _tried(source, table, select, denied)
+    return denied
+
+
+async def _refused_lock(source: Source) -> str | None:
+    """Why the user may not lock the server, if so. A table is named that can't be there: so nothing is locked."""
+    try:
+        await source.ask(Statement(f"FLUSH TABLES `{uuid.uuid4()}`.`none` WITH READ LOCK"))
+    except Definite as refusal:
+        return str(refusal) if Privilege.RELOAD in str(refusal) else None
+    return None
