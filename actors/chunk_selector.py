@@ -68,8 +68,8 @@ TRIES: Final = 12
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 10.0
 
-# What VISIBLE_WITHIN_S is of a replica, which may be far behind; most_replica_lag_s keeps chunks from being asked for
-# meanwhile.
+# In place of VISIBLE_WITHIN_S for a replica, which may be far behind; most_replica_lag_s keeps chunks from being asked
+# for meanwhile.
 REPLICATED_WITHIN_S: Final = 600.0
 
 # A chunk with so many bytes of packets takes no more rows, so that large rows don't take the memory.

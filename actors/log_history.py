@@ -34,7 +34,7 @@ async def visible(source: Source, markers: SignalTable | None) -> GtidSet:
     """What is seen by whatever is asked next; by places where there are `markers`."""
     if markers is None:
         executed = await source.executed()
-        await visible_with(source.visible, executed)
+        await visible_with(source.visible, executed, VISIBLE_WITHIN_S)
         return executed
     end, _ = await source.end_of_log()
     await markers.open(source, "schemas")
@@ -50,7 +50,7 @@ async def purged(source: Source, by_places: bool) -> GtidSet:
 
 
 async def visible_with(
-    visible: Callable[[], Awaitable[GtidSet]], wanted: GtidSet, within_s: float = VISIBLE_WITHIN_S
+    visible: Callable[[], Awaitable[GtidSet]], wanted: GtidSet, within_s: float
 ) -> GtidSet:
     """What is `visible`, as soon as it has these as well; it's looked at again and again. Raises Transient."""
     deadline, pause = monotonic() + within_s, _FIRST_LOOK_S

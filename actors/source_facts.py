@@ -17,12 +17,12 @@ from pipeline.statement import Statement, quoted_table
 
 TABLES_AT_ONCE: Final = 50
 
-Denied = dict[Privilege | TableId, str]
+_Denied = dict[Privilege | TableId, str]
 
 
 async def facts(source: Source, tables: Sequence[TableId], locks: bool = False) -> ServerFacts:
     """The facts about these tables and the server. `locks`: whether capture may have to lock the server."""
-    denied: Denied = {}
+    denied: _Denied = {}
     variables = await source.variables(VARIABLES)
     log_status = await _tried(source, Privilege.CLIENT, source.log_status, denied)
     replica_status = await _tried(source, Privilege.CLIENT, f"SHOW {source.replica} STATUS", denied)
@@ -48,9 +48,7 @@ async def facts(source: Source, tables: Sequence[TableId], locks: bool = False) 
     )
 
 
-async def _tried(
-    source: Source, right: Privilege | TableId, sql: str, denied: Denied
-) -> list[tuple[Any, ...]]:
+async def _tried(source: Source, right: Privilege, sql: str, denied: _Denied) -> list[tuple[Any, ...]]:
     try:
         return await source.ask(Statement(sql))
     except Definite as refusal:
@@ -58,24 +56,26 @@ async def _tried(
         return []
 
 
-async def _refused(source: Source, tables: Sequence[TableId]) -> Denied:
+async def _refused(source: Source, tables: Sequence[TableId]) -> _Denied:
     """Those of these tables that the user may not SELECT all columns of."""
     selects = {table: f"SELECT * FROM {quoted_table(table)} LIMIT 0" for table in tables}  # noqa: S608 - quoted names
     together = " UNION ALL ".join(f"SELECT 0 FROM ({select}) t" for select in selects.values())  # noqa: S608 - as above
-    denied: Denied = {}
-    await _tried(source, tables[0], together, denied)
-    if not denied:
-        return denied
-    denied.clear()
-    for table, select in selects.items():
-        await _tried(source, table, select, denied)
-    return denied
+    if await _refusal(source, together) is None:
+        return {}
+    each = {table: await _refusal(source, select) for table, select in selects.items()}
+    return {table: refusal for table, refusal in each.items() if refusal is not None}
 
 
 async def _refused_lock(source: Source) -> str | None:
     """Why the user may not lock the server, if so. A table is named that can't be there: so nothing is locked."""
+    refusal = await _refusal(source, f"FLUSH TABLES `{uuid.uuid4()}`.`none` WITH READ LOCK")
+    return refusal if refusal is not None and Privilege.RELOAD in refusal else None
+
+
+async def _refusal(source: Source, sql: str) -> str | None:
+    """Why the statement is refused; None if it isn't."""
     try:
-        await source.ask(Statement(f"FLUSH TABLES `{uuid.uuid4()}`.`none` WITH READ LOCK"))
+        await source.ask(Statement(sql))
     except Definite as refusal:
-        return str(refusal) if Privilege.RELOAD in str(refusal) else None
+        return str(refusal)
     return None

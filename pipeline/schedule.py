@@ -94,7 +94,7 @@ def scheduled(state: State) -> tuple[State, tuple[Order, ...]]:
         case Standing():
             state, others = _overlapping(state, MOST_WINDOWS)
         case Opening() | Approaching():
-            others = ()
+            state, others = _resumed(state)
         case _:
             assert_never(state.stand)
     return state, (*orders, *others)
@@ -133,7 +133,7 @@ def _waiting_for_room(state: State) -> tuple[State, tuple[Order, ...]]:
 
 
 def _resumed(state: State) -> tuple[State, tuple[Order, ...]]:
-    """The state without the pause that a blocking snapshot has left over."""
+    """The state without a pause that's left over, of a blocking snapshot or for want of room."""
     return (state, ()) if isinstance(state.gate, Flowing) else _pausing(state, None)
 
 

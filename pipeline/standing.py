@@ -70,8 +70,6 @@ def _stood(state: State) -> tuple[State, tuple[Order, ...]]:
             return replace(state, stand=Opening(order)), (order,)
         case ((Opening(order) | Approaching(order)), Flowing()) if not goes_on:
             return replace(state, stand=Nowhere(order.number)), (CloseTransactions(),)
-        case Opening(), Paused():  # for want of room, which there is again
-            return replace(state, gate=Flowing()), (ResumeReading(),)
         case Approaching(_, found), Flowing():
             return replace(state, gate=PauseOrdered()), (PauseReading(found.at),)
         case Approaching(order, found) as there, Paused() if goes_on and there.holds(state.passed):

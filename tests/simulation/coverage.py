@@ -169,14 +169,16 @@ class Coverage:
             self.reached[_WITHIN.get(type(message), "")] += 1
         match message:
             case TransactionsOpened():
-                self.reached["a quiet moment was found"] += 1
-                self.reached["a consistent snapshot while the journal had no room"] += isinstance(
-                    before.room, Full
+                full = isinstance(before.room, Full)
+                self._count(
+                    {
+                        "a quiet moment was found": True,
+                        "a consistent snapshot while the journal had no room": full,
+                    }
                 )
             case RoomEnded():
-                self.reached["the journal had no room within a transaction"] += isinstance(
-                    before.place, Within
-                )
+                within = isinstance(before.place, Within)
+                self._count({"the journal had no room within a transaction": within})
             case (
                 TableRestarted(emptied=emptied) | SchemaVerified(restarted=(TableRestarted(emptied=emptied),))
             ):

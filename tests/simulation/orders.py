@@ -3,7 +3,7 @@
 from pipeline.consistent import Standing
 from pipeline.coordinator_state import Paused, Pausing, State, Within
 from pipeline.messages import ReadChunk
-from pipeline.room import Roomy
+from pipeline.room import Full
 from pipeline.snapshot import ChunkId
 from pipeline.window import Reading
 from tests.simulation.lake import Violation
@@ -35,21 +35,21 @@ def judge_resume(state: State, *, full: bool) -> None:
     """The stream is to flow on. Raises Violation."""
     if full:
         raise Violation("the stream flows on while the journal has no room")
-    reading = [window.order.chunk for window in state.open if isinstance(window, Reading)]
-    if any(_pauses(state, chunk) for chunk in reading):
-        raise Violation(f"the stream flows on before {reading} have been read")
+    if chunks := _stood_for(state):
+        raise Violation(f"the stream flows on before {chunks} have been read")
 
 
 def judge_pause(state: State) -> None:
     """The stream stands still, if it does, for a reason. Raises Violation."""
-    if (
-        isinstance(state.gate, Paused)
-        and isinstance(state.room, Roomy)
-        and not isinstance(state.stand, Standing)
-    ):
-        reading = [window.order.chunk for window in state.open if isinstance(window, Reading)]
-        if not any(_pauses(state, chunk) for chunk in reading):
-            raise Violation(f"the stream stands for nothing, with {reading} being read and {state.stand}")
+    has_one = isinstance(state.room, Full) or isinstance(state.stand, Standing) or _stood_for(state)
+    if isinstance(state.gate, Paused) and not has_one:
+        raise Violation(f"the stream stands for nothing, and is {state.stand}")
+
+
+def _stood_for(state: State) -> list[ChunkId]:
+    """The chunks that are being read and for which the stream has to stand."""
+    reading = [window.order.chunk for window in state.open if isinstance(window, Reading)]
+    return [chunk for chunk in reading if _pauses(state, chunk)]
 
 
 def _pauses(state: State, chunk: ChunkId) -> bool:
