@@ -33,7 +33,8 @@ _TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}")
 _UUID_WITHOUT_DASHES = re.compile(r"[0-9a-f]{32}")
 # Leading zeros are refused: 9.7 reads them as decimal, older servers (strtoll with base 0) as octal numbers.
 _NUMBER = "[1-9][0-9]{0,18}"
-_OWNER = re.compile("#[0-9]+")
+# Nothing is written between a thread's number and the next UUID, which may begin with digits as well.
+_OWNER = re.compile("#[0-9]+?(?=(?P<next>[0-9a-f]{8}-)|[^0-9a-f]|$)")
 _RANGE = re.compile(rf"({_NUMBER})(?:[{_SPACE}]*-[{_SPACE}]*(0|{_NUMBER}))?")
 
 _TAGGED_FORMAT = 1
@@ -121,9 +122,9 @@ class GtidSet:
     def parse_owned(text: str) -> "GtidSet":
         """The transactions in a server's `gtid_owned`, where each is followed by a thread's number.
 
-        As in `UUID:23#7`. Raises MalformedGtid.
+        As in `UUID:23#7:25#8UUID:tag:5#12`: 5.6 to 9.7 write it so. Raises MalformedGtid.
         """
-        return GtidSet.parse(_OWNER.sub("", text))
+        return GtidSet.parse(_OWNER.sub(lambda owner: "," if owner["next"] else "", text))
 
     @staticmethod
     def of_range(source: Source, first: int, end: int) -> "GtidSet":

@@ -3,7 +3,7 @@
 import random
 import struct
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pymysql
 import pytest
 from pymysql.constants import COMMAND
 
-from deploy.toolchain.mysql_server import GTIDS, MysqlServer
+from deploy.toolchain.mysql_server import GTIDS, GTIDS_56, MysqlServer
 from pipeline.gtid import Gtid, GtidSet, Source
 from tests.pipeline.test_gtid import DOUBTFUL, READ, REFUSED, scattered
 from tests.servers.mysql import MysqlFactory
@@ -42,6 +42,24 @@ def random_text(rng: random.Random) -> str:
 def batched(cases: list[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
     for start in range(0, len(cases), CASES_IN_A_QUERY):
         yield cases[start : start + CASES_IN_A_QUERY]
+
+
+@pytest.mark.parametrize("version", ["mysql_factory", "mysql56_factory"])
+def test_what_sessions_own_is_read_as_the_server_writes_it(
+    request: pytest.FixtureRequest, version: str
+) -> None:
+    """Of several sources, and with tags where there are any: nothing stands between one's thread and the next one."""
+    factory: MysqlFactory = request.getfixturevalue(version)
+    old = version == "mysql56_factory"
+    server = factory(GTIDS_56 if old else GTIDS)
+    owned = [f"{uuid}:{number}" for uuid in UUIDS for number in ("5", "9", *(() if old else ("a:3", "b:4")))]
+    with ExitStack() as sessions:
+        for gtid in owned:
+            session = sessions.enter_context(closing(server.connect()))
+            session.cursor().execute(f"SET GTID_NEXT = '{gtid}'")
+        [(text,)] = server.sql("SELECT @@GLOBAL.gtid_owned")
+    assert text.count("#") == len(owned)
+    assert GtidSet.parse_owned(text) == GtidSet.parse(",".join(owned))
 
 
 def test_sets_are_what_the_server_says(mysql: MysqlServer) -> None:
