@@ -34,6 +34,7 @@ from tests.chaos.plan import (
     SourceStruck,
     Step,
 )
+from tests.chaos.report import Standstill
 from tests.chaos.world import TOPIC, NotSo, World, follow, promote
 from tests.servers.kafka import send
 from tests.servers.source import connections, gives_log
@@ -112,6 +113,7 @@ class Nemesis:
     world: World
     patience_s: float | None = PATIENCE_S
     struck: Counter[str] = field(default_factory=Counter)
+    stood_still: list[Standstill] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=count)
 
     def carry_out(self, steps: Iterable[Step]) -> None:
@@ -179,10 +181,12 @@ class Nemesis:
                 service.kill()
                 service.start("/livez")
             case Process.STOPPED:
+                since = time.monotonic()
                 stop(service.pid)
                 # Nothing can be asked meanwhile.
                 time.sleep(lasts_s)
                 os.kill(service.pid, signal.SIGCONT)
+                self.stood_still.append((since, time.monotonic()))
             case _:
                 assert_never(how)
         self._count(f"process: {how}")

@@ -4,7 +4,7 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
 from actors.supervisor import GROUPS
@@ -15,6 +15,9 @@ from tests.chaos.plan import Deed
 _COMES_AND_GOES: Final = 3
 _POOLED: Final = frozenset({"thread asyncio"})
 _GROUPS: Final = frozenset(group.name for group in GROUPS)
+
+# From when until when the process had been stopped, by the clock of the events.
+Standstill = tuple[float, float]
 
 
 @dataclass
@@ -50,14 +53,22 @@ def hanging(events: Iterable[Event], given: Iterable[Order]) -> set[str]:
     return set(_followed(events, given)[2])
 
 
-def restarts(events: Iterable[Event], given: Iterable[Order]) -> tuple[dict[str, list[float]], list[float]]:
+def restarts(
+    events: Iterable[Event], given: Iterable[Order], stood_still: Sequence[Standstill] = ()
+) -> tuple[dict[str, list[float]], list[float]]:
     """Of each actor how long it took from a failure until it ran again, and how long until hangs were found.
 
     What a kill of the process came between isn't counted, nor where the group couldn't be built at first: then the
-    source was away.
+    source was away. While the process stood still it had no time.
     """
-    took, found, _ = _followed(events, given)
+    its_own = (replace(event, at=event.at - _stood_still_before(event.at, stood_still)) for event in events)
+    took, found, _ = _followed(its_own, given)
     return took, found
+
+
+def _stood_still_before(at: float, stood_still: Sequence[Standstill]) -> float:
+    """For how many seconds."""
+    return sum(min(at, end) - begin for begin, end in stood_still if begin < at)
 
 
 def _followed(

@@ -59,7 +59,8 @@ def run(
                 _story(there, nemesis, snapshots, steps, report)
             finally:
                 report.struck, report.snapshots = dict(nemesis.struck), dict(snapshots.ended)
-                report.restarts_s, report.hangs_found_s = restarts(there.events, there.given)
+                took, found = restarts(there.events, there.given, nemesis.stood_still)
+                report.restarts_s, report.hangs_found_s = took, found
     except NotSo as wrong:
         report.findings.append(str(wrong))
     except AssertionError:  # what a judge takes for granted

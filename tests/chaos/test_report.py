@@ -32,6 +32,13 @@ def test_what_the_world_held_up_is_not_counted() -> None:
     assert restarts([done(2, 1.0), Event(What.BEGAN, 2.0, {}), running(READER, 9.0)], GIVEN) == ({}, [])
 
 
+def test_a_process_that_stands_still_has_no_time() -> None:
+    """Before it nothing changes, in it what's left of it, behind it all of it."""
+    events = [done(1, 11.0), failed(SINK, 23.0), running(SINK, 24.5)]
+    assert restarts(events, GIVEN, [(1.0, 2.0), (12.0, 15.0), (24.0, 24.25)]) == ({SINK: [1.25]}, [9.0])
+    assert restarts(events, GIVEN, [(24.0, 30.0)]) == ({SINK: [1.0]}, [12.0])
+
+
 def test_a_hang_that_went_with_another_actors_failure_is_not_taken_for_found_later() -> None:
     events = [done(1, 10.0), running(SINK, 15.0), failed(SINK, 40.0), running(SINK, 41.0)]
     assert restarts(events, GIVEN) == ({}, [])
