@@ -13,7 +13,7 @@ import structlog
 
 from actors.binlog_dump import BinlogDump
 from actors.metrics import Metrics
-from actors.preflight import Preflight, Unfit, preflight
+from actors.preflight import Preflight, Unfit, inspected
 from actors.source import Source
 from actors.source_errors import AccessDenied
 from pipeline import beginning, failover, log_places
@@ -95,9 +95,21 @@ class _Search:
         self._last = last
         # Those that have been found to be of no use when they were looked at more closely.
         self._refused: dict[int, Refused] = {}
+        # The connections that the last look was by. The next one makes its own, since an address may lead elsewhere.
+        self._sources: dict[int, Source] = {}
 
     async def found(self) -> tuple[int, Preflight]:
         """The server's place in the list, and what was found of it."""
+        try:
+            return await self._searched()
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        for source in self._sources.values():
+            source.close()
+
+    async def _searched(self) -> tuple[int, Preflight]:
         clock = asyncio.get_running_loop().time
         began = nearer_at = clock()
         missing: list[int] = []
@@ -143,6 +155,7 @@ class _Search:
 
     async def _looked(self) -> list[Verdict]:
         """What's to be said of each server; the others aren't asked where the one that we're at will do."""
+        self._close()
         first = self._at or 0
         verdict = await self._look(first)
         if isinstance(verdict, Serves):
@@ -158,11 +171,8 @@ class _Search:
         if index in self._refused:
             return self._refused[index]
         try:
-            source = await Source.connect(self._servers[index])
-            try:
-                return await self._judged(source)
-            finally:
-                source.close()
+            self._sources[index] = await Source.connect(self._servers[index])
+            return await self._judged(self._sources[index])
         except AccessDenied as failure:
             # At a start it's a mistake in the configuration, and later somebody is changing the password.
             return Refused(str(failure)) if self._at is None else Unreachable(str(failure))
@@ -182,14 +192,13 @@ class _Search:
 
     async def _looked_closely(self, index: int, verdict: Verdict) -> Preflight | None:
         """What else has to be known of a server; None if it's of no use for that."""
-        settings = replace(self._settings, source=self._servers[index])
-        server = failover.server_of(verdict)
+        source = self._sources[index]
         position = NO_GTIDS if self._last is None else self._last.position
-        errant = await _errant(settings.source, verdict, position)
+        errant = await _errant(source, self._servers[index], verdict, position)
         if errant:
             self._refused[index] = Refused(failover.ERRANT.format(errant=errant))
             return None
-        found = await preflight(settings, position, server)
+        found = await inspected(source, replace(self._settings, source=self._servers[index]), position)
         try:
             found.raise_errors()
         except Unfit as unfit:
@@ -200,16 +209,12 @@ class _Search:
         return found
 
 
-async def _errant(settings: SourceSettings, verdict: Verdict, position: GtidSet) -> GtidSet:
+async def _errant(source: Source, settings: SourceSettings, verdict: Verdict, position: GtidSet) -> GtidSet:
     """Those of a server's doubtful transactions that something follows in its log which has passed here."""
     if not isinstance(verdict, Serves) or not verdict.doubtful:
         return NO_GTIDS
-    source = await Source.connect(settings, verdict.server)
-    try:
-        end, _ = await source.end_of_log()
-        file, before = await _file_of(source, position)
-    finally:
-        source.close()
+    end, _ = await source.end_of_log()
+    file, before = await _file_of(source, position)
     order = Order(verdict.doubtful, position - before)
     if not order.ahead:
         return NO_GTIDS

@@ -1,14 +1,14 @@
 """What has to be known of the source before capture can start: whether it's fit, and its tables' schemas.
 
 The schemas come with the set K that they are known at, and `pipeline.schema_verifier` needs that no statement
-lies between the two. So K is read, then the schemas, and both again until nothing has changed in between: then the
-last schemas hold at the last K.
+lies between the two. So the schemas are read, then K and the schemas, and these again until nothing has changed in
+between: then the last schemas hold at the last K.
 """
 
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from pipeline.errors import Definite
 from pipeline.fence import Answer
 from pipeline.foreign_keys import Doubts, ForeignKey
 from pipeline.gtid import NO_GTIDS, GtidSet
+from pipeline.information_schema import Described
 from pipeline.prerequisites import (
     Finding,
     ServerFacts,
@@ -71,45 +72,46 @@ class Preflight:
             raise Unfit("\n".join(["the source isn't as capture needs it:", *lines]))
 
 
-async def preflight(settings: Settings, position: GtidSet = NO_GTIDS, server: str | None = None) -> Preflight:
-    """Look at the source, to go on from this position; `server`: what it has to call itself, if that's known.
-
-    Raises Transient or Definite where it can't be reached.
-    """
-    source = await Source.connect(settings.source, server)
+async def preflight(settings: Settings) -> Preflight:
+    """Look at the source, to begin there. Raises Transient or Definite where it can't be reached."""
+    source = await Source.connect(settings.source)
     try:
-        tables = [table for table in await source.tables() if settings.read.match(table)]
-        facts = await source_facts.facts(source, tables, settings.snapshot.allow_lock)
-        reread = settings.snapshot.foreign_keys is ForeignKeys.REREAD
-        by_places = signal_table(settings) if _by_places(facts, position) else None
-        found = [*findings(facts, reread, by_places is not None), *await _markers(source, facts, settings)]
-        found += places(
-            source.server, log_places.server_of(position), by_places is not None, settings.snapshot
-        )
-        found += await _signal_table(source, settings)
-        if not any(map(settings.tables.match, tables)):
-            patterns = ", ".join(settings.tables.patterns)
-            found.append(
-                Finding(
-                    Severity.NOTE,
-                    f"no table that the user may see matches {patterns}",
-                    "correct `tables`, or grant SELECT",
-                )
-            )
-        errors = any(finding.severity is Severity.ERROR for finding in found)
-        if errors:
-            return Preflight(
-                tuple(found), Known({}, NO_GTIDS), NO_GTIDS, settings.source, source.server, by_places
-            )
-        # First, so that the other one has it.
-        purged = await log_history.purged(source, by_places is not None)
-        known = await known_schemas(source, settings, by_places)
-        keys = unlogged_foreign_keys(facts)
-        logged = logs_cascades(source.version, facts.variables)
-        doubts = None if logged else Doubts(reread)
-        return Preflight(tuple(found), known, purged, settings.source, source.server, by_places, keys, doubts)
+        return await inspected(source, settings, NO_GTIDS)
     finally:
         source.close()
+
+
+async def inspected(source: Source, settings: Settings, position: GtidSet) -> Preflight:
+    """Look at a source, to go on from this position. Raises Transient or Definite where that fails."""
+    tables = [table for table in await source.tables() if settings.read.match(table)]
+    described = await source.describe(tables)
+    facts = await source_facts.facts(source, tables, described, settings.snapshot.allow_lock)
+    reread = settings.snapshot.foreign_keys is ForeignKeys.REREAD
+    by_places = signal_table(settings) if _by_places(facts, position) else None
+    found = [*findings(facts, reread, by_places is not None), *await _markers(source, facts, settings)]
+    found += places(source.server, log_places.server_of(position), by_places is not None, settings.snapshot)
+    found += await _signal_table(source, settings)
+    if not any(map(settings.tables.match, tables)):
+        patterns = ", ".join(settings.tables.patterns)
+        found.append(
+            Finding(
+                Severity.NOTE,
+                f"no table that the user may see matches {patterns}",
+                "correct `tables`, or grant SELECT",
+            )
+        )
+    errors = any(finding.severity is Severity.ERROR for finding in found)
+    if errors:
+        return Preflight(
+            tuple(found), Known({}, NO_GTIDS), NO_GTIDS, settings.source, source.server, by_places
+        )
+    # First, so that the other one has it.
+    purged = await log_history.purged(source, by_places is not None)
+    known = await _known_schemas(source, settings, _schemas(described), by_places)
+    keys = unlogged_foreign_keys(facts)
+    logged = logs_cascades(source.version, facts.variables)
+    doubts = None if logged else Doubts(reread)
+    return Preflight(tuple(found), known, purged, settings.source, source.server, by_places, keys, doubts)
 
 
 def _by_places(facts: ServerFacts, position: GtidSet) -> bool:
@@ -141,11 +143,17 @@ async def _signal_table(source: Source, settings: Settings) -> Iterable[Finding]
     return () if wrong is None else (Finding(Severity.ERROR, f"signals.table: {wrong}", remedy),)
 
 
-async def known_schemas(source: Source, settings: Settings, markers: SignalTable | None = None) -> Known:
-    """The schemas of the tables that are read out of the log, and a set that they hold at; `markers`: see `answer`."""
-    schemas = await _schemas(source, settings)
+async def _known_schemas(
+    source: Source, settings: Settings, schemas: dict[TableId, TableSchema], markers: SignalTable | None
+) -> Known:
+    """The schemas of the tables that are read out of the log, and a set that they hold at.
+
+    `schemas`: as they've been seen before; `markers`: see `answer`.
+    """
     while True:
-        later, again = await log_history.visible(source, markers), await _schemas(source, settings)
+        later = await log_history.visible(source, markers)
+        tables = [table for table in await source.tables() if settings.read.match(table)]
+        again = _schemas(await source.describe(tables))
         if again == schemas:
             return Known(again, later)
         schemas = again
@@ -173,15 +181,13 @@ async def answer(
             if described == first:
                 keys = await source.cascading() if cascades else ()
                 end, _ = await source.end_of_log()
-                schemas = {table: found.schema for table, found in described.items()}
-                return Answer(tables, schemas, at, end, keys)
+                return Answer(tables, _schemas(described), at, end, keys)
     finally:
         source.close()
 
 
-async def _schemas(source: Source, settings: Settings) -> dict[TableId, TableSchema]:
-    tables = [table for table in await source.tables() if settings.read.match(table)]
-    return {table: described.schema for table, described in (await source.describe(tables)).items()}
+def _schemas(described: Mapping[TableId, Described]) -> dict[TableId, TableSchema]:
+    return {table: found.schema for table, found in described.items()}
 
 
 def local_findings(settings: Settings) -> Iterator[Finding]:

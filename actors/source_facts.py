@@ -6,11 +6,12 @@ each of them by one of its own where that is refused.
 """
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from actors.source import Source
 from pipeline.errors import Definite
+from pipeline.information_schema import Described
 from pipeline.prerequisites import VARIABLES, Privilege, ServerFacts
 from pipeline.schema import TableId
 from pipeline.statement import Statement, quoted_table
@@ -20,8 +21,14 @@ TABLES_AT_ONCE: Final = 50
 _Denied = dict[Privilege | TableId, str]
 
 
-async def facts(source: Source, tables: Sequence[TableId], locks: bool = False) -> ServerFacts:
-    """The facts about these tables and the server. `locks`: whether capture may have to lock the server."""
+async def facts(
+    source: Source, tables: Sequence[TableId], described: Mapping[TableId, Described], locks: bool = False
+) -> ServerFacts:
+    """The facts about these tables and the server.
+
+    `described`: what the source says of those whose columns the user may see. `locks`: whether capture may have to lock
+    the server.
+    """
     denied: _Denied = {}
     variables = await source.variables(VARIABLES)
     log_status = await _tried(source, Privilege.CLIENT, source.log_status, denied)
@@ -33,7 +40,6 @@ async def facts(source: Source, tables: Sequence[TableId], locks: bool = False) 
     for begin in range(0, len(tables), TABLES_AT_ONCE):
         denied |= await _refused(source, tables[begin : begin + TABLES_AT_ONCE])
     keys = await source.cascading()
-    described = await source.describe(tables)
     [(user,)] = await source.ask(Statement("SELECT CURRENT_USER()"))
     return ServerFacts(
         version=source.version_text,

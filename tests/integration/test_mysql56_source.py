@@ -107,7 +107,7 @@ async def found_on(
 ) -> dict[str, str]:
     """The errors that are found, the first words of each with its remedy."""
     source = await Source.connect(settings(server, account))
-    found = findings(await facts(source, tables, locks))
+    found = findings(await facts(source, tables, await source.describe(tables), locks))
     source.close()
     notes = [finding for finding in found if finding.severity is Severity.NOTE]
     assert [note.wrong.partition(" ")[0] for note in notes] == ["binlog_error_action", "MySQL"]
