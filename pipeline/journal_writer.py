@@ -193,7 +193,8 @@ def _with(state: State, fact: Fact, now: float) -> Next:
         case Append():
             return _appended(state, fact, now), ()
         case MailboxClosed():
-            assert isinstance(state.taking, Open)
+            if not isinstance(state.taking, Open):
+                raise InvariantBroken(f"the mailbox closed while {state.taking}")
             return replace(state, taking=Closed()), ()
         case TimeCame():
             return state, ()

@@ -20,17 +20,19 @@ each other. Whoever carries out the first five kinds of them has a fact to tell;
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, takewhile
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from pipeline import tiers
 from pipeline.checkpoint import Checkpoint
 from pipeline.delivery import MOST_BYTES, Batch, Delivered, Pieces, missing, next_batch, said_by
+from pipeline.errors import InvariantBroken
 from pipeline.journal import Entry
 from pipeline.lake_rules import rule_of
 from pipeline.late import incomplete
 from pipeline.messages import SegmentSealed
 from pipeline.schema import TableId
 from pipeline.sink_state import (
+    Doing,
     Joining,
     Lacking,
     Landing,
@@ -199,38 +201,47 @@ Order = (
 )
 Next = tuple[State, tuple[Order, ...]]
 
+_D = TypeVar("_D", bound=Doing)
+
 
 def step(state: State, fact: Fact, now: float) -> Next:
-    """The state after a fact, and what is to be done then; `now` in s. Raises Definite where a rule isn't kept to."""
+    """The state after a fact, and what is to be done then; `now` in s.
+
+    Raises Definite where a rule isn't kept to, and InvariantBroken for a fact that nothing was under way for.
+    """
     match fact:
         case JournalFoundEmpty():
-            assert isinstance(state.doing, Starting)
+            _doing(Starting, state, fact)
             return replace(state, doing=Resting()), ()
         case JournalFound(end):
-            assert isinstance(state.doing, Starting)
+            _doing(Starting, state, fact)
             tables = frozenset(end.schemas)
             state, orders = _searching(state, Searching(end, tables))
             return state, (*map(FindTable, sorted(tables)), *orders)
-        case TableFound(table, found):
-            return _found(state, table, found, now)
+        case TableFound():
+            return _found(state, fact, now)
         case PlaceFound() | GapFound() | BeginningFound():
-            assert isinstance(state.doing, Joining)
-            return _placed(state, fact, state.doing.end)
+            return _placed(state, fact, _doing(Joining, state, fact).end)
         case SegmentSealed(segment):
-            assert isinstance(state.doing, Resting)
+            _doing(Resting, state, fact)
             return _going_on(state, segment)
         case BatchRead(batch, late):
-            assert isinstance(state.doing, Reading)
-            return _read(state, state.doing.sealed, batch, late, now)
+            return _read(state, _doing(Reading, state, fact).sealed, batch, late, now)
         case TableDelivered(table, after):
-            assert isinstance(state.doing, Landing)
-            landing = replace(state.doing, left=state.doing.left - {table})
+            landing = _doing(Landing, state, fact)
+            landing = replace(landing, left=landing.left - {table})
             return _landing(replace(state, so_far=state.so_far.having(table, after)), landing, now)
         case JournalTold():
-            assert isinstance(state.doing, Telling)
-            return _going_on(state, state.doing.sealed)
+            return _going_on(state, _doing(Telling, state, fact).sealed)
         case _:
             assert_never(fact)
+
+
+def _doing(kind: type[_D], state: State, fact: Fact) -> _D:
+    """What's under way, of the kind that the fact is an answer to."""
+    if isinstance(state.doing, kind):
+        return state.doing
+    raise InvariantBroken(f"{type(fact).__name__} came while {state.doing}")
 
 
 def whole_through(said: int, told: int, by: int | None) -> int:
@@ -261,16 +272,17 @@ def next_batch_of(state: State, entries: Iterator[Entry], most_bytes: int = MOST
     return BatchRead(replace(batch, after=so_far.whole) if left_out else batch, left_out)
 
 
-def _found(state: State, table: TableId, found: Delivered, now: float) -> Next:
-    tiers.check(found, table, rule_of(state.rules, table))
-    state = replace(state, so_far=state.so_far.having(table, found))
+def _found(state: State, fact: TableFound, now: float) -> Next:
+    table = fact.table
+    tiers.check(fact.found, table, rule_of(state.rules, table))
+    state = replace(state, so_far=state.so_far.having(table, fact.found))
     match state.doing:
         case Searching(end, left):
             return _searching(state, Searching(end, left - {table}))
         case Meeting() as meeting:
             return _meeting(state, replace(meeting, left=meeting.left - {table}), now)
-        case _:
-            raise AssertionError(f"{table} was found while {state.doing}")
+        case doing:
+            raise InvariantBroken(f"{table} was found while {doing}")
 
 
 def _searching(state: State, searching: Searching) -> Next:
