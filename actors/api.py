@@ -140,10 +140,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     ),
 )
 
-_BUSY: Final = {
-    "signal": Answer("Too many at once; `Retry-After` says when.", "Error"),
-    "live": Answer("Too many follow it already.", "Error"),
-}
+_BUSY: Final = Answer("Too many at once, or too many follow already; `Retry-After` says when.", "Error")
 
 
 def document() -> dict[str, Any]:
@@ -175,8 +172,7 @@ def _operation(route: Route) -> dict[str, Any]:
     answers[403] = Answer("The request names a foreign host, or the token may only read.", "Error")
     if route.access is not Access.OPEN:
         answers[401] = Answer("A token is needed.", "Error")
-    if route.name in _BUSY:
-        answers[429] = _BUSY[route.name]
+        answers[429] = _BUSY
     operation: dict[str, Any] = {
         "operationId": route.name,
         "summary": route.summary,

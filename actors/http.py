@@ -34,9 +34,8 @@ log = structlog.get_logger()
 # How long a request waits for the answer to its signal, in seconds.
 ANSWER_WITHIN_S = 30.0
 
-# How many signals may come at once, and how many more each second.
-SIGNALS_AT_ONCE: Final = 30
-SIGNALS_PER_S: Final = 5.0
+# How many requests may come at once, and how many more each second, by what they need: capture has the same thread.
+LIMITS: Final = {Access.READ: (200, 50.0), Access.CONTROL: (30, 5.0)}
 
 _ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - names of addresses, and how one reaches them
 
@@ -63,7 +62,7 @@ class HttpServer:
         self._signals = signals
         self._answer_within_s = answer_within_s
         self._guard = Guard(settings)
-        self._bucket = Bucket(SIGNALS_PER_S, SIGNALS_AT_ONCE)
+        self._buckets = {access: Bucket(per_s, burst) for access, (burst, per_s) in LIMITS.items()}
         self._live = Live(board, controlled=self._guard.controlled)
         self._files = static.load()
         app = web.Application(client_max_size=LONGEST, middlewares=[self._answered_safely])
@@ -135,6 +134,8 @@ class HttpServer:
         if refusal is not None:
             challenge = {"WWW-Authenticate": 'Bearer realm="tidemark"'} if refusal.status == 401 else {}
             return _error(refusal.status, refusal.reason, challenge)
+        if access in self._buckets and not self._buckets[access].take():
+            return _error(429, "too many requests at once", {"Retry-After": "1"})
         try:
             return await handler(request)
         except web.HTTPRequestEntityTooLarge:
@@ -196,8 +197,6 @@ class HttpServer:
     async def _signal(self, request: web.Request) -> web.Response:
         if request.content_type != "application/json":
             return _error(415, "say that it's JSON: Content-Type: application/json")
-        if not self._bucket.take():
-            return _error(429, "too many signals at once", {"Retry-After": "1"})
         body = await request.read()
         try:
             parse(body, default_id="given on arrival")

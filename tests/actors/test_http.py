@@ -16,7 +16,7 @@ from actors import static
 from actors.access import HEADERS, Access, Bucket
 from actors.actor import Actor, Outlet
 from actors.api import ROUTES
-from actors.http import HttpServer
+from actors.http import LIMITS, HttpServer
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from actors.recent import Recent
@@ -370,11 +370,17 @@ def text_types() -> set[str]:
     return {"text/html", "text/css", "text/javascript", "image/svg+xml"}
 
 
-async def test_too_many_signals_at_once_are_told_to_wait(tmp_path: Path) -> None:
+async def test_too_many_requests_at_once_are_told_to_wait(tmp_path: Path) -> None:
+    """Each kind by itself, and never the probes: who asks too often doesn't get the service killed."""
     async with served(tmp_path, within_s=0.001) as bench:
-        bench.server._bucket = Bucket(1e-9, 3)
+        bench.server._buckets = {access: Bucket(1e-9, 3) for access in LIMITS}
         told = [(await bench.post({"type": "explode"}))[0] for _ in range(5)]
         assert told == [422, 422, 422, 429, 429]
+        told = [
+            (await bench.get(path))[0] for path in ("/status", "/metrics", "/nowhere", "/tables", "/live")
+        ]
+        assert told == [200, 200, 404, 429, 429]
+        assert [(await bench.get("/livez"))[0] for _ in range(5)] == [200] * 5
 
 
 async def test_what_is_asked_for_by_name(tmp_path: Path) -> None:
