@@ -111,6 +111,19 @@ class House:
                 assert_never(strike.deed)
 
 
+class States(dict[Name, State]):
+    """What the actors are, which tells at once that one runs: it may be struck before anybody looks."""
+
+    def __init__(self, house: House, states: Mapping[Name, State]) -> None:
+        super().__init__(states)
+        self._house = house
+
+    def __setitem__(self, name: Name, state: State) -> None:
+        super().__setitem__(name, state)
+        if state is State.RUNNING:
+            self._house.say(What.RUNNING, actor=name)
+
+
 class Commanded(Supervisor):
     """The supervisor, which tells what happens."""
 
@@ -119,7 +132,7 @@ class Commanded(Supervisor):
     def __init__(self, build: Build, mailboxes: Mapping[Name, Mailbox[Any]], metrics: Metrics) -> None:
         super().__init__(build, mailboxes, metrics, LIMITS)
         self.house.supervisor = self
-        self._were = dict(self.states)
+        self.states = States(self.house, self.states)
 
     async def run(self) -> Any:
         """As the supervisor, under orders."""
@@ -132,10 +145,6 @@ class Commanded(Supervisor):
     async def _obey(self) -> None:
         while True:
             self.house.take_orders()
-            for name, state in self.states.items():
-                if state is State.RUNNING and self._were[name] is not State.RUNNING:
-                    self.house.say(What.RUNNING, actor=name)
-            self._were = dict(self.states)
             await asyncio.sleep(LOOK_EVERY_S)
 
     def _cancel(self, name: Name) -> None:
