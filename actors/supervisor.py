@@ -284,6 +284,15 @@ class Supervisor:
                 self._has_ended(actor.name)
 
     def _has_failed(self, group: Group, who: str, error: Exception) -> None:
+        """Judge a failure; one that can't be, or can't be told, ends the process: nobody else would notice it."""
+        try:
+            self._judge(group, who, error)
+        except Exception as untold:
+            names = f"{type(error).__name__}, and telling that with {type(untold).__name__}"
+            self._end_at_once(ExitCode.INVARIANT, f"{who} failed with {names}")
+            raise
+
+    def _judge(self, group: Group, who: str, error: Exception) -> None:
         """Decide what a failure means; `who` is an actor, or the group itself if it couldn't be built."""
         kind = _kind(error)
         self._metrics.count(catalogue.ERRORS, actor=who, kind=kind)

@@ -26,6 +26,8 @@ _NUMBER: Final = re.compile(r"(?<![\w.])[+-]?\d[\d.,:]*(?!\w)")
 
 # Spark's errors go on for pages, with the JVM's stack.
 _LONGEST: Final = 500
+# So many errors a story is of at the most: what's tried again and again has what it failed of before for its context.
+_MOST: Final = 50
 
 
 def without_values(text: str) -> str:
@@ -43,14 +45,28 @@ def told(error: BaseException) -> str:
 
 
 def story(error: BaseException) -> str:
-    """The traceback of an error and of what led to it, the first cause first, without values."""
+    """The traceback of an error and of what led to it, the first cause first, without values.
+
+    Each error is told once: what a group of tasks is left by has that group for its cause, which has it in turn.
+    """
+    return "\n".join(_story(error, set()))
+
+
+def _story(error: BaseException, heard: set[int]) -> list[str]:
+    heard.add(id(error))
     parts = []
     earlier = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    if earlier is not None:
-        parts += [story(earlier), "", "which led to:", ""]
+    if earlier is not None and _is_news(earlier, heard):
+        parts += [*_story(earlier, heard), "", "which led to:", ""]
     parts += [line.rstrip() for line in traceback.format_tb(error.__traceback__)]
     name = type(error).__name__
     parts.append(told(error) if told(error).startswith(name) else f"{name}: {told(error)}")
     if isinstance(error, BaseExceptionGroup):
-        parts += [f"one of them:\n{story(each)}" for each in error.exceptions]
-    return "\n".join(parts)
+        for each in error.exceptions:
+            if _is_news(each, heard):
+                parts += ["one of them:", *_story(each, heard)]
+    return parts
+
+
+def _is_news(error: BaseException, heard: set[int]) -> bool:
+    return id(error) not in heard and len(heard) < _MOST

@@ -207,6 +207,19 @@ async def test_what_waited_for_a_failed_group_is_dropped_and_others_mail_is_kept
     assert got == [Name.SPARK_SINK]
 
 
+async def test_a_failure_that_cannot_be_told_ends_the_process() -> None:
+    class Untold(Exception):
+        def __str__(self) -> str:
+            raise KeyError("nobody is there to ask")
+
+    house = House()
+    async with running(house) as run:
+        await house.tell(Name.CHUNK_SELECTOR, raising(Untold()))
+        outcome = await run
+    told = "ChunkSelector failed with Untold, and telling that with KeyError"
+    assert outcome == Outcome(ExitCode.INVARIANT, told)
+
+
 async def test_transient_failures_never_make_it_give_up() -> None:
     house = House()
     house.trouble[CAPTURE] = [Transient("still down") for _ in range(3 * QUICK.failures)]

@@ -89,3 +89,31 @@ def test_whatever_is_quoted_is_left_out(value: str, quoted: str) -> None:
 
 def test_a_long_text_is_cut() -> None:
     assert len(without_values("at org.apache.spark " * 100)) < 600
+
+
+def test_an_error_that_led_to_itself_is_told_once() -> None:
+    """As it's with what a group of tasks is left by."""
+    errors = [Transient("it was lost"), ValueError("odd")]
+
+    def fail() -> None:
+        try:
+            raise ExceptionGroup("two", errors)
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from group
+
+    text = story(caught(fail))
+    assert [text.count(words) for words in ("it was lost", "odd", "ExceptionGroup: two")] == [1, 1, 1]
+    assert text.index("ExceptionGroup: two") < text.index("one of them:") < text.index("odd")
+    assert text.index("which led to:") < text.index("Transient: it was lost")
+
+
+def test_of_a_thousand_causes_the_last_ones_are_told() -> None:
+    def fail(left: int) -> None:
+        error = Transient(f"try {left}")
+        for each in range(left):
+            before, error = error, Transient(f"try {each}")
+            error.__context__ = before
+        raise error
+
+    text = story(caught(lambda: fail(5000)))
+    assert "Transient: try 4999" in text and text.count("which led to:") == 49

@@ -16,6 +16,7 @@ from actors.actor import Actor
 from actors.assembly import Assembly
 from actors.journal_store import JournalStore
 from actors.supervisor import ExitCode, Limits, Outcome, Supervisor
+from actors.telling import story
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline import topology
 from pipeline.gtid import GtidSet
@@ -183,12 +184,12 @@ async def running(settings: Settings, assembly: type[Assembly] = WithoutLake) ->
 
 @contextmanager
 def _plain_log() -> Iterator[None]:
-    """Tracebacks without the values of all variables, which are whole columns here."""
+    """As text, with failures told as the service tells them."""
     before = structlog.get_config()
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
-            structlog.processors.format_exc_info,
+            structlog.processors.ExceptionRenderer(lambda failed: story(failed[1])),
             structlog.processors.LogfmtRenderer(),
         ]
     )
