@@ -16,6 +16,9 @@ _COMES_AND_GOES: Final = 3
 _POOLED: Final = frozenset({"thread asyncio"})
 _GROUPS: Final = frozenset(group.name for group in GROUPS)
 
+# The logger of what the event loop says.
+_ASYNCIO: Final = '"logger": "asyncio"'
+
 # From when until when the process had been stopped, by the clock of the events.
 Standstill = tuple[float, float]
 
@@ -111,6 +114,11 @@ def left_behind(before: dict[str, int], after: dict[str, int]) -> list[str]:
         for what, number in after.items()
         if what not in _POOLED and number > before.get(what, 0) + _COMES_AND_GOES
     ]
+
+
+def unhandled(log: str) -> list[str]:
+    """What the event loop was told of, by the service's log: errors that nobody has handled."""
+    return [f"nobody handled this: {line[:1000]}" for line in log.splitlines() if _ASYNCIO in line]
 
 
 def together(reports: Sequence[Report]) -> Report:

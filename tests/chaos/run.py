@@ -23,7 +23,7 @@ from tests.chaos.oracles import findings
 from tests.chaos.orders import Count
 from tests.chaos.plan import ActorStruck, Deed, Step, plan
 from tests.chaos.planted import STRUCK, Planted
-from tests.chaos.report import Report, hanging, left_behind, restarts
+from tests.chaos.report import Report, hanging, left_behind, restarts, unhandled
 from tests.chaos.world import WITHIN_S, NotSo, World, world
 from tests.servers.lasting_writer import writing
 from tests.servers.source import connections
@@ -92,7 +92,7 @@ def _story(
     report.findings += left_behind(before, _count(there, -2)) + _connections(there)
     if code := there.service.stop():
         report.findings.append(f"the service ended with {code}:\n{there.service.last_words()}")
-    report.findings += _left_at_the_source(there)
+    report.findings += _left_at_the_source(there) + unhandled(there.service.log.read_text())
     report.findings += findings(there, tally)
 
 

@@ -1,9 +1,11 @@
 """What's counted of a run."""
 
+import json
+
 from pipeline.topology import Actor
 from tests.chaos.orders import Event, Strike, What
 from tests.chaos.plan import Deed
-from tests.chaos.report import Report, hanging, left_behind, percentile, restarts, together
+from tests.chaos.report import Report, hanging, left_behind, percentile, restarts, together, unhandled
 
 READER, SINK = Actor.BINLOG_READER, Actor.SPARK_SINK
 GIVEN = [Strike(0, READER, Deed.RAISE), Strike(1, SINK, Deed.HANG), Strike(2, READER, Deed.CANCEL)]
@@ -54,6 +56,15 @@ def test_only_what_grows_is_left_behind() -> None:
     before = {"sockets": 10, "task read": 1, "thread asyncio": 2}
     assert left_behind(before, {"sockets": 13, "thread asyncio": 9}) == []
     assert left_behind(before, {"sockets": 14}) == ["there were 10 of sockets, and now there are 14"]
+
+
+def test_an_error_that_reached_the_event_loop_was_handled_by_nobody() -> None:
+    ours, loops = (
+        json.dumps({"event": "failed", "logger": logger}) for logger in ("actors.supervisor", "asyncio")
+    )
+    assert unhandled(f"Thread 0x1 (most recent call first):\n{ours}\n{loops}\n") == [
+        f"nobody handled this: {loops}"
+    ]
 
 
 def test_a_percentile_is_one_of_the_values() -> None:
