@@ -21,6 +21,7 @@ from actors.binlog_reader import BinlogReader
 from actors.chunk_selector import ChunkSelector
 from actors.client import address_file
 from actors.failover import Servers, listed
+from actors.failures import Kind
 from actors.http import HttpServer
 from actors.journal_store import JournalStore
 from actors.journal_writer import JournalWriter
@@ -37,7 +38,7 @@ from actors.signal_listener import SignalChannel, SignalListener
 from actors.signal_rest import SignalRest
 from actors.spark_sink import SparkSink
 from actors.status import StatusBoard
-from actors.supervisor import CAPTURE, CONTROL, DELIVERY, GROUPS, Group, Kind, Outcome, Supervisor
+from actors.supervisor import CAPTURE, CONTROL, DELIVERY, GROUPS, Group, Outcome, Supervisor
 from actors.watermark_coordinator import WatermarkCoordinator
 from pipeline import beginning, schema_verifier
 from pipeline import metrics as catalogue

@@ -32,11 +32,12 @@ from typing import Any, TypeVar, assert_never
 import structlog
 
 from actors.actor import Actor
+from actors.failures import Hung, Kind, kind_of
 from actors.mailbox import Closed, Mailbox
 from actors.metrics import Metrics
 from actors.telling import Plain, told
 from pipeline import metrics as catalogue
-from pipeline.errors import Definite, InvariantBroken, Transient
+from pipeline.errors import InvariantBroken
 from pipeline.topology import EDGES, WhenFull
 from pipeline.topology import Actor as Name
 
@@ -120,20 +121,6 @@ class State(StrEnum):
     RUNNING = "running"
     RESTARTING = "restarting"
     ENDED = "ended"
-
-
-class Hung(Plain):
-    """The actor doesn't get on (`Actor.hung`)."""
-
-
-class Kind(StrEnum):
-    """What kind of failure it is, as metrics and the log name it."""
-
-    TRANSIENT = "transient"
-    DEFINITE = "definite"
-    INVARIANT = "invariant"
-    HANG = "hang"
-    UNFORESEEN = "unforeseen"
 
 
 Build = Callable[[Group], Coroutine[Any, Any, tuple[Actor[Any], ...]]]
@@ -294,7 +281,7 @@ class Supervisor:
 
     def _judge(self, group: Group, who: str, error: Exception) -> None:
         """Decide what a failure means; `who` is an actor, or the group itself if it couldn't be built."""
-        kind = _kind(error)
+        kind = kind_of(error)
         self._metrics.count(catalogue.ERRORS, actor=who, kind=kind)
         message = f"{who}: {told(error)}"
         self.failures.update(dict.fromkeys(group.actors, message))
@@ -392,17 +379,3 @@ class Supervisor:
 def _soon(cancel: Callable[[], object]) -> None:
     """Cancel a task behind its first step, so that an actor which was built has begun and releases what it has."""
     asyncio.get_running_loop().call_soon(cancel)
-
-
-def _kind(error: Exception) -> Kind:
-    match error:
-        case InvariantBroken():
-            return Kind.INVARIANT
-        case Definite():
-            return Kind.DEFINITE
-        case Transient() | OSError():
-            return Kind.TRANSIENT
-        case Hung():
-            return Kind.HANG
-        case _:
-            return Kind.UNFORESEEN

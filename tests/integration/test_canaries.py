@@ -11,8 +11,8 @@ import pytest
 import structlog
 
 from actors import logs
+from actors.failures import Kind
 from actors.journal_writer import JournalWriter
-from actors.supervisor import Kind
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from pipeline import metrics as catalogue
 from pipeline.messages import ChunkPart
