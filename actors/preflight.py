@@ -83,7 +83,7 @@ async def preflight(settings: Settings) -> Preflight:
 
 async def inspected(source: Source, settings: Settings, position: GtidSet) -> Preflight:
     """Look at a source, to go on from this position. Raises Transient or Definite where that fails."""
-    tables = [table for table in await source.tables() if settings.read.match(table)]
+    tables = await _tables(source, settings)
     described = await source.describe(tables)
     facts = await source_facts.facts(source, tables, described, settings.snapshot.allow_lock)
     reread = settings.snapshot.foreign_keys is ForeignKeys.REREAD
@@ -152,7 +152,7 @@ async def _known_schemas(
     """
     while True:
         later = await log_history.visible(source, markers)
-        tables = [table for table in await source.tables() if settings.read.match(table)]
+        tables = await _tables(source, settings)
         again = _schemas(await source.describe(tables))
         if again == schemas:
             return Known(again, later)
@@ -184,6 +184,11 @@ async def answer(
                 return Answer(tables, _schemas(described), at, end, keys)
     finally:
         source.close()
+
+
+async def _tables(source: Source, settings: Settings) -> list[TableId]:
+    """Those of the source's tables that are read out of the log."""
+    return [table for table in await source.tables() if settings.read.match(table)]
 
 
 def _schemas(described: Mapping[TableId, Described]) -> dict[TableId, TableSchema]:

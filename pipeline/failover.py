@@ -117,7 +117,7 @@ class Refused:
 Verdict = Serves | Behind | Purged | Unreachable | Refused
 
 
-def server_of(verdict: Verdict) -> str | None:
+def _server_of(verdict: Verdict) -> str | None:
     """What the server calls itself, as far as that was found."""
     match verdict:
         case Serves(server) | Behind(server) | Purged(server):
@@ -228,7 +228,7 @@ def present(verdicts: Sequence[Verdict], last: str) -> int | None:
     """
     if not last:
         return 0
-    servers = list(map(server_of, verdicts))
+    servers = list(map(_server_of, verdicts))
     unknown = (index for index, verdict in enumerate(verdicts) if isinstance(verdict, Unreachable))
     return servers.index(last) if last in servers else next(unknown, None)
 

@@ -43,10 +43,11 @@ def plain(value: GtidSet) -> Plain:
     )
 
 
+@pytest.mark.parametrize("between", ["", ",\n"])
 @pytest.mark.parametrize("uuid", [A, "12345678-71ca-11e1-9e33-c80aa9429562"])
-def test_owned_transactions_are_read_without_their_threads(uuid: str) -> None:
+def test_owned_transactions_are_read_without_their_threads(uuid: str, between: str) -> None:
     """As a server writes them: with nothing between a thread and the next UUID, which may begin with digits."""
-    text = f"{uuid}:23#3:7#12{uuid}:tag:1#5{B}:1#40"
+    text = f"{uuid}:23#3:7#12{uuid}:tag:1#5{between}{B}:1#40"
     assert GtidSet.parse_owned(text) == GtidSet.parse(f"{uuid}:7:23:tag:1,{B}:1")
     assert GtidSet.parse_owned("") == GtidSet()
 
