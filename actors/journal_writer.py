@@ -23,6 +23,7 @@ from actors.journal_store import JournalStore, Recovered
 from actors.journal_work import Desk
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
+from actors.tasks import broken_off
 from pipeline import journal_writer, topology
 from pipeline import metrics as catalogue
 from pipeline.checkpoint import Checkpoint
@@ -124,7 +125,7 @@ class JournalWriter(Actor[ToJournalWriter]):
         """Wait for the thread, since nothing can stop it."""
         self.stop_listening()
         if self._at_work is not None:
-            await asyncio.wait({self._at_work.task})
+            await broken_off(self._at_work.task)
 
     def hung(self) -> str | None:
         """Also while the thread takes too long."""

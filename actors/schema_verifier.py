@@ -12,6 +12,7 @@ import structlog
 from actors.actor import Actor, Outlet
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
+from actors.tasks import broken_off
 from pipeline import metrics as catalogue
 from pipeline import schema_verifier, topology
 from pipeline.fence import Answer
@@ -75,7 +76,7 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
         self.stop_listening()
         if self._asking is not None:
             self._asking.cancel()
-            await asyncio.wait({self._asking})
+            await broken_off(self._asking)
 
     async def handle(self, message: ToSchemaVerifier) -> None:
         """Verify, then pass on."""

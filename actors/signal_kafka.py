@@ -48,6 +48,14 @@ log = structlog.get_logger()
 # It tells each attempt of each of its parts, ten lines a second; what's the matter is told here, once a pause.
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
+
+def _somebody_waits(line: logging.LogRecord) -> bool:
+    """For what asyncio tells of; not so for a request that aiokafka shields from the end of its commit, told here."""
+    return "GroupCoordinator._do_commit_offsets()" not in line.getMessage()
+
+
+logging.getLogger("asyncio").addFilter(_somebody_waits)
+
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 60.0
 

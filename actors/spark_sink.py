@@ -32,7 +32,7 @@ from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from actors.spark_pulse import Pulse
 from actors.spark_session import Pool, Running, SparkFailed
-from actors.tasks import all_end
+from actors.tasks import all_end, broken_off
 from pipeline import metrics as catalogue
 from pipeline import spark_sink, topology
 from pipeline.checkpoint import state_of
@@ -138,9 +138,9 @@ class SparkSink(Actor[ToSparkSink]):
         self.stop_listening()
         await asyncio.to_thread(self._end)
         await self._pulse.end()
-        if self._up is not None and (work := self._up.background.work) is not None:
-            await asyncio.wait({work.task})
         self.metrics.set(catalogue.SPARK_UP, 0)
+        if self._up is not None and (work := self._up.background.work) is not None:
+            await broken_off(work.task)
 
     def hung(self) -> str | None:
         """It is while Spark is, too; a call of Spark's may take long as long as it gets on."""

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
-from pipeline.errors import worst
+from pipeline.errors import InvariantBroken, worst
 
 Of = TypeVar("Of")
 Made = TypeVar("Made")
@@ -32,3 +32,13 @@ async def all_end(do: Callable[[Of], Coroutine[Any, Any, Made]], each: Iterable[
     if errors := [result for result in results if isinstance(result, BaseException)]:
         raise worst(errors)
     return [result for result in results if not isinstance(result, BaseException)]
+
+
+async def broken_off(task: asyncio.Task[Any]) -> None:
+    """Wait for what nobody needs any more, since who began it has failed. Raises InvariantBroken if it ends with that.
+
+    Whatever else it raises comes of that end, or will come again in the next life.
+    """
+    await asyncio.wait({task})
+    if not task.cancelled() and isinstance(error := task.exception(), InvariantBroken):
+        raise error

@@ -1,12 +1,16 @@
 """The Kafka channel over a real broker: order, offsets, answers, and a broker or topics that aren't there."""
 
 import asyncio
+import gc
 import json
+import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +27,7 @@ from tests.pipeline.builders import ORDERS, gtids
 from tests.servers.certificates import certificate
 from tests.servers.kafka import Told, committed, create_topic, send
 from tests.servers.service import until
+from tests.servers.stopped import stop
 
 PAUSE = json.dumps({"id": "p", "type": "pause-snapshot"})
 RESUME = json.dumps({"id": "r", "type": "resume-snapshot"})
@@ -170,6 +175,30 @@ async def test_a_broker_may_come_late_and_go(
             assert (await channel.receive()).text == RESUME.encode()
         finally:
             await asyncio.to_thread(broker.kill)
+
+
+async def test_a_commit_that_is_broken_off_leaves_no_error_that_nobody_handles(
+    kafka: KafkaBroker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await create_topic(kafka, topic)
+    await send(kafka, topic, ("shop", PAUSE))
+    async with listening(kafka, topic) as channel:
+        first = await channel.receive()
+        stop(kafka.pid)
+        try:
+            await first.answer(SignalAccepted("p", "snapshots are paused"))
+            await until(lambda: committing() != [], "the commit is under way")
+            await channel.close()
+        finally:
+            os.kill(kafka.pid, signal.SIGCONT)
+    await until(lambda: committing() == [], "its request has ended")
+    gc.collect()
+    assert [line.getMessage() for line in caplog.records if line.name == "asyncio"] == []
+
+
+def committing() -> list[asyncio.Task[Any]]:
+    """The requests of commits that are under way."""
+    return [task for task in asyncio.all_tasks() if "_do_commit_offsets" in repr(task)]
 
 
 async def found(settings: KafkaSettings, wrong: str) -> str:

@@ -1,10 +1,11 @@
 """Works that run side by side: the end of one is the end of all."""
 
 import asyncio
+import gc
 
 import pytest
 
-from actors.tasks import all_end, first_end
+from actors.tasks import all_end, broken_off, first_end
 from pipeline.errors import InvariantBroken, Transient
 
 
@@ -71,3 +72,30 @@ async def test_all_come_to_their_end_before_the_worst_error_is_raised() -> None:
     with pytest.raises(InvariantBroken, match="ours"):
         await all_end(end, [1, 2, 4])
     assert sorted(ended) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("error", [Transient("it's gone"), ValueError("unforeseen")])
+async def test_what_is_broken_off_fails_and_nobody_is_told(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def failing() -> None:
+        raise error
+
+    await broken_off(asyncio.create_task(failing()))
+    gc.collect()
+    assert caplog.records == []
+
+
+async def test_what_is_broken_off_was_cancelled() -> None:
+    task = asyncio.create_task(for_ever([]))
+    task.cancel()
+    await broken_off(task)
+    assert task.cancelled()
+
+
+async def test_what_is_broken_off_broke_an_invariant() -> None:
+    async def failing() -> None:
+        raise InvariantBroken("two heads")
+
+    with pytest.raises(InvariantBroken, match="two heads"):
+        await broken_off(asyncio.create_task(failing()))
