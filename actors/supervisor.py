@@ -35,6 +35,7 @@ from actors.actor import Actor
 from actors.failures import Hung, Kind, kind_of
 from actors.mailbox import Closed, Mailbox
 from actors.metrics import Metrics
+from actors.tasks import broken_off
 from actors.telling import Plain, told
 from pipeline import metrics as catalogue
 from pipeline.errors import InvariantBroken
@@ -373,7 +374,7 @@ class Supervisor:
         finally:
             stop.cancel()
             task.cancel()
-            await asyncio.wait({task, stop})
+            await broken_off(task)
 
 
 def _soon(cancel: Callable[[], object]) -> None:

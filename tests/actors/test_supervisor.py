@@ -2,6 +2,7 @@
 order."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -493,6 +494,36 @@ async def test_a_stop_does_not_wait_for_a_pause_or_a_build() -> None:
     async with running(house) as run:
         house.supervisor.stop()
         assert (await run).code is ExitCode.CLEAN
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Transient("it was half connected"), ExitCode.CLEAN),
+        (InvariantBroken("two heads"), ExitCode.INVARIANT),
+    ],
+)
+async def test_a_build_that_a_stop_breaks_off_is_listened_to(
+    error: Exception, code: ExitCode, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    house = House()
+
+    async def build(group: Group) -> tuple[Actor[Any], ...]:
+        if group is not DELIVERY:
+            return await house.build(group)
+        try:
+            house.built[group] += 1
+            house.changed.set()
+            return await asyncio.Future()
+        finally:
+            raise error
+
+    monkeypatch.setattr(house.supervisor, "_build", build)
+    async with running(house) as run:
+        house.supervisor.stop()
+        assert (await run).code is code
+    gc.collect()
+    assert [line for line in caplog.records if line.name == "asyncio"] == []
 
 
 async def test_a_stop_while_the_sink_is_down_is_not_clean() -> None:
