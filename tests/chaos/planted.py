@@ -41,6 +41,8 @@ class Planted(StrEnum):
 
 # Each so-manieth message, of those that are concerned.
 _EACH = 7
+# A small table is read by one chunk, so that there are few.
+_LOST = 2
 _WINDOW_S = 0.3
 
 
@@ -58,7 +60,7 @@ def _lost_ack() -> None:
     async def send(original: Any, actor: ChunkSelector, outlet: Any, message: object) -> None:
         chunks = vars(actor).setdefault("chunks", [])
         chunks += [message] if isinstance(message, ChunkRead) else []
-        if not isinstance(message, ChunkRead) or len(chunks) != _EACH:
+        if not isinstance(message, ChunkRead) or len(chunks) != _LOST:
             await original(actor, outlet, message)
 
     _wrapped(ChunkSelector, "send", send)
