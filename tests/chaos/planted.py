@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from actors import source
-from actors.actor import Actor
+from actors.actor import Actor, Outlet
 from actors.binlog_reader import BinlogReader
 from actors.chunk_selector import ChunkSelector
 from actors.delta import DeltaTable
@@ -57,13 +57,13 @@ def _wrapped(owner: type, method: str, wrapper: Callable[..., Any]) -> None:
 
 
 def _lost_ack() -> None:
-    async def send(original: Any, actor: ChunkSelector, outlet: Any, message: object) -> None:
-        chunks = vars(actor).setdefault("chunks", [])
+    async def put(original: Any, outlet: Outlet[Any], message: object) -> None:
+        chunks = vars(outlet).setdefault("chunks", [])
         chunks += [message] if isinstance(message, ChunkRead) else []
         if not isinstance(message, ChunkRead) or len(chunks) != _LOST:
-            await original(actor, outlet, message)
+            await original(outlet, message)
 
-    _wrapped(ChunkSelector, "send", send)
+    _wrapped(Outlet, "put", put)
 
 
 def _swallowed() -> None:
