@@ -1,10 +1,13 @@
 """Faults that are put into the product, each to be found by an oracle: so it's known that a run can fail."""
 
 import asyncio
+import json
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
+from itertools import repeat
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +22,7 @@ from actors.schema_verifier import SchemaVerifier
 from actors.source import Source
 from actors.source_pool import SourcePool
 from pipeline import window
+from pipeline.errors import Transient
 from pipeline.gtid import GtidSet
 from pipeline.messages import Append, ChunkRead
 from pipeline.topology import Actor as Name
@@ -127,11 +131,24 @@ def _doubled() -> None:
 
 
 def _no_mark() -> None:
-    def append(original: Any, table: DeltaTable, place: Any, _mark: str, *more: Any) -> int | None:
-        version: int | None = original(table, place, str(uuid.uuid4()), *more)
-        return version
+    count = 0
+
+    def append(original: Any, table: DeltaTable, place: Any, _mark: str, *more: Any) -> None:
+        nonlocal count
+        count += 1
+        original(table, lambda *at: map(_as_another, repeat(at[0]), place(*at)), str(uuid.uuid4()), *more)
+        if count % _EACH == 0:  # which the mark would make good
+            raise Transient("the answer to a commit is lost")
 
     _wrapped(DeltaTable, "append", append)
+
+
+def _as_another(folder: str, line: str) -> str:
+    """The same file by a name that none has had: else an append that comes twice is none, without a mark as well."""
+    action = json.loads(line)
+    path, action["add"]["path"] = action["add"]["path"], f"{uuid.uuid4()}.parquet"
+    Path(folder, action["add"]["path"]).hardlink_to(Path(folder, path))
+    return json.dumps(action)
 
 
 def _leak() -> None:
@@ -163,6 +180,5 @@ _PLANTS = {
 STRUCK: dict[Planted, Name] = {
     Planted.SWALLOWED: Name.SCHEMA_VERIFIER,
     Planted.STALE_POSITION: Name.BINLOG_READER,
-    Planted.NO_MARK: Name.SPARK_SINK,
     Planted.LEAK: Name.CHUNK_SELECTOR,
 }
