@@ -7,8 +7,10 @@ import threading
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError
 
 from actors import spark_session
 from deploy.toolchain.parts import Parts
@@ -37,10 +39,15 @@ async def test_executors_that_all_die_are_transient_and_the_next_life_goes_on(
     house: House, spark_cluster: SparkCluster
 ) -> None:
     def kill(over: threading.Event) -> None:
-        # Both at once: Spark's master gives up where many have died and none runs, as far as it has heard.
+        known: Any = house.up.spark.session.sparkContext._jsc
+        # Not before the driver has given them work: those that die as they're launched are replaced for ever.
         while not over.wait(LOOK_EVERY_S):
-            if len(executors := spark_cluster.executors) == len(spark_cluster.workers):
-                for executor in executors:
+            try:
+                told = known.sc().statusTracker().getExecutorInfos()
+            except (Py4JError, ConnectionError):  # the driver has ended
+                return
+            if any(each.numRunningTasks() for each in told):
+                for executor in spark_cluster.executors:
                     with suppress(ProcessLookupError):
                         os.kill(executor, signal.SIGKILL)
 
