@@ -35,9 +35,9 @@ async def all_end(do: Callable[[Of], Coroutine[Any, Any, Made]], each: Iterable[
 
 
 async def broken_off(task: asyncio.Task[Any]) -> None:
-    """Wait for what nobody needs any more, since who began it has failed. Raises InvariantBroken if it ends with that.
+    """Wait for what nobody needs any more, since who began it is ending. Raises InvariantBroken if that's its error.
 
-    Whatever else it raises comes of that end, or will come again in the next life.
+    Whatever else it fails with comes of that ending, or will come again in the next life.
     """
     await asyncio.wait({task})
     if not task.cancelled() and isinstance(error := task.exception(), InvariantBroken):

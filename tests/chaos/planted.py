@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -134,9 +133,12 @@ def _no_mark() -> None:
     count = 0
 
     def append(original: Any, table: DeltaTable, place: Any, _mark: str, *more: Any) -> None:
+        def anew(folder: str, columns: Any) -> list[str]:
+            return [_as_another(folder, line) for line in place(folder, columns)]
+
         nonlocal count
         count += 1
-        original(table, lambda *at: map(_as_another, repeat(at[0]), place(*at)), str(uuid.uuid4()), *more)
+        original(table, anew, str(uuid.uuid4()), *more)
         if count % _EACH == 0:  # which the mark would make good
             raise Transient("the answer to a commit is lost")
 
