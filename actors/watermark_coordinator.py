@@ -219,9 +219,10 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
 
     def _measure_progress(self, was: dict[str, Snapshot], now: tuple[Snapshot, ...]) -> None:
         for snapshot in now:
-            earlier = was.get(snapshot.id)
+            earlier = was[snapshot.id].tables if snapshot.id in was else {}
             for table, state in snapshot.tables.items():
-                begun = progress(earlier.tables[table]) if earlier else Progress()
+                # A table that was created meanwhile has joined a snapshot that was under way.
+                begun = progress(earlier.get(table, Waiting()))
                 if begun != progress(state):
                     self._measure_table(str(table), begun, progress(state))
 

@@ -93,6 +93,30 @@ async def test_what_is_new_is_snapshotted_once(server: MysqlServer, tmp_path: Pa
     assert snapshots(settings) == ["initial-0", later, last]
 
 
+async def test_tables_that_are_created_while_others_are_read_join_their_snapshot(
+    server: MysqlServer, tmp_path: Path, hold: Hold
+) -> None:
+    settings = pipeline(server, tmp_path, "shop", mode=SnapshotMode.INITIAL, chunk_rows=10, connections=1)
+    gate = hold("select", 1)
+    created = tuple(TableId("shop", f"created{number}") for number in range(3))
+    async with running(settings) as service:
+        await gate.reached.wait()
+        for table in created:
+            server.sql(
+                f"CREATE TABLE shop.{table.name} (id INT PRIMARY KEY, v INT)",
+                f"INSERT INTO shop.{table.name} VALUES (1, 1)",
+            )
+        names = {table.name for table in created}
+        await service.until(lambda: names <= service.tables("initial-0").keys(), "all have joined")
+        gate.opened.set()
+        await service.completed("initial-0")
+        assert service.supervisor.failures == {}
+        await service.caught_up(server)
+        await service.stop()
+    assert unequal(server, tmp_path / "journal", A, B, *created) == []
+    assert snapshots(settings) == ["initial-0"]
+
+
 async def test_a_table_that_was_stopped_stays_so(server: MysqlServer, tmp_path: Path, hold: Hold) -> None:
     settings = pipeline(server, tmp_path, "shop", mode=SnapshotMode.INITIAL, chunk_rows=1)
     gate = hold("select", 1)
