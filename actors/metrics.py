@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 import prometheus_client as prometheus
 
 from pipeline import metrics as catalogue
+from pipeline.message_names import name_of
 from pipeline.metrics import MOST_TABLES, OTHERS, Counter, Gauge, Histogram
 from pipeline.topology import Actor
 
@@ -90,7 +91,7 @@ class Metrics:
 
     def handled(self, actor: Actor, message: object, seconds: float, outcome: str = "done") -> None:
         """Say that an actor has dealt with a message: `outcome` is done, failed or cancelled."""
-        kind = type(message).__name__
+        kind = name_of(message)
         self.count(catalogue.HANDLED, actor=actor, message=kind, outcome=outcome)
         self.observe(catalogue.HANDLING, seconds, actor=actor, message=kind)
 

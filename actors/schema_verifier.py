@@ -85,11 +85,7 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
 
     def status(self) -> dict[str, Any]:
         """What is known of each table's schema."""
-        return {
-            "tables": {
-                str(table): type(state).__name__.lower() for table, state in self._state.tables.items()
-            }
-        }
+        return {"tables": {str(table): state.wire for table, state in self._state.tables.items()}}
 
     def _ask_if_due(self) -> None:
         tables = schema_verifier.asked(self._state)

@@ -154,7 +154,7 @@ class SignalListener(Actor[ToSignalListener]):
             return
         waiting.askers.append((channel, arrived))
         self.metrics.set(catalogue.SIGNALS_UNANSWERED, len(self._unanswered))
-        log.info("signal received", channel=channel.name, id=signal.id, type=type(signal).__name__)
+        log.info("signal received", channel=channel.name, id=signal.id, type=signal.wire)
         if len(waiting.askers) == 1:
             await self._coordinator.put(SignalReceived(signal))
 

@@ -35,7 +35,6 @@ from actors.spark_session import Pool, Running, SparkFailed
 from actors.tasks import all_end, broken_off
 from pipeline import metrics as catalogue
 from pipeline import spark_sink, topology
-from pipeline.checkpoint import state_of
 from pipeline.delivery import Batch
 from pipeline.errors import Transient
 from pipeline.lake_tables import Tier
@@ -163,7 +162,7 @@ class SparkSink(Actor[ToSparkSink]):
             "beside": None if work is None else {"work": work.name, "table": str(work.table)},
             "tables": {
                 str(table): {
-                    "mirror": state_of(so_far.mirrors[table]) if table in so_far.mirrors else None,
+                    "mirror": so_far.mirrors[table].wire if table in so_far.mirrors else None,
                     **(background.status(table) if background is not None else {}),
                     "stopped": delivered.stopped,
                 }

@@ -20,7 +20,7 @@ from actors.mailbox import Mailbox
 from actors.metrics import Metrics
 from pipeline import beginning, coordinator, rereads, topology
 from pipeline import metrics as catalogue
-from pipeline.checkpoint import Checkpoint, state_of
+from pipeline.checkpoint import Checkpoint
 from pipeline.consistent import CloseTransactions, OpenTransactions
 from pipeline.coordinator_state import Order, State, Strained, WindowMode, Within, range_of
 from pipeline.messages import (
@@ -129,20 +129,20 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
             "no_room": self._state.room.reason if isinstance(self._state.room, Full) else None,
             "busy": self._state.source.reason if isinstance(self._state.source, Strained) else None,
             "captured": [str(table) for table in checkpoint.schemas],
-            "consistent": type(self._state.stand).__name__.lower(),
+            "consistent": self._state.stand.wire,
             "keyless": [str(table) for table in beginning.keyless(checkpoint)],
             "stopped": {str(table): reason for table, reason in checkpoint.stopped.items()},
-            "mirrors": {str(table): state_of(mirror) for table, mirror in checkpoint.mirrors.items()},
+            "mirrors": {str(table): mirror.wire for table, mirror in checkpoint.mirrors.items()},
             "unread": {str(table): count for table, count in rereads.waiting(self._state).items()},
             "snapshots": [snapshot_to_json(snapshot) for snapshot in checkpoint.snapshots],
-            "runs": {str(table): type(run).__name__.lower() for table, run in self._state.runs.items()},
+            "runs": {str(table): run.wire for table, run in self._state.runs.items()},
             "windows": [
                 {
                     "chunk": str(window.order.chunk),
                     "snapshot": window.order.chunk.snapshot,
                     "table": str(window.order.chunk.table),
                     "range": range_of(window)[1],
-                    "state": type(window).__name__.lower(),
+                    "state": window.wire,
                     "rows": window.rows.num_rows if isinstance(window, Reconciling) else 0,
                 }
                 for window in self._state.open
@@ -214,7 +214,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         latest = {table: state for snapshot in now for table, state in snapshot.tables.items()}
         tables = Counter(type(state) for state in latest.values())
         for kind in get_args(TableState):
-            self.metrics.set(catalogue.SNAPSHOT_TABLES, tables[kind], state=kind.__name__.lower())
+            self.metrics.set(catalogue.SNAPSHOT_TABLES, tables[kind], state=kind.wire)
         self._measure_progress(was, now)
 
     def _measure_progress(self, was: dict[str, Snapshot], now: tuple[Snapshot, ...]) -> None:

@@ -33,7 +33,7 @@ from bench._service import noted, source
 from bench._snapshots import TABLE
 from deploy.toolchain.parts import Parts, locate
 from pipeline import metrics as catalogue
-from pipeline.checkpoint import Ready, state_of
+from pipeline.checkpoint import Ready
 from pipeline.gtid import GtidSet
 from pipeline.journal import FileKind
 from pipeline.lake_tables import Tier, location, table_at
@@ -55,7 +55,7 @@ from tests.servers.service import Running, running
 ELEVEN: Final = TableId(DATABASE, TABLE)
 JVM_MEMORY: Final = "2g"
 _LOOK_EVERY_S: Final = 0.05
-_READY: Final = state_of(Ready(0))
+_READY: Final = Ready.wire
 # After this nobody waits any longer.
 _LONGEST_S: Final = 600.0
 

@@ -4,7 +4,7 @@ It travels with the data that it completes, so the two can't come apart: what a 
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from pipeline import schema as schemas
 from pipeline import snapshot as snapshots
@@ -17,12 +17,16 @@ from pipeline.snapshot import Snapshot
 class Filling:
     """Its first snapshot waits or is under way: chunks are appended to it, so that changes must not be merged yet."""
 
+    wire: ClassVar[str] = "filling"
+
     since: int
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
     """Its first snapshot has ended: from now on everything reaches it by merging changes."""
+
+    wire: ClassVar[str] = "ready"
 
     since: int
 
@@ -73,12 +77,7 @@ class Checkpoint:
         return replace(self, position=other.position, scn=other.scn) == other
 
 
-def state_of(mirror: Mirror) -> str:
-    """The mirror's state by its name."""
-    return type(mirror).__name__.lower()
-
-
-_MIRRORS: dict[str, type[Mirror]] = {"filling": Filling, "ready": Ready}
+_MIRRORS: dict[str, type[Mirror]] = {kind.wire: kind for kind in (Filling, Ready)}
 
 
 def to_json(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -87,7 +86,7 @@ def to_json(checkpoint: Checkpoint) -> dict[str, Any]:
         "position": str(checkpoint.position),
         "scn": checkpoint.scn,
         "schemas": [[t.database, t.name, s.version] for t, s in checkpoint.schemas.items()],
-        "mirrors": [[t.database, t.name, state_of(m), m.since] for t, m in checkpoint.mirrors.items()],
+        "mirrors": [[t.database, t.name, m.wire, m.since] for t, m in checkpoint.mirrors.items()],
         "snapshots": [snapshots.to_json(s) for s in checkpoint.snapshots],
         "signals": list(checkpoint.signals),
         "paused": checkpoint.paused,

@@ -237,4 +237,4 @@ def _wanted(kind: ColumnType) -> str | None:
 
 
 def _word(column: Column) -> str:
-    return type(column.type).__name__.upper()
+    return column.type.wire.upper()

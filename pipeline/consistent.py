@@ -25,6 +25,7 @@ seen in the log before it's seen in a table.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pipeline.gtid import GtidSet
 from pipeline.watermark import Coordinates, Passed
@@ -59,6 +60,8 @@ class CloseTransactions:
 class Nowhere:
     """The stream stands for no consistent snapshot. `number` is the last one that was used."""
 
+    wire: ClassVar[str] = "nowhere"
+
     number: int = 0
 
 
@@ -66,12 +69,16 @@ class Nowhere:
 class Opening:
     """Transactions are asked for."""
 
+    wire: ClassVar[str] = "opening"
+
     order: OpenTransactions
 
 
 @dataclass(frozen=True, slots=True)
 class Approaching:
     """They are open, and the reader pauses where they were opened, or behind it."""
+
+    wire: ClassVar[str] = "approaching"
 
     order: OpenTransactions
     opened: TransactionsOpened
@@ -84,6 +91,8 @@ class Approaching:
 @dataclass(frozen=True, slots=True)
 class Standing:
     """The stream stands `at` the place where they were opened, and chunks are read in them."""
+
+    wire: ClassVar[str] = "standing"
 
     order: OpenTransactions
     at: Coordinates

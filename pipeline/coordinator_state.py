@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from pipeline.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.consistent import CloseTransactions, Nowhere, OpenTransactions, Stand
@@ -57,6 +58,8 @@ WindowMode = Overlapping | Pausing
 class Planning:
     """The table's plan for this snapshot is asked for. `stale`: the answer can't be used, since a statement passed."""
 
+    wire: ClassVar[str] = "planning"
+
     snapshot: str
     stale: bool = False
 
@@ -68,6 +71,8 @@ class Planned:
     Ranges that are read to their end have left.
     """
 
+    wire: ClassVar[str] = "planned"
+
     schema: TableSchema
     walk: Walk
     ranges: tuple[Range, ...]
@@ -77,10 +82,14 @@ class Planned:
 class Unsettled:
     """The table has another schema at the source than in the stream: it's planned again once the stream is there."""
 
+    wire: ClassVar[str] = "unsettled"
+
 
 @dataclass(frozen=True, slots=True)
 class FoundEmpty:
     """This snapshot's plan found no rows: its table is complete once the stream has passed this high watermark."""
+
+    wire: ClassVar[str] = "foundempty"
 
     snapshot: str
     high: High

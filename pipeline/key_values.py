@@ -101,7 +101,7 @@ def bound(schema: TableSchema, key: Key) -> Key:
 def _part(column: Column, given: KeyPart) -> KeyPart:
     part = _value(column, given)
     if part is None:
-        kind = type(column.type).__name__.upper()
+        kind = column.type.wire.upper()
         raise ValueError(f"{given!r} is no value of the key's column {column.name}, which is {kind}")
     return part
 

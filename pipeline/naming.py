@@ -12,7 +12,7 @@ without all columns is told from the others by the names of those that it lacks.
 """
 
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import ClassVar, assert_never
 
 import pyarrow as pa
 
@@ -46,12 +46,16 @@ class Unproven:
     `statements`: those that have passed since one was proven, and may have changed it.
     """
 
+    wire: ClassVar[str] = "unproven"
+
     statements: GtidSet = field(default_factory=GtidSet)
 
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
     """The schema that the server had at the start, which will hold once all of `Known.at` has passed."""
+
+    wire: ClassVar[str] = "awaited"
 
     schema: TableSchema
 
@@ -63,6 +67,8 @@ class Answered:
     It has the work of all statements in `at` in it, and none from behind `end`.
     """
 
+    wire: ClassVar[str] = "answered"
+
     schema: TableSchema | None
     at: GtidSet
     end: Coordinates
@@ -72,12 +78,16 @@ class Answered:
 class Holding:
     """This schema holds; no table map has been held against it yet."""
 
+    wire: ClassVar[str] = "holding"
+
     schema: TableSchema
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
     """This schema holds, and this map fits it."""
+
+    wire: ClassVar[str] = "verified"
 
     schema: TableSchema
     map: TableMap
@@ -86,6 +96,8 @@ class Verified:
 @dataclass(frozen=True, slots=True)
 class Stopped:
     """The table's changes can't be given any more."""
+
+    wire: ClassVar[str] = "stopped"
 
 
 Capturable = Unproven | Awaited | Answered | Holding | Verified

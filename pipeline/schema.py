@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from pipeline.types import ColumnType, arrow_type
 
-_KINDS: dict[str, Callable[..., ColumnType]] = {kind.__name__: kind for kind in get_args(ColumnType)}
+_KINDS: dict[str, Callable[..., ColumnType]] = {kind.wire: kind for kind in get_args(ColumnType)}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -86,7 +86,7 @@ def to_json(schema: TableSchema) -> dict[str, object]:
         "columns": [
             {
                 "name": c.name,
-                "type": {"kind": type(c.type).__name__, **asdict(c.type)},
+                "type": {"kind": c.type.wire, **asdict(c.type)},
                 "nullable": c.nullable,
             }
             for c in schema.columns

@@ -47,7 +47,7 @@ def problem(schema: TableSchema) -> str | None:
     kinds = [type(column.type) for column in schema.columns]
     if len(kinds) == 3 and set(kinds[:2]) == {Text} and kinds[2] in (Text, Json):
         return None
-    columns = ", ".join(f"{column.name} {type(column.type).__name__.upper()}" for column in schema.columns)
+    columns = ", ".join(f"{column.name} {column.type.wire.upper()}" for column in schema.columns)
     return f"{schema.table} hasn't three columns of text (id, type, data), but {columns}"
 
 

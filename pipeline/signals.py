@@ -14,7 +14,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from pipeline import condition_grammar
 from pipeline.gtid import GtidSet
@@ -63,6 +63,8 @@ class ExecuteSnapshot:
     to be found by measuring. Of two snapshots the one with the higher `priority` comes first.
     """
 
+    wire: ClassVar[str] = "ExecuteSnapshot"
+
     id: str
     tables: Tables
     filters: tuple[Filter, ...] = ()
@@ -77,6 +79,8 @@ class ExecuteSnapshot:
 class StopSnapshot:
     """Stop the snapshots of the tables, running or waiting."""
 
+    wire: ClassVar[str] = "StopSnapshot"
+
     id: str
     tables: Tables
 
@@ -85,12 +89,16 @@ class StopSnapshot:
 class PauseSnapshot:
     """Read no further chunks until a resume, also after a restart."""
 
+    wire: ClassVar[str] = "PauseSnapshot"
+
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeSnapshot:
     """Go on with the chunks."""
+
+    wire: ClassVar[str] = "ResumeSnapshot"
 
     id: str
 
@@ -99,6 +107,8 @@ class ResumeSnapshot:
 class LogPosition:
     """Answer with the message, in which {} stands for the stream's position."""
 
+    wire: ClassVar[str] = "LogPosition"
+
     id: str
     message: str
 
@@ -106,6 +116,8 @@ class LogPosition:
 @dataclass(frozen=True, slots=True)
 class SetBinlogPosition:
     """Go on behind these transactions; those that are skipped by that are never read from the log."""
+
+    wire: ClassVar[str] = "SetBinlogPosition"
 
     id: str
     position: GtidSet

@@ -4,10 +4,12 @@ A table's snapshot is a sum type, and each state holds just what is true in it. 
 which goes on by itself: `Range.done` moves only when a chunk's rows have been put into the ordered stream, and a range
 leaves when its last chunk's have. So a restart reads again what wasn't sealed, and nothing else, in whatever order
 the ranges came along.
+
+`wire` is a state's name in checkpoints, in `/status` and in metrics. It never changes.
 """
 
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, assert_never
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, assert_never
 
 from pipeline.keys import Key, key_from_json, key_to_json
 from pipeline.schema import TableId
@@ -70,6 +72,8 @@ class Range:
 class Waiting:
     """Not begun."""
 
+    wire: ClassVar[str] = "waiting"
+
 
 @dataclass(frozen=True, slots=True)
 class Chunking:
@@ -78,6 +82,8 @@ class Chunking:
     `walk_version` says what their keys are keys of (`pipeline.walk`). `first`: the rows are appended straight to the
     mirror, which is being filled.
     """
+
+    wire: ClassVar[str] = "chunking"
 
     ranges: tuple[Range, ...]
     walk_version: str
@@ -89,6 +95,8 @@ class Chunking:
 class Completed:
     """Every key through the frozen end was emitted or gave way to a change."""
 
+    wire: ClassVar[str] = "completed"
+
     progress: Progress
 
 
@@ -96,12 +104,16 @@ class Completed:
 class Stopped:
     """Ended by a signal."""
 
+    wire: ClassVar[str] = "stopped"
+
     progress: Progress
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
     """Ended by a named reason; nothing of the table was skipped silently."""
+
+    wire: ClassVar[str] = "failed"
 
     reason: str
     progress: Progress
@@ -211,7 +223,7 @@ def _request_from_json(value: dict[str, Any]) -> Request:
 
 
 def _state_to_json(state: TableState) -> dict[str, Any]:
-    common = {"state": type(state).__name__.lower(), **asdict(progress(state))}
+    common = {"state": state.wire, **_progress_to_json(progress(state))}
     match state:
         case Waiting() | Completed() | Stopped():
             return common
@@ -225,7 +237,7 @@ def _state_to_json(state: TableState) -> dict[str, Any]:
 
 
 def _state_from_json(value: dict[str, Any]) -> TableState:
-    counts = Progress(**{count.name: value[count.name] for count in fields(Progress)})
+    counts = _progress_from_json(value)
     match value["state"]:
         case "waiting":
             return Waiting()
@@ -240,6 +252,28 @@ def _state_from_json(value: dict[str, Any]) -> TableState:
             return Failed(value["reason"], counts)
         case other:
             raise ValueError(f"a table's snapshot can't be in the state {other!r}")
+
+
+def _progress_to_json(progress: Progress) -> dict[str, int]:
+    return {
+        "chunks": progress.chunks,
+        "rows": progress.rows,
+        "given_up": progress.given_up,
+        "expected": progress.expected,
+        "ranges": progress.ranges,
+        "ranges_done": progress.ranges_done,
+    }
+
+
+def _progress_from_json(value: dict[str, Any]) -> Progress:
+    return Progress(
+        chunks=value["chunks"],
+        rows=value["rows"],
+        given_up=value["given_up"],
+        expected=value["expected"],
+        ranges=value["ranges"],
+        ranges_done=value["ranges_done"],
+    )
 
 
 def _range_to_json(each: Range) -> dict[str, Any]:

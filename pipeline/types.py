@@ -5,11 +5,13 @@ change of it are comparable byte for byte. Forms that may surprise: BIGINT UNSIG
 signed 64-bit integer holds it and Spark has no unsigned ones; TIME is signed microseconds because it spans
 ±838:59:59; zero and partial dates become null (and are counted).
 
+`wire` is a type's name in stored schemas and in their digests. It never changes, and neither do the names of fields.
+
 Source: MySQL 9.7 Reference Manual, chapter "Data Types"; for sizes, WL#2687 (row-based replication).
 """
 
 from dataclasses import dataclass
-from typing import assert_never
+from typing import ClassVar, assert_never
 
 import pyarrow as pa
 
@@ -17,6 +19,8 @@ import pyarrow as pa
 @dataclass(frozen=True, slots=True)
 class Integer:
     """TINYINT (1 byte) to BIGINT (8 bytes)."""
+
+    wire: ClassVar[str] = "Integer"
 
     bytes: int
     unsigned: bool
@@ -26,6 +30,8 @@ class Integer:
 class Decimal:
     """DECIMAL(precision, scale); precision up to 65, scale up to 30."""
 
+    wire: ClassVar[str] = "Decimal"
+
     precision: int
     scale: int
 
@@ -34,15 +40,21 @@ class Decimal:
 class Float:
     """FLOAT, 4 bytes."""
 
+    wire: ClassVar[str] = "Float"
+
 
 @dataclass(frozen=True, slots=True)
 class Double:
     """DOUBLE, 8 bytes."""
 
+    wire: ClassVar[str] = "Double"
+
 
 @dataclass(frozen=True, slots=True)
 class Bit:
     """BIT(width), 1 to 64 bits."""
+
+    wire: ClassVar[str] = "Bit"
 
     width: int
 
@@ -51,15 +63,21 @@ class Bit:
 class Year:
     """YEAR: 1901 to 2155, and 0."""
 
+    wire: ClassVar[str] = "Year"
+
 
 @dataclass(frozen=True, slots=True)
 class Date:
     """DATE."""
 
+    wire: ClassVar[str] = "Date"
+
 
 @dataclass(frozen=True, slots=True)
 class Time:
     """TIME(digits) with 0 to 6 fractional digits."""
+
+    wire: ClassVar[str] = "Time"
 
     digits: int
 
@@ -68,12 +86,16 @@ class Time:
 class DateTime:
     """DATETIME(digits): a local date and time, without a zone."""
 
+    wire: ClassVar[str] = "DateTime"
+
     digits: int
 
 
 @dataclass(frozen=True, slots=True)
 class Timestamp:
     """TIMESTAMP(digits): an instant, kept in UTC."""
+
+    wire: ClassVar[str] = "Timestamp"
 
     digits: int
 
@@ -82,12 +104,16 @@ class Timestamp:
 class Text:
     """CHAR, VARCHAR and the TEXTs, by the character set of the *column* (MySQL's name of it, as `utf8mb4`)."""
 
+    wire: ClassVar[str] = "Text"
+
     charset: str
 
 
 @dataclass(frozen=True, slots=True)
 class FixedBinary:
     """BINARY(width): padded with zero bytes to its width, which the binlog strips and the server gives back."""
+
+    wire: ClassVar[str] = "FixedBinary"
 
     width: int
 
@@ -96,10 +122,14 @@ class FixedBinary:
 class Binary:
     """VARBINARY and the BLOBs."""
 
+    wire: ClassVar[str] = "Binary"
+
 
 @dataclass(frozen=True, slots=True)
 class Enum:
     """ENUM; labels is empty where the log doesn't give them (binlog_row_metadata=MINIMAL)."""
+
+    wire: ClassVar[str] = "Enum"
 
     labels: tuple[str, ...]
 
@@ -108,6 +138,8 @@ class Enum:
 class Set:
     """SET; labels is empty where the log doesn't give them."""
 
+    wire: ClassVar[str] = "Set"
+
     labels: tuple[str, ...]
 
 
@@ -115,15 +147,21 @@ class Set:
 class Json:
     """JSON, as the text that the server prints."""
 
+    wire: ClassVar[str] = "Json"
+
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
     """Any spatial type: SRID (4 bytes, little-endian) followed by WKB, as MySQL stores it."""
 
+    wire: ClassVar[str] = "Geometry"
+
 
 @dataclass(frozen=True, slots=True)
 class Vector:
     """VECTOR: 4-byte floats."""
+
+    wire: ClassVar[str] = "Vector"
 
 
 @dataclass(frozen=True, slots=True)

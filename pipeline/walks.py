@@ -126,7 +126,7 @@ def _unfit(kind: ColumnType) -> str | None:
             # Rows are told apart by the text of their keys.
             return "has an empty label, which reads like the value 0" if "" in labels else None
         case Json() | Geometry() | Vector():
-            return f"is a {type(kind).__name__.upper()}"
+            return f"is a {kind.wire.upper()}"
         case _:
             assert_never(kind)
 

@@ -58,6 +58,7 @@ doesn't promise; `watermark` for why the high watermark is a place in the log.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -151,6 +152,8 @@ class Reading:
     `kept`: the bytes of the keys that passed, and of rows that were kept with them.
     """
 
+    wire: ClassVar[str] = "reading"
+
     order: ReadChunk | ReadKeys
     passed: Runs = Runs()
     kept: int = 0
@@ -165,6 +168,8 @@ class Reconciling:
     `given_up` ones, which gave way already to keys that aren't kept any more. `laid_over`: whether rows that passed in
     part were laid over some of them already.
     """
+
+    wire: ClassVar[str] = "reconciling"
 
     order: ReadChunk | ReadKeys
     low: GtidSet

@@ -10,6 +10,7 @@ from actors.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline import topology
 from pipeline.errors import Transient
+from pipeline.message_names import UNNAMED
 from pipeline.topology import EDGES
 
 EDGE = next(edge for edge in EDGES if edge.sender is topology.Actor.BINLOG_READER)
@@ -45,7 +46,7 @@ async def test_it_handles_all_that_waits_and_releases() -> None:
     scribe.mailbox.close()
     await scribe.run()
     assert scribe.story == ["a", "b", "released"]
-    handled = {"actor": scribe.name, "message": "str", "outcome": "done"}
+    handled = {"actor": scribe.name, "message": UNNAMED, "outcome": "done"}
     assert scribe.metrics.value(catalogue.HANDLED, **handled) == 2
     assert scribe.metrics.value(catalogue.PROGRESS, actor=scribe.name) > 0
 
@@ -57,7 +58,7 @@ async def test_after_a_failure_it_only_releases() -> None:
     with pytest.raises(Transient):
         await scribe.run()
     assert scribe.story == ["fail", "released"]
-    handled = {"actor": scribe.name, "message": "str", "outcome": "failed"}
+    handled = {"actor": scribe.name, "message": UNNAMED, "outcome": "failed"}
     assert scribe.metrics.value(catalogue.HANDLED, **handled) == 1
 
 
@@ -73,7 +74,7 @@ async def test_after_a_cancellation_it_only_releases_and_at_work_it_can_hang() -
     assert run.cancelled()
     assert not scribe.hung()
     assert scribe.story == ["stay", "released"]
-    handled = {"actor": scribe.name, "message": "str", "outcome": "cancelled"}
+    handled = {"actor": scribe.name, "message": UNNAMED, "outcome": "cancelled"}
     assert scribe.metrics.value(catalogue.HANDLED, **handled) == 1
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from actors.metrics import Metrics
 from pipeline import metrics as catalogue
+from pipeline.messages import SegmentSealed
 from pipeline.metrics import MOST_TABLES, OTHERS, Counter, Gauge, Histogram
 from pipeline.topology import Actor
 from tests.servers.at_work import at_work
@@ -118,7 +119,7 @@ def test_wrong_labels_are_an_error() -> None:
 def test_what_actors_tell() -> None:
     metrics = Metrics()
     before = time.time()
-    metrics.handled(Actor.SPARK_SINK, "a message", 0.25)
+    metrics.handled(Actor.SPARK_SINK, SegmentSealed(1), 0.25)
     metrics.progressed(Actor.SPARK_SINK)
-    assert metrics.value(catalogue.HANDLED, actor="SparkSink", message="str", outcome="done") == 1
+    assert metrics.value(catalogue.HANDLED, actor="SparkSink", message="SegmentSealed", outcome="done") == 1
     assert before <= metrics.value(catalogue.PROGRESS, actor="SparkSink") <= time.time()

@@ -312,7 +312,7 @@ class Capture:
     @property
     def open(self) -> list[str]:
         """The open windows: their tables and states, as `orders reading`."""
-        return [f"{w.order.chunk.table.name} {type(w).__name__.lower()}" for w in self.state.open]
+        return [f"{w.order.chunk.table.name} {w.wire}" for w in self.state.open]
 
     @property
     def appends(self) -> list[Append]:
