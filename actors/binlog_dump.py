@@ -4,6 +4,11 @@ The request names the GTID set that has passed, and the server sends what isn't 
 server's executed set, and all that the server has purged has to be in the position. What to do where it isn't was
 decided before the reader was built (`pipeline.failover`); if it's otherwise since, that's decided anew.
 
+**Silence** means two things. Once the log has begun to come the server sends a heartbeat where it has nothing else, so
+that a silent connection is a dead one. Before that it sends nothing: it looks for our place, in the heads of all files
+of its log, and then in one of them. That takes as long as it takes, and a new connection makes it begin again. So here
+the server itself is asked, on a second connection, whether it still has a thread for us.
+
 A position of places (`pipeline.log_places`) is asked for from the first place on that it lacks; what behind that isn't
 lacking is left out by whom it's read (`pipeline.binlog.names`). The request has four bytes for an offset: a place
 beyond them is read from its file's beginning.
@@ -12,11 +17,13 @@ Source: MySQL 9.7 source documentation, "COM_REGISTER_REPLICA", "COM_BINLOG_DUMP
 sql/rpl_binlog_sender.cc for the session's variables.
 """
 
+import asyncio
 import struct
 import uuid
 from collections.abc import Iterable
 from typing import Final
 
+import structlog
 from pymysql.constants import COMMAND
 from pymysqlreplication.binlogstream import ReportSlave
 
@@ -27,12 +34,20 @@ from pipeline.binlog.packets import Packets
 from pipeline.errors import Definite, Transient
 from pipeline.gtid import GtidSet
 from pipeline.log_places import FIRST_OFFSET
-from pipeline.settings import SourceSettings
+from pipeline.settings import ServerSettings, SourceSettings
 from pipeline.statement import Statement
 from pipeline.watermark import Coordinates
 
+log = structlog.get_logger()
+
 # The server sends a heartbeat when it had nothing to send for so long, in seconds.
 _HEARTBEAT_S: Final = 5.0
+
+# For so long we wait for the first bytes of a log that the server says it has sent, in seconds.
+_ON_THE_WAY_S: Final = 300.0
+
+# What a server's thread says of itself then; its other words differ from version to version.
+_SENT: Final = "has sent all"
 
 # How long the server waits for us to take what it sends, in seconds; while the reading is paused we take nothing.
 _PATIENCE_S: Final = 86_400
@@ -52,7 +67,7 @@ _SESSION: Final = (
 )
 
 
-def heartbeat_s(settings: SourceSettings) -> float:
+def _heartbeat_s(settings: ServerSettings) -> float:
     """How often something comes, at the least."""
     return min(_HEARTBEAT_S, settings.read_timeout_s / 2)
 
@@ -63,6 +78,8 @@ class BinlogDump:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._packets = Packets(number=1)
+        self._begun = False  # whether anything has come
+        self._silence_s = 2 * _heartbeat_s(source.settings)
 
     @staticmethod
     async def open(settings: SourceSettings, position: GtidSet, server: str | None = None) -> "BinlogDump":
@@ -100,11 +117,50 @@ class BinlogDump:
         return BinlogDump(source)
 
     async def receive(self) -> int:
-        """Wait for the next bytes, and return how many came; no frames may be in use. Raises Transient if the
-        connection is lost."""
-        count = await self._source.receive(self._packets.room())
+        """Wait for the next bytes, and return how many came; no frames may be in use.
+
+        Raises Transient if the connection is lost, or silent. Cancelled, it's closed.
+        """
+        count = await (self._next() if self._begun else self._first())
+        self._begun = True
         self._packets.arrived(count)
         return count
+
+    async def _next(self) -> int:
+        try:
+            async with asyncio.timeout(self._silence_s):
+                return await self._source.receive(self._packets.room())
+        except TimeoutError as error:
+            raise Transient(
+                f"the source's log was silent for {self._silence_s} s, for which two heartbeats were due"
+            ) from error
+
+    async def _first(self) -> int:
+        """Wait for the first bytes for as long as the server is at work on them."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        arrival = asyncio.create_task(self._source.receive(self._packets.room()))
+        try:
+            while not (await asyncio.wait({arrival}, timeout=self._silence_s))[0]:
+                await self._check_at_work(clock() - began)
+            return arrival.result()
+        finally:
+            arrival.cancel()
+            await asyncio.gather(arrival, return_exceptions=True)
+
+    async def _check_at_work(self, waited_s: float) -> None:
+        """Raises Transient if the server doesn't answer, has no thread for us, or has sent what doesn't come."""
+        other = await Source.connect(self._source.settings, self._source.server)
+        try:
+            state = (await other.threads()).get(self._source.thread)
+        finally:
+            other.close()
+        if state is None or (_SENT in state and waited_s > _ON_THE_WAY_S):
+            raise Transient(
+                f"the source's log didn't begin to come within {waited_s:.0f} s, and the server "
+                + ("has no thread for it any more" if state is None else f"says of its thread: {state}")
+            )
+        log.info("waiting for the log to begin", waited_s=round(waited_s), state=state)
 
     def frames(self) -> Frames | None:
         """The next events that are whole; see `Packets.frames`."""
@@ -148,7 +204,7 @@ async def _checked_place(source: Source, position: GtidSet) -> tuple[str, int]:
 async def _prepare(source: Source, settings: SourceSettings) -> None:
     # The server ends the older of two connections with the same one, such as one that we lost and it didn't.
     ours = uuid.uuid5(uuid.NAMESPACE_OID, f"tidemark {settings.server_id}")
-    heartbeat_ns = int(heartbeat_s(settings) * 1e9)
+    heartbeat_ns = int(_heartbeat_s(settings) * 1e9)
     session = _SESSION.format(heartbeat_ns=heartbeat_ns, uuid=ours, patience_s=_PATIENCE_S)
     await source.ask(Statement(session))
     # The host's name is what SHOW REPLICAS tells of us.

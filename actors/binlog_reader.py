@@ -18,7 +18,7 @@ from typing import Any, Final, assert_never
 import numpy as np
 
 from actors.actor import Actor, Outlet
-from actors.binlog_dump import BinlogDump, heartbeat_s
+from actors.binlog_dump import BinlogDump
 from actors.decoding import Decoding
 from actors.mailbox import Mailbox
 from actors.metrics import Metrics
@@ -26,7 +26,6 @@ from pipeline import metrics as catalogue
 from pipeline import topology
 from pipeline.binlog.fold import Given
 from pipeline.binlog.stream import LogStream, Message
-from pipeline.errors import Transient
 from pipeline.gtid import GtidSet
 from pipeline.messages import (
     CreationRead,
@@ -188,14 +187,9 @@ class BinlogReader(Actor[ToBinlogReader]):
             awaited.add(oldest)
             self.beat()
         to_cut = self._uncut and self._decoding.free
-        waits = self._paused() or oldest is not None
-        timeout_s = _LINGER_S if to_cut else None if waits else 2 * heartbeat_s(self._settings)
-        done, _ = await asyncio.wait(awaited, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        timeout_s = _LINGER_S if to_cut else None
+        await asyncio.wait(awaited, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         self.beat()
-        if not done and not to_cut:
-            raise Transient(
-                f"the source's log was silent for {timeout_s} s, for which two heartbeats were due"
-            )
 
     async def _received(self, dump: BinlogDump) -> int:
         """Wait for bytes. While it's paused for none: those of events that were left mustn't move before they go."""

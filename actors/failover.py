@@ -223,11 +223,8 @@ async def _errant(source: Source, settings: SourceSettings, verdict: Verdict, po
     try:
         stream = LogStream(lambda _: False, lambda _: False)
         while order.ahead and not stream.reached(end):
-            async with asyncio.timeout(settings.read_timeout_s):
-                await dump.receive()
+            await dump.receive()
             order = await asyncio.to_thread(_followed, order, dump, stream)
-    except TimeoutError as error:
-        raise Transient("the source's log was silent while its order was looked at") from error
     finally:
         dump.close()
     return order.errant

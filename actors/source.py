@@ -204,6 +204,18 @@ class Source:
         sets = [GtidSet.parse(channel[_RETRIEVED]) for channel in channels]
         return reduce(or_, sets) if sets else None
 
+    @property
+    def thread(self) -> int:
+        """The number of the server's thread for this connection, as `threads` has it."""
+        number: int = self._wire.thread_id()
+        return number
+
+    async def threads(self) -> dict[int, str]:
+        """What the server's threads for our user are at, in its words, by their numbers."""
+        rows = await self.ask(Statement("SHOW PROCESSLIST"))
+        # The server greets with the lowest 32 bits of a thread's number.
+        return {number % 2**32: state or "" for number, _, _, _, _, _, state, *_ in rows}
+
     async def read_only(self) -> bool:
         """Whether the server takes no writes but those that it receives as a replica."""
         [(read_only,)] = await self.ask(Statement("SELECT @@GLOBAL.read_only"))

@@ -1,13 +1,17 @@
 """Connections that fall silent, are refused or can't be made: all of them are noticed, and capture goes on."""
 
+import asyncio
 import socket
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
+from actors import binlog_dump
 from actors import source as sources
 from actors.actor import Actor
+from actors.binlog_dump import BinlogDump
 from actors.binlog_reader import BinlogReader
 from actors.chunk_selector import ChunkSelector
 from actors.journal_writer import JournalWriter
@@ -26,8 +30,8 @@ from pipeline.topology import Actor as Name
 from tests.servers.delay import HELD, DelayedLog
 from tests.servers.journal_oracle import unequal
 from tests.servers.mysql import MysqlFactory
-from tests.servers.service import pipeline, running
-from tests.servers.source import ask, connected, connected_with, cut, settings
+from tests.servers.service import pipeline, running, until
+from tests.servers.source import ask, connected, connected_with, cut, process_list, settings
 from tests.servers.stopped import stop
 
 HUNG_AFTER_S = 15.0
@@ -82,6 +86,89 @@ async def test_a_log_that_falls_silent_is_asked_for_anew(mysql_factory: MysqlFac
             )
             server.sql("INSERT INTO d.t VALUES (1)")
             proxy.delay_s = 0
+            await service.caught_up(server)
+            await service.stop()
+    assert unequal(server, tmp_path / "journal", TableId("d", "t")) == []
+
+
+# Two heartbeats.
+SILENCE_S = 1.0
+
+
+async def unbegun(server: MysqlServer, proxy: DelayedLog) -> tuple[BinlogDump, asyncio.Task[int]]:
+    """A log that was asked for, and of which nothing has come."""
+    account, at = server.create_capture_user(), GtidSet.parse(server.executed())
+    proxy.delay_s = HELD
+    through = settings(server, account, port=proxy.port, read_timeout_s=SILENCE_S, connect_timeout_s=1.0)
+    dump = await BinlogDump.open(through, at, server.uuid)
+    return dump, asyncio.create_task(dump.receive())
+
+
+async def test_a_log_whose_first_byte_comes_late_is_waited_for(mysql_factory: MysqlFactory) -> None:
+    server = mysql_factory(GTIDS)
+    with DelayedLog(server.port) as proxy, capture_logs() as logs:
+        dump, first = await unbegun(server, proxy)
+        await until(
+            lambda: [e["waited_s"] for e in logs if e["event"] == "waiting for the log to begin"][2:],
+            "it's asked for the third time",
+        )
+        assert not first.done()
+        proxy.delay_s = 0
+        assert await first
+        dump.close()
+
+
+async def test_a_log_that_the_server_has_no_thread_for_is_given_up(mysql_factory: MysqlFactory) -> None:
+    server = mysql_factory(GTIDS)
+    with DelayedLog(server.port) as proxy:
+        dump, first = await unbegun(server, proxy)
+        [thread] = [each.id for each in process_list(server) if each.command == "Binlog Dump GTID"]
+        server.sql(f"KILL {thread}")
+        with pytest.raises(Transient, match="the server has no thread for it any more"):
+            await first
+        dump.close()
+
+
+async def test_a_log_that_was_sent_and_never_comes_is_given_up(
+    mysql_factory: MysqlFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binlog_dump, "_ON_THE_WAY_S", 2 * SILENCE_S)
+    server = mysql_factory(GTIDS)
+    with DelayedLog(server.port) as proxy:
+        dump, first = await unbegun(server, proxy)
+        with pytest.raises(Transient, match=r"the server says of its thread: .* has sent all"):
+            await first
+        dump.close()
+
+
+async def test_a_server_that_stands_still_before_the_first_byte_is_noticed(
+    mysql_factory: MysqlFactory,
+) -> None:
+    server = mysql_factory(GTIDS)
+    with DelayedLog(server.port) as proxy:
+        dump, first = await unbegun(server, proxy)
+        stop(server.pid)
+        with pytest.raises(Transient, match="didn't answer in time"):
+            await first
+        dump.close()
+
+
+async def test_capture_begins_though_the_log_comes_late(mysql_factory: MysqlFactory, tmp_path: Path) -> None:
+    server = mysql_factory({**GTIDS, **FULL_METADATA})
+    server.sql("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
+    plain = pipeline(server, tmp_path, "d")
+    with DelayedLog(server.port, 3 * SILENCE_S) as proxy:
+        source = replace(plain.source, port=proxy.port, read_timeout_s=SILENCE_S)
+        async with running(replace(plain, source=source)) as service:
+            await service.until(
+                lambda: (
+                    not service.supervisor.failures.get(Name.BINLOG_READER)
+                    and service.status(Name.BINLOG_READER).get("log")
+                ),
+                "the log has begun to come",
+            )
+            assert not service.supervisor.failures.get(Name.BINLOG_READER)
+            server.sql("INSERT INTO d.t VALUES (1)")
             await service.caught_up(server)
             await service.stop()
     assert unequal(server, tmp_path / "journal", TableId("d", "t")) == []
