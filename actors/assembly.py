@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import structlog
 
-from actors import heap, signal_kafka, spark_session, unread_rows, watermark_coordinator
+from actors import heap, measuring, signal_kafka, spark_session, unread_rows, watermark_coordinator
 from actors.actor import Actor, Outlet
 from actors.binlog_reader import BinlogReader
 from actors.chunk_selector import ChunkSelector
@@ -264,8 +264,8 @@ async def _look(look: Callable[[], Awaitable[None]]) -> None:
     while True:
         try:
             await look()
-        except Exception:
-            log.exception("nobody looks for a while")
+        except Exception as error:  # noqa: BLE001 - whatever it is, it's tried again
+            measuring.failed(look.__qualname__, error)
         await asyncio.sleep(LOOKS_AGAIN_S)
 
 

@@ -176,7 +176,8 @@ class Background:
                 kept.size, files=kept.size.files + len(files), commits=kept.size.commits + bool(files)
             )
             self._keep(replace(kept, size=came))
-        self._metrics.set(catalogue.MIRROR_PENDING, self._mirrored[table].pending, table=str(table))
+        pending = self._mirrored[table].pending
+        self._metrics.set(catalogue.MIRROR_PENDING, pending, table=str(table))
 
     def begin_if_due(self, mirrors: Mapping[TableId, Mirror], through: int, position: str) -> None:
         """Begin what has been due for the longest, if nothing is under way; batches have come `through` a segment."""
@@ -303,9 +304,9 @@ class Background:
 
     def _keep(self, kept: Kept) -> None:
         self._kept[kept.table, kept.tier] = kept
-        labels = {"table": str(kept.table), "tier": kept.tier.value}
-        self._metrics.set(catalogue.FILES_COME, kept.come, **labels)
-        self._metrics.set(catalogue.LAKE_FILES, kept.size.files, **labels)
+        table, tier = str(kept.table), kept.tier.value
+        self._metrics.set(catalogue.FILES_COME, kept.come, table=table, tier=tier)
+        self._metrics.set(catalogue.LAKE_FILES, kept.size.files, table=table, tier=tier)
 
     def _trim(self, kept: Kept) -> Trim | None:
         schema = self._delivered[kept.table].schema

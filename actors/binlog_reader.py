@@ -21,6 +21,7 @@ from actors.actor import Actor, Outlet
 from actors.binlog_dump import BinlogDump
 from actors.decoding import Decoding
 from actors.mailbox import Mailbox
+from actors.measuring import measuring
 from actors.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline import topology
@@ -239,8 +240,12 @@ class BinlogReader(Actor[ToBinlogReader]):
         message = await self._decoding.give()
         if not isinstance(message, ReadingPaused):
             self._measure(message)
+            self._end = (
+                message.end if isinstance(message, LogRead | StatementRead | LogAdvanced) else self._end
+            )
         await self.send(self._verifier, message)
 
+    @measuring
     def _measure(self, message: Message) -> None:
         match message:
             case LogRead(transactions, tables, end):
@@ -260,11 +265,13 @@ class BinlogReader(Actor[ToBinlogReader]):
             case _:
                 assert_never(message)
 
+    @measuring
     def _measure_tables(self, tables: tuple[TableImages | TableUnreadable, ...]) -> None:
         for table in tables:
             if isinstance(table, TableImages):
                 self._measure_images(table)
 
+    @measuring
     def _measure_images(self, images: TableImages) -> None:
         table = str(images.map.table)
         kinds = np.bincount(images.images.column("kind").to_numpy(), minlength=len(Kind))
@@ -276,10 +283,10 @@ class BinlogReader(Actor[ToBinlogReader]):
                 catalogue.IMPOSSIBLE_DATES, images.impossible_dates, table=table, part="changes"
             )
 
+    @measuring
     def _measure_place(self, end: Coordinates, commit_time: int | None) -> None:
         if self._end is None or self._end.file != end.file:
             self.metrics.replace(catalogue.BINLOG_POSITION, {(end.file,): end.offset})
-        self._end = end
         self.metrics.set(catalogue.BINLOG_POSITION, end.offset, file=end.file)
         lag_s = 0.0 if commit_time is None else max(0.0, time.time() - commit_time / _MICROSECONDS)
         self.metrics.set(catalogue.SOURCE_LAG, lag_s)

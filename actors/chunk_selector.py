@@ -29,6 +29,7 @@ from actors.actor import Actor, Outlet
 from actors.consistent import ConsistentReads, Opening
 from actors.log_history import VISIBLE_WITHIN_S, visible_with
 from actors.mailbox import Mailbox
+from actors.measuring import measuring
 from actors.metrics import Metrics
 from actors.replica import Replica
 from actors.signal_table import SignalTable
@@ -342,11 +343,16 @@ class ChunkSelector(Actor[ToChunkSelector]):
             self._judge(schema, *read)
         return read
 
-    def _judge(self, schema: TableSchema, rows: pa.RecordBatch, located: resultset.Located) -> None:
-        """Count dates that are null for being impossible. Raises Definite if rows can't be told apart by their keys."""
+    @measuring
+    def _measure_dates(self, schema: TableSchema, rows: pa.RecordBatch, located: resultset.Located) -> None:
+        """Count dates that are null for being impossible."""
         if impossible := resultset.impossible_dates(rows, located):
             table = str(schema.table)
             self.metrics.count(catalogue.IMPOSSIBLE_DATES, impossible, table=table, part="chunks")
+
+    def _judge(self, schema: TableSchema, rows: pa.RecordBatch, located: resultset.Located) -> None:
+        """Raises Definite if rows can't be told apart by their keys."""
+        self._measure_dates(schema, rows, located)
         if column := ambiguous(schema, rows):
             raise Definite(
                 f"a key in column {column} of {schema.table} has a character with two codes in its character set, so"

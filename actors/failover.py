@@ -12,6 +12,7 @@ from typing import Final, assert_never
 import structlog
 
 from actors.binlog_dump import BinlogDump
+from actors.measuring import measuring
 from actors.metrics import Metrics
 from actors.preflight import Preflight, Unfit, inspected
 from actors.source import Source
@@ -130,13 +131,17 @@ class _Search:
                         return index, found
                 case Wait():
                     if [type(each) for each in verdicts] != [type(each) for each in told]:
-                        log.warning("waiting for a server", servers=self._each(verdicts))
+                        self._tell_wait(verdicts)
                     told = tuple(verdicts)
                     await asyncio.sleep(LOOK_EVERY_S)
                 case GiveUp():
                     raise NoServer(self._described(verdicts))
                 case never:
                     assert_never(never)
+
+    @measuring
+    def _tell_wait(self, verdicts: list[Verdict]) -> None:
+        log.warning("waiting for a server", servers=self._each(verdicts))
 
     @property
     def _last_server(self) -> str:

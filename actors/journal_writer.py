@@ -22,6 +22,7 @@ from actors.journal_files import NoRoom
 from actors.journal_store import JournalStore, Recovered
 from actors.journal_work import Desk
 from actors.mailbox import Mailbox
+from actors.measuring import measuring
 from actors.metrics import Metrics
 from actors.tasks import broken_off
 from pipeline import journal_writer, topology
@@ -103,8 +104,7 @@ class JournalWriter(Actor[ToJournalWriter]):
         metrics.set(catalogue.JOURNAL_FULL, 0)
         metrics.set(catalogue.JOURNAL_SIZE, self._store.bytes)
         metrics.set(catalogue.JOURNAL_QUOTA, settings.quota_mib << 20 or math.inf)
-        if recovered.last is not None:
-            self._measure_last(recovered.last)
+        self._measure_last(recovered.last)
 
     async def run(self) -> None:
         """Take appends and seal them when they're due, until the mailbox is closed and all is sealed."""
@@ -233,6 +233,7 @@ class JournalWriter(Actor[ToJournalWriter]):
         if checkpoint.moving is not None and self._taking is not None:
             raise Transient("the position is to be set, so that capture begins anew")
 
+    @measuring
     def _measure(self, worked: Worked, seconds: float) -> None:
         match worked:
             case Published(entry):
@@ -241,8 +242,7 @@ class JournalWriter(Actor[ToJournalWriter]):
                 self._measure_segment(entry)
             case KeptSmall(bytes=size):
                 self.metrics.set(catalogue.JOURNAL_SIZE, size)
-                if self._state.last is not None:
-                    self._measure_last(self._state.last)
+                self._measure_last(self._state.last)
             case WrittenAhead():
                 self.metrics.progressed(self.name)
             case RoomLacked():
@@ -250,6 +250,7 @@ class JournalWriter(Actor[ToJournalWriter]):
             case _:
                 assert_never(worked)
 
+    @measuring
     def _measure_segment(self, entry: Entry) -> None:
         written = sum(file.bytes for file in entry.files)
         self.metrics.count(catalogue.SEGMENTS_SEALED)
@@ -269,7 +270,10 @@ class JournalWriter(Actor[ToJournalWriter]):
             oldest = (entry.sealed_at - entry.commit_times.oldest) / 1e6
             self.metrics.observe(catalogue.COMMIT_TO_JOURNAL, oldest)
 
-    def _measure_last(self, entry: Entry) -> None:
+    @measuring
+    def _measure_last(self, entry: Entry | None) -> None:
+        if entry is None:
+            return
         self.metrics.set(catalogue.SEALED_SEGMENT, entry.segment)
         if entry.commit_times is not None:
             self.metrics.set(catalogue.SEALED_COMMIT, entry.commit_times.newest / 1e6)

@@ -10,11 +10,12 @@ terminal they're escaped here, so that no name of a table moves its cursor or lo
 import logging
 import sys
 import unicodedata
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 import structlog
 from structlog.typing import EventDict, ExcInfo, Processor
 
+from actors import measuring
 from actors.recent import Recent
 from actors.telling import story, without_values
 
@@ -39,7 +40,7 @@ def configure(pipeline: str, stream: TextIO = sys.stderr, recent: Recent | None 
             structlog.processors.ExceptionRenderer(_traceback),
             structlog.processors.JSONRenderer(),
         ]
-    handler = logging.StreamHandler(stream)
+    handler = _Handler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*common, _library_line],
@@ -59,10 +60,30 @@ def configure(pipeline: str, stream: TextIO = sys.stderr, recent: Recent | None 
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
+        wrapper_class=Unfailing,
         cache_logger_on_first_use=False,
     )
     structlog.contextvars.bind_contextvars(pipeline=pipeline)
+
+
+class Unfailing(structlog.stdlib.BoundLogger):
+    """A logger whose own errors don't reach whoever logs."""
+
+    def _proxy_to_logger(self, method_name: str, event: str | None = None, *args: Any, **more: Any) -> Any:
+        try:
+            return super()._proxy_to_logger(method_name, event, *args, **more)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the work goes on
+            measuring.failed("the log", error)
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """Writes lines; one that it fails to write is counted."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802, ARG002 - logging's own names
+        """Count the error; `logging` would print it with values."""
+        error = sys.exc_info()[1]
+        if isinstance(error, Exception):
+            measuring.failed("the log's lines", error)
 
 
 def _library_line(_logger: object, _level: str, event: EventDict) -> EventDict:

@@ -4,19 +4,22 @@
     metrics.set(catalogue.WINDOWS_OPEN, 4)
     metrics.observe(catalogue.MERGE, 6.6, table="shop.orders")
 
-All labels of a metric have to be given, and no others: prometheus-client raises ValueError otherwise. May be
-called from any thread.
+All labels of a metric have to be given, and no others. What's wrong with a call goes no further than here
+(`actors.measuring`). May be called from any thread.
 
 Of tables beyond `MOST_TABLES` (`pipeline.metrics` says what becomes of them) no more is kept than their names. What the
 process itself takes (`process_resident_memory_bytes` and its like) is prometheus-client's own.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import prometheus_client as prometheus
 
+from actors import measuring
 from pipeline import metrics as catalogue
 from pipeline.message_names import name_of
 from pipeline.metrics import MOST_TABLES, OTHERS, Counter, Gauge, Histogram
@@ -41,6 +44,7 @@ class Metrics:
             self._register(metric)
         prometheus.ProcessCollector(registry=self.registry)
 
+    @measuring.measuring
     def count(self, metric: Counter, amount: float = 1, **labels: str) -> None:
         """Add to a counter."""
         if not self._has(labels):
@@ -48,6 +52,7 @@ class Metrics:
         counter = self._counters[metric]
         (counter.labels(**labels) if metric.labels else counter).inc(amount)
 
+    @measuring.measuring
     def set(self, metric: Gauge, value: float, **labels: str) -> None:
         """Set a gauge."""
         if not self._has(labels):
@@ -55,11 +60,14 @@ class Metrics:
         gauge = self._gauges[metric]
         (gauge.labels(**labels) if metric.labels else gauge).set(value)
 
+    @measuring.measuring
     def watch(self, metric: Gauge, read: Callable[[], float], **labels: str) -> None:
         """Let a gauge be read at each scrape; none that has tables."""
         gauge = self._gauges[metric]
-        (gauge.labels(**labels) if metric.labels else gauge).set_function(read)
+        told = partial(measuring.or_else, metric.name, read, math.nan)
+        (gauge.labels(**labels) if metric.labels else gauge).set_function(told)
 
+    @measuring.measuring
     def replace(self, metric: Gauge, values: Mapping[tuple[str, ...], float]) -> None:
         """Let a gauge, whose labels name things that come and go, have these values and no others.
 
@@ -72,6 +80,7 @@ class Metrics:
             if labels not in values:
                 self._gauges[metric].remove(*labels)
 
+    @measuring.measuring
     def observe(self, metric: Histogram, value: float, **labels: str) -> None:
         """Add one observation to a histogram."""
         histogram = self._histograms[metric]
@@ -87,18 +96,22 @@ class Metrics:
 
     def text(self) -> bytes:
         """All of it in Prometheus' text format."""
+        self.count(catalogue.MEASURING_ERRORS, measuring.failures() - self.value(catalogue.MEASURING_ERRORS))
         return prometheus.generate_latest(self.registry)
 
+    @measuring.measuring
     def handled(self, actor: Actor, message: object, seconds: float, outcome: str = "done") -> None:
         """Say that an actor has dealt with a message: `outcome` is done, failed or cancelled."""
         kind = name_of(message)
         self.count(catalogue.HANDLED, actor=actor, message=kind, outcome=outcome)
         self.observe(catalogue.HANDLING, seconds, actor=actor, message=kind)
 
+    @measuring.measuring
     def progressed(self, actor: Actor) -> None:
         """Say that an actor got on with its work just now."""
         self.set(catalogue.PROGRESS, time.time(), actor=actor)
 
+    @measuring.measuring
     def chunk_read(self, began: float, asked: float, selected: float) -> None:
         """Say that a chunk has been read; when its low watermark was asked for, its rows, and its high watermark.
 

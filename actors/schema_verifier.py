@@ -11,6 +11,7 @@ import structlog
 
 from actors.actor import Actor, Outlet
 from actors.mailbox import Mailbox
+from actors.measuring import measuring
 from actors.metrics import Metrics
 from actors.tasks import broken_off
 from pipeline import metrics as catalogue
@@ -113,6 +114,7 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
             if told is not None:
                 await self.send(self._coordinator, told)
 
+    @measuring
     def _measure(self, message: FromVerifier) -> None:
         match message:
             case SchemaChanged(_, tables, restarted=restarted):

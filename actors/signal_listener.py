@@ -21,6 +21,7 @@ import structlog
 
 from actors.actor import Actor, Outlet
 from actors.mailbox import Mailbox
+from actors.measuring import measuring
 from actors.metrics import Metrics
 from actors.tasks import first_end
 from pipeline import metrics as catalogue
@@ -175,6 +176,7 @@ class SignalListener(Actor[ToSignalListener]):
         self._room.release()
         await arrived.answer(answer)
 
+    @measuring
     def _tell(self, channel: str, state: SignalState, outcome: str) -> None:
         self.metrics.count(catalogue.SIGNALS, channel=channel, outcome=outcome)
         how_far = state.outcome.value

@@ -29,13 +29,14 @@ from actors.delta import Conflict, is_conflict
 from actors.journal_store import JournalReader
 from actors.lake import Lake
 from actors.mailbox import Mailbox
+from actors.measuring import measuring
 from actors.metrics import Metrics
 from actors.spark_pulse import Pulse
 from actors.spark_session import Pool, Running, SparkFailed
 from actors.tasks import all_end, broken_off
 from pipeline import metrics as catalogue
 from pipeline import spark_sink, topology
-from pipeline.delivery import Batch
+from pipeline.delivery import Batch, Pieces
 from pipeline.errors import Transient
 from pipeline.lake_tables import Tier
 from pipeline.late import MirrorsLacked
@@ -225,15 +226,8 @@ class SparkSink(Actor[ToSparkSink]):
                 return JournalTold()
             case AskForMirrors(generations):
                 await self.send(self._coordinator, MirrorsLacked(generations))
-            case TellOfGap(tables, begins):
-                log.warning(
-                    "the lake comes late: its tables begin anew, and their changelogs lack what has gone",
-                    journal_begins_at=begins,
-                    tables=sorted(map(str, tables)),
-                )
-            case TellOfBareTables(tables):
-                bare = sorted(map(str, tables))
-                log.warning("tables have no mirror in the lake: their mirrors begin anew", tables=bare)
+            case TellOfGap() | TellOfBareTables():
+                _tell_of(order)
             case _:
                 assert_never(order)
         return None
@@ -272,18 +266,24 @@ class SparkSink(Actor[ToSparkSink]):
             self.metrics.set(catalogue.TABLE_STOPPED, 1, table=str(table), part="lake")
             log.error("the table was stopped", table=str(table), part="lake", reason=after.stopped)
             return TableDelivered(table, after)
-        for tier, files in ((Tier.CHANGELOG, pieces.changes), (Tier.MIRROR, pieces.rows)):
-            rows, size = sum(piece.rows for piece in files), sum(piece.bytes for piece in files)
-            self.metrics.count(catalogue.DELIVERED, rows, table=str(table), tier=tier.value)
-            self.metrics.count(catalogue.DELIVERED_FILES, len(files), tier=tier.value)
-            self.metrics.count(catalogue.DELIVERED_BYTES, size, tier=tier.value)
+        self._measure_delivered(str(table), pieces)
         up.background.delivered(table, after, pieces)
         return TableDelivered(table, after)
 
+    @measuring
+    def _measure_delivered(self, table: str, pieces: Pieces) -> None:
+        for tier, files in ((Tier.CHANGELOG, pieces.changes), (Tier.MIRROR, pieces.rows)):
+            rows, size = sum(piece.rows for piece in files), sum(piece.bytes for piece in files)
+            self.metrics.count(catalogue.DELIVERED, rows, table=table, tier=tier.value)
+            self.metrics.count(catalogue.DELIVERED_FILES, len(files), tier=tier.value)
+            self.metrics.count(catalogue.DELIVERED_BYTES, size, tier=tier.value)
+
+    @measuring
     def _count_stopped(self) -> None:
         stopped = sum(each.stopped is not None for each in self._state.so_far.tables.values())
         self.metrics.set(catalogue.STOPPED_TABLES, stopped, part="lake")
 
+    @measuring
     def _tell(self, batch: Batch, seconds: float) -> None:
         now = time.time()
         self._count_stopped()
@@ -377,3 +377,19 @@ class SparkSink(Actor[ToSparkSink]):
     def _kill(self) -> None:
         if self._up is not None:
             self._up.spark.kill()
+
+
+@measuring
+def _tell_of(order: TellOfGap | TellOfBareTables) -> None:
+    tables = sorted(map(str, order.tables))
+    match order:
+        case TellOfGap(_, begins):
+            log.warning(
+                "the lake comes late: its tables begin anew, and their changelogs lack what has gone",
+                journal_begins_at=begins,
+                tables=tables,
+            )
+        case TellOfBareTables():
+            log.warning("tables have no mirror in the lake: their mirrors begin anew", tables=tables)
+        case _:
+            assert_never(order)

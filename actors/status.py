@@ -8,11 +8,12 @@ and the last minutes (`history`). Who wants to follow it waits for the next look
 import asyncio
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from actors import table_view
 from actors.history import Counts, History, Undelivered
 from actors.mailbox import Mailbox
+from actors.measuring import measuring, or_else
 from actors.metrics import Metrics
 from actors.pace import Paces
 from actors.range_map import RangeMaps
@@ -26,6 +27,8 @@ from pipeline.topology import Actor as Name
 LOOK_EVERY_S = 1.0
 
 Told = dict[str, Any]
+
+_UNTOLD: Final = "it fails to tell whether it's ready; the log has the story"
 
 
 class StatusBoard:
@@ -83,9 +86,13 @@ class StatusBoard:
         for name, state in self._supervisor.states.items():
             if state is not State.RUNNING:
                 reasons[name.value] = self._supervisor.failures.get(name) or f"it's {state}"
-            elif reason := self._supervisor.actors[name].not_ready():
+            elif reason := self._not_ready(name):
                 reasons[name.value] = reason
         return reasons
+
+    def _not_ready(self, name: Name) -> str | None:
+        untold: str | None = _UNTOLD
+        return or_else(f"{name.value}.not_ready", self._supervisor.actors[name].not_ready, untold)
 
     def status(self) -> Told:
         """All of it, as JSON values; of each actor what it says itself, and its state, mailbox and failures."""
@@ -199,7 +206,12 @@ class StatusBoard:
         return told
 
     def _said(self) -> dict[Name, Told]:
-        return {name: actor.status() for name, actor in self._supervisor.actors.items()}
+        """What each actor says of itself; one that fails to says nothing."""
+        nothing: Told = {}
+        return {
+            name: or_else(f"{name.value}.status", actor.status, nothing)
+            for name, actor in self._supervisor.actors.items()
+        }
 
     def _life(self, name: Name) -> Told:
         mailbox = self._mailboxes[name]
@@ -225,6 +237,7 @@ class StatusBoard:
             fresh = max(fresh or 0.0, self._waits_s)
         self._history.look(now, at, lag, fresh, counts)
 
+    @measuring
     def _measure(self, capture: Told) -> None:
         left: dict[tuple[str, ...], float] = {
             (f"{table['database']}.{table['table']}",): table["left_seconds"]

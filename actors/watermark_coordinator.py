@@ -17,6 +17,7 @@ import structlog
 
 from actors.actor import Actor, Outlet
 from actors.mailbox import Mailbox
+from actors.measuring import measuring
 from actors.metrics import Metrics
 from pipeline import beginning, coordinator, rereads, topology
 from pipeline import metrics as catalogue
@@ -91,8 +92,8 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         self._ordered: dict[ChunkId, float] = {}
         self._came: dict[ChunkId, float] = {}
         self._state, self._first_orders = coordinator.start(checkpoint, limits, mode, unasked, unread)
-        self._measure_stopped({})
-        self._measure_snapshots({}, self._state.checkpoint.snapshots)
+        self._handed_on = 0  # windows whose rows go out with the orders at hand
+        self._measure_start()
 
     async def run(self) -> None:
         """Give the orders that follow from the start, then take messages."""
@@ -105,12 +106,11 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         before, began = self._state, monotonic()
         self._state, orders = coordinator.step(before, message)
         self._measure_message(message)
-        emitted = self._measure_windows(orders, monotonic())
+        self._measure_windows(orders, monotonic())
         self._measure_state(before)
         _tell(before.checkpoint, self._state.checkpoint)
         await self._perform(orders)
-        for _ in range(emitted):
-            self.metrics.observe(catalogue.PHASE, monotonic() - began, phase="emit")
+        self._measure_emitted(monotonic() - began)
 
     def status(self) -> dict[str, Any]:
         """The position, the transaction that is passing in parts, the snapshots, and the open windows.
@@ -161,6 +161,12 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
                 case _:
                     assert_never(order)
 
+    @measuring
+    def _measure_start(self) -> None:
+        self._measure_stopped({})
+        self._measure_snapshots({}, self._state.checkpoint.snapshots)
+
+    @measuring
     def _measure_message(self, message: ToWatermarkCoordinator) -> None:
         match message:
             case ChunkRead(chunk, _, rows):
@@ -174,20 +180,32 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
             case _:
                 pass
 
-    def _measure_windows(self, orders: tuple[Order, ...], now: float) -> int:
-        """Time the windows from their orders until they aren't open any more; how many of these had their rows."""
-        self._ordered |= {order.chunk: now for order in orders if isinstance(order, ReadChunk | ReadKeys)}
+    @measuring
+    def _measure_windows(self, orders: tuple[Order, ...], now: float) -> None:
+        """Time the windows from their orders until they aren't open any more."""
+        ordered = self._ordered | {
+            order.chunk: now for order in orders if isinstance(order, ReadChunk | ReadKeys)
+        }
         still_open = {window.order.chunk for window in self._state.open}
-        for chunk in self._ordered.keys() - still_open:
-            self.metrics.observe(catalogue.WINDOW, now - self._ordered.pop(chunk))
-        had_rows = self._came.keys() - still_open
-        for chunk in had_rows:
-            self.metrics.observe(catalogue.PHASE, now - self._came.pop(chunk), phase="wait")
+        self._ordered = {chunk: at for chunk, at in ordered.items() if chunk in still_open}
+        came, self._came = self._came, {c: at for c, at in self._came.items() if c in still_open}
+        ended = [at for chunk, at in ordered.items() if chunk not in still_open]
+        waited = [at for chunk, at in came.items() if chunk not in still_open]
+        self._handed_on = len(waited)
+        for at in ended:
+            self.metrics.observe(catalogue.WINDOW, now - at)
+        for at in waited:
+            self.metrics.observe(catalogue.PHASE, now - at, phase="wait")
         self.metrics.set(catalogue.WINDOWS_OPEN, len(still_open))
         oldest_s = min(self._ordered.values(), default=math.nan)
         self.metrics.set(catalogue.OLDEST_WINDOW, time() - (now - oldest_s))
-        return len(had_rows)
 
+    @measuring
+    def _measure_emitted(self, took: float) -> None:
+        for _ in range(self._handed_on):
+            self.metrics.observe(catalogue.PHASE, took, phase="emit")
+
+    @measuring
     def _measure_state(self, before: State) -> None:
         """Tell what has changed of the rest."""
         now = self._state
@@ -200,16 +218,19 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
             was = {snapshot.id: snapshot for snapshot in before.checkpoint.snapshots}
             self._measure_snapshots(was, now.checkpoint.snapshots)
 
+    @measuring
     def _measure_unread(self, was: dict[TableId, int], now: dict[TableId, int]) -> None:
         for table in was.keys() | now.keys():
             self.metrics.set(catalogue.ROWS_UNREAD, now.get(table, 0), table=str(table))
 
+    @measuring
     def _measure_stopped(self, was: dict[TableId, str]) -> None:
         now = self._state.checkpoint.stopped
         self.metrics.set(catalogue.STOPPED_TABLES, len(now), part="capture")
         for table in was.keys() ^ now.keys():
             self.metrics.set(catalogue.TABLE_STOPPED, table in now, table=str(table), part="capture")
 
+    @measuring
     def _measure_snapshots(self, was: dict[str, Snapshot], now: tuple[Snapshot, ...]) -> None:
         latest = {table: state for snapshot in now for table, state in snapshot.tables.items()}
         tables = Counter(type(state) for state in latest.values())
@@ -217,6 +238,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
             self.metrics.set(catalogue.SNAPSHOT_TABLES, tables[kind], state=kind.wire)
         self._measure_progress(was, now)
 
+    @measuring
     def _measure_progress(self, was: dict[str, Snapshot], now: tuple[Snapshot, ...]) -> None:
         for snapshot in now:
             earlier = was[snapshot.id].tables if snapshot.id in was else {}
@@ -226,6 +248,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
                 if begun != progress(state):
                     self._measure_table(str(table), begun, progress(state))
 
+    @measuring
     def _measure_table(self, name: str, begun: Progress, done: Progress) -> None:
         if done.chunks < begun.chunks:  # it was begun anew
             begun = Progress()
@@ -240,6 +263,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
             self.metrics.set(gauge, count, table=name)
 
 
+@measuring
 def _tell(before: Checkpoint, now: Checkpoint) -> None:
     """Log which tables were stopped, and which tables' snapshots have begun or ended."""
     if now.stopped is not before.stopped:
@@ -257,6 +281,7 @@ def _tell(before: Checkpoint, now: Checkpoint) -> None:
                     _tell_state(snapshot.id, str(table), state)
 
 
+@measuring
 def _tell_state(id_: str, table: str, state: TableState) -> None:
     match state:
         case Waiting():

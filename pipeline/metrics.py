@@ -116,6 +116,10 @@ ERRORS = Counter(
     "Failures of actors; kind is transient, definite, invariant, hang or unforeseen.",
     ("actor", "kind"),
 )
+MEASURING_ERRORS = Counter(
+    "tidemark_measuring_errors_total",
+    "Failures of what only measures or tells; the work goes on, and the log has the first one of each kind.",
+)
 
 # Capture
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 import actors  # noqa: F401 - it says how numba keeps machine code, and has to before numba is imported
+from actors import measuring
 from tests.servers.gate import hold
 from tests.servers.kafka import kafka
 from tests.servers.mysql import (
@@ -107,6 +108,15 @@ async def _no_task_left_behind() -> AsyncIterator[None]:
     yield
     left = asyncio.all_tasks() - {asyncio.current_task()}
     assert not left, f"the test left tasks behind: {left}"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_fails_to_measure(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What only measures fails no actor, so it has to fail the test; who breaks it on purpose is marked."""
+    before = measuring.failures()
+    yield
+    if request.node.get_closest_marker("measuring_fails") is None:
+        assert measuring.failures() == before, "measuring failed: the log says where"
 
 
 def _children() -> set[int]:

@@ -7,6 +7,7 @@ import pytest
 from actors import assembly
 
 
+@pytest.mark.measuring_fails
 async def test_who_fails_looking_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assembly, "LOOKS_AGAIN_S", 0.0)
     looks, again = iter([ZeroDivisionError("a bug")]), asyncio.Event()

@@ -1,6 +1,7 @@
 """The registry: every metric of the catalogue is there under its own name, and each kind is written in one way."""
 
 import ast
+import math
 import threading
 import time
 from itertools import count
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from actors import measuring
 from actors.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline.messages import SegmentSealed
@@ -111,9 +113,14 @@ def test_ever_more_tables_do_not_become_ever_more_series() -> None:
     assert metrics.total(catalogue.SNAPSHOT_ROWS) == 2 * (MOST_TABLES + 30)
 
 
-def test_wrong_labels_are_an_error() -> None:
-    with pytest.raises(ValueError, match="label"):
-        Metrics().count(catalogue.ERRORS, actor="a")
+@pytest.mark.measuring_fails
+def test_wrong_labels_fail_nobody_and_are_counted() -> None:
+    metrics, before = Metrics(), measuring.failures()
+    metrics.count(catalogue.ERRORS, actor="a")
+    metrics.watch(catalogue.MAILBOX_DEPTH, lambda: 1 / 0, actor="a")
+    assert math.isnan(metrics.value(catalogue.MAILBOX_DEPTH, actor="a"))
+    assert measuring.failures() == before + 2
+    assert f"{catalogue.MEASURING_ERRORS.name} {before + 2}.0" in metrics.text().decode()
 
 
 def test_what_actors_tell() -> None:
