@@ -150,12 +150,13 @@ async def _known_schemas(
 
     `schemas`: as they've been seen before; `markers`: see `answer`.
     """
+    folds = await source.folds_names()
     while True:
         later = await log_history.visible(source, markers)
         tables = await _tables(source, settings)
         again = _schemas(await source.describe(tables))
         if again == schemas:
-            return Known(again, later)
+            return Known(again, later, folds)
         schemas = again
 
 

@@ -221,6 +221,11 @@ class Source:
         [(read_only,)] = await self.ask(Statement("SELECT @@GLOBAL.read_only"))
         return bool(read_only)
 
+    async def folds_names(self) -> bool:
+        """Whether the server compares the names of tables without regard to case."""
+        [(how,)] = await self.ask(Statement("SELECT @@GLOBAL.lower_case_table_names"))
+        return bool(how)
+
     async def variables(self, names: tuple[str, ...]) -> dict[str, str]:
         """Those of these global variables that the server has."""
         places = ", ".join(["%s"] * len(names))

@@ -16,6 +16,7 @@ Source: MySQL 9.7 Reference Manual, "ALTER TABLE Statement".
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from pipeline.ddl_text import AltersTable, read
 from pipeline.lexemes import Kind, Lexeme, NotRead, Reader, parts, readings, word
 from pipeline.schema import TableId, TableSchema
 
@@ -71,25 +72,21 @@ class Altered:
 
 def column_changes(database: str, statement: str) -> tuple[TableId, ColumnChanges] | None:
     """What the statement, run with this default database, does to the columns of a table; None if that isn't sure."""
-    ways = {_read(Reader(reading), database) for reading in readings(statement)}
+    ways = {_read(reading, database) for reading in readings(statement)}
     return ways.pop() if len(ways) == 1 else None
 
 
-def _read(reader: Reader, database: str) -> tuple[TableId, ColumnChanges] | None:
-    if not reader.keyword("alter"):
-        return None
-    reader.keyword("online", "offline", "ignore")  # of servers before 5.7
-    if not reader.keyword("table"):
+def _read(reading: list[Lexeme], database: str) -> tuple[TableId, ColumnChanges] | None:
+    statement = read(reading, database)
+    if not isinstance(statement, AltersTable):
         return None
     try:
-        table = reader.table(database)
-        options = list(parts(reader.rest()))
-        renamed = tuple(pair for option in options for pair in renamed_by(Reader(option)))
-        dropped = tuple(name for option in options for name in dropped_by(Reader(option)))
+        renamed = tuple(pair for option in statement.options for pair in renamed_by(Reader(option)))
+        dropped = tuple(name for option in statement.options for name in dropped_by(Reader(option)))
     except NotRead:
         return None
     changes = ColumnChanges(renamed, dropped)
-    return (table, changes) if changes else None
+    return (statement.table, changes) if changes else None
 
 
 def altered(schema: TableSchema, changes: ColumnChanges, statement: str) -> Alteration | None:
@@ -98,17 +95,26 @@ def altered(schema: TableSchema, changes: ColumnChanges, statement: str) -> Alte
     Columns that the schema doesn't have came since, and don't matter. One of the primary key that goes isn't taken
     for gone: rows that it told apart can't stay as they are.
     """
-    by_name = {column.name.casefold(): column.name for column in schema.columns}
-    names = {by_name[old.casefold()]: new for old, new in changes.renamed if old.casefold() in by_name}
-    renamed = tuple((old, new) for old, new in names.items() if old != new)
-    dropped = tuple(
-        by_name[name.casefold()]
-        for name in changes.dropped
-        if name.casefold() in by_name and by_name[name.casefold()] not in schema.key_names
-    )
+    try:
+        pairs = [(column, new) for old, new in changes.renamed if (column := _named(schema, old))]
+        gone = [column for name in changes.dropped if (column := _named(schema, name))]
+    except NotRead:
+        return None
+    renamed = tuple((old, new) for old, new in pairs if old != new)
+    dropped = tuple(column for column in gone if column not in schema.key_names)
     if not (done := ColumnChanges(renamed, dropped)):
         return None
     return Alteration(_with(schema, dict(renamed), frozenset(dropped)), statement, done)
+
+
+def _named(schema: TableSchema, name: str) -> str | None:
+    """The column that a statement calls so; names of columns are folded. Raises NotRead where two may be meant."""
+    names = [column.name for column in schema.columns if column.name.casefold() == name.casefold()]
+    if name in names:
+        return name
+    if len(names) > 1:
+        raise NotRead
+    return names[0] if names else None
 
 
 def _with(schema: TableSchema, names: Mapping[str, str], dropped: frozenset[str]) -> TableSchema:

@@ -125,6 +125,22 @@ class Reader:
         self._at += 1
         return text
 
+    def value(self) -> None:
+        """Take a word, a name, a string or a number. Raises NotRead."""
+        if self.next.kind in (Kind.SIGN, Kind.OPENING, Kind.CLOSING):
+            raise NotRead
+        self._at += 1
+
+    def leave_parentheses(self) -> None:
+        """Take all up to the parenthesis that closes the one that was opened, and this one. Raises NotRead."""
+        depth = 1
+        while depth:
+            if self.next is _END:
+                raise NotRead
+            if self.next.kind is Kind.SIGN:
+                depth += {"(": 1, ")": -1}.get(self.next.text, 0)
+            self._at += 1
+
     def table(self, database: str) -> TableId:
         """Take a table's name, in this database if it isn't qualified. Raises NotRead."""
         if self.sign("."):
@@ -135,6 +151,11 @@ class Reader:
     def expect(self, *words: str) -> None:
         """Take one of these words. Raises NotRead."""
         if not self.keyword(*words):
+            raise NotRead
+
+    def expect_sign(self, text: str) -> None:
+        """Take this sign. Raises NotRead."""
+        if not self.sign(text):
             raise NotRead
 
     def end(self) -> None:

@@ -256,18 +256,24 @@ def _with(state: State, changed: Mapping[TableId, TableState]) -> State:
 
 def _altered(state: State, message: StatementRead | CreationRead) -> frozenset[TableId]:
     """The captured tables whose columns a statement may change."""
-    if ddl.is_harmless(message.statement):
-        return frozenset()
-    return ddl.touched(state.captured, state.tables, message.database, message.statement)
+    return ddl.may_alter(_names(state), message.database, message.statement)
+
+
+def _names(state: State) -> ddl.Names:
+    """What names in a statement may mean; a table that's gone is known as well."""
+    return ddl.Names(state.captured, state.tables.keys() | state.told.keys(), state.known.folds)
 
 
 def _statement_read(state: State, message: StatementRead) -> tuple[State, tuple[FromVerifier, ...]]:
     gtid, database, statement = message.gtid, message.database, message.statement
-    touched = ddl.touched(state.captured, state.tables, database, statement)
+    names = _names(state)
+    touched = ddl.touched(names, database, statement)
     changed = _altered(state, message)
     # Of two statements in a row, of which the first one's schema isn't known, nobody could say what they converted.
     strict = message.strict and not changed & state.doubtful
-    unlogged = ddl.changed_unlogged(state.captured, state.tables, database, statement, strict=strict)
+    # What has never been told has no mirror: what a statement does to its rows changes nothing here.
+    told = replace(names, known=state.told.keys())
+    unlogged = ddl.changed_unlogged(told, database, statement, strict=strict)
     stops, restarts = by_statement(unlogged, gtid, _ended(state))
     emptied = {restart.table: unlogged[restart.table].what for restart in restarts if restart.emptied}
     state = replace(state, emptied=state.emptied - {restart.table for restart in restarts} | emptied.keys())

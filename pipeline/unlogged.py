@@ -1,16 +1,15 @@
-"""Statements that change rows which the log doesn't tell: DROP, TRUNCATE, RENAME, and some of what ALTER TABLE does.
+"""What statements do to rows without telling the log: DROP, TRUNCATE, RENAME, and some of what ALTER TABLE does.
 
-With binlog_format=ROW each change of a row is in the log, but for what DDL does to rows as a side effect. Such a
-statement is read here closely enough to say which tables it means, by their names and the default database, and what
-it makes of their rows; nothing else is made of it. What begins like one and can't be read to its end is `Unclear`.
+With binlog_format=ROW the log has each change of a row, but for what DDL does to rows as a side effect. A statement's
+text says at most that rows *may* have changed. So what leaves rows alone for certain is listed here and in
+`pipeline.ddl_text`: kinds of statements, options of ALTER TABLE, definitions of columns (`pipeline.definitions`) and
+engines. Each other statement may have changed the rows of each table that it names.
 
 Where the text can be read in more ways than one (`pipeline.lexemes`), what it does is what it does in any of them.
 
-MODIFY, CHANGE and CONVERT TO convert values, and what comes of them goes by the server's mode: a value that's too long
-is cut, and a NULL is made 0, where it isn't strict. Where it is, the statement fails on such values, so that it passed
-because there were none; then a column's old type and its new one say whether its values are the same
-(`pipeline.evolution`), but for what the types don't show: spaces at the end (CHAR), digits of a FLOAT(m,n), and values
-that the column itself makes.
+MODIFY, CHANGE and CONVERT TO convert values. A mode that isn't strict cuts a value that's too long, and makes a NULL 0.
+A strict one lets the statement fail on such values; then a column's type before it and after it say whether its values
+are the same (`pipeline.evolution`), but for what the types don't show (`pipeline.definitions`).
 
 Source: MySQL 9.7 Reference Manual, "ALTER TABLE Statement", "DROP TABLE Statement", "RENAME TABLE Statement",
 "TRUNCATE TABLE Statement", "Implicit Default Handling" (in "Data Type Default Values").
@@ -19,19 +18,52 @@ Source: MySQL 9.7 Reference Manual, "ALTER TABLE Statement", "DROP TABLE Stateme
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import pairwise
+from itertools import chain, pairwise
+from typing import assert_never
 
 from pipeline.alterations import added_by, dropped_by, renamed_by
-from pipeline.lexemes import Kind, Lexeme, NotRead, Reader, parts, readings, word
+from pipeline.ddl_text import (
+    AltersTable,
+    ChangesNoTable,
+    DefinesTable,
+    DropsDatabase,
+    DropsTables,
+    EmptiesTable,
+    RenamesTables,
+    RepairsTables,
+    Statement,
+    Unread,
+    read,
+)
+from pipeline.definitions import adds_nulls, converts_exactly
+from pipeline.lexemes import NAMES, Kind, Lexeme, NotRead, Reader, readings, word
 from pipeline.schema import TableId
 
-# Words of a column's definition that give rows a value.
-_MAKE_VALUES = frozenset({"as", "auto_increment", "generated", "primary", "serial"})
-# Types that say nothing of spaces or zero bytes at a value's end, and those whose digits in parentheses round a value.
-_PADDED = frozenset({"char", "character", "nchar", "national", "binary"})
-_ROUNDED = frozenset({"float", "double", "real"})
-# Engines that forget what they are given.
-_FORGETFUL = frozenset({"blackhole", "example"})
+# Engines that keep the rows that the log tells of, and no others.
+LOGGED_ENGINES = frozenset({"innodb", "myisam", "memory", "heap", "archive", "csv"})
+
+# What ALTER TABLE may be followed by without touching a row, by its first words.
+_HARMLESS = frozenset(
+    {
+        ("alter",), ("drop",), ("order", "by"), ("enable", "keys"), ("disable", "keys"), ("force",),
+        ("with", "validation"), ("without", "validation"), ("rename", "column"), ("rename", "index"),
+        ("rename", "key"), ("analyze", "partition"), ("check", "partition"), ("optimize", "partition"),
+        ("rebuild", "partition"), ("coalesce", "partition"), ("remove", "partitioning"),
+        ("upgrade", "partitioning"), ("secondary_load",), ("secondary_unload",),
+    }
+)  # fmt: skip
+# What defines partitions: each row stays, in one or the other, but an engine may be named among them.
+_PARTITIONS = frozenset({("add", "partition"), ("reorganize", "partition"), ("partition", "by")})
+# Options of the table as a whole, each with a value.
+_TABLE_OPTIONS = frozenset(
+    {
+        "algorithm", "auto_increment", "autoextend_size", "avg_row_length", "charset", "checksum", "collate",
+        "comment", "compression", "delay_key_write", "encryption", "engine_attribute", "key_block_size", "lock",
+        "max_rows", "min_rows", "pack_keys", "password", "row_format", "secondary_engine",
+        "secondary_engine_attribute", "stats_auto_recalc", "stats_persistent", "stats_sample_pages", "storage",
+        "tablespace",
+    }
+)  # fmt: skip
 
 
 class Effect(StrEnum):
@@ -74,94 +106,53 @@ def unlogged_changes(
 ) -> tuple[frozenset[UnloggedChange], ...]:
     """What the statement, run with this default database, does to rows without telling the log, as each reads it."""
     return tuple(
-        frozenset(_changes(Reader(reading), database, strict and "ignore" not in map(word, reading[:3])))
-        for reading in readings(statement)
+        frozenset(changes_of(read(reading, database), strict=strict)) for reading in readings(statement)
     )
 
 
-def _changes(reader: Reader, database: str, strict: bool) -> Iterator[UnloggedChange]:
-    what = _verb(reader)
-    if what is None:
-        return
+def changes_of(statement: Statement, *, strict: bool = False) -> tuple[UnloggedChange, ...]:
+    """What a statement that's read does to rows without telling the log."""
     try:
-        match what:
-            case "TRUNCATE TABLE":
-                yield OfTables(what, frozenset({_last_table(reader, database)}), Effect.EMPTIED)
-            case "RENAME TABLE":
-                yield from _renamed(reader, database, what)
-            case "DROP TABLE":
-                yield _dropped(reader, database, what)
-            case "DROP DATABASE":
-                _if_exists(reader)
-                name = reader.name()
-                reader.end()
-                yield OfDatabase(what, name)
-            case _:
-                yield from _altered(reader, database, strict)
+        return tuple(_changes(statement, strict))
     except NotRead:
-        yield Unclear(what)
+        return (Unclear("ALTER TABLE"),)
 
 
-def _verb(reader: Reader) -> str | None:
-    """Take the words that such a statement begins with; None if it's another one."""
-    if reader.keyword("truncate"):
-        reader.keyword("table")
-        return "TRUNCATE TABLE"
-    if reader.keyword("rename"):
-        return "RENAME TABLE" if reader.keyword("table", "tables") else None
-    if reader.keyword("drop"):
-        if reader.keyword("database", "schema"):
-            return "DROP DATABASE"
-        return "DROP TABLE" if reader.keyword("table", "tables") else None
-    if reader.keyword("alter"):
-        reader.keyword("online", "offline", "ignore")  # of servers before 5.7
-        return "ALTER TABLE" if reader.keyword("table") else None
-    return None
-
-
-def _last_table(reader: Reader, database: str) -> TableId:
-    table = reader.table(database)
-    reader.end()
-    return table
-
-
-def _if_exists(reader: Reader) -> None:
-    if reader.keyword("if"):
-        reader.expect("exists")
-
-
-def _dropped(reader: Reader, database: str, what: str) -> OfTables:
-    _if_exists(reader)
-    tables = {reader.table(database)}
-    while reader.sign(","):
-        tables.add(reader.table(database))
-    reader.keyword("restrict", "cascade")
-    reader.end()
-    return OfTables(what, frozenset(tables), Effect.EMPTIED)
-
-
-def _renamed(reader: Reader, database: str, what: str) -> Iterator[OfTables]:
-    """A table that has lost its name has no rows; one that has got it has other rows than before."""
-    old, new = set[TableId](), set[TableId]()
-    while True:
-        old.add(reader.table(database))
-        reader.expect("to")
-        new.add(reader.table(database))
-        if not reader.sign(","):
-            break
-    reader.end()
-    yield OfTables(what, frozenset(old - new), Effect.EMPTIED)
-    yield OfTables(what, frozenset(new))
+def _changes(statement: Statement, strict: bool) -> Iterator[UnloggedChange]:
+    match statement:
+        case ChangesNoTable() | DefinesTable():
+            pass
+        case EmptiesTable(table):
+            yield OfTables("TRUNCATE TABLE", frozenset({table}), Effect.EMPTIED)
+        case RepairsTables(tables):
+            yield OfTables("REPAIR TABLE", tables)
+        case DropsTables(tables):
+            yield OfTables("DROP TABLE", tables, Effect.EMPTIED)
+        case DropsDatabase(database):
+            yield OfDatabase("DROP DATABASE", database)
+        case RenamesTables(pairs):
+            # A table that has lost its name has no rows; one that has got it has other rows than before.
+            old, new = (frozenset(names) for names in zip(*pairs, strict=True))
+            yield OfTables("RENAME TABLE", old - new, Effect.EMPTIED)
+            yield OfTables("RENAME TABLE", new)
+        case AltersTable():
+            yield from _altered(statement, strict)
+        case Unread(what):
+            yield Unclear(what)
+        case _:
+            assert_never(statement)
 
 
 # ALTER TABLE
 
 
-def _altered(reader: Reader, database: str, strict: bool) -> Iterator[UnloggedChange]:
-    table = frozenset({reader.table(database)})
-    options = list(parts(reader.rest()))
+def _altered(statement: AltersTable, strict: bool) -> Iterator[UnloggedChange]:
+    """Raises NotRead."""
+    table, options = frozenset({statement.table}), tuple(_options(statement.options))
+    if statement.ignore:
+        yield OfTables("ALTER IGNORE TABLE", table)
     for option in options:
-        yield from _option(Reader(option), table, database, strict)
+        yield from _option(Reader(option), table, statement.database, strict)
     renamed = [pair for option in options for pair in renamed_by(Reader(option))]
     respelled = {old.casefold() for old, new in renamed if old.casefold() == new.casefold()}
     taken = {old for old, _ in renamed} | {name for option in options for name in dropped_by(Reader(option))}
@@ -172,15 +163,38 @@ def _altered(reader: Reader, database: str, strict: bool) -> Iterator[UnloggedCh
         yield OfTables("ALTER TABLE that gives a column's name to another", table)
 
 
+def _options(options: Sequence[Sequence[Lexeme]]) -> Iterator[Sequence[Lexeme]]:
+    """Each with the names that it lists: partitions, after which nothing else comes, or columns to order rows by."""
+    ordering = False
+    for number, option in enumerate(options):
+        words = list(map(word, option[:2]))
+        if words[1:] == ["partition"]:
+            yield tuple(chain.from_iterable(options[number:]))
+            return
+        is_column = bool(option) and option[0].kind in NAMES and words[1:] in ([], ["asc"], ["desc"])
+        if not (ordering and is_column and len(option) < 3):
+            yield option
+            ordering = words == ["order", "by"]
+
+
 def _option(
     reader: Reader, table: frozenset[TableId], database: str, strict: bool
 ) -> Iterator[UnloggedChange]:
+    """Raises NotRead."""
     words = [word(lexeme) for lexeme in reader.rest() if lexeme != (Kind.SIGN, "=")]
-    for setting, engine in pairwise(words):
-        if setting == "engine" and engine in _FORGETFUL:
-            yield OfTables(f"ALTER TABLE … ENGINE={engine.upper()}", table, Effect.LOST)
     match words[:2]:
-        case ["rename", "column" | "index" | "key"]:
+        case ["exchange", "partition"]:
+            while not reader.keyword("with"):
+                reader.name()
+            reader.expect("table")
+            yield OfTables("ALTER TABLE … EXCHANGE PARTITION", table | {reader.table(database)})
+        case ["truncate" | "drop" | "repair" as verb, "partition"]:
+            yield OfTables(f"ALTER TABLE … {verb.upper()} PARTITION", table)
+        case ["discard" | "import" as verb, "partition" | "tablespace" as of]:
+            yield OfTables(f"ALTER TABLE … {verb.upper()} {of.upper()}", table)
+        case first if tuple(first) in _PARTITIONS:
+            yield from _engines(words, table)
+        case first if not first or {tuple(first), tuple(first[:1])} & _HARMLESS:
             pass
         case ["rename", _]:
             reader.keyword("rename")
@@ -189,67 +203,55 @@ def _option(
             what, new = "ALTER TABLE … RENAME", frozenset({reader.table(database)})
             yield OfTables(what, table - new, Effect.EMPTIED)
             yield OfTables(what, new)
-        case ["exchange", "partition"]:
-            while not reader.keyword("with"):
-                reader.name()
-            reader.expect("table")
-            yield OfTables("ALTER TABLE … EXCHANGE PARTITION", table | {reader.table(database)})
-        case ["truncate" | "drop" as verb, "partition"]:
-            yield OfTables(f"ALTER TABLE … {verb.upper()} PARTITION", table)
-        case ["discard" | "import" as verb, "partition" | "tablespace" as of]:
-            yield OfTables(f"ALTER TABLE … {verb.upper()} {of.upper()}", table)
         case ["modify" | "change" as verb, *_]:
-            if not strict or _converts(reader, verb):
+            reader.expect(verb)
+            reader.keyword("column")
+            if verb == "change":
+                reader.name()
+            if not strict or not converts_exactly(reader.rest()):
                 yield OfTables(f"ALTER TABLE … {verb.upper()}", table)
-        case ["convert", "to", *_]:
+        case ["convert", "to"]:
             if not strict:
                 yield OfTables("ALTER TABLE … CONVERT TO", table)
         case ["add", _]:
-            if any(_fills(definition) for definition in added_by(reader)):
+            if not all(adds_nulls(definition) for definition in added_by(reader)):
                 yield OfTables("ALTER TABLE … ADD COLUMN with a value for the rows that there were", table)
         case _:
-            pass
+            yield from _table_options(reader, table)
 
 
-def _converts(option: Reader, verb: str) -> bool:
-    """Whether a definition that strict mode let pass may still have changed values, beyond what types show."""
-    option.expect(verb)
-    option.keyword("column")
-    if verb == "change":
-        option.name()
-    definition = list(option.rest())
-    words = _behind_name(definition)
-    bare = (Kind.SIGN, "(") not in definition[2:4]
-    return (
-        not _MAKE_VALUES.isdisjoint(words)
-        or not _PADDED.isdisjoint(words[:1])
-        or (words[:1] == ["timestamp"] and "null" not in words)
-        or (not bare and not _ROUNDED.isdisjoint(words[:1]))
-    )
+def _table_options(reader: Reader, table: frozenset[TableId]) -> Iterator[OfTables]:
+    """Options of the table as a whole, which need no commas between them, and partitions after them."""
+    while reader.next.text:
+        if word(reader.next) in ("partition", "remove"):
+            yield from _engines([word(each) for each in reader.rest() if each != (Kind.SIGN, "=")], table)
+            return
+        if reader.keyword("engine"):
+            reader.sign("=")
+            engine = reader.name()
+            if engine.casefold() not in LOGGED_ENGINES:
+                yield _of_engine(engine, table)
+            continue
+        reader.keyword("default")
+        if reader.keyword("data", "index"):
+            known = reader.keyword("directory")
+        elif reader.keyword("character", "char"):
+            known = reader.keyword("set")
+        else:
+            known = reader.keyword(*_TABLE_OPTIONS)
+        if not known:
+            yield OfTables("ALTER TABLE", table)
+            return
+        reader.sign("=")
+        reader.value()
 
 
-def _fills(definition: Sequence[Lexeme]) -> bool:
-    """Whether rows get something else than NULL in a column that's added like that; yes, if in doubt."""
-    words = _behind_name(definition)
-    pairs = set(zip(words, [*words[1:], ""], strict=True))
-    return (
-        not _MAKE_VALUES.isdisjoint(words)
-        or ("not", "null") in pairs
-        or any(before == "default" and after != "null" for before, after in pairs)
-        or any(before != "unique" and after == "key" for before, after in pairs)
-        or (words[:1] == ["timestamp"] and "null" not in words)  # explicit_defaults_for_timestamp may be OFF
-    )
+def _engines(words: list[str], table: frozenset[TableId]) -> Iterator[OfTables]:
+    """The engines that partitions are defined with, as far as the log may lack what their rows become."""
+    for setting, engine in pairwise(words):
+        if setting == "engine" and engine not in LOGGED_ENGINES:
+            yield _of_engine(engine, table)
 
 
-def _behind_name(definition: Sequence[Lexeme]) -> list[str]:
-    """The words of a column's definition that are in no parentheses, without its name and its place."""
-    words: list[str] = []
-    depth = 0
-    for lexeme in definition[1:]:
-        if lexeme.kind is Kind.SIGN:
-            depth += {"(": 1, ")": -1}.get(lexeme.text, 0)
-        if depth == 0 and word(lexeme) in ("after", "partition"):
-            break
-        if depth == 0 and words[-1:] != ["column_format"]:
-            words.append(word(lexeme))
-    return words
+def _of_engine(engine: str, table: frozenset[TableId]) -> OfTables:
+    return OfTables(f"ALTER TABLE … ENGINE={engine.upper()}", table, Effect.LOST)

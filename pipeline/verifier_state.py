@@ -14,10 +14,15 @@ from pipeline.watermark import Coordinates
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The schemas that the server gave both before and behind `at`, its executed set."""
+    """The schemas that the server gave both before and behind `at`, its executed set.
+
+    `folds`: whether it compares names of tables without regard to case (lower_case_table_names), which no server
+    changes while it runs.
+    """
 
     schemas: Mapping[TableId, TableSchema]
     at: GtidSet
+    folds: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,8 @@ from pipeline.binlog.prepared import Prepared, PreparedTransactions
 from pipeline.binlog.query_event import Query
 from pipeline.binlog.reached import Reached
 from pipeline.binlog.slice import Bound, Passed, Slice, SliceBuilder
-from pipeline.binlog.walkstate import BEGUN, BETWEEN, FRAMED, SPECIAL, State, wider
+from pipeline.binlog.walkstate import BEGUN, BETWEEN, FRAMED, MAP, SPECIAL, State, wider
+from pipeline.ddl_text import emptied_memory_table
 from pipeline.errors import Definite
 from pipeline.gtid import Gtid, GtidSet
 from pipeline.messages import CreationRead, LogAdvanced, StatementRead, TableUnreadable
@@ -92,9 +93,12 @@ class Fold:
         self.advance = self._reached.advance
         self._told: Coordinates | None = None  # the end of the last message
         self._passed_before = False  # whether the open transaction has, or, between two, the last one
-        # Of the open transaction: its XA identifier, and the statement of a CREATE TABLE … SELECT.
+        # Of the open transaction: its XA identifier, the statement of a CREATE TABLE … SELECT, and the one by which a
+        # server says that its restart has emptied a MEMORY table (`bare`: without BEGIN and COMMIT).
         self._xid = ""
         self._creation: CreationRead | None = None
+        self._emptied: Query | None = None
+        self._bare = False
         self._prepared = PreparedTransactions(bound.held)
         self._ready: list[Given] = []
 
@@ -111,6 +115,8 @@ class Fold:
     def take_in(self, event: Event) -> None:
         """Take an event, at whose end `state` stands. Raises Definite where it can't be followed."""
         self._refuse_within(event)
+        if self._bare and not isinstance(event, TableMapped | RowsChanged | Skipped):
+            self._pass_emptied(self._reached.at(self._reached.begins))
         self._take_in(event)
         if self.slice.full:
             self.relieve()
@@ -245,8 +251,10 @@ class Fold:
                 self._commit_prepared(xid)
             case ["XA", "ROLLBACK", xid]:
                 self._roll_back_prepared(xid)
+            case _ if emptied_memory_table(event.statement) is not None:
+                self.state.phase, self._emptied, self._bare = SPECIAL, event, True
             case _:
-                self._statement(event)
+                self._statement(event, self._reached.at())
 
     def _framed_query(self, event: Query) -> None:
         match event.statement.split(" ", 2):
@@ -263,7 +271,9 @@ class Fold:
                 self.state.phase = SPECIAL
                 self._creation = CreationRead(event.database, event.statement)
             case _ if event.updated is None or any(self._captures_in(name) for name in event.updated):
-                self._refuse_statement("a change")
+                if self._emptied is not None or emptied_memory_table(event.statement) is None:
+                    self._refuse_statement("a change")
+                self.state.phase, self._emptied = SPECIAL, event
             case _:
                 pass
 
@@ -285,6 +295,9 @@ class Fold:
             )
 
     def _commit(self) -> None:
+        if self._emptied is not None:
+            self._pass_emptied(self._reached.at())
+            return
         self._tell_creation()
         self._pass(self.state.source, self.state.number, self.state.commit_time)
         self._leave()
@@ -326,9 +339,21 @@ class Fold:
         self.slice.add_transaction(source, number, commit_time)
         self.state.end = self._reached.at().offset
 
-    def _statement(self, event: Query) -> None:
+    def _pass_emptied(self, end: Coordinates) -> None:
+        """End the group in which a MEMORY table was emptied, and which may hold rows that came into it since.
+
+        The table is read again as a whole, and these with it. Before MySQL 5.7 such a group has no end of its own.
+        """
+        assert self._emptied is not None
+        rows = self.slice.hold()
+        tables = {self.maps.captured(int(number)).table for number in rows.events[MAP]}
+        if tables - {emptied_memory_table(self._emptied.statement)}:
+            self._refuse_statement("a change beside rows of another table")
+        self._statement(self._emptied, end)
+
+    def _statement(self, event: Query, end: Coordinates) -> None:
         self.cut()
-        gtid, end, commit_time = self._gtid(), self._reached.at(), self.state.commit_time
+        gtid, commit_time = self._gtid(), self.state.commit_time
         self._leave()
         if not self._passed_before:
             statement = StatementRead(
@@ -339,7 +364,7 @@ class Fold:
     def _leave(self) -> None:
         self.state.phase = BETWEEN
         self.state.tables = 0
-        self._xid, self._creation = "", None
+        self._xid, self._creation, self._emptied, self._bare = "", None, None, False
 
     # Messages
 

@@ -21,6 +21,9 @@ _TOO_MANY_DATABASES: Final = 254
 _UTF8MB4: Final = 255
 # STRICT_TRANS_TABLES and STRICT_ALL_TABLES in sql_mode; ALTER TABLE doesn't tell them apart (THD::is_strict_mode).
 _STRICT: Final = 1 << 21 | 1 << 22
+# What may be in sql_mode besides and has no say in how ALTER TABLE converts values: all but PAD_CHAR_TO_FULL_LENGTH
+# (bit 31) and TIME_TRUNCATE_FRACTIONAL (bit 32) of MySQL 9.7, and what later servers may bring.
+_NO_CONVERSION: Final = (1 << 31) - 1
 
 # Bytes of each status variable of a fixed length, by its code.
 _FIXED: Final = {
@@ -51,7 +54,7 @@ class Query:
     """A statement, run with `database` as the default one ("" for none).
 
     `updated`: the databases in which it changed something, None where the event doesn't say. `strict`: whether the
-    session's sql_mode refused values that don't fit.
+    session's sql_mode refused values that don't fit, and left the others as they are.
     """
 
     database: str
@@ -77,7 +80,8 @@ def query(body: bytes) -> Query:
     if statement == b"BEGIN":
         return _BEGIN
     updated, collation, mode = _variables(Cursor(variables))
-    return Query(decoded(database), _text(statement, collation), updated, bool(mode & _STRICT))
+    strict = bool(mode & _STRICT) and not mode & ~_NO_CONVERSION
+    return Query(decoded(database), _text(statement, collation), updated, strict)
 
 
 _BEGIN: Final = Query("", "BEGIN", None, False)

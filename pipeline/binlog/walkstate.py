@@ -19,7 +19,9 @@ from pipeline.binlog.cells import SLACK, Bytes, Longs
 BETWEEN: Final = 0  # two transactions
 BEGUN: Final = 1  # a GTID has come
 FRAMED: Final = 2  # and the BEGIN behind it
-SPECIAL: Final = 3  # framed, but its end is the fold's business: an XA transaction, a created table's
+SPECIAL: Final = (
+    3  # framed, but its end is the fold's business: an XA transaction, a created or emptied table's
+)
 
 # How the walk takes an event, and how it ends.
 DONE: Final = 0  # it's taken, and so are all

@@ -564,7 +564,7 @@ def alterations(said: list[FromVerifier]) -> list[Alteration]:
     ("text", "renamed", "dropped", "now"),
     [
         (
-            "ALTER TABLE Orders RENAME COLUMN Tags TO labels",
+            "ALTER TABLE orders RENAME COLUMN Tags TO labels",
             [("tags", "labels")],
             [],
             ["id", "state", "labels"],
@@ -607,6 +607,51 @@ def _slice_of(number: int, names: list[str]) -> LogRead:
     row = images(table_map)
     whole = replace(row, rows=row.rows.select(range(some)))
     return LogRead(Transactions.of([(Gtid(SERVER, number), 0)]), (whole,), end(number))
+
+
+def test_a_table_of_another_case_is_altered_for_certain_by_no_statement() -> None:
+    state = fresh(Known({ORDERS: SCHEMA}, upto(5)), 5)
+    said = run(state, slice_(6), statement(7, "ALTER TABLE Orders DROP tags"))
+    assert alterations(said) == []
+    exact = fresh(Known({ORDERS: SCHEMA}, upto(5), folds=False), 5)
+    said = run(exact, slice_(6), statement(7, "DROP TABLE IF EXISTS Orders"))
+    assert (alterations(said), restarts(said)) == ([], [])
+
+
+def test_a_table_that_is_gone_and_comes_back_with_rows_is_restarted() -> None:
+    """Also behind a restart, where the checkpoint alone knows that there was one."""
+    gone, back = statement(6, "RENAME TABLE orders TO old"), statement(8, "RENAME TABLE new TO orders")
+    state = fresh(Known({ORDERS: SCHEMA}, upto(5)), 5)
+    said = run(state, gone, answer(6, None), LogAdvanced(end(7)), back)
+    assert [each.emptied for each in restarts(said)] == [True, False]
+    [restarted] = restarts(run(fresh(Known({}, upto(7)), 7, old=SCHEMA), answer(7, None), back))
+    assert (restarted.table, restarted.emptied) == (ORDERS, False)
+
+
+def test_a_table_that_is_only_referred_to_is_not_altered() -> None:
+    """So its images need no further proof."""
+    texts = (
+        "CREATE TABLE items LIKE orders",
+        "CREATE TABLE chi (p INT, FOREIGN KEY (p) REFERENCES orders (id))",
+        "CREATE VIEW v AS SELECT * FROM orders",
+        "CREATE DEFINER=`root`@`localhost` TRIGGER x AFTER INSERT ON orders FOR EACH ROW SET @a = 1",
+    )
+    for text in texts:
+        known = Known({ORDERS: SCHEMA}, upto(5))
+        state, _ = step(fresh(known, 5), statement(6, text))
+        assert ORDERS not in asked(state)
+        assert schemas(run(state, slice_(7, maps=(MINIMAL,)))) == [SCHEMA]
+
+
+def test_words_that_are_no_tables_put_no_other_statement_in_doubt() -> None:
+    """With a pattern that any word matches, MODIFY and BIGINT could be tables of the default database."""
+    items = replace(SCHEMA, table=TableId("shop", "items"))
+    state = fresh(Known({ORDERS: SCHEMA, items.table: items}, upto(5)), 5)
+    first, second = (
+        replace(statement(6 + i, f"ALTER TABLE {table} MODIFY id BIGINT"), strict=True)
+        for i, table in enumerate(("orders", "items"))
+    )
+    assert restarts(run(state, first, second)) == []
 
 
 def test_a_table_that_is_emptied_says_so_with_the_schema_that_it_had() -> None:

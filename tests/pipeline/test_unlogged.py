@@ -77,6 +77,12 @@ def read(text: str, database: str = "d") -> dict[str, set[str]]:
         ("ALTER TABLE a CHANGE v w INT", "ALTER TABLE … CHANGE", {"+d.a"}),
         ("ALTER TABLE a CONVERT TO CHARSET latin1", "ALTER TABLE … CONVERT TO", {"+d.a"}),
         ("ALTER TABLE a COMMENT 'x' ENGINE = BlackHole", "ALTER TABLE … ENGINE=BLACKHOLE", {"d.a"}),
+        ("ALTER TABLE a ENGINE=FEDERATED", "ALTER TABLE … ENGINE=FEDERATED", {"d.a"}),
+        ("ALTER TABLE a REPAIR PARTITION p0, p1", "ALTER TABLE … REPAIR PARTITION", {"+d.a"}),
+        ("ALTER TABLE a UNION = (b)", "ALTER TABLE", {"+d.a"}),
+        ("ALTER TABLE a SOMETHING NEW", "ALTER TABLE", {"+d.a"}),
+        ("ALTER IGNORE TABLE a ADD UNIQUE KEY (x)", "ALTER IGNORE TABLE", {"+d.a"}),
+        ("REPAIR LOCAL TABLE a, shop.b USE_FRM", "REPAIR TABLE", {"+d.a", "+shop.b"}),
     ],
 )
 def test_what_changes_rows_and_of_which_tables(text: str, what: str, tables: set[str]) -> None:
@@ -109,6 +115,8 @@ ADDED = "ALTER TABLE … ADD COLUMN with a value for the rows that there were"
         "a INT, ADD COLUMN b INT DEFAULT 7",
         "a INT COMMENT 'it\\'s', ADD b INT DEFAULT 7",
         "a INT /*!80000 DEFAULT 5 */",
+        "a SOMETHING_NEW",
+        "a INT SOMETHING_NEW",
     ],
 )
 def test_a_column_that_gives_the_rows_a_value(definition: str) -> None:
@@ -133,6 +141,12 @@ def test_a_column_that_gives_the_rows_a_value(definition: str) -> None:
         "CONSTRAINT x FOREIGN KEY (a) REFERENCES b (c) ON DELETE SET DEFAULT",
         "PARTITION (PARTITION p3 VALUES LESS THAN (9))",
         "c INT PARTITION BY KEY (id)",
+        "c DECIMAL(10, 2) UNSIGNED ZEROFILL NULL COMMENT 'x' INVISIBLE FIRST",
+        "c VARCHAR(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT NULL",
+        "c DOUBLE PRECISION, ADD d NATIONAL VARCHAR(9), ADD e CHARACTER VARYING(9)",
+        "c INT REFERENCES b (d) ON DELETE SET NULL ON UPDATE CASCADE",
+        "c POINT SRID 4326, ADD d DATETIME ON UPDATE CURRENT_TIMESTAMP",
+        "engine VARCHAR(9)",
     ],
 )
 def test_a_column_that_gives_the_rows_nothing(definition: str) -> None:
@@ -154,6 +168,9 @@ def kept(options: str, before: str = "") -> bool:
         "CHANGE v `timestamp` DECIMAL(12, 4), CHANGE COLUMN x y DOUBLE",
         "MODIFY v ENUM('char', 'as') NULL",
         "MODIFY v TIMESTAMP(3) NULL",
+        "MODIFY v LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin COMMENT 'x'",
+        "MODIFY v INT UNSIGNED NOT NULL DEFAULT -1 COMMENT 'CHAR' FIRST",
+        "MODIFY v DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6)",
         "CONVERT TO CHARACTER SET utf8mb4",
     ],
 )
@@ -174,6 +191,13 @@ def test_what_strict_mode_lets_pass_is_judged_by_the_types(options: str) -> None
         "MODIFY v INT AS (w + 1) STORED",
         "MODIFY v TIMESTAMP",
         "MODIFY v INT, MODIFY w CHAR(3)",
+        "MODIFY v FLOAT8(10,2)",
+        "MODIFY v FLOAT4(10,2)",
+        "MODIFY v TINYTEXT",
+        "MODIFY v TEXT",
+        "MODIFY v POINT",
+        "MODIFY v SOMETHING_NEW",
+        "MODIFY v INT SOMETHING_NEW",
     ],
 )
 def test_what_the_types_do_not_show_changes_rows_under_a_strict_mode_as_well(options: str) -> None:
@@ -218,6 +242,19 @@ def test_a_name_that_goes_from_one_column_to_another(options: str, swaps: bool) 
         "ALTER TABLE shop.orders DROP c, DROP INDEX x",
         "ALTER TABLE shop.orders ALTER c SET DEFAULT 5",
         "ALTER TABLE shop.orders COALESCE PARTITION 2",
+        "ALTER TABLE shop.orders ANALYZE PARTITION p0, p1",
+        "ALTER TABLE shop.orders REORGANIZE PARTITION p0, p1 INTO (PARTITION p VALUES LESS THAN (9) ENGINE = InnoDB)",
+        "ALTER TABLE shop.orders ENGINE=MyISAM DEFAULT CHARSET=utf8mb4 COLLATE utf8mb4_bin PARTITION BY HASH (id)",
+        "ALTER TABLE shop.orders ORDER BY a, b DESC, FORCE",
+        "ALTER TABLE shop.orders DISABLE KEYS",
+        "ALTER TABLE shop.orders ROW_FORMAT=DYNAMIC KEY_BLOCK_SIZE 8, AUTO_INCREMENT=7, DATA DIRECTORY = '/x'",
+        "ALTER TABLE shop.orders ALTER INDEX a INVISIBLE, ALTER CHECK b NOT ENFORCED",
+        "CREATE TABLE shop.orders LIKE shop.items",
+        "CREATE UNIQUE INDEX a ON shop.orders (b)",
+        "CREATE DEFINER='a'@'%' PROCEDURE p() TRUNCATE shop.orders",
+        "ALTER USER u IDENTIFIED BY 'x'",
+        "SET PASSWORD FOR u = 'x'",
+        "ANALYZE TABLE shop.orders",
         "ALTER TABLE shop.orders REMOVE PARTITIONING",
         "ALTER TABLE shop.orders COMMENT 'x, RENAME TO y, DROP PARTITION p'",
         "CREATE TABLE shop.orders (id INT NOT NULL DEFAULT 0)",
@@ -243,6 +280,10 @@ def test_what_changes_no_row(text: str) -> None:
         ("ALTER TABLE a EXCHANGE PARTITION p", "ALTER TABLE"),
         ("ALTER TABLE a ADD (b INT", "ALTER TABLE"),
         ("DROP TABLE `caf\N{REPLACEMENT CHARACTER}`", "DROP TABLE"),
+        ("UPDATE orders SET a = 1", "UPDATE"),
+        ("DELETE FROM orders WHERE a = 1", "DELETE"),
+        ("CREATE MACHINE orders", "CREATE"),
+        ("SHUFFLE TABLE orders", "SHUFFLE"),
     ],
 )
 def test_what_cannot_be_read_is_unclear(text: str, what: str) -> None:

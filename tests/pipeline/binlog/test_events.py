@@ -191,6 +191,20 @@ def query(variables: bytes, statement: bytes) -> Query:
     return event
 
 
+@pytest.mark.parametrize(
+    ("mode", "strict"),
+    [
+        (1 << 21, True),
+        (1 << 22 | 1 << 25 | 1 << 30, True),
+        (1 << 25, False),
+        (1 << 22 | 1 << 31, False),  # PAD_CHAR_TO_FULL_LENGTH
+        (1 << 21 | 1 << 40, False),  # one that isn't known
+    ],
+)
+def test_a_mode_that_converts_values_as_they_are(mode: int, strict: bool) -> None:
+    assert query(b"\x01" + mode.to_bytes(8, "little"), b"ALTER TABLE t FORCE").strict is strict
+
+
 def test_a_statement_is_read_in_its_clients_character_set() -> None:
     latin1 = b"\x04" + struct.pack("<HHH", 8, 8, 255)
     assert query(latin1, "DROP TABLE `Ã©`".encode("latin1")).statement == "DROP TABLE `Ã©`"

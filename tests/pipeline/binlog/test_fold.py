@@ -333,6 +333,20 @@ def test_statement_format_is_refused_where_it_may_be_about_captured_tables() -> 
         read(stream("orders"), [rotate(), *transaction(1, made(Code.EXECUTE_LOAD_QUERY, b"?"))])
 
 
+def test_a_memory_table_that_a_restart_has_emptied_is_told_by_a_statement() -> None:
+    """MySQL 5.6 logs it bare, and may log rows of the statement that found it so behind it; 5.7 frames it."""
+    emptied = query("DELETE FROM `shop`.`orders`", updated="shop")
+    for told in ([begin(1), emptied], [begin(1), emptied, MAP, ROW], transaction(1, emptied)):
+        [statement, rows] = read(stream("orders"), [rotate(), *told, *transaction(2, MAP, ROW)])
+        assert isinstance(statement, StatementRead)
+        assert (statement.gtid.number, statement.statement) == (1, "DELETE FROM `shop`.`orders`")
+        assert numbers(rows) == ["2"]
+    assert read(stream("orders"), [rotate(), begin(1), emptied, MAP]) == []
+    for others in ([table(2, "items"), row(2, 1), emptied], [emptied, emptied]):
+        with pytest.raises(UndecodableError, match="logged as a statement"):
+            read(stream("orders", "items"), [rotate(), *transaction(1, *others)])
+
+
 def test_partial_updates_are_rows_like_any_other() -> None:
     *_, slice_ = read(stream("docs"), story("partial_json"))
     assert [kind for _, _, (_, kind, _) in images(slice_)] == ["INSERT", "UPDATE_BEFORE", "UPDATE_AFTER"]

@@ -1,0 +1,40 @@
+"""Definitions of columns: what's certain of the rows that there were; `test_unlogged.py` has whole statements."""
+
+import pytest
+
+from pipeline.definitions import adds_nulls, converts_exactly
+from pipeline.lexemes import lexemes
+
+
+@pytest.mark.parametrize(
+    ("definition", "nulls", "exact"),
+    [
+        ("c INT", True, True),
+        ("`c` INT NOT NULL", False, True),
+        ("c INT DEFAULT (1 + (2))", False, True),
+        ("c INT DEFAULT b'0' COMMENT 'x'", False, True),
+        ("c DECIMAL(9,2) DEFAULT -1.5", False, True),
+        ("c DATETIME DEFAULT NULL ON UPDATE NOW(6) AFTER d", True, True),
+        ("c TIMESTAMP", False, False),
+        ("c TIMESTAMP NULL", True, True),
+        ("c FLOAT8", True, True),
+        ("c FLOAT8(9,2)", True, False),
+        ("c CHAR(9)", True, False),
+        ("c TINYTEXT", True, False),
+        ("c INT CONSTRAINT x CHECK (c > 0) NOT ENFORCED", True, True),
+        ("c INT REFERENCES d.t (a) MATCH FULL ON DELETE NO ACTION", True, True),
+        ("c INT AS (1)", False, False),
+        ("c INT AUTO_INCREMENT", False, False),
+        ("c INT PRIMARY KEY", False, False),
+        ("c SERIAL", False, False),
+        ("c UUID", False, False),
+        ("c INT COMPRESSED", False, False),
+        ("c INT DEFAULT", False, False),
+        ("c INT CHECK (", False, False),
+        ("c", False, False),
+        ("", False, False),
+    ],
+)
+def test_what_is_certain(definition: str, nulls: bool, exact: bool) -> None:
+    found = list(lexemes(definition))
+    assert (adds_nulls(found), converts_exactly(found)) == (nulls, exact)
