@@ -5,7 +5,7 @@ may have changed rows.
 
 A conversion (MODIFY, CHANGE) is looked at here as strict mode lets it pass: it fails where a value doesn't fit, so that
 the types before it and after it say whether the values are the same (`pipeline.evolution`). `_EXACT` are the new types
-of which this is so. It isn't of CHAR and BINARY, which say nothing of spaces and zero bytes at a value's end; of a FLOAT
+of which this is so. It isn't of CHAR and BINARY, which say nothing of spaces and zero bytes at the end; of a FLOAT
 with digits in parentheses, which rounds; nor of the shorter TEXT types, which cut spaces with a warning only.
 
 Source: MySQL 9.7 Reference Manual, "CREATE TABLE Statement", "Data Types", "Strict SQL Mode".
