@@ -1,0 +1,180 @@
+"""The Connect schemas of a table's messages, as Debezium makes them and JsonConverter writes them.
+
+A schema is a JSON object of Connect's: `type`, `optional`, and where there are any `name`, `version`, `parameters`,
+`doc`, `default` and `field`, in JsonConverter's order.
+
+**Differences from Debezium**, each with its reason:
+
+- A column's default isn't in its schema. Neither the log nor a result set tells it, and a schema's version here says
+  nothing that these don't.
+- A POINT is a Geometry. The log calls all spatial types by one name.
+
+Source: Debezium 3.6, "Data type mappings" and "Data change events"; Apache Kafka, `JsonConverter.asJsonSchema`.
+"""
+
+from collections.abc import Iterable
+from typing import Any, assert_never
+
+from pipeline.kafka.handling import (
+    BinaryHandling,
+    DecimalHandling,
+    Handling,
+    TimePrecision,
+    UnsignedBigintHandling,
+)
+from pipeline.schema import Column
+from pipeline.types import (
+    Binary,
+    Bit,
+    Date,
+    DateTime,
+    Decimal,
+    Double,
+    Enum,
+    FixedBinary,
+    Float,
+    Geometry,
+    Integer,
+    Json,
+    Set,
+    Text,
+    Time,
+    Timestamp,
+    Vector,
+    Year,
+)
+
+Schema = dict[str, Any]
+
+_INTEGERS = {
+    (1, False): "int16",
+    (1, True): "int16",
+    (2, False): "int16",
+    (2, True): "int32",
+    (3, False): "int32",
+    (3, True): "int32",
+    (4, False): "int32",
+    (4, True): "int64",
+    (8, False): "int64",
+    (8, True): "int64",
+}
+
+_TIMES = {
+    TimePrecision.ADAPTIVE_TIME_MICROSECONDS: ("int64", "io.debezium.time.MicroTime"),
+    TimePrecision.MICROSECONDS: ("int64", "io.debezium.time.MicroTime"),
+    TimePrecision.NANOSECONDS: ("int64", "io.debezium.time.NanoTime"),
+    TimePrecision.CONNECT: ("int32", "org.apache.kafka.connect.data.Time"),
+    TimePrecision.ISOSTRING: ("string", "io.debezium.time.IsoTime"),
+}
+_MOMENTS = {
+    TimePrecision.MICROSECONDS: ("int64", "io.debezium.time.MicroTimestamp"),
+    TimePrecision.NANOSECONDS: ("int64", "io.debezium.time.NanoTimestamp"),
+    TimePrecision.CONNECT: ("int64", "org.apache.kafka.connect.data.Timestamp"),
+    TimePrecision.ISOSTRING: ("string", "io.debezium.time.IsoTimestamp"),
+}
+_DATES = {
+    TimePrecision.CONNECT: ("int32", "org.apache.kafka.connect.data.Date"),
+    TimePrecision.ISOSTRING: ("string", "io.debezium.time.IsoDate"),
+}
+
+
+def struct(
+    fields: Iterable[Schema], *, optional: bool = False, name: str = "", version: int | None = None
+) -> Schema:
+    """The schema of a struct with these fields."""
+    named: Schema = {"name": name} if name else {}
+    numbered: Schema = {"version": version} if version is not None else {}
+    return {"type": "struct", "fields": list(fields), "optional": optional, **named, **numbered}
+
+
+def field(schema: Schema, name: str) -> Schema:
+    """The schema as that of a struct's field."""
+    return {**schema, "field": name}
+
+
+def rows_schema(columns: Iterable[Column], handling: Handling, name: str, *, optional: bool) -> Schema:
+    """The schema of rows of these columns."""
+    return struct((field(column_schema(c, handling), c.name) for c in columns), optional=optional, name=name)
+
+
+def column_schema(column: Column, handling: Handling) -> Schema:
+    """The schema of a column's values, as `json_values` writes them."""
+    kind, semantics = _semantics(column, handling)
+    if kind == "array":
+        kind_of: Schema = {"type": kind, "items": {"type": "float", "optional": False}}
+    elif isinstance(column.type, Geometry):
+        wkb, srid = {"type": "bytes", "optional": False}, {"type": "int32", "optional": True}
+        kind_of = {"type": kind, "fields": [field(wkb, "wkb"), field(srid, "srid")]}
+    else:
+        kind_of = {"type": kind}
+    return {**kind_of, "optional": column.nullable, **semantics}
+
+
+def _logical(name: str, **parameters: str) -> Schema:
+    return {"name": name, "version": 1, **({"parameters": parameters} if parameters else {})}
+
+
+def _decimal(precision: int, scale: int) -> tuple[str, Schema]:
+    parameters = {"scale": str(scale), "connect.decimal.precision": str(precision)}
+    return "bytes", _logical("org.apache.kafka.connect.data.Decimal", **parameters)
+
+
+def _semantics(column: Column, handling: Handling) -> tuple[str, Schema]:
+    """A column's Connect type, and what else its schema says."""
+    match column.type:
+        case Integer(8, unsigned=True) if handling.unsigned_bigint is UnsignedBigintHandling.PRECISE:
+            return _decimal(20, 0)
+        case Integer(size, unsigned):
+            return _INTEGERS[size, unsigned], {}
+        case Decimal(precision, scale):
+            match handling.decimal:
+                case DecimalHandling.PRECISE:
+                    return _decimal(precision, scale)
+                case DecimalHandling.DOUBLE:
+                    return "double", {}
+                case DecimalHandling.STRING:
+                    return "string", {}
+                case _:
+                    assert_never(handling.decimal)
+        case Float():
+            return "float", {}
+        case Double():
+            return "double", {}
+        case Bit(1):
+            return "boolean", {}
+        case Bit(width):
+            return "bytes", _logical("io.debezium.data.Bits", length=str(width))
+        case Year():
+            return "int32", _logical("io.debezium.time.Year")
+        case Date():
+            kind, name = _DATES.get(handling.time, ("int32", "io.debezium.time.Date"))
+            return kind, _logical(name)
+        case Time():
+            kind, name = _TIMES[handling.time]
+            return kind, _logical(name)
+        case DateTime(digits):
+            adaptive = "io.debezium.time.MicroTimestamp" if digits > 3 else "io.debezium.time.Timestamp"
+            kind, name = _MOMENTS.get(handling.time, ("int64", adaptive))
+            return kind, _logical(name)
+        case Timestamp():
+            return "string", _logical("io.debezium.time.ZonedTimestamp")
+        case Text():
+            return "string", {}
+        case Json():
+            return "string", _logical("io.debezium.data.Json")
+        case Enum(labels):
+            return "string", _logical("io.debezium.data.Enum", allowed=_allowed(labels))
+        case Set(labels):
+            return "string", _logical("io.debezium.data.EnumSet", allowed=_allowed(labels))
+        case FixedBinary() | Binary():
+            return "bytes" if handling.binary is BinaryHandling.BYTES else "string", {}
+        case Geometry():
+            return "struct", {**_logical("io.debezium.data.geometry.Geometry"), "doc": "Geometry"}
+        case Vector():
+            return "array", _logical("io.debezium.data.FloatVector")
+        case _:
+            assert_never(column.type)
+
+
+def _allowed(labels: Iterable[str]) -> str:
+    return ",".join(label.replace(",", "\\,") for label in labels)

@@ -1,0 +1,282 @@
+"""Debezium's messages of a table's changes: keys and values, as Arrow arrays of JSON texts.
+
+The rows are those of a changes file (`pipeline.change_rows`) with before-images: each update of a row with a key is `b`
+and directly after it `u`. A `d` that is directly followed by a `u` of the same transaction is an update that changed
+the key. Debezium makes two messages of it, a delete of the old key and a create of the new one.
+
+| rows | messages |
+|---|---|
+| `c`, `r` | one, whose `before` is null |
+| `b`, `u` | one, whose `before` is the row of `b` |
+| `d` | one, whose `after` is null, and a tombstone where these are wanted |
+| `d`, `u` with another key | a delete (with its tombstone), then a create |
+| `t` | one with neither, and no key |
+
+A table without a key has no keys and no tombstones.
+
+Source: Debezium 3.6, "Data change events"; envelope of schema version 2.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from pipeline.errors import InvariantBroken
+from pipeline.kafka.connect_schema import Schema, field, rows_schema, struct
+from pipeline.kafka.handling import Handling
+from pipeline.kafka.json_values import escaped, joined, json_objects, json_text
+from pipeline.schema import TableSchema
+
+_NULL: Final = pa.scalar("null")
+
+# The letters of `__op` by numbers, and the number that stands for none.
+_LETTERS: Final = pa.array(["c", "u", "d", "r", "t", "b"])
+_CREATE, _UPDATE, _DELETE, _READ, _TRUNCATE, _BEFORE, _NONE = range(7)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What the `source` blocks say of each row.
+
+    `snapshot`: "false", "incremental" and the like. `times`: when the transactions committed (int64, µs since the
+    epoch). `gtid`, `thread` and `query` may be null.
+    """
+
+    snapshot: str
+    times: pa.Array
+    server_id: pa.Array
+    gtid: pa.Array
+    file: pa.Array
+    pos: pa.Array
+    row: pa.Array
+    thread: pa.Array
+    query: pa.Array
+
+    def taken(self, rows: pa.Array) -> "Source":
+        """The same of these rows alone."""
+        return Source(self.snapshot, *(getattr(self, name).take(rows) for name in _OF_ROWS))
+
+
+_OF_ROWS: Final = ("times", "server_id", "gtid", "file", "pos", "row", "thread", "query")
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """The messages of one table's changes, in their order.
+
+    `keys` are null where there's no key, `values` where it's a tombstone. `rows`: of which row of the changes each one
+    is. `new_keys` and `old_keys`: what the headers `__debezium.newkey` and `__debezium.oldkey` say, null where there
+    are none.
+    """
+
+    keys: pa.Array
+    values: pa.Array
+    rows: NDArray[np.int64]
+    new_keys: pa.Array
+    old_keys: pa.Array
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """How a table's messages are made.
+
+    `prefix` is the topics'; `version` that of the software, for `source`. `schemas`: whether each message has its
+    schema in it. `tombstones`: whether one follows each delete.
+    """
+
+    schema: TableSchema
+    prefix: str
+    version: str
+    handling: Handling
+    schemas: bool = False
+    tombstones: bool = True
+
+    def messages(self, changes: pa.RecordBatch, source: Source, processed_us: int) -> Messages:
+        """The messages of these rows, of which `processed_us` says when they were made (µs since the epoch).
+
+        A row that belongs to the one before it is in the same batch. Raises InvariantBroken for an update without its
+        row before.
+        """
+        ops = np.asarray(pc.index_in(changes.column("__op"), _LETTERS))
+        of = np.flatnonzero(ops != _BEFORE)
+        op, preceding = ops[of], np.where(of > 0, ops[of - 1], _NONE)
+        if self.schema.key and np.any((op == _UPDATE) & (preceding != _BEFORE) & (preceding != _DELETE)):
+            raise InvariantBroken(f"an update of {self.schema.table} has no row before it")
+        created = (op == _UPDATE) & (preceding == _DELETE)  # by an update that changed the key
+        deleted = np.zeros(len(of), np.bool_)
+        deleted[:-1] = created[1:]
+        values = self._values(changes, of, np.where(created, _CREATE, op), source, processed_us)
+        keys = self._keys(changes).take(pa.array(of)) if self.schema.key else pa.nulls(len(of), pa.string())
+        keys = pc.if_else(pa.array(op == _TRUNCATE), pa.scalar(None, pa.string()), keys)
+        following = np.roll(np.arange(len(of)), -1)
+        new = keys.take(pa.array(following, mask=~deleted))
+        old = keys.take(pa.array(np.arange(len(of)) - 1, mask=~created))
+        return self._with_tombstones(Messages(keys, values, of, new, old), op)
+
+    def _with_tombstones(self, messages: Messages, op: NDArray[np.int32]) -> Messages:
+        if not self.tombstones or not self.schema.key:
+            return messages
+        times = np.where(op == _DELETE, 2, 1)
+        index = np.repeat(np.arange(len(op)), times)
+        again = np.zeros(len(index), np.bool_)
+        again[1:] = index[1:] == index[:-1]
+        taken = pa.array(index)
+        return Messages(
+            messages.keys.take(taken),
+            messages.values.take(pa.array(index, mask=again)),
+            messages.rows[index],
+            messages.new_keys.take(taken),
+            messages.old_keys.take(taken),
+        )
+
+    def _keys(self, changes: pa.RecordBatch) -> pa.Array:
+        columns = [self.schema.columns[i] for i in self.schema.key]
+        keys = json_objects(columns, changes, self.handling)
+        return self._with_schema(keys, self.key_schema) if self.schemas else keys
+
+    def _values(
+        self,
+        changes: pa.RecordBatch,
+        of: NDArray[np.int64],
+        op: NDArray[np.int32],
+        source: Source,
+        processed_us: int,
+    ) -> pa.Array:
+        objects = json_objects(self.schema.columns, changes, self.handling)
+        no_before = (op == _CREATE) | (op == _READ) | (op == _TRUNCATE)
+        before = objects.take(pa.array(np.where(op == _UPDATE, of - 1, of), mask=no_before))
+        after = objects.take(pa.array(of, mask=(op == _DELETE) | (op == _TRUNCATE)))
+        values = joined(
+            '{"before":',
+            pc.fill_null(before, _NULL),
+            ',"after":',
+            pc.fill_null(after, _NULL),
+            ',"source":',
+            self._sources(source.taken(pa.array(of)), len(of)),
+            ',"transaction":null,"op":"',
+            _LETTERS.take(pa.array(op)),
+            f'","ts_ms":{processed_us // 1000},"ts_us":{processed_us},"ts_ns":{processed_us * 1000}}}',
+            count=len(of),
+        )
+        return self._with_schema(values, self.value_schema) if self.schemas else values
+
+    def _sources(self, source: Source, count: int) -> pa.Array:
+        table = self.schema.table
+        return joined(
+            f'{{"version":{json_text(self.version)},"connector":"mysql","name":{json_text(self.prefix)},"ts_ms":',
+            pc.cast(pc.divide(source.times, 1000), pa.string()),
+            f',"snapshot":"{source.snapshot}","db":{json_text(table.database)},"sequence":null,"ts_us":',
+            pc.cast(source.times, pa.string()),
+            ',"ts_ns":',
+            pc.cast(pc.multiply(source.times, 1000), pa.string()),
+            f',"table":{json_text(table.name)},"server_id":',
+            pc.cast(source.server_id, pa.string()),
+            ',"gtid":',
+            _texts_or_null(source.gtid),
+            ',"file":',
+            _texts_or_null(source.file),
+            ',"pos":',
+            pc.cast(source.pos, pa.string()),
+            ',"row":',
+            pc.cast(source.row, pa.string()),
+            ',"thread":',
+            pc.fill_null(pc.cast(source.thread, pa.string()), _NULL),
+            ',"query":',
+            _texts_or_null(source.query),
+            "}",
+            count=count,
+        )
+
+    def _with_schema(self, payloads: pa.Array, schema: Schema) -> pa.Array:
+        text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+        # Jackson writes a character beyond U+FFFF as its two units of UTF-16.
+        text = _SUPPLEMENTARY.sub(
+            lambda found: json.dumps(found[0]).strip('"').upper().replace("U", "u"), text
+        )
+        return joined(f'{{"schema":{text},"payload":', payloads, "}", count=len(payloads))
+
+    @property
+    def _name(self) -> str:
+        return f"{self.prefix}.{self.schema.table}"
+
+    @property
+    def key_schema(self) -> Schema:
+        """The schema of the keys."""
+        columns = [self.schema.columns[i] for i in self.schema.key]
+        return rows_schema(columns, self.handling, f"{self._name}.Key", optional=False)
+
+    @property
+    def value_schema(self) -> Schema:
+        """The schema of the values."""
+        row = rows_schema(self.schema.columns, self.handling, f"{self._name}.Value", optional=True)
+        fields = {"before": row, "after": row, "source": _SOURCE, "transaction": _TRANSACTION, "op": _TEXT}
+        times = dict.fromkeys(("ts_ms", "ts_us", "ts_ns"), _OPTIONAL_LONG)
+        named = (field(schema, name) for name, schema in (fields | times).items())
+        return struct(named, name=f"{self._name}.Envelope", version=2)
+
+
+def _texts_or_null(texts: pa.Array) -> pa.Array:
+    return pc.if_else(texts.is_valid(), escaped(texts), _NULL) if texts.null_count else escaped(texts)
+
+
+# Schemas that are the same for all tables
+
+_SUPPLEMENTARY: Final = re.compile("[\U00010000-\U0010ffff]")
+
+_TEXT: Final[Schema] = {"type": "string", "optional": False}
+_OPTIONAL_TEXT: Final[Schema] = {"type": "string", "optional": True}
+_LONG: Final[Schema] = {"type": "int64", "optional": False}
+_OPTIONAL_LONG: Final[Schema] = {"type": "int64", "optional": True}
+_INT: Final[Schema] = {"type": "int32", "optional": False}
+
+_SNAPSHOT: Final[Schema] = {
+    "type": "string",
+    "optional": True,
+    "name": "io.debezium.data.Enum",
+    "version": 1,
+    "parameters": {
+        "allowed": "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
+    },
+    "default": "false",
+}
+_SOURCE: Final = struct(
+    (
+        field(schema, name)
+        for name, schema in {
+            "version": _TEXT,
+            "connector": _TEXT,
+            "name": _TEXT,
+            "ts_ms": _LONG,
+            "snapshot": _SNAPSHOT,
+            "db": _TEXT,
+            "sequence": _OPTIONAL_TEXT,
+            "ts_us": _OPTIONAL_LONG,
+            "ts_ns": _OPTIONAL_LONG,
+            "table": _OPTIONAL_TEXT,
+            "server_id": _LONG,
+            "gtid": _OPTIONAL_TEXT,
+            "file": _TEXT,
+            "pos": _LONG,
+            "row": _INT,
+            "thread": _OPTIONAL_LONG,
+            "query": _OPTIONAL_TEXT,
+        }.items()
+    ),
+    name="io.debezium.connector.mysql.Source",
+    version=1,
+)
+_TRANSACTION: Final = struct(
+    (
+        field(schema, name)
+        for name, schema in {"id": _TEXT, "total_order": _LONG, "data_collection_order": _LONG}.items()
+    ),
+    optional=True,
+    name="event.block",
+    version=1,
+)

@@ -1,0 +1,115 @@
+"""Which messages a table's changes make, by the letters of their rows."""
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pipeline.change_rows import META
+from pipeline.errors import InvariantBroken
+from pipeline.kafka.envelope import Envelope, Messages, Source
+from pipeline.kafka.handling import Handling
+from pipeline.schema import Column, TableId, TableSchema
+from pipeline.types import Integer, Text
+
+COLUMNS = (
+    Column("id", Integer(4, unsigned=False), nullable=False),
+    Column("v😀", Text("utf8mb4"), nullable=True),
+)
+KEYED = TableSchema(TableId("shop", "t"), COLUMNS, (0,))
+KEYLESS = TableSchema(TableId("shop", "t"), COLUMNS, ())
+
+Row = tuple[str, int | None, str | None]
+
+
+def made(*rows: Row, schema: TableSchema = KEYED, schemas: bool = False, tombstones: bool = True) -> Messages:
+    """The messages of these rows: letter, id and v."""
+    letters, ids, values = (list(column) for column in zip(*rows, strict=True))
+    count = len(rows)
+    meta = {
+        "__op": pa.array(letters),
+        "__scn": pa.array([1] * count, pa.int64()),
+        "__ordinal": pa.array(range(count), pa.int32()),
+    }
+    meta |= {name: pa.nulls(count, META.field(name).type) for name in META.names if name not in meta}
+    changes = pa.record_batch({**meta, "id": pa.array(ids, pa.int32()), "v😀": pa.array(values, pa.string())})
+    numbers, none = pa.array(range(count), pa.int64()), pa.nulls(count, pa.string())
+    source = Source(
+        "false", numbers, numbers, none, pa.array(["binlog.000001"] * count), numbers, numbers, numbers, none
+    )
+    envelope = Envelope(schema, "p", "1", Handling(), schemas=schemas, tombstones=tombstones)
+    return envelope.messages(changes, source, 1_234_567)
+
+
+def told(messages: Messages) -> list[Any]:
+    """Key, op, before and after of each; a tombstone is its key alone."""
+    found: list[Any] = []
+    for key, value in zip(messages.keys.to_pylist(), messages.values.to_pylist(), strict=True):
+        read = value and json.loads(value)
+        name = key and json.loads(key)["id"]
+        found.append((name, read["op"], of(read["before"]), of(read["after"])) if read else name)
+    return found
+
+
+def of(row: dict[str, Any] | None) -> list[Any] | None:
+    return row and list(row.values())
+
+
+def test_each_kind_of_change() -> None:
+    messages = made(
+        ("c", 1, "a"), ("b", 1, "a"), ("u", 1, "b"), ("d", 1, "b"), ("r", 2, None), ("t", None, None)
+    )
+    assert told(messages) == [
+        (1, "c", None, [1, "a"]),
+        (1, "u", [1, "a"], [1, "b"]),
+        (1, "d", [1, "b"], None),
+        1,
+        (2, "r", None, [2, None]),
+        (None, "t", None, None),
+    ]
+    assert messages.rows.tolist() == [0, 2, 3, 3, 4, 5]
+    assert messages.new_keys.null_count == messages.old_keys.null_count == 6
+
+
+def test_a_key_that_changed_is_a_delete_and_a_create_that_name_each_other() -> None:
+    messages = made(("d", 1, "a"), ("u", 2, "b"), ("d", 3, "c"), ("c", 4, "d"))
+    assert told(messages) == [(1, "d", [1, "a"], None), 1, (2, "c", None, [2, "b"]), (3, "d", [3, "c"], None), 3,
+                              (4, "c", None, [4, "d"])]  # fmt: skip
+    assert messages.new_keys.to_pylist() == ['{"id":2}', '{"id":2}', None, None, None, None]
+    assert messages.old_keys.to_pylist() == [None, None, '{"id":1}', None, None, None]
+
+
+def test_without_tombstones_and_without_a_key() -> None:
+    assert told(made(("d", 1, "a"), tombstones=False)) == [(1, "d", [1, "a"], None)]
+    messages = made(("d", 1, "a"), ("c", 1, "b"), schema=KEYLESS)
+    assert told(messages) == [(None, "d", [1, "a"], None), (None, "c", None, [1, "b"])]
+
+
+def test_an_update_without_its_row_before_is_no_guess() -> None:
+    with pytest.raises(InvariantBroken, match=r"an update of shop\.t has no row before it"):
+        made(("c", 1, "a"), ("u", 1, "b"))
+
+
+def test_schemas_are_beside_the_payloads() -> None:
+    messages = made(("c", 1, "a"), ("d", 1, "a"), schemas=True)
+    key, value = json.loads(messages.keys[0].as_py()), json.loads(messages.values[0].as_py())
+    assert key["payload"] == {"id": 1} and key["schema"]["name"] == "p.shop.t.Key"
+    assert value["payload"]["after"] == {"id": 1, "v😀": "a"}
+    assert [field["field"] for field in value["schema"]["fields"]] == list(value["payload"])
+    before = value["schema"]["fields"][0]
+    assert before["fields"][1] == {"type": "string", "optional": True, "field": "v😀"}
+    assert "\\uD83D\\uDE00" in messages.values[0].as_py() and "😀" not in messages.values[0].as_py()
+    assert messages.values[2].as_py() is None
+
+
+def test_times_are_in_three_units() -> None:
+    value = json.loads(made(("c", 1, "a")).values[0].as_py())
+    assert [value[unit] for unit in ("ts_ms", "ts_us", "ts_ns")] == [1_234, 1_234_567, 1_234_567_000]
+    source = value["source"]
+    assert (source["file"], source["gtid"], source["thread"], source["query"]) == (
+        "binlog.000001",
+        None,
+        0,
+        None,
+    )

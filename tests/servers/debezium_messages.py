@@ -1,0 +1,98 @@
+"""The messages that a real Debezium would send to Kafka, of a part of a server's log."""
+
+import base64
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.toolchain import debezium
+from deploy.toolchain.mysql_server import Account, MysqlServer
+from deploy.toolchain.parts import Parts
+
+_PROGRAM = Path(__file__).with_name("debezium") / "Messages.java"
+_LONGEST_S = 120
+PREFIX = "dbserver1"
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message, as text; a tombstone's value is None."""
+
+    topic: str
+    key: str | None
+    value: str | None
+    headers: tuple[tuple[str | None, str | None], ...]
+
+
+@dataclass(frozen=True)
+class LogStart:
+    """Where a server's log is read from."""
+
+    file: str
+    position: int
+    gtids: str
+
+
+def log_end(server: MysqlServer) -> LogStart:
+    """The present end of a server's log."""
+    file, position, *_, gtids = server.sql("SHOW BINARY LOG STATUS")[0]
+    return LogStart(file, position, gtids.replace("\n", ""))
+
+
+def debezium_messages(
+    parts: Parts, server: MysqlServer, account: Account, start: LogStart, last: str, folder: Path,
+    options: Mapping[str, str] | None = None,
+) -> list[Message]:  # fmt: skip
+    """Debezium's messages of the log after `start`, up to the first one of the table `last`. `options` are its own."""
+    settings = {
+        "name": "messages",
+        "connector.class": "io.debezium.connector.mysql.MySqlConnector",
+        "topic.prefix": PREFIX,
+        "database.hostname": server.host,
+        "database.port": str(server.port),
+        "database.user": account.user,
+        "database.password": account.password,
+        "database.server.id": "4711",
+        "database.ssl.mode": "disabled",
+        "driver.allowPublicKeyRetrieval": "true",
+        "snapshot.mode": "recovery",
+        "snapshot.locking.mode": "none",
+        "include.schema.changes": "false",
+        "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
+        "offset.storage.file.filename": str(folder / "offsets"),
+        "offset.flush.interval.ms": "60000",
+        "schema.history.internal": "io.debezium.relational.history.MemorySchemaHistory",
+        "converter.schemas.enable": "false",
+        "errors.max.retries": "0",
+        "messages.file": start.file,
+        "messages.position": str(start.position),
+        "messages.gtids": start.gtids,
+        "messages.last": f"{PREFIX}.{last}",
+        **(options or {}),
+    }
+    properties = folder / "messages.properties"
+    properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    java = [str(parts.java_home / "bin" / "java"), "-Xmx512m", "-cp", f"{debezium.setup(parts.python)}/*"]
+    ran = subprocess.run(
+        [*java, str(_PROGRAM), str(properties)],
+        capture_output=True,
+        text=True,
+        timeout=_LONGEST_S,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-5000:]
+    lines = (line.split("\t") for line in ran.stdout.splitlines() if line.startswith("MESSAGE\t"))
+    return [
+        Message(
+            topic,
+            _text(key),
+            _text(value),
+            tuple(zip(map(_text, rest[::2]), map(_text, rest[1::2]), strict=True)),
+        )
+        for _, topic, _, key, value, *rest in lines
+    ]
+
+
+def _text(encoded: str) -> str | None:
+    return None if encoded == "-" else base64.b64decode(encoded).decode()
