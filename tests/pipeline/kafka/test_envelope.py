@@ -53,7 +53,7 @@ def told(messages: Messages) -> list[Any]:
 
 
 def of(row: dict[str, Any] | None) -> list[Any] | None:
-    return row and list(row.values())
+    return None if row is None else list(row.values())
 
 
 def test_each_kind_of_change() -> None:
