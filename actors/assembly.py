@@ -15,7 +15,15 @@ from typing import Any, Final
 import pyarrow as pa
 import structlog
 
-from actors import heap, measuring, signal_kafka, spark_session, unread_rows, watermark_coordinator
+from actors import (
+    heap,
+    measuring,
+    signal_kafka,
+    spark_session,
+    unread_rows,
+    watermark_coordinator,
+    witnesses,
+)
 from actors.actor import Actor, Outlet
 from actors.binlog_reader import BinlogReader
 from actors.chunk_selector import ChunkSelector
@@ -133,6 +141,9 @@ class Assembly:
         recovered = await asyncio.to_thread(self._store.recover)
         found = await self._servers.chosen(None if recovered.last is None else recovered.last.checkpoint)
         checkpoint = _beginning(recovered.last, found, settings)
+        if not checkpoint.witnesses:
+            last = await witnesses.at_beginning(found.source, found.server, checkpoint.position)
+            checkpoint = replace(checkpoint, witnesses=last)
         segment = 0 if recovered.last is None else recovered.last.segment
         log.info("capture begins", segment=segment, position=str(checkpoint.position), server=found.server)
         journal = JournalWriter(

@@ -11,6 +11,7 @@ from typing import Final, assert_never
 
 import structlog
 
+from actors import witnesses
 from actors.binlog_dump import BinlogDump
 from actors.measuring import measuring
 from actors.metrics import Metrics
@@ -199,6 +200,11 @@ class _Search:
         """What else has to be known of a server; None if it's of no use for that."""
         source = self._sources[index]
         position = NO_GTIDS if self._last is None else self._last.position
+        if self._last is not None:
+            contradiction = await witnesses.contradiction(source, self._servers[index], self._last)
+            if contradiction is not None:
+                self._refused[index] = Refused(contradiction)
+                return None
         errant = await _errant(source, self._servers[index], verdict, position)
         if errant:
             self._refused[index] = Refused(failover.ERRANT.format(errant=errant))

@@ -139,6 +139,7 @@ def _anew(checkpoint: Checkpoint, at: GtidSet, known: Known, gap: str, snapshot:
     moved = replace(
         checkpoint,
         position=at,
+        witnesses=(),
         unproven=frozenset(checkpoint.schemas),
         snapshots=tuple(_ended(each, reason) for each in checkpoint.snapshots),
         stopped=stopped,

@@ -97,7 +97,9 @@ def change_table(segment: int, *parts: ChangePart, before_images: bool = False) 
         images, rows, ops = (each.take(pa.array(kept)) for each in (images, rows, ops))
         index, scn = index[kept], scn[kept]
     run = Transactions.joined([part.transactions for part in parts])
-    passed = Transactions(run.sources, run.source[index], run.number[index], run.commit_time[index])
+    passed = Transactions(
+        run.sources, run.source[index], run.number[index], run.commit_time[index], run.original_time[index]
+    )
     meta = [
         ops,
         pa.array(scn),

@@ -8,9 +8,11 @@ from typing import Any, ClassVar
 
 from pipeline import schema as schemas
 from pipeline import snapshot as snapshots
+from pipeline import witness as witnesses
 from pipeline.gtid import GtidSet
 from pipeline.schema import TableId, TableSchema
 from pipeline.snapshot import Snapshot
+from pipeline.witness import Witnesses
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,8 @@ class Checkpoint:
     `paused`: no chunk is read until a resume. `stopped`: tables that can't be captured any more, each with its
     reason. `unproven`: those that a statement may have altered since their schema was proven. `unread`: of tables
     of which rows are to be read again (`pipeline.rereads`), the SCN up to which none is. `server`: the server
-    (UUID) whose log gave what has passed last; empty where that was before it was kept.
+    (UUID) whose log gave what has passed last; empty where that was before it was kept. `witnesses`: the last
+    transactions that have passed (`pipeline.witness`); none where that was before they were kept.
     """
 
     position: GtidSet
@@ -71,10 +74,12 @@ class Checkpoint:
     unproven: frozenset[TableId] = frozenset()
     unread: dict[TableId, int] = field(default_factory=dict)
     server: str = ""
+    witnesses: Witnesses = ()
 
     def same_but_position(self, other: "Checkpoint") -> bool:
-        """Whether nothing but the position, and the SCN with it, has moved between the two."""
-        return replace(self, position=other.position, scn=other.scn) == other
+        """Whether nothing but the position has moved between the two, and what goes with it."""
+        moved = replace(self, position=other.position, scn=other.scn, witnesses=other.witnesses)
+        return moved == other
 
 
 _MIRRORS: dict[str, type[Mirror]] = {kind.wire: kind for kind in (Filling, Ready)}
@@ -95,6 +100,7 @@ def to_json(checkpoint: Checkpoint) -> dict[str, Any]:
         "unproven": [[t.database, t.name] for t in sorted(checkpoint.unproven)],
         "unread": [[t.database, t.name, scn] for t, scn in checkpoint.unread.items()],
         "server": checkpoint.server,
+        "witnesses": [witnesses.to_json(each) for each in checkpoint.witnesses],
     }
 
 
@@ -114,4 +120,5 @@ def from_json(value: dict[str, Any], versions: dict[str, dict[str, Any]]) -> Che
         unproven=frozenset(TableId(d, t) for d, t in value["unproven"]),
         unread={TableId(d, t): scn for d, t, scn in value["unread"]},
         server=value.get("server", ""),
+        witnesses=tuple(witnesses.from_json(each) for each in value.get("witnesses", ())),
     )

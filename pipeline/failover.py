@@ -14,6 +14,9 @@ have to be so:
    wrote after it had taken over is. The order of the log can: nothing in it that's in the position comes behind what
    the new primary wrote rightly (`Order`).
 
+And 4., the names have to mean the same: a server that was restored from a copy, or has lost the end of its log, gives
+them again, to other transactions (`pipeline.witness`).
+
 In 3 only transactions of the server itself are looked at, and of servers of which nothing has passed here. What one
 server logs before another and a second one the other way round is what the servers agreed upon otherwise: in a group,
 or with several sources, transactions that don't concern the same rows may be in either order. That leaves one case

@@ -106,6 +106,7 @@ class StatementRead:
     end: Coordinates
     covered: GtidSet = NO_GTIDS
     strict: bool = False
+    original_time: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +183,7 @@ class SchemaChanged:
     covered: GtidSet = NO_GTIDS
     alterations: tuple[Alteration, ...] = ()
     commit_time: int = 0
+    original_time: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,7 @@ from pipeline.transactions import Transactions
 from pipeline.unread import key_rows
 from pipeline.watermark import CLOSE_MARKER, OPEN_MARKER
 from pipeline.window import PassedKeys, Reading, Window
+from pipeline.witness import Witness, with_witnesses, witnessed
 
 # Stands in a row's place where there's none any more.
 _EMPTIED = pa.RecordBatch.from_pylist(
@@ -91,6 +92,7 @@ def changes_passed(state: State, message: ChangesVerified) -> tuple[State, tuple
         touched(replace(state, stream=message.end, place=Between()), tables, run),
         position=run.added_to(checkpoint.position) | message.covered,
         scn=checkpoint.scn + len(run),
+        witnesses=witnessed(checkpoint.witnesses, run),
     )
     return _restarted(passed, message.restarted), _change_parts(state, tables, run)
 
@@ -225,10 +227,12 @@ def statement_passed(state: State, message: SchemaChanged) -> State:
         raise InvariantBroken(
             f"the statement {message.gtid} had passed before: it is in the position {checkpoint.position}"
         )
+    witness = Witness(message.gtid, message.commit_time, message.original_time)
     passed = checkpointed(
         replace(state, stream=message.end),
         position=checkpoint.position.with_gtid(message.gtid) | message.covered,
         scn=checkpoint.scn + 1,
+        witnesses=with_witnesses(checkpoint.witnesses, (witness,)),
         unproven=checkpoint.unproven | (message.tables & checkpoint.schemas.keys()),
         schemas=checkpoint.schemas | {each.schema.table: each.schema for each in message.alterations},
     )

@@ -288,7 +288,15 @@ def _statement_read(state: State, message: StatementRead) -> tuple[State, tuple[
     same = [SchemaVerified(known.schema) for known in still if isinstance(known, Holding | Verified)]
     state, arrived = _passed(state, GtidSet().with_gtid(gtid) | message.covered)
     passed = SchemaChanged(
-        gtid, touched, statement, message.end, restarts, message.covered, alterations, message.commit_time
+        gtid,
+        touched,
+        statement,
+        message.end,
+        restarts,
+        message.covered,
+        alterations,
+        message.commit_time,
+        message.original_time,
     )
     return state, (*stops, passed, *same, *arrived)
 

@@ -20,16 +20,18 @@ from pipeline.intervals import Bools, Int64s
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Transactions:
-    """A run of transactions, oldest in the log first; the three arrays have one element for each.
+    """A run of transactions, oldest in the log first; the four arrays have one element for each.
 
-    `source` indexes `sources`, `number` is the GTID's number there, and `commit_time` the commit's time on
-    the server that wrote this log, in µs since the epoch (UTC).
+    `source` indexes `sources`, `number` is the GTID's number there, `commit_time` the commit's time on the server that
+    wrote this log, in µs since the epoch (UTC), and `original_time` that on the server on which it was committed first,
+    0 where the log doesn't tell.
     """
 
     sources: tuple[Source, ...]
     source: npt.NDArray[np.int32]
     number: Int64s
     commit_time: Int64s
+    original_time: Int64s
 
     @staticmethod
     def empty() -> "Transactions":
@@ -38,7 +40,7 @@ class Transactions:
 
     @staticmethod
     def of(transactions: Iterable[tuple[Gtid, int]]) -> "Transactions":
-        """The run of these GTIDs with their commit times, in this order."""
+        """The run of these GTIDs with their commit times, in this order; when they were committed first isn't told."""
         indices: dict[Source, int] = {}
         source, number, commit_time = [], [], []
         for gtid, time in transactions:
@@ -50,6 +52,7 @@ class Transactions:
             source=np.array(source, dtype=np.int32),
             number=np.array(number, dtype=np.int64),
             commit_time=np.array(commit_time, dtype=np.int64),
+            original_time=np.zeros(len(number), dtype=np.int64),
         )
 
     @staticmethod
@@ -64,6 +67,7 @@ class Transactions:
             source=np.concatenate([places[run.sources][run.source] for run in runs]),
             number=np.concatenate([run.number for run in runs]),
             commit_time=np.concatenate([run.commit_time for run in runs]),
+            original_time=np.concatenate([run.original_time for run in runs]),
         )
 
     def __len__(self) -> int:

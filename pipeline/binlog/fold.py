@@ -51,7 +51,7 @@ from pipeline.binlog.payload import Payload
 from pipeline.binlog.prepared import Prepared, PreparedTransactions
 from pipeline.binlog.query_event import Query
 from pipeline.binlog.reached import Reached
-from pipeline.binlog.slice import Bound, Passed, Slice, SliceBuilder
+from pipeline.binlog.slice import Bound, Passed, Slice, SliceBuilder, Transaction
 from pipeline.binlog.walkstate import BEGUN, BETWEEN, FRAMED, MAP, SPECIAL, State, wider
 from pipeline.ddl_text import emptied_memory_table
 from pipeline.errors import Definite
@@ -227,10 +227,15 @@ class Fold:
         state, self._passed_before = self.state, passed_before
         state.phase = BEGUN
         state.source = self.sources.number(name.source)
-        state.number, state.commit_time = name.number, event.commit_time
+        state.number = name.number
+        state.commit_time, state.original_time = event.commit_time, event.original_time
 
     def _gtid(self) -> Gtid:
         return Gtid(self.sources.all[self.state.source], self.state.number)
+
+    def _transaction(self) -> Transaction:
+        state = self.state
+        return Transaction(state.source, state.number, state.commit_time, state.original_time)
 
     def _in_transaction(self, what: str) -> None:
         if self.state.phase == BETWEEN:
@@ -299,7 +304,7 @@ class Fold:
             self._pass_emptied(self._reached.at())
             return
         self._tell_creation()
-        self._pass(self.state.source, self.state.number, self.state.commit_time)
+        self._pass(self._transaction())
         self._leave()
 
     def _prepare(self, event: XaPrepare) -> None:
@@ -309,11 +314,10 @@ class Fold:
         if event.one_phase:
             self._commit()
             return
-        state = self.state
         rows = self.slice.hold()
         if not self._passed_before:
             place = self._reached.at()
-            prepared = Prepared(state.source, state.number, state.commit_time, place, rows)
+            prepared = Prepared(self._transaction(), place, rows)
             self._prepared.put(event.xid, prepared)
         self._leave()
 
@@ -325,18 +329,18 @@ class Fold:
                 "known; start from a position behind it and snapshot the tables again"
             )
         if prepared is not None:
-            self._pass(prepared.source, prepared.number, prepared.commit_time)
+            self._pass(prepared.transaction)
             self.slice.add_held(prepared.rows)
         self._commit()
 
     def _roll_back_prepared(self, xid: str) -> None:
         prepared = self._prepared.take(xid)
         if prepared is not None:
-            self._pass(prepared.source, prepared.number, prepared.commit_time)
+            self._pass(prepared.transaction)
         self._commit()
 
-    def _pass(self, source: int, number: int, commit_time: int) -> None:
-        self.slice.add_transaction(source, number, commit_time)
+    def _pass(self, transaction: Transaction) -> None:
+        self.slice.add_transaction(transaction)
         self.state.end = self._reached.at().offset
 
     def _pass_emptied(self, end: Coordinates) -> None:
@@ -353,12 +357,19 @@ class Fold:
 
     def _statement(self, event: Query, end: Coordinates) -> None:
         self.cut()
-        gtid, commit_time = self._gtid(), self.state.commit_time
+        state = self.state
+        statement = StatementRead(
+            self._gtid(),
+            state.commit_time,
+            event.database,
+            event.statement,
+            end,
+            self._covered(end),
+            event.strict,
+            state.original_time,
+        )
         self._leave()
         if not self._passed_before:
-            statement = StatementRead(
-                gtid, commit_time, event.database, event.statement, end, self._covered(end), event.strict
-            )
             self._tell(statement, end)
 
     def _leave(self) -> None:

@@ -18,46 +18,57 @@ _LOGICAL_CLOCK: Final = 2
 # Flags, the source's UUID and the number; then the logical clock, its kind first; then the time, in 7 bytes.
 _GTID: Final = struct.Struct("<B16sQ")
 _TIME_AT: Final = _GTID.size + 1 + 16
-_TIME_END: Final = _TIME_AT + 7
+_TIME_BYTES: Final = 7
+_TIME_END: Final = _TIME_AT + _TIME_BYTES
+_ORIGINAL_FOLLOWS: Final = 1 << 55
 
 _LARGEST_TIME: Final = 2**55 - 1  # the event without a tag has as many bits for it
 
 _SERIALIZATION: Final = 1
 
 # The fields of a tagged GTID's message, by the numbers under which they're written.
-_FLAGS, _UUID, _NUMBER, _TAG, _LAST_COMMITTED, _SEQUENCE, _COMMIT_TIME = range(7)
+_FLAGS, _UUID, _NUMBER, _TAG, _LAST_COMMITTED, _SEQUENCE, _COMMIT_TIME, _ORIGINAL_TIME = range(8)
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionBegins:
-    """A transaction begins; `commit_time`, in µs since the epoch, is that on the server that wrote this log."""
+    """A transaction begins; `commit_time`, in µs since the epoch, is that on the server that wrote this log.
+
+    `original_time` is that on the server on which it was committed first; 0 where the log doesn't tell.
+    """
 
     gtid: Gtid | None
     commit_time: int
+    original_time: int = 0
 
 
 def gtid(body: bytes, header_time: int) -> TransactionBegins:
     """The GTID event with this body; without a commit time (before MySQL 8.0.1) it's the header's, in whole seconds.
 
     Flags, the source's UUID, the number; then a logical clock, and the commit time in 55 bits, whose next bit says
-    that the time on the transaction's first server follows. What follows further isn't needed. Raises
+    that the time on the transaction's first server follows. What comes after that isn't needed. Raises
     UndecodableError.
     """
     if len(body) < _GTID.size:
         raise UndecodableError("its bytes end before the GTID does")
     _flags, sid, number = _GTID.unpack_from(body)
-    return TransactionBegins(Gtid(_source(sid, ""), number), _commit_time(body, header_time))
+    return TransactionBegins(Gtid(_source(sid, ""), number), *_times(body, header_time))
 
 
 def anonymous(body: bytes, header_time: int) -> TransactionBegins:
     """The ANONYMOUS_GTID event with this body, which is that of a GTID event with nothing in the GTID's place."""
-    return TransactionBegins(None, _commit_time(body, header_time))
+    return TransactionBegins(None, *_times(body, header_time))
 
 
-def _commit_time(body: bytes, header_time: int) -> int:
-    if len(body) >= _TIME_END and body[_GTID.size] == _LOGICAL_CLOCK:
-        return int.from_bytes(body[_TIME_AT:_TIME_END], "little") & ~(1 << 55)
-    return header_time * 1_000_000
+def _times(body: bytes, header_time: int) -> tuple[int, int]:
+    """When it was committed on the server that wrote the log, and on its first one."""
+    if len(body) < _TIME_END or body[_GTID.size] != _LOGICAL_CLOCK:
+        return header_time * 1_000_000, 0
+    time = int.from_bytes(body[_TIME_AT:_TIME_END], "little")
+    if not time & _ORIGINAL_FOLLOWS:
+        return time, time
+    original = int.from_bytes(body[_TIME_END : _TIME_END + _TIME_BYTES], "little")
+    return time & ~_ORIGINAL_FOLLOWS, original
 
 
 def tagged_gtid(body: bytes) -> TransactionBegins:
@@ -85,9 +96,12 @@ def tagged_gtid(body: bytes) -> TransactionBegins:
     cursor.variable_signed()
     _field(cursor, _COMMIT_TIME)
     commit_time = cursor.variable()
-    if commit_time > _LARGEST_TIME:
-        raise UndecodableError(f"its commit time is {commit_time} µs since the epoch")
-    return TransactionBegins(Gtid(_source(uuid, tag), number), commit_time)
+    original_time = commit_time  # unless the next field says so
+    if cursor.left and cursor.variable() == _ORIGINAL_TIME:
+        original_time = cursor.variable()
+    if max(commit_time, original_time) > _LARGEST_TIME:
+        raise UndecodableError(f"its commit times are {commit_time} and {original_time} µs since the epoch")
+    return TransactionBegins(Gtid(_source(uuid, tag), number), commit_time, original_time)
 
 
 @lru_cache(maxsize=1024)

@@ -21,6 +21,11 @@ class Names:
         self._position = position
         self._server = log_places.server_of(position)
 
+    @property
+    def by_places(self) -> bool:
+        """Whether there are no GTIDs."""
+        return self._server is not None
+
     def name(self, gtid: Gtid | None, begins: Coordinates) -> Gtid:
         """What a transaction is called that begins here. Raises UndecodableError where it has no GTID and needs one."""
         if self._server is not None:
@@ -40,5 +45,5 @@ class Names:
         first = log_places.first_missing(self._position)
         covered = log_places.between(first, end)
         for each in prepared:
-            covered -= log_places.between(Gtid(first.source, each.number), each.end)
+            covered -= log_places.between(Gtid(first.source, each.transaction.number), each.end)
         return covered

@@ -4,16 +4,14 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from pipeline.binlog.errors import UndecodableError
-from pipeline.binlog.slice import Held
+from pipeline.binlog.slice import Held, Transaction
 from pipeline.watermark import Coordinates
 
 
 class Prepared(NamedTuple):
-    """One of them, which ends here in the log; `source` is the number of its GTID's source."""
+    """One of them, which ends here in the log."""
 
-    source: int
-    number: int
-    commit_time: int
+    transaction: Transaction
     end: Coordinates
     rows: Held
 

@@ -153,10 +153,14 @@ class Slice:
         return ordinals
 
     def _transactions(self) -> Transactions:
-        source, number, commit_time = self.rows.transactions
+        source, number, commit_time, original_time = self.rows.transactions
         used, index = np.unique(source, return_inverse=True)
         return Transactions(
-            tuple(self.sources[i] for i in used), index.astype(np.int32), number.copy(), commit_time.copy()
+            tuple(self.sources[i] for i in used),
+            index.astype(np.int32),
+            number.copy(),
+            commit_time.copy(),
+            original_time.copy(),
         )
 
 
@@ -174,6 +178,15 @@ class _Table(NamedTuple):
             return finish(self.found, ordinals[self.indices])
         except Definite as error:
             return TableUnreadable(self.found.table_map.table, str(error))
+
+
+class Transaction(NamedTuple):
+    """What a slice has of a transaction besides its rows; `source` is the number of its GTID's source."""
+
+    source: int
+    number: int
+    commit_time: int
+    original_time: int
 
 
 class Held(NamedTuple):
@@ -255,11 +268,11 @@ class SliceBuilder:
         state.events, state.bytes = state.first_event, state.first_byte
         return Held(body, events)
 
-    def add_transaction(self, source: int, number: int, commit_time: int) -> None:
+    def add_transaction(self, transaction: Transaction) -> None:
         """The transaction has passed, with what's open as its rows."""
         state = self._state
         self.make_room(0)
-        self.rows.transactions[:, state.transactions] = source, number, commit_time
+        self.rows.transactions[:, state.transactions] = transaction
         state.transactions += 1
         state.first_event, state.first_byte = state.events, state.bytes
 

@@ -190,6 +190,7 @@ def _commit(state: Record, rows: Rows) -> int:
     rows.transactions[0, state.transactions] = state.source
     rows.transactions[1, state.transactions] = state.number
     rows.transactions[2, state.transactions] = state.commit_time
+    rows.transactions[3, state.transactions] = state.original_time
     state.transactions += 1
     state.first_event, state.first_byte = state.events, state.bytes
     state.phase = BETWEEN

@@ -20,6 +20,7 @@ _UUID: Final = 16
 _GTID_BYTES: Final = 25  # flags, UUID, number
 _TIME_AT: Final = _GTID_BYTES + 1 + 16
 _TIME_BYTES: Final = 7
+_ORIGINAL_FOLLOWS: Final = 1 << 55
 _LOGICAL_CLOCK: Final = 2
 _LARGEST_TIME: Final = 2**55 - 1
 
@@ -35,11 +36,19 @@ def begin(buffer: Bytes, at: Int, end: Int, state: Record, sources: Encoded) -> 
     number = integer(buffer, at + 1 + _UUID, 8)
     if source < 0 or not 1 <= number <= LARGEST_NUMBER:
         return RARE
-    commit_time = integer(buffer, at - _HEADER, 4) * 1_000_000
-    if end - at >= _TIME_AT + _TIME_BYTES and buffer[at + _GTID_BYTES] == _LOGICAL_CLOCK:
-        commit_time = integer(buffer, at + _TIME_AT, _TIME_BYTES) & ~(1 << 55)
+    commit_time: Int = integer(buffer, at - _HEADER, 4) * 1_000_000
+    original_time: Int = np.int64(0)
+    times = at + _TIME_AT
+    if end - times >= _TIME_BYTES and buffer[at + _GTID_BYTES] == _LOGICAL_CLOCK:
+        commit_time = integer(buffer, times, _TIME_BYTES) & ~_ORIGINAL_FOLLOWS
+        original_time = commit_time
+        if integer(buffer, times, _TIME_BYTES) & _ORIGINAL_FOLLOWS:
+            if end - times < 2 * _TIME_BYTES:
+                return RARE
+            original_time = integer(buffer, times + _TIME_BYTES, _TIME_BYTES)
     state.phase = BEGUN
-    state.source, state.number, state.commit_time = source, number, commit_time
+    state.source, state.number = source, number
+    state.commit_time, state.original_time = commit_time, original_time
     return DONE
 
 
@@ -56,7 +65,7 @@ def _source(buffer: Bytes, at: Int, sources: Encoded, last: Int) -> Int:
 
 @part
 def begin_tagged(buffer: Bytes, at: Int, end: Int, state: Record, sources: Encoded) -> int:
-    """A tagged GTID event's body; see `gtid_event.tagged_gtid`. Its fields have the numbers 0 to 6."""
+    """A tagged GTID event's body; see `gtid_event.tagged_gtid`. Its fields have the numbers 0 to 7."""
     if state.phase != BETWEEN:
         return RARE
     version, here = _variable(buffer, at, end)
@@ -75,11 +84,19 @@ def begin_tagged(buffer: Bytes, at: Int, end: Int, state: Record, sources: Encod
     commit_time, here = _field(buffer, here, end, 6)
     if here < 0 or version != 1 or size != end - at or commit_time > _LARGEST_TIME:
         return RARE
+    original_time = commit_time  # unless the next field says so
+    if here < end:
+        field, here = _variable(buffer, here, end)
+        if field == 7:
+            original_time, here = _variable(buffer, here, end)
+        if here < 0 or original_time > _LARGEST_TIME:
+            return RARE
     source = _tagged_source(buffer, uuid, tag, length, sources, state.source)
     if source < 0 or number & 1 or not 1 <= number >> 1 <= LARGEST_NUMBER:  # its lowest bit is its sign
         return RARE
     state.phase = BEGUN
-    state.source, state.number, state.commit_time = source, number >> 1, commit_time
+    state.source, state.number = source, number >> 1
+    state.commit_time, state.original_time = commit_time, original_time
     return DONE
 
 

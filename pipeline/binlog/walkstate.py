@@ -39,6 +39,7 @@ STATE: Final = np.dtype(
         ("source", np.int64),
         ("number", np.int64),
         ("commit_time", np.int64),
+        ("original_time", np.int64),
         ("tables", np.int64),  # how many table ids it has explained
         ("first_event", np.int64),  # of its rows in the slice; without one, where the next one's will be
         ("first_byte", np.int64),
@@ -72,7 +73,8 @@ class Rows(NamedTuple):
     """A slice in columns, as the walk fills them.
 
     `body`: the bodies of rows events, end to end, and SLACK bytes. `events` [5, room]: the map, the type code, the
-    body's start and end, and the transaction's index. `transactions` [3, room]: source, number, commit time.
+    body's start and end, and the transaction's index. `transactions` [4, room]: source, number, and both
+    commit times.
     """
 
     body: Bytes
@@ -116,7 +118,7 @@ def new_rows(body_room: int, events_room: int, transactions_room: int) -> Rows:
     return Rows(
         np.empty(body_room + SLACK, np.uint8),
         np.empty((5, events_room), np.int64),
-        np.empty((3, transactions_room), np.int64),
+        np.empty((4, transactions_room), np.int64),
     )
 
 

@@ -53,7 +53,8 @@ def append(number: int, chunk: bool = False) -> Append:
     ]
     rows = pa.RecordBatch.from_arrays([pa.array(ids)], schema=ITEMS.arrow)
     changes = TableChanges(ITEMS, pa.RecordBatch.from_arrays(arrays, schema=CHANGE_FIELDS), rows)
-    transactions = Transactions((SOURCE,), np.zeros(ROWS, np.int32), ids + 1, np.full(ROWS, COMMIT_TIME))
+    times = np.full(ROWS, COMMIT_TIME)
+    transactions = Transactions((SOURCE,), np.zeros(ROWS, np.int32), ids + 1, times, times)
     change_part = ChangePart(changes, transactions, first_scn=ROWS * number + 1)
     chunk_id = ChunkId("s1", ITEMS.table, number)
     high = Coordinates("binlog.000001", 4)

@@ -12,7 +12,8 @@ from pipeline import schema as schemas
 from pipeline.checkpoint import Checkpoint, Filling, Mirror, Moving, Ready
 from pipeline.schema import TableId
 from pipeline.snapshot import Snapshot, Waiting
-from tests.pipeline.builders import ITEMS, ORDERS, gtids
+from pipeline.witness import Witness
+from tests.pipeline.builders import ITEMS, ORDERS, gtid, gtids
 from tests.pipeline.declarations import is_value
 from tests.pipeline.strategies import checkpoints as any_checkpoint
 
@@ -32,8 +33,9 @@ DIFFERENT: dict[str, Checkpoint] = {
     "unproven": replace(EMPTY, unproven=frozenset({ORDERS.table})),
     "unread": replace(EMPTY, unread={ORDERS.table: 7}),
     "server": replace(EMPTY, server="a"),
+    "witnesses": replace(EMPTY, witnesses=(Witness(gtid("a:7"), 20, 10),)),
 }
-MOVEMENT = {"position", "scn"}
+MOVEMENT = {"position", "scn", "witnesses"}
 
 
 def through_json(checkpoint: Checkpoint) -> Checkpoint:
@@ -76,6 +78,12 @@ def test_a_mirror_is_written_by_its_state_and_its_generation() -> None:
     mirrors: dict[TableId, Mirror] = {ORDERS.table: Filling(7), ITEMS.table: Ready(9)}
     written = checkpoints.to_json(replace(EMPTY, mirrors=mirrors))["mirrors"]
     assert written == [["shop", "orders", "filling", 7], ["shop", "items", "ready", 9]]
+
+
+def test_a_journal_of_before_witnesses_were_kept_has_none() -> None:
+    written = checkpoints.to_json(DIFFERENT["witnesses"])
+    del written["witnesses"]
+    assert checkpoints.from_json(written, {}) == EMPTY
 
 
 def test_a_checkpoint_is_a_value() -> None:

@@ -418,9 +418,8 @@ def test_a_segment_in_which_a_mirror_begins_anew_has_no_chunk_of_before() -> Non
 
 @given(st.lists(st.integers(0, 2**52), min_size=1, max_size=100))
 def test_samples_of_commit_times(times: list[int]) -> None:
-    transactions = Transactions(
-        (SOURCE,), np.zeros(len(times), np.int32), np.arange(1, len(times) + 1), np.array(times)
-    )
+    numbers, committed = np.arange(1, len(times) + 1), np.array(times)
+    transactions = Transactions((SOURCE,), np.zeros(len(times), np.int32), numbers, committed, committed)
     changes = part_of([Change(0, None, ("1", 1, "a"))], KEYED).changes
     appends = [Append((ChangePart(changes, transactions, 1),), checkpoint(len(times)))]
     found = journal.seal(1, appends, (), None, 0).commit_times

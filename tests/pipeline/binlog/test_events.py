@@ -139,14 +139,14 @@ def test_gtids_with_and_without_a_tag_and_their_commit_times() -> None:
     assert [time // 1_000_000 for time in times] == headers
 
 
-def test_a_gtid_of_a_replicated_transaction_has_its_time_on_this_server() -> None:
+def test_a_gtid_of_a_replicated_transaction_has_both_of_its_times() -> None:
     uuid = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
     begin = bytes([1]) + bytes.fromhex(uuid.replace("-", "")) + (7).to_bytes(8, "little")
     clock = b"\x02" + bytes(16)
     here, there = 1_700_000_000_000_002, 1_700_000_000_000_001
     times = (here | 1 << 55).to_bytes(7, "little") + there.to_bytes(7, "little")
     assert parsed(made(Code.GTID, begin + clock + times + b"\x50")) == TransactionBegins(
-        Gtid.parse(f"{uuid}:7"), here
+        Gtid.parse(f"{uuid}:7"), here, there
     )
     # MySQL 5.7 has a clock and no times, 5.6 neither; the header's time is 1 s.
     for old in (begin + clock, begin):

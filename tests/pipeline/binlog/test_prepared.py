@@ -5,15 +5,13 @@ import pytest
 
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.prepared import Prepared, PreparedTransactions
-from pipeline.binlog.slice import Held
+from pipeline.binlog.slice import Held, Transaction
 from pipeline.watermark import Coordinates
 
 
 def prepared(number: int, size: int) -> Prepared:
     return Prepared(
-        0,
-        number,
-        10,
+        Transaction(0, number, 10, 0),
         Coordinates("binlog.000001", 90),
         Held(np.zeros(size, np.uint8), np.zeros((5, 0), np.int64)),
     )

@@ -8,7 +8,7 @@ from pipeline.binlog.codes import Code
 from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.fieldtypes import FieldType
 from pipeline.binlog.known import Maps, Sources
-from pipeline.binlog.slice import Part, Passed, Slice, SliceBuilder
+from pipeline.binlog.slice import Part, Passed, Slice, SliceBuilder, Transaction
 from pipeline.binlog.walkstate import State
 from pipeline.gtid import Gtid
 from pipeline.messages import LogRead, TableImages, TableUnreadable, TransactionPartRead
@@ -53,7 +53,8 @@ class Making:
 
     def passed(self, gtid: str, commit_time: int) -> None:
         named = Gtid.parse(gtid)
-        self.slice.add_transaction(self.sources.number(named.source), named.number, commit_time)
+        source = self.sources.number(named.source)
+        self.slice.add_transaction(Transaction(source, named.number, commit_time, 0))
 
 
 def read(slice_: Slice) -> LogRead:
