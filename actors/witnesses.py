@@ -22,7 +22,10 @@ async def contradiction(source: Source, settings: SourceSettings, last: Checkpoi
 
     Raises Transient where it can't be asked.
     """
-    by_places = log_places.server_of(last.position) is not None
+    places_of = log_places.server_of(last.position)
+    if places_of not in (None, source.server):
+        return None  # places in another server's log, which is refused for that
+    by_places = places_of is not None
     gone = await log_history.purged(source, by_places)
     for witness in reversed(last.witnesses):
         if witness.gtid in gone:
