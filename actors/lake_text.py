@@ -21,11 +21,17 @@ def live_view_text(root: str, name: str, dialect: Dialect) -> str:
             continue
         assert mirrored.schema is not None
         text = live_view_sql(root, mirrored.schema, Reached.told(mirrored, changelog), dialect=dialect)
-        told = registration(root, table) if dialect is Dialect.TRINO else ()
+        told = registration(root, table) if dialect is Dialect.TRINO else _settings(text, dialect)
         return "\n".join([*(f"-- once: {statement};" for statement in told), text])
     raise Definite(
         f"{root} has no mirror of {name} (database.table): is it captured, and has its snapshot begun?"
     )
+
+
+def _settings(text: str, dialect: Dialect) -> tuple[str, ...]:
+    """What a session of Spark's has to be told, lest it puts something in place of a name."""
+    substituted = dialect is Dialect.SPARK and "${" in text
+    return ("SET spark.sql.variable.substitute = false",) if substituted else ()
 
 
 def _called(name: str) -> Iterator[TableId]:

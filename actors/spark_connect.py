@@ -36,11 +36,16 @@ _LOST = (*_UNKNOWN, "UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED", "INVALID_CU
 
 _OLDEST = 4  # of Spark's major versions
 
-_SETTINGS = {
+# Of each session, wherever it is.
+SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     # Dates before 1582 are what the file says, and stay so.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    # A name may have a dollar and braces in it, and means no variable; nor is it a pattern.
+    "spark.sql.variable.substitute": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
 }
 
 
@@ -159,7 +164,7 @@ def _opened(settings: SparkSettings, number: str) -> SparkSession:
     session = _session(settings.master, number)
     try:
         _look_at(session, settings.master)
-        for name, value in {**_SETTINGS, **settings.conf}.items():
+        for name, value in {**SETTINGS, **settings.conf}.items():
             _set(session, name, value)
     except PySparkException:
         session.stop()

@@ -23,6 +23,7 @@ from pipeline.keys import tokens
 from pipeline.lake_rules import LakeRule, Tiers, rule_of
 from pipeline.messages import Append, ChangePart, ChunkPart, Kind
 from pipeline.schema import TableSchema
+from pipeline.spelling import folded
 from pipeline.transactions import Transactions
 
 # `__op`: c, u, d, r (a snapshot's row), b (what an update found) or t (a statement took all rows away, and the table's
@@ -52,8 +53,7 @@ def changes_schema(schema: TableSchema) -> pa.Schema:
     """The schema of a changes file. Raises Definite where a column of the table has a meta column's name."""
     taken = set(META.names)
     for column in schema.columns:
-        # Engines that read the file, Spark among them, don't tell names apart by case.
-        if column.name.lower() in taken:
+        if folded(column.name) in taken:
             raise Definite(
                 f"column {column.name!r} of {schema.table} has the name of a column that Tidemark adds: "
                 f"rename it, or leave the table out"

@@ -21,6 +21,7 @@ from enum import StrEnum
 from typing import Final, assert_never
 
 from pipeline.schema import Column, TableSchema
+from pipeline.spelling import column_called
 from pipeline.types import (
     Binary,
     Bit,
@@ -182,11 +183,11 @@ def checked(condition: Condition, schema: TableSchema) -> Condition:
 
 def _column(schema: TableSchema, name: str) -> Column:
     """The server tells names of columns apart without regard to case."""
-    for column in schema.columns:
-        if column.name.casefold() == name.casefold():
-            return column
-    columns = ", ".join(column.name for column in schema.columns)
-    raise Refused(f"{schema.table} has no column {name!r}; it has {columns}")
+    columns = {column.name: column for column in schema.columns}
+    found = column_called(name, columns)
+    if found is None:
+        raise Refused(f"{schema.table} has no column {name!r}; it has {', '.join(columns)}")
+    return columns[found]
 
 
 def _fitting(column: Column, value: Literal) -> Literal:

@@ -2,13 +2,15 @@
 
 Spark and DuckDB read a Delta table by its path. Trino reads what its catalog knows: a table's changelog and mirror are
 told to it once, as `<table>_changelog` and `<table>_mirror` in the schema that's named after the database
-(`registration`).
+(`registration`). Trino has small letters only in its names, so that it would take `Orders` for `orders`: a name with
+others is written in small ones, with a digest behind it.
 
 Sources: Spark SQL reference (Identifiers, Literals), DuckDB: Delta extension (`delta_scan`), Trino: Delta Lake
 connector (`register_table`, time travel).
 """
 
 from enum import StrEnum
+from hashlib import sha256
 
 from pipeline.lake_tables import Tier, literal, location, quoted, table_at
 from pipeline.schema import TableId
@@ -41,8 +43,7 @@ class Dialect(StrEnum):
             case Dialect.DUCKDB:
                 return f"delta_scan({self.text(path)}{'' if version is None else f', version := {version}'})"
             case Dialect.TRINO:
-                names = (TRINO_CATALOG, table.database, f"{table.name}_{tier}")
-                known = ".".join(map(self.name_of, names))
+                known = ".".join(map(self.name_of, (TRINO_CATALOG, *_in_trino(table, tier))))
                 return known + ("" if version is None else f" FOR VERSION AS OF {version}")
 
     def has(self, names: str, name: str) -> str:
@@ -63,8 +64,18 @@ def registration(lake: str, table: TableId) -> tuple[str, ...]:
     """The statements that tell Trino the two lake tables of a table, once."""
     trino = Dialect.TRINO
     return tuple(
-        f"CALL {trino.name_of(TRINO_CATALOG)}.system.register_table(schema_name => {trino.text(table.database)}, "
-        f"table_name => {trino.text(f'{table.name}_{tier}')}, "
-        f"table_location => {trino.text(location(lake, table, tier))})"
+        f"CALL {trino.name_of(TRINO_CATALOG)}.system.register_table(schema_name => {trino.text(database)}, "
+        f"table_name => {trino.text(name)}, table_location => {trino.text(location(lake, table, tier))})"
         for tier in Tier
+        for database, name in [_in_trino(table, tier)]
     )
+
+
+def _in_trino(table: TableId, tier: Tier) -> tuple[str, str]:
+    """A lake table's schema and its name there."""
+    return _small(table.database), f"{_small(table.name)}_{tier}"
+
+
+def _small(name: str) -> str:
+    small = name.lower()
+    return name if name == small else f"{small}_{sha256(name.encode()).hexdigest()[:8]}"

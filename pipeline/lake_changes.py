@@ -32,6 +32,7 @@ from pipeline.alterations import Alteration
 from pipeline.errors import Definite
 from pipeline.lake_tables import META_COLUMNS, LakeColumn, Tier, columns, need_mapping
 from pipeline.schema import TableSchema
+from pipeline.spelling import folded
 
 
 class Incompatible(Definite):
@@ -60,7 +61,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The columns that a lake table is to have; `present`: the names of those of its schema, in small letters."""
+    """The columns that a lake table is to have; `present`: the names of those of its schema, `folded`."""
 
     columns: tuple[Planned, ...]
     present: frozenset[str] = frozenset()
@@ -94,7 +95,7 @@ class Plan:
 def planned(has: Iterable[LakeColumn], schema: TableSchema | None) -> Plan:
     """The plan that leaves a lake table as it is: with these columns, and this schema taken on."""
     names = schema.columns if schema is not None else ()
-    return Plan(tuple(Planned(column, column) for column in has), frozenset(c.name.lower() for c in names))
+    return Plan(tuple(Planned(column, column) for column in has), frozenset(folded(c.name) for c in names))
 
 
 def followed(plan: Plan, tier: Tier, steps: Iterable[Step]) -> Plan:
@@ -109,14 +110,14 @@ def followed(plan: Plan, tier: Tier, steps: Iterable[Step]) -> Plan:
 
 
 def _altered(plan: Plan, alteration: Alteration, segment: int) -> Plan:
-    present = plan.present - {name.lower() for name in alteration.changes.dropped}
-    names = {old.lower(): new for old, new in alteration.changes.renamed if old.lower() in present}
-    taken = {new.lower() for new in names.values()}
+    present = plan.present - {folded(name) for name in alteration.changes.dropped}
+    names = {folded(old): new for old, new in alteration.changes.renamed if folded(old) in present}
+    taken = {folded(new) for new in names.values()}
     for name in sorted(taken - names.keys()):
         plan = _aside(plan, name, segment)
     renamed = tuple(
-        replace(each, column=replace(each.column, name=names[each.column.name.lower()]))
-        if each.column.name.lower() in names
+        replace(each, column=replace(each.column, name=names[folded(each.column.name)]))
+        if folded(each.column.name) in names
         else each
         for each in plan.columns
     )
@@ -139,7 +140,7 @@ def _with_schema(plan: Plan, tier: Tier, schema: TableSchema, step: Step) -> Pla
             plan = _aside(plan, column.name, step.segment)
         before, behind = plan.columns[:place], plan.columns[place:]
         plan, place = replace(plan, columns=(*before, Planned(column, None), *behind)), place + 1
-    return replace(plan, present=frozenset(column.name.lower() for column in schema.columns))
+    return replace(plan, present=frozenset(folded(column.name) for column in schema.columns))
 
 
 def _held(plan: Plan, there: Planned, column: LakeColumn, schema: TableSchema, step: Step) -> Planned | None:
@@ -147,9 +148,9 @@ def _held(plan: Plan, there: Planned, column: LakeColumn, schema: TableSchema, s
     ours = column in META_COLUMNS
     same = there.column.type.casefold() == column.type.casefold()
     type_ = there.column.type if same else common(there.column.type, column.type)
-    if type_ is not None and (ours or step.anew or column.name.lower() in plan.present):
+    if type_ is not None and (ours or step.anew or folded(column.name) in plan.present):
         return replace(there, column=replace(there.column, type=type_))
-    if ours or column.name.lower() in plan.present:
+    if ours or folded(column.name) in plan.present:
         raise Incompatible(
             f"column {column.name!r} of {schema.table} was {there.column.type.upper()} and is {column.type.upper()}, "
             f"and no type holds both: {REMEDY.format(table=schema.table)}"
@@ -173,7 +174,7 @@ def _aside(plan: Plan, name: str, segment: int) -> Plan:
 
 
 def _index(plan: Plan, name: str) -> int | None:
-    found = (i for i, each in enumerate(plan.columns) if each.column.name.lower() == name.lower())
+    found = (i for i, each in enumerate(plan.columns) if folded(each.column.name) == folded(name))
     return next(found, None)
 
 

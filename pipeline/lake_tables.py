@@ -7,6 +7,7 @@ is made of both (`pipeline.live_view`).
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,15 +19,21 @@ import pyarrow as pa
 from pipeline.change_rows import META
 from pipeline.errors import Definite
 from pipeline.schema import TableId, TableSchema, from_json
+from pipeline.spelling import folded
 
 # The column that holds the number of the segment in which a change was sealed.
 SEGMENT = "__segment"
 
-# What the live view calls the place of a change among those of its key, the last one being 1; and, in a table whose
-# changes may lack columns, what they leave of a row: null, a row of the mirror's with other values in some columns;
-# true, a whole row; false, none that could be shown.
-RANK, WHOLE = "__rank", "__whole"
-_OURS = {*META.names, RANK, WHOLE}
+# The names that queries of ours give to what they make. MySQL refuses a name that ends with a space, so that no table
+# and no column has one of these. MIRROR and CHANGED: a table's mirror, and what its changes have made of keys. RANK:
+# the place of a change among those of its key, the last one being 1. WHOLE: in a table whose changes may lack columns,
+# what they leave of a row: null, a row of the mirror's with other values in some columns; true, a whole row; false,
+# none that could be shown.
+MIRROR, CHANGED, RANK, WHOLE = "mirror ", "changed ", "rank ", "whole "
+
+# The columns that Spark and Delta add to those that they read: where one of a table's own has such a name, Delta can't
+# read its deletion vectors, or reads the wrong column.
+_THEIRS = re.compile(r"_metadata|__delta_internal_.*|_tmp_metadata_.*", re.DOTALL)
 
 # How long (hours) a version of a changelog that isn't the newest can be read. What it had at an earlier moment it says
 # by itself: its rows have the segment that they came with.
@@ -113,16 +120,22 @@ def location(lake: str, table: TableId, tier: Tier) -> str:
 def columns(schema: TableSchema, tier: Tier) -> tuple[LakeColumn, ...]:
     """A lake table's columns. Raises Definite where the source's can't be had under their names."""
     own = [LakeColumn(field.name, spark_type(field.type)) for field in schema.arrow]
-    seen: set[str] = set()
+    seen: dict[str, str] = {}
     for column in own:
-        name = column.name.lower()
-        if name in _OURS:
+        name = folded(column.name)
+        if name in META.names:
             raise Definite(
                 f"column {column.name!r} of {schema.table} has the name of a column that Tidemark adds"
             )
+        if _THEIRS.fullmatch(name):
+            raise Definite(
+                f"column {column.name!r} of {schema.table} has a name that Spark and Delta keep for themselves"
+            )
         if name in seen:
-            raise Definite(f"column {column.name!r} of {schema.table} differs from another only by case")
-        seen.add(name)
+            raise Definite(
+                f"Spark takes the columns {seen[name]!r} and {column.name!r} of {schema.table} for one"
+            )
+        seen[name] = column.name
     return tuple(own) if tier is Tier.MIRROR else (*META_COLUMNS, *own)
 
 

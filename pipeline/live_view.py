@@ -43,7 +43,7 @@ from dataclasses import dataclass
 
 from pipeline.dialects import Dialect
 from pipeline.errors import Definite
-from pipeline.lake_tables import RANK, SEGMENT, WHOLE, Property, Tier, Told
+from pipeline.lake_tables import CHANGED, MIRROR, RANK, SEGMENT, WHOLE, Property, Tier, Told
 from pipeline.schema import TableSchema
 from pipeline.types import Date, DateTime, Timestamp
 
@@ -102,24 +102,24 @@ def live_view_sql(
     mirror = dialect.table(lake, schema.table, Tier.MIRROR, at.mirror if at else None)
     changelog = dialect.table(lake, schema.table, Tier.CHANGELOG, at.changelog if at else None)
     changes = last_changes(schema, changelog, reached, reached.condition(dialect), dialect)
-    same = same_key(schema, dialect)
+    same, (m, c) = same_key(schema, dialect), map(dialect.name_of, (MIRROR, CHANGED))
     if reached.partial:
-        values, whole = Values(schema, dialect), f"c.{dialect.name_of(WHOLE)}"
-        return f"""WITH c AS (
+        values, whole = Values(schema, dialect), f"{c}.{dialect.name_of(WHOLE)}"
+        return f"""WITH {c} AS (
 {changes}
 )
-SELECT {values.listed(values.laid_over)} FROM (SELECT * FROM {mirror}) AS m LEFT JOIN c ON {same}
+SELECT {values.listed(values.laid_over)} FROM (SELECT * FROM {mirror}) AS {m} LEFT JOIN {c} ON {same}
 WHERE {whole} IS NULL
 UNION ALL
-SELECT {values.listed(values.told)} FROM c WHERE {whole}"""
+SELECT {values.listed(values.told)} FROM {c} WHERE {whole}"""
     names = ", ".join(dialect.name_of(column.name) for column in schema.columns)
-    return f"""WITH c AS (
+    return f"""WITH {c} AS (
 {changes}
 )
-SELECT {names} FROM (SELECT * FROM {mirror}) AS m
-WHERE NOT EXISTS (SELECT 1 FROM c WHERE {same})
+SELECT {names} FROM (SELECT * FROM {mirror}) AS {m}
+WHERE NOT EXISTS (SELECT 1 FROM {c} WHERE {same})
 UNION ALL
-SELECT {names} FROM c WHERE {dialect.name_of(OP)} <> 'd'"""
+SELECT {names} FROM {c} WHERE {dialect.name_of(OP)} <> 'd'"""
 
 
 def last_changes(
@@ -154,7 +154,7 @@ def last_changes(
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """A row's values by the name of their column, in SQL, out of `last_changes` of a partial table, c."""
+    """A row's values by the name of their column, in SQL, out of `last_changes` of a partial table."""
 
     schema: TableSchema
     dialect: Dialect = Dialect.SPARK
@@ -166,12 +166,12 @@ class Values:
 
     @property
     def laid_over(self) -> dict[str, str]:
-        """Of a key whose changes leave the mirror's row, m, with other values; and of one without any change."""
-        mirror = {name: f"m.{self.dialect.name_of(name)}" for name in self._names}
+        """Of a key whose changes leave the mirror's row with other values; and of one without any change."""
+        mirror = {name: self._of(MIRROR, name) for name in self._names}
         return {
             name: value
             if name in self.schema.key_names
-            else f"CASE WHEN c.{self.dialect.name_of(name)} IS NULL THEN {value} ELSE {self._told(name)} END"
+            else f"CASE WHEN {self._of(CHANGED, name)} IS NULL THEN {value} ELSE {self._told(name)} END"
             for name, value in mirror.items()
         }
 
@@ -184,16 +184,19 @@ class Values:
         return [column.name for column in self.schema.columns]
 
     def _told(self, name: str) -> str:
-        column = f"c.{self.dialect.name_of(name)}"
+        column = self._of(CHANGED, name)
         return column if name in self.schema.key_names else self.dialect.only(column)
+
+    def _of(self, table: str, name: str) -> str:
+        return f"{self.dialect.name_of(table)}.{self.dialect.name_of(name)}"
 
 
 def same_key(schema: TableSchema, dialect: Dialect = Dialect.SPARK) -> str:
-    """The condition that a row of the mirror, m, and a change, c, have one key."""
-    parts = []
+    """The condition that a row of the mirror and a change have one key."""
+    parts, (m, c) = [], map(dialect.name_of, (MIRROR, CHANGED))
     for index in schema.key:
         column = schema.columns[index]
         equals = "IS NOT DISTINCT FROM" if isinstance(column.type, Date | DateTime | Timestamp) else "="
         name = dialect.name_of(column.name)
-        parts.append(f"m.{name} {equals} c.{name}")
+        parts.append(f"{m}.{name} {equals} {c}.{name}")
     return " AND ".join(parts)

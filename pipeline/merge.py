@@ -24,10 +24,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pipeline.dialects import Dialect
-from pipeline.lake_tables import SEGMENT, WHOLE, Tier, location, quoted, table_at
+from pipeline.lake_tables import CHANGED, MIRROR, SEGMENT, WHOLE, Tier, location, quoted, table_at
 from pipeline.live_view import OP, Reached, Values, last_changes, same_key
 from pipeline.schema import TableId, TableSchema
 from pipeline.types import Integer
+
+_M, _C = quoted(MIRROR), quoted(CHANGED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +63,10 @@ class Merge:
         `path` is that of a row's file, and `row` its place in it. The keys that have changed are hashed, and the mirror
         passes by them as it is: it would take more memory than there is to sort it.
         """
-        return f"""SELECT /*+ SHUFFLE_HASH(c) */ m._metadata.file_path AS path, m._metadata.row_index AS row
-FROM {self._mirror(version)} AS m LEFT SEMI JOIN (
+        return f"""SELECT /*+ SHUFFLE_HASH({_C}) */ {_M}._metadata.file_path AS path, {_M}._metadata.row_index AS row
+FROM {self._mirror(version)} AS {_M} LEFT SEMI JOIN (
   {self.keys()}
-) AS c ON {self._same}"""
+) AS {_C} ON {self._same}"""
 
     def keys(self) -> str:
         """The query for the keys that have changed."""
@@ -77,21 +79,21 @@ FROM {self._mirror(version)} AS m LEFT SEMI JOIN (
         if not self.reached.partial:
             names = ", ".join(quoted(column.name) for column in self.schema.columns)
             return f"SELECT {names} FROM (\n{changes}\n) WHERE {quoted(OP)} <> 'd'"
-        values, whole = Values(self.schema), f"c.{quoted(WHOLE)}"
-        return f"""WITH c AS (
+        values, whole = Values(self.schema), f"{_C}.{quoted(WHOLE)}"
+        return f"""WITH {_C} AS (
 {changes}
 )
-SELECT {values.listed(values.laid_over)} FROM (SELECT * FROM {self._mirror(version)}) AS m JOIN c
+SELECT {values.listed(values.laid_over)} FROM (SELECT * FROM {self._mirror(version)}) AS {_M} JOIN {_C}
 ON {self._same} WHERE {whole} IS NULL
 UNION ALL
-SELECT {values.listed(values.told)} FROM c WHERE {whole}"""
+SELECT {values.listed(values.told)} FROM {_C} WHERE {whole}"""
 
     def statement(self) -> str:
         """All of it as one MERGE."""
-        return f"""MERGE INTO {table_at(location(self.lake, self.schema.table, Tier.MIRROR))} AS m
+        return f"""MERGE INTO {table_at(location(self.lake, self.schema.table, Tier.MIRROR))} AS {_M}
 USING (
 {last_changes(self.schema, self._changelog, self.reached, self._where)}
-) AS c
+) AS {_C}
 ON {self._same}
 {_clauses(self.schema, self.reached)}"""
 
@@ -103,7 +105,7 @@ ON {self._same}
 
     @property
     def _same(self) -> str:
-        bounds = (f"m.{quoted(name)} BETWEEN {least} AND {most}" for name, least, most in self.bounds)
+        bounds = (f"{_M}.{quoted(name)} BETWEEN {least} AND {most}" for name, least, most in self.bounds)
         return " AND ".join([same_key(self.schema), *bounds])
 
     @property
@@ -121,14 +123,14 @@ ON {self._same}
 def _clauses(schema: TableSchema, reached: Reached) -> str:
     """What to do with each key that changed."""
     if reached.partial:
-        values, whole = Values(schema), f"c.{quoted(WHOLE)}"
+        values, whole = Values(schema), f"{_C}.{quoted(WHOLE)}"
         return f"""WHEN MATCHED AND NOT {whole} THEN DELETE
 WHEN MATCHED THEN UPDATE SET {_assigned(values.laid_over)}
 WHEN NOT MATCHED AND {whole} THEN INSERT {_inserted(values.told)}"""
-    of_change = {column.name: f"c.{quoted(column.name)}" for column in schema.columns}
-    return f"""WHEN MATCHED AND c.{quoted(OP)} = 'd' THEN DELETE
+    of_change = {column.name: f"{_C}.{quoted(column.name)}" for column in schema.columns}
+    return f"""WHEN MATCHED AND {_C}.{quoted(OP)} = 'd' THEN DELETE
 WHEN MATCHED THEN UPDATE SET {_assigned(of_change)}
-WHEN NOT MATCHED AND c.{quoted(OP)} <> 'd' THEN INSERT {_inserted(of_change)}"""
+WHEN NOT MATCHED AND {_C}.{quoted(OP)} <> 'd' THEN INSERT {_inserted(of_change)}"""
 
 
 def _assigned(values: dict[str, str]) -> str:

@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from pipeline.errors import InvariantBroken
 from pipeline.lake_tables import SPARK_TYPES, spark_type
+from pipeline.spelling import folded
 
 # A value of a column whose bounds are stated (`pipeline.journal.SegmentTable.stated`).
 Ordered = int | Decimal | date
@@ -63,10 +64,10 @@ def fit(file: pa.Schema, table: Mapping[str, Stored]) -> Fit:
 
     Raises InvariantBroken where the table lacks a column of the file.
     """
-    there = {name.lower(): column for name, column in table.items()}
+    there = {folded(name): column for name, column in table.items()}
     fields = []
     for field in file:
-        column = there.get(field.name.lower())
+        column = there.get(folded(field.name))
         if column is None:
             raise InvariantBroken(
                 f"a file came with the column {field.name!r}, which its lake table doesn't have"

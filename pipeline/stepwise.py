@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pipeline.lake_changes import Plan
 from pipeline.lake_tables import LakeColumn, Property, quoted, set_properties_sql, table_at
 from pipeline.placing import Stored
+from pipeline.spelling import folded
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +68,11 @@ def remaining(path: str, becoming: Becoming, present: Mapping[str, Stored]) -> I
     known = {stored: column.name for stored, column in becoming.columns if stored is not None}
     for old, new in _renames({names[stored]: new for stored, new in known.items()}):
         yield f"{table} RENAME COLUMN {quoted(old)} TO {quoted(new)}"
-    there = {name.lower() for stored, name in names.items() if stored not in known}
+    there = {folded(name) for stored, name in names.items() if stored not in known}
     before = None
     for stored, column in becoming.columns:
         name = quoted(column.name)
-        if stored is None and column.name.lower() not in there:
+        if stored is None and folded(column.name) not in there:
             place = "FIRST" if before is None else f"AFTER {quoted(before)}"
             yield f"{table} ADD COLUMNS ({name} {column.type} {place})"
         elif stored is not None and present[names[stored]].type.lower() != column.type.lower():
@@ -83,14 +84,14 @@ def remaining(path: str, becoming: Becoming, present: Mapping[str, Stored]) -> I
 def _renames(wanted: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The renames, one by one, that give each of a table's columns the name that's wanted."""
     todo = {old: new for old, new in wanted.items() if old != new}
-    taken = {name.lower() for name in wanted}
+    taken = {folded(name) for name in wanted}
     while todo:
-        old = next((old for old, new in todo.items() if new.lower() not in taken), next(iter(todo)))
+        old = next((old for old, new in todo.items() if folded(new) not in taken), next(iter(todo)))
         new = todo.pop(old)
-        if new.lower() in taken:  # all go round in circles
+        if folded(new) in taken:  # all go round in circles
             last, new = new, f"{new}__altering"
-            while new.lower() in taken:
+            while folded(new) in taken:
                 new += "_"
             todo[new] = last
         yield old, new
-        taken = taken - {old.lower()} | {new.lower()}
+        taken = taken - {folded(old)} | {folded(new)}

@@ -134,5 +134,5 @@ def test_trino_is_told_where_the_tables_are(spark: Spark, tmp_path: Path) -> Non
     first, second, *query = live_view_text(root, "my.shop.it's `odd`", Dialect.TRINO).splitlines()
     assert first.startswith("-- once: CALL ")
     assert second.startswith("-- once: CALL ")
-    assert query[0] == "WITH c AS ("
+    assert query[0] == 'WITH "changed " AS ('
     history.store.close()

@@ -77,6 +77,16 @@ def test_a_name_may_go_to_another_column() -> None:
     assert followed.schema.columns == (B, replace(C, name="a"))
 
 
+def test_of_two_names_that_are_nearly_one_the_column_of_that_very_name_is_meant() -> None:
+    sharp = TableSchema(T, (A, replace(B, name="ß"), replace(C, name="ss")), (0,))
+    found = altered(sharp, ColumnChanges((("ß", "x"),), ()), "ALTER TABLE")
+    assert found is not None
+    assert found.changes == ColumnChanges((("ß", "x"),))
+    found = altered(sharp, ColumnChanges((), ("ß",)), "ALTER TABLE")
+    assert found is not None
+    assert found.schema.columns == (A, replace(C, name="ss"))
+
+
 def test_what_says_nothing_of_the_known_columns_is_no_alteration() -> None:
     assert altered(SCHEMA, ColumnChanges((("x", "y"), ("a", "a")), ("z",)), "ALTER TABLE") is None
 

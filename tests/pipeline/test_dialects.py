@@ -1,5 +1,7 @@
 """The SQL of the engines: each one's text of the live view is parsed by a grammar of that engine."""
 
+import re
+
 import pytest
 import sqlglot
 from hypothesis import given
@@ -46,6 +48,20 @@ def test_a_table_by_its_path_or_its_name() -> None:
     assert Dialect.TRINO.table("/l", orders, Tier.MIRROR, 7) == (
         '"delta"."shop"."orders_mirror" FOR VERSION AS OF 7'
     )
+
+
+def test_tables_that_differ_by_case_are_two_in_trino() -> None:
+    small, *others = (
+        Dialect.TRINO.table("/l", TableId(database, name), Tier.MIRROR).lower()
+        for database, name in (("shop", "orders"), ("shop", "Orders"), ("Shop", "orders"), ("shop", "ORDERS"))
+    )
+    assert small == '"delta"."shop"."orders_mirror"'
+    assert len({small, *others}) == 4
+    for statement in registration("/l", TableId("shop", "Orders")):
+        (name,) = re.findall(r"table_name => '(\w+)'", statement)
+        assert f'"{name}"' in Dialect.TRINO.table(
+            "/l", TableId("shop", "Orders"), Tier(name.rpartition("_")[2])
+        )
 
 
 def test_trino_is_told_both_tables() -> None:

@@ -21,6 +21,7 @@ from pipeline.lake_tables import (
 )
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.types import Integer, Text, arrow_type
+from tests.pipeline.hostile_names import COLUMNS, REFUSED, random_columns
 
 INT = Integer(8, unsigned=False)
 ORDERS = TableSchema(
@@ -58,11 +59,20 @@ def test_columns_of_both_tiers() -> None:
     assert META_COLUMNS[-2:] == (LakeColumn("__absent", "ARRAY<STRING>"), LakeColumn("__segment", "BIGINT"))
 
 
-@pytest.mark.parametrize("name", ["__segment", "__SCN", "__rank", "ID"])
-def test_a_column_that_takes_the_name_of_another_is_refused(name: str) -> None:
-    schema = TableSchema(TableId("shop", "odd"), (Column("id", INT, False), Column(name, INT, True)), (0,))
-    with pytest.raises(Definite, match=f"column '{name}' of shop.odd"):
-        columns(schema, Tier.CHANGELOG)
+def of(*names: str) -> TableSchema:
+    return TableSchema(TableId("shop", "odd"), tuple(Column(name, INT, True) for name in names), (0,))
+
+
+@pytest.mark.parametrize("names", [*REFUSED, ("id", "ID")])
+def test_a_column_that_would_be_taken_for_another_is_refused(names: tuple[str, ...]) -> None:
+    for tier in Tier:
+        with pytest.raises(Definite, match=f"{re.escape(repr(names[-1]))} of shop.odd"):
+            columns(of(*names), tier)
+
+
+def test_no_other_name_is_refused() -> None:
+    for names in (COLUMNS, random_columns(1, 200)):
+        assert [column.name for column in columns(of(*names), Tier.MIRROR)] == list(names)
 
 
 def test_types() -> None:

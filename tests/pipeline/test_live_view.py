@@ -68,8 +68,8 @@ class Lake:
             keys, rows = _in_duckdb(merge.keys()), _in_duckdb(merge.rows(1).replace("VERSION AS OF 1", ""))
             self.engine.execute(f"CREATE OR REPLACE TEMP TABLE brought AS {rows}")
             self.engine.execute(
-                f'DELETE FROM delta."{MIRROR}" AS m WHERE EXISTS '
-                f"(FROM ({keys}) AS c WHERE {same_key(SCHEMA, Dialect.DUCKDB)})"
+                f'DELETE FROM delta."{MIRROR}" AS "mirror " WHERE EXISTS '
+                f'(FROM ({keys}) AS "changed " WHERE {same_key(SCHEMA, Dialect.DUCKDB)})'
             )
             self.engine.execute(f'INSERT INTO delta."{MIRROR}" FROM brought')
         self.reached = Reached(self.reached.generation, through, self.reached.partial)
@@ -127,4 +127,7 @@ def test_a_key_that_may_be_null_here_is_compared_so_that_null_equals_null() -> N
     )
     for partial in (False, True):
         text = live_view_sql("lake", days, Reached(partial=partial))
-        assert "m.`day` IS NOT DISTINCT FROM c.`day` AND m.`id` = c.`id`" in text
+        assert (
+            "`mirror `.`day` IS NOT DISTINCT FROM `changed `.`day` AND `mirror `.`id` = `changed `.`id`"
+            in text
+        )

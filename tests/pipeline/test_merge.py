@@ -22,7 +22,10 @@ def test_a_key_that_may_be_null_here_is_compared_so_that_null_equals_null() -> N
         merge.places(3),
         replace(merge, reached=Reached(0, 1, partial=True)).rows(3),
     ):
-        assert "ON m.`day` IS NOT DISTINCT FROM c.`day` AND m.`id` = c.`id`" in text
+        assert (
+            "ON `mirror `.`day` IS NOT DISTINCT FROM `changed `.`day` AND `mirror `.`id` = `changed `.`id`"
+            in text
+        )
 
 
 def test_only_the_changes_between_two_segments_are_merged() -> None:
@@ -46,7 +49,9 @@ def test_the_mirror_is_asked_for_no_other_keys_than_have_changed() -> None:
     assert extent.startswith("SELECT min(`id`), max(`id`) FROM delta.`lake/shop/days/changelog` WHERE `__seg")
     within = merge.within((3, Decimal(18446744073709551615)))
     for text in (within.statement(), within.places(3), within.rows(3)):
-        assert "m.`id` = c.`id` AND m.`id` BETWEEN 3 AND 18446744073709551615" in text
+        assert (
+            "`mirror `.`id` = `changed `.`id` AND `mirror `.`id` BETWEEN 3 AND 18446744073709551615" in text
+        )
     assert merge.within((None, None)) == merge
 
 
