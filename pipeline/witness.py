@@ -14,7 +14,6 @@ seconds, and of another old server's log nothing can be said.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import numpy as np
@@ -85,4 +84,4 @@ def from_json(value: list[Any]) -> Witness:
 
 
 def _told(time: int) -> str:
-    return datetime.fromtimestamp(time / 1_000_000, UTC).isoformat(timespec="microseconds")
+    return f"{np.datetime64(time, 'us')} UTC"
