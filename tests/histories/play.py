@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any, Final
+from unittest.mock import patch
 
 import pymysql
 import structlog
@@ -38,8 +39,8 @@ from tests.servers.lake_oracle import unequal_lake
 from tests.servers.service import Running, WithoutLake, pipeline, running
 
 # How long (s) nothing may happen before a rest, and how long what's wrong may take to become right.
-REST_S: Final = 6.0
-RIGHT_S: Final = 3.0
+REST_S: Final = 5.0
+RIGHT_S: Final = 1.5
 _LOOK_S: Final = 0.03
 _CAUGHT_UP_S: Final = 3.0
 _ENDED: Final = frozenset({"completed", "failed", "stopped"})
@@ -446,17 +447,6 @@ async def _service(settings: PipelineSettings, assembly: type[Assembly]) -> Asyn
 
 
 @contextmanager
-def small() -> Iterator[None]:
-    """Tables of a few rows are divided into ranges as large ones are."""
-    before = chunk_selector.LEAST_ROWS_OF_RANGE
-    chunk_selector.LEAST_ROWS_OF_RANGE = 2 * _FEW_ROWS
-    try:
-        yield
-    finally:
-        chunk_selector.LEAST_ROWS_OF_RANGE = before
-
-
-@contextmanager
 def _log_into(path: Path) -> Iterator[None]:
     """What the service logs goes into a file."""
     before = structlog.get_config()
@@ -475,5 +465,6 @@ def played(
     assert len({(history.version, history.metadata) for history in histories}) == 1
     assert histories[0].version is Version.NEW or histories[0].metadata is Metadata.MINIMAL
     folder.mkdir(parents=True)
-    with small(), _log_into(folder / "log"):
+    small = patch.object(chunk_selector, "LEAST_ROWS_OF_RANGE", 2 * _FEW_ROWS)  # as large tables are divided
+    with small, _log_into(folder / "log"):
         return asyncio.run(Player(server, folder, histories, spark).play())
