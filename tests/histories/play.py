@@ -7,7 +7,7 @@ a reason that may be. With a lake, another engine than Spark judges what that ha
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -27,6 +27,8 @@ from actors.journal_store import JournalReader
 from actors.telling import told
 from deploy.toolchain.mysql_server import CAPTURE, MysqlServer
 from pipeline.checkpoint import Checkpoint
+from pipeline.gtid import GtidSet
+from pipeline.journal import Entry
 from pipeline.schema import TableId
 from pipeline.settings import Settings as PipelineSettings
 from pipeline.settings import SnapshotMode, SparkSettings
@@ -127,6 +129,7 @@ class Player:
         self.service: Running | None = None
         self._some = Random(repr([history.seed for history in histories]))
         self._closing: Any = None
+        self._chain: list[Entry] = []
 
     async def play(self) -> Result:
         """Play it to its end, or to that of the service."""
@@ -260,7 +263,7 @@ class Player:
             case Act.SHORT | Act.LONG:
                 await asyncio.sleep(_PAUSES[act])
             case Act.CAUGHT_UP:
-                await self._until(self._caught_up, _CAUGHT_UP_S)
+                await self._catch_up(_CAUGHT_UP_S)
             case Act.REST:
                 await self._rest(part)
             case Act.EXECUTE:
@@ -298,11 +301,11 @@ class Player:
 
     # -- rest
 
-    async def _until(self, so: Callable[[], bool], within_s: float) -> bool:
+    async def _until(self, so: Callable[[], bool | Awaitable[bool]], within_s: float) -> bool:
         """Whether it becomes so, while the service runs and gets on: it has this long for each thing that it seals."""
         deadline, last = time.monotonic() + within_s, 0
         assert self.service is not None
-        while not await asyncio.to_thread(so):
+        while not (await told if isinstance(told := so(), Awaitable) else told):
             if (now := self._sealed()) != last:
                 deadline, last = time.monotonic() + within_s, now
             if time.monotonic() > deadline or self.service.outcome.done():
@@ -314,17 +317,22 @@ class Player:
         return int(self.service.status(Name.JOURNAL_WRITER).get("segment") or 0) if self.service else 0
 
     def _checkpoint(self) -> Checkpoint | None:
-        """What the last sealed segment says."""
+        """What the last sealed segment says; the segments before it are read once."""
         reader = JournalReader(self.folder / "journal")
-        last = reader.last_segment()
-        return reader.entry(last).checkpoint if last else None
+        self._chain += reader.entries(len(self._chain), reader.last_segment())
+        return self._chain[-1].checkpoint if self._chain else None
 
-    def _caught_up(self) -> bool:
-        checkpoint = self._checkpoint()
-        return checkpoint is not None and executed(self.server) <= checkpoint.position
+    def _reached(self, executed: GtidSet) -> bool:
+        status = self.service.status() if self.service else {}
+        return bool(status) and executed <= GtidSet.parse(status["position"])
 
-    def _at_rest(self, part: Part) -> list[str]:
-        """What's still to come of a history's tables."""
+    async def _catch_up(self, within_s: float) -> bool:
+        """Whether all that the source has executed passes."""
+        done = await asyncio.to_thread(executed, self.server)
+        return await self._until(lambda: self._reached(done), within_s)
+
+    def _to_come(self, part: Part) -> list[str]:
+        """What's still to come of a history's tables, in the journal."""
         checkpoint = self._checkpoint()
         if checkpoint is None or not executed(self.server) <= checkpoint.position:
             return ["the log"]
@@ -335,15 +343,25 @@ class Player:
             if table.database == part.database and type(state).__name__.lower() not in _ENDED
         ]
 
+    def _filled(self, part: Part) -> bool:
+        """Whether no snapshot of a history's tables is under way, by the service's own word."""
+        status = self.service.status() if self.service else {}
+        return bool(status) and all(
+            table["state"] in _ENDED
+            for snapshot in status["snapshots"]
+            for table in snapshot["tables"]
+            if table["table"].startswith(f"{part.database}.")
+        )
+
     async def _rest(self, part: Part) -> None:
         await asyncio.to_thread(self._end_branches)
         for other in self.parts:
             await asyncio.to_thread(
                 self._run, other, [Sql("COMMIT"), Sql("UNLOCK TABLES")] if other is part else []
             )
-        if not await self._until(lambda: not self._at_rest(part), REST_S):
+        if not (await self._catch_up(REST_S) and await self._until(lambda: self._filled(part), REST_S)):
             if not self._over():
-                still = await asyncio.to_thread(self._at_rest, part)
+                still = await asyncio.to_thread(self._to_come, part)
                 of_all = still == ["the log"]
                 self._find(None if of_all else part, "no rest", f"waits for {', '.join(still)[:600]}")
             part.left.clear()
@@ -351,10 +369,10 @@ class Player:
         found: list[Finding] = []
 
         def right() -> bool:
-            found[:] = [] if self._at_rest(part) else self._judged(part)
-            return not found and not self._at_rest(part)
+            found[:] = [] if (still := self._to_come(part)) else self._judged(part)
+            return not found and not still
 
-        if not await self._until(right, RIGHT_S):
+        if not await self._until(lambda: asyncio.to_thread(right), RIGHT_S):
             for finding in found:
                 self._find(part, finding.kind, finding.text)
         self.result.judged += 1
@@ -388,6 +406,7 @@ class Player:
             if not MAY_STOP.search(why) or "no schema is proven" in why:
                 yield Finding(part.place, "stopped", f"{table}: {why}")
         mirrors = {table for table in checkpoint.mirrors if table.database == part.database}
+        judged: list[TableId] = []
         for table in sorted((there | mirrors) - stopped.keys()):
             schema = checkpoint.schemas.get(table)
             if schema is None and table not in mirrors and table in there:
@@ -395,8 +414,9 @@ class Player:
             elif schema is not None and not schema.key:
                 continue
             else:
-                differences = unequal(self.server, self.folder / "journal", table)
-                yield from (Finding(part.place, "unequal", text[:600]) for text in differences)
+                judged.append(table)
+        differences = unequal(self.server, self.folder / "journal", *judged, chain=self._chain)
+        yield from (Finding(part.place, "unequal", text[:600]) for text in differences)
         for view in self._tables(part, "VIEW") & checkpoint.schemas.keys():
             yield Finding(part.place, "view", f"{view}: a view is taken for a table")
         yield from self._needless(part, checkpoint)

@@ -84,10 +84,11 @@ def main() -> int:
     parser.add_argument("--batch", type=int, default=10, help="how many are played side by side")
     parser.add_argument("--server", type=Version, default=Version.NEW, choices=list(Version))
     parser.add_argument("--metadata", type=Metadata, choices=list(Metadata), help="of all of them")
-    parser.add_argument("--file", type=Path, nargs="*", help="histories as they're printed, instead of seeds")
+    parser.add_argument("--file", type=Path, nargs="*", default=(), help="histories as they're printed, instead of seeds")
     parser.add_argument("--lake", action="store_true", help="with Spark and a lake")
     parser.add_argument("--shrink", action="store_true", help="print the shortest histories that still fail")
     parser.add_argument("--keep", type=Path, help="keep journals and logs in this folder")
+    parser.add_argument("--into", type=Path, help="write what fails into this folder, each history as a file")
     parser.add_argument("--print", action="store_true", help="print the histories, and play none")
     told = parser.parse_args()
     if told.file:
@@ -118,14 +119,16 @@ def main() -> int:
                 )
                 for each, found in alone(server, folder, lot, result, spark):
                     failed += 1
-                    _tell(server, folder, each, found, spark, shrink=told.shrink)
+                    short = _told(server, folder, each, found, spark, shrink=told.shrink)
+                    if told.into:
+                        _write(told.into, short, found)
     for why, times in stops.most_common():
         _say(f"stopped {times}: {why}")
     _say(f"{failed} histories failed")
     return min(failed, 1)
 
 
-def _tell(
+def _told(
     server: MysqlServer,
     folder: Path,
     each: History,
@@ -146,7 +149,16 @@ def _tell(
                 found += _failing(server, folder, candidates[at : at + _TOGETHER], wanted, spark)
             return found
 
-        _say(str(shrunk(each, fails)))
+        each = shrunk(each, fails)
+        _say(str(each))
+    return each
+
+
+def _write(folder: Path, history: History, found: Sequence[Finding]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    remarks = [f"-- {line}" for finding in found for line in str(finding).splitlines()]
+    name = f"{history.version}-{history.metadata}-{history.seed}.sql"
+    (folder / name).write_text("\n".join([*remarks, str(history)]))
 
 
 def _failing(

@@ -72,11 +72,16 @@ class Story:
         return {key: row for key, row in rows.items() if row.keys() == names}
 
 
-def replay(journal: Path, table: TableId, since: int | None = None) -> Story:
-    """The table's story since its mirror was last begun, or behind an SCN; its changes in the order of the stream."""
+def replay(
+    journal: Path, table: TableId, since: int | None = None, chain: Sequence[Entry] | None = None
+) -> Story:
+    """The table's story since its mirror was last begun, or behind an SCN; its changes in the order of the stream.
+
+    `chain`: the journal's segments, where they're known already.
+    """
     reader = JournalReader(journal)
     story = Story()
-    chain = entries(journal)
+    chain = entries(journal) if chain is None else chain
     since = _since(chain[-1], table) if since is None else since
     for entry in chain:
         for altered in entry.alterations:
@@ -112,13 +117,6 @@ def primary_key(server: MysqlServer, table: TableId) -> tuple[str, ...]:
     return tuple(row[4] for row in sorted(told, key=lambda row: int(row[3])))
 
 
-def key_of(journal: Path, table: TableId) -> tuple[str, ...]:
-    """The columns of the key, as the journal's last segment has them; none if it has no such table."""
-    reader = JournalReader(journal)
-    [*_, last] = reader.entries(max(0, reader.last_segment() - 1), reader.last_segment())
-    return last.checkpoint.schemas[table].key_names if table in last.checkpoint.schemas else ()
-
-
 def source_rows(server: MysqlServer, table: TableId) -> dict[Key, Row]:
     """All rows of the table as the server has them now."""
     columns = [row[0] for row in server.sql(f"SHOW COLUMNS FROM `{table.database}`.`{table.name}`")]
@@ -131,11 +129,19 @@ def source_rows(server: MysqlServer, table: TableId) -> dict[Key, Row]:
     return {tuple(row[name] for name in key): row for row in rows}
 
 
-def unequal(server: MysqlServer, journal: Path, *tables: TableId) -> list[str]:
-    """Where the live views aren't the source's tables, or what the journal says of them can't be."""
-    found = list(_broken_chain(entries(journal)))
+def unequal(
+    server: MysqlServer, journal: Path, *tables: TableId, chain: Sequence[Entry] | None = None
+) -> list[str]:
+    """Where the live views aren't the source's tables, or what the journal says of them can't be.
+
+    `chain`: the journal's segments, where they're known already.
+    """
+    chain = entries(journal) if chain is None else chain
+    found = list(_broken_chain(chain))
     for table in tables:
-        story, key = replay(journal, table), key_of(journal, table) or primary_key(server, table)
+        story = replay(journal, table, chain=chain)
+        known = chain[-1].checkpoint.schemas.get(table)
+        key = (known and known.key_names) or primary_key(server, table)
         found += _unlike(str(table), story.live().values(), source_table(server, table), key)
         found += [f"{table}: {key} was snapshotted twice" for key in story.twice[:_TOLD]]
         found += list(_impossible(str(table), story))[:_TOLD]
@@ -235,7 +241,7 @@ def _plain(value: object) -> object:
     return value.replace(tzinfo=None) if isinstance(value, datetime) else value
 
 
-def _broken_chain(chain: list[Entry]) -> Iterator[str]:
+def _broken_chain(chain: Sequence[Entry]) -> Iterator[str]:
     for before, after in pairwise(chain):
         if after.first_scn != before.last_scn + 1:
             yield f"segment {after.segment} begins with SCN {after.first_scn} behind {before.last_scn}"
