@@ -305,7 +305,7 @@ class Player:
         """Whether it becomes so, while the service runs and gets on: it has this long for each thing that it seals."""
         deadline, last = time.monotonic() + within_s, 0
         assert self.service is not None
-        while not (await told if isinstance(told := so(), Awaitable) else told):
+        while not (await answer if isinstance(answer := so(), Awaitable) else answer):
             if (now := self._sealed()) != last:
                 deadline, last = time.monotonic() + within_s, now
             if time.monotonic() > deadline or self.service.outcome.done():

@@ -84,7 +84,7 @@ def main() -> int:
     parser.add_argument("--batch", type=int, default=10, help="how many are played side by side")
     parser.add_argument("--server", type=Version, default=Version.NEW, choices=list(Version))
     parser.add_argument("--metadata", type=Metadata, choices=list(Metadata), help="of all of them")
-    parser.add_argument("--file", type=Path, nargs="*", default=(), help="histories as they're printed, instead of seeds")
+    parser.add_argument("--file", type=Path, nargs="*", default=(), help="histories as printed, and no seeds")
     parser.add_argument("--lake", action="store_true", help="with Spark and a lake")
     parser.add_argument("--shrink", action="store_true", help="print the shortest histories that still fail")
     parser.add_argument("--keep", type=Path, help="keep journals and logs in this folder")
@@ -136,7 +136,7 @@ def _told(
     spark: SparkSettings | None,
     *,
     shrink: bool,
-) -> None:
+) -> History:
     _say(f"FAILED {each.version} {each.metadata} {each.seed}")
     for finding in found:
         _say(f"   {finding}")

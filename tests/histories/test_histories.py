@@ -17,7 +17,7 @@ from tests.histories.generate import history
 from tests.histories.play import played
 from tests.histories.run import alone
 from tests.histories.shrink import shrunk
-from tests.histories.statements import Act, Captured, History, Metadata, Sql, Version, parsed
+from tests.histories.statements import Act, Captured, History, Metadata, Sql, Step, Version, parsed
 from tests.servers.mysql import parts56
 
 FOUND: Final = sorted((Path(__file__).parent / "found").glob("*.sql"))
@@ -120,7 +120,8 @@ def test_a_history_is_the_same_by_its_seed_and_by_its_text(version: Version) -> 
 def test_a_history_shrinks_to_the_steps_that_matter() -> None:
     needed = (Sql("CREATE"), Sql("ALTER", 1))
     noise = tuple(Sql(f"INSERT {number}") for number in range(20))
-    steps = (*noise[:7], needed[0], *noise[7:15], Act.KILL_SERVICE, needed[1], *noise[15:], Act.REST)
+    behind: list[Step] = [Act.KILL_SERVICE, needed[1], *noise[15:], Act.REST]
+    steps: tuple[Step, ...] = (*noise[:7], needed[0], *noise[7:15], *behind)
     whole = History(Version.NEW, Metadata.FULL, Captured.ALL, steps)
     short = shrunk(whole, lambda candidates: [set(needed) <= set(each.steps) for each in candidates])
     assert short.steps == (*needed, Act.REST)
