@@ -1,13 +1,14 @@
 """Random histories: the same one for the same seed."""
 
+from collections.abc import Mapping
 from random import Random
 
-from tests.histories.moves import CALM, MOVES, create, insert_into, new_table, settings
+from tests.histories.moves import CALM, MOVES, Move, create, insert_into, new_table, settings
 from tests.histories.statements import Act, Captured, History, Metadata, Sql, Step, Version, World
 
 
-def history(seed: str, version: Version, metadata: Metadata) -> History:
-    """The history of this seed."""
+def history(seed: str, version: Version, metadata: Metadata, weights: Mapping[Move, int] = MOVES) -> History:
+    """The history of this seed; `weights`: how often each move comes in it."""
     some = Random(f"{seed} {version} {metadata}")
     calm = metadata is Metadata.FULL and some.random() < 0.1
     world = World(some, version, hostile=not calm and some.random() < 0.6)
@@ -20,7 +21,7 @@ def history(seed: str, version: Version, metadata: Metadata) -> History:
         steps += [Sql(table.creation()), insert_into(world, table, 15)]
     if calm or some.random() < 0.5:
         steps.append(Act.REST)
-    moves = CALM if calm else MOVES
+    moves = CALM if calm else weights
     for _ in range(some.randint(3, 14)):
         [move] = some.choices(list(moves), list(moves.values()))
         steps += move(world)

@@ -677,6 +677,58 @@ def creations(world: World) -> Steps:
         yield insert_into(world, table, 3)
 
 
+def converted(world: World) -> Steps:
+    """A column of a table that's complete becomes one of another type, in some mode."""
+    some = world.some
+    table = Table(
+        f"conv{world.number()}",
+        (Column("id", KINDS[0], nullable=False), Column("c", kind_of(world))),
+        ("id",),
+    )
+    column = table.columns[1]
+    if not world.old and some.random() < 0.4:
+        table = replace(table, columns=(*table.columns, made(world, {"id", "c"}, [column])))
+    world.tables[table.name] = table
+    yield Sql(table.creation())
+    yield insert_into(world, table, 8)
+    yield Act.CAUGHT_UP
+    mode = some.choice(("DEFAULT", "DEFAULT", *(f"'{mode}'" for mode in _MODES)))
+    yield Sql(f"SET SESSION sql_mode = {mode}")
+    new = _become(world, column)
+    yield Sql(f"ALTER TABLE {table.quoted} MODIFY {new.definition}")
+    yield Sql("SET SESSION sql_mode = DEFAULT")
+    world.tables[table.name] = _with(table, column, new)
+    yield from _paused(world)
+    yield change(world, world.tables[table.name])
+
+
+def alike(world: World) -> Steps:
+    """Keys that are different in the source and may not be so elsewhere."""
+    some = world.some
+    kind = some.choice([kind for kind in KINDS if kind.text == "DATE" or "sjis" in kind.text])
+    table = Table(f"like{world.number()}", (Column("k", kind, nullable=False), Column("v", KINDS[0])), ("k",))
+    world.tables[table.name] = table
+    yield Sql("SET SESSION sql_mode = ''")
+    yield Sql(table.creation())
+    yield from _paused(world)
+    for _ in range(3):
+        yield insert_into(world, table, 2)
+    yield Sql("SET SESSION sql_mode = DEFAULT")
+    yield change(world, table)
+
+
+def forgotten(world: World) -> Steps:
+    """A server that starts has no rows of a MEMORY table."""
+    columns = (Column("id", KINDS[0], nullable=False), Column("v", KINDS[0]))
+    table = Table(f"mem{world.number()}", columns, ("id",), " ENGINE=MEMORY")
+    world.tables[table.name] = table
+    yield Sql(table.creation())
+    yield insert_into(world, table, 5)
+    yield Act.CAUGHT_UP
+    yield world.some.choice((Act.RESTART_SERVER, Act.KILL_SERVER))
+    yield world.some.choice((Sql(f"SELECT COUNT(*) FROM {table.quoted}"), insert_into(world, table, 2)))
+
+
 def signalled(_: World) -> Steps:
     """Somebody asks for a snapshot."""
     yield Act.EXECUTE
@@ -693,7 +745,7 @@ Move = Callable[[World], Steps]
 MOVES: Final[dict[Move, int]] = {
     write: 30, transact: 12, alter: 36, create: 12, drop: 9, rename: 9, swap: 9, truncate: 4, copy: 7, parent: 4,
     around: 9, partitions: 5, databases: 3, branches: 5, settings: 7, quoting: 1, creations: 2, signalled: 3,
-    struck: 3, widen: 3,
+    struck: 3, widen: 3, converted: 9, alike: 2, forgotten: 1,
 }  # fmt: skip
 # What makes no table's rows others, beside changes of rows.
 CALM: Final[dict[Move, int]] = {write: 20, transact: 10, widen: 20, around: 8, struck: 2}

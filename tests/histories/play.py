@@ -32,6 +32,7 @@ from pipeline.journal import Entry
 from pipeline.schema import TableId
 from pipeline.settings import Settings as PipelineSettings
 from pipeline.settings import SnapshotMode, SparkSettings
+from pipeline.snapshot import Chunking, Waiting
 from pipeline.table_patterns import Tables
 from pipeline.topology import Actor as Name
 from tests.histories.statements import Act, Captured, History, Metadata, Sql, Step, Version
@@ -340,7 +341,7 @@ class Player:
             f"{table} of snapshot {snapshot.id}: {state}"
             for snapshot in checkpoint.snapshots
             for table, state in snapshot.tables.items()
-            if table.database == part.database and type(state).__name__.lower() not in _ENDED
+            if table.database == part.database and isinstance(state, Waiting | Chunking)
         ]
 
     def _filled(self, part: Part) -> bool:

@@ -14,6 +14,7 @@ from deploy.toolchain.mysql_server import GTIDS, GTIDS_56, SMALL_AND_QUICK, SMAL
 from deploy.toolchain.parts import Parts
 from pipeline.settings import SparkSettings
 from tests.histories.generate import history
+from tests.histories.planted import METADATA, PLANTS, Planted, weights
 from tests.histories.play import played
 from tests.histories.run import alone
 from tests.histories.shrink import shrunk
@@ -24,6 +25,8 @@ FOUND: Final = sorted((Path(__file__).parent / "found").glob("*.sql"))
 # What isn't mended yet.
 OPEN: Final = sorted((Path(__file__).parent / "found" / "open").glob("*.sql"))
 SIZE: Final = 10
+# In how many lots of histories what's planted has to be found.
+LOTS: Final = 8
 Lot = tuple[Version, Metadata, int]
 FEW: Final[list[Lot]] = [
     (Version.NEW, Metadata.FULL, 1),
@@ -89,6 +92,22 @@ def _end_right(
         texts = ["\n".join([*map(str, found), str(each)]) for each, found in wrong]
         pytest.fail("\n\n".join(texts))
     assert result.judged >= SIZE and result.passed > result.refused
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("planted", list(Planted))
+def test_what_is_planted_is_found(
+    servers: dict[Version, MysqlServer], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, planted: Planted
+) -> None:
+    PLANTS[planted](monkeypatch)
+    metadata = METADATA.get(planted, Metadata.FULL)
+    for seed in range(1, LOTS * SIZE, SIZE):
+        lot = [
+            history(str(each), Version.NEW, metadata, weights(planted)) for each in range(seed, seed + SIZE)
+        ]
+        if played(servers[Version.NEW], tmp_path / f"lot-{seed}", lot).findings:
+            return
+    pytest.fail(f"{LOTS * SIZE} histories didn't find it")
 
 
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
