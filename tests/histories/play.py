@@ -262,6 +262,7 @@ class Player:
     async def _act(self, part: Part, act: Act) -> None:
         match act:
             case Act.SHORT | Act.LONG:
+                # A pause is what the history asks for.
                 await asyncio.sleep(_PAUSES[act])
             case Act.CAUGHT_UP:
                 await self._catch_up(_CAUGHT_UP_S)
