@@ -42,7 +42,7 @@ from pipeline import metrics as catalogue
 from pipeline.consistent import CloseTransactions, OpenTransactions, TransactionsOpened
 from pipeline.errors import Definite, Transient, worst
 from pipeline.gtid import GtidSet
-from pipeline.keys import Key, ambiguous
+from pipeline.keys import Key
 from pipeline.messages import (
     ChunkFailed,
     ChunkOutdated,
@@ -203,7 +203,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
             answer: ChunkRead | ChunkOutdated | ChunkFailed = await self._tried(chunk, str(order.chunk))
         except Outdated as outdated:
             log.info("the table was altered", order=str(order.chunk), reason=str(outdated))
-            answer = ChunkOutdated(order.chunk)
+            answer = await self._outdated(order, outdated)
         except self._endings:
             raise
         except (Transient, Definite) as failure:
@@ -216,12 +216,22 @@ class ChunkSelector(Actor[ToChunkSelector]):
         rows = partial(self._bracketed, order=order, select=partial(self._some, order))
         try:
             answer: ChunkRead | ChunkOutdated | ChunkFailed = await self._repeated(rows, str(order.chunk))
-        except Outdated:
-            answer = ChunkOutdated(order.chunk)
+        except Outdated as outdated:
+            answer = await self._outdated(order, outdated)
         except Definite as failure:
             answer = ChunkFailed(order.chunk, str(failure))
         self._watch.carried_out(answer.rows.num_rows if isinstance(answer, ChunkRead) else 0)
         await self._coordinator.put(answer)
+
+    async def _outdated(self, order: ReadChunk | ReadKeys, why: Outdated) -> ChunkOutdated | ChunkFailed:
+        """What outdated the chunk is in the log before `high`."""
+        if self._consistent is not None:
+            return ChunkOutdated(order.chunk, str(why))
+        try:
+            high = await self._repeated(partial(self.high, order=order), str(order.chunk))
+        except Definite as failure:
+            return ChunkFailed(order.chunk, str(failure))
+        return ChunkOutdated(order.chunk, str(why), high)
 
     async def _tried(self, work: Callable[[Source], Awaitable[Answer]], what: str) -> Answer:
         """The result of the work on a connection. Raises Definite, or the last try's Transient."""
@@ -340,7 +350,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
             raise Outdated(wrong)
         read = await decoded(result, schema)
         if read is not None:
-            self._judge(schema, *read)
+            self._measure_dates(schema, *read)
         return read
 
     @measuring
@@ -349,15 +359,6 @@ class ChunkSelector(Actor[ToChunkSelector]):
         if impossible := resultset.impossible_dates(rows, located):
             table = str(schema.table)
             self.metrics.count(catalogue.IMPOSSIBLE_DATES, impossible, table=table, part="chunks")
-
-    def _judge(self, schema: TableSchema, rows: pa.RecordBatch, located: resultset.Located) -> None:
-        """Raises Definite if rows can't be told apart by their keys."""
-        self._measure_dates(schema, rows, located)
-        if column := ambiguous(schema, rows):
-            raise Definite(
-                f"a key in column {column} of {schema.table} has a character with two codes in its character set, so"
-                " that two keys can be one text; convert the column to utf8mb4"
-            )
 
     async def high(self, source: Source, order: PlanTable | ReadChunk | ReadKeys) -> High:
         """The end of the log, or a marker in it: what was seen before lies before it. On a replica, all of that."""

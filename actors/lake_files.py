@@ -30,7 +30,7 @@ from pipeline.change_rows import changes_schema
 from pipeline.delivery import Piece
 from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.lake_tables import Tier
-from pipeline.placing import AsItIs, Bounds, Rewritten, Stored, add, fit, stats
+from pipeline.placing import AsItIs, Bounds, Day, Ordered, Rewritten, Stored, add, fit, stats
 
 _TEMPORARY: Final = ".tmp"
 
@@ -178,9 +178,16 @@ def _bounds(footer: pq.FileMetaData) -> list[Bounds]:
     for row_group in map(footer.row_group, range(footer.num_row_groups)):
         for chunk in map(row_group.column, range(row_group.num_columns)):
             if (said := chunk.statistics) is not None:
-                least, greatest = (said.min, said.max) if said.has_min_max else (None, None)
+                least, greatest = _extent(said) if said.has_min_max else (None, None)
                 found.append(Bounds(chunk.path_in_schema, least, greatest, said.null_count))
     return found
+
+
+def _extent(said: pq.Statistics) -> tuple[Ordered, Ordered]:
+    """The least and the greatest value."""
+    if said.logical_type.type == "DATE":
+        return Day(said.min_raw), Day(said.max_raw)
+    return said.min, said.max
 
 
 def _is_local(filesystem: fs.FileSystem) -> bool:

@@ -80,7 +80,8 @@ async def _weight(source: Source, statement: Statement) -> int:
 
 
 async def _described(source: Source, table: TableId) -> Described:
-    described = (await source.describe([table])).get(table)
-    if described is None:
-        raise Definite(f"{table} doesn't exist, or the user of the source may not SELECT from it")
-    return described
+    told = await source.descriptions([table])
+    if (described := told.described.get(table)) is not None:
+        return described
+    gone = f"{table} doesn't exist, or the user of the source may not SELECT from it"
+    raise Definite(told.refused.get(table, gone))

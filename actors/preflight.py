@@ -8,7 +8,7 @@ between: then the last schemas hold at the last K.
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from pipeline.errors import Definite
 from pipeline.fence import Answer
 from pipeline.foreign_keys import Doubts, ForeignKey
 from pipeline.gtid import NO_GTIDS, GtidSet
-from pipeline.information_schema import Described
+from pipeline.information_schema import Descriptions
 from pipeline.prerequisites import (
     Finding,
     ServerFacts,
@@ -84,8 +84,8 @@ async def preflight(settings: Settings) -> Preflight:
 async def inspected(source: Source, settings: Settings, position: GtidSet) -> Preflight:
     """Look at a source, to go on from this position. Raises Transient or Definite where that fails."""
     tables = await _tables(source, settings)
-    described = await source.describe(tables)
-    facts = await source_facts.facts(source, tables, described, settings.snapshot.allow_lock)
+    told = await source.descriptions(tables)
+    facts = await source_facts.facts(source, tables, told.described, settings.snapshot.allow_lock)
     reread = settings.snapshot.foreign_keys is ForeignKeys.REREAD
     by_places = signal_table(settings) if _by_places(facts, position) else None
     found = [*findings(facts, reread, by_places is not None), *await _markers(source, facts, settings)]
@@ -107,7 +107,7 @@ async def inspected(source: Source, settings: Settings, position: GtidSet) -> Pr
         )
     # First, so that the other one has it.
     purged = await log_history.purged(source, by_places is not None)
-    known = await _known_schemas(source, settings, _schemas(described), by_places)
+    known = await _known_schemas(source, settings, told, by_places)
     keys = unlogged_foreign_keys(facts)
     logged = logs_cascades(source.version, facts.variables)
     doubts = None if logged else Doubts(reread)
@@ -144,20 +144,20 @@ async def _signal_table(source: Source, settings: Settings) -> Iterable[Finding]
 
 
 async def _known_schemas(
-    source: Source, settings: Settings, schemas: dict[TableId, TableSchema], markers: SignalTable | None
+    source: Source, settings: Settings, told: Descriptions, markers: SignalTable | None
 ) -> Known:
     """The schemas of the tables that are read out of the log, and a set that they hold at.
 
-    `schemas`: as they've been seen before; `markers`: see `answer`.
+    `told`: what the source said before; `markers`: see `answer`.
     """
     folds = await source.folds_names()
     while True:
         later = await log_history.visible(source, markers)
         tables = await _tables(source, settings)
-        again = _schemas(await source.describe(tables))
-        if again == schemas:
-            return Known(again, later, folds)
-        schemas = again
+        again = await source.descriptions(tables)
+        if again == told:
+            return Known(_schemas(again), later, folds, again.refused)
+        told = again
 
 
 async def answer(
@@ -176,13 +176,13 @@ async def answer(
     try:
         ordered = sorted(tables)
         while True:
-            at, first = await log_history.visible(source, markers), await source.describe(ordered)
+            at, first = await log_history.visible(source, markers), await source.descriptions(ordered)
             # Before MySQL 8.0 a table's columns and its key are looked at one after the other.
-            described = await source.describe(ordered)
-            if described == first:
+            told = await source.descriptions(ordered)
+            if told == first:
                 keys = await source.cascading() if cascades else ()
                 end, _ = await source.end_of_log()
-                return Answer(tables, _schemas(described), at, end, keys)
+                return Answer(tables, _schemas(told), at, end, keys, told.refused)
     finally:
         source.close()
 
@@ -192,8 +192,8 @@ async def _tables(source: Source, settings: Settings) -> list[TableId]:
     return [table for table in await source.tables() if settings.read.match(table)]
 
 
-def _schemas(described: Mapping[TableId, Described]) -> dict[TableId, TableSchema]:
-    return {table: found.schema for table, found in described.items()}
+def _schemas(told: Descriptions) -> dict[TableId, TableSchema]:
+    return {table: found.schema for table, found in told.described.items()}
 
 
 def local_findings(settings: Settings) -> Iterator[Finding]:

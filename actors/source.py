@@ -11,7 +11,7 @@ aiomysql makes Python objects of rows, so chunks bypass it: a `Result` takes the
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import reduce
 from operator import or_
@@ -26,7 +26,7 @@ from pipeline import information_schema
 from pipeline.errors import Definite
 from pipeline.foreign_keys import ForeignKey
 from pipeline.gtid import GtidSet
-from pipeline.information_schema import Described, IndexPart
+from pipeline.information_schema import Described, Descriptions, IndexPart
 from pipeline.prerequisites import server_version
 from pipeline.result_columns import ResultColumn
 from pipeline.resultset import RowPackets, Rows
@@ -166,11 +166,25 @@ class Source:
         told = (info for _, _, kind, _, _, info in head if kind == "Previous_gtids")
         return GtidSet.parse(next(told, ""))
 
-    async def describe(self, tables: Sequence[TableId]) -> dict[TableId, Described]:
-        """The present schemas of those of these tables that exist and that the user may see."""
+    async def describe(self, tables: Sequence[TableId]) -> Mapping[TableId, Described]:
+        """The present schemas of those of these tables that exist, that the user may see, and that can be captured."""
+        return (await self.descriptions(tables)).described
+
+    async def descriptions(self, tables: Sequence[TableId]) -> Descriptions:
+        """What the server says of those of these tables that exist and that the user may see."""
         if not tables:
-            return {}
-        return information_schema.described(await self.ask(information_schema.describe(tables)))
+            return Descriptions({}, {})
+        rows = await self.ask(information_schema.describe(tables))
+        listed = {table: await self._listed(table) for table in information_schema.contested(rows)}
+        return information_schema.described(rows, listed)
+
+    async def _listed(self, table: TableId) -> list[str]:
+        """The table's indexes in the server's order; none where the table has gone meanwhile."""
+        try:
+            rows = await self.ask(information_schema.show_keys(table))
+        except Definite:
+            return []
+        return [index for _, _, index, *_ in rows]
 
     async def indexes(self, table: TableId) -> dict[str, tuple[IndexPart, ...]]:
         """The unique indexes of a table with their parts in order."""

@@ -44,6 +44,15 @@ _PASSING: Final = frozenset(
 )
 _ACCESS_DENIED: Final = 1045  # ER_ACCESS_DENIED_ERROR: what's said at the login; of a right it's another one
 
+# Errors that say that the user lacks a right (Server Error Message Reference).
+_DENIED: Final = frozenset(
+    {
+        1044,  # ER_DBACCESS_DENIED_ERROR
+        1142,  # ER_TABLEACCESS_DENIED_ERROR
+        1143,  # ER_COLUMNACCESS_DENIED_ERROR
+        1227,  # ER_SPECIFIC_ACCESS_DENIED_ERROR
+    }
+)
 # Errors that say that what the statement names isn't there any more.
 _OUTDATED: Final = frozenset(
     {
@@ -73,6 +82,10 @@ _CLIENT_ERRORS: Final = range(2000, 3000)
 
 class Outdated(Definite):
     """The table isn't what the statement was made for any more."""
+
+
+class RightLacked(Definite):
+    """The user may not do it."""
 
 
 class AccessDenied(Transient):
@@ -116,5 +129,5 @@ def _judged(error: Exception, doing: str) -> Transient | Definite:
     passing = not isinstance(code, int) or code in _PASSING or code in _CLIENT_ERRORS
     if passing:
         return Transient(f"{text} ({doing})")
-    kind = Outdated if code in _OUTDATED else Definite
+    kind = Outdated if code in _OUTDATED else RightLacked if code in _DENIED else Definite
     return kind(f"{text} (error {code} of the source; {doing})")

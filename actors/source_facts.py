@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from actors.source import Source
+from actors.source_errors import RightLacked
 from pipeline.errors import Definite
 from pipeline.information_schema import Described
 from pipeline.prerequisites import VARIABLES, Privilege, ServerFacts
@@ -63,13 +64,18 @@ async def _tried(source: Source, right: Privilege, sql: str, denied: _Denied) ->
 
 
 async def _refused(source: Source, tables: Sequence[TableId]) -> _Denied:
-    """Those of these tables that the user may not SELECT all columns of."""
+    """Those of these tables that the user may not SELECT all columns of.
+
+    One that can't be read for another reason has its own trouble: its snapshot fails by name.
+    """
     selects = {table: f"SELECT * FROM {quoted_table(table)} LIMIT 0" for table in tables}  # noqa: S608 - quoted names
     together = " UNION ALL ".join(f"SELECT 0 FROM ({select}) t" for select in selects.values())  # noqa: S608 - as above
-    if await _refusal(source, together) is None:
-        return {}
-    each = {table: await _refusal(source, select) for table, select in selects.items()}
-    return {table: refusal for table, refusal in each.items() if refusal is not None}
+    try:
+        await source.ask(Statement(together))
+    except Definite:
+        each = {table: await _refusal(source, select) for table, select in selects.items()}
+        return {table: refusal for table, refusal in each.items() if refusal is not None}
+    return {}
 
 
 async def _refused_lock(source: Source) -> str | None:
@@ -79,9 +85,11 @@ async def _refused_lock(source: Source) -> str | None:
 
 
 async def _refusal(source: Source, sql: str) -> str | None:
-    """Why the statement is refused; None if it isn't."""
+    """Why the user may not do this; None if that's not what is wrong."""
     try:
         await source.ask(Statement(sql))
-    except Definite as refusal:
+    except RightLacked as refusal:
         return str(refusal)
+    except Definite:
+        return None
     return None

@@ -23,7 +23,7 @@ from pipeline import beginning, coordinator, rereads, topology
 from pipeline import metrics as catalogue
 from pipeline.checkpoint import Checkpoint
 from pipeline.consistent import CloseTransactions, OpenTransactions
-from pipeline.coordinator_state import Order, State, Strained, WindowMode, Within, range_of
+from pipeline.coordinator_state import Order, State, Strained, Unsettled, WindowMode, Within, range_of
 from pipeline.messages import (
     Append,
     AppendRows,
@@ -117,7 +117,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
 
         `runs`: what's being done for a table now: `planning`, `planned` (its chunks are read), `unsettled` (its schema
         at the source isn't the stream's yet) or `foundempty` (it's so once the stream is where that was seen).
-        `unread`: how many rows of a table are to be read again.
+        `unsettled`: how the source differs. `unread`: how many rows of a table are to be read again.
         """
         checkpoint, place = self._state.checkpoint, self._state.place
         return {
@@ -135,6 +135,11 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
             "mirrors": {str(table): mirror.wire for table, mirror in checkpoint.mirrors.items()},
             "unread": {str(table): count for table, count in rereads.waiting(self._state).items()},
             "snapshots": [snapshot_to_json(snapshot) for snapshot in checkpoint.snapshots],
+            "unsettled": {
+                str(table): run.reason
+                for table, run in self._state.runs.items()
+                if isinstance(run, Unsettled)
+            },
             "runs": {str(table): run.wire for table, run in self._state.runs.items()},
             "windows": [
                 {

@@ -205,8 +205,7 @@ async def _thrown_away(source: Source, rows: int) -> None:
 
 
 async def _schema(source: Source, table: TableId) -> TableSchema:
-    [described] = (await source.describe([table])).values()
-    return described.schema
+    return (await source.describe([table]))[table].schema
 
 
 def _text(schema: TableSchema, rows: int) -> str:

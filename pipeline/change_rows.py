@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.errors import Definite, InvariantBroken
+from pipeline.errors import InvariantBroken
 from pipeline.images import CHANGE_FIELDS
 from pipeline.keys import tokens
 from pipeline.lake_rules import LakeRule, Tiers, rule_of
@@ -49,15 +49,19 @@ _KEYED = pa.array(["c", "d", "u", "d", "t"])
 _KEYLESS = pa.array(["c", "d", "c", "d", "t"])
 
 
+def uncapturable(schema: TableSchema) -> str | None:
+    """Why a changes file can't have the table's rows, and what to do about it; None if it can."""
+    # Engines that read the file, Spark among them, don't tell names apart by case.
+    taken = (column.name for column in schema.columns if folded(column.name) in META.names)
+    if (name := next(taken, None)) is None:
+        return None
+    return (
+        f"its column {name!r} has the name of a column that Tidemark adds; rename it, or leave the table out"
+    )
+
+
 def changes_schema(schema: TableSchema) -> pa.Schema:
-    """The schema of a changes file. Raises Definite where a column of the table has a meta column's name."""
-    taken = set(META.names)
-    for column in schema.columns:
-        if folded(column.name) in taken:
-            raise Definite(
-                f"column {column.name!r} of {schema.table} has the name of a column that Tidemark adds: "
-                f"rename it, or leave the table out"
-            )
+    """The schema of a changes file, of a table that isn't `uncapturable`."""
     return pa.schema([*META, *schema.arrow])
 
 

@@ -149,14 +149,15 @@ def _appended(
     answers: tuple[Judged, ...],
     altered: tuple[Altered, ...],
 ) -> tuple[State, tuple[Order, ...]]:
-    emitted, chunks = closed(taken)
+    emitted, chunks = closed(selected.contradicted(taken))
     after, orders = scheduled(emitted)
     after = rereads.marked(after)
     if after.checkpoint.mirrors is not state.checkpoint.mirrors:
         after = _numbered(after)
     withdrawn: frozenset[TableId] = frozenset()
     if isinstance(state.place, Within):  # and here it ends
-        answers, withdrawn = (*state.place.answers, *answers), state.place.stopped
+        with_it = taken.checkpoint.stopped.keys() - state.checkpoint.stopped.keys()
+        answers, withdrawn = (*state.place.answers, *answers), state.place.stopped | with_it
     if after.checkpoint is state.checkpoint and not answers:
         return after, orders
     append = Append((*changes, *chunks), after.checkpoint, answers, withdrawn, altered)

@@ -80,7 +80,14 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Unsettled:
-    """The table has another schema at the source than in the stream: it's planned again once the stream is there."""
+    """The table has another schema at the source than in the stream: it's planned again once the stream is there.
+
+    `reason`: how the source differs. Once the stream has passed `high`, it has all that the source showed, so that it
+    would have come to the statement that changed the table. `high` is None in a consistent snapshot.
+    """
+
+    reason: str
+    high: High | None
 
     wire: ClassVar[str] = "unsettled"
 

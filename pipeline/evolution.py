@@ -5,8 +5,11 @@ mirror begins a new generation (`pipeline.checkpoint.Mirror`). That no value was
 have been, the mirror begins anew with the statement (`pipeline.unlogged`).
 """
 
+from itertools import zip_longest
+
 import pyarrow as pa
 
+from pipeline.labels import alike
 from pipeline.schema import Column, TableSchema
 from pipeline.types import (
     Bit,
@@ -25,6 +28,34 @@ from pipeline.types import (
     Year,
     arrow_type,
 )
+
+
+def agree(one: TableSchema, other: TableSchema) -> bool:
+    """Whether the two are one schema, as far as labels are known (`pipeline.labels`)."""
+    return one == other or (
+        one.table == other.table
+        and one.key == other.key
+        and len(one.columns) == len(other.columns)
+        and all(map(_agree, one.columns, other.columns))
+    )
+
+
+def _agree(one: Column, other: Column) -> bool:
+    match one.type, other.type:
+        case (Enum(labels), Enum(others)) | (Set(labels), Set(others)):
+            return (one.name, one.nullable) == (other.name, other.nullable) and alike(labels, others)
+        case _:
+            return one == other
+
+
+def difference(source: TableSchema, log: TableSchema) -> str:
+    """How two schemas differ that don't agree."""
+    if source.key_names != log.key_names:
+        names = (", ".join(schema.key_names) or "none" for schema in (source, log))
+        return "its primary key is ({}) at the source, and ({}) in the log".format(*names)
+    pairs = zip_longest(source.columns, log.columns)
+    one, other = next((pair for pair in pairs if None in pair or not _agree(*pair)), (None, None))
+    return f"the source has {one or 'no column'} where the log has {other or 'none'}"
 
 
 def obstacle(present: TableSchema, new: TableSchema) -> str | None:
@@ -56,7 +87,7 @@ def _keeps(old: Column, new: Column) -> bool:
         return _widens(old.type, new.type)
     match old.type, new.type:
         case (Enum(before), Enum(after)) | (Set(before), Set(after)):
-            return after[: len(before)] == before
+            return alike(after[: len(before)], before)
         case (FixedBinary(before_width), FixedBinary(after_width)):
             return before_width == after_width
         case (Bit(before_width), Bit(after_width)):

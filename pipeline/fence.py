@@ -6,7 +6,7 @@ meanwhile, since it decides whether the server's answer proves anything (`pipeli
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pipeline.foreign_keys import ForeignKey
 from pipeline.gtid import GtidSet
@@ -23,7 +23,8 @@ MOST_HELD = 64 << 20
 class Answer:
     """What the server says of `tables`: their schemas, read behind the executed set `at` and before the log's `end`.
 
-    And all foreign keys whose work isn't in the log, read then, too.
+    And all foreign keys whose work isn't in the log, read then, too. `refused`: the tables that can't be captured as
+    the server describes them, and why.
     """
 
     tables: frozenset[TableId]
@@ -31,6 +32,7 @@ class Answer:
     at: GtidSet
     end: Coordinates
     foreign_keys: tuple[ForeignKey, ...] = ()
+    refused: Mapping[TableId, str] = field(default_factory=dict)
 
 
 Held = LogRead | TransactionPartRead | StatementRead | CreationRead | LogAdvanced

@@ -8,23 +8,28 @@ columns behind functional indexes are in neither place.
 The key is the primary key, or where there's none what the server takes for it, in the log too: its first unique index
 without NULLs or prefixes. COLUMN_KEY marks that one's columns.
 
+Two unique indexes may have the same columns. Then the server takes the one that SHOW KEYS lists first (`contested`).
+
+A table that can't be described is told with the reason (`Descriptions.refused`): the others are described all the same.
+
 The columns and the key come from one statement, so that no ALTER TABLE can come between the two. Before MySQL 8.0 one
 still can, since the server looks at the table once for each; who needs to be sure asks until two answers are equal.
 
 Source: MySQL 9.7 Reference Manual, "The INFORMATION_SCHEMA COLUMNS Table" and "… STATISTICS Table". How labels are
-escaped in COLUMN_TYPE isn't documented: it's `append_unescaped` of the server's sql/field.cc.
+escaped in COLUMN_TYPE isn't documented: it's `append_unescaped` of the server's sql/field.cc. A label of CHARACTER SET
+binary that isn't ASCII stands there as x'…' (observed of MySQL 9.7).
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from pipeline.errors import Definite
 from pipeline.foreign_keys import ForeignKey
+from pipeline.labels import NO_TEXT, UNKNOWN
 from pipeline.schema import Column, TableId, TableSchema
-from pipeline.statement import Statement
+from pipeline.statement import Statement, quoted_table
 from pipeline.types import (
     Binary,
     Bit,
@@ -70,7 +75,7 @@ _TYPE = re.compile(
     r"(?: /\* 5\.5 binary format \*/)?",  # what show_old_temporals says of a column made before MySQL 5.6.4
     re.DOTALL,
 )
-_LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'(?:,|$)", re.DOTALL)
+_LABEL = re.compile(r"(?P<hex>x?)'(?P<label>(?:[^'\\]|''|\\.)*)'(?:,|$)", re.DOTALL)
 _ESCAPE = re.compile(r"''|\\(.)", re.DOTALL)
 _ESCAPED = {"0": "\0", "n": "\n", "r": "\r"}
 
@@ -95,8 +100,9 @@ _WITHOUT_ARGUMENTS: dict[str, ColumnType] = {
     "json": Json(),
     "vector": Vector(),
 }
+_LABELLED: dict[str, type[Enum] | type[Set]] = {"enum": Enum, "set": Set}
 # Character sets that hold what utf8mb3, in which the server keeps COLUMN_TYPE, does not.
-_BEYOND_UTF8MB3 = {"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"}
+_BEYOND_UTF8MB3 = {"utf8mb4", "utf16", "utf16le", "utf32", "gb18030", "binary"}
 
 # A row of `describe`: database, table, column, COLUMN_TYPE, character set or None, "YES" or "NO", "PRI" for a column of
 # the key; then, once for each unique index that has the column: the index, the column's place in it (from 1) and, if
@@ -116,14 +122,32 @@ class _Part(NamedTuple):
 class Described:
     """A table's schema and what it can't express.
 
-    `prefixed`: columns of which the primary key holds only a prefix. `doubtful`: ENUM and SET columns with a label
-    that has a question mark, which is what information_schema shows for each character beyond U+FFFF as well; only
-    the log with full metadata says which it is.
+    `prefixed`: columns of which the primary key holds only a prefix.
     """
 
     schema: TableSchema
     prefixed: tuple[str, ...]
-    doubtful: tuple[str, ...]
+
+    @property
+    def doubtful(self) -> tuple[str, ...]:
+        """The ENUM and SET columns with a label that isn't wholly known (`labels.UNKNOWN`)."""
+        return tuple(
+            column.name
+            for column in self.schema.columns
+            if isinstance(column.type, Enum | Set) and any(UNKNOWN in label for label in column.type.labels)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptions:
+    """What the server says of tables, and why some can't be captured as it describes them."""
+
+    described: Mapping[TableId, Described]
+    refused: Mapping[TableId, str]
+
+
+class Undescribed(ValueError):
+    """A table can't be captured as the server describes it; the text says why and what to do."""
 
 
 # The unique indexes of a table with the parts of each in order: rows of `IndexRow`. A part that is an expression has no
@@ -217,16 +241,40 @@ def estimate(table: TableId) -> Statement:
     )
 
 
-def described(rows: Iterable[ColumnRow]) -> dict[TableId, Described]:
+def described(
+    rows: Iterable[ColumnRow], listed: Mapping[TableId, Sequence[str]] | None = None
+) -> Descriptions:
     """The tables in these rows; one that isn't there doesn't exist, or the user may not see it.
 
-    Raises Definite for a column type that isn't known.
+    `listed`: the indexes of contested tables as SHOW KEYS lists them.
     """
-    return {table: _table(table, columns) for table, columns in groupby(rows, lambda r: TableId(r[0], r[1]))}
+    found: dict[TableId, Described] = {}
+    refused: dict[TableId, str] = {}
+    for table, columns in _by_table(rows):
+        try:
+            found[table] = _table(table, columns, (listed or {}).get(table, ()))
+        except Undescribed as refusal:
+            refused[table] = str(refusal)
+    return Descriptions(found, refused)
+
+
+def contested(rows: Iterable[ColumnRow]) -> tuple[TableId, ...]:
+    """The tables in these rows whose key is one of several unique indexes: SHOW KEYS tells which."""
+    return tuple(table for table, columns in _by_table(rows) if len(_candidates(*_keyed(columns))) > 1)
+
+
+def show_keys(table: TableId) -> Statement:
+    """The statement that lists a table's indexes in the server's order; the index is the third column of its rows."""
+    return Statement(f"SHOW KEYS FROM {quoted_table(table)}")
+
+
+def _by_table(rows: Iterable[ColumnRow]) -> Iterator[tuple[TableId, list[ColumnRow]]]:
+    for table, columns in groupby(rows, lambda r: TableId(r[0], r[1])):
+        yield table, list(columns)
 
 
 def column_type(text: str, charset: str | None) -> ColumnType | None:
-    """The type that COLUMN_TYPE and CHARACTER_SET_NAME name, or None for an unknown one."""
+    """The type that COLUMN_TYPE and CHARACTER_SET_NAME name, or None for an unknown one. Raises Undescribed."""
     match = _TYPE.fullmatch(text)
     if match is None:
         return None
@@ -239,6 +287,8 @@ def column_type(text: str, charset: str | None) -> ColumnType | None:
         return Binary()
     if name in _SPATIAL:
         return Geometry()
+    if name in _LABELLED:
+        return _LABELLED[name](tuple(_labels(arguments or "", charset)))
     return _WITHOUT_ARGUMENTS.get(name) or _with_arguments(name, arguments)
 
 
@@ -259,55 +309,58 @@ def _with_arguments(name: str, arguments: str | None) -> ColumnType | None:
             return Timestamp(int(arguments or 0))
         case "binary":
             return FixedBinary(int(arguments or 1))
-        case "enum":
-            return Enum(_labels(arguments or ""))
-        case "set":
-            return Set(_labels(arguments or ""))
         case _:
             return None
 
 
-def _table(table: TableId, rows: Iterable[ColumnRow]) -> Described:
-    columns: list[Column] = []
+def _table(table: TableId, rows: Sequence[ColumnRow], listed: Sequence[str]) -> Described:
+    columns = tuple(_column(table, next(of_column)) for _, of_column in groupby(rows, lambda row: row[2]))
+    key = _key(*_keyed(rows), listed)
+    schema = TableSchema(table, columns, tuple(part.column for part in key))
+    return Described(schema, tuple(columns[part.column].name for part in key if part.prefixed))
+
+
+def _column(table: TableId, row: ColumnRow) -> Column:
+    _, _, name, text, charset, nullable, *_ = row
+    try:
+        kind = column_type(text, charset)
+    except Undescribed as error:
+        raise Undescribed(f"column {name} of {table}: {error}") from error
+    if kind is None:
+        raise Undescribed(f"column {name} of {table} has the type {text!r}, which isn't supported; change it")
+    return Column(name, kind, nullable == "YES")
+
+
+def _keyed(rows: Iterable[ColumnRow]) -> tuple[set[int], dict[str, list[_Part]]]:
+    """The numbers of the columns that are marked as the key's, and the parts of each unique index by its name."""
     marked: set[int] = set()
     indexes: dict[str, list[_Part]] = {}
-    doubtful: list[str] = []
-    for number, (name, entries) in enumerate(groupby(rows, lambda row: row[2])):
-        of_column = list(entries)
-        _, _, _, text, charset, nullable, mark, _, _, _ = of_column[0]
-        kind = column_type(text, charset)
-        if kind is None:
-            raise Definite(
-                f"column {name} of {table} has the type {text!r}, which isn't supported; leave the table out"
-            )
-        columns.append(Column(name, kind, nullable == "YES"))
-        if mark == "PRI":
-            marked.add(number)
-        for *_, index, place, prefix in of_column:
+    for number, (_, entries) in enumerate(groupby(rows, lambda row: row[2])):
+        for *_, mark, index, place, prefix in entries:
+            if mark == "PRI":
+                marked.add(number)
             if index is not None and place is not None:
                 indexes.setdefault(index, []).append(_Part(place, number, prefix is not None))
-        if (
-            isinstance(kind, Enum | Set)
-            and charset in _BEYOND_UTF8MB3
-            and any("?" in label for label in kind.labels)
-        ):
-            doubtful.append(name)
-    key = _key(table, marked, indexes)
-    schema = TableSchema(table, tuple(columns), tuple(part.column for part in key))
-    prefixed = tuple(columns[part.column].name for part in key if part.prefixed)
-    return Described(schema, prefixed, tuple(doubtful))
+    return marked, indexes
 
 
-def _key(table: TableId, marked: set[int], indexes: dict[str, list[_Part]]) -> list[_Part]:
-    """The parts in order of that one of these unique indexes which is the key; `marked` are the key's columns."""
+def _candidates(marked: set[int], indexes: Mapping[str, list[_Part]]) -> list[str]:
+    """Those of the unique indexes that may be the key."""
     if "PRIMARY" in indexes:
-        return sorted(indexes["PRIMARY"])
-    whole = [parts for parts in indexes.values() if {part.column for part in parts} == marked]
-    if len(whole) > 1:
-        raise Definite(
-            f"{table} has no primary key, and two unique indexes that could be it; give it a primary key"
-        )
-    return sorted(whole[0]) if whole else []
+        return ["PRIMARY"]
+    return [name for name, parts in indexes.items() if {part.column for part in parts} == marked]
+
+
+def _key(marked: set[int], indexes: Mapping[str, list[_Part]], listed: Sequence[str]) -> list[_Part]:
+    """The parts in order of that one of these unique indexes which is the key: of several the one that's listed first.
+
+    One that isn't listed has come since; whoever asks until two answers are equal asks again.
+    """
+    candidates = _candidates(marked, indexes)
+    first = min(
+        candidates, key=lambda name: listed.index(name) if name in listed else len(listed), default=None
+    )
+    return [] if first is None else sorted(indexes[first])
 
 
 def _charset(name: str | None) -> str:
@@ -315,8 +368,20 @@ def _charset(name: str | None) -> str:
     return "utf8mb3" if name == "utf8" else str(name)
 
 
-def _labels(arguments: str) -> tuple[str, ...]:
-    return tuple(_ESCAPE.sub(_unescape, label) for label in _LABEL.findall(arguments))
+def _labels(arguments: str, charset: str | None) -> Iterator[str]:
+    """The labels, with UNKNOWN for each question mark that may stand for a character beyond U+FFFF.
+
+    Raises Undescribed where one isn't text.
+    """
+    for match in _LABEL.finditer(arguments):
+        if match["hex"]:
+            try:
+                yield bytes.fromhex(match["label"]).decode()
+            except UnicodeDecodeError as error:
+                raise Undescribed(NO_TEXT.format(label=match["label"])) from error
+        else:
+            label = _ESCAPE.sub(_unescape, match["label"])
+            yield label.replace("?", UNKNOWN) if charset in _BEYOND_UTF8MB3 else label
 
 
 def _unescape(match: re.Match[str]) -> str:

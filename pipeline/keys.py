@@ -15,7 +15,20 @@ import pyarrow.compute as pc
 
 from pipeline.charsets import twins
 from pipeline.schema import TableSchema
-from pipeline.types import Text
+from pipeline.types import Enum, Set, Text
+
+_NO_VALUE = (
+    "{column} of its primary key has a zero or partial date, which has no value in the lake, so that its rows can't be"
+    " told apart; correct these dates, or give the table another primary key"
+)
+_TWO_CODES = (
+    "{column} of its primary key has a character with two codes in its character set ({charset}), so that two keys can"
+    " be one text; convert the column to utf8mb4"
+)
+_EMPTY = (
+    "{column} of its primary key has an empty text, which may be the label or the value 0, so that two keys can be one"
+    " text; give that label a text"
+)
 
 # One part of a key as it's bound to a statement: int for integers, bits, and the numbers of ENUM and SET, float for
 # floats, str for decimals, dates, times and text, bytes for binary and for text that isn't all of Unicode.
@@ -39,18 +52,26 @@ def tokens(rows: pa.RecordBatch, key: Sequence[int]) -> pa.Array:
     return pc.binary_join_element_wise(first, *others, pa.scalar(b"", pa.binary())) if others else first
 
 
-def ambiguous(schema: TableSchema, rows: pa.RecordBatch) -> str | None:
-    """The column of the primary key that holds a character of which its character set has two codes; None if none does.
+def indistinct(schema: TableSchema, rows: pa.RecordBatch) -> str | None:
+    """Why rows can't be told apart in the lake by the keys of these; None if they can.
 
-    Then a token isn't of one key alone: the server tells keys apart that are the same text.
+    A key may have no value: a zero or partial date. The server tells keys apart that are the same text where a
+    character set has two codes for a character, and where a label is empty as the value 0 is. Whoever brings a row to a
+    mirror has it looked at. Only a key of such a type costs more than a glance at each column.
     """
     for index in schema.key:
         column = schema.columns[index]
+        if rows.column(index).null_count:
+            return _NO_VALUE.format(column=column.name)
         if isinstance(column.type, Text) and (characters := twins(column.type.charset)):
             listed = "".join(sorted(f"\\x{{{ord(character):x}}}" for character in characters))
             held: pa.Array = pc.match_substring_regex(rows.column(index), f"[{listed}]")
             if held.true_count:
-                return column.name
+                return _TWO_CODES.format(column=column.name, charset=column.type.charset)
+        if isinstance(column.type, Enum | Set) and "" in column.type.labels:
+            empty: pa.Array = pc.equal(rows.column(index), "")
+            if empty.true_count:
+                return _EMPTY.format(column=column.name)
     return None
 
 

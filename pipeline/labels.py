@@ -1,4 +1,14 @@
-"""ENUM and SET values from the numbers that the log has into the texts that the server shows."""
+"""ENUM and SET values from the numbers that the log has into the texts that the server shows.
+
+**Labels that aren't known.** The server keeps the text of a column's type in utf8mb3. So information_schema and SHOW
+CREATE TABLE both show a question mark for each character beyond U+FFFF, and for a question mark as well. The log with
+full metadata has the labels themselves. A label of the server has UNKNOWN in the place of such a question mark, so that
+it can't be taken for another one. Nobody can tell a value that has such a label (`NoLabel`).
+
+**Labels of CHARACTER SET binary** are bytes. They are taken for UTF-8, and refused where they aren't.
+"""
+
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -6,9 +16,38 @@ import pyarrow.compute as pc
 
 from pipeline.errors import Definite
 
+# Stands in a label for a character that the server doesn't tell: U+FFFD, Unicode's own sign for that.
+UNKNOWN: Final = "\N{REPLACEMENT CHARACTER}"
+
+# Why a label of CHARACTER SET binary can't be captured; `label` is its bytes in hex.
+NO_TEXT: Final = (
+    "the label x'{label}' of an ENUM or SET of CHARACTER SET binary isn't UTF-8 text; give the column another character"
+    " set or another type"
+)
+
+_NOT_TOLD: Final = (
+    "an {kind} has a value whose label has a question mark, which the server also shows for a character beyond U+FFFF, "
+    "so that it can't be known; set binlog_row_metadata=FULL on the source (MySQL 8.0.1 or later), or change the label"
+)
+_LAST_OF_UTF8MB3: Final = "\uffff"
+
 
 class NoLabel(Definite):
     """A value is a number that none of its column's labels has."""
+
+
+def alike(labels: tuple[str, ...], others: tuple[str, ...]) -> bool:
+    """Whether these may be the same labels, as far as they're known."""
+    return len(labels) == len(others) and all(map(_alike, labels, others))
+
+
+def _alike(label: str, other: str) -> bool:
+    return len(label) == len(other) and all(map(_may_be, label, other))
+
+
+def _may_be(one: str, other: str) -> bool:
+    known = other if one == UNKNOWN else one
+    return one == other or (UNKNOWN in (one, other) and (known == "?" or known > _LAST_OF_UTF8MB3))
 
 
 def enum_texts(indices: pa.Array, labels: tuple[str, ...]) -> pa.Array:
@@ -18,6 +57,9 @@ def enum_texts(indices: pa.Array, labels: tuple[str, ...]) -> pa.Array:
     least, most = extent["min"].as_py(), extent["max"].as_py()
     if most is not None and not 0 <= least <= most < len(texts):
         raise NoLabel(f"an ENUM with {len(labels)} labels has a value between {least} and {most}")
+    unknown = [i for i, label in enumerate(labels, start=1) if UNKNOWN in label]
+    if unknown and pc.any(pc.is_in(indices, pa.array(unknown, indices.type))).as_py():
+        raise NoLabel(_NOT_TOLD.format(kind="ENUM"))
     return texts.take(indices)
 
 
@@ -32,4 +74,7 @@ def set_texts(bits: pa.Array, labels: tuple[str, ...]) -> pa.Array:
 def _set_text(pattern: int, labels: tuple[str, ...]) -> str:
     if pattern >> len(labels):
         raise NoLabel(f"a SET with {len(labels)} labels has the value {pattern:#x}")
-    return ",".join(label for bit, label in enumerate(labels) if pattern >> bit & 1)
+    text = ",".join(label for bit, label in enumerate(labels) if pattern >> bit & 1)
+    if UNKNOWN in text:
+        raise NoLabel(_NOT_TOLD.format(kind="SET"))
+    return text

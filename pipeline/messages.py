@@ -277,9 +277,15 @@ class ChunkFailed:
 
 @dataclass(frozen=True, slots=True)
 class ChunkOutdated:
-    """The table doesn't have the columns any more that the chunk was ordered with; the stream is behind the source."""
+    """The table doesn't have the columns any more that the chunk was ordered with; the stream is behind the source.
+
+    `reason`: the source's words. `high`: once the stream has passed this, it has all that the source showed. None in a
+    consistent snapshot.
+    """
 
     chunk: ChunkId
+    reason: str = "the table was altered"
+    high: High | None = None
 
 
 # SignalListener <-> WatermarkCoordinator (the answer goes by way of the JournalWriter, once it's durable)

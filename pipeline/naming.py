@@ -16,6 +16,7 @@ from typing import ClassVar, assert_never
 
 import pyarrow as pa
 
+from pipeline.change_rows import uncapturable
 from pipeline.completion import completed, difference, self_described
 from pipeline.errors import Definite
 from pipeline.gtid import Gtid, GtidSet
@@ -125,6 +126,8 @@ def named(
     verified = _verified(state, images.map)
     if isinstance(verified, str):
         return TableStopped(table, verified)
+    if verified is not state and (why := uncapturable(verified.schema)) is not None:
+        return TableStopped(table, why)
     try:
         fields = _with_names(verified.schema, images.images)
         rows = completed(verified.schema, images.map, images.rows)

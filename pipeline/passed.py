@@ -40,7 +40,7 @@ from pipeline.coordinator_state import (
 )
 from pipeline.errors import InvariantBroken
 from pipeline.images import CHANGE_FIELDS
-from pipeline.keys import tokens
+from pipeline.keys import indistinct, tokens
 from pipeline.late import MirrorsLacked
 from pipeline.messages import (
     ChangePart,
@@ -74,10 +74,6 @@ _EMPTIED = pa.RecordBatch.from_pylist(
 )
 
 _GONE = "a consumer of the journal lacks rows of it that retention has removed"
-_NAMELESS = (
-    "its changes lack columns (binlog_row_image), and a row whose values they don't tell can't be read again: {names} "
-    "of its key has a zero or partial date, which has no value in the lake; set binlog_row_image = FULL"
-)
 
 # Transactions
 
@@ -88,13 +84,14 @@ def changes_passed(state: State, message: ChangesVerified) -> tuple[State, tuple
     if isinstance(state.place, Within) and run.gtid(0) != state.place.gtid:
         raise InvariantBroken(f"{run.gtid(0)} passed within {state.place.gtid}, which hadn't ended")
     tables = _captured(state, message.tables)
+    after = touched(replace(state, stream=message.end, place=Between()), tables, run)
     passed = checkpointed(
-        touched(replace(state, stream=message.end, place=Between()), tables, run),
+        after,
         position=run.added_to(checkpoint.position) | message.covered,
         scn=checkpoint.scn + len(run),
         witnesses=witnessed(checkpoint.witnesses, run),
     )
-    return _restarted(passed, message.restarted), _change_parts(state, tables, run)
+    return _restarted(passed, message.restarted), _change_parts(state, _captured(after, tables), run)
 
 
 def part_passed(state: State, message: TransactionPartVerified) -> tuple[State, tuple[ChangePart, ...]]:
@@ -105,7 +102,7 @@ def part_passed(state: State, message: TransactionPartVerified) -> tuple[State, 
     transaction = Transactions.of([(message.gtid, message.commit_time)])
     tables = _captured(state, message.tables)
     passed = touched(replace(state, place=place), tables, transaction)
-    return passed, _change_parts(state, tables, transaction)
+    return passed, _change_parts(state, _captured(passed, tables), transaction)
 
 
 def _captured(state: State, tables: tuple[TableChanges, ...]) -> tuple[TableChanges, ...]:
@@ -130,11 +127,17 @@ class Keyed:
 
 
 def touched(state: State, tables: tuple[TableChanges, ...], run: Transactions) -> State:
-    """The state in which these changes have touched the windows of their tables, and unknown rows are to be read."""
+    """The state in which these changes have touched the windows of their tables, and unknown rows are to be read.
+
+    A table with a mirror stops where that couldn't tell the rows of these changes apart.
+    """
     for changes in tables:
         table = changes.schema.table
         opened = any(table_of(window) == table for window in state.open)
         mirrored = table in state.checkpoint.mirrors
+        if mirrored and (why := indistinct(changes.schema, changes.rows)):
+            state = table_stopped(state, TableStopped(table, why))
+            continue
         if not opened and not (mirrored and any_partial(changes)):
             continue
         keys = keyed(state, changes)
@@ -168,9 +171,6 @@ def keys_of(keyed: Keyed, run: Transactions) -> PassedKeys:
 def _unknown_wanted(state: State, keyed: Keyed, of: Divided, transactions: int) -> State:
     """The state in which the rows that these changes leave unknown are to be read again."""
     schema, mask = keyed.changes.schema, pa.array(of.unknown)
-    if keyed.tokens.filter(mask).null_count:
-        names = " and ".join(schema.key_names)
-        return table_stopped(state, TableStopped(schema.table, _NAMELESS.format(names=names)))
     rows = keyed.changes.rows.select(list(schema.key)).filter(mask)
     return rereads.wanted(state, schema.table, key_rows(schema, rows.columns), transactions)
 

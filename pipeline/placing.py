@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from typing import Final
 
 import pyarrow as pa
 
@@ -29,8 +30,25 @@ from pipeline.errors import InvariantBroken
 from pipeline.lake_tables import SPARK_TYPES, spark_type
 from pipeline.spelling import folded
 
+
+@dataclass(frozen=True, slots=True, order=True)
+class Day:
+    """A date, as days since 1970-01-01. MySQL has dates in the year 0, which Python's own can't be in."""
+
+    number: int
+
+    @property
+    def text(self) -> str | None:
+        """As Delta writes it; None outside of the years 1 to 9999, where engines differ in how they read it."""
+        ordinal = self.number + _EPOCH
+        return date.fromordinal(ordinal).isoformat() if 1 <= ordinal <= _LAST else None
+
+
+_EPOCH: Final = date(1970, 1, 1).toordinal()
+_LAST: Final = date.max.toordinal()
+
 # A value of a column whose bounds are stated (`pipeline.journal.SegmentTable.stated`).
-Ordered = int | Decimal | date
+Ordered = int | Decimal | Day
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +112,10 @@ class Bounds:
 
 
 def stats(rows: int, said: Iterable[Bounds]) -> str:
-    """What Delta is told about a file, in JSON: how many rows it has, and what its footer says of columns."""
+    """What Delta is told about a file, in JSON: how many rows it has, and what its footer says of columns.
+
+    Of a column with a bound that engines don't read alike none is told, so that no query leaves the file out.
+    """
     least: dict[str, Ordered] = {}
     greatest: dict[str, Ordered] = {}
     nulls: dict[str, int] = {}
@@ -104,11 +125,13 @@ def stats(rows: int, said: Iterable[Bounds]) -> str:
         if each.least is not None and each.greatest is not None:
             least[name] = min(least.get(name, each.least), each.least)
             greatest[name] = max(greatest.get(name, each.greatest), each.greatest)
+    told = {name: (_told(least[name]), _told(greatest[name])) for name in least}
+    told = {name: bounds for name, bounds in told.items() if None not in bounds}
     return json.dumps(
         {
             "numRecords": rows,
-            "minValues": {name: _told(value) for name, value in least.items()},
-            "maxValues": {name: _told(value) for name, value in greatest.items()},
+            "minValues": {name: bounds[0] for name, bounds in told.items()},
+            "maxValues": {name: bounds[1] for name, bounds in told.items()},
             "nullCount": nulls,
         }
     )
@@ -134,8 +157,8 @@ def add(path: str, size: int, modified_ms: int, told: str) -> str:
     )
 
 
-def _told(value: Ordered) -> int | str:
-    return value.isoformat() if isinstance(value, date) else int(value)
+def _told(value: Ordered) -> int | str | None:
+    return value.text if isinstance(value, Day) else int(value)
 
 
 _ARROW_TYPES = {name: type_ for type_, name in SPARK_TYPES.items()}

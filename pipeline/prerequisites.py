@@ -303,9 +303,10 @@ def _labels(facts: ServerFacts) -> Iterator[Finding]:
     if facts.variables.get("binlog_row_metadata") == "FULL":
         return
     for table, columns in facts.doubtful.items():
-        yield _error(
-            f"a label of {', '.join(columns)} of {table} has a question mark, which information_schema shows for"
-            " characters beyond U+FFFF as well, so that it can't be known",
+        yield _note(
+            f"a label of {', '.join(columns)} of {table} has a question mark, which the server also shows for"
+            " characters beyond U+FFFF, so that it can't be known: the first change of a row with that label stops"
+            " the table",
             "set binlog_row_metadata = FULL (MySQL 8.0.1 or later), change the label, or leave the table out",
         )
 

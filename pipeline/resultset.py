@@ -28,6 +28,7 @@ from pipeline import resultset_kernels as kernels
 from pipeline.arrays import fixed
 from pipeline.binlog import kernels as log_kernels
 from pipeline.binlog.cells import Bytes, Cells, CellTable, Flags, Longs
+from pipeline.binlog.collations import BINARY
 from pipeline.charsets import to_strings, to_text
 from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.keys import Key, KeyPart
@@ -309,7 +310,8 @@ def _array(kind: ColumnType, column: _Column) -> pa.Array:
         case Text(charset):
             return column.text(charset)
         case Enum() | Set():
-            return column.text(charset_of(column.told))
+            charset = charset_of(column.told)
+            return column.text("utf8mb4" if charset == BINARY else charset)  # see pipeline.labels
         case Json():
             return column.text("utf8mb4")
         case Bit() | FixedBinary() | Binary() | Geometry():

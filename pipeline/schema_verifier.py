@@ -20,6 +20,8 @@ one of them passed. Images that lie between wait for the stream to get to E, whi
 (`pipeline.fence`). A statement that isn't in A has the server asked once more. Images between two statements that one
 answer has in it can't be proven anything of.
 
+A table that can't be captured as it is (`uncapturable`, `Answer.refused`) is stopped, too, as soon as that's known.
+
 Without a proof the table is stopped, with the reason, and its further images are dropped under that name: nothing is
 guessed. Which tables a statement touches is decided on the safe side (`pipeline.ddl`).
 
@@ -35,13 +37,14 @@ isn't captured any more is stopped, since it would have a gap if it were capture
 A pause of the reader is told at once, also while images wait: they then come behind it, as what it hasn't read does.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
 from pipeline import ddl, fence
 from pipeline.alterations import Alteration
+from pipeline.change_rows import uncapturable
 from pipeline.evolution import obstacle
 from pipeline.fence import Answer, Held
 from pipeline.foreign_keys import Doubts, ForeignKey
@@ -113,14 +116,15 @@ def started(
         if not isinstance(tables.get(table), Holding):
             tables[table] = Awaited(schema) if to_come else Holding(schema)
     ended: dict[TableId, TableState] = dict.fromkeys(stopped, Stopped())
-    left = [table for table in schemas if table not in ended and not captured.match(table)]
-    tables |= ended | dict.fromkeys(left, Stopped())
+    left = {table: LEFT_OUT for table in schemas if not captured.match(table)}
+    stops = _stops(ended, {**_refused(schemas.values()), **known.refused, **left})
+    tables |= ended | {stop.table: Stopped() for stop in stops}
     doubtful = frozenset(table for table, state in tables.items() if isinstance(state, Unproven | Awaited))
     state = State(captured, known, to_come, tables, dict(schemas), doubtful=doubtful)
     state = replace(state, foreign_keys=foreign_keys, doubts=doubts)
     new = [s.schema for t, s in tables.items() if isinstance(s, Holding) and s.schema != schemas.get(t)]
     state, news = _all_told(state, new)
-    return state, (*(TableStopped(table, LEFT_OUT) for table in left), *news)
+    return state, (*stops, *news)
 
 
 def step(state: State, message: ToSchemaVerifier) -> tuple[State, tuple[FromVerifier, ...]]:
@@ -149,10 +153,12 @@ def answered(state: State, answer: Answer) -> tuple[State, tuple[FromVerifier, .
         known = tables[table]  # what may have altered an awaited one was in K, and so it's in A
         if not isinstance(known, Unproven) or known.statements <= answer.at:
             tables[table] = Answered(answer.schemas.get(table), answer.at, answer.end)
-    state, cascades = _cascades(replace(state, tables=tables), answer)
+    state = replace(state, tables=tables)
+    stops = _stops(_ended(state), answer.refused)
+    state, cascades = _cascades(_with(state, {stop.table: Stopped() for stop in stops}), answer)
     state, news = _arrived(state)
     state, said = _released(state)
-    return state, (*cascades, *news, *said)
+    return state, (*stops, *cascades, *news, *said)
 
 
 def _cascades(state: State, answer: Answer) -> tuple[State, tuple[News, ...]]:
@@ -279,6 +285,10 @@ def _statement_read(state: State, message: StatementRead) -> tuple[State, tuple[
     state = replace(state, emptied=state.emptied - {restart.table for restart in restarts} | emptied.keys())
     state = _with(state, {stop.table: Stopped() for stop in stops})
     alterations = _surely(state, message, emptied)
+    unfit = _stops((), _refused(alteration.schema for alteration in alterations))
+    state = _with(state, {stop.table: Stopped() for stop in unfit})
+    gone = {stop.table for stop in unfit}
+    alterations = tuple(each for each in alterations if each.schema.table not in gone)
     state = replace(state, told={**state.told, **{each.schema.table: each.schema for each in alterations}})
     if state.doubts is not None:
         state = replace(state, doubts=state.doubts.altered(changed, gtid))
@@ -298,7 +308,7 @@ def _statement_read(state: State, message: StatementRead) -> tuple[State, tuple[
         message.commit_time,
         message.original_time,
     )
-    return state, (*stops, passed, *same, *arrived)
+    return state, (*stops, *unfit, passed, *same, *arrived)
 
 
 def _orphaned(state: State) -> tuple[State, tuple[TableStopped, ...]]:
@@ -352,12 +362,27 @@ def _arrived(state: State) -> tuple[State, tuple[News, ...]]:
     return _all_told(replace(state, tables=tables, doubtful=doubtful), proven)
 
 
+def _refused(schemas: Iterable[TableSchema]) -> dict[TableId, str]:
+    """Those of these tables that can't be captured, and why."""
+    return {schema.table: why for schema in schemas if (why := uncapturable(schema)) is not None}
+
+
+def _stops(ended: Collection[TableId], reasons: Mapping[TableId, str]) -> tuple[TableStopped, ...]:
+    """The stops for these reasons, of tables that haven't stopped yet."""
+    return tuple(TableStopped(table, reasons[table]) for table in sorted(reasons.keys() - set(ended)))
+
+
 def _all_told(state: State, schemas: Iterable[TableSchema]) -> tuple[State, tuple[News, ...]]:
-    """Tell these schemas; a table whose rows can't stay as they are is restarted."""
-    news: list[News] = []
+    """Tell these schemas; a table whose rows can't stay as they are is restarted, and one that can't be had stops."""
+    schemas = list(schemas)
+    stops = _stops(_ended(state), _refused(schemas))
+    state = _with(state, {stop.table: Stopped() for stop in stops})
+    news: list[News] = [*stops]
     told = dict(state.told)
     for schema in schemas:
         table = schema.table
+        if isinstance(state.tables.get(table), Stopped):
+            continue
         before = told.get(table)
         why = None if before is None else obstacle(before, schema)
         restarted = () if why is None else (TableRestarted(table, table in state.emptied, why),)

@@ -5,7 +5,7 @@ dropped, or a plan that a statement made stale, is let go, and only leaves room 
 
 A plan counts under the schema that holds in the stream, so that chunks of another one are never asked for. Where the
 source is ahead, the table waits until the stream is there (`Unsettled`): at the statement that changed it, or when its
-new schema is proven.
+new schema is proven. Where neither comes, the table stops (`contradicted`): nobody waits for ever.
 """
 
 from dataclasses import replace
@@ -13,6 +13,7 @@ from dataclasses import replace
 from pipeline import passed, rereads
 from pipeline import window as windows
 from pipeline.checkpoint import Filling
+from pipeline.consistent import Nowhere
 from pipeline.coordinator_state import (
     FoundEmpty,
     Planned,
@@ -30,7 +31,8 @@ from pipeline.coordinator_state import (
     with_table,
     without_run,
 )
-from pipeline.keys import Key
+from pipeline.evolution import agree, difference
+from pipeline.keys import Key, indistinct
 from pipeline.messages import (
     ChunkFailed,
     ChunkOutdated,
@@ -39,11 +41,16 @@ from pipeline.messages import (
     TablePlanned,
     TableStopped,
 )
+from pipeline.schema import TableSchema
 from pipeline.sizing import Size, measured
 from pipeline.snapshot import ChunkId, Chunking, Progress, Range, Snapshot, progressed
 from pipeline.unread import ReadKeys
 from pipeline.window import Reading
 
+_CONTRADICTED = (
+    "the source and the log say different things of it, and no statement has come that would tell why: {reason}; if it "
+    "was altered with sql_log_bin = 0, or is read at another server (snapshot.source), make the two equal"
+)
 _NOT_AGAIN = (
     "its changes lack columns (binlog_row_image), and rows whose values they don't tell can't be read again: {reason}; "
     "set binlog_row_image = FULL"
@@ -57,17 +64,38 @@ def table_planned(state: State, message: TablePlanned) -> State:
     state = without_run(state, table)
     if snapshot is None or run != Planning(snapshot.id):
         return state
-    if message.schema != state.checkpoint.schemas.get(table):
-        return with_run(state, table, Unsettled())
+    schema = state.checkpoint.schemas.get(table)
+    if schema is None or not agree(message.schema, schema):
+        return with_run(state, table, _ahead(state, message, schema))
+    message = replace(message, schema=schema)
     match snapshot.tables[table]:
         case Chunking(ranges, walk_version):
-            if walk_version != message.walk.version(message.schema):
+            if walk_version != message.walk.version(schema):
                 return begun_anew(state, snapshot, table)
-            return with_run(state, table, Planned(message.schema, message.walk, ranges))
+            return with_run(state, table, Planned(schema, message.walk, ranges))
         case _ if message.end is None:
             return with_run(state, table, FoundEmpty(snapshot.id, message.high))
         case _:
             return _table_begun(state, snapshot, message, message.end)
+
+
+def _ahead(state: State, message: TablePlanned, schema: TableSchema | None) -> Unsettled:
+    reason = "the log doesn't have it" if schema is None else difference(message.schema, schema)
+    return Unsettled(reason, message.high if isinstance(state.stand, Nowhere) else None)
+
+
+def contradicted(state: State) -> State:
+    """Stop the tables of which the source and the log say different things for good.
+
+    The stream has passed all that the source showed. A statement that had changed the table would have come by then.
+    """
+    checkpoint = state.checkpoint
+    for table, run in state.runs.items():
+        known = table in checkpoint.schemas and table not in checkpoint.unproven
+        if isinstance(run, Unsettled) and run.high is not None and known and state.passed.has(run.high):
+            reason = _CONTRADICTED.format(reason=run.reason)
+            state = passed.table_stopped(state, TableStopped(table, reason))
+    return state
 
 
 def _table_begun(state: State, snapshot: Snapshot, message: TablePlanned, end: Key) -> State:
@@ -101,14 +129,9 @@ def chunk_read(state: State, message: ChunkRead) -> State:
         return state
     if isinstance(window.order, ReadKeys):
         return rereads.measured(_reconciling(state, window, message), message)
-    order, schema, table = window.order, window.order.schema, window.order.schema.table
-    if nameless := [name for name in schema.key_names if message.rows.column(name).null_count]:
-        return ended(
-            state,
-            table,
-            f"{' and '.join(nameless)} of its primary key has a zero or partial date, which has no value in the lake, "
-            "so that its rows can't be told apart; its changes still stream",
-        )
+    order, table = window.order, window.order.schema.table
+    if why := indistinct(order.schema, message.rows):
+        return ended(state, table, f"{why}; its changes still stream, as long as none has such a key")
     run = state.runs[table]
     assert isinstance(run, Planned)  # the window would have been dropped with it
     state = _reconciling(state, window, message)
@@ -136,7 +159,8 @@ def chunk_outdated(state: State, message: ChunkOutdated) -> State:
     """The stream has to come to the statement that changed the table; nothing of it is asked for before."""
     table, wanted = message.chunk.table, reading(state, message.chunk) is not None
     state = _answered(state, message.chunk)
-    return with_run(dropped(state, {table}), table, Unsettled()) if wanted else state
+    unsettled = Unsettled(message.reason, message.high)
+    return with_run(dropped(state, {table}), table, unsettled) if wanted else state
 
 
 def _answered(state: State, chunk: ChunkId) -> State:

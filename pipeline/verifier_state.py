@@ -17,12 +17,13 @@ class Known:
     """The schemas that the server gave both before and behind `at`, its executed set.
 
     `folds`: whether it compares names of tables without regard to case (lower_case_table_names), which no server
-    changes while it runs.
+    changes while it runs. `refused`: the tables that it described so that they can't be captured, and why.
     """
 
     schemas: Mapping[TableId, TableSchema]
     at: GtidSet
     folds: bool = True
+    refused: Mapping[TableId, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

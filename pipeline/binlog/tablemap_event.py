@@ -28,6 +28,7 @@ from pipeline.binlog.fieldtypes import (
 )
 from pipeline.charsets import to_text
 from pipeline.errors import Definite
+from pipeline.labels import NO_TEXT
 from pipeline.schema import TableId
 from pipeline.tablemap import FullMetadata, MinimalMetadata, NoMetadata, Storage, TableMap
 from pipeline.types import (
@@ -265,7 +266,7 @@ class _Columns:
     def _label_texts(self, field: _Field, charsets: list[str]) -> list[tuple[str, ...]]:
         cursor = Cursor(self.fields.get(field, b""))
         return [
-            tuple(to_text(cursor.packed_bytes(), charset) for _ in range(cursor.packed()))
+            tuple(_label(cursor.packed_bytes(), charset) for _ in range(cursor.packed()))
             for charset in charsets
         ]
 
@@ -283,6 +284,15 @@ class _Columns:
             if index >= len(self.real):
                 raise UndecodableError(f"its primary key has the column {index}, of {len(self.real)}")
             yield index
+
+
+def _label(stored: bytes, charset: str) -> str:
+    if charset != BINARY:
+        return to_text(stored, charset)
+    try:
+        return stored.decode()
+    except UnicodeDecodeError as error:
+        raise UndecodableError(NO_TEXT.format(label=stored.hex())) from error
 
 
 def _raw_type(real: int, storage: Storage) -> LogType:

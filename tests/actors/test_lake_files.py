@@ -20,7 +20,7 @@ from pipeline.journal import Entry, FileKind
 from pipeline.lake_tables import Tier, columns
 from pipeline.placing import Stored
 from pipeline.schema import Column, TableId, TableSchema
-from pipeline.types import Integer, Text
+from pipeline.types import Date, Integer, Text
 from tests.integration.history import FILLING, History
 
 ORDERS = TableSchema(
@@ -201,3 +201,22 @@ def test_a_lake_of_an_unknown_kind_is_refused(placing: Placing) -> None:
     piece = Piece(1, 0, "0000", ORDERS, 1, 100, absent=False)
     with pytest.raises(Definite, match="dbfs://x can't be reached"):
         LakeFiles(placing.history.store).place("dbfs://x", Tier.MIRROR, [piece], {})
+
+
+def test_a_date_of_the_year_0_is_placed_and_no_bound(tmp_path: Path) -> None:
+    days = TableSchema(TableId("shop", "days"), (Column("d", Date(), nullable=False),), (0,))
+    history = History(tmp_path / "journal")
+    with closing(history.store):
+        table = history.table(days, FILLING)
+        for day in (-719_500, 18_000):
+            history.transaction((table, "c", (day,)))
+        history.seal()
+        (file,) = history.store.entry(1).files
+        piece = Piece(1, 0, file.path, days, file.rows, file.bytes, absent=False)
+        there = {c.name: Stored(c.name, c.type) for c in columns(days, Tier.CHANGELOG)}
+        (tmp_path / "table").mkdir()
+        (line,) = LakeFiles(history.store).place(str(tmp_path / "table"), Tier.CHANGELOG, [piece], there)
+    told = json.loads(json.loads(line)["add"]["stats"])
+    assert told["minValues"] == {"__segment": 1, "__scn": 1}
+    assert told["maxValues"] == {"__segment": 1, "__scn": 2}
+    assert told["nullCount"] == {"__segment": 0, "__scn": 0, "d": 0}

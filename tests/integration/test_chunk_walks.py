@@ -9,7 +9,6 @@ from actors.source import Source
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline import chunks
 from pipeline.keys import tokens
-from pipeline.messages import ChunkFailed
 from pipeline.parameters import EXACT_CHARSETS
 from pipeline.schema import TableId
 from pipeline.statement import Statement
@@ -227,23 +226,6 @@ async def test_the_generated_invisible_key_is_walked_even_where_the_server_hides
         mysql.sql(f"SET GLOBAL show_gipk_in_create_table_and_information_schema = {hidden[0][0]}")
     assert plan.schema.key_names == ("my_row_id",)
     assert [n for batch in read for n in batch.column("n").to_pylist()] == list(range(100))
-
-
-async def test_keys_that_are_two_codes_of_one_character_are_refused(
-    mysql: MysqlServer, database: str
-) -> None:
-    mysql.sql(
-        "CREATE TABLE t (a VARCHAR(9) CHARACTER SET sjis PRIMARY KEY)",
-        r"INSERT INTO t VALUES (_sjis x'5c'), (_sjis x'815f')",
-        database=database,
-    )
-    async with bench(mysql, database) as running:
-        plan = await running.plan(TableId(database, "t"))
-        assert plan.end is not None
-        await running.order(running.chunk(plan, None, plan.end, 10))
-        answer = await running.answer()
-    assert isinstance(answer, ChunkFailed)
-    assert "has a character with two codes in its character set" in answer.reason
 
 
 async def test_a_key_that_is_a_unique_index(mysql: MysqlServer, database: str) -> None:

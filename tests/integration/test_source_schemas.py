@@ -6,6 +6,7 @@ from actors.source import Source
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from pipeline.binlog.tablemap_event import table_map
 from pipeline.completion import self_described
+from pipeline.labels import UNKNOWN
 from pipeline.schema import TableId, TableSchema
 from pipeline.tablemap import FullMetadata, TableMap
 from pipeline.types import Enum, Set
@@ -46,6 +47,9 @@ ODD_TABLES = {
     "key_prefix": "(a TEXT, b VARCHAR(99), n INT NOT NULL, PRIMARY KEY (n, b(5), a(3)))",
     "no_key": "(a INT NOT NULL, b INT, t VARCHAR(9) NOT NULL, UNIQUE (b), UNIQUE (t(3)), INDEX (a))",
     "unique": "(a INT NOT NULL, b INT NOT NULL, c INT, UNIQUE (c), UNIQUE (b, a), UNIQUE (a))",
+    "two_uniques": "(a INT NOT NULL, b INT NOT NULL, UNIQUE z (b, a), UNIQUE y (a, b))",
+    "binary_labels": "(id INT PRIMARY KEY, a ENUM('x', 0xF09F9880, 'it''s') CHARACTER SET binary,"
+    " b SET('y', '?') CHARACTER SET binary)",
     "unique_beside_prefix": "(a VARCHAR(9) NOT NULL, b INT NOT NULL, UNIQUE (a(5), b), UNIQUE (b))",
     "labels": r"(id INT PRIMARY KEY, a ENUM('''', '\\', ',', '\n', '(''x'')', 'ü', '\0', '%'), b SET('x''', 'ß'))",
     "charsets": "(id INT PRIMARY KEY, a CHAR(3) CHARACTER SET binary, b TEXT CHARACTER SET utf8mb3,"
@@ -116,7 +120,7 @@ async def test_a_label_beyond_the_servers_own_charset_is_doubtful(mysql: MysqlSe
     )
     async with connected(mysql, database) as source:
         [found] = (await source.describe([TableId(database, "t")])).values()
-    assert [column.type for column in found.schema.columns[:2]] == [Enum(("?",)), Set(("?",))]
+    assert [column.type for column in found.schema.columns[:2]] == [Enum((UNKNOWN,)), Set((UNKNOWN,))]
     assert found.doubtful == ("a", "b")
 
 

@@ -1,11 +1,8 @@
 """Rows of information_schema into schemas; that they're the server's own rows is for the integration test."""
 
-import re
-
 import pytest
 
-from pipeline.errors import Definite
-from pipeline.information_schema import ColumnRow, column_type, describe, described
+from pipeline.information_schema import ColumnRow, column_type, contested, describe, described
 from pipeline.schema import Column, TableId
 from pipeline.types import (
     Binary,
@@ -87,7 +84,8 @@ def row(
 
 
 def test_the_key_is_in_its_own_order() -> None:
-    [(table, found)] = described([row("a", place=2), row("b", nullable="YES"), row("c", place=1)]).items()
+    found_of = described([row("a", place=2), row("b", nullable="YES"), row("c", place=1)]).described
+    [(table, found)] = found_of.items()
     assert table == found.schema.table == TableId("shop", "orders")
     assert found.schema.key == (2, 0)
     assert found.schema.columns[1] == Column("b", Integer(4, unsigned=False), nullable=True)
@@ -101,23 +99,30 @@ def test_where_there_is_no_primary_key_the_marked_unique_index_is_it() -> None:
         row("b", place=1, index="y"),
         row("c"),
     ]
-    [found] = described(rows).values()
+    [found] = described(rows).described.values()
     assert [column.name for column in found.schema.columns] == ["a", "b", "c"]
     assert found.schema.key == (1, 0)
-    [with_primary] = described([*rows, row("d", place=1), row("d", place=1, index="z")]).values()
+    more = [*rows, row("d", place=1), row("d", place=1, index="z")]
+    [with_primary] = described(more).described.values()
     assert with_primary.schema.key == (3,)
 
 
-def test_two_unique_indexes_that_could_both_be_the_key_are_named() -> None:
+def test_of_two_unique_indexes_that_could_both_be_the_key_the_one_that_is_listed_first_is_it() -> None:
     rows = [row("a", place=p, index=i) for i, p in (("x", 1), ("y", 2))]
     rows += [row("b", place=p, index=i) for i, p in (("x", 2), ("y", 1))]
-    with pytest.raises(Definite, match=r"shop\.orders has no primary key, and two unique indexes"):
-        described(rows)
+    table = TableId("shop", "orders")
+    other = row("a", place=1, table="other")
+    assert contested([*rows, other]) == (table,)
+    assert described(rows, {table: ["x", "x", "y", "y"]}).described[table].schema.key == (0, 1)
+    assert described(rows, {table: ["y", "y", "x", "x"]}).described[table].schema.key == (1, 0)
 
 
 def test_tables_are_told_apart() -> None:
     found = described([row("a"), row("a", table="items"), row("b", table="items")])
-    assert {table.name: len(f.schema.columns) for table, f in found.items()} == {"orders": 1, "items": 2}
+    assert {table.name: len(f.schema.columns) for table, f in found.described.items()} == {
+        "orders": 1,
+        "items": 2,
+    }
 
 
 def test_prefixes_and_doubtful_labels_are_named() -> None:
@@ -129,15 +134,25 @@ def test_prefixes_and_doubtful_labels_are_named() -> None:
             row("d", "enum('?')", charset="latin1"),
             row("e", "enum('ok')", charset="utf8mb4"),
         ]
-    ).values()
+    ).described.values()
     assert found.prefixed == ("a",)
     assert found.doubtful == ("b", "c")
 
 
 @pytest.mark.parametrize("kind", ["hologram", "year(2)"])
-def test_a_type_that_is_not_captured_is_named(kind: str) -> None:
-    with pytest.raises(Definite, match=f"column a of shop.orders has the type '{re.escape(kind)}'"):
-        described([row("a", kind)])
+def test_a_type_that_is_not_captured_is_named_and_other_tables_are_described(kind: str) -> None:
+    found = described([row("a", kind), row("a", table="other")])
+    [(table, reason)] = found.refused.items()
+    assert table == TableId("shop", "orders")
+    assert f"column a of shop.orders has the type '{kind}'" in reason
+    assert found.described.keys() == {TableId("shop", "other")}
+
+
+def test_labels_of_the_character_set_binary_are_utf_8_or_refused() -> None:
+    kind = column_type(r"enum('a','x''f',x'f09f9880','?')", None)
+    assert kind == Enum(("a", "x'f", "😀", "?"))
+    [reason] = described([row("a", r"set('a',x'ff41')")]).refused.values()
+    assert "column a of shop.orders: the label x'ff41' of an ENUM or SET of CHARACTER SET binary" in reason
 
 
 def test_names_are_bound() -> None:

@@ -7,13 +7,14 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import keys as keys_module
-from pipeline.keys import Key, ambiguous, key_from_json, key_to_json
+from pipeline.keys import Key, indistinct, key_from_json, key_to_json
 from pipeline.schema import Column, TableId, TableSchema
-from pipeline.types import Text
+from pipeline.types import Date, Enum, Set, Text
 from tests.pipeline import mutations
 from tests.pipeline.mutations import broken_by
 from tests.pipeline.strategies import keys
@@ -130,5 +131,30 @@ def test_a_character_with_two_codes_makes_a_key_ambiguous() -> None:
         (0, 1),
     )
     rows = pa.RecordBatch.from_pydict({"a": ["x", "y"], "b": ["\\", "x"], "c": ["\\", "x"]})
-    assert ambiguous(schema, rows) is None
-    assert ambiguous(schema, rows.set_column(0, "a", pa.array(["x", "y\\"]))) == "a"
+    assert indistinct(schema, rows) is None
+    told = indistinct(schema, rows.set_column(0, "a", pa.array(["x", "y\\"])))
+    assert told is not None and told.startswith("a of its primary key has a character with two codes")
+
+
+@pytest.mark.parametrize("kind", [Enum, Set])
+def test_an_empty_label_makes_a_key_ambiguous(kind: type[Enum] | type[Set]) -> None:
+    with_it, without = (
+        TableSchema(TableId("d", "t"), (Column("a", kind(labels), nullable=False),), (0,))
+        for labels in (("x", ""), ("x", "y"))
+    )
+    empty, told = (pa.RecordBatch.from_pydict({"a": ["x", value]}) for value in ("", "x"))
+    assert "has an empty text" in str(indistinct(with_it, empty))
+    assert [indistinct(with_it, told), indistinct(without, empty)] == [None, None]
+
+
+def test_a_key_without_a_value_is_none() -> None:
+    columns = (Column("a", Date(), nullable=False), Column("b", Date(), nullable=True))
+    schema = TableSchema(TableId("d", "t"), columns, (0,))
+    dates = pa.array([date(2020, 1, 1), None])
+    whole, zero = (
+        pa.RecordBatch.from_arrays([key, dates], ["a", "b"])
+        for key in (dates.fill_null(date(2020, 1, 1)), dates)
+    )
+    assert indistinct(schema, whole) is None
+    told = indistinct(schema, zero)
+    assert told is not None and told.startswith("a of its primary key has a zero or partial date")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pipeline.change_rows import changes_schema
 from pipeline.errors import InvariantBroken
 from pipeline.lake_tables import Tier, columns, spark_type
-from pipeline.placing import AsItIs, Bounds, Rewritten, Stored, add, fit, stats
+from pipeline.placing import AsItIs, Bounds, Day, Rewritten, Stored, add, fit, stats
 from pipeline.schema import TableSchema
 from tests.pipeline.strategies import table_schemas
 
@@ -92,7 +92,8 @@ def test_delta_is_told_the_least_and_the_greatest_of_all_parts(
 
     numbers = [value for part in parts for value in part]
     exact = [[None if v is None else Decimal(v) for v in part] for part in parts]
-    said = [*(bounds("a", part) for part in exact), bounds("b", days)]
+    numbered = [None if day is None else Day((day - date(1970, 1, 1)).days) for day in days]
+    said = [*(bounds("a", part) for part in exact), bounds("b", numbered)]
     told = json.loads(stats(len(numbers), said))
     assert told["numRecords"] == len(numbers)
     known, dates = [v for v in numbers if v is not None], [v for v in days if v is not None]
@@ -101,6 +102,15 @@ def test_delta_is_told_the_least_and_the_greatest_of_all_parts(
         assert told[bound] == expected | ({"b": of(dates).isoformat()} if dates else {})
     nulls = {"a": numbers.count(None)} if parts else {}
     assert told["nullCount"] == nulls | {"b": days.count(None)}
+
+
+@pytest.mark.parametrize("day", [-719_529, -719_163, 2_932_897])
+def test_a_day_that_engines_read_in_several_ways_leaves_its_column_without_bounds(day: int) -> None:
+    """The year 0, the last day of it, and the first one behind the year 9999."""
+    said = [Bounds("d", Day(0), Day(1), 0), Bounds("d", min(Day(day), Day(2)), max(Day(day), Day(2)), 0)]
+    told = json.loads(stats(4, [*said, Bounds("a", 1, 2, 0)]))
+    assert (told["minValues"], told["maxValues"]) == ({"a": 1}, {"a": 2})
+    assert told["nullCount"] == {"d": 0, "a": 0}
 
 
 def test_an_action_is_a_line_of_deltas_log() -> None:

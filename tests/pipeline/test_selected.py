@@ -6,9 +6,11 @@ import pytest
 
 from pipeline.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.coordinator_state import FoundEmpty, Planned, Unsettled
+from pipeline.labels import UNKNOWN
 from pipeline.messages import ChunkOutdated, LogAdvanced, PlanFailed, ReadChunk, ReadingPaused, SchemaVerified
-from pipeline.schema import TableSchema
+from pipeline.schema import Column, TableSchema
 from pipeline.snapshot import Chunking, Completed, Failed, Progress, Range, Waiting
+from pipeline.types import Enum
 from pipeline.walk import Walk
 from tests.pipeline import mutations
 from tests.pipeline.builders import (
@@ -31,6 +33,12 @@ from tests.pipeline.builders import (
 )
 from tests.pipeline.mutations import broken_by
 
+
+def labelled(*labels: str) -> TableSchema:
+    """The orders with an ENUM of these labels."""
+    return replace(ORDERS, columns=(*ORDERS.columns, Column("status", Enum(labels), nullable=True)))
+
+
 SURROGATE = Walk("by_value", (1,), (False,), (None,))
 
 
@@ -47,11 +55,11 @@ def holding(schema: TableSchema, mirror: Mirror | None) -> Capture:
 @broken_by(mutations.any_schema_will_do)
 def test_a_plan_under_a_schema_that_the_stream_has_not_come_to_waits() -> None:
     capture = Capture(ORDERS)
-    assert of(ReadChunk, capture.give(execute("s1", ORDERS), planned(altered(ORDERS)))) == []
-    assert capture.state.runs == {ORDERS.table: Unsettled()}
+    assert of(ReadChunk, capture.give(execute("s1", ORDERS), planned(altered(ORDERS), high=30))) == []
+    assert isinstance(capture.state.runs[ORDERS.table], Unsettled)
     assert capture.table(ORDERS) == Waiting()
-    capture.give(statement("a:6", 20, ORDERS), planned(altered(ORDERS)))
-    assert capture.state.runs == {ORDERS.table: Unsettled()}
+    capture.give(statement("a:6", 20, ORDERS), planned(altered(ORDERS), high=30))
+    assert isinstance(capture.state.runs[ORDERS.table], Unsettled)
     assert Capture.plans(capture.give(SchemaVerified(altered(ORDERS)))) == [ORDERS.table]
     assert Capture.chunk(capture.give(planned(altered(ORDERS)))).schema == altered(ORDERS)
 
@@ -62,7 +70,10 @@ def test_an_outdated_chunk_lets_the_stream_come_to_what_outdated_it() -> None:
     capture.give(execute("s1", ORDERS, blocking=True), planned(ORDERS))
     order = Capture.chunk(capture.give(ReadingPaused()))
     capture.give(ChunkOutdated(order.chunk))
-    assert (capture.open, capture.state.runs) == ([], {ORDERS.table: Unsettled()})
+    assert (capture.open, capture.state.runs) == (
+        [],
+        {ORDERS.table: Unsettled("the table was altered", None)},
+    )
     assert type(capture.state.gate).__name__ == "Flowing"
     assert isinstance(capture.table(ORDERS), Chunking)
     assert Capture.plans(capture.give(statement("a:6", 20, ORDERS))) == [ORDERS.table]
@@ -76,6 +87,44 @@ def test_an_outdated_chunk_that_was_dropped_changes_nothing() -> None:
     assert isinstance(before[ORDERS.table], Planned)
     capture.give(ChunkOutdated(order.chunk))
     assert capture.state.runs == before
+
+
+def test_a_table_that_the_source_and_the_log_tell_differently_for_good_stops_by_name() -> None:
+    capture = Capture(ORDERS, ITEMS)
+    capture.give(execute("s1", ORDERS, ITEMS), planned(altered(ORDERS), high=30))
+    capture.give(LogAdvanced(place(29)))
+    assert capture.checkpoint.stopped == {}
+    capture.give(LogAdvanced(place(30)))
+    reason = capture.checkpoint.stopped[ORDERS.table]
+    assert "the source and the log say different things of it" in reason
+    assert ITEMS.table not in capture.checkpoint.stopped
+
+
+def test_a_table_whose_schema_is_yet_to_be_proven_is_waited_for() -> None:
+    capture = Capture(ORDERS)
+    capture.give(execute("s1", ORDERS), statement("a:6", 20, ORDERS), planned(ORDERS))
+    capture.give(planned(altered(ORDERS), high=30), LogAdvanced(place(40)))
+    assert capture.checkpoint.stopped == {}
+    assert Capture.plans(capture.give(SchemaVerified(altered(ORDERS)))) == [ORDERS.table]
+
+
+def test_a_chunk_that_is_outdated_though_no_statement_came_stops_its_table() -> None:
+    capture = Capture(ORDERS)
+    order = capture.begin(ORDERS)
+    capture.give(ChunkOutdated(order.chunk, "there's no index u", place(30)))
+    capture.give(LogAdvanced(place(30)))
+    assert "there's no index u" in capture.checkpoint.stopped[ORDERS.table]
+
+
+def test_a_label_that_the_server_does_not_tell_is_the_logs() -> None:
+    """The server shows a question mark for an emoji."""
+    log, server = labelled("😀", "b"), labelled(UNKNOWN, "b")
+    capture = Capture(log)
+    order = Capture.chunk(capture.give(execute("s1", log), planned(server)))
+    assert order.schema == log
+    other = Capture(log)
+    other.give(execute("s1", log), planned(labelled(UNKNOWN, "c"), high=30))
+    assert isinstance(other.state.runs[log.table], Unsettled)
 
 
 # What is filled

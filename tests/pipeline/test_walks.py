@@ -38,7 +38,7 @@ def part(column: str | None, **changes: Any) -> IndexPart:
 
 def described(*kinds: ColumnType, key: tuple[int, ...] = (0,), prefixed: tuple[str, ...] = ()) -> Described:
     columns = tuple(Column("abcdef"[i], kind, nullable=False) for i, kind in enumerate(kinds))
-    return Described(TableSchema(TableId("shop", "orders"), columns, key), prefixed, ())
+    return Described(TableSchema(TableId("shop", "orders"), columns, key), prefixed)
 
 
 PRIMARY = {"PRIMARY": (part("a"),)}
