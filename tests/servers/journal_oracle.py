@@ -5,7 +5,7 @@ own decoding, which shares nothing with ours. Each function gives differences as
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
@@ -22,6 +22,7 @@ from pipeline.change_rows import META
 from pipeline.gtid import NO_GTIDS, GtidSet
 from pipeline.journal import Entry, File, FileKind
 from pipeline.schema import TableId
+from tests.servers.forms import plain_row, rows_of, source_table
 
 Key = tuple[Any, ...]
 Row = Mapping[str, Any]
@@ -71,11 +72,16 @@ class Story:
         return {key: row for key, row in rows.items() if row.keys() == names}
 
 
-def replay(journal: Path, table: TableId, since: int | None = None) -> Story:
-    """The table's story since its mirror was last begun, or behind an SCN; its changes in the order of the stream."""
+def replay(
+    journal: Path, table: TableId, since: int | None = None, chain: Sequence[Entry] | None = None
+) -> Story:
+    """The table's story since its mirror was last begun, or behind an SCN; its changes in the order of the stream.
+
+    `chain`: the journal's segments, where they're known already.
+    """
     reader = JournalReader(journal)
     story = Story()
-    chain = entries(journal)
+    chain = entries(journal) if chain is None else chain
     since = _since(chain[-1], table) if since is None else since
     for entry in chain:
         for altered in entry.alterations:
@@ -123,12 +129,20 @@ def source_rows(server: MysqlServer, table: TableId) -> dict[Key, Row]:
     return {tuple(row[name] for name in key): row for row in rows}
 
 
-def unequal(server: MysqlServer, journal: Path, *tables: TableId) -> list[str]:
-    """Where the live views aren't the source's tables, or what the journal says of them can't be."""
-    found = list(_broken_chain(entries(journal)))
+def unequal(
+    server: MysqlServer, journal: Path, *tables: TableId, chain: Sequence[Entry] | None = None
+) -> list[str]:
+    """Where the live views aren't the source's tables, or what the journal says of them can't be.
+
+    `chain`: the journal's segments, where they're known already.
+    """
+    chain = entries(journal) if chain is None else chain
+    found = list(_broken_chain(chain))
     for table in tables:
-        story, wanted = replay(journal, table), source_rows(server, table)
-        found += _unlike(str(table), story.live(), wanted)
+        story = replay(journal, table, chain=chain)
+        known = chain[-1].checkpoint.schemas.get(table)
+        key = (known and known.key_names) or primary_key(server, table)
+        found += _unlike(str(table), story.live().values(), source_table(server, table), key)
         found += [f"{table}: {key} was snapshotted twice" for key in story.twice[:_TOLD]]
         found += list(_impossible(str(table), story))[:_TOLD]
     return found
@@ -157,13 +171,11 @@ def ahead(journal: Path, *tables: TableId) -> list[str]:
     ][:_TOLD]
 
 
-def unequal_view(server: MysqlServer, table: TableId, rows: Sequence[Row]) -> list[str]:
-    """Where a live view's rows aren't the source's."""
-    wanted, names = source_rows(server, table), primary_key(server, table)
-    plain: list[Row] = [{name: _plain(value) for name, value in row.items()} for row in rows]
-    ours: dict[Key, Row] = {tuple(row[name] for name in names): row for row in plain}
-    twice = [] if len(ours) == len(rows) else [f"{table}: {len(rows) - len(ours)} keys are there twice"]
-    return twice + _unlike(str(table), ours, wanted)
+def unequal_view(
+    server: MysqlServer, table: TableId, rows: Sequence[Row], key: Sequence[str] = ()
+) -> list[str]:
+    """Where a live view's rows aren't the source's; `key`: the columns of its key, where that isn't the primary one."""
+    return _unlike(str(table), rows, source_table(server, table), key or primary_key(server, table))
 
 
 def _history(journal: Path, table: TableId, tally: Sequence[Line]) -> list[str]:
@@ -197,7 +209,7 @@ def _alter(story: Story, alteration: Alteration) -> None:
 
 
 def _take(story: Story, reader: JournalReader, entry: Entry, file: File, since: int) -> None:
-    for row in pq.read_table(reader.path(entry, file)).to_pylist():
+    for row in rows_of(pq.read_table(reader.path(entry, file))):
         meta = {name: row.pop(name) for name in META.names if name in row}
         if meta.get("__scn", since + 1) <= since:
             continue
@@ -229,7 +241,7 @@ def _plain(value: object) -> object:
     return value.replace(tzinfo=None) if isinstance(value, datetime) else value
 
 
-def _broken_chain(chain: list[Entry]) -> Iterator[str]:
+def _broken_chain(chain: Sequence[Entry]) -> Iterator[str]:
     for before, after in pairwise(chain):
         if after.first_scn != before.last_scn + 1:
             yield f"segment {after.segment} begins with SCN {after.first_scn} behind {before.last_scn}"
@@ -237,15 +249,28 @@ def _broken_chain(chain: list[Entry]) -> Iterator[str]:
             yield f"segment {after.segment} lacks GTIDs that the one before it had"
 
 
-def _unlike(what: str, ours: dict[Key, Row], wanted: dict[Key, Row]) -> list[str]:
-    lost = [f"{what}: {wanted[key]} isn't there" for key in wanted.keys() - ours.keys()]
-    extra = [f"{what}: {ours[key]} isn't in the source" for key in ours.keys() - wanted.keys()]
+def _unlike(what: str, found: Iterable[Row], wanted: Sequence[Row], key: Sequence[str]) -> list[str]:
+    """Differences of two tables, each key of which has one row in both."""
+    names = dict.fromkeys(name for row in wanted for name in row)
+    # What has been added to a table has no place in rows of before, and is NULL there.
+    ours, ours_twice = _by_key([{**names, **plain_row(row)} for row in found], key)
+    theirs, theirs_twice = _by_key(wanted, key)
+    lost = [f"{what}: {theirs[key]} isn't there" for key in theirs.keys() - ours.keys()]
+    extra = [f"{what}: {ours[key]} isn't in the source" for key in ours.keys() - theirs.keys()]
     other = [
-        f"{what}: {ours[key]} is {wanted[key]} in the source"
-        for key in ours.keys() & wanted.keys()
-        if ours[key] != wanted[key]
+        f"{what}: {ours[key]} is {theirs[key]} in the source"
+        for key in ours.keys() & theirs.keys()
+        if ours[key] != theirs[key]
     ]
-    return lost[:_TOLD] + extra[:_TOLD] + other[:_TOLD]
+    twice = [f"{what}: {key} is there twice" for key in ours_twice]
+    one = [f"{what}: {key} is the key of several rows of the source" for key in theirs_twice]
+    return [text for texts in (lost, extra, other, twice, one) for text in texts[:_TOLD]]
+
+
+def _by_key(rows: Sequence[Row], key: Sequence[str]) -> tuple[dict[Key, Row], list[Key]]:
+    """The rows by their keys, and the keys that there are several rows of."""
+    keys = [tuple(row.get(name) for name in key) for row in rows]
+    return dict(zip(keys, rows, strict=True)), [of for of, count in Counter(keys).items() if count > 1]
 
 
 def _impossible(what: str, story: Story) -> Iterator[str]:

@@ -12,17 +12,18 @@ from pipeline.dialects import Dialect
 from pipeline.lake_tables import Tier, location
 from pipeline.schema import TableId
 from tests.servers.duckdb_engine import engine
+from tests.servers.forms import rows_of
 from tests.servers.journal_oracle import Change, primary_key, unequal_view, untrue_changes
 
 _ORDER: Final = "__scn, __ordinal"
 
 
-def unequal_lake(server: MysqlServer, lake: str, *tables: TableId) -> list[str]:
-    """Where the live views aren't the source's tables."""
+def unequal_lake(server: MysqlServer, lake: str, *tables: TableId, key: Sequence[str] = ()) -> list[str]:
+    """Where the live views aren't the source's tables; `key`: the columns of their key, if it isn't the primary one."""
     return [
         text
         for table in tables
-        for text in unequal_view(server, table, _read(live_view_text(lake, str(table), Dialect.DUCKDB)))
+        for text in unequal_view(server, table, _read(live_view_text(lake, str(table), Dialect.DUCKDB)), key)
     ]
 
 
@@ -52,5 +53,4 @@ def _change(key: Sequence[str], row: dict[str, Any]) -> Change:
 
 def _read(query: str) -> list[dict[str, Any]]:
     with closing(engine()) as connection:
-        rows: list[dict[str, Any]] = connection.sql(query).to_arrow_table().to_pylist()
-        return rows
+        return rows_of(connection.sql(query).to_arrow_table())

@@ -1,0 +1,37 @@
+"""Random histories: the same one for the same seed."""
+
+from collections.abc import Mapping
+from random import Random
+
+from tests.histories.moves import CALM, MOVES, Move, create, insert_into, new_table, settings
+from tests.histories.statements import Act, Captured, History, Metadata, Sql, Step, Version, World
+
+
+def history(seed: str, version: Version, metadata: Metadata, weights: Mapping[Move, int] = MOVES) -> History:
+    """The history of this seed; `weights`: how often each move comes in it."""
+    some = Random(f"{seed} {version} {metadata}")
+    calm = metadata is Metadata.FULL and some.random() < 0.1
+    world = World(some, version, hostile=not calm and some.random() < 0.6)
+    steps: list[Step] = []
+    if some.random() < 0.3:
+        steps += settings(world) if not calm else ()
+    for name in some.sample(("t", "orders", "u"), k=some.randint(1, 3)):
+        table = new_table(world, name)
+        world.tables[name] = table
+        steps += [Sql(table.creation()), insert_into(world, table, 15)]
+    if calm or some.random() < 0.5:
+        steps.append(Act.REST)
+    moves = CALM if calm else weights
+    for _ in range(some.randint(3, 14)):
+        [move] = some.choices(list(moves), list(moves.values()))
+        steps += move(world)
+        steps += _pause(some)
+        if not calm and not world.tables:
+            steps += create(world)
+    return History(version, metadata, some.choice(list(Captured)), (*steps, Act.REST), seed, calm)
+
+
+def _pause(some: Random) -> list[Step]:
+    """How long nothing is done: not at all, until the service has caught up, or in between."""
+    [pause] = some.choices((None, Act.CAUGHT_UP, Act.SHORT, Act.LONG, Act.REST), (45, 28, 12, 10, 5))
+    return [pause] if pause else []

@@ -1,0 +1,136 @@
+"""Faults that are put into the product, one at least for each root of what histories have found: each has to be found.
+
+A fault comes with the kinds of findings by which it shows, and the moves that it's about, so that few histories do.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from enum import StrEnum
+from typing import Any, Final
+
+import pytest
+
+from actors.watermark_coordinator import WatermarkCoordinator
+from pipeline import ddl, naming, passed, schema_verifier
+from pipeline.errors import Definite
+from pipeline.messages import LogRead
+from pipeline.schema import TableId
+from pipeline.unlogged import Effect
+from tests.histories import moves
+from tests.histories.moves import MOVES, Move
+from tests.histories.statements import Metadata
+
+Patch = pytest.MonkeyPatch
+
+
+class Planted(StrEnum):
+    """What's wrong."""
+
+    ROWS_STAY = "no statement changes rows"
+    GONE_FOR_GOOD = "a table that's gone isn't known any more"
+    NAMES_FOLD = "names that differ by case are one, and that's sure"
+    STRICT = "each mode is strict"
+    NEVER_ALTERED = "no statement alters a table"
+    STOPS_ALL = "what stops one table stops all"
+    ANY_KEY = "keys that are one in the lake pass in the stream"
+    MEASURES = "what measures fails an actor"
+    NEEDLESS = "each ALTER begins its table anew"
+
+
+def _rows_stay(patch: Patch) -> None:
+    patch.setattr(ddl, "changed_unlogged", lambda *_, **__: {})
+
+
+def _gone_for_good(patch: Patch) -> None:
+    original = ddl.changed_unlogged
+
+    def changed(names: ddl.Names, *more: Any, **named: Any) -> dict[TableId, ddl.Unlogged]:
+        return {t: u for t, u in original(names, *more, **named).items() if u.effect is not Effect.CHANGED}
+
+    patch.setattr(ddl, "changed_unlogged", changed)
+
+
+def _names_fold(patch: Patch) -> None:
+    meant = ddl.Names.meant
+
+    def folded(names: ddl.Names, table: TableId) -> frozenset[TableId]:
+        return meant(replace(names, folds=True), table)
+
+    def of_database(names: ddl.Names, database: str) -> frozenset[TableId]:
+        return frozenset(each for each in names.known if each.database.casefold() == database.casefold())
+
+    patch.setattr(ddl.Names, "meant", folded)
+    patch.setattr(ddl.Names, "of_database", of_database)
+
+
+def _strict(patch: Patch) -> None:
+    original = ddl.changed_unlogged
+
+    def changed(*arguments: Any, **_: Any) -> dict[TableId, ddl.Unlogged]:
+        return original(*arguments, strict=True)
+
+    patch.setattr(ddl, "changed_unlogged", changed)
+
+
+def _never_altered(patch: Patch) -> None:
+    patch.setattr(ddl, "may_alter", lambda *_: frozenset())
+
+
+def _stops_all(patch: Patch) -> None:
+    def stop(_table: TableId, reason: str) -> None:
+        raise Definite(reason)
+
+    patch.setattr(schema_verifier, "TableStopped", stop)
+    patch.setattr(passed, "TableStopped", stop)
+    patch.setattr(naming, "TableStopped", stop)
+
+
+def _any_key(patch: Patch) -> None:
+    patch.setattr(passed, "table_stopped", lambda state, _: state)
+
+
+def _measures(patch: Patch) -> None:
+    def measure(_: WatermarkCoordinator, message: object) -> None:
+        if isinstance(message, LogRead):
+            raise KeyError("a table")
+
+    patch.setattr(WatermarkCoordinator, "_measure_message", measure)
+
+
+def _needless(patch: Patch) -> None:
+    original = ddl.changed_unlogged
+
+    def changed(names: ddl.Names, database: str, text: str, **named: Any) -> dict[TableId, ddl.Unlogged]:
+        found = original(names, database, text, **named)
+        for table in ddl.may_alter(names, database, text) & set(names.known):
+            found.setdefault(table, ddl.Unlogged("it", Effect.CHANGED))
+        return found
+
+    patch.setattr(ddl, "changed_unlogged", changed)
+
+
+PLANTS: Final[Mapping[Planted, Callable[[Patch], None]]] = {
+    Planted.ROWS_STAY: _rows_stay,
+    Planted.GONE_FOR_GOOD: _gone_for_good,
+    Planted.NAMES_FOLD: _names_fold,
+    Planted.STRICT: _strict,
+    Planted.NEVER_ALTERED: _never_altered,
+    Planted.STOPS_ALL: _stops_all,
+    Planted.ANY_KEY: _any_key,
+    Planted.MEASURES: _measures,
+    Planted.NEEDLESS: _needless,
+}
+# Which moves there are more of, so that it's found soon.
+ABOUT: Final[Mapping[Planted, tuple[Move, ...]]] = {
+    Planted.ROWS_STAY: (moves.truncate, moves.drop),
+    Planted.GONE_FOR_GOOD: (moves.rename, moves.swap),
+    Planted.NAMES_FOLD: (moves.drop, moves.databases),
+    Planted.STRICT: (moves.settings, moves.alter),
+    Planted.NEVER_ALTERED: (moves.alter,),
+}
+METADATA: Final[Mapping[Planted, Metadata]] = {Planted.NEVER_ALTERED: Metadata.MINIMAL}
+
+
+def weights(planted: Planted) -> dict[Move, int]:
+    """How often each move comes while that's planted."""
+    return {move: weight * (5 if move in ABOUT.get(planted, ()) else 1) for move, weight in MOVES.items()}

@@ -1,0 +1,501 @@
+"""Plays histories side by side, each in a database of its own, against one server and one service, and judges them.
+
+At each rest of a history its tables are judged: each is in the journal as it is in the source, or stopped by name for
+a reason that may be. With a lake, another engine than Spark judges what that has, at the end.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+from unittest.mock import patch
+
+import pymysql
+import structlog
+from pymysql.cursors import Cursor
+
+from actors import chunk_selector
+from actors.assembly import Assembly
+from actors.failures import Kind, kind_of
+from actors.journal_store import JournalReader
+from actors.telling import told
+from deploy.toolchain.mysql_server import CAPTURE, MysqlServer
+from pipeline.checkpoint import Checkpoint
+from pipeline.gtid import GtidSet
+from pipeline.journal import Entry
+from pipeline.schema import TableId
+from pipeline.settings import Settings as PipelineSettings
+from pipeline.settings import SnapshotMode, SparkSettings
+from pipeline.snapshot import Chunking, Waiting
+from pipeline.table_patterns import Tables
+from pipeline.topology import Actor as Name
+from tests.histories.statements import Act, Captured, History, Metadata, Sql, Step, Version
+from tests.servers.executed import executed
+from tests.servers.journal_oracle import unequal
+from tests.servers.lake_oracle import unequal_lake
+from tests.servers.service import Running, WithoutLake, pipeline, running
+
+# How long (s) nothing may happen before a rest, and how long what's wrong may take to become right.
+REST_S: Final = 5.0
+RIGHT_S: Final = 1.5
+_LOOK_S: Final = 0.03
+_CAUGHT_UP_S: Final = 3.0
+_ENDED: Final = frozenset({"completed", "failed", "stopped"})
+_PAUSES: Final = {Act.SHORT: 0.005, Act.LONG: 0.08}
+_FEW_ROWS: Final = 4
+
+# The name of a history's database has its place in the run.
+_NAMED: Final = re.compile(r"\bh\d+x(\d+)\b")
+
+_numbers = count(1)
+
+# Why a table may stop: what's said of it, each with the documents' words for that.
+MAY_STOP: Final = re.compile(
+    r"ENGINE="  # its rows are lost to it
+    r"|(first|beginning|prefix) "
+    r"|foreign key|ON DELETE|ON UPDATE|cascade"
+    r"|has the name of a column|rename it"
+    r"|key|label|character",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that's wrong: of a history by its place in the run, or of all of them."""
+
+    history: int | None
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}"
+
+
+@dataclass(slots=True)
+class Result:
+    """What a run has found; `stops`: the reasons of stopped tables; `refused`, `passed`: how many statements were."""
+
+    findings: list[Finding] = field(default_factory=list)
+    stops: list[str] = field(default_factory=list)
+    refused: int = 0
+    passed: int = 0
+    judged: int = 0
+
+    def of(self, place: int) -> list[Finding]:
+        """What's been found of one history, or of the service as a whole."""
+        return [finding for finding in self.findings if finding.history in (place, None)]
+
+    @property
+    def suspects(self) -> set[int]:
+        """The histories that something was found of, or whose database is named by what was found of the service."""
+        named = {int(place) for finding in self.findings for place in _NAMED.findall(finding.text)}
+        return named | {finding.history for finding in self.findings if finding.history is not None}
+
+
+@dataclass(slots=True)
+class Part:
+    """A history as it's played: its database, what's left of it, and its sessions."""
+
+    place: int
+    history: History
+    database: str
+    left: list[Step]
+    sessions: dict[int, "pymysql.Connection[Cursor]"] = field(default_factory=dict)
+    # The generation of each mirror that was complete, and whether anything is known to be wrong.
+    since: dict[TableId, int] = field(default_factory=dict)
+    wrong: bool = False
+
+    def captures(self, name: str) -> bool:
+        """Whether a table of its database is captured."""
+        return self.history.captured is Captured.ALL or not name.startswith("_")
+
+
+class Player:
+    """One run."""
+
+    def __init__(
+        self,
+        server: MysqlServer,
+        folder: Path,
+        histories: Sequence[History],
+        spark: SparkSettings | None = None,
+    ) -> None:
+        self.server = server
+        self.folder = folder
+        self.spark = spark
+        self.result = Result()
+        run = next(_numbers)
+        self.parts = [
+            Part(place, history, f"h{run}x{place}", list(history.steps))
+            for place, history in enumerate(histories)
+        ]
+        self.service: Running | None = None
+        self._some = Random(repr([history.seed for history in histories]))
+        self._closing: Any = None
+        self._chain: list[Entry] = []
+
+    async def play(self) -> Result:
+        """Play it to its end, or to that of the service."""
+        try:
+            await asyncio.to_thread(self._prepare)
+            await self._start()
+            while going := [part for part in self.parts if part.left]:
+                await self._move(self._some.choice(going))
+                if self._over():
+                    return self.result
+            await self._judge_lake()
+        finally:
+            await self._drop()
+            await asyncio.to_thread(self._clean)
+        return self.result
+
+    # -- the world
+
+    def _prepare(self) -> None:
+        if self.parts[0].history.version is Version.NEW:
+            metadata = self.parts[0].history.metadata
+            self.server.options["binlog_row_metadata"] = metadata.value  # for when it's started again
+            self.server.sql(f"SET GLOBAL binlog_row_metadata = {metadata}")
+        self.server.create_capture_user()
+        for part in self.parts:
+            self.server.sql(
+                f"CREATE DATABASE `{part.database}` CHARACTER SET utf8mb4",
+                f"GRANT SELECT ON `{part.database}`.* TO '{CAPTURE.user}'@'%'",
+            )
+
+    def _clean(self) -> None:
+        self._end_branches()
+        for part in self.parts:
+            for connection in part.sessions.values():
+                with suppress(pymysql.err.Error):
+                    connection.close()
+            self.server.sql(
+                f"DROP DATABASE IF EXISTS `{part.database}`",
+                f"DROP DATABASE IF EXISTS `{part.database.upper()}`",
+            )
+
+    def _settings(self) -> PipelineSettings:
+        settings = pipeline(
+            self.server, self.folder, self.parts[0].database, mode=SnapshotMode.INITIAL, chunk_rows=_FEW_ROWS
+        )
+        patterns = tuple(
+            rf"{part.database}\.{'.*' if part.history.captured is Captured.ALL else '[^_].*'}"
+            for part in self.parts
+        )
+        settings = replace(settings, tables=Tables(patterns))
+        if self.spark:
+            lake = replace(settings.lake, merge_after_s=1.0)
+            settings = replace(settings, lake=lake, spark=self.spark)
+        return settings
+
+    async def _start(self) -> None:
+        self._closing = _service(self._settings(), Assembly if self.spark else WithoutLake)
+        self.service = await self._closing.__aenter__()
+        judge = self.service.supervisor._judge
+
+        def judged(group: Any, who: str, error: Exception) -> None:
+            if (kind := kind_of(error)) is not Kind.TRANSIENT:
+                self._find(None, f"failure, {kind.value}", f"{who}: {told(error)}")
+            judge(group, who, error)
+
+        self.service.supervisor._judge = judged  # type: ignore[method-assign]
+        with suppress(AssertionError):
+            await self.service.begun()
+
+    async def _drop(self) -> None:
+        if self._closing is not None:
+            closing, self._closing, self.service = self._closing, None, None
+            await closing.__aexit__(None, None, None)
+
+    def _find(self, part: Part | None, kind: str, text: str) -> None:
+        if part:
+            part.wrong = True
+            text = text.replace(part.database, "{db}")
+        finding = Finding(part.place if part else None, kind, text)
+        if finding not in self.result.findings:
+            self.result.findings.append(finding)
+
+    def _over(self) -> bool:
+        """Whether the service has ended by itself."""
+        if self.service is None or not self.service.outcome.done():
+            return False
+        outcome = self.service.outcome.result()
+        self._find(None, "the service ended", f"{outcome.code.name}: {outcome.message}")
+        return True
+
+    # -- steps
+
+    async def _move(self, part: Part) -> None:
+        """The next act of a history, or its statements up to there in one go."""
+        statements: list[Sql] = []
+        while part.left and isinstance(step := part.left[0], Sql):
+            statements.append(step)
+            part.left.pop(0)
+        if statements:
+            await asyncio.to_thread(self._run, part, statements)
+        if part.left:
+            act = part.left.pop(0)
+            assert isinstance(act, Act)
+            await self._act(part, act)
+
+    def _run(self, part: Part, statements: Sequence[Sql]) -> None:
+        for statement in statements:
+            connection = self._session(part, statement.session)
+            text = statement.text.replace("{db}", part.database).replace("{DB}", part.database.upper())
+            try:
+                with connection.cursor() as cursor:
+                    cursor.execute(text)
+                self.result.passed += 1
+            except (pymysql.err.OperationalError, pymysql.err.InterfaceError) as error:
+                self.result.refused += 1
+                if not connection.open or error.args[0] in (0, 2006, 2013):
+                    part.sessions.pop(statement.session, None)
+            except (pymysql.err.MySQLError, UnicodeError):
+                self.result.refused += 1
+
+    def _session(self, part: Part, number: int) -> "pymysql.Connection[Cursor]":
+        if number not in part.sessions:
+            connection = self.server.connect()
+            with connection.cursor() as cursor:
+                cursor.execute("SET SESSION lock_wait_timeout = 1, innodb_lock_wait_timeout = 1")
+                with suppress(pymysql.err.MySQLError):
+                    cursor.execute(f"USE `{part.database}`")
+            part.sessions[number] = connection
+        return part.sessions[number]
+
+    async def _act(self, part: Part, act: Act) -> None:
+        match act:
+            case Act.SHORT | Act.LONG:
+                # A pause is what the history asks for.
+                await asyncio.sleep(_PAUSES[act])
+            case Act.CAUGHT_UP:
+                await self._catch_up(_CAUGHT_UP_S)
+            case Act.REST:
+                await self._rest(part)
+            case Act.EXECUTE:
+                await self._execute(part)
+            case Act.RESTART_SERVICE | Act.KILL_SERVICE:
+                await self._restart_service(clean=act is Act.RESTART_SERVICE)
+            case Act.RESTART_SERVER | Act.KILL_SERVER:
+                await asyncio.to_thread(self._restart_server, clean=act is Act.RESTART_SERVER)
+
+    async def _execute(self, part: Part) -> None:
+        assert self.service is not None
+        with suppress(AssertionError):  # refused where there's no table
+            await self.service.tell("execute-snapshot", f"s{next(_numbers)}", rf"{part.database}\..*")
+
+    async def _restart_service(self, *, clean: bool) -> None:
+        if self._over():
+            return
+        assert self.service is not None
+        if clean:
+            with suppress(AssertionError, TimeoutError):
+                await self.service.stop()
+        await self._drop()
+        await self._start()
+
+    def _restart_server(self, *, clean: bool) -> None:
+        for part in self.parts:
+            part.sessions.clear()
+        if clean:
+            self.server.stop()
+        else:
+            self.server.kill()
+        self.server.start()
+
+    # -- rest
+
+    async def _until(self, so: Callable[[], bool | Awaitable[bool]], within_s: float) -> bool:
+        """Whether it becomes so, while the service runs and gets on: it has this long for each thing that it seals."""
+        deadline, last = time.monotonic() + within_s, 0
+        assert self.service is not None
+        while not (await answer if isinstance(answer := so(), Awaitable) else answer):
+            if (now := self._sealed()) != last:
+                deadline, last = time.monotonic() + within_s, now
+            if time.monotonic() > deadline or self.service.outcome.done():
+                return False
+            await asyncio.sleep(_LOOK_S)
+        return True
+
+    def _sealed(self) -> int:
+        return int(self.service.status(Name.JOURNAL_WRITER).get("segment") or 0) if self.service else 0
+
+    def _checkpoint(self) -> Checkpoint | None:
+        """What the last sealed segment says; the segments before it are read once."""
+        reader = JournalReader(self.folder / "journal")
+        self._chain += reader.entries(len(self._chain), reader.last_segment())
+        return self._chain[-1].checkpoint if self._chain else None
+
+    def _reached(self, executed: GtidSet) -> bool:
+        status = self.service.status() if self.service else {}
+        return bool(status) and executed <= GtidSet.parse(status["position"])
+
+    async def _catch_up(self, within_s: float) -> bool:
+        """Whether all that the source has executed passes."""
+        done = await asyncio.to_thread(executed, self.server)
+        return await self._until(lambda: self._reached(done), within_s)
+
+    def _to_come(self, part: Part) -> list[str]:
+        """What's still to come of a history's tables, in the journal."""
+        checkpoint = self._checkpoint()
+        if checkpoint is None or not executed(self.server) <= checkpoint.position:
+            return ["the log"]
+        return [
+            f"{table} of snapshot {snapshot.id}: {state}"
+            for snapshot in checkpoint.snapshots
+            for table, state in snapshot.tables.items()
+            if table.database == part.database and isinstance(state, Waiting | Chunking)
+        ]
+
+    def _filled(self, part: Part) -> bool:
+        """Whether no snapshot of a history's tables is under way, by the service's own word."""
+        status = self.service.status() if self.service else {}
+        return bool(status) and all(
+            table["state"] in _ENDED
+            for snapshot in status["snapshots"]
+            for table in snapshot["tables"]
+            if table["table"].startswith(f"{part.database}.")
+        )
+
+    async def _rest(self, part: Part) -> None:
+        await asyncio.to_thread(self._end_branches)
+        for other in self.parts:
+            await asyncio.to_thread(
+                self._run, other, [Sql("COMMIT"), Sql("UNLOCK TABLES")] if other is part else []
+            )
+        if not (await self._catch_up(REST_S) and await self._until(lambda: self._filled(part), REST_S)):
+            if not self._over():
+                still = await asyncio.to_thread(self._to_come, part)
+                of_all = still == ["the log"]
+                self._find(None if of_all else part, "no rest", f"waits for {', '.join(still)[:600]}")
+            part.left.clear()
+            return
+        found: list[Finding] = []
+
+        def right() -> bool:
+            found[:] = [] if (still := self._to_come(part)) else self._judged(part)
+            return not found and not still
+
+        if not await self._until(lambda: asyncio.to_thread(right), RIGHT_S):
+            for finding in found:
+                self._find(part, finding.kind, finding.text)
+        self.result.judged += 1
+        if part.wrong:
+            part.left.clear()
+
+    def _end_branches(self) -> None:
+        """Commit what's prepared and hasn't been: it would be missing in the position for good."""
+        for row in self.server.sql("XA RECOVER"):
+            with suppress(pymysql.err.MySQLError):
+                self.server.sql(f"XA COMMIT '{row[3]}'")
+
+    def _judged(self, part: Part) -> list[Finding]:
+        checkpoint = self._checkpoint()
+        assert checkpoint is not None
+        return list(self._wrong(part, checkpoint))
+
+    def _tables(self, part: Part, kind: str = "BASE TABLE") -> set[TableId]:
+        """The history's tables, or views, that the source has and that are captured."""
+        told = self.server.sql(
+            "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES"
+            f" WHERE TABLE_SCHEMA = '{part.database}' AND TABLE_TYPE = '{kind}'"
+        )
+        return {TableId(*row) for row in told if row[0] == part.database and part.captures(row[1])}
+
+    def _wrong(self, part: Part, checkpoint: Checkpoint) -> Iterator[Finding]:
+        there = self._tables(part)
+        stopped = {table: why for table, why in checkpoint.stopped.items() if table.database == part.database}
+        for table, why in stopped.items():
+            self.result.stops.append(why.replace(part.database, "{db}").replace(table.name, "{t}"))
+            if not MAY_STOP.search(why) or "no schema is proven" in why:
+                yield Finding(part.place, "stopped", f"{table}: {why}")
+        mirrors = {table for table in checkpoint.mirrors if table.database == part.database}
+        judged: list[TableId] = []
+        for table in sorted((there | mirrors) - stopped.keys()):
+            schema = checkpoint.schemas.get(table)
+            if schema is None and table not in mirrors and table in there:
+                yield Finding(part.place, "unknown", f"{table}: it isn't known")
+            elif schema is not None and not schema.key:
+                continue
+            else:
+                judged.append(table)
+        differences = unequal(self.server, self.folder / "journal", *judged, chain=self._chain)
+        yield from (Finding(part.place, "unequal", text[:600]) for text in differences)
+        for view in self._tables(part, "VIEW") & checkpoint.schemas.keys():
+            yield Finding(part.place, "view", f"{view}: a view is taken for a table")
+        yield from self._needless(part, checkpoint)
+
+    def _needless(self, part: Part, checkpoint: Checkpoint) -> Iterator[Finding]:
+        """Mirrors that were begun anew though no statement of the history makes rows others."""
+        since = {t: mirror.since for t, mirror in checkpoint.mirrors.items() if t.database == part.database}
+        if part.history.calm:
+            for table in part.since.keys() & since.keys():
+                if since[table] != part.since[table]:
+                    yield Finding(
+                        part.place,
+                        "needless",
+                        f"{table}: its mirror was begun anew, and nothing called for it",
+                    )
+        part.since = since | part.since
+
+    # -- the lake
+
+    async def _judge_lake(self) -> None:
+        """Hold what the lake has against the source, once everything is in it."""
+        if self.spark is None or self.service is None:
+            return
+        checkpoint = await asyncio.to_thread(self._checkpoint)
+        assert checkpoint is not None
+        with suppress(AssertionError, TimeoutError):
+            await self.service.stop()
+        if self._over() and self.service.outcome.result().code.name != "CLEAN":
+            return
+        for part in self.parts:
+            tables = self._tables(part) & checkpoint.mirrors.keys() - checkpoint.stopped.keys()
+            for table in sorted(tables):
+                key = checkpoint.schemas[table].key_names
+                try:
+                    found = await asyncio.to_thread(
+                        unequal_lake, self.server, str(self.folder / "lake"), table, key=key
+                    )
+                except Exception as error:  # noqa: BLE001 - whatever a reader of the lake runs into
+                    found = [f"{table}: {type(error).__name__}: {str(error)[:300]}"]
+                for text in found:
+                    self._find(part, "lake", text[:600])
+
+
+@asynccontextmanager
+async def _service(settings: PipelineSettings, assembly: type[Assembly]) -> AsyncIterator[Running]:
+    async with running(settings, assembly) as service:
+        yield service
+
+
+@contextmanager
+def _log_into(path: Path) -> Iterator[None]:
+    """What the service logs goes into a file."""
+    before = structlog.get_config()
+    with path.open("w") as file:
+        structlog.configure(logger_factory=structlog.PrintLoggerFactory(file))
+        try:
+            yield
+        finally:
+            structlog.configure(**before)
+
+
+def played(
+    server: MysqlServer, folder: Path, histories: Sequence[History], spark: SparkSettings | None = None
+) -> Result:
+    """Play these histories side by side; they're of one version and kind of metadata."""
+    assert len({(history.version, history.metadata) for history in histories}) == 1
+    assert histories[0].version is Version.NEW or histories[0].metadata is Metadata.MINIMAL
+    folder.mkdir(parents=True)
+    small = patch.object(chunk_selector, "LEAST_ROWS_OF_RANGE", 2 * _FEW_ROWS)  # as large tables are divided
+    with small, _log_into(folder / "log"):
+        return asyncio.run(Player(server, folder, histories, spark).play())
