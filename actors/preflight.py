@@ -34,6 +34,7 @@ from pipeline.prerequisites import (
 )
 from pipeline.schema import TableId, TableSchema
 from pipeline.settings import ForeignKeys, Settings, SourceSettings, Watermark
+from pipeline.traits import Traits
 from pipeline.verifier_state import Known
 
 # The oldest Java that Spark 4 runs on (Spark 4.2 documentation, "Downloading").
@@ -156,7 +157,7 @@ async def _known_schemas(
         tables = await _tables(source, settings)
         again = await source.descriptions(tables)
         if again == told:
-            return Known(_schemas(again), later, folds, again.refused)
+            return Known(_schemas(again), later, folds, again.refused, _traits(again))
         told = again
 
 
@@ -182,7 +183,7 @@ async def answer(
             if told == first:
                 keys = await source.cascading() if cascades else ()
                 end, _ = await source.end_of_log()
-                return Answer(tables, _schemas(told), at, end, keys, told.refused)
+                return Answer(tables, _schemas(told), at, end, keys, told.refused, _traits(told))
     finally:
         source.close()
 
@@ -194,6 +195,10 @@ async def _tables(source: Source, settings: Settings) -> list[TableId]:
 
 def _schemas(told: Descriptions) -> dict[TableId, TableSchema]:
     return {table: found.schema for table, found in told.described.items()}
+
+
+def _traits(told: Descriptions) -> dict[TableId, Traits]:
+    return {table: found.traits for table, found in told.described.items()}
 
 
 def local_findings(settings: Settings) -> Iterator[Finding]:

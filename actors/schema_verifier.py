@@ -85,8 +85,10 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
         await self._tell(verified)
 
     def status(self) -> dict[str, Any]:
-        """What is known of each table's schema."""
-        return {"tables": {str(table): state.wire for table, state in self._state.tables.items()}}
+        """What is known of each table's schema, and of which tables the server's answer is awaited."""
+        asked = schema_verifier.asked(self._state) | self._state.survey.answers.keys()
+        tables = {str(table): state.wire for table, state in self._state.tables.items()}
+        return {"tables": tables, "asked": sorted(map(str, asked))}
 
     def _ask_if_due(self) -> None:
         tables = schema_verifier.asked(self._state)

@@ -24,7 +24,9 @@ from pipeline.identifiers import identifiers
 from pipeline.lexemes import readings
 from pipeline.schema import TableId, TableSchema
 from pipeline.table_patterns import Tables
+from pipeline.traits import Traits
 from pipeline.unlogged import (
+    NONE_EXACT,
     Effect,
     OfDatabase,
     OfTables,
@@ -130,34 +132,31 @@ class Unlogged:
 
 
 def changed_unlogged(
-    names: Names, database: str, statement: str, *, strict: bool = False
+    names: Names, database: str, statement: str, exact: Mapping[TableId, Traits] = NONE_EXACT
 ) -> dict[TableId, Unlogged]:
-    """The known tables whose rows a statement may change without telling the log; `strict`: see `StatementRead`.
+    """The known tables whose rows a statement may change without telling the log; `exact`: see `unlogged_changes`.
 
     A table that isn't known has no rows here to be changed. Where the statement can be read in two ways, only what it
     is in each of them is sure, and else the rows are others.
     """
-    read = unlogged_changes(database, statement, strict=strict)
+    read = unlogged_changes(database, statement, exact)
     ways = [_effects(names, database, statement, way) for way in read]
     found: dict[TableId, Unlogged] = {}
     for table, unlogged in (item for way in ways for item in way.items()):
         effects = {way[table].effect if table in way else None for way in ways}
-        sure = len(effects) == 1 or unlogged.effect is Effect.LOST
-        if table not in found or found[table].effect is not Effect.LOST:
-            found[table] = unlogged if sure else Unlogged(unlogged.what, Effect.CHANGED)
+        found[table] = unlogged if len(effects) == 1 else Unlogged(unlogged.what, Effect.CHANGED)
     return found
 
 
 def _effects(
     names: Names, database: str, statement: str, changes: frozenset[UnloggedChange]
 ) -> dict[TableId, Unlogged]:
-    """By table; where several things happen to one, its rows are others, unless they're lost."""
+    """By table; where several things happen to one, its rows are others."""
     found: dict[TableId, Unlogged] = {}
     for change in changes:
         for table, effect in _meant(names, database, statement, change):
             effects = {effect, found[table].effect if table in found else effect}
-            several = Effect.LOST if Effect.LOST in effects else Effect.CHANGED
-            found[table] = Unlogged(change.what, effect if len(effects) == 1 else several)
+            found[table] = Unlogged(change.what, effect if len(effects) == 1 else Effect.CHANGED)
     return found
 
 

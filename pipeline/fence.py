@@ -13,6 +13,7 @@ from pipeline.gtid import GtidSet
 from pipeline.messages import CreationRead, LogAdvanced, LogRead, StatementRead, TransactionPartRead
 from pipeline.naming import REMEDY, Answered, Holding, TableState, Unproven, table_of, waits
 from pipeline.schema import TableId, TableSchema
+from pipeline.traits import Traits
 from pipeline.watermark import Coordinates
 
 # How many bytes of rows are held, at most, until a schema is proven.
@@ -23,8 +24,8 @@ MOST_HELD = 64 << 20
 class Answer:
     """What the server says of `tables`: their schemas, read behind the executed set `at` and before the log's `end`.
 
-    And all foreign keys whose work isn't in the log, read then, too. `refused`: the tables that can't be captured as
-    the server describes them, and why.
+    And their traits, which the log never tells, and all foreign keys whose work isn't in the log, read then, too.
+    `refused`: the tables that can't be captured as the server describes them, and why.
     """
 
     tables: frozenset[TableId]
@@ -33,6 +34,7 @@ class Answer:
     end: Coordinates
     foreign_keys: tuple[ForeignKey, ...] = ()
     refused: Mapping[TableId, str] = field(default_factory=dict)
+    traits: Mapping[TableId, Traits] = field(default_factory=dict)
 
 
 Held = LogRead | TransactionPartRead | StatementRead | CreationRead | LogAdvanced

@@ -22,7 +22,7 @@ binary that isn't ASCII stands there as x'…' (observed of MySQL 9.7).
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ from pipeline.foreign_keys import ForeignKey
 from pipeline.labels import NO_TEXT, UNKNOWN
 from pipeline.schema import Column, TableId, TableSchema
 from pipeline.statement import Statement, quoted_table
+from pipeline.traits import TextColumn, Traits
 from pipeline.types import (
     Binary,
     Bit,
@@ -54,8 +55,13 @@ from pipeline.types import (
 
 _DESCRIBE = """\
 SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, c.COLUMN_TYPE, c.CHARACTER_SET_NAME, c.IS_NULLABLE,
-       c.COLUMN_KEY, s.INDEX_NAME, s.SEQ_IN_INDEX, s.SUB_PART
-FROM information_schema.COLUMNS c LEFT JOIN information_schema.STATISTICS s
+       c.COLUMN_KEY, c.EXTRA, c.CHARACTER_MAXIMUM_LENGTH, c.CHARACTER_OCTET_LENGTH, t.ENGINE, t.TABLE_COLLATION,
+       s.INDEX_NAME, s.SEQ_IN_INDEX, s.SUB_PART
+FROM information_schema.COLUMNS c JOIN information_schema.TABLES t
+  ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME AND t.TABLE_TYPE = 'BASE TABLE'
+     AND CAST(t.TABLE_SCHEMA AS BINARY) = CAST(c.TABLE_SCHEMA AS BINARY)
+     AND CAST(t.TABLE_NAME AS BINARY) = CAST(c.TABLE_NAME AS BINARY)
+  LEFT JOIN information_schema.STATISTICS s
   ON s.TABLE_SCHEMA = c.TABLE_SCHEMA AND s.TABLE_NAME = c.TABLE_NAME AND s.COLUMN_NAME = c.COLUMN_NAME
      AND s.NON_UNIQUE = 0
      AND CAST(s.TABLE_SCHEMA AS BINARY) = CAST(c.TABLE_SCHEMA AS BINARY)
@@ -105,9 +111,15 @@ _LABELLED: dict[str, type[Enum] | type[Set]] = {"enum": Enum, "set": Set}
 _BEYOND_UTF8MB3 = {"utf8mb4", "utf16", "utf16le", "utf32", "gb18030", "binary"}
 
 # A row of `describe`: database, table, column, COLUMN_TYPE, character set or None, "YES" or "NO", "PRI" for a column of
-# the key; then, once for each unique index that has the column: the index, the column's place in it (from 1) and, if
-# the index holds only the beginning of the value, that one's length.
-ColumnRow = tuple[str, str, str, str, str | None, str, str, str | None, int | None, int | None]
+# the key, EXTRA, the characters and the bytes that a text has room for; the table's engine and its default collation;
+# then, once for each unique index that has the column: the index, the column's place in it (from 1) and, if the index
+# holds only the beginning of the value, that one's length.
+ColumnRow = tuple[
+    str, str, str, str, str | None, str, str, str, int | None, int | None, str | None, str | None,
+    str | None, int | None, int | None,
+]  # fmt: skip
+# What EXTRA says of a generated column, since MySQL 5.7; DEFAULT_GENERATED is a default that's an expression.
+_GENERATED = ("VIRTUAL GENERATED", "STORED GENERATED")
 
 
 class _Part(NamedTuple):
@@ -122,11 +134,12 @@ class _Part(NamedTuple):
 class Described:
     """A table's schema and what it can't express.
 
-    `prefixed`: columns of which the primary key holds only a prefix.
+    `prefixed`: columns of which the primary key holds only a prefix. `traits`: what the log doesn't say of the table.
     """
 
     schema: TableSchema
     prefixed: tuple[str, ...]
+    traits: Traits = field(default_factory=lambda: Traits(""))
 
     @property
     def doubtful(self) -> tuple[str, ...]:
@@ -244,7 +257,7 @@ def estimate(table: TableId) -> Statement:
 def described(
     rows: Iterable[ColumnRow], listed: Mapping[TableId, Sequence[str]] | None = None
 ) -> Descriptions:
-    """The tables in these rows; one that isn't there doesn't exist, or the user may not see it.
+    """The tables in these rows; one that isn't there doesn't exist, or is a view, or the user may not see it.
 
     `listed`: the indexes of contested tables as SHOW KEYS lists them.
     """
@@ -317,7 +330,8 @@ def _table(table: TableId, rows: Sequence[ColumnRow], listed: Sequence[str]) -> 
     columns = tuple(_column(table, next(of_column)) for _, of_column in groupby(rows, lambda row: row[2]))
     key = _key(*_keyed(rows), listed)
     schema = TableSchema(table, columns, tuple(part.column for part in key))
-    return Described(schema, tuple(columns[part.column].name for part in key if part.prefixed))
+    prefixed = tuple(columns[part.column].name for part in key if part.prefixed)
+    return Described(schema, prefixed, _traits(rows))
 
 
 def _column(table: TableId, row: ColumnRow) -> Column:
@@ -336,12 +350,25 @@ def _keyed(rows: Iterable[ColumnRow]) -> tuple[set[int], dict[str, list[_Part]]]
     marked: set[int] = set()
     indexes: dict[str, list[_Part]] = {}
     for number, (_, entries) in enumerate(groupby(rows, lambda row: row[2])):
-        for *_, mark, index, place, prefix in entries:
+        for row in entries:
+            mark, (index, place, prefix) = row[6], row[-3:]
             if mark == "PRI":
                 marked.add(number)
             if index is not None and place is not None:
                 indexes.setdefault(index, []).append(_Part(place, number, prefix is not None))
     return marked, indexes
+
+
+def _traits(rows: Iterable[ColumnRow]) -> Traits:
+    columns: dict[str, TextColumn | None] = {}
+    traits = Traits("")
+    for row in rows:
+        _, _, name, _, charset, _, _, extra, characters, octets, engine, collation, *_ = row
+        room = None if characters is None or charset is None else TextColumn(characters, octets or 0, charset)
+        columns[name] = room
+        generated = traits.generated or any(words in extra for words in _GENERATED)
+        traits = Traits((engine or "").casefold(), generated, (collation or "").partition("_")[0], columns)
+    return traits
 
 
 def _candidates(marked: set[int], indexes: Mapping[str, list[_Part]]) -> list[str]:

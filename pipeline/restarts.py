@@ -1,4 +1,4 @@
-"""Tables that begin anew, since their rows changed and the log doesn't tell how, or that stop, since nothing does."""
+"""Tables whose mirrors begin again, since the log doesn't tell how rows changed, or that stop, since nothing does."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -8,7 +8,8 @@ from pipeline.gtid import Gtid
 from pipeline.messages import TableChanges, TableRestarted, TableStopped
 from pipeline.schema import TableId
 from pipeline.table_patterns import Tables
-from pipeline.unlogged import Effect
+from pipeline.traits import Traits
+from pipeline.unlogged import LOGGED_ENGINES, Effect
 
 LEFT_OUT = (
     "the configuration doesn't capture it any more, so that its changes are missing from here on; it stays stopped in "
@@ -18,9 +19,10 @@ _ORPHANED = (
     "a foreign key changes its rows along with those of {parents}, which is stopped, so that nothing tells when; "
     "capture both with a journal and a lake of their own, and snapshot them there"
 )
-_LOST = (
-    "{what} ({gtid}): it doesn't keep its rows any more; it stays stopped in this journal: to have it again, capture "
-    "it with a journal and a lake of its own, and snapshot it there"
+_ELSEWHERE = (
+    "its engine is {engine}, so that the log doesn't tell which rows it has; it stays stopped in this journal: to have "
+    "it again, give it an engine whose rows are in the log (InnoDB, say), and capture it with a journal and a lake of "
+    "its own"
 )
 _UNLOGGED = "{what} ({gtid}) changed its rows, and the log doesn't tell which"
 _CASCADED = (
@@ -36,21 +38,24 @@ _GIVEN = "a foreign key that came meanwhile may have changed its rows, and the l
 
 def by_statement(
     unlogged: Mapping[TableId, Unlogged], gtid: Gtid, ended: Collection[TableId]
-) -> tuple[tuple[TableStopped, ...], tuple[TableRestarted, ...]]:
-    """The tables that stop with a statement, since they keep no rows any more, and those that are restarted.
+) -> tuple[TableRestarted, ...]:
+    """The tables that are restarted with a statement; `ended`: those that have stopped already."""
+    return tuple(
+        TableRestarted(table, effect is Effect.EMPTIED, _UNLOGGED.format(what=what, gtid=gtid))
+        for table in sorted(unlogged.keys() - set(ended))
+        for what, effect in [(unlogged[table].what, unlogged[table].effect)]
+    )
 
-    `ended`: those that have stopped already.
-    """
-    stops: list[TableStopped] = []
-    restarts: list[TableRestarted] = []
-    for table in sorted(unlogged.keys() - set(ended)):
-        what, effect = unlogged[table].what, unlogged[table].effect
-        if effect is Effect.LOST:
-            stops.append(TableStopped(table, _LOST.format(what=what, gtid=gtid)))
-        else:
-            reason = _UNLOGGED.format(what=what, gtid=gtid)
-            restarts.append(TableRestarted(table, effect is Effect.EMPTIED, reason))
-    return tuple(stops), tuple(restarts)
+
+def by_engines(
+    traits: Mapping[TableId, Traits], tables: Collection[TableId], ended: Collection[TableId]
+) -> tuple[TableStopped, ...]:
+    """The tables among these that stop, since their rows are elsewhere, or nowhere."""
+    return tuple(
+        TableStopped(table, _ELSEWHERE.format(engine=traits[table].engine.upper() or "unknown"))
+        for table in sorted(set(tables) - set(ended))
+        if traits[table].engine not in LOGGED_ENGINES
+    )
 
 
 def orphans(keys: Collection[ForeignKey], ended: Collection[TableId]) -> tuple[TableStopped, ...]:

@@ -81,6 +81,7 @@ from pipeline.naming import (
 )
 from pipeline.restarts import (
     LEFT_OUT,
+    by_engines,
     by_foreign_keys,
     by_new_foreign_keys,
     by_statement,
@@ -89,6 +90,7 @@ from pipeline.restarts import (
 )
 from pipeline.schema import TableId, TableSchema
 from pipeline.table_patterns import Tables
+from pipeline.traits import known_at
 from pipeline.verifier_state import Known, State
 from pipeline.weight import weight
 
@@ -121,10 +123,11 @@ def started(
     tables |= ended | {stop.table: Stopped() for stop in stops}
     doubtful = frozenset(table for table, state in tables.items() if isinstance(state, Unproven | Awaited))
     state = State(captured, known, to_come, tables, dict(schemas), doubtful=doubtful)
-    state = replace(state, foreign_keys=foreign_keys, doubts=doubts)
-    new = [s.schema for t, s in tables.items() if isinstance(s, Holding) and s.schema != schemas.get(t)]
+    state = replace(state, foreign_keys=foreign_keys, doubts=doubts, survey=known_at(known.traits, known.at))
+    state, elsewhere = _surveyed(state)
+    new = [s.schema for t, s in state.tables.items() if isinstance(s, Holding) and s.schema != schemas.get(t)]
     state, news = _all_told(state, new)
-    return state, (*stops, *news)
+    return state, (*stops, *elsewhere, *news)
 
 
 def step(state: State, message: ToSchemaVerifier) -> tuple[State, tuple[FromVerifier, ...]]:
@@ -137,7 +140,8 @@ def step(state: State, message: ToSchemaVerifier) -> tuple[State, tuple[FromVeri
 
 def asked(state: State) -> frozenset[TableId]:
     """The tables that the server is to be asked for."""
-    return _unproven(state) | (state.doubts.tables.keys() if state.doubts else frozenset())
+    doubts = state.doubts.tables.keys() if state.doubts else frozenset[TableId]()
+    return _unproven(state) | doubts | state.survey.wanted.keys()
 
 
 def _unproven(state: State) -> frozenset[TableId]:
@@ -153,7 +157,8 @@ def answered(state: State, answer: Answer) -> tuple[State, tuple[FromVerifier, .
         known = tables[table]  # what may have altered an awaited one was in K, and so it's in A
         if not isinstance(known, Unproven) or known.statements <= answer.at:
             tables[table] = Answered(answer.schemas.get(table), answer.at, answer.end)
-    state = replace(state, tables=tables)
+    survey = state.survey.answered(answer.tables, answer.traits, answer.at, answer.end)
+    state = replace(state, tables=tables, survey=survey)
     stops = _stops(_ended(state), answer.refused)
     state, cascades = _cascades(_with(state, {stop.table: Stopped() for stop in stops}), answer)
     state, news = _arrived(state)
@@ -226,7 +231,8 @@ def _bound(state: State) -> State:
         return state
     gtid = message.gtid if isinstance(message, TransactionPartRead) else message.transactions.gtid(0)
     created = Unproven(GtidSet().with_gtid(gtid))
-    return replace(_with(state, dict.fromkeys(state.creating, created)), creating=frozenset())
+    survey = state.survey.altered(state.creating, gtid)
+    return replace(_with(state, dict.fromkeys(state.creating, created)), creating=frozenset(), survey=survey)
 
 
 def _taken(state: State, message: Held) -> tuple[State, tuple[FromVerifier, ...]]:
@@ -276,14 +282,15 @@ def _statement_read(state: State, message: StatementRead) -> tuple[State, tuple[
     touched = ddl.touched(names, database, statement)
     changed = _altered(state, message)
     # Of two statements in a row, of which the first one's schema isn't known, nobody could say what they converted.
-    strict = message.strict and not changed & state.doubtful
+    exact = (
+        {t: s for t, s in state.survey.holding.items() if t not in state.doubtful} if message.strict else {}
+    )
     # What has never been told has no mirror: what a statement does to its rows changes nothing here.
     told = replace(names, known=state.told.keys())
-    unlogged = ddl.changed_unlogged(told, database, statement, strict=strict)
-    stops, restarts = by_statement(unlogged, gtid, _ended(state))
+    unlogged = ddl.changed_unlogged(told, database, statement, exact)
+    restarts = by_statement(unlogged, gtid, _ended(state))
     emptied = {restart.table: unlogged[restart.table].what for restart in restarts if restart.emptied}
     state = replace(state, emptied=state.emptied - {restart.table for restart in restarts} | emptied.keys())
-    state = _with(state, {stop.table: Stopped() for stop in stops})
     alterations = _surely(state, message, emptied)
     unfit = _stops((), _refused(alteration.schema for alteration in alterations))
     state = _with(state, {stop.table: Stopped() for stop in unfit})
@@ -292,6 +299,7 @@ def _statement_read(state: State, message: StatementRead) -> tuple[State, tuple[
     state = replace(state, told={**state.told, **{each.schema.table: each.schema for each in alterations}})
     if state.doubts is not None:
         state = replace(state, doubts=state.doubts.altered(changed, gtid))
+    state = replace(state, survey=state.survey.altered(changed, gtid))
     to_come = state.known.schemas if gtid in state.to_come else {}
     state = _with(state, {t: behind(state.tables.get(t), gtid, to_come.get(t)) for t in changed})
     still = (state.tables.get(table) for table in sorted(touched - changed))
@@ -308,7 +316,7 @@ def _statement_read(state: State, message: StatementRead) -> tuple[State, tuple[
         message.commit_time,
         message.original_time,
     )
-    return state, (*stops, *unfit, passed, *same, *arrived)
+    return state, (*unfit, passed, *same, *arrived)
 
 
 def _orphaned(state: State) -> tuple[State, tuple[TableStopped, ...]]:
@@ -337,13 +345,23 @@ def _passed(state: State, gtids: GtidSet) -> tuple[State, tuple[News, ...]]:
         return replace(state, to_come=to_come), ()
     arrived = {t: Holding(s.schema) for t, s in state.tables.items() if isinstance(s, Awaited)}
     state = _with(replace(state, to_come=to_come), arrived)
-    return _all_told(state, [holding.schema for holding in arrived.values()])
+    state, told = _all_told(state, [holding.schema for holding in arrived.values()])
+    state, stops = _surveyed(state)
+    return state, (*told, *stops)
+
+
+def _surveyed(state: State) -> tuple[State, tuple[TableStopped, ...]]:
+    """The state in which answers hold of what the log doesn't tell; tables stop whose rows it can't tell."""
+    survey, new = state.survey.arrived(state.place, not state.to_come)
+    stops = by_engines(survey.holding, new, _ended(state)) if new else ()
+    return _with(replace(state, survey=survey), {stop.table: Stopped() for stop in stops}), stops
 
 
 def _arrived(state: State) -> tuple[State, tuple[News, ...]]:
     """The state in which the server's answers hold as far as the stream has got to their place."""
+    state, stops = _surveyed(state)
     if not state.doubtful or state.place is None:
-        return state, ()
+        return state, stops
     tables = dict(state.tables)
     proven: list[TableSchema] = []
     for table in sorted(state.doubtful):
@@ -359,7 +377,8 @@ def _arrived(state: State) -> tuple[State, tuple[News, ...]]:
     doubtful = frozenset(
         t for t in state.doubtful if isinstance(tables.get(t), Unproven | Awaited | Answered)
     )
-    return _all_told(replace(state, tables=tables, doubtful=doubtful), proven)
+    state, told = _all_told(replace(state, tables=tables, doubtful=doubtful), proven)
+    return state, (*stops, *told)
 
 
 def _refused(schemas: Iterable[TableSchema]) -> dict[TableId, str]:

@@ -9,13 +9,14 @@ Where the text can be read in more ways than one (`pipeline.lexemes`), what it d
 
 MODIFY, CHANGE and CONVERT TO convert values. A mode that isn't strict cuts a value that's too long, and makes a NULL 0.
 A strict one lets the statement fail on such values; then a column's type before it and after it say whether its values
-are the same (`pipeline.evolution`), but for what the types don't show (`pipeline.definitions`).
+are the same (`pipeline.evolution`), but for what the types don't show (`pipeline.definitions`), and of a table that has
+no generated column, whose values follow from the others.
 
 Source: MySQL 9.7 Reference Manual, "ALTER TABLE Statement", "DROP TABLE Statement", "RENAME TABLE Statement",
 "TRUNCATE TABLE Statement", "Implicit Default Handling" (in "Data Type Default Values").
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain, pairwise
@@ -38,9 +39,12 @@ from pipeline.ddl_text import (
 from pipeline.definitions import adds_nulls, converts_exactly
 from pipeline.lexemes import NAMES, Kind, Lexeme, NotRead, Reader, readings, word
 from pipeline.schema import TableId
+from pipeline.traits import Traits
 
 # Engines that keep the rows that the log tells of, and no others.
 LOGGED_ENGINES = frozenset({"innodb", "myisam", "memory", "heap", "archive", "csv"})
+
+NONE_EXACT: Mapping[TableId, Traits] = {}
 
 # What ALTER TABLE may be followed by without touching a row, by its first words.
 _HARMLESS = frozenset(
@@ -67,11 +71,10 @@ _TABLE_OPTIONS = frozenset(
 
 
 class Effect(StrEnum):
-    """What a statement makes of a table's rows: it takes them all, they are others, or there won't be any more."""
+    """What a statement makes of a table's rows: it takes them all, or they may be others."""
 
     EMPTIED = "emptied"
     CHANGED = "changed"
-    LOST = "lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,23 +105,26 @@ UnloggedChange = OfTables | OfDatabase | Unclear
 
 
 def unlogged_changes(
-    database: str, statement: str, *, strict: bool = False
+    database: str, statement: str, exact: Mapping[TableId, Traits] = NONE_EXACT
 ) -> tuple[frozenset[UnloggedChange], ...]:
-    """What the statement, run with this default database, does to rows without telling the log, as each reads it."""
-    return tuple(
-        frozenset(changes_of(read(reading, database), strict=strict)) for reading in readings(statement)
-    )
+    """What the statement, run with this default database, does to rows without telling the log, as each reads it.
+
+    `exact`: the tables of which strict mode lets no value pass that doesn't fit, as they were before the statement.
+    """
+    return tuple(frozenset(changes_of(read(reading, database), exact)) for reading in readings(statement))
 
 
-def changes_of(statement: Statement, *, strict: bool = False) -> tuple[UnloggedChange, ...]:
-    """What a statement that's read does to rows without telling the log."""
+def changes_of(
+    statement: Statement, exact: Mapping[TableId, Traits] = NONE_EXACT
+) -> tuple[UnloggedChange, ...]:
+    """What a statement that's read does to rows without telling the log; see `unlogged_changes`."""
     try:
-        return tuple(_changes(statement, strict))
+        return tuple(_changes(statement, exact))
     except NotRead:
         return (Unclear("ALTER TABLE"),)
 
 
-def _changes(statement: Statement, strict: bool) -> Iterator[UnloggedChange]:
+def _changes(statement: Statement, exact: Mapping[TableId, Traits]) -> Iterator[UnloggedChange]:
     match statement:
         case ChangesNoTable() | DefinesTable():
             pass
@@ -136,7 +142,7 @@ def _changes(statement: Statement, strict: bool) -> Iterator[UnloggedChange]:
             yield OfTables("RENAME TABLE", old - new, Effect.EMPTIED)
             yield OfTables("RENAME TABLE", new)
         case AltersTable():
-            yield from _altered(statement, strict)
+            yield from _altered(statement, exact.get(statement.table))
         case Unread(what):
             yield Unclear(what)
         case _:
@@ -146,13 +152,17 @@ def _changes(statement: Statement, strict: bool) -> Iterator[UnloggedChange]:
 # ALTER TABLE
 
 
-def _altered(statement: AltersTable, strict: bool) -> Iterator[UnloggedChange]:
-    """Raises NotRead."""
+def _altered(statement: AltersTable, before: Traits | None) -> Iterator[UnloggedChange]:
+    """`before`: the table's, if its conversions are exact. Raises NotRead."""
+    if (
+        before is not None and before.generated
+    ):  # a value that follows from one of another type may be another one
+        before = None
     table, options = frozenset({statement.table}), tuple(_options(statement.options))
     if statement.ignore:
         yield OfTables("ALTER IGNORE TABLE", table)
     for option in options:
-        yield from _option(Reader(option), table, statement.database, strict)
+        yield from _option(Reader(option), table, statement.database, before)
     renamed = [pair for option in options for pair in renamed_by(Reader(option))]
     respelled = {old.casefold() for old, new in renamed if old.casefold() == new.casefold()}
     taken = {old for old, _ in renamed} | {name for option in options for name in dropped_by(Reader(option))}
@@ -178,7 +188,7 @@ def _options(options: Sequence[Sequence[Lexeme]]) -> Iterator[Sequence[Lexeme]]:
 
 
 def _option(
-    reader: Reader, table: frozenset[TableId], database: str, strict: bool
+    reader: Reader, table: frozenset[TableId], database: str, before: Traits | None
 ) -> Iterator[UnloggedChange]:
     """Raises NotRead."""
     words = [word(lexeme) for lexeme in reader.rest() if lexeme != (Kind.SIGN, "=")]
@@ -206,12 +216,11 @@ def _option(
         case ["modify" | "change" as verb, *_]:
             reader.expect(verb)
             reader.keyword("column")
-            if verb == "change":
-                reader.name()
-            if not strict or not converts_exactly(reader.rest()):
+            old = reader.name() if verb == "change" else reader.next.text
+            if before is None or not converts_exactly(reader.rest(), old, before):
                 yield OfTables(f"ALTER TABLE … {verb.upper()}", table)
         case ["convert", "to"]:
-            if not strict:
+            if before is None:
                 yield OfTables("ALTER TABLE … CONVERT TO", table)
         case ["add", _]:
             if not all(adds_nulls(definition) for definition in added_by(reader)):
@@ -254,4 +263,4 @@ def _engines(words: list[str], table: frozenset[TableId]) -> Iterator[OfTables]:
 
 
 def _of_engine(engine: str, table: frozenset[TableId]) -> OfTables:
-    return OfTables(f"ALTER TABLE … ENGINE={engine.upper()}", table, Effect.LOST)
+    return OfTables(f"ALTER TABLE … ENGINE={engine.upper()}", table)

@@ -9,6 +9,7 @@ from pipeline.gtid import GtidSet
 from pipeline.naming import TableState
 from pipeline.schema import TableId, TableSchema
 from pipeline.table_patterns import Tables
+from pipeline.traits import Survey, Traits
 from pipeline.watermark import Coordinates
 
 
@@ -17,13 +18,15 @@ class Known:
     """The schemas that the server gave both before and behind `at`, its executed set.
 
     `folds`: whether it compares names of tables without regard to case (lower_case_table_names), which no server
-    changes while it runs. `refused`: the tables that it described so that they can't be captured, and why.
+    changes while it runs. `refused`: the tables that it described so that they can't be captured, and why. `traits`:
+    what the log doesn't tell of the others.
     """
 
     schemas: Mapping[TableId, TableSchema]
     at: GtidSet
     folds: bool = True
     refused: Mapping[TableId, str] = field(default_factory=dict)
+    traits: Mapping[TableId, Traits] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,8 @@ class State:
     server is to be asked for, or has answered for. `creating`: those that the transaction at hand creates. `held`: what
     waits, with `held_bytes` of rows; `place`: where the stream is behind what went on. `foreign_keys`: those whose work
     isn't in the log, and `cascaded` the tables that they may have changed in the transaction at hand, with the parents;
-    `doubts`: which tables may have others by now, None where the server logs what they do.
+    `doubts`: which tables may have others by now, None where the server logs what they do. `survey`: what's known of
+    tables that the log doesn't tell.
     """
 
     captured: Tables
@@ -52,3 +56,4 @@ class State:
     foreign_keys: tuple[ForeignKey, ...] = ()
     cascaded: Mapping[TableId, frozenset[TableId]] = field(default_factory=dict)
     doubts: Doubts | None = None
+    survey: Survey = field(default_factory=Survey)

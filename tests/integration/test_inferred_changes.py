@@ -14,8 +14,9 @@ from pymysql.err import DataError, OperationalError
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, GTIDS_56, MysqlServer
 from pipeline import metrics as catalogue
 from pipeline.schema import TableId
+from pipeline.settings import SnapshotMode
 from pipeline.topology import Actor as Name
-from tests.servers.journal_oracle import unequal
+from tests.servers.journal_oracle import entries, unequal
 from tests.servers.mysql import MysqlFactory
 from tests.servers.service import Running, pipeline, running
 
@@ -75,11 +76,12 @@ async def at_rest(service: Running, server: MysqlServer) -> None:
     doubtful = {"unproven", "awaited", "answered"}
 
     def proven() -> bool:
-        return doubtful.isdisjoint(service.status(Name.SCHEMA_VERIFIER)["tables"].values())
+        verifier = service.status(Name.SCHEMA_VERIFIER)
+        return not verifier["asked"] and doubtful.isdisjoint(verifier["tables"].values())
 
     def read() -> bool:
         tables = [table for snapshot in service.status()["snapshots"] for table in snapshot["tables"]]
-        return all(table["state"] in ("completed", "failed") for table in tables)
+        return all(table["state"] in ("completed", "failed", "stopped") for table in tables)
 
     await service.until(proven, "the server's answer")
     await service.until(read, "all that begins again has been read")
@@ -178,6 +180,7 @@ PADDED: Final = "SET sql_mode = 'STRICT_ALL_TABLES,PAD_CHAR_TO_FULL_LENGTH'"
     ("column", "value", "step"),
     [
         ("VARCHAR(400)", "CONCAT('x', SPACE(302))", ("ALTER TABLE t MODIFY v TINYTEXT",)),
+        ("VARCHAR(400)", "CONCAT('x', SPACE(302))", ("ALTER TABLE t MODIFY v VARCHAR(9)",)),
         ("CHAR(5)", "'a'", (PADDED, "ALTER TABLE t MODIFY v VARCHAR(9)")),
     ],
 )
@@ -195,6 +198,108 @@ def test_strict_mode_refuses_to_cut_what_has_no_spaces_to_spare(mysql: MysqlServ
     for column, kind in (("a", "TINYBLOB"), ("b", "TINYBLOB"), ("a", "VARBINARY(9)")):
         with pytest.raises((DataError, OperationalError)):
             mysql.sql(f"ALTER TABLE t MODIFY {column} {kind}", database=database)
+
+
+FOLLOWS: Final = "w VARCHAR(40) AS (CONCAT(v)) "
+
+
+@pytest.mark.parametrize(
+    ("columns", "value", "statement"),
+    [
+        (
+            "v VARCHAR(9) COLLATE utf8mb4_0900_ai_ci, w INT AS (v = 'admin') VIRTUAL",
+            "'ADMIN'",
+            "ALTER TABLE t MODIFY v VARCHAR(9) COLLATE utf8mb4_bin",
+        ),
+        (
+            "v VARCHAR(9) COLLATE utf8mb4_0900_ai_ci, w INT AS (v = 'admin') VIRTUAL",
+            "'ADMIN'",
+            "ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+        ),
+        (f"v FLOAT, {FOLLOWS} VIRTUAL", "0.1", "ALTER TABLE t MODIFY v DOUBLE"),
+        (f"v DATE, {FOLLOWS} STORED", "'2020-01-01'", "ALTER TABLE t CHANGE v v DATETIME"),
+    ],
+)
+async def test_a_generated_column_follows_a_strict_conversion(
+    mysql: MysqlServer, database: str, tmp_path: Path, columns: str, value: str, statement: str
+) -> None:
+    before = (f"CREATE TABLE t (id INT PRIMARY KEY, {columns})", f"INSERT INTO t (id, v) VALUES (1, {value})")
+    await history(mysql, tmp_path, database, before, ((statement,),), "t", restarted={"t"})
+
+
+async def test_ordinary_migrations_read_nothing_again(
+    mysql: MysqlServer, database: str, tmp_path: Path
+) -> None:
+    texts = "id INT PRIMARY KEY, a VARCHAR(20), b TEXT, c CHAR(5)"
+    before = (
+        f"CREATE TABLE t ({texts}, d INT, e ENUM('x'), f DECIMAL(5,2), g TIMESTAMP(0) NULL) COMMENT 'x'",
+        "INSERT INTO t VALUES (1, 'a ', 'b ', 'c', 4, 'x', 1.5, NOW())",
+    )
+    steps = [
+        (f"ALTER TABLE t {options}", "INSERT INTO t (id, b, d) SELECT MAX(id) + 1, 'b', MAX(id) + 9 FROM t")
+        for options in (
+            "MODIFY a VARCHAR(200)",
+            "MODIFY a TEXT",
+            "MODIFY b TEXT NOT NULL DEFAULT ('x')",
+            "CHANGE b b MEDIUMTEXT COMMENT 'b'",
+            "MODIFY c VARCHAR(5), MODIFY d BIGINT UNSIGNED",
+            "MODIFY e ENUM('x', 'y'), MODIFY f DECIMAL(9,2)",
+            "MODIFY g TIMESTAMP(6) NULL",
+            "CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+            "ADD INDEX (a(5)), ADD UNIQUE (d)",
+            "ADD COLUMN h INT, ADD i VARCHAR(9) DEFAULT NULL AFTER a, ALGORITHM=INSTANT",
+            "RENAME COLUMN h TO j, DROP INDEX d, ALTER COLUMN d SET DEFAULT 5",
+            "ENGINE=InnoDB, ROW_FORMAT=DYNAMIC COMMENT 'y'",
+            "PARTITION BY HASH (id) PARTITIONS 3",
+            "COALESCE PARTITION 1",
+            "DROP COLUMN j",
+            "REMOVE PARTITIONING",
+            "ENGINE=MyISAM",
+        )
+    ]
+    await history(mysql, tmp_path, database, before, steps, "t", restarted=set())
+
+
+async def test_views_are_no_tables(mysql: MysqlServer, database: str, tmp_path: Path) -> None:
+    mysql.sql(T, ROWS, "CREATE VIEW before_it AS SELECT * FROM t", database=database)
+    async with running(pipeline(mysql, tmp_path, database, mode=SnapshotMode.INITIAL)) as service:
+        await service.begun()
+        mysql.sql("CREATE VIEW v AS SELECT * FROM t", "ALTER VIEW v AS SELECT id FROM t", database=database)
+        mysql.sql("INSERT INTO t VALUES (3, 3)", "DROP VIEW v", database=database)
+        await at_rest(service, mysql)
+        assert service.status()["keyless"] == []
+        assert set(service.status()["mirrors"]) == {f"{database}.t"}
+        await service.stop()
+    assert {table.name for table in entries(tmp_path / "journal")[-1].checkpoint.schemas} == {"t"}
+
+
+@pytest.mark.parametrize("metadata", ["FULL", "MINIMAL"])
+async def test_a_table_whose_rows_are_elsewhere_stops_by_name(
+    mysql_factory: MysqlFactory, tmp_path: Path, metadata: str
+) -> None:
+    server = mysql_factory({**GTIDS, "binlog_row_metadata": metadata})
+    server.sql("CREATE DATABASE shop")
+    server.sql(T, ROWS, "CREATE TABLE first (id INT PRIMARY KEY) ENGINE=BLACKHOLE", database="shop")
+    merged = "(id INT, v INT, INDEX (id))"
+    created = (
+        "CREATE TABLE hole (id INT PRIMARY KEY, v INT) ENGINE=BLACKHOLE",
+        "INSERT INTO hole VALUES (1, 1)",
+        "SET default_storage_engine = BLACKHOLE",
+        "CREATE TABLE silent (id INT PRIMARY KEY, v INT)",
+        "INSERT INTO silent VALUES (1, 1)",
+        f"CREATE TABLE a {merged} ENGINE=MyISAM",
+        f"CREATE TABLE merged {merged} ENGINE=MERGE UNION=(a)",
+        "INSERT INTO t VALUES (3, 3)",
+    )
+    async with running(pipeline(server, tmp_path, "shop", mode=SnapshotMode.INITIAL)) as service:
+        await service.begun()
+        server.sql(*created, database="shop")
+        await at_rest(service, server)
+        stopped = service.status()["stopped"]
+        assert stopped.keys() == {f"shop.{table}" for table in ("first", "hole", "silent", "merged")}
+        assert stopped["shop.merged"].startswith("its engine is MRG_MYISAM")
+        await service.stop()
+    assert unequal(server, tmp_path / "journal", TableId("shop", "t")) == []
 
 
 async def test_strict_conversions_of_one_table_after_the_other_read_none_again(

@@ -4,6 +4,7 @@ import pytest
 
 from pipeline.definitions import adds_nulls, converts_exactly
 from pipeline.lexemes import lexemes
+from pipeline.traits import TextColumn, Traits
 
 
 @pytest.mark.parametrize(
@@ -20,7 +21,7 @@ from pipeline.lexemes import lexemes
         ("c FLOAT8", True, True),
         ("c FLOAT8(9,2)", True, False),
         ("c CHAR(9)", True, False),
-        ("c TINYTEXT", True, False),
+        ("c TINYTEXT", True, True),  # a number, of which the types tell
         ("c INT CONSTRAINT x CHECK (c > 0) NOT ENFORCED", True, True),
         ("c INT REFERENCES d.t (a) MATCH FULL ON DELETE NO ACTION", True, True),
         ("c INT AS (1)", False, False),
@@ -37,4 +38,27 @@ from pipeline.lexemes import lexemes
 )
 def test_what_is_certain(definition: str, nulls: bool, exact: bool) -> None:
     found = list(lexemes(definition))
-    assert (adds_nulls(found), converts_exactly(found)) == (nulls, exact)
+    number = Traits("innodb", columns={"c": None})
+    assert (adds_nulls(found), converts_exactly(found, "c", number)) == (nulls, exact)
+
+
+@pytest.mark.parametrize(
+    ("definition", "exact"),
+    [
+        ("c VARCHAR(100)", True),
+        ("c VARCHAR(99)", False),
+        ("c TINYTEXT", False),
+        ("c TEXT", True),
+        ("c TINYTEXT CHARACTER SET latin1", True),
+        ("c TINYTEXT CHARSET utf8mb4", False),
+        ("c TINYTEXT COLLATE latin1_bin NOT NULL", True),
+        ("c TEXT(100)", False),
+        ("c LONGTEXT", True),
+        ("c CHARACTER VARYING(100)", False),
+    ],
+)
+def test_text_needs_the_room_that_it_had(definition: str, exact: bool) -> None:
+    """Where the character set may be another one, a character may take more bytes than before."""
+    before = Traits("innodb", charset="utf8mb4", columns={"c": TextColumn(100, 100, "latin1")})
+    assert converts_exactly(list(lexemes(definition)), "c", before) is exact
+    assert converts_exactly(list(lexemes("c INT")), "d", before) is False

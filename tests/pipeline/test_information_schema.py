@@ -4,6 +4,7 @@ import pytest
 
 from pipeline.information_schema import ColumnRow, column_type, contested, describe, described
 from pipeline.schema import Column, TableId
+from pipeline.traits import TextColumn, Traits
 from pipeline.types import (
     Binary,
     Bit,
@@ -78,9 +79,13 @@ def row(
     table: str = "orders",
     index: str = "PRIMARY",
     marked: bool = True,
+    extra: str = "",
+    room: tuple[int, int] | tuple[None, None] = (None, None),
 ) -> ColumnRow:
     mark = "PRI" if place and marked else ""
-    return ("shop", table, name, kind, charset, nullable, mark, index if place else None, place, prefix)
+    of_table = ("InnoDB", "utf8mb4_0900_ai_ci")
+    of_index = (index if place else None, place, prefix)
+    return ("shop", table, name, kind, charset, nullable, mark, extra, *room, *of_table, *of_index)
 
 
 def test_the_key_is_in_its_own_order() -> None:
@@ -137,6 +142,20 @@ def test_prefixes_and_doubtful_labels_are_named() -> None:
     ).described.values()
     assert found.prefixed == ("a",)
     assert found.doubtful == ("b", "c")
+
+
+def test_what_the_log_does_not_tell() -> None:
+    plain = [
+        row("a", "varchar(99)", charset="latin1", room=(99, 99)),
+        row("b", extra="DEFAULT_GENERATED on update CURRENT_TIMESTAMP"),
+        row("c", "blob", room=(65535, 65535)),
+    ]
+    [found] = described(plain).described.values()
+    columns = {"a": TextColumn(99, 99, "latin1"), "b": None, "c": None}
+    assert found.traits == Traits("innodb", generated=False, charset="utf8mb4", columns=columns)
+    for words in ("VIRTUAL GENERATED", "STORED GENERATED INVISIBLE"):
+        [found] = described([row("a"), row("b", extra=words), row("c")]).described.values()
+        assert found.traits.generated
 
 
 @pytest.mark.parametrize("kind", ["hologram", "year(2)"])

@@ -2,27 +2,42 @@
 
 from pipeline.ddl import Unlogged
 from pipeline.gtid import Gtid, Source
-from pipeline.restarts import by_foreign_keys, by_new_foreign_keys, by_statement, orphans, parents_of
+from pipeline.restarts import (
+    by_engines,
+    by_foreign_keys,
+    by_new_foreign_keys,
+    by_statement,
+    orphans,
+    parents_of,
+)
 from pipeline.table_patterns import Tables
+from pipeline.traits import Traits
 from pipeline.unlogged import Effect
 from tests.pipeline.test_foreign_keys import DELETED, INSERTED, A, B, C, D, key
 
 GTID = Gtid(Source("3e11fa47-71ca-11e1-9e33-c80aa9429562"), 7)
 
 
-def test_a_statement_empties_tables_has_them_read_anew_or_stops_them() -> None:
+def test_a_statement_empties_tables_or_has_them_read_again() -> None:
     unlogged = {
         C: Unlogged("TRUNCATE TABLE", Effect.EMPTIED),
         B: Unlogged("RENAME TABLE", Effect.CHANGED),
-        A: Unlogged("ALTER TABLE … ENGINE=BLACKHOLE", Effect.LOST),
         D: Unlogged("TRUNCATE TABLE", Effect.EMPTIED),
     }
-    stops, restarts = by_statement(unlogged, GTID, [D])
-    [stop] = stops
-    assert stop.table == A
-    assert stop.reason.startswith(f"ALTER TABLE … ENGINE=BLACKHOLE ({GTID})")
+    restarts = by_statement(unlogged, GTID, [D])
     assert [(restart.table, restart.emptied) for restart in restarts] == [(B, False), (C, True)]
     assert all(str(GTID) in restart.reason for restart in restarts)
+
+
+def test_tables_stop_whose_rows_are_elsewhere() -> None:
+    traits = {A: Traits("innodb"), B: Traits("blackhole"), C: Traits(""), D: Traits("mrg_myisam")}
+    stops = by_engines(traits, [A, B, C], [])
+    assert [stop.table for stop in stops] == [B, C]
+    assert [stop.reason.partition(",")[0] for stop in stops] == [
+        "its engine is BLACKHOLE",
+        "its engine is unknown",
+    ]
+    assert by_engines(traits, [B, D], [B, D]) == ()
 
 
 def test_foreign_keys_have_children_read_anew_and_say_whose() -> None:

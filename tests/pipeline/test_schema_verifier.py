@@ -34,6 +34,7 @@ from pipeline.schema import Column, TableId, TableSchema
 from pipeline.schema_verifier import FromVerifier, answered, asked, started, step
 from pipeline.table_patterns import Tables
 from pipeline.tablemap import FullMetadata, MinimalMetadata, NoMetadata, Storage, TableMap
+from pipeline.traits import Traits
 from pipeline.transactions import Transactions
 from pipeline.types import ColumnType, Enum, Integer, RawInteger, RawString, Set, Text
 from pipeline.verifier_state import Known, State
@@ -534,12 +535,16 @@ def test_a_table_is_empty_until_it_has_an_image() -> None:
     assert [each.emptied for each in restarts(said)] == [True, False, False]
 
 
+NUMBERS = Traits("innodb", columns={"id": None, "state": None, "tags": None})
+TRAITS = {ORDERS: NUMBERS}
+
+
 def converted(*texts: str) -> list[FromVerifier]:
     """What's said of a table whose id is an INT, with strict statements, and then a BIGINT."""
     wide = replace(
         SCHEMA, columns=(replace(SCHEMA.columns[0], type=Integer(8, unsigned=False)), *SCHEMA.columns[1:])
     )
-    state = fresh(Known({ORDERS: SCHEMA}, upto(5)), 5)
+    state = fresh(Known({ORDERS: SCHEMA}, upto(5), traits=TRAITS), 5)
     statements = (replace(statement(6 + i, text), strict=True) for i, text in enumerate(texts))
     return run(state, *statements, answer(9, wide), LogAdvanced(end(9)))
 
@@ -548,6 +553,43 @@ def test_a_strict_conversion_leaves_the_table_if_its_values_stay() -> None:
     assert restarts(converted("ALTER TABLE orders MODIFY id BIGINT")) == []
     [restarted] = restarts(converted("ALTER TABLE orders MODIFY id CHAR(20)"))
     assert "MODIFY" in restarted.reason
+
+
+@pytest.mark.parametrize(
+    "traits", [{}, {ORDERS: replace(NUMBERS, generated=True)}, {ORDERS: replace(NUMBERS, columns={})}]
+)
+def test_a_strict_conversion_is_judged_by_what_the_server_said_of_the_table(
+    traits: dict[TableId, Traits],
+) -> None:
+    """A column may follow from the one that's converted."""
+    alter = replace(statement(6, "ALTER TABLE orders MODIFY id BIGINT"), strict=True)
+    for number, whole in ((5, traits), (4, TRAITS)):  # and what it will say at 6 isn't so before
+        state = fresh(Known({ORDERS: SCHEMA}, upto(number + 1), traits=whole), number, same=SCHEMA)
+        assert len(restarts(run(state, alter))) == 1
+    # A statement takes what was known of the table, and the next answer brings it again.
+    state = fresh(Known({ORDERS: SCHEMA}, upto(5), traits=TRAITS), 5)
+    state, _ = step(state, statement(6, "ALTER TABLE orders ADD x INT AS (id)"))
+    state, _ = step(state, slice_(7))
+    assert ORDERS in asked(state)
+    assert len(restarts(run(state, replace(alter, gtid=Gtid(SERVER, 8), end=end(8))))) == 1
+    state, _ = answered(state, replace(answer(7, SCHEMA), traits=TRAITS))
+    assert ORDERS not in asked(state)
+    assert restarts(run(state, replace(alter, gtid=Gtid(SERVER, 8), end=end(8)))) == []
+
+
+def test_a_table_whose_rows_are_elsewhere_stops_by_the_servers_word() -> None:
+    traits = {ORDERS: Traits("blackhole")}
+    known = Known({ORDERS: SCHEMA}, upto(5), traits=traits)
+    assert kinds(list(started(SHOP, known, upto(5), {}, (), frozenset())[1])) == ["TableStopped"]
+    assert started(SHOP, known, upto(5), {}, [ORDERS], frozenset())[1] == ()
+    assert kinds(run(fresh(known, 4), slice_(5, maps=())))[-1] == "TableStopped"
+    state, _ = step(fresh(), slice_(1))
+    state, _ = step(state, statement(2, "CREATE TABLE orders (id INT)"))
+    state, said = answered(state, replace(answer(3, SCHEMA), traits=traits))
+    assert said == ()
+    assert kinds(run(state, slice_(3), slice_(4))) == [
+        "SchemaVerified", "ChangesVerified", "TableStopped", "ChangesVerified",
+    ]  # fmt: skip
 
 
 def test_of_two_conversions_in_a_row_nobody_knows_what_the_first_one_made() -> None:
@@ -646,7 +688,8 @@ def test_a_table_that_is_only_referred_to_is_not_altered() -> None:
 def test_words_that_are_no_tables_put_no_other_statement_in_doubt() -> None:
     """With a pattern that any word matches, MODIFY and BIGINT could be tables of the default database."""
     items = replace(SCHEMA, table=TableId("shop", "items"))
-    state = fresh(Known({ORDERS: SCHEMA, items.table: items}, upto(5)), 5)
+    traits = {**TRAITS, items.table: NUMBERS}
+    state = fresh(Known({ORDERS: SCHEMA, items.table: items}, upto(5), traits=traits), 5)
     first, second = (
         replace(statement(6 + i, f"ALTER TABLE {table} MODIFY id BIGINT"), strict=True)
         for i, table in enumerate(("orders", "items"))
@@ -660,24 +703,11 @@ def test_a_table_that_is_emptied_says_so_with_the_schema_that_it_had() -> None:
     assert told == [("TRUNCATE TABLE", True, SCHEMA), ("DROP DATABASE", True, SCHEMA)]
 
 
-def test_a_table_that_has_stopped_is_not_altered() -> None:
-    lost = statement(2, "ALTER TABLE orders ENGINE=BLACKHOLE, DROP tags")
-    assert alterations(run(fresh(), slice_(1), lost, statement(3, "ALTER TABLE orders DROP tags"))) == []
-
-
-def test_a_table_that_keeps_no_rows_any_more_is_stopped_once() -> None:
-    lost = "ALTER TABLE orders ENGINE=BLACKHOLE"
-    said = run(
-        fresh(), slice_(1), statement(2, lost), statement(3, lost), slice_(4), statement(5, "TRUNCATE orders")
-    )
-    assert kinds(said)[2:] == [
-        "TableStopped",
-        "SchemaChanged",
-        "SchemaChanged",
-        "ChangesVerified",
-        "SchemaChanged",
-    ]
-    assert schemas(said) == [SCHEMA]
+def test_a_table_that_has_stopped_is_neither_altered_nor_restarted() -> None:
+    unreadable = replace(slice_(2), tables=(TableUnreadable(ORDERS, "a time of 25 hours"),))
+    dropped, emptied = statement(3, "ALTER TABLE orders DROP tags"), statement(4, "TRUNCATE orders")
+    said = run(fresh(), slice_(1), unreadable, dropped, emptied, slice_(5))
+    assert (alterations(said), restarts(said), schemas(said)) == ([], [], [SCHEMA])
 
 
 def test_statements_about_others_restart_nothing() -> None:
