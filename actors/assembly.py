@@ -314,8 +314,15 @@ def _beginning(last: Entry | None, found: Preflight, settings: Settings) -> Chec
     if last is None:
         return replace(beginning.first(known), server=found.server)
     checkpoint = beginning.resumed(last.checkpoint, known, found.purged, settings.snapshot.mode)
-    if checkpoint is not last.checkpoint:
-        log.warning(
-            "the binlog was purged", behind=str(last.checkpoint.position), now=str(checkpoint.position)
-        )
+    _tell_beginning(last.checkpoint, checkpoint)
     return replace(checkpoint, server=found.server)
+
+
+@measuring.measuring
+def _tell_beginning(before: Checkpoint, now: Checkpoint) -> None:
+    """Log where the start does something else than to go on."""
+    if now.position != before.position:
+        log.warning("the binlog was purged", behind=str(before.position), now=str(now.position))
+    for table, id_ in before.recapturing.items():
+        if now.stopped.get(table) is None:
+            log.info("the table begins again", table=str(table), id=id_)

@@ -132,7 +132,7 @@ def check(settings: Settings) -> None:
 
 @main.command(name="signal")
 @config_argument
-@click.argument("action", type=click.Choice(["execute", "stop", "pause", "resume"]))
+@click.argument("action", type=click.Choice(["execute", "stop", "pause", "resume", "recapture"]))
 @click.option(
     "--tables",
     "-t",
@@ -144,14 +144,20 @@ def check(settings: Settings) -> None:
 def send_signal(settings: Settings, action: str, tables: tuple[str, ...], id_: str | None) -> None:
     """Start, stop, pause or resume snapshots of the running service, and wait for its answer.
 
-    `execute` and `stop` mean all captured tables unless some are named.
+    `execute` and `stop` mean all captured tables unless some are named. `recapture` begins the named tables again,
+    whatever has stopped them; each is then filled by a snapshot.
     """
     data: dict[str, Any] = {}
     if action in ("execute", "stop"):
         data = {"type": "incremental", "data-collections": list(tables or settings.tables.patterns)}
+    elif action == "recapture":
+        if not tables:
+            raise click.UsageError("recapture needs --tables: which tables are to begin again?")
+        data = {"data-collections": list(tables)}
     elif tables:
         raise click.UsageError(f"{action} is for all snapshots and takes no --tables")
-    signal = {"type": f"{action}-snapshot", "data": data} | ({"id": id_} if id_ else {})
+    kind = action if action == "recapture" else f"{action}-snapshot"
+    signal = {"type": kind, "data": data} | ({"id": id_} if id_ else {})
     status, answer = client.post(settings, "/signals", signal)
     if status != 200:
         _fail(answer["error"], 1)

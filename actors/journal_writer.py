@@ -230,8 +230,8 @@ class JournalWriter(Actor[ToJournalWriter]):
         checkpoint = sealed.entry.checkpoint
         await self.send(self._outlets.checkpoints, CheckpointSealed(checkpoint, sealed.judged))
         await self.send(self._outlets.sink, SegmentSealed(sealed.entry.segment))
-        if checkpoint.moving is not None and self._taking is not None:
-            raise Transient("the position is to be set, so that capture begins anew")
+        if checkpoint.to_be_resumed and self._taking is not None:
+            raise Transient("a signal asks for what only a start can do, so that capture starts again")
 
     @measuring
     def _measure(self, worked: Worked, seconds: float) -> None:

@@ -68,12 +68,17 @@ class Metrics:
         (gauge.labels(**labels) if metric.labels else gauge).set_function(told)
 
     @measuring.measuring
-    def replace(self, metric: Gauge, values: Mapping[tuple[str, ...], float]) -> None:
+    def replace(self, metric: Gauge, values: Mapping[tuple[str, ...], float], **among: str) -> None:
         """Let a gauge, whose labels name things that come and go, have these values and no others.
 
-        Who reads it meanwhile may find what has gone beside what has come, but never nothing.
+        Only its values with the labels `among` are replaced, which `values` have as well. Who reads it meanwhile may
+        find what has gone beside what has come, but never nothing.
         """
-        before = [tuple(sample.labels[name] for name in metric.labels) for sample in self._samples(metric)]
+        before = [
+            tuple(sample.labels[name] for name in metric.labels)
+            for sample in self._samples(metric)
+            if among.items() <= sample.labels.items()
+        ]
         for labels, value in values.items():
             self.set(metric, value, **dict(zip(metric.labels, labels, strict=True)))
         for labels in before:

@@ -19,7 +19,7 @@ from actors.actor import Actor, Outlet
 from actors.mailbox import Mailbox
 from actors.measuring import measuring
 from actors.metrics import Metrics
-from pipeline import beginning, coordinator, rereads, topology
+from pipeline import beginning, coordinator, recapture, rereads, topology
 from pipeline import metrics as catalogue
 from pipeline.checkpoint import Checkpoint
 from pipeline.consistent import CloseTransactions, OpenTransactions
@@ -131,7 +131,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
             "captured": [str(table) for table in checkpoint.schemas],
             "consistent": self._state.stand.wire,
             "keyless": [str(table) for table in beginning.keyless(checkpoint)],
-            "stopped": {str(table): reason for table, reason in checkpoint.stopped.items()},
+            "stopped": {str(t): recapture.told(t, reason) for t, reason in checkpoint.stopped.items()},
             "mirrors": {str(table): mirror.wire for table, mirror in checkpoint.mirrors.items()},
             "unread": {str(table): count for table, count in rereads.waiting(self._state).items()},
             "snapshots": [snapshot_to_json(snapshot) for snapshot in checkpoint.snapshots],
@@ -168,7 +168,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
 
     @measuring
     def _measure_start(self) -> None:
-        self._measure_stopped({})
+        self._measure_stopped()
         self._measure_snapshots({}, self._state.checkpoint.snapshots)
 
     @measuring
@@ -218,7 +218,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         if now.unread is not before.unread or now.open is not before.open:
             self._measure_unread(rereads.waiting(before), rereads.waiting(now))
         if now.checkpoint.stopped is not before.checkpoint.stopped:
-            self._measure_stopped(before.checkpoint.stopped)
+            self._measure_stopped()
         if now.checkpoint.snapshots is not before.checkpoint.snapshots:
             was = {snapshot.id: snapshot for snapshot in before.checkpoint.snapshots}
             self._measure_snapshots(was, now.checkpoint.snapshots)
@@ -229,11 +229,12 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
             self.metrics.set(catalogue.ROWS_UNREAD, now.get(table, 0), table=str(table))
 
     @measuring
-    def _measure_stopped(self, was: dict[TableId, str]) -> None:
-        now = self._state.checkpoint.stopped
-        self.metrics.set(catalogue.STOPPED_TABLES, len(now), part="capture")
-        for table in was.keys() ^ now.keys():
-            self.metrics.set(catalogue.TABLE_STOPPED, table in now, table=str(table), part="capture")
+    def _measure_stopped(self) -> None:
+        stopped = self._state.checkpoint.stopped
+        self.metrics.set(catalogue.STOPPED_TABLES, len(stopped), part="capture")
+        # One that has been recaptured since the actor before this one told of it isn't among them any more.
+        told: dict[tuple[str, ...], float] = {(str(table), "capture"): 1 for table in stopped}
+        self.metrics.replace(catalogue.TABLE_STOPPED, told, part="capture")
 
     @measuring
     def _measure_snapshots(self, was: dict[str, Snapshot], now: tuple[Snapshot, ...]) -> None:
@@ -273,7 +274,8 @@ def _tell(before: Checkpoint, now: Checkpoint) -> None:
     """Log which tables were stopped, and which tables' snapshots have begun or ended."""
     if now.stopped is not before.stopped:
         for table in now.stopped.keys() - before.stopped.keys():
-            log.error("the table was stopped", table=str(table), part="capture", reason=now.stopped[table])
+            reason = recapture.told(table, now.stopped[table])
+            log.error("the table was stopped", table=str(table), part="capture", reason=reason)
     if now.snapshots is not before.snapshots:
         was = {
             (snapshot.id, table): type(state)

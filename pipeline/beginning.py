@@ -26,6 +26,7 @@ from pipeline.coordinator_state import remembered
 from pipeline.errors import Definite
 from pipeline.failover import PURGED
 from pipeline.gtid import GtidSet
+from pipeline.recapture import recaptured
 from pipeline.schema import TableId
 from pipeline.settings import SnapshotMode
 from pipeline.signals import MOST_PRIORITY
@@ -37,11 +38,11 @@ _SKIPPED = "the signal {id} skipped the binlog behind {position}"
 _ENDED = "{gap}, and everything began anew at {at}"
 _KEYLESS = (
     "it has no primary key, so that it can't be snapshotted, and changes of it are missing: {gap}; give it a primary "
-    "key, and capture it with a journal and a lake of its own"
+    "key"
 )
 _GONE = (
-    "it isn't among the tables that the source shows, and the change that would tell why is missing: {gap}; to have it "
-    "again, capture it with a journal and a lake of its own"
+    "it isn't among the tables that the source shows, and the change that would tell why is missing: {gap}; bring it "
+    "back"
 )
 
 
@@ -57,8 +58,14 @@ def first(known: Known) -> Checkpoint:
 def resumed(checkpoint: Checkpoint, known: Known, purged: GtidSet, mode: SnapshotMode) -> Checkpoint:
     """Where to go on from the last sealed checkpoint, at a server that has `purged` these transactions from its log.
 
-    Raises LogPurged where the log lacks what is needed, and the mode doesn't say to begin anew.
+    Tables that are to be recaptured begin again there. Raises LogPurged where the log lacks what is needed, and the
+    mode doesn't say to begin anew.
     """
+    checkpoint = _going_on(checkpoint, known, purged, mode)
+    return recaptured(checkpoint, known.schemas) if checkpoint.recapturing else checkpoint
+
+
+def _going_on(checkpoint: Checkpoint, known: Known, purged: GtidSet, mode: SnapshotMode) -> Checkpoint:
     if checkpoint.moving is not None:
         checkpoint = _moved(checkpoint, checkpoint.moving, known)
     missing = purged - checkpoint.position

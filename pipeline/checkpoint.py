@@ -59,7 +59,8 @@ class Checkpoint:
     reason. `unproven`: those that a statement may have altered since their schema was proven. `unread`: of tables
     of which rows are to be read again (`pipeline.rereads`), the SCN up to which none is. `server`: the server
     (UUID) whose log gave what has passed last; empty where that was before it was kept. `witnesses`: the last
-    transactions that have passed (`pipeline.witness`); none where that was before they were kept.
+    transactions that have passed (`pipeline.witness`); none where that was before they were kept. `recapturing`: the
+    tables that the next start of capture is to begin again, each with the signal that asked (`pipeline.recapture`).
     """
 
     position: GtidSet
@@ -75,6 +76,12 @@ class Checkpoint:
     unread: dict[TableId, int] = field(default_factory=dict)
     server: str = ""
     witnesses: Witnesses = ()
+    recapturing: dict[TableId, str] = field(default_factory=dict)
+
+    @property
+    def to_be_resumed(self) -> bool:
+        """Whether capture is to start again from here, since only a start can do what a signal asked for."""
+        return self.moving is not None or bool(self.recapturing)
 
     def same_but_position(self, other: "Checkpoint") -> bool:
         """Whether nothing but the position has moved between the two, and what goes with it."""
@@ -101,6 +108,7 @@ def to_json(checkpoint: Checkpoint) -> dict[str, Any]:
         "unread": [[t.database, t.name, scn] for t, scn in checkpoint.unread.items()],
         "server": checkpoint.server,
         "witnesses": [witnesses.to_json(each) for each in checkpoint.witnesses],
+        "recapturing": [[t.database, t.name, signal] for t, signal in checkpoint.recapturing.items()],
     }
 
 
@@ -121,4 +129,5 @@ def from_json(value: dict[str, Any], versions: dict[str, dict[str, Any]]) -> Che
         unread={TableId(d, t): scn for d, t, scn in value["unread"]},
         server=value.get("server", ""),
         witnesses=tuple(witnesses.from_json(each) for each in value.get("witnesses", ())),
+        recapturing={TableId(d, t): signal for d, t, signal in value.get("recapturing", ())},
     )

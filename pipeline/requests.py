@@ -8,7 +8,7 @@ stopped) lets that table's snapshot fail by name, and the others are taken.
 from collections.abc import Iterable
 from typing import assert_never
 
-from pipeline import condition_grammar, conditions, key_values
+from pipeline import condition_grammar, conditions, key_values, recapture
 from pipeline.checkpoint import Checkpoint, Moving
 from pipeline.coordinator_state import (
     State,
@@ -25,6 +25,7 @@ from pipeline.signals import (
     LogPosition,
     MalformedSignal,
     PauseSnapshot,
+    Recapture,
     ResumeSnapshot,
     SetBinlogPosition,
     Signal,
@@ -90,6 +91,8 @@ def _effect(state: State, signal: Signal) -> tuple[State, str]:
             return _snapshot_asked(state, signal)
         case StopSnapshot(_, tables):
             return _stop_asked(state, tables)
+        case Recapture():
+            return _recapture_asked(state, signal)
         case PauseSnapshot():
             return checkpointed(state, paused=True), "snapshots are paused"
         case ResumeSnapshot():
@@ -113,8 +116,8 @@ def _snapshot_asked(state: State, signal: ExecuteSnapshot) -> tuple[State, str]:
         if not any(map(tables.match, meant)):
             pattern = tables.patterns[0]
             raise _Rejected(f"none of the signal's tables matches {pattern}: {_named(meant)}")
-    requests = {table: _request(checkpoint, signal, table) for table in meant}
     refused = {table: reason for table in meant if (reason := _refusal(checkpoint, table))}
+    requests = {t: _request(checkpoint, signal, t) for t in meant if t in checkpoint.schemas}
     reasons = "; ".join(f"{table}: {reason}" for table, reason in refused.items())
     if len(refused) == len(meant):
         raise _Rejected(reasons)
@@ -130,14 +133,12 @@ def _snapshot_asked(state: State, signal: ExecuteSnapshot) -> tuple[State, str]:
 
 
 def _meant(checkpoint: Checkpoint, tables: Tables) -> list[TableId]:
-    """The captured tables that are meant; each pattern has to mean one."""
-    captured = sorted(checkpoint.schemas)
-    idle = [p for p in tables.patterns if not any(Tables((p,)).match(table) for table in captured)]
+    """The captured tables that are meant, those that have stopped among them; each pattern has to mean one."""
+    found, idle = recapture.meant(checkpoint, tables)
     if idle:
-        raise _Rejected(
-            f"no captured table matches {' or '.join(idle)}; captured are: {_named(captured) or 'none'}"
-        )
-    return [table for table in captured if tables.match(table)]
+        captured = _named(sorted(checkpoint.schemas)) or "none"
+        raise _Rejected(f"no captured table matches {' or '.join(idle)}; captured are: {captured}")
+    return found
 
 
 def _request(checkpoint: Checkpoint, signal: ExecuteSnapshot, table: TableId) -> Request:
@@ -157,7 +158,7 @@ def _request(checkpoint: Checkpoint, signal: ExecuteSnapshot, table: TableId) ->
 
 def _refusal(checkpoint: Checkpoint, table: TableId) -> str | None:
     if table in checkpoint.stopped:
-        return f"its capture has stopped: {checkpoint.stopped[table]}"
+        return f"it has stopped: {recapture.told(table, checkpoint.stopped[table])}"
     if not checkpoint.schemas[table].key:
         return "it has no primary key, so its rows can't be read in chunks (its changes still stream)"
     return None
@@ -176,6 +177,25 @@ def _stop_asked(state: State, tables: Tables) -> tuple[State, str]:
     if not stopped:
         raise _Rejected(f"no snapshot of {' or '.join(tables.patterns)} is under way")
     return state, f"stopped the snapshot of {_named(stopped)}"
+
+
+# Tables are to begin again
+
+
+def _recapture_asked(state: State, signal: Recapture) -> tuple[State, str]:
+    checkpoint = state.checkpoint
+    tables, idle = recapture.meant(checkpoint, signal.tables)
+    if idle:
+        raise _Rejected(f"no table that's captured or has stopped matches {' or '.join(idle)}")
+    asked = {table: by for table in tables if (by := checkpoint.recapturing.get(table))}
+    if len(asked) == len(tables):
+        raise _Rejected("; ".join(f"{t} is being recaptured already, by {by}" for t, by in asked.items()))
+    recapturing = {**dict.fromkeys(tables, signal.id), **checkpoint.recapturing}
+    stopped = [table for table in tables if table in checkpoint.stopped]
+    others = [table for table in tables if table not in stopped]
+    whole = [f"{_named(stopped)}, which had stopped"] if stopped else []
+    whole += [f"{_named(others)}, though capture hadn't stopped"] if others else []
+    return checkpointed(state, recapturing=recapturing), f"recapture of {', and of '.join(whole)}"
 
 
 # Another position is asked for

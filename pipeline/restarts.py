@@ -12,26 +12,30 @@ from pipeline.traits import Traits
 from pipeline.unlogged import LOGGED_ENGINES, Effect
 
 LEFT_OUT = (
-    "the configuration doesn't capture it any more, so that its changes are missing from here on; it stays stopped in "
-    "this journal: to have it again, capture it with a journal and a lake of its own, and snapshot it there"
+    "the configuration doesn't capture it any more, so that its changes are missing from here on; to have it again, "
+    "let the configuration capture it"
 )
 _ORPHANED = (
     "a foreign key changes its rows along with those of {parents}, which is stopped, so that nothing tells when; "
+<<<<<<< HEAD
     "capture both with a journal and a lake of their own, and snapshot them there"
 )
 _ELSEWHERE = (
     "its engine is {engine}, so that the log doesn't tell which rows it has; it stays stopped in this journal: to have "
     "it again, give it an engine whose rows are in the log (InnoDB, say), and capture it with a journal and a lake of "
     "its own"
+=======
+    "mend what stopped that one, and recapture both"
+>>>>>>> 488a350 (recapture: begin a stopped table again by a signal)
 )
+_LOST = "{what} ({gtid}): it doesn't keep its rows any more; give it an engine that keeps them"
 _UNLOGGED = "{what} ({gtid}) changed its rows, and the log doesn't tell which"
 _CASCADED = (
     "a foreign key may have changed its rows along with those of {parents}, and the log doesn't tell which"
 )
 _REFUSED = (
     "a foreign key that came meanwhile changes its rows along with those of {parents}, and this server doesn't log "
-    "that; it stays stopped in this journal: to have it again, capture both with a journal and a lake of their own "
-    'and snapshot.foreign_keys = "reread", and snapshot them there'
+    'that; drop it, or set snapshot.foreign_keys = "reread" and capture both'
 )
 _GIVEN = "a foreign key that came meanwhile may have changed its rows, and the log doesn't tell which"
 

@@ -7,7 +7,8 @@ A signal is parsed into one of the types below or refused with the reason; it ne
 the source server. `docs/signals.md` is the reference for those who send them.
 
 Source: Debezium 3.6's documentation, "Sending signals to a Debezium connector". Other than there, nothing is
-ignored: a field or a type that isn't known is refused by its name. Ours are `keys`, `priority` and `chunk-rows`.
+ignored: a field or a type that isn't known is refused by its name. Ours are `recapture`, `keys`, `priority` and
+`chunk-rows`.
 """
 
 import json
@@ -86,6 +87,16 @@ class StopSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class Recapture:
+    """Begin the tables again, whatever has stopped them (`pipeline.recapture`)."""
+
+    wire: ClassVar[str] = "Recapture"
+
+    id: str
+    tables: Tables
+
+
+@dataclass(frozen=True, slots=True)
 class PauseSnapshot:
     """Read no further chunks until a resume, also after a restart."""
 
@@ -123,7 +134,8 @@ class SetBinlogPosition:
     position: GtidSet
 
 
-Signal = ExecuteSnapshot | StopSnapshot | PauseSnapshot | ResumeSnapshot | LogPosition | SetBinlogPosition
+_OfSnapshots = ExecuteSnapshot | StopSnapshot | PauseSnapshot | ResumeSnapshot
+Signal = _OfSnapshots | Recapture | LogPosition | SetBinlogPosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +215,9 @@ def _typed(id_: str, value: Mapping[str, Any]) -> Signal:
             _only(data, '"data"', "type", "data-collections")
             _blocking(data)
             return StopSnapshot(id_, _tables(data) if data.get("data-collections") else ALL_TABLES)
+        case "recapture":
+            _only(data, '"data"', "data-collections")
+            return Recapture(id_, _tables(data))
         case "pause-snapshot":
             _only(data, '"data"', "type")
             return PauseSnapshot(id_)

@@ -161,17 +161,31 @@ function showEvents() {
 
 // What's asked for.
 
+const QUESTIONS = {
+  execute: (table) => ({
+    heading: `Take a snapshot of ${table}?`,
+    explanation: "Its rows are read in chunks while changes go on flowing.",
+    action: "Take it",
+  }),
+  stop: (table) => ({
+    heading: `Stop the snapshot of ${table}?`,
+    explanation: "What has been read stays in the lake, and the rest isn't read. Another snapshot begins at the first row again.",
+    action: "Stop it",
+    danger: true,
+  }),
+  recapture: (table) => ({
+    heading: `Begin ${table} again?`,
+    explanation: "First mend what stopped it, or it stops again. Its changes are captured from now on, and a snapshot reads its rows.",
+    action: "Begin it again",
+  }),
+};
+
 async function signalTable(action, table) {
-  const stops = action === "stop";
-  const agreed = await ask({
-    heading: stops ? `Stop the snapshot of ${table}?` : `Take a snapshot of ${table}?`,
-    explanation: stops
-      ? "What has been read stays in the lake, and the rest isn't read. Another snapshot begins at the first row again."
-      : "Its rows are read in chunks while changes go on flowing.",
-    action: stops ? "Stop it" : "Take it",
-    danger: stops,
-  });
-  if (agreed) await signal({ type: `${action}-snapshot`, data: { type: "incremental", "data-collections": [pattern(table)] } });
+  if (!(await ask(QUESTIONS[action](table)))) return;
+  const tables = { "data-collections": [pattern(table)] };
+  await signal(action === "recapture"
+    ? { type: action, data: tables }
+    : { type: `${action}-snapshot`, data: { type: "incremental", ...tables } });
 }
 
 async function start() {

@@ -20,6 +20,12 @@ const WORDS = {
   keyless: "changes only",
 };
 
+const ACTIONS = {
+  execute: ["Snapshot…", "Take a snapshot of"],
+  stop: ["Stop…", "Stop the snapshot of"],
+  recapture: ["Recapture…", "Begin again"],
+};
+
 export class Tables {
   constructor({ rows, search, more, none, sum, ask }) {
     Object.assign(this, { rows, search, more, none, sum, ask, shown: PAGE, paused: false });
@@ -119,10 +125,11 @@ class Row {
     if (table.unread_rows) reasons.push(`${plural(table.unread_rows, "row")} to be read again`);
     text(this.why, [...new Set(reasons.filter(Boolean))].join(" · "));
     this.why.hidden = !this.why.textContent;
-    this.action = running ? "stop" : "execute";
-    text(this.button, running ? "Stop…" : "Snapshot…");
-    this.button.setAttribute("aria-label", `${running ? "Stop the snapshot" : "Take a snapshot"} of ${this.name}`);
-    this.button.hidden = table.keyless || Boolean(table.stopped);
+    this.action = state === "halted" ? "recapture" : running ? "stop" : "execute";
+    const [label, meaning] = ACTIONS[this.action];
+    text(this.button, label);
+    this.button.setAttribute("aria-label", `${meaning} ${this.name}`);
+    this.button.hidden = table.keyless && state !== "halted";
   }
 
   words({ snapshot }, state) {

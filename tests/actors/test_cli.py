@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -88,8 +89,8 @@ def test_an_address_that_nobody_listens_on_any_more_is_no_service(config: Path) 
 
 
 @contextmanager
-def answering(status: int, body: str) -> Iterator[int]:
-    """A server that answers every GET in this way; its port."""
+def answering(status: int, body: str, posted: list[Any] | None = None) -> Iterator[int]:
+    """A server that answers everything in this way, and keeps what's `posted`; its port."""
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -97,6 +98,11 @@ def answering(status: int, body: str) -> Iterator[int]:
             self.send_header("Content-Type", "application/json")
             self.end_headers()
             self.wfile.write(body.encode())
+
+        def do_POST(self) -> None:
+            assert posted is not None
+            posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.do_GET()
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""
@@ -135,6 +141,20 @@ def test_pause_takes_no_tables(config: Path) -> None:
     told = tidemark("signal", config, "pause", "--tables", "a")
     assert told.exit_code == ExitCode.DEFINITE
     assert "takes no --tables" in told.output
+
+
+def test_recapture_is_of_the_tables_that_are_named(config: Path) -> None:
+    told = tidemark("signal", config, "recapture")
+    assert told.exit_code == ExitCode.DEFINITE
+    assert "recapture needs --tables" in told.output
+    file = address_file(load(config, {}))
+    file.parent.mkdir()
+    posted: list[Any] = []
+    with answering(200, '{"id": "r1", "detail": "recapture of shop.a, which had stopped"}', posted) as port:
+        file.write_text(json.dumps({"url": f"http://127.0.0.1:{port}", "pid": 1}))
+        told = tidemark("signal", config, "recapture", "-t", r"shop\.a", "--id", "r1")
+    assert told.output == "r1: recapture of shop.a, which had stopped\n"
+    assert posted == [{"type": "recapture", "data": {"data-collections": [r"shop\.a"]}, "id": "r1"}]
 
 
 def test_sql_of_a_table_that_the_lake_does_not_have(config: Path) -> None:

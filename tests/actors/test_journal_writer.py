@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -32,6 +33,7 @@ from pipeline.settings import JournalSettings
 from pipeline.signal_states import CheckpointSealed, Outcome, SignalState
 from tests.actors.journal_house import APPENDS, House
 from tests.actors.segments import COMMIT_TIME, ITEMS, ROWS, append, moved, part, scattered
+from tests.pipeline.builders import ORDERS, gtids
 from tests.servers.service import until
 
 SOON = JournalSettings("journal", seal_after_ms=1)
@@ -335,15 +337,18 @@ async def test_answers_are_given_when_they_are_durable(store: GatedStore) -> Non
     await house.stop()
 
 
-async def test_a_move_of_the_position_ends_the_writer_once_it_is_durable_and_answered(
-    store: GatedStore,
+@pytest.mark.parametrize(
+    "wanted", [{"moving": Moving("m1", gtids("a:1-9"))}, {"recapturing": {ORDERS.table: "m1"}}]
+)
+async def test_what_only_a_start_can_do_ends_the_writer_once_it_is_durable_and_answered(
+    store: GatedStore, wanted: dict[str, Any]
 ) -> None:
     house = House(store, SOON)
     accepted = SignalAccepted("m1", "capture goes on elsewhere")
     asked = moved(1, (accepted,))
-    checkpoint = replace(asked.checkpoint, moving=Moving("m1", asked.checkpoint.position))
+    checkpoint = replace(asked.checkpoint, **wanted)
     await house.put(replace(asked, checkpoint=checkpoint))
-    with pytest.raises(Transient, match="the position is to be set"):
+    with pytest.raises(Transient, match="only a start can do"):
         await house.task
     assert await house.listener.get() == accepted
     last = store.recover().last

@@ -149,6 +149,31 @@ async def test_a_snapshot_is_watched_and_steered_by_clicks(
         await service.stop()
 
 
+async def test_a_stopped_table_is_begun_again_by_a_click(
+    browser: Browser, mysql: MysqlServer, database: str, tmp_path: Path
+) -> None:
+    mysql.sql("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)", database=database)
+    async with (
+        running(pipeline(mysql, tmp_path, database)) as service,
+        web(service, HttpSettings(), tmp_path, looking=True) as served,
+        page(browser, served.url) as shown,
+    ):
+        await service.begun()
+        mysql.sql("ALTER TABLE t ENGINE=BLACKHOLE", database=database)
+        await service.until(lambda: service.status().get("stopped"), "it's stopped")
+        await shown.goto(served.url)
+        await expect(shown.locator("#rows .why")).to_contain_text("tidemark signal CONFIG recapture")
+        mysql.sql("ALTER TABLE t ENGINE=InnoDB", "INSERT INTO t VALUES (1), (2)", database=database)
+        await service.caught_up(mysql)
+        await button(shown, f"Begin again {database}.t").click()
+        await button(shown, "Begin it again").click()
+        await expect(shown.locator("#said")).to_contain_text("which had stopped")
+        await expect(bar(shown, f"{database}.t")).to_have_attribute("aria-label", re.compile("complete"))
+        await expect(button(shown, f"Take a snapshot of {database}.t")).to_be_visible()
+        assert service.status()["stopped"] == {}
+        await service.stop()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_it_fits_and_can_be_read(
     browser: Browser, mysql: MysqlServer, database: str, tmp_path: Path, scheme: Any

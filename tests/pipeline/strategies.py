@@ -128,4 +128,5 @@ def checkpoints(draw: st.DrawFn) -> Checkpoint:
         paused=draw(st.booleans()),
         stopped=draw(st.dictionaries(table_ids, names, max_size=3)),
         moving=draw(st.none() | st.builds(Moving, names, gtid_sets)),
+        recapturing=draw(st.dictionaries(table_ids, names, max_size=2)),
     )

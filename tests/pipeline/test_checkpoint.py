@@ -34,6 +34,7 @@ DIFFERENT: dict[str, Checkpoint] = {
     "unread": replace(EMPTY, unread={ORDERS.table: 7}),
     "server": replace(EMPTY, server="a"),
     "witnesses": replace(EMPTY, witnesses=(Witness(gtid("a:7"), 20, 10),)),
+    "recapturing": replace(EMPTY, recapturing={ORDERS.table: "s1"}),
 }
 MOVEMENT = {"position", "scn", "witnesses"}
 

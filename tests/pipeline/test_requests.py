@@ -116,7 +116,9 @@ def test_a_table_whose_capture_has_stopped_is_refused_with_the_reason() -> None:
     capture = Capture(ORDERS)
     capture.give(TableStopped(ORDERS.table, "its row images are partial"))
     assert answer(capture, execute("s1", ORDERS)) == SignalRejected(
-        "s1", "shop.orders: its capture has stopped: its row images are partial"
+        "s1",
+        "shop.orders: it has stopped: its row images are partial; then begin it again: "
+        r"tidemark signal CONFIG recapture --tables 'shop\.orders'",
     )
 
 
