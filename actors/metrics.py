@@ -101,7 +101,8 @@ class Metrics:
 
     def text(self) -> bytes:
         """All of it in Prometheus' text format."""
-        self.count(catalogue.MEASURING_ERRORS, measuring.failures() - self.value(catalogue.MEASURING_ERRORS))
+        new = measuring.failures() - self.value(catalogue.MEASURING_ERRORS)
+        self.count(catalogue.MEASURING_ERRORS, max(0, new))
         return prometheus.generate_latest(self.registry)
 
     @measuring.measuring
