@@ -17,18 +17,12 @@ LEFT_OUT = (
 )
 _ORPHANED = (
     "a foreign key changes its rows along with those of {parents}, which is stopped, so that nothing tells when; "
-<<<<<<< HEAD
-    "capture both with a journal and a lake of their own, and snapshot them there"
+    "mend what stopped that one, and recapture both"
 )
 _ELSEWHERE = (
-    "its engine is {engine}, so that the log doesn't tell which rows it has; it stays stopped in this journal: to have "
-    "it again, give it an engine whose rows are in the log (InnoDB, say), and capture it with a journal and a lake of "
-    "its own"
-=======
-    "mend what stopped that one, and recapture both"
->>>>>>> 488a350 (recapture: begin a stopped table again by a signal)
+    "its engine is {engine}, so that the log doesn't tell which rows it has; give it an engine whose rows are in the "
+    "log (InnoDB, say)"
 )
-_LOST = "{what} ({gtid}): it doesn't keep its rows any more; give it an engine that keeps them"
 _UNLOGGED = "{what} ({gtid}) changed its rows, and the log doesn't tell which"
 _CASCADED = (
     "a foreign key may have changed its rows along with those of {parents}, and the log doesn't tell which"
