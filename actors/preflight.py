@@ -89,7 +89,8 @@ async def inspected(source: Source, settings: Settings, position: GtidSet) -> Pr
     facts = await source_facts.facts(source, tables, told.described, settings.snapshot.allow_lock)
     reread = settings.snapshot.foreign_keys is ForeignKeys.REREAD
     by_places = signal_table(settings) if _by_places(facts, position) else None
-    found = [*findings(facts, reread, by_places is not None), *await _markers(source, facts, settings)]
+    judged = findings(facts, reread, by_places is not None, begun=bool(position))
+    found = [*judged, *await _markers(source, facts, settings)]
     found += places(source.server, log_places.server_of(position), by_places is not None, settings.snapshot)
     found += await _signal_table(source, settings)
     if not any(map(settings.tables.match, tables)):

@@ -10,7 +10,7 @@ GTIDs", "Privileges Provided by MySQL", "FOREIGN KEY Constraints"; "Replica Serv
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from pipeline.foreign_keys import ForeignKey
@@ -115,17 +115,23 @@ def logs_cascades(version: tuple[int, ...], variables: Mapping[str, str]) -> boo
     return version >= (9, 6) and variables.get("innodb_native_foreign_keys", "OFF") == "OFF"
 
 
-def findings(facts: ServerFacts, reread: bool = False, by_places: bool = False) -> tuple[Finding, ...]:
+def findings(
+    facts: ServerFacts, reread: bool = False, by_places: bool = False, begun: bool = False
+) -> tuple[Finding, ...]:
     """All that is wrong, errors before notes; nothing if capture can run at its best.
 
     `reread`: tables that foreign keys change below the log are read anew, so that they can be captured. `by_places`:
-    positions are places in the log, so that no GTIDs are needed.
+    positions are places in the log, so that no GTIDs are needed. `begun`: capture has begun before: then what's wrong
+    with a table is noted, since that table stops alone. A first start is refused, so that it's told before.
     """
     if other := tuple(_server(facts)):
         return other
     replica = _replica(facts) if facts.replica else ()
     gtids = () if by_places else _gtids(facts)
-    found = [*_log(facts), *gtids, *replica, *_foreign_keys(facts, reread), *_labels(facts), *_rights(facts)]
+    of_tables = [*_foreign_keys(facts, reread), *_unreadable(facts)]
+    if begun:
+        of_tables = [replace(finding, severity=Severity.NOTE) for finding in of_tables]
+    found = [*_log(facts), *gtids, *replica, *_rights(facts), *of_tables, *_labels(facts)]
     return tuple(sorted(found, key=lambda finding: finding.severity is Severity.NOTE))
 
 
@@ -316,9 +322,13 @@ def _rights(facts: ServerFacts) -> Iterator[Finding]:
     for right, words in facts.denied.items():
         if isinstance(right, Privilege):
             yield _error(f"{facts.user} lacks {right}: {words}", f"GRANT {right} ON *.* TO {account}")
-        else:
-            target = quoted_table(right).replace("%%", "%")
-            yield _error(f"{right} can't be read: {words}", f"GRANT SELECT ON {target} TO {account}")
+
+
+def _unreadable(facts: ServerFacts) -> Iterator[Finding]:
+    for table, words in facts.denied.items():
+        if isinstance(table, TableId):
+            target = quoted_table(table).replace("%%", "%")
+            yield _error(f"{table} can't be read: {words}", f"GRANT SELECT ON {target} TO {_account(facts)}")
 
 
 def _account(facts: ServerFacts) -> str:

@@ -176,8 +176,8 @@ class Located(NamedTuple):
 def decode(schema: TableSchema, located: Located) -> pa.RecordBatch:
     """The rows in `schema.arrow`; the columns are all the table's, in the table's order.
 
-    Raises TextError if there's text that isn't of its column's character set, and InvariantBroken if a value isn't
-    one that the server sends for its column's type.
+    Raises TextError if there's text that isn't of its column's character set, and Definite if a value isn't one that
+    the server sends for its column's type.
     """
     columns = [
         _array(column.type, _Column(f"{schema.table}.{column.name}", located.buffer, cells, told))
@@ -256,7 +256,7 @@ class _Column(NamedTuple):
         return out
 
     def parsed(self, parser: _Parser) -> Longs:
-        """The parser's numbers; InvariantBroken where it finds something else than it's for."""
+        """The parser's numbers; Definite where it finds something else than it's for."""
         out = np.empty(len(self.cells), np.int64)
         self.refuse(parser(self.buffer, self.cells, out))
         return out
@@ -278,9 +278,11 @@ class _Column(NamedTuple):
         return to_strings(self.binary(), charset, self.name)
 
     def refuse(self, row: int) -> None:
-        """Raise InvariantBroken if there's a row with a value that can't be. Its bytes, a row's, aren't told."""
+        """Raise Definite if there's a row with a value that can't be. Its bytes, a row's, aren't told."""
         if row != kernels.NONE:
-            raise InvariantBroken(f"the source gave a value of {self.name} that isn't of the column's type")
+            raise Definite(
+                f"the source gave a value of {self.name} that isn't of the column's type; correct the row"
+            )
 
 
 def _array(kind: ColumnType, column: _Column) -> pa.Array:

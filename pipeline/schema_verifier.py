@@ -118,8 +118,15 @@ def started(
         if not isinstance(tables.get(table), Holding):
             tables[table] = Awaited(schema) if to_come else Holding(schema)
     ended: dict[TableId, TableState] = dict.fromkeys(stopped, Stopped())
+    # Where capture had begun, nobody refused to start for these.
+    cascading = (
+        by_new_foreign_keys(foreign_keys, foreign_keys, captured, ended, reread=doubts.reread)[0]
+        if doubts
+        else ()
+    )
+    given = {stop.table: stop.reason for stop in cascading}
     left = {table: LEFT_OUT for table in schemas if not captured.match(table)}
-    stops = _stops(ended, {**_refused(schemas.values()), **known.refused, **left})
+    stops = _stops(ended, {**_refused(schemas.values()), **known.refused, **given, **left})
     tables |= ended | {stop.table: Stopped() for stop in stops}
     doubtful = frozenset(table for table, state in tables.items() if isinstance(state, Unproven | Awaited))
     state = State(captured, known, to_come, tables, dict(schemas), doubtful=doubtful)

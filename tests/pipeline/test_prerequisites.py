@@ -104,6 +104,7 @@ def test_foreign_keys_that_change_rows_below_the_log() -> None:
     for facts in (native, replace(cascading, version="8.4.6")):
         assert unlogged_foreign_keys(facts) == keys
         [finding] = findings(facts)
+        assert [note.severity for note in findings(facts, begun=True)] == [Severity.NOTE]
         assert finding.severity is Severity.ERROR
         assert "shop.items, shop.lines" in finding.wrong
         assert "snapshot.foreign_keys" in finding.remedy
