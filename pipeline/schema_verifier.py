@@ -126,7 +126,8 @@ def started(
     )
     given = {stop.table: stop.reason for stop in cascading}
     left = {table: LEFT_OUT for table in schemas if not captured.match(table)}
-    stops = _stops(ended, {**_refused(schemas.values()), **known.refused, **given, **left})
+    proven = _refused(schema for table, schema in schemas.items() if table not in unproven)
+    stops = _stops(ended, {**proven, **known.refused, **given, **left})
     tables |= ended | {stop.table: Stopped() for stop in stops}
     doubtful = frozenset(table for table, state in tables.items() if isinstance(state, Unproven | Awaited))
     state = State(captured, known, to_come, tables, dict(schemas), doubtful=doubtful)

@@ -116,7 +116,10 @@ async def delivered(service: Running) -> None:
     await until(done, "the lake has it", WITHIN_S, service.outcome.done)
 
 
-@pytest.mark.parametrize("assembly", [WithoutLake, Assembly], ids=["journal", "lake"])
+@pytest.mark.parametrize(
+    "assembly",
+    [pytest.param(WithoutLake, id="journal"), pytest.param(Assembly, marks=pytest.mark.full, id="lake")],
+)
 async def test_forty_tables_are_delivered_as_if_ten_hostile_ones_were_not_there(
     mysql: MysqlServer,
     database: str,

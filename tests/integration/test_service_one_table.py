@@ -6,6 +6,7 @@ from typing import Final
 import pytest
 
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, GTIDS_56, MysqlServer
+from pipeline.messages import SignalAccepted
 from pipeline.schema import TableId
 from pipeline.settings import Settings, SnapshotMode
 from tests.servers.journal_oracle import replay, unequal
@@ -300,8 +301,17 @@ async def test_a_column_of_ours_that_comes_later_stops_its_table(
         )
         await service.caught_up(mysql)
         assert stops(service).keys() == {str(table)}
+        # Once it has another name, a signal has the table again.
+        mysql.sql("ALTER TABLE t RENAME COLUMN __scn TO scn", database=database)
+        await service.caught_up(mysql)
+        answer = await service.tell("recapture", "again", rf"{database}\.t")
+        assert isinstance(answer, SignalAccepted), answer
+        await service.completed("again")
+        mysql.sql("INSERT INTO t VALUES (2, 2)", database=database)
+        await service.caught_up(mysql)
+        assert stops(service) == {}
         await service.stop()
-    assert unequal(mysql, tmp_path / "journal", neighbour) == []
+    assert unequal(mysql, tmp_path / "journal", neighbour, table) == []
 
 
 async def test_a_type_that_is_not_supported_stops_its_table(
