@@ -374,9 +374,11 @@ def _other(world: World, table: Table) -> tuple[str, Table]:
 
 
 def widen(world: World) -> Steps:
-    """ALTERs one after the other that keep all values as they are, of several tables."""
+    """ALTERs one after the other that keep all values as they are, of several tables; keys stay as they are."""
     for table in world.some.sample(list(world.tables.values()), k=len(world.tables)):
         for column in table.given:
+            if column.name in table.key:
+                continue
             if wider := WIDER.get(column.kind.text):
                 new = replace(column, kind=replace(column.kind, text=wider))
                 altered = _with(table, column, new)

@@ -4,14 +4,13 @@
 it; what was found once is kept in the folder `found`, and played each time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from deploy.toolchain.mysql_server import GTIDS, GTIDS_56, SMALL_AND_QUICK, SMALL_AND_QUICK_56, MysqlServer
-from deploy.toolchain.parts import Parts
+from deploy.toolchain.mysql_server import GTIDS, GTIDS_56, MysqlServer
 from pipeline.settings import SparkSettings
 from tests.histories.generate import history
 from tests.histories.planted import METADATA, PLANTS, Planted, weights
@@ -19,15 +18,23 @@ from tests.histories.play import played
 from tests.histories.run import alone
 from tests.histories.shrink import shrunk
 from tests.histories.statements import Act, Captured, History, Metadata, Sql, Step, Version, parsed
-from tests.servers.mysql import parts56
+from tests.servers.mysql import MysqlFactory
 
-FOUND: Final = sorted((Path(__file__).parent / "found").glob("*.sql"))
+
+def kept(folder: str) -> dict[str, History]:
+    """The histories in a folder, by their names."""
+    paths = sorted((Path(__file__).parent / folder).glob("*.sql"))
+    return {path.stem: parsed(path.read_text()) for path in paths}
+
+
+FOUND: Final = kept("found")
 # What isn't mended yet.
-OPEN: Final = sorted((Path(__file__).parent / "found" / "open").glob("*.sql"))
+OPEN: Final = kept("found/open")
 SIZE: Final = 10
 # In how many lots of histories what's planted has to be found.
 LOTS: Final = 8
 Lot = tuple[Version, Metadata, int]
+Started = Callable[[Version], MysqlServer]
 FEW: Final[list[Lot]] = [
     (Version.NEW, Metadata.FULL, 1),
     (Version.NEW, Metadata.FULL, 11),
@@ -43,15 +50,14 @@ MANY: Final[list[Lot]] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def servers(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Version, MysqlServer]]:
-    """A server of each version of these tests' own, since they restart it and change its settings."""
-    new, old = (tmp_path_factory.mktemp(name) for name in ("histories", "histories56"))
-    with (
-        MysqlServer(parts.mysql, new, {**SMALL_AND_QUICK, **GTIDS}) as server,
-        MysqlServer(parts56(parts), old, {**SMALL_AND_QUICK_56, **GTIDS_56}) as server56,
-    ):
-        yield {Version.NEW: server, Version.OLD: server56}
+@pytest.fixture
+def started(mysql_factory: MysqlFactory, mysql56_factory: MysqlFactory) -> Started:
+    """Starts a server of a version, of one test's own, since histories restart it and change its settings."""
+
+    def start(version: Version) -> MysqlServer:
+        return mysql_factory(GTIDS) if version is Version.NEW else mysql56_factory(GTIDS_56)
+
+    return start
 
 
 def _of(lot: Lot) -> str:
@@ -61,35 +67,32 @@ def _of(lot: Lot) -> str:
 
 @pytest.mark.xfail(strict=False, reason="what histories have found isn't all mended yet")
 @pytest.mark.parametrize("lot", FEW, ids=_of)
-def test_random_histories_end_right(servers: dict[Version, MysqlServer], tmp_path: Path, lot: Lot) -> None:
-    _end_right(servers, tmp_path, lot)
+def test_random_histories_end_right(started: Started, tmp_path: Path, lot: Lot) -> None:
+    _end_right(started, tmp_path, lot)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("lot", MANY, ids=_of)
-def test_many_random_histories_end_right(
-    servers: dict[Version, MysqlServer], tmp_path: Path, lot: Lot
-) -> None:
-    _end_right(servers, tmp_path, lot)
+def test_many_random_histories_end_right(started: Started, tmp_path: Path, lot: Lot) -> None:
+    _end_right(started, tmp_path, lot)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(5001, 5061, SIZE))
 def test_random_histories_end_right_in_a_lake(
-    servers: dict[Version, MysqlServer], spark_settings: SparkSettings, tmp_path: Path, seed: int
+    started: Started, spark_settings: SparkSettings, tmp_path: Path, seed: int
 ) -> None:
     metadata = Metadata.FULL if seed % (2 * SIZE) == 1 else Metadata.MINIMAL
-    _end_right(servers, tmp_path, (Version.NEW, metadata, seed), spark_settings)
+    _end_right(started, tmp_path, (Version.NEW, metadata, seed), spark_settings)
 
 
-def _end_right(
-    servers: dict[Version, MysqlServer], folder: Path, lot: Lot, spark: SparkSettings | None = None
-) -> None:
+def _end_right(started: Started, folder: Path, lot: Lot, spark: SparkSettings | None = None) -> None:
     version, metadata, seed = lot
     histories = [history(str(each), version, metadata) for each in range(seed, seed + SIZE)]
-    result = played(servers[version], folder / "together", histories, spark)
+    server = started(version)
+    result = played(server, folder / "together", histories, spark)
     if result.findings:
-        wrong = alone(servers[version], folder, histories, result, spark)
+        wrong = alone(server, folder, histories, result, spark)
         texts = ["\n".join([*map(str, found), str(each)]) for each, found in wrong]
         pytest.fail("\n\n".join(texts))
     assert result.judged >= SIZE and result.passed > result.refused
@@ -98,35 +101,41 @@ def _end_right(
 @pytest.mark.full
 @pytest.mark.parametrize("planted", list(Planted))
 def test_what_is_planted_is_found(
-    servers: dict[Version, MysqlServer], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, planted: Planted
+    started: Started, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, planted: Planted
 ) -> None:
     PLANTS[planted](monkeypatch)
-    metadata = METADATA.get(planted, Metadata.FULL)
+    metadata, server = METADATA.get(planted, Metadata.FULL), started(Version.NEW)
     for seed in range(1, LOTS * SIZE, SIZE):
         lot = [
             history(str(each), Version.NEW, metadata, weights(planted)) for each in range(seed, seed + SIZE)
         ]
-        if played(servers[Version.NEW], tmp_path / f"lot-{seed}", lot).findings:
+        if played(server, tmp_path / f"lot-{seed}", lot).findings:
             return
     pytest.fail(f"{LOTS * SIZE} histories didn't find it")
 
 
-@pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
-def test_what_was_found_stays_mended(servers: dict[Version, MysqlServer], tmp_path: Path, path: Path) -> None:
-    _replay(servers, tmp_path, path)
+@pytest.mark.parametrize("kind", sorted({(each.version, each.metadata) for each in FOUND.values()}))
+def test_what_was_found_stays_mended(
+    started: Started, tmp_path: Path, kind: tuple[Version, Metadata]
+) -> None:
+    _replay(
+        started, tmp_path, {k: each for k, each in FOUND.items() if (each.version, each.metadata) == kind}
+    )
 
 
 @pytest.mark.full
 @pytest.mark.xfail(strict=False, reason="it isn't mended yet")
-@pytest.mark.parametrize("path", OPEN, ids=lambda path: path.stem)
-def test_what_was_found_is_mended(servers: dict[Version, MysqlServer], tmp_path: Path, path: Path) -> None:
-    _replay(servers, tmp_path, path)
+@pytest.mark.parametrize("name", OPEN)
+def test_what_was_found_is_mended(started: Started, tmp_path: Path, name: str) -> None:
+    _replay(started, tmp_path, {name: OPEN[name]})
 
 
-def _replay(servers: dict[Version, MysqlServer], folder: Path, path: Path) -> None:
-    kept = parsed(path.read_text())
-    result = played(servers[kept.version], folder / "played", [kept])
-    assert result.findings == [] and result.judged > 0
+def _replay(started: Started, folder: Path, kept: Mapping[str, History]) -> None:
+    names, histories = list(kept), list(kept.values())
+    result = played(started(histories[0].version), folder / "played", histories)
+    wrong = [f"{names[f.history] if f.history is not None else ''}: {f}" for f in result.findings]
+    assert not wrong, "\n".join(wrong)
+    assert result.judged >= len(histories)
 
 
 @pytest.mark.parametrize("version", list(Version))

@@ -1,0 +1,8 @@
+-- PAD_CHAR_TO_FULL_LENGTH makes a conversion pad.
+# 9.7 FULL all
+0> CREATE TABLE `t` (`id` INT NOT NULL PRIMARY KEY, `v` CHAR(5))
+0> INSERT INTO `t` VALUES (1, 'a')
+~ rest
+0> SET SESSION sql_mode = 'STRICT_ALL_TABLES,PAD_CHAR_TO_FULL_LENGTH'
+0> ALTER TABLE `t` MODIFY `v` VARCHAR(9)
+~ rest

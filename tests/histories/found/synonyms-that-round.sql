@@ -1,0 +1,7 @@
+-- FLOAT8(10,2) rounds as DOUBLE(10,2) does.
+# 9.7 FULL all
+0> CREATE TABLE `t` (`id` INT NOT NULL PRIMARY KEY, `v` DOUBLE)
+0> INSERT INTO `t` VALUES (1, 1.23456)
+~ rest
+0> ALTER TABLE `t` MODIFY `v` FLOAT8(10,2)
+~ rest
