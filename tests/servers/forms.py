@@ -122,8 +122,8 @@ def _quoted(name: str) -> str:
 
 
 def _asked(name: str, kind: str) -> str:
-    # The text of a FLOAT has fewer digits than it.
-    return f"{_quoted(name)} * 1e0" if kind == "float" else _quoted(name)
+    # The text of a FLOAT has fewer digits than it, and so has that of a DOUBLE(10,2) which was a DOUBLE.
+    return f"{_quoted(name)} * 1e0" if kind in ("float", "double") else _quoted(name)
 
 
 def _read(kind: str, digits: int, raw: bytes) -> object:
