@@ -13,7 +13,7 @@ import pytest
 from actors.watermark_coordinator import WatermarkCoordinator
 from pipeline import ddl, naming, passed, schema_verifier
 from pipeline.errors import Definite
-from pipeline.messages import LogRead
+from pipeline.messages import ChangesVerified, StatementRead
 from pipeline.schema import TableId
 from pipeline.unlogged import Effect
 from tests.histories import moves
@@ -64,12 +64,12 @@ def _names_fold(patch: Patch) -> None:
 
 
 def _strict(patch: Patch) -> None:
-    original = ddl.changed_unlogged
+    original = schema_verifier._statement_read
 
-    def changed(*arguments: Any, **_: Any) -> dict[TableId, ddl.Unlogged]:
-        return original(*arguments, strict=True)
+    def read(state: Any, message: StatementRead) -> Any:
+        return original(state, replace(message, strict=True))
 
-    patch.setattr(ddl, "changed_unlogged", changed)
+    patch.setattr(schema_verifier, "_statement_read", read)
 
 
 def _never_altered(patch: Patch) -> None:
@@ -91,7 +91,7 @@ def _any_key(patch: Patch) -> None:
 
 def _measures(patch: Patch) -> None:
     def measure(_: WatermarkCoordinator, message: object) -> None:
-        if isinstance(message, LogRead):
+        if isinstance(message, ChangesVerified):
             raise KeyError("a table")
 
     patch.setattr(WatermarkCoordinator, "_measure_message", measure)
