@@ -12,13 +12,15 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ParamSpec, Protocol, TypeVar, assert_never
+from typing import Any, Final, ParamSpec, Protocol, TypeVar, assert_never
 
 import structlog
 
 from actors.delta import Conflict
 from actors.lake import Lake
 from actors.metrics import Metrics
+from actors.spark_session import SparkLost
+from actors.telling import told
 from pipeline import maintenance
 from pipeline import metrics as catalogue
 from pipeline.checkpoint import Mirror, Ready
@@ -34,6 +36,9 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 log = structlog.get_logger()
+
+# How long (s) work rests at most that has failed again and again.
+_LONGEST_REST_S: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +144,11 @@ class Background:
         self._kept: dict[tuple[TableId, Tier], Kept] = {}
         self._due: dict[Due, float] = {}  # and since when (s)
         self._resting: dict[Due, float] = {}  # what was given up, and until when
+        self._failed: dict[Due, int] = {}  # and how often in a row
         self.work: Work | None = None
         for kind in ("merge", *Chore):
             metrics.count(catalogue.CONFLICTS, 0, kind=kind)
+            metrics.count(catalogue.WORK_FAILED, 0, kind=kind)
 
     def found(self, table: TableId, delivered: Delivered, sizes: Mapping[Tier, Size | None]) -> None:
         """A table is met at the start, or for the first time, with the lake tables that it has."""
@@ -193,6 +200,8 @@ class Background:
         del self._due[longest]  # what comes while it's under way isn't due for as long
         match longest:
             case MergeDue(table):
+                # After a table has failed batches may begin before what others have merged.
+                through = max(through, self._mirrored[table].reached.merged)
                 merge = Merge(table, through, self._mirrored[table].pending)
                 self._begin(merge, self._merge(table, through, position))
             case ChoreDue(chore, table, tier):
@@ -213,7 +222,19 @@ class Background:
             self._metrics.count(catalogue.CONFLICTS, kind=work.name)
             self._resting[work.what.due] = now + maintenance.REST_S
             return
+        except SparkLost:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it's this table's alone
+            times = self._failed[work.what.due] = self._failed.get(work.what.due, 0) + 1
+            pause = min(_LONGEST_REST_S, maintenance.REST_S * 2 ** (times - 1))
+            log.error(
+                "work on a lake table failed", work=work.name, table=table, times=times, reason=told(error)
+            )
+            self._metrics.count(catalogue.WORK_FAILED, kind=work.name)
+            self._resting[work.what.due] = now + pause
+            return
         self._resting.pop(work.what.due, None)
+        self._failed.pop(work.what.due, None)
         match work.what:
             case Merge() as merge:
                 self._metrics.observe(catalogue.MERGE, now - work.began)

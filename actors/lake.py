@@ -22,6 +22,7 @@ it, and does nothing by itself.
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
@@ -29,6 +30,7 @@ from actors.delta import LakeTable, Snapshot, made_once
 from actors.delta_tables import delta_tables
 from actors.journal_store import JournalReader
 from actors.lake_files import LakeFiles
+from actors.lake_paths import located
 from actors.live_view import CatalogViews
 from actors.spark_session import beside
 from actors.table_locks import TableLocks
@@ -71,6 +73,15 @@ class Lake:
         # Nothing is appended while a busy changelog is trimmed.
         self._trimming = TableLocks()
         self.upkeep = Upkeep(session, root, self._tables, self._changing, self._trimming)
+
+    def probe(self) -> None:
+        """Raise where Spark doesn't answer, or nothing can be written under the lake's path: no table has a chance."""
+        self._session.sql("SELECT 1").collect()
+        filesystem, folder = located(self._root)
+        path = f"{folder}/.tidemark-{uuid4().hex}"
+        with filesystem.open_output_stream(path) as file:
+            file.write(b"\n")
+        filesystem.delete_file(path)
 
     def find(self, table: TableId) -> Delivered:
         """What the lake has of a table. Raises Definite where it's fed from another journal."""
@@ -124,7 +135,13 @@ class Lake:
         if todo.reason:
             self._set(table, Tier.CHANGELOG, {Property.STOPPED: todo.reason})
             return replace(present, stopped=todo.reason)
-        return replace(present, changes=batch.through, rows=batch.through, after=batch.after)
+        # It may have more already, where batches begin again for another table.
+        return replace(
+            present,
+            changes=max(present.changes, batch.through),
+            rows=max(present.rows, batch.through),
+            after=max(present.after, batch.after),
+        )
 
     def merge(self, table: TableId, reached: Reached, through: int, position: str) -> None:
         """Merge changes into a table's mirror, from where it is to a segment. It blocks for seconds.

@@ -48,6 +48,10 @@ _ROWS: Final = 8192
 _PIECE: Final = 4 << 20
 
 
+class NoRoom(Transient):
+    """The lake's filesystem is full, for whichever table."""
+
+
 class LakeFiles:
     """Places files of one journal."""
 
@@ -205,5 +209,6 @@ def _telling(table: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        what = "no room was left" if error.errno in FULL else f"files can't be placed ({error})"
-        raise Transient(f"{what} in {table}") from error
+        if error.errno in FULL:
+            raise NoRoom(f"no room was left in {table}") from error
+        raise Transient(f"files can't be placed ({error}) in {table}") from error

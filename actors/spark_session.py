@@ -114,6 +114,10 @@ class SparkFailed(Exception):
     """A call of Spark's failed for a reason that nobody foresaw: its words, which need no JVM any more."""
 
 
+class SparkLost(Transient):
+    """A call of Spark's failed since there's no Spark any more that could be asked again."""
+
+
 class Running(Protocol):
     """A Spark that can be asked: its session."""
 

@@ -28,16 +28,18 @@ from actors.background import Background
 from actors.delta import Conflict, is_conflict
 from actors.journal_store import JournalReader
 from actors.lake import Lake
+from actors.lake_files import NoRoom
 from actors.mailbox import Mailbox
 from actors.measuring import measuring
 from actors.metrics import Metrics
 from actors.spark_pulse import Pulse
-from actors.spark_session import Pool, Running, SparkFailed
+from actors.spark_session import Pool, Running, SparkFailed, SparkLost
 from actors.tasks import all_end, broken_off
+from actors.telling import told
 from pipeline import metrics as catalogue
 from pipeline import spark_sink, topology
 from pipeline.delivery import Batch, Pieces
-from pipeline.errors import Transient
+from pipeline.errors import Definite, Transient
 from pipeline.lake_tables import Tier
 from pipeline.late import MirrorsLacked
 from pipeline.messages import SegmentSealed, ToSparkSink
@@ -61,10 +63,12 @@ from pipeline.spark_sink import (
     PlaceFound,
     ReadBatch,
     TableDelivered,
+    TableFailed,
     TableFound,
     TellJournal,
     TellOfBareTables,
     TellOfGap,
+    TimeCame,
 )
 
 log = structlog.get_logger()
@@ -122,6 +126,7 @@ class SparkSink(Actor[ToSparkSink]):
             self.listen()
             while self._taking is not None or up.background.work is not None:
                 await self._next(up.background)
+                await self._try_again()
                 self._see_to_tables(up.background)
             await self._pulse.end()
             await self._in_thread(up.spark.stop)
@@ -156,8 +161,8 @@ class SparkSink(Actor[ToSparkSink]):
         work = None if background is None else background.work
         return {
             "lake": self._settings.path,
-            "segment": so_far.segment,
-            "position": so_far.position,
+            "segment": (so_far.ahead or so_far).segment,
+            "position": (so_far.ahead or so_far).position,
             "freshness_seconds": self._freshness,
             "late": sorted(map(str, so_far.late.tables)),
             "beside": None if work is None else {"work": work.name, "table": str(work.table)},
@@ -165,9 +170,9 @@ class SparkSink(Actor[ToSparkSink]):
                 str(table): {
                     "mirror": so_far.mirrors[table].wire if table in so_far.mirrors else None,
                     **(background.status(table) if background is not None else {}),
-                    "stopped": delivered.stopped,
+                    "stopped": so_far.stopped(table),
                 }
-                for table, delivered in so_far.tables.items()
+                for table in {**so_far.tables, **so_far.failed}
             },
         }
 
@@ -232,10 +237,15 @@ class SparkSink(Actor[ToSparkSink]):
                 assert_never(order)
         return None
 
-    async def _find(self, up: Up, table: TableId) -> TableFound:
-        found = await self._in_thread(up.lake.find, table)
-        of = Tier if found.schema is not None else ()
-        sizes = {tier: await self._in_thread(up.lake.upkeep.size, table, tier) for tier in of}
+    async def _find(self, up: Up, table: TableId) -> TableFound | TableFailed:
+        try:
+            found = await self._in_thread(up.lake.find, table)
+            of = Tier if found.schema is not None else ()
+            sizes = {tier: await self._in_thread(up.lake.upkeep.size, table, tier) for tier in of}
+        except Definite:
+            raise  # the whole lake is another journal's
+        except Exception as error:  # noqa: BLE001 - whatever it is, it's this table's alone
+            return await self._failed(up, table, error)
         up.background.found(table, found, sizes)
         self.metrics.set(catalogue.TABLE_STOPPED, found.stopped is not None, table=str(table), part="lake")
         return TableFound(table, found)
@@ -258,10 +268,29 @@ class SparkSink(Actor[ToSparkSink]):
     def _read_batch(self, after: int, through: int) -> BatchRead:
         return spark_sink.next_batch_of(self._state, self._journal.entries(after, through))
 
-    async def _deliver(self, up: Up, order: DeliverTable) -> TableDelivered:
+    async def _failed(self, up: Up, table: TableId, error: Exception) -> TableFailed:
+        """The table has failed by itself; raises where Spark or the lake's store has, for all tables."""
+        if isinstance(error, SparkLost | NoRoom):
+            raise error
+        try:
+            await self._in_thread(up.lake.probe)
+        except Exception as down:  # noqa: BLE001 - whatever it is, all tables have it
+            raise Transient(f"the lake can't be written: {told(down)}") from error
+        times = self._state.so_far.times_failed(table) + 1
+        log.warning("a table failed in the lake", table=str(table), times=times, reason=told(error))
+        if times == spark_sink.TIMES_TO_TELL:
+            log.error("the table was stopped", table=str(table), part="lake", reason=told(error))
+        if times >= spark_sink.TIMES_TO_TELL:
+            self.metrics.set(catalogue.TABLE_STOPPED, 1, table=str(table), part="lake")
+        return TableFailed(table, told(error))
+
+    async def _deliver(self, up: Up, order: DeliverTable) -> TableDelivered | TableFailed:
         """Bring one table to the end of the batch."""
         table, pieces = order.table, order.pieces
-        after = await self._in_thread(up.lake.deliver, table, order.before, order.batch)
+        try:
+            after = await self._in_thread(up.lake.deliver, table, order.before, order.batch)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it's this table's alone
+            return await self._failed(up, table, error)
         if after.stopped is not None:
             self.metrics.set(catalogue.TABLE_STOPPED, 1, table=str(table), part="lake")
             log.error("the table was stopped", table=str(table), part="lake", reason=after.stopped)
@@ -280,13 +309,16 @@ class SparkSink(Actor[ToSparkSink]):
 
     @measuring
     def _count_stopped(self) -> None:
-        stopped = sum(each.stopped is not None for each in self._state.so_far.tables.values())
+        so_far = self._state.so_far
+        stopped = sum(so_far.stopped(table) is not None for table in {*so_far.tables, *so_far.failed})
         self.metrics.set(catalogue.STOPPED_TABLES, stopped, part="lake")
 
     @measuring
     def _tell(self, batch: Batch, seconds: float) -> None:
         now = time.time()
         self._count_stopped()
+        if self._state.so_far.ahead is not None:
+            return  # a table catches up with the others
         if batch.newest is not None:
             self.metrics.set(catalogue.DELIVERED_COMMIT, batch.newest / 1e6)
         if batch.commit_times:
@@ -304,7 +336,10 @@ class SparkSink(Actor[ToSparkSink]):
             awaited.add(self._taking)
         if self._pulse.task is not None:
             awaited.add(self._pulse.task)
-        timeout = None if work is not None else background.time_left(self._state.so_far.mirrors)
+        left = [] if work is not None else [background.time_left(self._state.so_far.mergeable)]
+        if (again := spark_sink.again_at(self._state)) is not None and self._taking is not None:
+            left.append(max(0.0, again - time.monotonic()))
+        timeout = min((each for each in left if each is not None), default=None)
         done, _ = await asyncio.wait(awaited, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if self._pulse.task in done:
             self._pulse.task.result()  # raises what it found
@@ -317,7 +352,20 @@ class SparkSink(Actor[ToSparkSink]):
         """Begin what is due beside the batches; nothing at the end."""
         if self._taking is not None:
             so_far = self._state.so_far
-            background.begin_if_due(so_far.mirrors, so_far.segment, so_far.position)
+            background.begin_if_due(so_far.mergeable, so_far.segment, so_far.position)
+
+    async def _try_again(self) -> None:
+        """Try the tables again that were set aside and are due."""
+        again = spark_sink.again_at(self._state)
+        if again is None or again > time.monotonic() or self._taking is None:
+            return
+        self.beat()
+        last = await self._in_thread(self._journal.last_segment)
+        entry = await self._in_thread(self._journal.entry, last)
+        await self._take_in(TimeCame(entry.checkpoint))
+        await self._take_in(SegmentSealed(last))
+        self._count_stopped()
+        self.rest()
 
     async def _in_thread(
         self, function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
@@ -350,7 +398,7 @@ class SparkSink(Actor[ToSparkSink]):
             return function(*args, **kwargs)
         except (Py4JError, PySparkException, ConnectionError) as error:
             if self._up is not None and (lost := self._up.spark.lost(error)):
-                raise Transient(lost) from None
+                raise SparkLost(lost) from None
             if is_conflict(error):
                 raise Conflict("another writer committed to a lake table meanwhile") from None
             raise SparkFailed(str(error)).with_traceback(error.__traceback__) from None

@@ -330,6 +330,11 @@ CONFLICTS = Counter(
     "Times that Delta gave work up, which is tried again; kind is merge, checkpoint, compact, trim or vacuum.",
     ("kind",),
 )
+WORK_FAILED = Counter(
+    "tidemark_lake_work_errors_total",
+    "Times that work on a lake table failed, which is tried again; kind is as above.",
+    ("kind",),
+)
 FRESHNESS = Histogram(
     "tidemark_freshness_seconds",
     "From the commit on the source to readable in the lake, the oldest of each batch.",

@@ -18,12 +18,35 @@ class Lacking:
 
 
 @dataclass(frozen=True, slots=True)
+class Failed:
+    """Finding or delivering a table has failed for this reason, so many `times` in a row.
+
+    `again`: when (s) it is tried again.
+    """
+
+    reason: str
+    times: int
+    again: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """Where the other tables are while those that failed catch up: through `segment`, with its position and mirrors."""
+
+    segment: int
+    position: str
+    mirrors: Mapping[TableId, Mirror]
+
+
+@dataclass(frozen=True, slots=True)
 class SoFar:
     """How far the lake is: through `segment`, at whose end are `position` and `mirrors`.
 
     `tables`: what it has of each table that was met. `said`: the segment through which these say that all have
-    everything. `late`: tables that wait for a mirror which the journal has all of (`pipeline.late`), and `whole` the
-    segment through which they have everything; `bare`: tables whose mirror isn't there (`pipeline.tiers`).
+    everything. `late`: tables that wait for a mirror which the journal has all of (`pipeline.late`), `aside`: those
+    that failed and rest, and `whole` the segment through which both have everything; `bare`: tables whose mirror isn't
+    there (`pipeline.tiers`). `failed`: the tables that have failed and aren't wholly delivered since; `ahead`: where
+    the others are while such tables catch up.
     """
 
     segment: int = 0
@@ -34,6 +57,36 @@ class SoFar:
     late: Lacking = field(default_factory=Lacking)
     whole: int = 0
     bare: Lacking = field(default_factory=Lacking)
+    aside: frozenset[TableId] = frozenset()
+    failed: Mapping[TableId, Failed] = field(default_factory=dict)
+    ahead: Ahead | None = None
+
+    @property
+    def left_out(self) -> frozenset[TableId]:
+        """The tables that batches leave out."""
+        return self.late.tables | self.aside
+
+    @property
+    def catching_up(self) -> frozenset[TableId]:
+        """The tables that failed and are tried again."""
+        return frozenset(self.failed.keys() - self.aside)
+
+    @property
+    def mergeable(self) -> Mapping[TableId, Mirror]:
+        """The mirrors that may be merged: of tables that have everything that the others have."""
+        if self.ahead is not None:
+            return {}
+        return {table: mirror for table, mirror in self.mirrors.items() if table not in self.failed}
+
+    def stopped(self, table: TableId) -> str | None:
+        """Why a table gets nothing."""
+        if (failed := self.failed.get(table)) is not None:
+            return f"it failed {failed.times} times in a row and is tried again by itself: {failed.reason}"
+        return self.of(table).stopped
+
+    def times_failed(self, table: TableId) -> int:
+        """How often in a row."""
+        return 0 if (failed := self.failed.get(table)) is None else failed.times
 
     def of(self, table: TableId) -> Delivered:
         """What the lake has of a table, met or not."""

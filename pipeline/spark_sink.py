@@ -13,6 +13,11 @@ of those that are delivered anew, of which `missing` leaves out what it has.
 their mirrors have begun anew (`pipeline.late`), and a batch ends where one of them can be taken again. Meanwhile the
 tables go on saying that all have everything through where it went missing, so that a restart finds that again.
 
+**What fails.** A table that can't be found or delivered is set aside, and the others get on: they say that all have
+everything through where the first one failed, so that a restart begins there. It is tried again by itself, after a
+pause that doubles each time: then batches begin there again. The other tables have what these bring, and where the
+table fails once more the next batch is the one that the others lack.
+
 **Facts** say what has happened, and `step` gives the orders that follow from one. The orders of a step don't depend on
 each other. Whoever carries out the first five kinds of them has a fact to tell; the others bring none.
 """
@@ -32,7 +37,9 @@ from pipeline.late import incomplete
 from pipeline.messages import SegmentSealed
 from pipeline.schema import TableId
 from pipeline.sink_state import (
+    Ahead,
     Doing,
+    Failed,
     Joining,
     Lacking,
     Landing,
@@ -107,6 +114,21 @@ class TableDelivered:
 
 
 @dataclass(frozen=True, slots=True)
+class TableFailed:
+    """A table couldn't be found or delivered, for a reason of its own: others can be."""
+
+    table: TableId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimeCame:
+    """Tables that were set aside are due again (`again_at`), and this is what's true at the journal's `end`."""
+
+    end: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
 class JournalTold:
     """The journal knows how far the lake is."""
 
@@ -120,6 +142,8 @@ Fact = (
     | Place
     | BatchRead
     | TableDelivered
+    | TableFailed
+    | TimeCame
     | JournalTold
 )
 
@@ -201,6 +225,12 @@ Order = (
 )
 Next = tuple[State, tuple[Order, ...]]
 
+# How long (s) a table rests that has failed once, and at most.
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 600.0
+
+# How often in a row a table fails before people are told that it has stopped.
+TIMES_TO_TELL = 3
+
 _D = TypeVar("_D", bound=Doing)
 
 
@@ -231,6 +261,11 @@ def step(state: State, fact: Fact, now: float) -> Next:
             landing = _doing(Landing, state, fact)
             landing = replace(landing, left=landing.left - {table})
             return _landing(replace(state, so_far=state.so_far.having(table, after)), landing, now)
+        case TableFailed():
+            return _failed(state, fact, now)
+        case TimeCame(end):
+            _doing(Resting, state, fact)
+            return _again(state, end, now)
         case JournalTold():
             return _going_on(state, _doing(Telling, state, fact).sealed)
         case _:
@@ -242,6 +277,13 @@ def _doing(kind: type[_D], state: State, fact: Fact) -> _D:
     if isinstance(state.doing, kind):
         return state.doing
     raise InvariantBroken(f"{type(fact).__name__} came while {state.doing}")
+
+
+def again_at(state: State) -> float | None:
+    """When (s) a table is due again that was set aside; None where there's none, or something is under way."""
+    resting = isinstance(state.doing, Resting)
+    so_far = state.so_far
+    return min((so_far.failed[table].again for table in so_far.aside), default=None) if resting else None
 
 
 def whole_through(said: int, told: int, by: int | None) -> int:
@@ -269,7 +311,41 @@ def next_batch_of(state: State, entries: Iterator[Entry], most_bytes: int = MOST
     batch = next_batch(same, most_bytes)
     batch = tiers.ruled(batch, state.rules, so_far.bare.tables, so_far.bare.since)
     # As long as a table is left out, a restart has to find that again.
-    return BatchRead(replace(batch, after=so_far.whole) if left_out else batch, left_out)
+    return BatchRead(replace(batch, after=so_far.whole) if left_out or so_far.aside else batch, left_out)
+
+
+def _failed(state: State, fact: TableFailed, now: float) -> Next:
+    so_far, table = state.so_far, fact.table
+    times = so_far.times_failed(table) + 1
+    pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (times - 1))
+    failed = Failed(fact.reason, times, now + pause)
+    so_far = replace(so_far, aside=so_far.aside | {table}, failed={**so_far.failed, table: failed})
+    match state.doing:
+        case Searching(end, left):
+            return _searching(replace(state, so_far=so_far), Searching(end, left - {table}))
+        case Meeting() as meeting:
+            state = replace(state, so_far=replace(so_far, whole=meeting.batch.after))
+            return _meeting(state, replace(meeting, left=meeting.left - {table}), now)
+        case Landing() as landing:
+            state = replace(state, so_far=replace(so_far, whole=landing.batch.after))
+            return _landing(state, replace(landing, left=landing.left - {table}), now)
+        case doing:
+            raise InvariantBroken(f"{table} failed while {doing}")
+
+
+def _again(state: State, end: Checkpoint, now: float) -> Next:
+    """Look for the tables that are due, and go back to where they failed."""
+    so_far = state.so_far
+    due = frozenset(table for table in so_far.aside if so_far.failed[table].again <= now)
+    if not due:
+        return state, ()
+    so_far = replace(
+        so_far,
+        aside=so_far.aside - due,
+        ahead=so_far.ahead or Ahead(so_far.segment, so_far.position, so_far.mirrors),
+    )
+    state, orders = _searching(replace(state, so_far=so_far), Searching(end, due))
+    return state, (*map(FindTable, sorted(due)), *orders)
 
 
 def _found(state: State, fact: TableFound, now: float) -> Next:
@@ -288,9 +364,11 @@ def _found(state: State, fact: TableFound, now: float) -> Next:
 def _searching(state: State, searching: Searching) -> Next:
     if searching.left:
         return replace(state, doing=searching), ()
+    if state.so_far.ahead is not None and not state.so_far.catching_up:
+        return replace(state, so_far=_caught_up(state.so_far), doing=Resting()), ()
     said = said_by(state.so_far.tables.values())
     state = replace(state, so_far=replace(state.so_far, said=said), doing=Joining(searching.end))
-    return state, (FindPlace(said),)
+    return state, (FindPlace(said if state.so_far.ahead is None else max(said, state.so_far.whole)),)
 
 
 def _placed(state: State, place: Place, end: Checkpoint) -> Next:
@@ -301,6 +379,7 @@ def _placed(state: State, place: Place, end: Checkpoint) -> Next:
             so_far = replace(
                 so_far,
                 segment=through,
+                whole=through,
                 position=str(then.position),
                 mirrors=then.mirrors,
                 bare=Lacking(bare, then.scn),
@@ -308,12 +387,13 @@ def _placed(state: State, place: Place, end: Checkpoint) -> Next:
             tell = (TellOfBareTables(bare),) if bare else ()
         case GapFound(through, first):
             segment = first.segment - 1
-            behind = (t for t in first.checkpoint.schemas if so_far.of(t).changes < segment)
-            late = Lacking(frozenset(behind), first.first_scn - 1)
+            behind = frozenset(t for t in first.checkpoint.schemas if so_far.of(t).changes < segment)
+            lacking = behind if so_far.ahead is None else so_far.catching_up | so_far.late.tables
+            late = Lacking(lacking, first.first_scn - 1)
             so_far = replace(so_far, segment=segment, whole=through, late=late)
             tell = (TellOfGap(late.tables, first.segment),)
         case BeginningFound(through):
-            so_far = replace(so_far, segment=through)
+            so_far = replace(so_far, segment=through, whole=through)
         case _:
             assert_never(place)
     return replace(state, so_far=so_far, doing=Resting()), (*tell, *_asking(so_far, end))
@@ -372,13 +452,27 @@ def _landing(state: State, landing: Landing, now: float) -> Next:
         mirrors=batch.checkpoint.mirrors,
         said=max(landing.said, 0 if there else -1),
     )
-    tell = TellJournal(batch, None if so_far.late.tables else so_far.said, now - landing.began)
+    tell = TellJournal(batch, None if so_far.left_out else so_far.said, now - landing.began)
+    so_far = _caught_up(so_far)
     state = replace(state, so_far=so_far, doing=Telling(landing.sealed))
     return state, (tell, *_asking(so_far, batch.checkpoint))
+
+
+def _caught_up(so_far: SoFar) -> SoFar:
+    """On to where the other tables are, once none is catching up any more."""
+    if so_far.ahead is not None and so_far.ahead.segment > so_far.segment:
+        if so_far.catching_up:
+            return so_far
+        ahead = so_far.ahead
+        so_far = replace(
+            so_far, segment=ahead.segment, position=ahead.position, mirrors=ahead.mirrors, ahead=None
+        )
+    still = {table: each for table, each in so_far.failed.items() if table in so_far.aside}
+    return replace(so_far, failed=still, ahead=None)
 
 
 def _wanted(so_far: SoFar, batch: Batch) -> list[TableId]:
     """The tables that have something in the batch, and those whose mirror is to be made, or begun anew."""
     begun = [table for table in batch.generations if batch.newly_begun(table, so_far.of(table))]
     wanted = dict.fromkeys([*batch.tables, *begun, *batch.alterations])
-    return [table for table in wanted if table not in so_far.late.tables]
+    return [table for table in wanted if table not in so_far.left_out]

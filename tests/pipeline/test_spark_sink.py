@@ -30,10 +30,12 @@ from pipeline.spark_sink import (
     PlaceFound,
     ReadBatch,
     TableDelivered,
+    TableFailed,
     TableFound,
     TellJournal,
     TellOfBareTables,
     TellOfGap,
+    TimeCame,
 )
 from pipeline.table_patterns import Tables
 from tests.pipeline.test_delivery import ITEMS, V1, entry
@@ -238,3 +240,83 @@ def test_what_cannot_happen_now_breaks_an_invariant(facts: Sequence[Fact]) -> No
 def test_a_table_that_nobody_looked_for_breaks_an_invariant() -> None:
     with pytest.raises(InvariantBroken, match=r"shop\.orders was found while"):
         Story().after(JournalFoundEmpty(), TableFound(ORDERS, NOTHING))
+
+
+def failing(*left: TableId) -> Story:
+    """A sink of two tables that have everything through 3, behind the failure of `left` in segment 4."""
+    end = entry(4, V1, ITEMS)
+    story = begun({ORDERS: had(3, 2), ITEMS.table: had(3, 2)}, PlaceFound(3, entry(3).checkpoint), end)
+    story.after(SegmentSealed(4)).read(end)
+    for table in (ORDERS, ITEMS.table):
+        story.after(TableFailed(table, "so") if table in left else TableDelivered(table, had(4, 3)))
+    return story
+
+
+def test_a_table_that_fails_is_set_aside_and_the_others_say_that_it_lacks_something() -> None:
+    story = failing(ITEMS.table)
+    assert (story.only(TellJournal).batch.through, story.only(TellJournal).said) == (4, None)
+    aside = story.state.so_far.failed[ITEMS.table]
+    assert (aside.reason, aside.times, aside.again) == ("so", 1, story.now + spark_sink.FIRST_PAUSE_S)
+    assert spark_sink.again_at(story.state) is None, "something is under way"
+    assert ITEMS.table not in story.state.so_far.mergeable
+    story.after(JournalTold(), SegmentSealed(5)).read(entry(5, V1, ITEMS))
+    order = story.only(DeliverTable)
+    assert (order.table, order.batch.after) == (ORDERS, 3), "all tables have everything through 3"
+    story.after(TableDelivered(ORDERS, had(5, 3)), JournalTold())
+    assert spark_sink.again_at(story.state) == aside.again
+
+
+def test_a_table_catches_up_from_where_it_failed_while_the_others_have_it_all() -> None:
+    story = failing(ITEMS.table).after(JournalTold(), SegmentSealed(5)).read(entry(5, V1, ITEMS))
+    story.after(TableDelivered(ORDERS, had(5, 3)), JournalTold())
+    end = entry(5, V1, ITEMS).checkpoint
+    assert story.after(TimeCame(end)).only(FindTable).table == ITEMS.table
+    assert story.after(TableFound(ITEMS.table, had(3, 2))).only(FindPlace).said == 3
+    story.after(PlaceFound(3, entry(3).checkpoint))
+    assert story.state.so_far.mergeable == {}, "batches are behind what the others have"
+    assert story.after(SegmentSealed(5)).only(ReadBatch) == ReadBatch(3, 5)
+    story.read(entry(4, V1, ITEMS), entry(5, V1, ITEMS))
+    brought = {
+        o.table: [p.segment for p in o.pieces.changes] for o in story.orders if isinstance(o, DeliverTable)
+    }
+    assert brought == {ORDERS: [], ITEMS.table: [4, 5]}
+    story.after(TableDelivered(ORDERS, had(5, 3)))
+    told = story.after(TableDelivered(ITEMS.table, had(5, 3))).only(TellJournal)
+    assert (told.batch.through, told.said) == (5, 3)
+    so_far = story.after(JournalTold()).state.so_far
+    assert (so_far.segment, so_far.aside, so_far.failed, so_far.ahead) == (5, frozenset(), {}, None)
+
+
+def test_a_table_that_fails_again_rests_longer_and_the_others_are_where_they_were() -> None:
+    for finds in (False, True):
+        story = failing(ITEMS.table).after(JournalTold(), SegmentSealed(6))
+        story.read(entry(5, V1), entry(6, V1)).after(TableDelivered(ORDERS, had(6, 3)), JournalTold())
+        story.after(TimeCame(entry(6).checkpoint))
+        if finds:
+            story.after(TableFound(ITEMS.table, had(3, 2)), PlaceFound(3, entry(3).checkpoint))
+            story.after(SegmentSealed(6)).read(entry(4, V1, ITEMS)).after(TableDelivered(ORDERS, had(6, 3)))
+        story.after(TableFailed(ITEMS.table, "so again"))
+        if finds:
+            assert story.after(JournalTold()).orders == [], "all else has been delivered"
+        so_far = story.state.so_far
+        assert so_far.segment == 6
+        assert (so_far.failed[ITEMS.table].times, so_far.whole, so_far.ahead) == (2, 3, None)
+        assert so_far.failed[ITEMS.table].again == pytest.approx(story.now + 2.0, abs=1.0)
+        assert so_far.stopped(ITEMS.table) is not None
+
+
+def test_a_table_that_cannot_be_found_at_the_start_is_left_out() -> None:
+    end = entry(4, V1, ITEMS)
+    story = Story().after(JournalFound(end.checkpoint), TableFound(ORDERS, had(3, 2)))
+    assert story.after(TableFailed(ITEMS.table, "so")).only(FindPlace).said == 2
+    story.after(PlaceFound(2, entry(2).checkpoint), SegmentSealed(4)).read(entry(3, V1, ITEMS), end)
+    order = story.only(DeliverTable)
+    assert (order.table, order.batch.after, len(order.pieces.changes)) == (ORDERS, 2, 1)
+
+
+def test_what_a_failed_table_lacks_may_have_gone_and_no_other_table_begins_anew() -> None:
+    story = failing(ITEMS.table).after(JournalTold())
+    story.after(TimeCame(entry(9, V1, ITEMS).checkpoint), TableFound(ITEMS.table, had(3, 2)))
+    gap, *_ = story.after(GapFound(3, entry(8, V1, ITEMS))).orders
+    assert isinstance(gap, TellOfGap)
+    assert gap.tables == {ITEMS.table}
