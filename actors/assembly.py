@@ -184,6 +184,7 @@ class Assembly:
             checkpoint.position,
             self._outlet(Name.BINLOG_READER, Name.SCHEMA_VERIFIER),
             found.server,
+            checkpoint.prepared,
         )
         verifier = SchemaVerifier(
             self.mailboxes[Name.SCHEMA_VERIFIER],

@@ -13,6 +13,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final, assert_never
 
 import numpy as np
@@ -46,6 +47,7 @@ from pipeline.messages import (
 from pipeline.settings import SourceSettings
 from pipeline.table_patterns import Tables
 from pipeline.watermark import Coordinates
+from pipeline.xa import XaPrepared
 
 _MICROSECONDS: Final = 1_000_000
 
@@ -88,13 +90,14 @@ class BinlogReader(Actor[ToBinlogReader]):
         position: GtidSet,
         verifier: Outlet[ToSchemaVerifier],
         server: str | None = None,
+        prepared: tuple[XaPrepared, ...] = (),
     ) -> None:
         super().__init__(mailbox, metrics)
         self._settings = settings
         self._server = server
         self._position = position
         self._verifier = verifier
-        self._stream = LogStream(captured.match, captured.may_match_in, position=position)
+        self._stream = LogStream(captured.match, captured.may_match_in, position=position, prepared=prepared)
         self._dump: BinlogDump | None = None
         self._decoding = Decoding()
         self._uncut = False  # whether events have come since the last cut
@@ -151,6 +154,7 @@ class BinlogReader(Actor[ToBinlogReader]):
             "paused": self._paused(),
             "source": f"{self._settings.host}:{self._settings.port}",
             "server": self._server,
+            "prepared_xa": [_told(each) for each in self._stream.prepared],
         }
 
     def not_ready(self) -> str | None:
@@ -292,6 +296,16 @@ class BinlogReader(Actor[ToBinlogReader]):
         self.metrics.set(catalogue.SOURCE_LAG, lag_s)
         if commit_time is not None:
             self.metrics.set(catalogue.SOURCE_COMMIT, commit_time / _MICROSECONDS)
+
+
+def _told(prepared: XaPrepared) -> dict[str, Any]:
+    """An XA transaction that waits for its second phase, as JSON values."""
+    return {
+        "xid": prepared.xid,
+        "since": datetime.fromtimestamp(prepared.since / _MICROSECONDS, UTC).isoformat(),
+        "tables": list(map(str, prepared.tables)),
+        "holds_the_position": bool(prepared.left_out),
+    }
 
 
 def _walked(dump: BinlogDump, stream: LogStream, until: Coordinates | None) -> Iterator[Given]:

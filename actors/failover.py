@@ -191,9 +191,10 @@ class _Search:
         if self._last is None or self._places:
             return Serves(source.server)
         executed = await source.executed()
-        position = beginning.wanted(self._last, executed)
+        purged = await source.purged()
+        position = beginning.wanted(self._last, executed, purged)
         replica = not position <= executed and await source.received() is not None
-        history = History(source.server, executed, await source.purged(), replica)
+        history = History(source.server, executed, purged, replica)
         return failover.judged(position, history, self._last_server)
 
     async def _looked_closely(self, index: int, verdict: Verdict) -> Preflight | None:

@@ -25,13 +25,14 @@ from pipeline.checkpoint import Checkpoint, Filling, Mirror, Moving
 from pipeline.coordinator_state import remembered
 from pipeline.errors import Definite
 from pipeline.failover import PURGED
-from pipeline.gtid import GtidSet
+from pipeline.gtid import NO_GTIDS, GtidSet
 from pipeline.recapture import recaptured
 from pipeline.schema import TableId
 from pipeline.settings import SnapshotMode
 from pipeline.signals import MOST_PRIORITY
 from pipeline.snapshot import Chunking, Completed, Failed, Snapshot, TableState, Waiting, progress
 from pipeline.verifier_state import Known
+from pipeline.xa import left_out
 
 _BEHIND = "the binlog was purged behind {position}"
 _SKIPPED = "the signal {id} skipped the binlog behind {position}"
@@ -68,6 +69,7 @@ def resumed(checkpoint: Checkpoint, known: Known, purged: GtidSet, mode: Snapsho
 def _going_on(checkpoint: Checkpoint, known: Known, purged: GtidSet, mode: SnapshotMode) -> Checkpoint:
     if checkpoint.moving is not None:
         checkpoint = _moved(checkpoint, checkpoint.moving, known)
+    checkpoint = _without_waiting(checkpoint, purged)
     missing = purged - checkpoint.position
     if not missing or not checkpoint.position <= known.at:
         return checkpoint
@@ -78,9 +80,20 @@ def _going_on(checkpoint: Checkpoint, known: Known, purged: GtidSet, mode: Snaps
     return _anew(at_present, known.at, known, gap, _unused(checkpoint, f"anew-{checkpoint.scn}"))
 
 
-def wanted(checkpoint: Checkpoint, executed: GtidSet) -> GtidSet:
-    """The position to go on from at a server that has executed this."""
-    moving = checkpoint.moving
+def _without_waiting(checkpoint: Checkpoint, purged: GtidSet) -> Checkpoint:
+    """The checkpoint in which XA transactions aren't waited for whose first phase has gone from the log.
+
+    Their second phase begins the tables anew.
+    """
+    gone = left_out(checkpoint.prepared) & purged
+    if gone <= checkpoint.position:
+        return checkpoint
+    return replace(checkpoint, position=checkpoint.position | gone)
+
+
+def wanted(checkpoint: Checkpoint, executed: GtidSet, purged: GtidSet = NO_GTIDS) -> GtidSet:
+    """The position to go on from at a server that has executed this, and whose log has lost what's `purged`."""
+    checkpoint, moving = _without_waiting(checkpoint, purged), checkpoint.moving
     at = checkpoint.position if moving is None else checkpoint.position | moving.position
     return at if at <= executed else checkpoint.position
 

@@ -9,10 +9,12 @@ from typing import Any, ClassVar
 from pipeline import schema as schemas
 from pipeline import snapshot as snapshots
 from pipeline import witness as witnesses
+from pipeline import xa
 from pipeline.gtid import GtidSet
 from pipeline.schema import TableId, TableSchema
 from pipeline.snapshot import Snapshot
 from pipeline.witness import Witnesses
+from pipeline.xa import XaPrepared
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class Checkpoint:
     (UUID) whose log gave what has passed last; empty where that was before it was kept. `witnesses`: the last
     transactions that have passed (`pipeline.witness`); none where that was before they were kept. `recapturing`: the
     tables that the next start of capture is to begin again, each with the signal that asked (`pipeline.recapture`).
+    `prepared`: the XA transactions that wait for their second phase.
     """
 
     position: GtidSet
@@ -76,6 +79,7 @@ class Checkpoint:
     unread: dict[TableId, int] = field(default_factory=dict)
     server: str = ""
     witnesses: Witnesses = ()
+    prepared: tuple[XaPrepared, ...] = ()
     recapturing: dict[TableId, str] = field(default_factory=dict)
 
     @property
@@ -85,8 +89,8 @@ class Checkpoint:
 
     def same_but_position(self, other: "Checkpoint") -> bool:
         """Whether nothing but the position has moved between the two, and what goes with it."""
-        moved = replace(self, position=other.position, scn=other.scn, witnesses=other.witnesses)
-        return moved == other
+        moved = replace(self, position=other.position, scn=other.scn)
+        return replace(moved, witnesses=other.witnesses, prepared=other.prepared) == other
 
 
 _MIRRORS: dict[str, type[Mirror]] = {kind.wire: kind for kind in (Filling, Ready)}
@@ -109,6 +113,7 @@ def to_json(checkpoint: Checkpoint) -> dict[str, Any]:
         "server": checkpoint.server,
         "witnesses": [witnesses.to_json(each) for each in checkpoint.witnesses],
         "recapturing": [[t.database, t.name, signal] for t, signal in checkpoint.recapturing.items()],
+        "prepared": [xa.to_json(each) for each in checkpoint.prepared],
     }
 
 
@@ -130,4 +135,5 @@ def from_json(value: dict[str, Any], versions: dict[str, dict[str, Any]]) -> Che
         server=value.get("server", ""),
         witnesses=tuple(witnesses.from_json(each) for each in value.get("witnesses", ())),
         recapturing={TableId(d, t): signal for d, t, signal in value.get("recapturing", ())},
+        prepared=tuple(xa.from_json(each) for each in value.get("prepared", ())),
     )

@@ -30,6 +30,7 @@ from pipeline.transactions import Transactions
 from pipeline.unread import ReadKeys
 from pipeline.walk import Walk
 from pipeline.watermark import Coordinates, High
+from pipeline.xa import XaPrepared
 
 
 class Kind(IntEnum):
@@ -71,16 +72,31 @@ class TableUnreadable:
 
 
 @dataclass(frozen=True, slots=True)
+class RowsUnread:
+    """Rows of `tables`, and of all captured tables of `databases`, may have changed; which, the log at hand can't tell.
+
+    `databases` is None where that may be any captured table.
+    """
+
+    reason: str
+    tables: frozenset[TableId] = frozenset()
+    databases: frozenset[str] | None = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class LogRead:
     """A slice of the log: its transactions, for each table map its images, and where the last transaction ends.
 
     `covered`, also below: without GTIDs, the places up to there where no transaction to come begins (`log_places`).
+    `prepared`, also below: the XA transactions that wait for their second phase there.
     """
 
     transactions: Transactions
     tables: tuple[TableImages | TableUnreadable, ...]
     end: Coordinates
     covered: GtidSet = NO_GTIDS
+    unread: tuple[RowsUnread, ...] = ()
+    prepared: tuple[XaPrepared, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +139,7 @@ class LogAdvanced:
 
     end: Coordinates
     covered: GtidSet = NO_GTIDS
+    prepared: tuple[XaPrepared, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +169,7 @@ class ChangesVerified:
     signals: tuple[SourceSignal, ...] = ()
     restarted: tuple["TableRestarted", ...] = ()
     covered: GtidSet = NO_GTIDS
+    prepared: tuple[XaPrepared, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

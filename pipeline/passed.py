@@ -90,6 +90,7 @@ def changes_passed(state: State, message: ChangesVerified) -> tuple[State, tuple
         position=run.added_to(checkpoint.position) | message.covered,
         scn=checkpoint.scn + len(run),
         witnesses=witnessed(checkpoint.witnesses, run),
+        prepared=message.prepared,
     )
     return _restarted(passed, message.restarted), _change_parts(state, _captured(after, tables), run)
 
@@ -256,8 +257,11 @@ def log_advanced(state: State, message: LogAdvanced) -> State:
     """The log goes on behind this place, and all that's covered by then has passed."""
     must_be_between(state, f"the log's advance to {message.end}")
     position = state.checkpoint.position
+    prepared = message.prepared
     state = replace(state, stream=message.end)
-    return state if message.covered <= position else checkpointed(state, position=position | message.covered)
+    if message.covered <= position and prepared == state.checkpoint.prepared:
+        return state
+    return checkpointed(state, position=position | message.covered, prepared=prepared)
 
 
 def _restarted(state: State, tables: tuple[TableRestarted, ...]) -> State:

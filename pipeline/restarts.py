@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Mapping
 from pipeline.ddl import Unlogged
 from pipeline.foreign_keys import ForeignKey, along, cascaded
 from pipeline.gtid import Gtid
-from pipeline.messages import TableChanges, TableRestarted, TableStopped
-from pipeline.schema import TableId
+from pipeline.messages import RowsUnread, TableChanges, TableRestarted, TableStopped
+from pipeline.schema import TableId, TableSchema
 from pipeline.table_patterns import Tables
 from pipeline.traits import Traits
 from pipeline.unlogged import LOGGED_ENGINES, Effect
@@ -24,6 +24,7 @@ _ELSEWHERE = (
     "log (InnoDB, say)"
 )
 _UNLOGGED = "{what} ({gtid}) changed its rows, and the log doesn't tell which"
+_KEYLESS = "{reason}; it has no primary key, so that it can't be read anew: give it one, and begin it anew"
 _CASCADED = (
     "a foreign key may have changed its rows along with those of {parents}, and the log doesn't tell which"
 )
@@ -54,6 +55,35 @@ def by_engines(
         for table in sorted(set(tables) - set(ended))
         if traits[table].engine not in LOGGED_ENGINES
     )
+
+
+def by_unread(
+    unread: Iterable[RowsUnread],
+    keys: Collection[ForeignKey],
+    told: Mapping[TableId, TableSchema],
+    there: Collection[TableId],
+) -> tuple[tuple[TableStopped, ...], tuple[TableRestarted, ...]]:
+    """The tables, of those that are `there`, whose rows are to be read anew, and those that have no key to do it by.
+
+    Where any table may be meant, a table without a key goes on: most likely it isn't.
+    """
+    stops: dict[TableId, TableStopped] = {}
+    restarts: dict[TableId, TableRestarted] = {}
+    for each in unread:
+        meant = along(keys, [table for table in there if _meant(each, table)]) & frozenset(there)
+        for table in sorted(meant):
+            if table not in told or told[table].key:
+                restarts[table] = TableRestarted(table, False, each.reason)
+            elif each.databases is not None:
+                stops[table] = TableStopped(table, _KEYLESS.format(reason=each.reason))
+    return tuple(stops.values()), tuple(restarts.values())
+
+
+def _meant(unread: RowsUnread, table: TableId) -> bool:
+    """Databases are compared without their case, as some servers do; that's the safe side."""
+    if unread.databases is None or table in unread.tables:
+        return True
+    return table.database.casefold() in {name.casefold() for name in unread.databases}
 
 
 def orphans(keys: Collection[ForeignKey], ended: Collection[TableId]) -> tuple[TableStopped, ...]:

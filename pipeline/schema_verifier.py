@@ -55,6 +55,7 @@ from pipeline.messages import (
     LogAdvanced,
     LogRead,
     ReadingPaused,
+    RowsUnread,
     SchemaChanged,
     SchemaVerified,
     StatementRead,
@@ -85,6 +86,7 @@ from pipeline.restarts import (
     by_foreign_keys,
     by_new_foreign_keys,
     by_statement,
+    by_unread,
     orphans,
     parents_of,
 )
@@ -425,11 +427,23 @@ def _slice_read(state: State, message: LogRead) -> tuple[State, tuple[FromVerifi
     after, news, changes = _tables_read(state, message.tables)
     parents = parents_of(after.foreign_keys, changes, after.cascaded)
     restarts = by_foreign_keys(parents, _ended(after)) if parents else ()
-    verified = ChangesVerified(message.transactions, changes, message.end, (), restarts, message.covered)
+    stops, reread = _unread(after, message.unread)
+    restarts = (*restarts, *reread)
+    verified = ChangesVerified(
+        message.transactions, changes, message.end, (), restarts, message.covered, message.prepared
+    )
+    after = _with(after, {stop.table: Stopped() for stop in stops})
     after = replace(after, cascaded={}, emptied=after.emptied - {restart.table for restart in restarts})
     gtids = message.transactions.added_to(NO_GTIDS) | message.covered if after.to_come else NO_GTIDS
     after, arrived = _passed(after, gtids)
-    return after, (*news, verified, *arrived)
+    return after, (*news, verified, *stops, *arrived)
+
+
+def _unread(
+    state: State, unread: tuple[RowsUnread, ...]
+) -> tuple[tuple[TableStopped, ...], tuple[TableRestarted, ...]]:
+    """What becomes of tables whose rows changed, and the log at hand doesn't tell which."""
+    return by_unread(unread, state.foreign_keys, state.told, frozenset(state.tables) - _ended(state))
 
 
 def _tables_read(

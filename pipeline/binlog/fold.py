@@ -23,7 +23,8 @@ Nothing is dropped silently: what can't be followed is an error. The fold works 
 over the usual events (`walkstate`), and is the one place that knows the others.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Final, assert_never
 
 import numpy as np
@@ -56,16 +57,36 @@ from pipeline.binlog.walkstate import BEGUN, BETWEEN, FRAMED, MAP, SPECIAL, Stat
 from pipeline.ddl_text import emptied_memory_table
 from pipeline.errors import Definite
 from pipeline.gtid import Gtid, GtidSet
-from pipeline.messages import CreationRead, LogAdvanced, StatementRead, TableUnreadable
+from pipeline.messages import CreationRead, LogAdvanced, RowsUnread, StatementRead, TableUnreadable
 from pipeline.schema import TableId
 from pipeline.tablemap import TableMap
 from pipeline.watermark import Coordinates
+from pipeline.xa import XaPrepared
 
 # What the fold gives; a slice becomes a LogRead or a TransactionPartRead (`Slice.read`).
 Given = Slice | StatementRead | CreationRead | LogAdvanced
 
 # How many different table maps are remembered. A server with more tables than this has them parsed more often.
 _MAPS_REMEMBERED: Final = 10_000
+
+
+# Why rows of tables have to be read anew.
+_STATEMENT: Final = (
+    "{what} was logged as a statement, which doesn't say which rows it changes; set binlog_format=ROW on the source, "
+    "for all of its sessions"
+)
+_ROLLED_BACK: Final = (
+    "a transaction that changed it was partly rolled back, and the log doesn't say what of it stayed; set "
+    "enforce_gtid_consistency=ON on the source"
+)
+_LET_GO: Final = (
+    "the XA transaction {xid} changed its rows, and these aren't at hand: there were too many of them to wait for its "
+    "second phase, or the log that has them was purged before that came"
+)
+_UNKNOWN: Final = (
+    "the XA transaction {xid} may have changed its rows: it was committed here, and prepared before the log's part "
+    "that is read"
+)
 
 
 class Fold:
@@ -80,6 +101,7 @@ class Fold:
         captures_in: Callable[[str], bool],
         bound: Bound,
         names: Names,
+        prepared: Iterable[XaPrepared] = (),
     ) -> None:
         self._captured = captured
         self._captures_in = captures_in
@@ -99,13 +121,22 @@ class Fold:
         self._creation: CreationRead | None = None
         self._emptied: Query | None = None
         self._bare = False
-        self._prepared = PreparedTransactions(bound.held)
+        self._prepared = PreparedTransactions(bound.held, prepared)
+        self._let_go = False  # whether there was no room for its rows, of an XA transaction
+        # What changed rows and isn't in the slice's own: of the open transaction, and of those that have passed in it.
+        self._open_unread: list[RowsUnread] = []
+        self._unread: list[RowsUnread] = []
         self._ready: list[Given] = []
 
     @property
     def placed(self) -> bool:
         """Whether the log has said in which file it is."""
         return self._reached.file is not None
+
+    @property
+    def prepared(self) -> tuple[XaPrepared, ...]:
+        """The XA transactions that wait for their second phase."""
+        return self._prepared.noted
 
     def make_room(self, event_bytes: int) -> None:
         """Have room for what an event of so many bytes can bring."""
@@ -144,7 +175,7 @@ class Fold:
             case XaPrepare():
                 self._prepare(event)
             case StatementLoaded():
-                self._refuse_statement("a LOAD DATA")
+                self._changed_by_statement("a LOAD DATA", None)
             case Heartbeat(file, offset):
                 self._reached.heartbeat(file, offset)
             case Rotate(file, offset):
@@ -266,44 +297,51 @@ class Fold:
             case ["COMMIT"]:
                 self._commit()
             case ["ROLLBACK"]:
-                self._refuse_partial()
+                self._rolled_back()
                 self._commit()
             case ["ROLLBACK", "TO", _]:
-                self._refuse_partial()
+                self._rolled_back()
             case ["SAVEPOINT", *_] | ["XA", "END", _] | ["DROP", "TEMPORARY", _]:
                 pass
             case ["CREATE", "TABLE", _]:
                 self.state.phase = SPECIAL
                 self._creation = CreationRead(event.database, event.statement)
             case _ if event.updated is None or any(self._captures_in(name) for name in event.updated):
-                if self._emptied is not None or emptied_memory_table(event.statement) is None:
-                    self._refuse_statement("a change")
-                self.state.phase, self._emptied = SPECIAL, event
+                if self._emptied is None and emptied_memory_table(event.statement) is not None:
+                    self.state.phase, self._emptied = SPECIAL, event
+                else:
+                    self._changed_by_statement("a change", event.updated)
             case _:
                 pass
 
-    def _refuse_statement(self, what: str) -> None:
-        raise UndecodableError(
-            f"{what} was logged as a statement, whose rows can't be known; "
-            "set binlog_format=ROW on the source, for all of its sessions"
-        )
+    def _changed_by_statement(self, what: str, databases: Iterable[str] | None) -> None:
+        """A change of these databases came as a statement, and a statement doesn't say which rows it changes."""
+        self._in_transaction(what)
+        of = None if databases is None else frozenset(databases)
+        self._not_in_rows(RowsUnread(_STATEMENT.format(what=what), frozenset(), of))
 
-    def _refuse_partial(self) -> None:
+    def _not_in_rows(self, unread: RowsUnread) -> None:
+        """The open transaction changes more than its rows tell; so its end isn't the walk's business."""
+        self._open_unread.append(unread)
+        self.state.phase = SPECIAL
+
+    def _rolled_back(self) -> None:
         """What a ROLLBACK in the log takes back are its transactional tables' rows, and which these are isn't said.
 
         It's logged only if the transaction also changed others, which GTIDs don't allow.
         """
         if self.slice.open_rows:
-            raise UndecodableError(
-                "a transaction that changed captured tables was partly rolled back; "
-                "set enforce_gtid_consistency=ON on the source"
-            )
+            self.slice.hold()
+            self._not_in_rows(RowsUnread(_ROLLED_BACK, self._tables()))
 
     def _commit(self) -> None:
         if self._emptied is not None:
             self._pass_emptied(self._reached.at())
             return
         self._tell_creation()
+        if self._let_go:
+            self.slice.hold()
+            self._not_in_rows(RowsUnread(_LET_GO.format(xid=self._xid), self._tables()))
         self._pass(self._transaction())
         self._leave()
 
@@ -314,33 +352,54 @@ class Fold:
         if event.one_phase:
             self._commit()
             return
-        rows = self.slice.hold()
-        if not self._passed_before:
-            place = self._reached.at()
-            prepared = Prepared(self._transaction(), place, rows)
-            self._prepared.put(event.xid, prepared)
+        if self._passed_before:
+            self.slice.hold()
+        else:
+            self._prepared_now(event.xid)
         self._leave()
 
+    def _prepared_now(self, xid: str) -> None:
+        """Let the rows wait for the second phase; without any, or with too many, the first one passes."""
+        held, place = self.slice.hold(), self._reached.at()
+        noted = XaPrepared(xid, self.state.commit_time, tuple(sorted(self._tables())))
+        numbers: list[int] = np.unique(held.events[MAP]).tolist()
+        if numbers and not self._let_go and self._prepared.has_room(len(held.body)):
+            self._prepared.note(replace(noted, left_out=self._names.left_out(self._gtid(), place)))
+            maps = tuple(self.maps.described(number) for number in numbers)
+            self._prepared.hold(xid, Prepared(self._transaction(), place, held, maps))
+        else:
+            self._prepared.note(noted)
+            self._pass(self._transaction())
+
+    def _tables(self) -> frozenset[TableId]:
+        """The tables that the open transaction has rows of, captured ones and others."""
+        return frozenset(map(self.maps.table, self.explained[1, : self.state.tables].tolist()))
+
     def _commit_prepared(self, xid: str) -> None:
-        prepared = self._prepared.take(xid)
-        if prepared is None and not self._passed_before:
-            raise UndecodableError(
-                f"XA COMMIT {xid}: it was prepared before the log's part that is read, so that its rows aren't "
-                "known; start from a position behind it and snapshot the tables again"
-            )
-        if prepared is not None:
-            self._pass(prepared.transaction)
-            self.slice.add_held(prepared.rows)
+        if not self._passed_before:
+            match self._prepared.take(xid):
+                case Prepared(transaction, rows=rows, maps=maps):
+                    self._pass(transaction)
+                    numbers = {each.number: self.maps.number_of(each) for each in maps}
+                    rows.events[MAP] = [numbers[number] for number in rows.events[MAP].tolist()]
+                    self.slice.add_held(rows)
+                case XaPrepared(tables=tables):
+                    self._not_in_rows(RowsUnread(_LET_GO.format(xid=xid), frozenset(tables)))
+                case None:
+                    self._not_in_rows(RowsUnread(_UNKNOWN.format(xid=xid), frozenset(), None))
         self._commit()
 
     def _roll_back_prepared(self, xid: str) -> None:
-        prepared = self._prepared.take(xid)
-        if prepared is not None:
-            self._pass(prepared.transaction)
+        if not self._passed_before:
+            prepared = self._prepared.take(xid)
+            if isinstance(prepared, Prepared):
+                self._pass(prepared.transaction)
         self._commit()
 
     def _pass(self, transaction: Transaction) -> None:
         self.slice.add_transaction(transaction)
+        self._unread += self._open_unread
+        self._open_unread = []
         self.state.end = self._reached.at().offset
 
     def _pass_emptied(self, end: Coordinates) -> None:
@@ -351,9 +410,15 @@ class Fold:
         assert self._emptied is not None
         rows = self.slice.hold()
         tables = {self.maps.captured(int(number)).table for number in rows.events[MAP]}
-        if tables - {emptied_memory_table(self._emptied.statement)}:
-            self._refuse_statement("a change beside rows of another table")
-        self._statement(self._emptied, end)
+        if not self._open_unread and tables <= {emptied_memory_table(self._emptied.statement)}:
+            self._statement(self._emptied, end)
+            return
+        databases = self._emptied.updated or (self._emptied.database,)
+        of_rows = RowsUnread(_STATEMENT.format(what="a change"), self._tables(), frozenset(databases))
+        self._not_in_rows(of_rows)
+        self._pass(self._transaction())
+        self.state.end = end.offset
+        self._leave()
 
     def _statement(self, event: Query, end: Coordinates) -> None:
         self.cut()
@@ -376,6 +441,7 @@ class Fold:
         self.state.phase = BETWEEN
         self.state.tables = 0
         self._xid, self._creation, self._emptied, self._bare = "", None, None, False
+        self._let_go = False
 
     # Messages
 
@@ -385,7 +451,9 @@ class Fold:
         if not self.slice.full:
             return
         if self._xid:
-            self._prepared.check(self.slice.open_bytes)
+            if self._let_go or not self._prepared.has_room(self.slice.open_bytes):
+                self.slice.hold()
+                self._let_go = True
             return
         self._tell_creation()
         part = self.slice.cut_part(self._gtid(), self.state.commit_time)
@@ -404,14 +472,15 @@ class Fold:
         """End the slice, if it has any transactions that have passed."""
         if self.slice.passed:
             end = self._reached.at(self.state.end)
-            cut = self.slice.cut(Passed(end, self._covered(end)))
+            passed = Passed(end, self._covered(end), tuple(self._unread), self._prepared.noted)
+            cut, self._unread = self.slice.cut(passed), []
             if not self._passed_before:
                 self._tell(cut, end)
         if len(self.maps) > _MAPS_REMEMBERED and self.state.phase == BETWEEN:
             self.maps.forget()
 
     def _covered(self, end: Coordinates) -> GtidSet:
-        return self._names.covered(end, self._prepared.all())
+        return self._names.covered(end, self._prepared.waiting())
 
     def _tell(self, given: Given, end: Coordinates) -> None:
         self._ready.append(given)
@@ -425,7 +494,7 @@ class Fold:
     def tell_place(self) -> None:
         """Say how far the log is, if it's between two transactions and that isn't known."""
         if (place := self.between) is not None and place != self._told:
-            self._tell(LogAdvanced(place, self._covered(place)), place)
+            self._tell(LogAdvanced(place, self._covered(place), self._prepared.noted), place)
 
     def given(self) -> list[Given]:
         """What has been made since this was asked last."""

@@ -4,16 +4,19 @@ A source keeps its number for the stream's whole life, a map until `Maps.forget`
 """
 
 import zlib
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.binlog.tablemap_event import table_id
 from pipeline.binlog.walkstate import Known, wider
 from pipeline.gtid import Source
 from pipeline.messages import TableUnreadable
+from pipeline.schema import TableId
 from pipeline.tablemap import TableMap
 
+_HEAD_BYTES: Final = 8  # of a table map's body, before what it says
 _TAG_BYTES: Final = 32
 _SOURCE_BYTES: Final = 16 + 1 + _TAG_BYTES  # the UUID, the tag's length, the tag
 
@@ -37,6 +40,14 @@ class Sources:
             self._numbers[source] = len(self._numbers)
             self.all = (*self.all, source)
         return self._numbers[source]
+
+
+class Described(NamedTuple):
+    """A table map that outlives its number, which it had: what it says, and the table."""
+
+    number: int
+    content: bytes
+    table: TableMap | TableUnreadable
 
 
 class Maps:
@@ -65,6 +76,23 @@ class Maps:
         table = self._tables[number]
         assert table is not None
         return table
+
+    def described(self, number: int) -> Described:
+        """What the map with this number says of a captured table, to be known again by later."""
+        return Described(number, self._content(number), self.captured(number))
+
+    def table(self, number: int) -> TableId:
+        """The table, captured or not, that the map with this number is of."""
+        return table_id(bytes(_HEAD_BYTES) + self._content(number))
+
+    def _content(self, number: int) -> bytes:
+        content, ends = self.known.content, self.known.ends
+        return content[ends[number] : ends[number + 1]].tobytes()
+
+    def number_of(self, described: Described) -> int:
+        """The number that this map has now."""
+        number = self.number(described.content)
+        return self.add(described.content, described.table) if number is None else number
 
     def number(self, described: bytes) -> int | None:
         """The number of the map that says this, if there is one."""

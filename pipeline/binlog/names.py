@@ -38,6 +38,10 @@ class Names:
         """Whether the transaction is to be left out, since it had passed before."""
         return self._server is not None and name in self._position
 
+    def left_out(self, name: Gtid, end: Coordinates) -> GtidSet:
+        """What a position lacks without the transaction of that name, which ends here."""
+        return GtidSet().with_gtid(name) if self._server is None else log_places.between(name, end)
+
     def covered(self, end: Coordinates, prepared: Iterable[Prepared]) -> GtidSet:
         """The places up to `end` at which no transaction to come begins but these; none for a log with GTIDs."""
         if self._server is None:

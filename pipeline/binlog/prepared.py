@@ -1,46 +1,58 @@
-"""XA transactions between their two phases: their rows are held back here, and may not be too many."""
+"""XA transactions between their two phases: what's known of each, and the rows that are at hand."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from pipeline.binlog.errors import UndecodableError
+from pipeline.binlog.known import Described
 from pipeline.binlog.slice import Held, Transaction
 from pipeline.watermark import Coordinates
+from pipeline.xa import XaPrepared
 
 
 class Prepared(NamedTuple):
-    """One of them, which ends here in the log."""
+    """One whose rows wait, and which ends here in the log; `maps` are those of the rows."""
 
     transaction: Transaction
     end: Coordinates
     rows: Held
+    maps: tuple[Described, ...]
 
 
 class PreparedTransactions:
-    """All that have been prepared, by their XA identifiers; `most_bytes` of rows are held."""
+    """All that have been prepared, by their XA identifiers; `most_bytes` of rows are held back.
 
-    def __init__(self, most_bytes: int) -> None:
+    `noted`: those that are known from before the log's part that is read.
+    """
+
+    def __init__(self, most_bytes: int, noted: Iterable[XaPrepared] = ()) -> None:
         self._most_bytes = most_bytes
-        self._by_xid: dict[str, Prepared] = {}
+        self._noted = {each.xid: each for each in noted}
+        self._waiting: dict[str, Prepared] = {}
 
-    def put(self, xid: str, prepared: Prepared) -> None:
-        """Hold one back. Raises UndecodableError if that makes too many bytes."""
-        self._by_xid[xid] = prepared
-        self.check(0)
+    def note(self, prepared: XaPrepared) -> None:
+        """One has been prepared."""
+        self._noted[prepared.xid] = prepared
+        self._waiting.pop(prepared.xid, None)
 
-    def take(self, xid: str) -> Prepared | None:
-        """The one whose second phase has come; None if it isn't here."""
-        return self._by_xid.pop(xid, None)
+    def hold(self, xid: str, prepared: Prepared) -> None:
+        """Let the rows of one that has been noted wait."""
+        self._waiting[xid] = prepared
 
-    def all(self) -> Iterable[Prepared]:
+    def take(self, xid: str) -> Prepared | XaPrepared | None:
+        """The one whose second phase has come: its rows, or else what's known of it; None if nothing is."""
+        noted = self._noted.pop(xid, None)
+        return self._waiting.pop(xid, noted)
+
+    @property
+    def noted(self) -> tuple[XaPrepared, ...]:
         """All of them."""
-        return self._by_xid.values()
+        return tuple(self._noted.values())
 
-    def check(self, open_bytes: int) -> None:
-        """Raises UndecodableError if there's no room for one that's open, with so many bytes, beside them."""
-        held = open_bytes + sum(len(prepared.rows.body) for prepared in self._by_xid.values())
-        if held > self._most_bytes:
-            raise UndecodableError(
-                f"XA transactions that aren't committed have {held >> 20} MiB of rows, and {self._most_bytes >> 20} "
-                "MiB are held back; use smaller ones, or commit what's prepared, and snapshot the tables again"
-            )
+    def waiting(self) -> Iterator[Prepared]:
+        """Those whose rows wait."""
+        yield from self._waiting.values()
+
+    def has_room(self, more_bytes: int) -> bool:
+        """Whether so many bytes of rows may wait besides."""
+        held = sum(len(each.rows.body) for each in self._waiting.values())
+        return held + more_bytes <= self._most_bytes

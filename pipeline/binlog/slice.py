@@ -30,10 +30,11 @@ from pipeline.binlog.walkstate import (
 from pipeline.errors import Definite
 from pipeline.gtid import NO_GTIDS, Gtid, GtidSet, Source
 from pipeline.intervals import Int64s
-from pipeline.messages import LogRead, TableImages, TableUnreadable, TransactionPartRead
+from pipeline.messages import LogRead, RowsUnread, TableImages, TableUnreadable, TransactionPartRead
 from pipeline.tablemap import TableMap
 from pipeline.transactions import Transactions
 from pipeline.watermark import Coordinates
+from pipeline.xa import XaPrepared
 
 _SMALLEST: Final = 1 << 16  # bytes
 _SMALLEST_TABLE: Final = 256  # events, transactions
@@ -55,10 +56,12 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """The slice holds whole transactions, the last of which ends here; `covered`: see `LogRead`."""
+    """The slice holds whole transactions, the last of which ends here; for the others see `LogRead`."""
 
     end: Coordinates
     covered: GtidSet = NO_GTIDS
+    unread: tuple[RowsUnread, ...] = ()
+    prepared: tuple[XaPrepared, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +101,8 @@ class Slice:
         ordinals = self._ordinals(tables, first_ordinal)
         read = tuple(table.finish(ordinals) for table in tables)
         match self.of:
-            case Passed(end, covered):
-                return LogRead(self._transactions(), read, end, covered), 0
+            case Passed(end, covered, unread, prepared):
+                return LogRead(self._transactions(), read, end, covered, unread, prepared), 0
             case Part(gtid, commit_time):
                 images = sum(int(table.images.sum()) for table in tables)
                 return TransactionPartRead(gtid, commit_time, read), first_ordinal + images

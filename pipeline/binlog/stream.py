@@ -5,7 +5,7 @@ which works on the fold's own state, and each other one by `fold`. A transaction
 together with those behind it, and its events go the same ways.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from pipeline.binlog import events
 from pipeline.binlog.errors import UndecodableError
@@ -22,6 +22,7 @@ from pipeline.gtid import NO_GTIDS, GtidSet
 from pipeline.messages import CreationRead, LogAdvanced, LogRead, StatementRead, TransactionPartRead
 from pipeline.schema import TableId
 from pipeline.watermark import Coordinates
+from pipeline.xa import XaPrepared
 
 # What a slice and what else is given become.
 Message = LogRead | TransactionPartRead | StatementRead | CreationRead | LogAdvanced
@@ -33,7 +34,8 @@ class LogStream:
     """Takes the log's events (`walk`, `fold`) and gives what they make; `take` gives what's whole without waiting.
 
     `captured` says which tables' rows are wanted, `captures_in` whether there can be such a table in a database. The
-    log is asked for from `position` on, which matters where that's one of places (`pipeline.log_places`).
+    log is asked for from `position` on, which matters where that's one of places (`pipeline.log_places`). `prepared`:
+    the XA transactions that were waiting for their second phase there.
     The first event is one that the server makes up for the connection (a ROTATE), which has a checksum if the
     replica says that it can read one; ours always does. What follows is as the format description says.
 
@@ -46,8 +48,14 @@ class LogStream:
         captures_in: Callable[[str], bool],
         bound: Bound | None = None,
         position: GtidSet = NO_GTIDS,
+        prepared: Iterable[XaPrepared] = (),
     ) -> None:
-        self._fold = Fold(captured, captures_in, bound or Bound(), Names(position))
+        self._fold = Fold(captured, captures_in, bound or Bound(), Names(position), prepared)
+
+    @property
+    def prepared(self) -> tuple[XaPrepared, ...]:
+        """The XA transactions that wait for their second phase."""
+        return self._fold.prepared
 
     def take(self) -> list[Given]:
         """All that's complete: statements, a slice of what passed since, and how far the log is without it."""

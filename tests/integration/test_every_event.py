@@ -65,7 +65,7 @@ KINDS: Final = {
     15: ("FORMAT_DESCRIPTION", Does.FOLLOW),
     16: ("XID", Does.FOLLOW),
     17: ("BEGIN_LOAD_QUERY", Does.SKIP),
-    18: ("EXECUTE_LOAD_QUERY", Does.REFUSE),
+    18: ("EXECUTE_LOAD_QUERY", Does.FOLLOW),
     19: ("TABLE_MAP", Does.FOLLOW),
     20: ("PRE_GA_WRITE_ROWS", Does.NOT_KNOW),
     21: ("PRE_GA_UPDATE_ROWS", Does.NOT_KNOW),
@@ -140,7 +140,6 @@ def test_what_is_skipped_changes_nothing(code: int) -> None:
 
 
 REMEDIES: Final = {
-    Code.EXECUTE_LOAD_QUERY: "LOAD DATA was logged as a statement.*binlog_format=ROW",
     Code.INCIDENT: "LOST_EVENTS.*snapshot the tables again",
 }
 
@@ -307,16 +306,17 @@ def rows_of(said: list[Message]) -> dict[str, int]:
     return counts
 
 
-def test_statements_are_refused_with_file_position_and_gtid(server: MysqlServer) -> None:
+def test_statements_pass_and_leave_their_databases_tables_unread(server: MysqlServer) -> None:
     description, previous, *events = files(server)[2]
-    refused = list(transactions(events))
-    assert {event[4] for each in refused for event in each} >= set(AS_STATEMENTS.values())
-    [(uuid,)] = server.sql("SELECT @@server_uuid")
-    words = rf"as a statement.*binlog_format=ROW.*at binlog\.000003:\d+, in the transaction {uuid}:\d+"
-    for each in refused:
+    logged = list(transactions(events))
+    assert {event[4] for each in logged for event in each} >= set(AS_STATEMENTS.values())
+    for each in logged:
         for read in (walked, folded):
-            with pytest.raises(UndecodableError, match=words):
-                read(stream(), [rotate("binlog.000003"), description, previous, *each])
+            slice_ = read(stream(), [rotate(), description, previous, *each])[-1]
+            assert isinstance(slice_, LogRead)
+            assert len(slice_.transactions) == 1
+            assert {name for of in slice_.unread for name in of.databases or ("d",)} == {"d"}
+            assert all("binlog_format=ROW" in of.reason for of in slice_.unread)
 
 
 def test_anonymous_transactions_are_refused(server: MysqlServer) -> None:

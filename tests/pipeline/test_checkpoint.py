@@ -13,6 +13,7 @@ from pipeline.checkpoint import Checkpoint, Filling, Mirror, Moving, Ready
 from pipeline.schema import TableId
 from pipeline.snapshot import Snapshot, Waiting
 from pipeline.witness import Witness
+from pipeline.xa import XaPrepared
 from tests.pipeline.builders import ITEMS, ORDERS, gtid, gtids
 from tests.pipeline.declarations import is_value
 from tests.pipeline.strategies import checkpoints as any_checkpoint
@@ -34,9 +35,10 @@ DIFFERENT: dict[str, Checkpoint] = {
     "unread": replace(EMPTY, unread={ORDERS.table: 7}),
     "server": replace(EMPTY, server="a"),
     "witnesses": replace(EMPTY, witnesses=(Witness(gtid("a:7"), 20, 10),)),
+    "prepared": replace(EMPTY, prepared=(XaPrepared("a", 7, (ORDERS.table,), gtids("a:7")),)),
     "recapturing": replace(EMPTY, recapturing={ORDERS.table: "s1"}),
 }
-MOVEMENT = {"position", "scn", "witnesses"}
+MOVEMENT = {"position", "scn", "witnesses", "prepared"}
 
 
 def through_json(checkpoint: Checkpoint) -> Checkpoint:
@@ -81,9 +83,9 @@ def test_a_mirror_is_written_by_its_state_and_its_generation() -> None:
     assert written == [["shop", "orders", "filling", 7], ["shop", "items", "ready", 9]]
 
 
-def test_a_journal_of_before_witnesses_were_kept_has_none() -> None:
+def test_a_journal_of_before_these_were_kept_has_no_witnesses_and_no_xa_transactions() -> None:
     written = checkpoints.to_json(DIFFERENT["witnesses"])
-    del written["witnesses"]
+    del written["witnesses"], written["prepared"]
     assert checkpoints.from_json(written, {}) == EMPTY
 
 

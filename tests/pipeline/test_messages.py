@@ -20,6 +20,7 @@ from tests.pipeline.declarations import declared, is_value
 
 # What is no message, but a part of messages.
 PARTS = {
+    messages.RowsUnread,
     messages.TableImages,
     messages.TableUnreadable,
     messages.TableChanges,

@@ -1,18 +1,24 @@
 """Tables that begin anew, each with its reason."""
 
+from dataclasses import replace
+
 from pipeline.ddl import Unlogged
 from pipeline.gtid import Gtid, Source
+from pipeline.messages import RowsUnread
 from pipeline.restarts import (
     by_engines,
     by_foreign_keys,
     by_new_foreign_keys,
     by_statement,
+    by_unread,
     orphans,
     parents_of,
 )
+from pipeline.schema import TableId
 from pipeline.table_patterns import Tables
 from pipeline.traits import Traits
 from pipeline.unlogged import Effect
+from tests.pipeline.builders import ORDERS
 from tests.pipeline.test_foreign_keys import DELETED, INSERTED, A, B, C, D, key
 
 GTID = Gtid(Source("3e11fa47-71ca-11e1-9e33-c80aa9429562"), 7)
@@ -73,3 +79,27 @@ def test_new_foreign_keys_have_all_read_anew_that_goes_along_or_stop_their_table
     assert "along with those of d.a, and this server doesn't log that" in stops[0].reason
     stops, restarts = by_new_foreign_keys(keys, [key(C, B), key(D, C)], captured, [D], reread=False)
     assert ([stop.table for stop in stops], restarts) == ([C], ())
+
+
+def test_where_the_log_does_not_tell_the_rows_tables_are_read_anew_with_their_children() -> None:
+    there, told = {A, B, C}, {table: replace(ORDERS, table=table) for table in (A, B, C, D)}
+
+    def restarted(unread: RowsUnread) -> list[TableId]:
+        stops, restarts = by_unread([unread], [key(B, A)], told, there)
+        assert not stops
+        assert {(each.emptied, each.reason) for each in restarts} <= {(False, "so")}
+        return [each.table for each in restarts]
+
+    assert restarted(RowsUnread("so", frozenset({C, D}))) == [C]
+    assert restarted(RowsUnread("so", frozenset({A}))) == [A, B]
+    assert restarted(RowsUnread("so", databases=frozenset({A.database.upper()}))) == sorted(there)
+    assert restarted(RowsUnread("so", databases=None)) == sorted(there)
+    assert restarted(RowsUnread("so")) == []
+
+
+def test_a_table_without_a_key_stops_where_it_is_surely_meant() -> None:
+    told = {A: replace(ORDERS, table=A, key=())}
+    [stop], restarts = by_unread([RowsUnread("so", frozenset({A}))], [], told, {A})
+    assert (stop.table, restarts) == (A, ())
+    assert stop.reason.startswith("so; it has no primary key")
+    assert by_unread([RowsUnread("so", databases=None)], [], told, {A}) == ((), ())

@@ -57,7 +57,9 @@ def told(message: Message) -> Any:
     if isinstance(message, TransactionPartRead):
         return message.gtid, message.commit_time, tables
     gtids = message.transactions.gtid_texts().to_pylist()
-    return gtids, message.transactions.commit_time.tolist(), tables, message.end
+    run = message.transactions
+    times = run.commit_time.tolist(), run.original_time.tolist()
+    return gtids, times, tables, message.end, message.unread, message.prepared
 
 
 def outcome(given_: Iterator[Any], log: LogStream) -> list[Any]:
