@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,7 +18,8 @@ import click
 
 from actors import client
 from actors.config import load
-from pipeline.errors import TidemarkError, Transient
+from pipeline.errors import Definite, TidemarkError, Transient
+from pipeline.schema import TableId
 from pipeline.settings import Settings
 
 EXIT_CODES = """\b
@@ -200,7 +201,8 @@ def status(settings: Settings, as_json: bool, watch: bool, lake: bool) -> None:
     show_default=True,
     help="Whose SQL it is to be.",
 )
-def sql(settings: Settings, table: str, dialect: str) -> None:
+@click.option("--stale", is_flag=True, help="Also of a table that was stopped, which gets no more changes.")
+def sql(settings: Settings, table: str, dialect: str, stale: bool) -> None:
     """Print the query that reads TABLE, as database.table, as of the last delivered segment.
 
     Print it anew when the table's columns change, or its mirror begins anew; docs/lake.md tells more.
@@ -208,10 +210,23 @@ def sql(settings: Settings, table: str, dialect: str) -> None:
     from actors.lake_text import live_view_text
     from pipeline.dialects import Dialect
 
+    stopped = _stopped_in_capture(settings)
     try:
-        click.echo(live_view_text(settings.lake.path, table, Dialect(dialect)))
+        click.echo(live_view_text(settings.lake.path, table, Dialect(dialect), stopped, stale=stale))
     except OSError as error:
         _fail(f"the lake can't be read: {error}", 1)
+
+
+def _stopped_in_capture(settings: Settings) -> Mapping[TableId, str]:
+    """The tables that can't be captured any more, and why, as far as the journal can be read here."""
+    from actors.journal_store import JournalReader
+
+    try:
+        journal = JournalReader(settings.journal.path)
+        last = journal.last_segment()
+        return journal.entry(last).checkpoint.stopped if last else {}
+    except (Definite, Transient):
+        return {}
 
 
 @main.command(name="forget-consumer")

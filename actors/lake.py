@@ -66,7 +66,7 @@ class Lake:
         self._journal = journal.identity.id
         self._files = LakeFiles(journal)
         self._rules = rules
-        self._views = None if catalog is None else CatalogViews(session, root, catalog)
+        self.views = None if catalog is None else CatalogViews(session, root, catalog)
         # Columns don't change under a MERGE, which would fail, nor does a mirror's generation; and a view that's held
         # isn't made to follow by the end of a MERGE.
         self._changing = TableLocks()
@@ -91,8 +91,8 @@ class Lake:
         mirrored = self._own(table, Tier.MIRROR)
         reached = Reached() if mirrored is None else Reached.told(mirrored, changelog)
         changes = changelog.mark("changes")
-        if self._views is not None:
-            self._views.follow(table)
+        if self.views is not None:
+            self.views.follow(table)
         return Delivered(
             schema=changelog.schema,
             since=changelog.since,
@@ -114,12 +114,12 @@ class Lake:
         Where the table can't take on a new schema, it's brought up to there and stopped, with the reason.
         """
         todo = accepted(present, table, batch, rule_of(self._rules, table).schema_changes)
-        if self._views is None or not _alters(todo, present):
+        if self.views is None or not _alters(todo, present):
             return self._deliver(table, present, batch, todo)
         with self._changing(table):
-            self._views.hold(table)
+            self.views.hold(table)
             after = self._deliver(table, present, batch, todo)
-            self._views.follow(table)
+            self.views.follow(table)
         return after
 
     def _deliver(self, table: TableId, present: Delivered, batch: Batch, todo: Accepted) -> Delivered:
@@ -157,8 +157,8 @@ class Lake:
                 merge = self._within(Merge(self._root, mirrored.schema, reached, through), mirror)
                 told = self._metadata(merged=through, position=position)
                 mirror.merge(merge, self._mark("merged"), told)
-            if self._views is not None:
-                self._views.follow(table)
+            if self.views is not None:
+                self.views.follow(table)
 
     def _prepare(self, table: TableId, present: Delivered, todo: Accepted, wanted: TableSchema) -> Delivered:
         """Make the tables that aren't there, have them take on the schema, and begin the mirror anew."""

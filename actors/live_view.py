@@ -5,10 +5,13 @@ lack columns. Before such a change the view is *held*: bound to the two versions
 Afterwards it *follows* again. So in between, and through a crash, it shows an older state and never a wrong one.
 """
 
+import json
 import re
 from dataclasses import dataclass
 from functools import partial
+from threading import Lock
 
+import structlog
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -16,10 +19,12 @@ from actors.delta import LakeTable, Snapshot
 from actors.delta_tables import delta_tables
 from actors.spark_connect import is_lost
 from actors.telling import told
-from pipeline.errors import Definite
-from pipeline.lake_tables import Tier, location, quoted
+from pipeline.errors import Definite, Transient
+from pipeline.lake_tables import Tier, literal, location, quoted
 from pipeline.live_view import Reached, Versions, live_view_sql
 from pipeline.schema import TableId, TableSchema
+
+log = structlog.get_logger()
 
 
 def live_view(session: SparkSession, root: str, table: TableId) -> DataFrame:
@@ -37,43 +42,92 @@ def live_view(session: SparkSession, root: str, table: TableId) -> DataFrame:
 _PLAIN = re.compile(r"[A-Za-z0-9_]+")
 
 
+# What a view says of itself: the table that it shows, as JSON.
+_TABLE = "tidemark.table"
+
+
 class CatalogViews:
     """The live views of a lake's tables as `<catalog>.<database>.<table>`, in a catalog of this session's.
 
-    Tables whose names aren't of ASCII's letters, digits and `_` have none.
+    Tables whose names aren't of ASCII's letters, digits and `_` have none. A catalog doesn't tell names apart by case:
+    of two tables that differ by that alone, the one that has a view keeps it. Nor has a table one that the catalog
+    refuses. `refused` has why.
     """
 
     def __init__(self, session: SparkSession, root: str, catalog: str) -> None:
         self._session = session
         self._root = root
         self._catalog = catalog
+        self._making = Lock()
+        self.refused: dict[TableId, str] = {}
 
     def hold(self, table: TableId) -> None:
-        """Bind the view of a table, if it can have one, to what's there."""
-        if (found := self._found(table)) is not None:
-            self._make(table, live_view_sql(self._root, found.schema, found.reached, found.at))
+        """Bind the view of a table, if it has one, to what's there. Raises Transient where that can't be done."""
+        found = self._found(table)
+        if found is None or self._shown(table) != table:
+            return
+        if why := self._made(table, live_view_sql(self._root, found.schema, found.reached, found.at)):
+            raise Transient(f"the view of {table} can't be held in the catalog {self._catalog}: {why}")
 
     def follow(self, table: TableId) -> None:
-        """Have the view of a table, if it can have one, read what's newest. Raises Definite where it can't be made."""
-        if (found := self._found(table)) is not None:
-            self._make(table, live_view_sql(self._root, found.schema, found.reached))
+        """Have the view of a table, if it can have one, read what's newest. Raises Definite without a catalog."""
+        if (found := self._found(table)) is None:
+            return
+        if why := self._made(table, live_view_sql(self._root, found.schema, found.reached)):
+            if self.refused.get(table) != why:
+                log.warning("the table has no view in the catalog", table=str(table), reason=why)
+            self.refused[table] = why
+        else:
+            self.refused.pop(table, None)
 
     def _found(self, table: TableId) -> "_Found | None":
         plain = _PLAIN.fullmatch(table.database) and _PLAIN.fullmatch(table.name)
         return _found(self._session, self._root, table) if plain else None
 
-    def _make(self, table: TableId, text: str) -> None:
-        database = f"{quoted(self._catalog)}.{quoted(table.database)}"
+    def _made(self, table: TableId, text: str) -> str:
+        """Make a table's view; why that can't be, empty where it's done."""
+        properties = (
+            f"TBLPROPERTIES ({literal(_TABLE)} = {literal(json.dumps([table.database, table.name]))})"
+        )
+        with self._making:
+            try:
+                self._session.sql(f"CREATE SCHEMA IF NOT EXISTS {self._name(table.database)}")
+                if (other := self._shown(table)) not in (None, table):
+                    return (
+                        f"{other} has a view of that name, since catalogs don't tell names apart by case: rename "
+                        f"one of the tables, or drop that view if {other} is gone"
+                    )
+                name = self._name(table.database, table.name)
+                self._session.sql(f"CREATE OR REPLACE VIEW {name} {properties} AS {text}")
+            except PySparkException as error:
+                if is_lost(error):
+                    raise
+                self._look(error)
+                return told(error)
+        return ""
+
+    def _shown(self, table: TableId) -> TableId | None:
+        """The table that the view of this one's name shows; None where there's none, or it doesn't say."""
+        name = self._name(table.database, table.name)
+        if not self._session.catalog.tableExists(name):
+            return None
+        for row in self._session.sql(f"SHOW TBLPROPERTIES {name}").collect():
+            if row[0] == _TABLE:
+                return TableId(*json.loads(row[1]))
+        return table
+
+    def _look(self, error: PySparkException) -> None:
+        """Raise Definite where it's the catalog that fails, and not one table's view."""
         try:
-            self._session.sql(f"CREATE SCHEMA IF NOT EXISTS {database}")
-            self._session.sql(f"CREATE OR REPLACE VIEW {database}.{quoted(table.name)} AS {text}")
-        except PySparkException as error:
-            if is_lost(error):
-                raise
+            self._session.sql(f"SHOW SCHEMAS IN {quoted(self._catalog)}").collect()
+        except PySparkException:
             raise Definite(
-                f"the view of {table} can't be kept in the catalog {self._catalog} ({told(error)}): see to "
-                "the catalog, or remove lake.catalog"
+                f"no view can be kept in the catalog {self._catalog} ({told(error)}): see to the catalog, or remove "
+                "lake.catalog"
             ) from error
+
+    def _name(self, *names: str) -> str:
+        return ".".join(map(quoted, (self._catalog, *names)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,7 @@ class SparkSink(Actor[ToSparkSink]):
         """
         so_far, background = self._state.so_far, None if self._up is None else self._up.background
         work = None if background is None else background.work
+        views = None if self._up is None else self._up.lake.views
         return {
             "lake": self._settings.path,
             "segment": (so_far.ahead or so_far).segment,
@@ -171,6 +172,7 @@ class SparkSink(Actor[ToSparkSink]):
                     "mirror": so_far.mirrors[table].wire if table in so_far.mirrors else None,
                     **(background.status(table) if background is not None else {}),
                     "stopped": so_far.stopped(table),
+                    "no_view": None if views is None else views.refused.get(table),
                 }
                 for table in {**so_far.tables, **so_far.failed}
             },

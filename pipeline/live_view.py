@@ -122,6 +122,20 @@ UNION ALL
 SELECT {names} FROM {c} WHERE {dialect.name_of(OP)} <> 'd'"""
 
 
+def sum_sql(lake: str, schema: TableSchema, dialect: Dialect = Dialect.SPARK) -> str:
+    """The query for the rows of a table without a key, by its changes since it was last emptied: each distinct row,
+    and how often it's there (`__rows`).
+    """
+    changelog = dialect.table(lake, schema.table, Tier.CHANGELOG)
+    scn, op = map(dialect.name_of, (_SCN, OP))
+    names = ", ".join(dialect.name_of(column.name) for column in schema.columns)
+    rows = f"sum(CASE WHEN {op} = 'd' THEN -1 ELSE 1 END)"
+    return f"""SELECT {names}, {rows} AS {dialect.name_of("__rows")} FROM {changelog}
+WHERE {op} IN ('c', 'd', 'r') AND {scn} > (SELECT coalesce(max({scn}), 0) FROM {changelog} WHERE {op} = 't')
+GROUP BY {names}
+HAVING {rows} <> 0"""
+
+
 def last_changes(
     schema: TableSchema, changelog: str, reached: Reached, where: str, dialect: Dialect = Dialect.SPARK
 ) -> str:

@@ -1,14 +1,17 @@
 """The live view's text on a real lake: DuckDB reads what Spark wrote, deletion vectors and all, by its own reader."""
 
 import datetime as dt
+import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal as Exact
 from io import StringIO
 from pathlib import Path
 
 import duckdb
 import pytest
+import sqlglot
 from pyspark.sql import SparkSession
 from rich.console import Console
 
@@ -25,7 +28,7 @@ from pipeline.errors import Definite
 from pipeline.lake_tables import Tier, location
 from pipeline.live_view import Reached
 from pipeline.schema import Column, TableId, TableSchema
-from pipeline.types import Date, Decimal, Integer, Text
+from pipeline.types import Date, DateTime, Decimal, Integer, Text
 from tests.integration.history import FILLING, History, Row, Table, random_step
 from tests.servers.duckdb_engine import engine
 
@@ -136,3 +139,94 @@ def test_trino_is_told_where_the_tables_are(spark: Spark, tmp_path: Path) -> Non
     assert second.startswith("-- once: CALL ")
     assert query[0] == 'WITH "changed " AS ('
     history.store.close()
+
+
+BAG = TableSchema(
+    TableId("shop", "bag"),
+    (Column("m", Integer(8, unsigned=False), True), Column("c", Text("utf8mb4"), True)),
+    (),
+)
+
+
+def test_a_table_without_a_key_is_the_sum_of_its_changes_and_a_stopped_one_says_so(
+    spark: Spark, duck: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    root, history = str(tmp_path / "lake"), History(tmp_path / "journal")
+    bag, keyed = history.table(BAG, None), history.table(replace(BAG, table=TableId("shop", "t"), key=(0,)))
+    history.transaction(
+        *((bag, op, (n, "x")) for op, n in [("c", 1), ("c", 1), ("c", 2), ("d", 2), ("c", 3)])
+    )
+    history.transaction((keyed, "c", (1, "x")))
+    history.seal()
+    lake = Lake(spark.session, root, history.store)
+    for table in (BAG.table, keyed.schema.table):
+        lake.deliver(table, lake.find(table), next_batch(history.store.entries(0, 1)))
+    for dialect in Dialect:
+        note, query = live_view_text(root, "shop.bag", dialect).split("\n", 1)
+        assert note.startswith("-- shop.bag has no primary key")
+        match dialect:
+            case Dialect.SPARK:
+                assert sorted(map(tuple, spark.session.sql(query).collect())) == [(1, "x", 2), (3, "x", 1)]
+            case Dialect.DUCKDB:
+                assert sorted(duck.execute(query).fetchall()) == [(1, "x", 2), (3, "x", 1)]
+            case Dialect.TRINO:
+                assert sqlglot.parse_one(query, read="trino").named_selects == ["m", "c", "__rows"]
+    # It's stopped in capture, and then in the lake.
+    with pytest.raises(
+        Definite, match=r"shop\.t was stopped.* of segment 1 \(position .*\): so\. With --stale"
+    ):
+        live_view_text(root, "shop.t", Dialect.DUCKDB, {keyed.schema.table: "so"})
+    keyed.schema = replace(
+        keyed.schema, columns=(replace(BAG.columns[0], type=Text("utf8mb4")), BAG.columns[1])
+    )
+    history.transaction((keyed, "c", ("2", "x")))
+    history.seal()
+    lake.deliver(keyed.schema.table, lake.find(keyed.schema.table), next_batch(history.store.entries(1, 2)))
+    with pytest.raises(Definite, match=r"shop\.t was stopped.* of segment 1 .*from segment 2 on"):
+        live_view_text(root, "shop.t", Dialect.DUCKDB)
+    text = live_view_text(root, "shop.t", Dialect.DUCKDB, stale=True)
+    assert duck.execute(text).fetchall() == [(1, "x")]
+    history.store.close()
+
+
+def test_the_document_names_the_features_of_the_tables_that_are_made(spark: Spark, tmp_path: Path) -> None:
+    root, history = str(tmp_path / "lake"), History(tmp_path / "journal")
+    small = (Column("id", Integer(4, unsigned=False), False), Column("v", Integer(4, unsigned=False), True))
+    plain = history.table(TableSchema(TableId("shop", "plain"), small, (0,)), Ready(0))
+    timed = (*small, Column("at", DateTime(6), True), Column("a b", Text("utf8mb4"), True))
+    history.table(TableSchema(TableId("shop", "timed"), timed, (0,)), Ready(0))
+    history.transaction((plain, "c", (1, 1)))
+    history.seal()
+    lake = Lake(spark.session, root, history.store)
+
+    def deliver(segment: int) -> None:
+        batch = next_batch(history.store.entries(segment - 1, segment))
+        for table in history.tables:
+            lake.deliver(table, lake.find(table), batch)
+
+    deliver(1)
+    assert features(root, "plain", Tier.CHANGELOG) == set()
+    assert features(root, "plain", Tier.MIRROR) == {"deletionVectors"}
+    assert features(root, "timed", Tier.CHANGELOG) == {"timestampNtz", "columnMapping"}
+    assert features(root, "timed", Tier.MIRROR) == {"deletionVectors", "timestampNtz", "columnMapping"}
+    plain.schema = replace(
+        plain.schema, columns=(small[0], replace(small[1], type=Integer(8, unsigned=False)))
+    )
+    history.transaction((plain, "u", (1, 2**40)))
+    history.seal()
+    deliver(2)
+    assert features(root, "plain", Tier.MIRROR) == {"deletionVectors", "typeWidening"}
+    told = (Path(__file__).parents[2] / "docs" / "lake.md").read_text(encoding="utf-8")
+    for feature in ("deletionVectors", "timestampNtz", "columnMapping", "typeWidening"):
+        assert f"| `{feature}` |" in told
+    history.store.close()
+
+
+def features(root: str, name: str, tier: Tier) -> set[str]:
+    """What a reader has to have, by the newest protocol in a table's log."""
+    folder = Path(location(root, TableId("shop", name), tier)) / "_delta_log"
+    actions = [
+        json.loads(line) for file in sorted(folder.glob("*.json")) for line in file.read_text().splitlines()
+    ]
+    protocol = [action["protocol"] for action in actions if "protocol" in action][-1]
+    return set(protocol.get("readerFeatures", ()))

@@ -102,8 +102,31 @@ def test_a_catalog_that_refuses_is_named(spark: Spark, tmp_path: Path) -> None:
         lake.deliver(table, Delivered(), next_batch(history.store.entries(0, 1)))
     for table in (TableId("shop_live", "none"), odd.table):  # there's no mirror, and no name for a view
         CatalogViews(spark.session, root, "nowhere").follow(table)
-    with pytest.raises(Definite, match=r"can't be kept in the catalog nowhere"):
+    with pytest.raises(Definite, match=r"no view can be kept in the catalog nowhere"):
         CatalogViews(spark.session, root, "nowhere").follow(ORDERS.table)
+    history.store.close()
+
+
+def test_of_two_tables_that_differ_by_case_the_first_one_keeps_its_view(spark: Spark, tmp_path: Path) -> None:
+    history, root = History(tmp_path / "journal"), str(tmp_path / "lake")
+    small = replace(ORDERS, table=TableId("shop_case", "orders"))
+    large = replace(ORDERS, table=TableId("shop_case", "Orders"))
+    for number, schema in enumerate((small, large)):
+        history.transaction((history.table(schema, READY), "c", (number, "a")))
+    history.seal()
+    batch = next_batch(history.store.entries(0, 1))
+    for order in ((small, large), (large, small)):  # the second time in another life
+        lake = Lake(spark.session, root, history.store, catalog="spark_catalog")
+        assert lake.views is not None
+        for schema in order:
+            lake.deliver(schema.table, lake.find(schema.table), batch)
+        assert [*lake.views.refused] == [large.table]
+        assert "shop_case.orders has a view of that name" in lake.views.refused[large.table]
+        lake.merge(large.table, Reached(0, 0), 1, "position")
+        for name in ("orders", "Orders"):
+            assert [
+                tuple(row) for row in spark.session.sql(f"FROM spark_catalog.shop_case.{name}").collect()
+            ] == [(0, "a")]
     history.store.close()
 
 
