@@ -39,7 +39,18 @@ class Answer:
 
 Held = LogRead | TransactionPartRead | StatementRead | CreationRead | LogAdvanced
 
-_BETWEEN = f"one statement after another altered it, and no schema is proven in between; {REMEDY}"
+_BETWEEN = (
+    "one statement after another altered it, and the log doesn't name the columns of its changes in between, which are "
+    f"missing from its changelog; {REMEDY}"
+)
+_BEHIND = (
+    "the log doesn't name its columns, and is too far behind for a proof of its schema: changes are missing from its "
+    f"changelog; {REMEDY}"
+)
+_GONE = (
+    "the server has no such table any more, and what its columns were isn't known: changes are missing from its "
+    f"changelog; {REMEDY}"
+)
 
 # Which captured tables a statement may alter.
 Alters = Callable[[StatementRead | CreationRead], frozenset[TableId]]
@@ -56,7 +67,7 @@ def waiting(tables: Mapping[TableId, TableState], message: Held) -> frozenset[Ta
 def settled(
     table: TableId, state: TableState, held: Sequence[Held], size: int, alters: Alters
 ) -> Holding | str | None:
-    """The schema that's proven for a table whose images wait at the front; or why none will be; None: not yet.
+    """The schema that's proven for a table whose images wait at the front; or why none ever will be; None: not yet.
 
     `held` has `size` bytes of rows. An answer speaks for the images at the front if no statement comes between them and
     its place in the log: what holds there has held since.
@@ -70,7 +81,7 @@ def settled(
             if there is not None and there.reaches(state.end):
                 return _proven(state)
     if size > MOST_HELD:
-        return f"the log doesn't name its columns, and is too far behind for a proof of its schema; {REMEDY}"
+        return _BEHIND
     return None
 
 
@@ -81,5 +92,5 @@ def place(message: Held) -> Coordinates | None:
 
 def _proven(answer: Answered) -> Holding | str:
     if answer.schema is None:
-        return f"the server has no such table any more, and what its columns were isn't known; {REMEDY}"
+        return _GONE
     return Holding(answer.schema)

@@ -206,11 +206,15 @@ class SchemaChanged:
 
 @dataclass(frozen=True, slots=True)
 class TableRestarted:
-    """What the mirror has of the table isn't so any more: it has no rows (`emptied`), or they're to be read anew."""
+    """What the mirror has of the table isn't so any more: it has no rows (`emptied`), or they're to be read anew.
+
+    `gap`: changes of it that passed just before are missing from the stream, so that only another reading tells.
+    """
 
     table: TableId
     emptied: bool
     reason: str
+    gap: bool = False
 
 
 @dataclass(frozen=True, slots=True)

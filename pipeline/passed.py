@@ -59,6 +59,7 @@ from pipeline.messages import (
 from pipeline.partial_images import Divided, Partial, any_partial, divided
 from pipeline.requests import signalled_by_row
 from pipeline.schema import TableId
+from pipeline.settings import SnapshotMode
 from pipeline.signals import SourceSignal
 from pipeline.sizing import halved
 from pipeline.snapshot import Completed, Snapshot, Waiting, progress
@@ -288,6 +289,8 @@ def table_restarted(state: State, message: TableRestarted) -> State:
     """What the table's mirror has isn't so any more: a new generation of it begins here."""
     table, scn = message.table, state.checkpoint.scn
     mirror = state.checkpoint.mirrors.get(table)
+    if message.gap and mirror is None and not _begins(state, table):
+        return table_stopped(state, TableStopped(table, message.reason))
     state = rereads.forgotten(dropped(state, {table}), table)
     while message.emptied and (snapshot := snapshot_of(state.checkpoint, table)):
         state = table_ended(state, snapshot, table, Completed(progress(snapshot.tables[table])))
@@ -301,6 +304,12 @@ def table_restarted(state: State, message: TableRestarted) -> State:
     if to_be_filled(state.checkpoint, table):
         return state
     return with_snapshot(state, Snapshot(f"restart-{scn}-{table}", {table: Waiting()}))
+
+
+def _begins(state: State, table: TableId) -> bool:
+    """Whether a table without a mirror gets one, and is read, once its schema is proven."""
+    schema = state.checkpoint.schemas.get(table)
+    return state.unasked is not SnapshotMode.NO_DATA and (schema is None or bool(schema.key))
 
 
 def mirrors_lacked(state: State, message: MirrorsLacked) -> State:

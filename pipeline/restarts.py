@@ -46,6 +46,14 @@ def by_statement(
     )
 
 
+def by_gaps(unnamed: Mapping[TableId, str], ended: Collection[TableId]) -> tuple[TableRestarted, ...]:
+    """The restarts of the tables of which changes were left out, since nobody can name their columns."""
+    return tuple(
+        TableRestarted(table, False, unnamed[table], gap=True)
+        for table in sorted(unnamed.keys() - set(ended))
+    )
+
+
 def by_engines(
     traits: Mapping[TableId, Traits], tables: Collection[TableId], ended: Collection[TableId]
 ) -> tuple[TableStopped, ...]:

@@ -22,8 +22,9 @@ answer has in it can't be proven anything of.
 
 A table that can't be captured as it is (`uncapturable`, `Answer.refused`) is stopped, too, as soon as that's known.
 
-Without a proof the table is stopped, with the reason, and its further images are dropped under that name: nothing is
-guessed. Which tables a statement touches is decided on the safe side (`pipeline.ddl`).
+Images without a proof are left out, and just behind them the table's mirror begins again: nothing is guessed. The
+changelog lacks them, and the restart says so. A table that has no mirror, and gets none, is stopped instead. Which
+tables a statement touches is decided on the safe side (`pipeline.ddl`).
 
 **Rows that change without an event.** What the mirror has of a table isn't so any more where a statement changes rows
 and the log doesn't tell (`pipeline.unlogged`), or leaves them under a schema in which they can't stay as they are
@@ -84,6 +85,7 @@ from pipeline.restarts import (
     LEFT_OUT,
     by_engines,
     by_foreign_keys,
+    by_gaps,
     by_new_foreign_keys,
     by_statement,
     by_unread,
@@ -198,23 +200,34 @@ def _released(state: State) -> tuple[State, tuple[FromVerifier, ...]]:
     """Let go on what doesn't have to wait any more, in order."""
     said: list[FromVerifier] = []
     while state.held:
-        state, news = _settled(state)
+        state, news, unnamed = _settled(state)
         said += news
         message = state.held[0]
-        if fence.waiting(state.tables, message):
+        if fence.waiting(state.tables, message) - unnamed.keys():
             break
         state = replace(state, held=state.held[1:], held_bytes=state.held_bytes - weight(message))
         state, orphaned = _orphaned(state)
-        state, taken = _taken(state, message)
+        state, taken = _taken(state, _left_out(message, unnamed))
         state, arrived = _arrived(replace(state, place=fence.place(message) or state.place))
         said += (*orphaned, *taken, *arrived)
     return state, tuple(said)
 
 
-def _settled(state: State) -> tuple[State, tuple[News, ...]]:
-    """Prove what can be proven of the tables whose images wait at the front, and stop those that nothing can be of."""
+def _left_out(message: Held, unnamed: Mapping[TableId, str]) -> Held:
+    """The message without the images of these tables."""
+    if not unnamed or not isinstance(message, LogRead | TransactionPartRead):
+        return message
+    return replace(message, tables=tuple(each for each in message.tables if table_of(each) not in unnamed))
+
+
+def _settled(state: State) -> tuple[State, tuple[News, ...], Mapping[TableId, str]]:
+    """Prove what can be proven of the tables whose images wait at the front.
+
+    Returns also those whose images there will never have a proof, with the reasons.
+    """
     state = _bound(state)
     said: list[News] = []
+    unnamed: dict[TableId, str] = {}
     for table in sorted(fence.waiting(state.tables, state.held[0])):
         before = state.tables.get(table, Unproven())
         if isinstance(before, Awaited):
@@ -225,13 +238,13 @@ def _settled(state: State) -> tuple[State, tuple[News, ...]]:
                 state, news = _all_told(_with(state, {table: outcome}), [schema])
                 said += news
             case str(reason):
-                state = _with(state, {table: Stopped()})
-                said.append(TableStopped(table, reason))
+                state, unnamed[table] = _with(state, {table: before}), reason
             case None:
                 state = _with(state, {table: before})
             case _:
                 assert_never(outcome)
-    return state, tuple(said)
+    emptied = state.emptied - unnamed.keys()
+    return replace(state, unnamed={**state.unnamed, **unnamed}, emptied=emptied), tuple(said), unnamed
 
 
 def _bound(state: State) -> State:
@@ -427,6 +440,7 @@ def _slice_read(state: State, message: LogRead) -> tuple[State, tuple[FromVerifi
     after, news, changes = _tables_read(state, message.tables)
     parents = parents_of(after.foreign_keys, changes, after.cascaded)
     restarts = by_foreign_keys(parents, _ended(after)) if parents else ()
+<<<<<<< HEAD
     stops, reread = _unread(after, message.unread)
     restarts = (*restarts, *reread)
     verified = ChangesVerified(
@@ -434,6 +448,13 @@ def _slice_read(state: State, message: LogRead) -> tuple[State, tuple[FromVerifi
     )
     after = _with(after, {stop.table: Stopped() for stop in stops})
     after = replace(after, cascaded={}, emptied=after.emptied - {restart.table for restart in restarts})
+=======
+    restarts += by_gaps(after.unnamed, _ended(after)) if after.unnamed else ()
+    verified = ChangesVerified(message.transactions, changes, message.end, (), restarts, message.covered)
+    after = replace(
+        after, cascaded={}, unnamed={}, emptied=after.emptied - {restart.table for restart in restarts}
+    )
+>>>>>>> 79f6632 (fence: read a table again whose changes can't be named)
     gtids = message.transactions.added_to(NO_GTIDS) | message.covered if after.to_come else NO_GTIDS
     after, arrived = _passed(after, gtids)
     return after, (*news, verified, *stops, *arrived)

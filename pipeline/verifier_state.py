@@ -38,8 +38,8 @@ class State:
     server is to be asked for, or has answered for. `creating`: those that the transaction at hand creates. `held`: what
     waits, with `held_bytes` of rows; `place`: where the stream is behind what went on. `foreign_keys`: those whose work
     isn't in the log, and `cascaded` the tables that they may have changed in the transaction at hand, with the parents;
-    `doubts`: which tables may have others by now, None where the server logs what they do. `survey`: what's known of
-    tables that the log doesn't tell.
+    `doubts`: which tables may have others by now, None where the server logs what they do. `unnamed`: tables
+    whose images in the transaction at hand were left out, and why. `survey`: what the log doesn't tell of tables.
     """
 
     captured: Tables
@@ -56,4 +56,5 @@ class State:
     foreign_keys: tuple[ForeignKey, ...] = ()
     cascaded: Mapping[TableId, frozenset[TableId]] = field(default_factory=dict)
     doubts: Doubts | None = None
+    unnamed: Mapping[TableId, str] = field(default_factory=dict)
     survey: Survey = field(default_factory=Survey)

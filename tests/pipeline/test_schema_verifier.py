@@ -250,10 +250,16 @@ def test_a_statement_between_the_images_and_the_answers_place_leaves_them_unprov
     known, alter = Known({ORDERS: SCHEMA}, upto(5)), "ALTER TABLE orders DROP x"
     waiting: list[Message] = [statement(6, alter), slice_(7, maps=(MINIMAL,)), statement(8, alter)]
     said = run(fresh(known, 5), *waiting, answer(9, RENAMED))
-    assert kinds(said) == ["SchemaChanged", "TableStopped", "ChangesVerified", "SchemaChanged"]
-    stopped = said[1]
-    assert isinstance(stopped, TableStopped)
-    assert stopped.reason.startswith("one statement after another altered it")
+    assert kinds(said) == ["SchemaChanged", "ChangesVerified", "SchemaChanged"]
+    # They're left out, and right behind them, in one step, the mirror begins again.
+    [changes] = said[1:2]
+    assert isinstance(changes, ChangesVerified)
+    [restarted] = changes.restarted
+    assert (changes.tables, restarted.emptied, restarted.gap) == ((), False, True)
+    assert restarted.reason.startswith("one statement after another altered it")
+    # What comes behind the second statement is named again.
+    more = (slice_(9, maps=(MINIMAL,)), slice_(10, maps=(MINIMAL,)))
+    assert schemas(run(fresh(known, 5), *waiting, answer(9, RENAMED), *more)) == [RENAMED, RENAMED]
     # One behind the answer's place isn't in it.
     said = run(fresh(known, 5), *waiting, answer(7, SCHEMA))
     assert kinds(said) == [
@@ -268,14 +274,27 @@ def test_a_statement_between_the_images_and_the_answers_place_leaves_them_unprov
     assert schemas(run(fresh(known, 5), *waiting, answer(8, SCHEMA))) == [SCHEMA]
 
 
+def test_parts_whose_columns_cannot_be_named_have_the_table_restarted_at_their_transactions_end() -> None:
+    known, alter = Known({ORDERS: SCHEMA}, upto(5)), "ALTER TABLE orders DROP x"
+    waiting: list[Message] = [statement(6, alter), part(7, images(MINIMAL)), slice_(7, maps=())]
+    said = run(fresh(known, 5), *waiting, statement(8, alter), answer(9, RENAMED))
+    assert kinds(said) == ["SchemaChanged", "TransactionPartVerified", "ChangesVerified", "SchemaChanged"]
+    changes = said[2]
+    assert isinstance(changes, ChangesVerified)
+    assert [(each.table, each.gap) for each in changes.restarted] == [(ORDERS, True)]
+    assert schemas(said) == []
+
+
 def test_too_much_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     state, _ = step(fresh(Known({ORDERS: SCHEMA}, upto(5)), 5), statement(6, "ALTER TABLE orders DROP x"))
     monkeypatch.setattr(fence, "MOST_HELD", 2 * weight(slice_(7, maps=(MINIMAL,))))
     said = run(state, *(slice_(n, maps=(MINIMAL,)) for n in (7, 8)))
     assert kinds(said) == []
     said = run(state, *(slice_(n, maps=(MINIMAL,)) for n in (7, 8, 9)))
-    assert kinds(said) == ["TableStopped", *["ChangesVerified"] * 3]
+    # What's too much is left out, and no more.
+    assert kinds(said) == ["ChangesVerified"]
     assert "too far behind" in str(said[0])
+    assert schemas(said) == []
 
 
 def test_a_table_that_is_gone_is_forgotten_until_it_is_created_anew() -> None:
@@ -289,9 +308,10 @@ def test_a_table_that_is_gone_is_forgotten_until_it_is_created_anew() -> None:
     assert said[1] == SchemaVerified(RENAMED, (TableRestarted(ORDERS, True, TAGS_GONE),))
     # Rows of a log that doesn't name its columns, from before the drop: nobody knows any more what they were.
     state = fresh(Known({}, upto(9)), 5, old=SCHEMA)
-    assert kinds(run(state, slice_(6, maps=(MINIMAL,)), answer(9, None), LogAdvanced(end(9)))) == [
-        "TableStopped", "ChangesVerified", "LogAdvanced",
-    ]  # fmt: skip
+    said = run(state, slice_(6, maps=(MINIMAL,)), answer(9, None), LogAdvanced(end(9)))
+    assert kinds(said) == ["ChangesVerified", "LogAdvanced"]
+    assert "no such table any more" in str(said[0])
+    assert schemas(said) == []
 
 
 def test_a_checkpoint_with_the_servers_schema_speaks_for_the_time_before() -> None:
