@@ -294,6 +294,7 @@ async def test_a_table_whose_rows_are_elsewhere_stops_by_name(
     async with running(pipeline(server, tmp_path, "shop", mode=SnapshotMode.INITIAL)) as service:
         await service.begun()
         server.sql(*created, database="shop")
+        await service.until(lambda: len(service.status()["stopped"]) > 3, "four have stopped")
         await at_rest(service, server)
         stopped = service.status()["stopped"]
         assert stopped.keys() == {f"shop.{table}" for table in ("first", "hole", "silent", "merged")}
@@ -358,3 +359,65 @@ async def test_a_memory_table_that_a_restart_of_the_server_empties(
         assert service.status()["stopped"] == {}
         await service.stop()
     assert unequal(server, tmp_path / "journal", TableId("shop", "t")) == []
+
+
+ALTERED_TWICE: Final = (
+    "ALTER TABLE t ADD COLUMN x INT",
+    "INSERT INTO t (id, v) VALUES (3, 3)",
+    "DELETE FROM t WHERE id = 1",
+    "ALTER TABLE t RENAME COLUMN x TO y",
+    "INSERT INTO t (id, v) VALUES (4, 4)",
+    "CREATE TABLE fresh (id INT PRIMARY KEY, v INT)",
+    "INSERT INTO fresh VALUES (1, 1)",
+    "ALTER TABLE fresh ADD COLUMN x INT",
+    "INSERT INTO fresh VALUES (2, 2, 2)",
+    "CREATE TABLE gone (id INT PRIMARY KEY)",
+    "INSERT INTO gone VALUES (1)",
+    "DROP TABLE gone",
+)
+
+
+async def test_changes_whose_columns_nobody_can_name_have_the_table_read_again(
+    mysql_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    """They come while nobody looks, so that one answer has both statements in it."""
+    server = mysql_factory(GTIDS)  # whose log has minimal metadata
+    server.sql("CREATE DATABASE shop")
+    server.sql(T, ROWS, database="shop")
+    settings = pipeline(server, tmp_path, "shop", mode=SnapshotMode.INITIAL)
+    async with running(settings) as service:
+        await service.begun()
+        await at_rest(service, server)
+        await service.stop()
+    server.sql(*ALTERED_TWICE, database="shop")
+    for _ in range(2):  # it's the same once more
+        async with running(settings) as service:
+            await service.begun()
+            await at_rest(service, server)
+            assert service.status()["stopped"] == {}
+            await service.stop()
+        server.sql("INSERT INTO t (id, v) SELECT MAX(id) + 1, 9 FROM t", database="shop")
+    async with running(settings) as service:
+        await service.begun()
+        await at_rest(service, server)
+        await service.stop()
+    assert unequal(server, tmp_path / "journal", TableId("shop", "t"), TableId("shop", "fresh")) == []
+
+
+async def test_a_table_without_a_mirror_stops_where_changes_cannot_be_named(
+    mysql_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    """Nothing else would tell of them."""
+    server = mysql_factory(GTIDS)
+    server.sql("CREATE DATABASE shop")
+    server.sql(T, ROWS, database="shop")
+    settings = pipeline(server, tmp_path, "shop")
+    async with running(settings) as service:
+        await service.begun()
+        await service.stop()
+    server.sql(*ALTERED_TWICE[:5], database="shop")
+    async with running(settings) as service:
+        await service.begun()
+        stopped = await service.until(lambda: service.status()["stopped"], "it's stopped")
+        assert "missing from its changelog" in stopped["shop.t"]
+        await service.stop()
