@@ -56,9 +56,10 @@ class Privilege(StrEnum):
 
 
 class Severity(StrEnum):
-    """Whether capture can run at all."""
+    """Whether capture can run at all, and whether it costs what may surprise people."""
 
     ERROR = "error"
+    WARNING = "warning"
     NOTE = "note"
 
 
@@ -132,7 +133,7 @@ def findings(
     if begun:
         of_tables = [replace(finding, severity=Severity.NOTE) for finding in of_tables]
     found = [*_log(facts), *gtids, *replica, *_rights(facts), *of_tables, *_labels(facts)]
-    return tuple(sorted(found, key=lambda finding: finding.severity is Severity.NOTE))
+    return tuple(sorted(found, key=lambda finding: list(Severity).index(finding.severity)))
 
 
 def markers(facts: ServerFacts, table: TableId, refused: str | None) -> Iterator[Finding]:
@@ -219,20 +220,27 @@ def _log(facts: ServerFacts) -> Iterator[Finding]:
     yield from _metadata(facts)
 
 
+_UNDESCRIBED = (
+    "each statement that may have altered a table has the server asked for it, while the log waits. Where another such "
+    "statement follows before the answer, the changes in between can't be named: the changelog lacks them, and the whole "
+    "table is read again. A table without a mirror stops"
+)
+
+
 def _metadata(facts: ServerFacts) -> Iterator[Finding]:
     match facts.variables.get("binlog_row_metadata"):
         case "FULL":
             return
         case None:
-            yield _note(
-                f"MySQL {facts.version} doesn't describe tables in its log, so schemas are asked of the server, and a"
-                " captured table with rows between two statements that alter it within moments stops",
+            yield Finding(
+                Severity.WARNING,
+                f"MySQL {facts.version} doesn't describe tables in its log: {_UNDESCRIBED}",
                 "let capture catch up between such statements, or upgrade to 8.0.1 or later",
             )
         case _:
-            yield _note(
-                "binlog_row_metadata isn't FULL, so tables aren't wholly described in the log, and schemas are asked of"
-                " the server",
+            yield Finding(
+                Severity.WARNING,
+                f"binlog_row_metadata isn't FULL, so that the log doesn't name columns: {_UNDESCRIBED}",
                 "SET PERSIST binlog_row_metadata = FULL",
             )
 

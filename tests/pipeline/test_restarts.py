@@ -8,6 +8,7 @@ from pipeline.messages import RowsUnread
 from pipeline.restarts import (
     by_engines,
     by_foreign_keys,
+    by_gaps,
     by_new_foreign_keys,
     by_statement,
     by_unread,
@@ -33,6 +34,14 @@ def test_a_statement_empties_tables_or_has_them_read_again() -> None:
     restarts = by_statement(unlogged, GTID, [D])
     assert [(restart.table, restart.emptied) for restart in restarts] == [(B, False), (C, True)]
     assert all(str(GTID) in restart.reason for restart in restarts)
+
+
+def test_tables_whose_changes_nobody_could_name_are_restarted_behind_them() -> None:
+    restarts = by_gaps({B: "so", A: "so it is", D: "so"}, [D])
+    assert [(each.table, each.emptied, each.reason, each.gap) for each in restarts] == [
+        (A, False, "so it is", True),
+        (B, False, "so", True),
+    ]
 
 
 def test_tables_stop_whose_rows_are_elsewhere() -> None:
