@@ -119,7 +119,7 @@ def logs_cascades(version: tuple[int, ...], variables: Mapping[str, str]) -> boo
 def findings(
     facts: ServerFacts, reread: bool = False, by_places: bool = False, begun: bool = False
 ) -> tuple[Finding, ...]:
-    """All that is wrong, errors before notes; nothing if capture can run at its best.
+    """All that is wrong, errors before warnings, and these before notes; nothing if capture can run at its best.
 
     `reread`: tables that foreign keys change below the log are read anew, so that they can be captured. `by_places`:
     positions are places in the log, so that no GTIDs are needed. `begun`: capture has begun before: then what's wrong
@@ -222,8 +222,8 @@ def _log(facts: ServerFacts) -> Iterator[Finding]:
 
 _UNDESCRIBED = (
     "each statement that may have altered a table has the server asked for it, while the log waits. Where another such "
-    "statement follows before the answer, the changes in between can't be named: the changelog lacks them, and the whole "
-    "table is read again. A table without a mirror stops"
+    "statement follows before the answer, the changes in between can't be named: the changelog lacks them, and the "
+    "whole table is read again. A table without a mirror stops"
 )
 
 
