@@ -440,21 +440,15 @@ def _slice_read(state: State, message: LogRead) -> tuple[State, tuple[FromVerifi
     after, news, changes = _tables_read(state, message.tables)
     parents = parents_of(after.foreign_keys, changes, after.cascaded)
     restarts = by_foreign_keys(parents, _ended(after)) if parents else ()
-<<<<<<< HEAD
     stops, reread = _unread(after, message.unread)
-    restarts = (*restarts, *reread)
+    gaps = by_gaps(after.unnamed, _ended(after)) if after.unnamed else ()
+    restarts = (*restarts, *reread, *gaps)
     verified = ChangesVerified(
         message.transactions, changes, message.end, (), restarts, message.covered, message.prepared
     )
     after = _with(after, {stop.table: Stopped() for stop in stops})
-    after = replace(after, cascaded={}, emptied=after.emptied - {restart.table for restart in restarts})
-=======
-    restarts += by_gaps(after.unnamed, _ended(after)) if after.unnamed else ()
-    verified = ChangesVerified(message.transactions, changes, message.end, (), restarts, message.covered)
-    after = replace(
-        after, cascaded={}, unnamed={}, emptied=after.emptied - {restart.table for restart in restarts}
-    )
->>>>>>> 79f6632 (fence: read a table again whose changes can't be named)
+    emptied = after.emptied - {restart.table for restart in restarts}
+    after = replace(after, cascaded={}, unnamed={}, emptied=emptied)
     gtids = message.transactions.added_to(NO_GTIDS) | message.covered if after.to_come else NO_GTIDS
     after, arrived = _passed(after, gtids)
     return after, (*news, verified, *stops, *arrived)
