@@ -23,6 +23,7 @@ from pipeline.types import (
     Float,
     Integer,
     Set,
+    Text,
     Time,
     Timestamp,
     Year,
@@ -88,6 +89,9 @@ def _keeps(old: Column, new: Column) -> bool:
     match old.type, new.type:
         case (Enum(before), Enum(after)) | (Set(before), Set(after)):
             return alike(after[: len(before)], before)
+        case (Text(before_charset), Text(after_charset)):
+            # The one character set that turns a character into another one without an error: U+6661 into U+6659.
+            return before_charset == after_charset or after_charset != "cp932"
         case (FixedBinary(before_width), FixedBinary(after_width)):
             return before_width == after_width
         case (Bit(before_width), Bit(after_width)):

@@ -89,3 +89,12 @@ def test_what_does_not_is_told(new: TableSchema, told: str) -> None:
 def test_a_column_may_change_where_its_values_do_not(old: ColumnType, new: ColumnType, kept: bool) -> None:
     before, after = (replace(V1, columns=(ID, Column("c", type_, True))) for type_ in (old, new))
     assert (obstacle(before, after) is None) is kept
+
+
+def test_a_character_set_that_changes_a_character_does_not_keep_values() -> None:
+    def of(charset: str) -> TableSchema:
+        return TableSchema(TableId("d", "t"), (Column("c", Text(charset), True),), ())
+
+    assert obstacle(of("utf8mb4"), of("cp932")) is not None
+    assert obstacle(of("cp932"), of("cp932")) is None
+    assert obstacle(of("cp932"), of("utf8mb4")) is None
