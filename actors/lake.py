@@ -20,6 +20,7 @@ it, and does nothing by itself.
 """
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from uuid import uuid4
@@ -105,7 +106,8 @@ class Lake:
             pending=self._pending(table, reached) if mirrored is not None and changes > reached.merged else 0,
             after=max(told.mark("after") for told in (changelog, mirrored) if told is not None),
             partial=Property.PARTIAL in changelog.properties,
-            stopped=changelog.properties.get(Property.STOPPED),
+            stopped=changelog.properties.get(Property.STOPPED) or None,
+            stopped_at=int(changelog.properties.get(Property.STOPPED_AT) or sys.maxsize),
         )
 
     def deliver(self, table: TableId, present: Delivered, batch: Batch) -> Delivered:
@@ -133,14 +135,20 @@ class Lake:
         elif todo.reason:
             self._create(table, lake_tables.META_COLUMNS, {})
         if todo.reason:
-            self._set(table, Tier.CHANGELOG, {Property.STOPPED: todo.reason})
-            return replace(present, stopped=todo.reason)
+            at = batch.checkpoint.scn
+            told: dict[str, str] = {Property.STOPPED: todo.reason, Property.STOPPED_AT: str(at)}
+            self._set(table, Tier.CHANGELOG, told)
+            return replace(present, stopped=todo.reason, stopped_at=at)
+        if present.stopped is not None:  # it's back; said last, so that a crash before finds it stopped
+            self._set(table, Tier.CHANGELOG, {Property.STOPPED: "", Property.STOPPED_AT: ""})
         # It may have more already, where batches begin again for another table.
         return replace(
             present,
             changes=max(present.changes, batch.through),
             rows=max(present.rows, batch.through),
             after=max(present.after, batch.after),
+            stopped=None,
+            stopped_at=0,
         )
 
     def merge(self, table: TableId, reached: Reached, through: int, position: str) -> None:

@@ -37,7 +37,7 @@ from actors.spark_session import Pool, Running, SparkFailed, SparkLost
 from actors.tasks import all_end, broken_off
 from actors.telling import told
 from pipeline import metrics as catalogue
-from pipeline import spark_sink, topology
+from pipeline import recapture, spark_sink, topology
 from pipeline.delivery import Batch, Pieces
 from pipeline.errors import Definite, Transient
 from pipeline.lake_tables import Tier
@@ -45,7 +45,7 @@ from pipeline.late import MirrorsLacked
 from pipeline.messages import SegmentSealed, ToSparkSink
 from pipeline.schema import TableId
 from pipeline.settings import LakeSettings, SparkSettings
-from pipeline.sink_state import State
+from pipeline.sink_state import SoFar, State
 from pipeline.spark_sink import (
     AskForMirrors,
     BatchRead,
@@ -171,7 +171,7 @@ class SparkSink(Actor[ToSparkSink]):
                 str(table): {
                     "mirror": so_far.mirrors[table].wire if table in so_far.mirrors else None,
                     **(background.status(table) if background is not None else {}),
-                    "stopped": so_far.stopped(table),
+                    "stopped": _told(table, so_far),
                     "no_view": None if views is None else views.refused.get(table),
                 }
                 for table in {**so_far.tables, **so_far.failed}
@@ -293,9 +293,10 @@ class SparkSink(Actor[ToSparkSink]):
             after = await self._in_thread(up.lake.deliver, table, order.before, order.batch)
         except Exception as error:  # noqa: BLE001 - whatever it is, it's this table's alone
             return await self._failed(up, table, error)
+        self.metrics.set(catalogue.TABLE_STOPPED, after.stopped is not None, table=str(table), part="lake")
         if after.stopped is not None:
-            self.metrics.set(catalogue.TABLE_STOPPED, 1, table=str(table), part="lake")
-            log.error("the table was stopped", table=str(table), part="lake", reason=after.stopped)
+            reason = recapture.told(table, after.stopped)
+            log.error("the table was stopped", table=str(table), part="lake", reason=reason)
             return TableDelivered(table, after)
         self._measure_delivered(str(table), pieces)
         up.background.delivered(table, after, pieces)
@@ -427,6 +428,12 @@ class SparkSink(Actor[ToSparkSink]):
     def _kill(self) -> None:
         if self._up is not None:
             self._up.spark.kill()
+
+
+def _told(table: TableId, so_far: SoFar) -> str | None:
+    """Why a table gets no more, and how it's begun again where it isn't tried again by itself."""
+    reason = so_far.stopped(table)
+    return recapture.told(table, reason) if reason is not None and so_far.of(table).stopped else reason
 
 
 @measuring

@@ -42,7 +42,8 @@ class Delivered:
     through which it has all changes, and all rows of first snapshots. `generation` of the mirror, None where there's
     none, `merged` the segment that it has reached, and `pending` the changes behind that, both as they were found.
     `after`: the segment through which all tables had everything when this one last got something. `partial`: whether
-    its changes may lack columns. `stopped`: why it gets no more.
+    its changes may lack columns. `stopped`: why it gets no more, until its mirror begins a generation at the SCN
+    `stopped_at` or behind it.
     """
 
     schema: TableSchema | None = None
@@ -57,6 +58,7 @@ class Delivered:
     after: int = 0
     partial: bool = False
     stopped: str | None = None
+    stopped_at: int = 0
 
 
 def said_by(tables: Iterable[Delivered]) -> int:
@@ -119,6 +121,13 @@ class Batch:
         """Whether the table's mirror is to be made, or begun anew."""
         last = self.generations.get(table, ())[-1:]
         return bool(last) and _newer(last[0], delivered.generation)
+
+    def resumed(self, table: TableId, delivered: Delivered) -> "Generation | None":
+        """The generation with which a table comes back that had stopped: the last one, if it begins behind the stop."""
+        last = self.generations.get(table, ())[-1:]
+        if delivered.stopped is None or not last or last[0].since < delivered.stopped_at:
+            return None
+        return last[0]
 
 
 # A batch is one commit in each table: the more is in it, the less it costs, and the longer it takes.
@@ -194,11 +203,16 @@ def _newer(generation: Generation, present: int | None) -> bool:
     return present is None or present < generation.since
 
 
-def missing(delivered: Delivered, pieces: Pieces) -> Pieces:
-    """Those of a table's files that the lake doesn't have yet."""
+def missing(delivered: Delivered, table: TableId, batch: Batch) -> Pieces:
+    """Those of a table's files that the lake is to have and doesn't have yet.
+
+    One that had stopped gets nothing from before the generation with which it comes back.
+    """
+    pieces, back = batch.tables.get(table, Pieces()), batch.resumed(table, delivered)
+    before = 0 if back is None else back.segment - 1
     return Pieces(
-        tuple(piece for piece in pieces.changes if piece.segment > delivered.changes),
-        tuple(piece for piece in pieces.rows if piece.segment > delivered.rows),
+        tuple(piece for piece in pieces.changes if piece.segment > max(delivered.changes, before)),
+        tuple(piece for piece in pieces.rows if piece.segment > max(delivered.rows, before)),
     )
 
 
@@ -231,11 +245,13 @@ def accepted(
     A segment is taken as a whole or not at all. So the segment that the present schema came with has no version in it
     that wasn't accepted, and neither has any before.
     """
-    pieces = missing(delivered, batch.tables.get(table, Pieces()))
-    begun = {each.segment: each for each in batch.generations.get(table, ())}
+    pieces, back = missing(delivered, table, batch), batch.resumed(table, delivered)
+    generations = batch.generations.get(table, ()) if back is None else (back,)
+    begun = {each.segment: each for each in generations}
     partial = {piece.segment for piece in pieces.changes if piece.absent}
     versions = _versions(pieces)
-    altered = batch.alterations.get(table, ())
+    steps = batch.alterations.get(table, ())
+    altered = steps if back is None else tuple(step for step in steps if step.segment >= back.segment)
     taken = Accepted(
         pieces,
         delivered.schema,
@@ -350,10 +366,7 @@ def _ruled(taken: Accepted, new: TableSchema, rule: SchemaChanges) -> None:
 
 
 _PARTIAL = (
-    "column {old!r} of {table} was renamed, and changes that lack columns tell these by their names: remove the lake "
-    "tables of {table} and snapshot it anew, or set binlog_row_image=FULL on the source and then do so"
+    "column {old!r} of {table} was renamed, and changes that lack columns tell these by their names; set "
+    "binlog_row_image=FULL on the source"
 )
-_RULED_OUT = (
-    "{what} in {table}, and lake.rules has schema_changes = {rule!r} for it: give it another rule, or remove the lake "
-    "tables of {table} and snapshot it anew"
-)
+_RULED_OUT = "{what} in {table}, and lake.rules has schema_changes = {rule!r} for it: give it another rule"

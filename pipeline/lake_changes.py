@@ -12,7 +12,7 @@ A lake table keeps each column that it ever had, since what was in it is the tab
 - NULL and NOT NULL, character sets, labels and the columns' order in the source make no difference here.
 
 Where the table's mirror begins anew, with another schema, no row of before counts for it. Then a column that's new can
-go on in one of the same name that's there, if it can take its values.
+go on in one of the same name that's there, if it can take its values; if it can't, that one is set aside.
 
 What happens in one commit of Delta's log (`actors.lake`) is the way from what a lake table has to what it's to have,
 over any number of such steps. So it's the columns at the end that count, and each says which one it was. Names get
@@ -39,7 +39,7 @@ class Incompatible(Definite):
     """The lake tables of a table can't take on its new schema, or its rows."""
 
 
-REMEDY = "remove the lake tables of {table} and snapshot it anew to have it with its new schema"
+REMEDY = "the lake tables of {table} are laid out for its new schema when it begins again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def _held(plan: Plan, there: Planned, column: LakeColumn, schema: TableSchema, s
     type_ = there.column.type if same else common(there.column.type, column.type)
     if type_ is not None and (ours or step.anew or folded(column.name) in plan.present):
         return replace(there, column=replace(there.column, type=type_))
-    if ours or folded(column.name) in plan.present:
+    if ours or (folded(column.name) in plan.present and not step.anew):
         raise Incompatible(
             f"column {column.name!r} of {schema.table} was {there.column.type.upper()} and is {column.type.upper()}, "
             f"and no type holds both: {REMEDY.format(table=schema.table)}"

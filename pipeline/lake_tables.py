@@ -55,7 +55,8 @@ class Property(StrEnum):
 
     JOURNAL: the id of the journal that it's fed from. SCHEMA: the source's schema that it has taken on, as JSON, and
     SINCE the segment that this came with. PARTIAL: changes in it may lack columns. STOPPED: why nothing more is
-    delivered to it. ALTERING: what its columns are about to become, where that takes more than a commit; else empty.
+    delivered to it, else empty, and STOPPED_AT the SCN through which the journal was read then. ALTERING: what its
+    columns are about to become, where that takes more than a commit; else empty.
     """
 
     JOURNAL = "tidemark.journal"
@@ -63,6 +64,7 @@ class Property(StrEnum):
     SINCE = "tidemark.since"
     PARTIAL = "tidemark.partial"
     STOPPED = "tidemark.stopped"
+    STOPPED_AT = "tidemark.stoppedAt"
     ALTERING = "tidemark.altering"
 
 

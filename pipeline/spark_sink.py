@@ -429,8 +429,8 @@ def _meeting(state: State, meeting: Meeting, now: float) -> Next:
     orders = []
     for table in _wanted(so_far, batch):
         before = so_far.tables[table]
-        if before.stopped is None:
-            pieces = missing(before, batch.tables.get(table, Pieces()))
+        if before.stopped is None or batch.resumed(table, before):
+            pieces = missing(before, table, batch)
             orders.append(DeliverTable(table, before, pieces, batch))
     brought = any(order.pieces.changes or order.pieces.rows for order in orders)
     left = frozenset(order.table for order in orders)
@@ -473,6 +473,10 @@ def _caught_up(so_far: SoFar) -> SoFar:
 
 def _wanted(so_far: SoFar, batch: Batch) -> list[TableId]:
     """The tables that have something in the batch, and those whose mirror is to be made, or begun anew."""
-    begun = [table for table in batch.generations if batch.newly_begun(table, so_far.of(table))]
+    begun = [
+        table
+        for table in batch.generations
+        if batch.newly_begun(table, so_far.of(table)) or batch.resumed(table, so_far.of(table))
+    ]
     wanted = dict.fromkeys([*batch.tables, *begun, *batch.alterations])
     return [table for table in wanted if table not in so_far.left_out]

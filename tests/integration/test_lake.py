@@ -98,7 +98,7 @@ class Delivery:
 
     def deliver_table(self, table: TableId, batch: Batch) -> None:
         before = self.delivered.get(table) or self.lake.find(table)
-        if before.stopped is None:
+        if before.stopped is None or batch.resumed(table, before):
             self.delivered[table] = self.lake.deliver(table, before, batch)
 
     def merge(self, table: Table) -> None:
@@ -444,6 +444,36 @@ def test_any_other_schema_change_stops_the_table_by_name_and_for_good(delivery: 
     assert found.changes == 1
     assert delivery.view(orders) == [(1, "a")]
     assert delivery.view(users) == expected(users)
+
+
+def test_a_stopped_table_comes_back_with_the_next_generation_of_its_mirror(delivery: Delivery) -> None:
+    history = delivery.history
+    orders = history.table(ORDERS)
+    history.transaction((orders, "c", (1, "a")))
+    delivery.deliver()
+    retyped = replace(ORDERS, columns=(ORDERS.columns[0], Column("note", INT, True)))
+    orders.schema = retyped  # and the mirror doesn't begin anew
+    history.transaction((orders, "c", (2, 5)))
+    delivery.deliver()
+    assert "was Text" in (delivery.lake.find(ORDERS.table).stopped or "")
+    history.transaction((orders, "c", (3, 6)))
+    delivery.deliver()
+    assert delivery.view(orders) == [(1, "a")]
+    orders.source = {(1,): (1, 7), (2,): (2, 5)}
+    history.restart(orders, retyped, Filling)
+    history.chunk(orders, [(1,), (2,)])
+    history.transaction((orders, "c", (4, 8)))
+    delivery.begin()
+    delivery.deliver()
+    for _ in range(2):
+        found = delivery.lake.find(ORDERS.table)
+        assert (found.stopped, found.schema) == (None, retyped)
+        assert delivery.view(orders) == [(1, 7), (2, 5), (4, 8)]
+        history.transaction((orders, "c", (1, 7)))
+        delivery.begin()
+        delivery.deliver()
+    told = delivery.tier(orders, Tier.CHANGELOG).select("id", "note", "note__until_4").collect()
+    assert {tuple(row) for row in told} == {(1, None, "a"), (4, 8, None), (1, 7, None)}
 
 
 def test_rows_that_lack_columns_are_merged_column_by_column_and_never_become_null(delivery: Delivery) -> None:

@@ -73,8 +73,35 @@ def test_a_lake_without_tables_says_less_than_one_whose_first_batch_came() -> No
 
 def test_what_is_there_is_not_taken_again() -> None:
     batch = next_batch([entry(1, V1), entry(2, V1, kind=FileKind.ROWS), entry(3, V1, kind=FileKind.ROWS)])
-    left = missing(Delivered(V1, changes=1, rows=2), batch.tables[V1.table])
+    left = missing(Delivered(V1, changes=1, rows=2), V1.table, batch)
     assert [piece.segment for piece in (*left.changes, *left.rows)] == [3]
+
+
+def test_a_stopped_table_comes_back_with_a_generation_that_begins_behind_its_stop() -> None:
+    """What came while it was stopped isn't taken, whatever it is; nor does an older generation bring it back."""
+    stopped = Delivered(
+        V1, since=1, columns=changelog(V1), changes=1, rows=1, generation=0, stopped="so", stopped_at=3
+    )
+    retyped = replace(V1, columns=(ID, Column("note", INT, True)))
+    entries = [
+        entry(4, BAD, mirror=Ready(2)),
+        entry(5, V2, kind=FileKind.ROWS, mirror=Ready(2)),
+        entry(6, retyped, kind=FileKind.ROWS, mirror=Filling(5)),
+        entry(7, retyped, mirror=Filling(5)),
+    ]
+    assert next_batch(entries[:2]).resumed(V1.table, stopped) is None
+    batch = next_batch(entries)
+    assert batch.resumed(V1.table, stopped) == Generation(5, 6, retyped)
+    assert batch.resumed(V1.table, replace(stopped, stopped=None)) is None
+    todo = accepted(stopped, V1.table, batch)
+    assert (todo.reason, todo.generation, todo.schema, todo.through) == ("", 5, retyped, 7)
+    assert [piece.segment for piece in (*todo.pieces.rows, *todo.pieces.changes)] == [6, 7]
+    names = [column.name for column in todo.plan.after]
+    assert "note" in names and "note__until_6" in names, "the history keeps its values"
+    # Behind a crash its mirror has the generation, and the stop isn't taken back yet.
+    again = replace(stopped, schema=retyped, since=6, columns=todo.plan.after, generation=5, mirror_since=6)
+    assert accepted(again, V1.table, batch).reason == ""
+    assert [piece.segment for piece in missing(again, V1.table, batch).changes] == [7]
 
 
 def test_a_batch_ends_for_a_table_before_the_segment_that_it_cannot_take() -> None:

@@ -27,7 +27,7 @@ from pipeline import snapshot as snapshots
 from pipeline.checkpoint import Checkpoint, Mirror
 from pipeline.consistent import Approaching, Standing
 from pipeline.coordinator_state import Eased, Order, State, Within
-from pipeline.delivery import Delivered, Pieces
+from pipeline.delivery import Batch, Delivered, Pieces
 from pipeline.foreign_keys import ForeignKey
 from pipeline.gtid import GtidSet
 from pipeline.keys import Key
@@ -306,8 +306,8 @@ def rows_of_older_generations_are_delivered(patch: Patch) -> None:
 def a_batch_leaves_out_its_first_segment(patch: Patch) -> None:
     original = delivery.missing
 
-    def missing(delivered: Delivered, pieces: Pieces) -> Pieces:
-        return original(replace(delivered, changes=delivered.changes + 1), pieces)
+    def missing(delivered: Delivered, table: TableId, batch: Batch) -> Pieces:
+        return original(replace(delivered, changes=delivered.changes + 1), table, batch)
 
     patch.setattr(delivery, "missing", missing)
 
