@@ -158,16 +158,26 @@ def _held(plan: Plan, there: Planned, column: LakeColumn, schema: TableSchema, s
     return None
 
 
+def aside(name: str, segment: object) -> str:
+    """What a column is called that was called so until a segment."""
+    return f"{name}__until_{segment}"
+
+
+def holds(has: str, wanted: str) -> bool:
+    """Whether a column of the type `has` can hold all values of `wanted` as they are."""
+    return common(has, wanted) == has.lower()
+
+
 def _aside(plan: Plan, name: str, segment: int) -> Plan:
     """With the column of this name set aside, if there is one."""
     there = _index(plan, name)
     if there is None:
         return plan
     old = plan.columns[there]
-    aside = f"{old.column.name}__until_{segment}"
-    while _index(plan, aside) is not None:
-        aside += "_"
-    set_aside = replace(old, column=replace(old.column, name=aside))
+    other = aside(old.column.name, segment)
+    while _index(plan, other) is not None:
+        other += "_"
+    set_aside = replace(old, column=replace(old.column, name=other))
     return replace(
         plan, columns=tuple(set_aside if i == there else each for i, each in enumerate(plan.columns))
     )

@@ -119,7 +119,9 @@ STORIES: Final[dict[str, Story]] = {
         ),
         ("ALTER TABLE {t} RENAME COLUMN v TO V, RENAME COLUMN s TO `\u00fcber, from`",),
     ),
-    "retyped": Story((STRICT, "ALTER TABLE {t} MODIFY v VARCHAR(20)"), anew=True),
+    "retyped": Story(
+        (STRICT, "ALTER TABLE {t} MODIFY v VARCHAR(20)"), (STRICT, "ALTER TABLE {t} MODIFY v INT"), anew=True
+    ),
 }
 # What takes no other step is left to `make test-full`, where each table is merged in the midst of its story as well.
 QUICK: Final = ("widened", "made anew", "retyped")

@@ -126,3 +126,18 @@ def test_an_action_is_a_line_of_deltas_log() -> None:
             "stats": '{"numRecords": 1}',
         }
     }
+
+
+def test_a_file_of_before_a_column_was_set_aside_goes_into_that_one() -> None:
+    """A segment may have rows of before a statement and of after it."""
+    now = {"id": Stored("id", "bigint"), "v": Stored("col-2", "string"), "v__until_7": Stored("v", "int")}
+    now["v__until_12_"] = Stored("col-1", "double")
+
+    def taken(type_: pa.DataType) -> object:
+        found = fit(pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", type_)]), now)
+        return found.schema.names if isinstance(found, Rewritten) else found
+
+    assert [taken(type_) for type_ in (pa.int8(), pa.int32(), pa.float64())] == [["id", "col-1"]] * 3
+    assert taken(pa.string()) == ["id", "col-2"]
+    del now["v__until_12_"]
+    assert taken(pa.int32()) == AsItIs()
