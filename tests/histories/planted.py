@@ -4,7 +4,6 @@ A fault comes with the kinds of findings by which it shows, and the moves that i
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -13,7 +12,7 @@ import pytest
 from actors.watermark_coordinator import WatermarkCoordinator
 from pipeline import ddl, naming, passed, schema_verifier
 from pipeline.errors import Definite
-from pipeline.messages import ChangesVerified, StatementRead
+from pipeline.messages import ChangesVerified
 from pipeline.schema import TableId
 from pipeline.unlogged import Effect
 from tests.histories import moves
@@ -28,11 +27,8 @@ class Planted(StrEnum):
 
     ROWS_STAY = "no statement changes rows"
     GONE_FOR_GOOD = "a table that's gone isn't known any more"
-    NAMES_FOLD = "names that differ by case are one, and that's sure"
-    STRICT = "each mode is strict"
     NEVER_ALTERED = "no statement alters a table"
     STOPS_ALL = "what stops one table stops all"
-    ANY_KEY = "keys that are one in the lake pass in the stream"
     MEASURES = "what measures fails an actor"
     NEEDLESS = "each ALTER begins its table anew"
 
@@ -50,28 +46,6 @@ def _gone_for_good(patch: Patch) -> None:
     patch.setattr(ddl, "changed_unlogged", changed)
 
 
-def _names_fold(patch: Patch) -> None:
-    meant = ddl.Names.meant
-
-    def folded(names: ddl.Names, table: TableId) -> frozenset[TableId]:
-        return meant(replace(names, folds=True), table)
-
-    def of_database(names: ddl.Names, database: str) -> frozenset[TableId]:
-        return frozenset(each for each in names.known if each.database.casefold() == database.casefold())
-
-    patch.setattr(ddl.Names, "meant", folded)
-    patch.setattr(ddl.Names, "of_database", of_database)
-
-
-def _strict(patch: Patch) -> None:
-    original = schema_verifier._statement_read
-
-    def read(state: Any, message: StatementRead) -> Any:
-        return original(state, replace(message, strict=True))
-
-    patch.setattr(schema_verifier, "_statement_read", read)
-
-
 def _never_altered(patch: Patch) -> None:
     patch.setattr(ddl, "may_alter", lambda *_: frozenset())
 
@@ -85,10 +59,6 @@ def _stops_all(patch: Patch) -> None:
     patch.setattr(naming, "TableStopped", stop)
 
 
-def _any_key(patch: Patch) -> None:
-    patch.setattr(passed, "table_stopped", lambda state, _: state)
-
-
 def _measures(patch: Patch) -> None:
     def measure(_: WatermarkCoordinator, message: object) -> None:
         if isinstance(message, ChangesVerified):
@@ -100,8 +70,8 @@ def _measures(patch: Patch) -> None:
 def _needless(patch: Patch) -> None:
     original = ddl.changed_unlogged
 
-    def changed(names: ddl.Names, database: str, text: str, **named: Any) -> dict[TableId, ddl.Unlogged]:
-        found = original(names, database, text, **named)
+    def changed(names: ddl.Names, database: str, text: str, *more: Any) -> dict[TableId, ddl.Unlogged]:
+        found = original(names, database, text, *more)
         for table in ddl.may_alter(names, database, text) & set(names.known):
             found.setdefault(table, ddl.Unlogged("it", Effect.CHANGED))
         return found
@@ -112,11 +82,8 @@ def _needless(patch: Patch) -> None:
 PLANTS: Final[Mapping[Planted, Callable[[Patch], None]]] = {
     Planted.ROWS_STAY: _rows_stay,
     Planted.GONE_FOR_GOOD: _gone_for_good,
-    Planted.NAMES_FOLD: _names_fold,
-    Planted.STRICT: _strict,
     Planted.NEVER_ALTERED: _never_altered,
     Planted.STOPS_ALL: _stops_all,
-    Planted.ANY_KEY: _any_key,
     Planted.MEASURES: _measures,
     Planted.NEEDLESS: _needless,
 }
@@ -124,8 +91,6 @@ PLANTS: Final[Mapping[Planted, Callable[[Patch], None]]] = {
 ABOUT: Final[Mapping[Planted, tuple[Move, ...]]] = {
     Planted.ROWS_STAY: (moves.truncate, moves.drop),
     Planted.GONE_FOR_GOOD: (moves.rename, moves.swap),
-    Planted.NAMES_FOLD: (moves.drop, moves.databases),
-    Planted.STRICT: (moves.settings, moves.alter),
     Planted.NEVER_ALTERED: (moves.alter,),
 }
 METADATA: Final[Mapping[Planted, Metadata]] = {Planted.NEVER_ALTERED: Metadata.MINIMAL}
