@@ -1,5 +1,5 @@
 """`python -m actors` is the command `tidemark`."""
 
-from actors.cli import main
+from actors.service.cli import main
 
 main(prog_name="tidemark")

@@ -18,18 +18,19 @@ from typing import Any, Final, assert_never
 
 import numpy as np
 
-from actors.actor import Actor, Outlet
-from actors.binlog_dump import BinlogDump
-from actors.decoding import Decoding
-from actors.mailbox import Mailbox
-from actors.measuring import measuring
-from actors.metrics import Metrics
+from actors.runtime.actor import Actor, Outlet
+from actors.runtime.mailbox import Mailbox
+from actors.runtime.measuring import measuring
+from actors.runtime.metrics import Metrics
+from actors.source.binlog_dump import BinlogDump
+from actors.source.decoder_threads import Decoding
 from pipeline import metrics as catalogue
-from pipeline import topology
-from pipeline.binlog.fold import Given
 from pipeline.binlog.stream import LogStream, Message
-from pipeline.gtid import GtidSet
-from pipeline.messages import (
+from pipeline.binlog.transaction_assembler import Given
+from pipeline.config.settings import SourceSettings
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.messages import topology
+from pipeline.messages.inboxes import (
     CreationRead,
     Kind,
     LogAdvanced,
@@ -44,10 +45,9 @@ from pipeline.messages import (
     ToSchemaVerifier,
     TransactionPartRead,
 )
-from pipeline.settings import SourceSettings
-from pipeline.table_patterns import Tables
-from pipeline.watermark import Coordinates
-from pipeline.xa import XaPrepared
+from pipeline.schema.table_filter import Tables
+from pipeline.snapshot.prepared_xa import XaPrepared
+from pipeline.snapshot.watermark import Coordinates
 
 _MICROSECONDS: Final = 1_000_000
 

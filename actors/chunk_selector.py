@@ -1,7 +1,7 @@
 """The ChunkSelector: plans tables and reads chunks between their watermarks, several at once.
 
-A chunk is read in three steps on one connection, each a transaction of its own (pipeline/watermark.py says why these
-three, and in this order): `low`, what is visible, which has to contain the stream's position as it was when the
+A chunk is read in three steps on one connection, each a transaction of its own (pipeline/snapshot/watermark.py says why
+these three, and in this order): `low`, what is visible, which has to contain the stream's position as it was when the
 chunk was ordered; `select`, one consistent read; and `high`, the end of the log.
 
 Every order is a task of the actor's own task group and is answered by exactly one message. What may pass (a lost
@@ -24,26 +24,27 @@ from typing import Any, Final, TypeVar, assert_never
 import pyarrow as pa
 import structlog
 
-from actors import planning
-from actors.actor import Actor, Outlet
-from actors.consistent import ConsistentReads, Opening
-from actors.log_history import VISIBLE_WITHIN_S, visible_with
-from actors.mailbox import Mailbox
-from actors.measuring import measuring
-from actors.metrics import Metrics
-from actors.replica import Replica
-from actors.signal_table import SignalTable
-from actors.source import Result, Source
-from actors.source_errors import AccessDenied, AnotherServer, Outdated
-from actors.source_pool import SourcePool
-from actors.source_watch import SourceWatch
-from pipeline import chunks, key_values, predicates, resultset, topology
+from actors.runtime.actor import Actor, Outlet
+from actors.runtime.mailbox import Mailbox
+from actors.runtime.measuring import measuring
+from actors.runtime.metrics import Metrics
+from actors.snapshot import table_plan
+from actors.snapshot.connection_pool import SourcePool
+from actors.snapshot.consistent_reads import ConsistentReads, Opening
+from actors.snapshot.load_watch import SourceWatch
+from actors.snapshot.replica_watermarks import Replica
+from actors.source.connection import Result, Source
+from actors.source.errors import AccessDenied, AnotherServer, Outdated
+from actors.source.gtid_history import VISIBLE_WITHIN_S, visible_with
+from actors.source.watermark_table import SignalTable
 from pipeline import metrics as catalogue
-from pipeline.consistent import CloseTransactions, OpenTransactions, TransactionsOpened
+from pipeline.config.settings import ServerSettings, SourceSettings
+from pipeline.coordinator.consistent_state import CloseTransactions, OpenTransactions, TransactionsOpened
+from pipeline.coordinator.reselect_keys import ReadKeys
 from pipeline.errors import Definite, Transient, worst
-from pipeline.gtid import GtidSet
-from pipeline.keys import Key
-from pipeline.messages import (
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.messages import topology
+from pipeline.messages.inboxes import (
     ChunkFailed,
     ChunkOutdated,
     ChunkRead,
@@ -54,12 +55,13 @@ from pipeline.messages import (
     ToChunkSelector,
     ToWatermarkCoordinator,
 )
-from pipeline.result_columns import mismatch
-from pipeline.schema import TableSchema
-from pipeline.settings import ServerSettings, SourceSettings
-from pipeline.throttle import UNBOUNDED, Bounds, SourceEased, SourceStrained
-from pipeline.unread import ReadKeys
-from pipeline.watermark import High
+from pipeline.schema.row_keys import Key
+from pipeline.schema.table_schema import TableSchema
+from pipeline.snapshot import chunk_queries, key_literals, row_filter_sql
+from pipeline.snapshot.watermark import High
+from pipeline.source import result_set
+from pipeline.source.result_columns import mismatch
+from pipeline.source.throttle import UNBOUNDED, Bounds, SourceEased, SourceStrained
 
 log = structlog.get_logger()
 
@@ -267,15 +269,15 @@ class ChunkSelector(Actor[ToChunkSelector]):
         # What the stream has passed must be seen here: a table, which a replica may not have yet, and each of its keys,
         # which must not be beyond the end because a SELECT doesn't see it yet.
         await self.low(source, order)
-        schema, walk = await planning.found(source, order.table, order.request)
+        schema, walk = await table_plan.found(source, order.table, order.request)
         if not order.ranges:
             return TablePlanned(schema, walk, None, (), 0, await self.high(source, order))
-        end = await planning.key(source, schema, walk, chunks.last_key(schema, walk))
+        end = await table_plan.key(source, schema, walk, chunk_queries.last_key(schema, walk))
         high = await self.high(source, order)
         if end is None:
             return TablePlanned(schema, walk, None, (), 0, high)
         rows = len(order.request.keys) or await source.estimate(order.table)
-        divided = await planning.divided(source, schema, walk, end, rows, order.ranges, LEAST_ROWS_OF_RANGE)
+        divided = await table_plan.divided(source, schema, walk, end, rows, order.ranges, LEAST_ROWS_OF_RANGE)
         return TablePlanned(schema, walk, end, divided, rows, high)
 
     async def _bracketed(
@@ -311,32 +313,32 @@ class ChunkSelector(Actor[ToChunkSelector]):
         A chunk that has grown to `LARGEST_CHUNK` ends there: it's as good as if it had been asked for no more rows.
         """
         schema, walk, end, limit = order.schema, order.walk, order.end, order.limit
-        condition = planning.condition(schema, order.request)
+        condition = table_plan.condition(schema, order.request)
         upto: Key | None = None
         if order.request.condition is not None:
-            statement = chunks.boundary(schema, walk, order.after, end, limit)
-            upto = await planning.key(source, schema, walk, statement)
+            statement = chunk_queries.boundary(schema, walk, order.after, end, limit)
+            upto = await table_plan.key(source, schema, walk, statement)
             end = upto or end
-        places = chunks.key_places(schema, walk)
+        places = chunk_queries.key_places(schema, walk)
         batches: list[pa.RecordBatch] = []
         number = size = 0
-        statement = chunks.chunk(schema, walk, order.after, end, limit, condition)
+        statement = chunk_queries.chunk(schema, walk, order.after, end, limit, condition)
         async with source.select(statement) as result:
             while size < LARGEST_CHUNK and (read := await self._next(result, schema)) is not None:
                 batch, located = read
                 batches.append(batch)
                 number, size = number + batch.num_rows, size + located.size
                 if number == limit or size >= LARGEST_CHUNK:
-                    upto = resultset.key(located, batch.num_rows - 1, places)
+                    upto = result_set.key(located, batch.num_rows - 1, places)
         return await _joined(schema, batches), upto, size
 
     async def _some(self, order: ReadKeys, source: Source) -> Selected:
         """The rows of the order's keys."""
         schema = order.schema
-        wanted = predicates.one_of(schema, key_values.of_rows(schema, order.keys))
+        wanted = row_filter_sql.one_of(schema, key_literals.of_rows(schema, order.keys))
         batches: list[pa.RecordBatch] = []
         size = 0
-        async with source.select(chunks.some(schema, wanted)) as result:
+        async with source.select(chunk_queries.some(schema, wanted)) as result:
             while (read := await self._next(result, schema)) is not None:
                 batches.append(read[0])
                 size += read[1].size
@@ -344,7 +346,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
 
     async def _next(
         self, result: Result, schema: TableSchema
-    ) -> tuple[pa.RecordBatch, resultset.Located] | None:
+    ) -> tuple[pa.RecordBatch, result_set.Located] | None:
         """The next rows of a result. Raises Outdated if they aren't of this schema."""
         if wrong := mismatch(schema, result.columns[: len(schema.columns)]):
             raise Outdated(wrong)
@@ -354,9 +356,9 @@ class ChunkSelector(Actor[ToChunkSelector]):
         return read
 
     @measuring
-    def _measure_dates(self, schema: TableSchema, rows: pa.RecordBatch, located: resultset.Located) -> None:
+    def _measure_dates(self, schema: TableSchema, rows: pa.RecordBatch, located: result_set.Located) -> None:
         """Count dates that are null for being impossible."""
-        if impossible := resultset.impossible_dates(rows, located):
+        if impossible := result_set.impossible_dates(rows, located):
             table = str(schema.table)
             self.metrics.count(catalogue.IMPOSSIBLE_DATES, impossible, table=table, part="chunks")
 
@@ -383,16 +385,16 @@ async def _joined(schema: TableSchema, batches: list[pa.RecordBatch]) -> pa.Reco
     return await asyncio.to_thread(pa.concat_batches, batches)
 
 
-async def decoded(result: Result, schema: TableSchema) -> tuple[pa.RecordBatch, resultset.Located] | None:
+async def decoded(result: Result, schema: TableSchema) -> tuple[pa.RecordBatch, result_set.Located] | None:
     """The next rows of a result, and where their values lie; None behind the last.
 
     The schema's columns are decoded, and those that come behind them aren't. The work is done in a thread. What the
     server sends meanwhile waits in the socket's buffers, which hold more.
     """
 
-    def batch(rows: resultset.Rows) -> tuple[pa.RecordBatch, resultset.Located]:
+    def batch(rows: result_set.Rows) -> tuple[pa.RecordBatch, result_set.Located]:
         located = rows.located(result.columns)
-        return resultset.decode(schema, located.first(len(schema.columns))), located
+        return result_set.decode(schema, located.first(len(schema.columns))), located
 
     rows = await result.rows()
     return None if rows is None else await asyncio.to_thread(batch, rows)

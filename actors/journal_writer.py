@@ -1,6 +1,6 @@
 """The JournalWriter: gathers what the coordinator appends, and seals it into segments.
 
-When what is done is decided by `pipeline.journal_writer`; here a thread does it, one piece of work at a time, while
+When what is done is decided by `pipeline.journal.step`; here a thread does it, one piece of work at a time, while
 messages are taken as far as there's room for them. On a local disk the journal has a reserve, which is given up while
 the filesystem is full: retention and the consumers, who make the room, have to write a few bytes for it.
 
@@ -17,20 +17,23 @@ from typing import Any, assert_never
 
 import structlog
 
-from actors.actor import Actor, Outlet
-from actors.journal_files import NoRoom
-from actors.journal_store import JournalStore, Recovered
-from actors.journal_work import Desk
-from actors.mailbox import Mailbox
-from actors.measuring import measuring
-from actors.metrics import Metrics
-from actors.tasks import broken_off
-from pipeline import journal_writer, topology
+from actors.journal.files import NoRoom
+from actors.journal.store import JournalStore, Recovered
+from actors.journal.writer_thread import Desk
+from actors.runtime.actor import Actor, Outlet
+from actors.runtime.mailbox import Mailbox
+from actors.runtime.measuring import measuring
+from actors.runtime.metrics import Metrics
+from actors.runtime.tasks import broken_off
 from pipeline import metrics as catalogue
-from pipeline.checkpoint import Checkpoint
+from pipeline.config.settings import JournalSettings
+from pipeline.config.table_rules import LakeRule
 from pipeline.errors import Transient
-from pipeline.journal import Entry
-from pipeline.journal_writer import (
+from pipeline.journal import step as journal_writer
+from pipeline.journal.quota import Full, Room, RoomEnded, RoomMade, Roomy
+from pipeline.journal.segment import Entry
+from pipeline.journal.state import Busy, Idle, Keep, Publish, Seal, WriteAhead
+from pipeline.journal.step import (
     Fact,
     GiveUp,
     KeptSmall,
@@ -44,19 +47,17 @@ from pipeline.journal_writer import (
     Worked,
     WrittenAhead,
 )
-from pipeline.lake_rules import LakeRule
-from pipeline.messages import (
+from pipeline.messages import topology
+from pipeline.messages.inboxes import (
     SegmentSealed,
     SignalAnswer,
     ToJournalWriter,
     ToSparkSink,
     ToWatermarkCoordinator,
 )
-from pipeline.room import Full, Room, RoomEnded, RoomMade, Roomy
-from pipeline.schema import TableId
-from pipeline.settings import JournalSettings
-from pipeline.signal_states import CheckpointSealed
-from pipeline.writer_state import Busy, Idle, Keep, Publish, Seal, WriteAhead
+from pipeline.schema.table_schema import TableId
+from pipeline.signals.outcomes import CheckpointSealed
+from pipeline.snapshot.checkpoint import Checkpoint
 
 log = structlog.get_logger()
 

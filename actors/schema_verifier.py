@@ -1,4 +1,4 @@
-"""The SchemaVerifier: gives columns their names, as `pipeline.schema_verifier` proves them.
+"""The SchemaVerifier: gives columns their names, as `pipeline.verifier.step` proves them.
 
 Behind a statement that may have altered a table the server is asked for it again, beside whatever comes meanwhile.
 """
@@ -9,15 +9,14 @@ from typing import Any
 
 import structlog
 
-from actors.actor import Actor, Outlet
-from actors.mailbox import Mailbox
-from actors.measuring import measuring
-from actors.metrics import Metrics
-from actors.tasks import broken_off
+from actors.runtime.actor import Actor, Outlet
+from actors.runtime.mailbox import Mailbox
+from actors.runtime.measuring import measuring
+from actors.runtime.metrics import Metrics
+from actors.runtime.tasks import broken_off
 from pipeline import metrics as catalogue
-from pipeline import schema_verifier, topology
-from pipeline.fence import Answer
-from pipeline.messages import (
+from pipeline.messages import topology
+from pipeline.messages.inboxes import (
     ChangesVerified,
     SchemaChanged,
     SchemaVerified,
@@ -25,16 +24,18 @@ from pipeline.messages import (
     ToSchemaVerifier,
     ToWatermarkCoordinator,
 )
-from pipeline.schema import TableId
-from pipeline.schema_verifier import FromVerifier, News
-from pipeline.signal_rows import SignalRows, diverted
-from pipeline.verifier_state import State
+from pipeline.schema.table_schema import TableId
+from pipeline.verifier import step as schema_verifier
+from pipeline.verifier.schema_fence import Answer
+from pipeline.verifier.signal_table import SignalRows, diverted
+from pipeline.verifier.state import State
+from pipeline.verifier.step import FromVerifier, News
 
 log = structlog.get_logger()
 
 
 class SchemaVerifier(Actor[ToSchemaVerifier]):
-    """Owns what's known of each table's schema; `state` and `news` are what `schema_verifier.started` gave.
+    """Owns what's known of each table's schema; `state` and `news` are what `step.started` gave.
 
     `ask` asks the server for tables (`preflight.answer`); what it raises ends the actor. `signals` is the signal table,
     if there is one.

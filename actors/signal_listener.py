@@ -6,8 +6,9 @@ sent again, which does no harm, since the coordinator takes each id once. What's
 itself ends is the channel's to offer again; each channel says how.
 
 What becomes of a signal later is in the checkpoints. Each channel is given every one that's sealed, as far as it
-keeps up, and tells its own signals how far they have come (`pipeline.notices`); so nothing waits here for a channel
-that can't tell it yet. All of them are remembered for the status, those that came as rows of the signal table too.
+keeps up, and tells its own signals how far they have come (`pipeline.signals.notifications`); so nothing waits here for
+a channel that can't tell it yet. All of them are remembered for the status, those that came as rows of the signal table
+too.
 
 A channel is one file with one class that has the shape of `SignalChannel`.
 """
@@ -19,17 +20,23 @@ from typing import Any, Final, Protocol, assert_never
 
 import structlog
 
-from actors.actor import Actor, Outlet
-from actors.mailbox import Mailbox
-from actors.measuring import measuring
-from actors.metrics import Metrics
-from actors.tasks import first_end
+from actors.runtime.actor import Actor, Outlet
+from actors.runtime.mailbox import Mailbox
+from actors.runtime.measuring import measuring
+from actors.runtime.metrics import Metrics
+from actors.runtime.tasks import first_end
 from pipeline import metrics as catalogue
-from pipeline import topology
-from pipeline.checkpoint import Checkpoint
-from pipeline.messages import SignalAccepted, SignalAnswer, SignalReceived, SignalRejected, ToSignalListener
-from pipeline.signal_states import CheckpointSealed, History, Outcome, SignalState
-from pipeline.signals import MalformedSignal, Signal, parse
+from pipeline.messages import topology
+from pipeline.messages.inboxes import (
+    SignalAccepted,
+    SignalAnswer,
+    SignalReceived,
+    SignalRejected,
+    ToSignalListener,
+)
+from pipeline.signals.outcomes import CheckpointSealed, History, Outcome, SignalState
+from pipeline.signals.signal import MalformedSignal, Signal, parse
+from pipeline.snapshot.checkpoint import Checkpoint
 
 log = structlog.get_logger()
 

@@ -1,9 +1,9 @@
 """The SparkSink: brings the journal's segments into the lake, batch by batch, and sees to its tables meanwhile.
 
-What comes next is decided by `pipeline.spark_sink`; here that's carried out, in Spark and at the journal.
+What comes next is decided by `pipeline.lake.step`; here that's carried out, in Spark and at the journal.
 
-One MERGE at a time, or one piece of maintenance, runs beside the batches (`actors.background`). It takes seconds that
-no reader waits for, since the live view is right with it and without it.
+One MERGE at a time, or one piece of maintenance, runs beside the batches (`actors.lake.background_work`). It takes
+seconds that no reader waits for, since the live view is right with it and without it.
 
 Spark's calls block and can't be interrupted, so they're made in threads of this actor's own. A clean end waits for
 them. Any other end kills the JVM, which lets go of the threads, and of all that Spark was doing: what it had
@@ -22,31 +22,29 @@ import structlog
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from actors import spark_session
-from actors.actor import Actor, Outlet
-from actors.background import Background
-from actors.delta import Conflict, is_conflict
-from actors.journal_store import JournalReader
-from actors.lake import Lake
-from actors.lake_files import NoRoom
-from actors.mailbox import Mailbox
-from actors.measuring import measuring
-from actors.metrics import Metrics
-from actors.spark_pulse import Pulse
-from actors.spark_session import Pool, Running, SparkFailed, SparkLost
-from actors.tasks import all_end, broken_off
-from actors.telling import told
+from actors.journal.store import JournalReader
+from actors.lake import spark_session
+from actors.lake.background_work import Background
+from actors.lake.delta_table import Conflict, is_conflict
+from actors.lake.file_placement import NoRoom
+from actors.lake.lake import Lake
+from actors.lake.spark_session import Pool, Running, SparkFailed, SparkLost
+from actors.lake.stall_detector import Pulse
+from actors.runtime.actor import Actor, Outlet
+from actors.runtime.mailbox import Mailbox
+from actors.runtime.measuring import measuring
+from actors.runtime.metrics import Metrics
+from actors.runtime.redaction import told
+from actors.runtime.tasks import all_end, broken_off
 from pipeline import metrics as catalogue
-from pipeline import recapture, spark_sink, topology
-from pipeline.delivery import Batch, Pieces
+from pipeline.config.settings import LakeSettings, SparkSettings
+from pipeline.coordinator import recapture
 from pipeline.errors import Definite, Transient
-from pipeline.lake_tables import Tier
-from pipeline.late import MirrorsLacked
-from pipeline.messages import SegmentSealed, ToSparkSink
-from pipeline.schema import TableId
-from pipeline.settings import LakeSettings, SparkSettings
-from pipeline.sink_state import SoFar, State
-from pipeline.spark_sink import (
+from pipeline.lake import step as spark_sink
+from pipeline.lake.delivery import Batch, Pieces
+from pipeline.lake.missing_generations import MirrorsLacked
+from pipeline.lake.state import SoFar, State
+from pipeline.lake.step import (
     AskForMirrors,
     BatchRead,
     BeginningFound,
@@ -70,6 +68,10 @@ from pipeline.spark_sink import (
     TellOfGap,
     TimeCame,
 )
+from pipeline.lake.tables import Tier
+from pipeline.messages import topology
+from pipeline.messages.inboxes import SegmentSealed, ToSparkSink
+from pipeline.schema.table_schema import TableId
 
 log = structlog.get_logger()
 

@@ -1,4 +1,4 @@
-"""The WatermarkCoordinator: performs what `pipeline.coordinator` decides.
+"""The WatermarkCoordinator: performs what `pipeline.coordinator.step` decides.
 
 The state is replaced in one go before the first order leaves, so that a cancellation can't tear it. The orders go out
 in the order given; if that's cut short, the supervisor rebuilds all of capture from the last sealed segment, so that
@@ -15,16 +15,22 @@ from typing import Any, assert_never, get_args
 import pyarrow as pa
 import structlog
 
-from actors.actor import Actor, Outlet
-from actors.mailbox import Mailbox
-from actors.measuring import measuring
-from actors.metrics import Metrics
-from pipeline import beginning, coordinator, recapture, rereads, topology
+from actors.runtime.actor import Actor, Outlet
+from actors.runtime.mailbox import Mailbox
+from actors.runtime.measuring import measuring
+from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
-from pipeline.checkpoint import Checkpoint
-from pipeline.consistent import CloseTransactions, OpenTransactions
-from pipeline.coordinator_state import Order, State, Strained, Unsettled, WindowMode, Within, range_of
-from pipeline.messages import (
+from pipeline.config.settings import SnapshotMode
+from pipeline.coordinator import recapture, reselect, resume
+from pipeline.coordinator import step as coordinator
+from pipeline.coordinator.chunk_size import Limits
+from pipeline.coordinator.consistent_state import CloseTransactions, OpenTransactions
+from pipeline.coordinator.reselect_keys import NOTHING, ReadKeys
+from pipeline.coordinator.state import Order, State, Strained, Unsettled, WindowMode, Within, range_of
+from pipeline.coordinator.window import Reconciling
+from pipeline.journal.quota import Full
+from pipeline.messages import topology
+from pipeline.messages.inboxes import (
     Append,
     AppendRows,
     ChunkFailed,
@@ -38,11 +44,9 @@ from pipeline.messages import (
     ToJournalWriter,
     ToWatermarkCoordinator,
 )
-from pipeline.room import Full
-from pipeline.schema import TableId
-from pipeline.settings import SnapshotMode
-from pipeline.sizing import Limits
-from pipeline.snapshot import (
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.snapshot import (
     ChunkId,
     Chunking,
     Completed,
@@ -54,9 +58,7 @@ from pipeline.snapshot import (
     Waiting,
     progress,
 )
-from pipeline.snapshot import to_json as snapshot_to_json
-from pipeline.unread import NOTHING, ReadKeys
-from pipeline.window import Reconciling
+from pipeline.snapshot.snapshot import to_json as snapshot_to_json
 
 log = structlog.get_logger()
 
@@ -130,10 +132,10 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
             "busy": self._state.source.reason if isinstance(self._state.source, Strained) else None,
             "captured": [str(table) for table in checkpoint.schemas],
             "consistent": self._state.stand.wire,
-            "keyless": [str(table) for table in beginning.keyless(checkpoint)],
+            "keyless": [str(table) for table in resume.keyless(checkpoint)],
             "stopped": {str(t): recapture.told(t, reason) for t, reason in checkpoint.stopped.items()},
             "mirrors": {str(table): mirror.wire for table, mirror in checkpoint.mirrors.items()},
-            "unread": {str(table): count for table, count in rereads.waiting(self._state).items()},
+            "unread": {str(table): count for table, count in reselect.waiting(self._state).items()},
             "snapshots": [snapshot_to_json(snapshot) for snapshot in checkpoint.snapshots],
             "unsettled": {
                 str(table): run.reason
@@ -175,7 +177,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
     def _measure_message(self, message: ToWatermarkCoordinator) -> None:
         match message:
             case ChunkRead(chunk, _, rows):
-                reread = chunk.snapshot == rereads.REREAD
+                reread = chunk.snapshot == reselect.REREAD
                 counter = catalogue.ROWS_READ_AGAIN if reread else catalogue.SNAPSHOT_ROWS
                 self.metrics.count(counter, rows.num_rows, table=str(chunk.table))
                 if chunk in self._ordered:  # else its window has ended before it came
@@ -216,7 +218,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         now = self._state
         self.metrics.set(catalogue.SOURCE_BUSY, isinstance(now.source, Strained))
         if now.unread is not before.unread or now.open is not before.open:
-            self._measure_unread(rereads.waiting(before), rereads.waiting(now))
+            self._measure_unread(reselect.waiting(before), reselect.waiting(now))
         if now.checkpoint.stopped is not before.checkpoint.stopped:
             self._measure_stopped()
         if now.checkpoint.snapshots is not before.checkpoint.snapshots:

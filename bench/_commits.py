@@ -16,18 +16,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from actors import spark_session
-from actors.delta import DeltaTable
-from actors.journal_store import JournalStore
-from actors.lake_files import LakeFiles
-from actors.spark_session import Spark
+from actors.journal.store import JournalStore
+from actors.lake import spark_session
+from actors.lake.delta_table import DeltaTable
+from actors.lake.file_placement import LakeFiles
+from actors.lake.spark_session import Spark
 from actors.spark_sink import TABLES_AT_ONCE
 from deploy.toolchain.parts import Parts
-from pipeline.delivery import Piece
-from pipeline.lake_tables import Property, Tier, columns, create_sql
-from pipeline.schema import Column, TableId, TableSchema
-from pipeline.settings import SparkSettings
-from pipeline.types import DateTime, Decimal, Double, Enum, Integer, Text, Timestamp
+from pipeline.config.settings import SparkSettings
+from pipeline.lake.delivery import Piece
+from pipeline.lake.tables import Property, Tier, columns, create_sql
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.types.column_types import DateTime, Decimal, Double, Enum, Integer, Text, Timestamp
 from tests.integration.history import History
 
 _INT: Final = Integer(4, unsigned=False)

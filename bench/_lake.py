@@ -21,11 +21,11 @@ from typing import Any, Final
 
 import uvloop
 
-from actors import loading
-from actors.assembly import Assembly
-from actors.journal_store import JournalReader
-from actors.live_view import live_view
-from actors.spark_session import Spark
+from actors.journal.store import JournalReader
+from actors.lake.live_view import live_view
+from actors.lake.spark_session import Spark
+from actors.service import warm_up
+from actors.service.assembly import Assembly
 from actors.spark_sink import SparkSink
 from bench._commits import plain_spark
 from bench._logs import DATABASE
@@ -33,14 +33,7 @@ from bench._service import noted, source
 from bench._snapshots import TABLE
 from deploy.toolchain.parts import Parts, locate
 from pipeline import metrics as catalogue
-from pipeline.checkpoint import Ready
-from pipeline.gtid import GtidSet
-from pipeline.journal import FileKind
-from pipeline.lake_tables import Tier, location, table_at
-from pipeline.live_view import Reached
-from pipeline.merge import Merge
-from pipeline.schema import TableId
-from pipeline.settings import (
+from pipeline.config.settings import (
     JournalSettings,
     LakeSettings,
     Settings,
@@ -48,8 +41,15 @@ from pipeline.settings import (
     SnapshotSettings,
     SparkSettings,
 )
-from pipeline.table_patterns import Tables
-from pipeline.topology import Actor as Name
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal.segment import FileKind
+from pipeline.lake.live_view import Reached
+from pipeline.lake.merge import Merge
+from pipeline.lake.tables import Tier, location, table_at
+from pipeline.messages.topology import Actor as Name
+from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.checkpoint import Ready
 from tests.servers.service import Running, running
 
 ELEVEN: Final = TableId(DATABASE, TABLE)
@@ -107,7 +107,7 @@ class Delivered:
 # As `tidemark run` begins.
 _PROGRAM: Final = """
 import sys
-from actors import heap, unneeded
+from actors.runtime import malloc as heap; from actors.service import no_pandas as unneeded
 
 heap.settle()
 unneeded.keep_out()
@@ -150,7 +150,7 @@ def _settings(order: Order) -> Settings:
 
 def _deliver(order: Order) -> Delivered:
     os.environ["JAVA_HOME"] = str(locate().java_home)
-    loading.load()
+    warm_up.load()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_delivered(order))
 

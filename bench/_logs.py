@@ -14,8 +14,8 @@ from typing import Final
 
 from deploy.toolchain.mysql_server import CAPTURE, FULL_METADATA, GTIDS, SMALL_AND_QUICK, MysqlServer
 from deploy.toolchain.parts import Parts
-from pipeline.settings import Secret, SourceSettings, TlsMode, TlsSettings
-from pipeline.watermark import Coordinates
+from pipeline.config.settings import Secret, SourceSettings, TlsMode, TlsSettings
+from pipeline.snapshot.watermark import Coordinates
 
 DATABASE: Final = "bench"
 

@@ -21,14 +21,14 @@ from pymysql.constants import COMMAND
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
-from actors.actor import Outlet
 from actors.binlog_reader import BinlogReader
-from actors.mailbox import Mailbox
-from actors.metrics import Metrics
+from actors.runtime.actor import Outlet
+from actors.runtime.mailbox import Mailbox
+from actors.runtime.metrics import Metrics
 from bench._logs import DATABASE, Log
 from bench._report import say
-from pipeline.gtid import GtidSet
-from pipeline.messages import (
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.messages.inboxes import (
     LogAdvanced,
     LogRead,
     StatementRead,
@@ -36,8 +36,8 @@ from pipeline.messages import (
     ToBinlogReader,
     ToSchemaVerifier,
 )
-from pipeline.table_patterns import Tables
-from pipeline.topology import EDGES, Actor, inbox
+from pipeline.messages.topology import EDGES, Actor, inbox
+from pipeline.schema.table_filter import Tables
 
 # Flags of COM_BINLOG_DUMP_GTID: the server ends the stream at the log's end instead of waiting there, and reads the
 # GTID set.

@@ -20,16 +20,14 @@ import numpy as np
 import pymysql
 import uvloop
 
-from actors import loading
-from actors.journal_store import JournalReader
-from actors.metrics import Metrics
+from actors.journal.store import JournalReader
+from actors.runtime.metrics import Metrics
+from actors.service import warm_up
 from bench._logs import DATABASE
 from bench._snapshots import TABLE, Cost, Meter
 from deploy.toolchain.mysql_server import CAPTURE
 from pipeline import metrics as catalogue
-from pipeline.journal import Entry
-from pipeline.metrics import Histogram
-from pipeline.settings import (
+from pipeline.config.settings import (
     JournalSettings,
     LakeSettings,
     Secret,
@@ -40,7 +38,9 @@ from pipeline.settings import (
     TlsMode,
     TlsSettings,
 )
-from pipeline.table_patterns import Tables
+from pipeline.journal.segment import Entry
+from pipeline.metrics import Histogram
+from pipeline.schema.table_filter import Tables
 from tests.servers.service import Running, running
 
 _ID: Final = "bench"
@@ -137,7 +137,7 @@ def source(port: int) -> SourceSettings:
 
 
 def _run(asked: Asked) -> Ran:
-    loading.load()  # all is imported already; nothing of that is ever looked at again
+    warm_up.load()  # all is imported already; nothing of that is ever looked at again
     with (
         tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,

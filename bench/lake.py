@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from actors.journal_store import JournalReader
+from actors.journal.store import JournalReader
 from bench import _commits, _lake
 from bench._command import command_line
 from bench._lake import Delivered, Order
@@ -31,7 +31,7 @@ from bench._service import quantile
 from bench._snapshots import TABLE, filled_server, writers
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts, locate
-from pipeline.journal import FileKind
+from pipeline.journal.segment import FileKind
 
 _ROWS: Final = 10_000_000
 _BUFFER_POOL: Final = "4G"

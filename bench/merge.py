@@ -20,13 +20,15 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from actors.delta import DeltaTable
+from actors.lake.delta_table import DeltaTable
 from bench._command import command_line
 from bench._commits import plain_spark
 from bench._lake import linked
 from bench._report import Figure, Peer, say, told
 from deploy.toolchain.parts import locate
-from pipeline.lake_tables import (
+from pipeline.lake.live_view import Reached, last_changes
+from pipeline.lake.merge import Merge
+from pipeline.lake.tables import (
     META_COLUMNS,
     SEGMENT,
     Tier,
@@ -37,10 +39,8 @@ from pipeline.lake_tables import (
     quoted,
     table_at,
 )
-from pipeline.live_view import Reached, last_changes
-from pipeline.merge import Merge
-from pipeline.schema import Column, TableId, TableSchema
-from pipeline.types import Decimal, Double, Integer, Text, Timestamp
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.types.column_types import Decimal, Double, Integer, Text, Timestamp
 
 _ROWS: Final = 10_000_000
 _FILES: Final = 40

@@ -24,16 +24,16 @@ from asyncmy.cursors import SSCursor
 from pymysql.constants import COMMAND
 
 from actors.chunk_selector import decoded
-from actors.source import Source
+from actors.source.connection import Source
 from bench._command import command_line
 from bench._logs import DATABASE, DOCUMENTS, ELEVEN, ONE, SIXTY, Table, server, write
 from bench._readers import Reading, in_turns
 from bench._report import Figure, Peer, say, told
 from deploy.toolchain.parts import locate
-from pipeline import chunks
-from pipeline.schema import TableId, TableSchema
-from pipeline.settings import SourceSettings
-from pipeline.walk import primary
+from pipeline.config.settings import SourceSettings
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.snapshot import chunk_queries
+from pipeline.snapshot.chunk_index import primary
 
 _TIMES: Final = 5
 _TRANSACTION: Final = 1_000
@@ -128,7 +128,9 @@ async def tidemark(asked: Asked) -> float:
     schema = await _schema(source, asked.table)
     rows = 0
     begun = time.perf_counter()
-    async with source.select(chunks.chunk(schema, primary(schema), None, (_LAST_KEY,), asked.rows)) as result:
+    async with source.select(
+        chunk_queries.chunk(schema, primary(schema), None, (_LAST_KEY,), asked.rows)
+    ) as result:
         while (batch := await decoded(result, schema)) is not None:
             rows += batch[0].num_rows
     seconds = time.perf_counter() - begun
@@ -142,7 +144,7 @@ async def raw_socket(asked: Asked) -> float:
     source = await Source.connect(asked.source)
     schema = await _schema(source, asked.table)
     begun = time.perf_counter()
-    async with source.select(chunks.chunk(schema, primary(schema), None, (_LAST_KEY,), asked.rows)):
+    async with source.select(chunk_queries.chunk(schema, primary(schema), None, (_LAST_KEY,), asked.rows)):
         await _thrown_away(source, asked.rows)
         seconds = time.perf_counter() - begun
     source.close()
@@ -209,7 +211,7 @@ async def _schema(source: Source, table: TableId) -> TableSchema:
 
 
 def _text(schema: TableSchema, rows: int) -> str:
-    statement = chunks.chunk(schema, primary(schema), None, (_LAST_KEY,), rows)
+    statement = chunk_queries.chunk(schema, primary(schema), None, (_LAST_KEY,), rows)
     return statement.sql % statement.parameters
 
 

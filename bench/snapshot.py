@@ -24,7 +24,7 @@ from bench._service import Asked, Ran, quantile, run
 from bench._snapshots import Cost, Meter, filled_server, writers
 from deploy.toolchain.mysql_server import CAPTURE, MysqlServer
 from deploy.toolchain.parts import Parts, locate
-from pipeline.settings import SnapshotSettings
+from pipeline.config.settings import SnapshotSettings
 from tests.servers.delay import DelayedLog
 
 _ROWS: Final = 5_000_000

@@ -20,17 +20,17 @@ from typing import Final
 from unittest.mock import patch
 
 from bench._report import Figure, Peer, report
-from pipeline.schema import Column, TableId, TableSchema
-from pipeline.types import Integer
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.types.column_types import Integer
 from tests.integration.history import History
 
-_READY: Final = "from actors import loading; loading.load()"
+_READY: Final = "from actors.service import warm_up as loading; loading.load()"
 _TIMES: Final = 5
 
 _SEGMENTS: Final = 10_000
 _TAKE_UP: Final = """
 import sys, time
-from actors.journal_store import JournalStore
+from actors.journal.store import JournalStore
 
 begun = time.perf_counter()
 store = JournalStore.open_single_writer(sys.argv[1], "test")
@@ -71,7 +71,7 @@ def _started(cache: str) -> float:
 
 
 def _fill(journal: str) -> None:
-    with patch("actors.journal_files.sync"):  # nothing of it has to outlast anything
+    with patch("actors.journal.files.sync"):  # nothing of it has to outlast anything
         history = History(Path(journal))
         with closing(history.store):
             orders = history.table(_ORDERS)

@@ -1,4 +1,4 @@
-"""Draws the flow from `pipeline.topology` into the documents that show it.
+"""Draws the flow from `pipeline.messages.topology` into the documents that show it.
 
     python -m docs.draw README.md
 
@@ -9,7 +9,7 @@ these markers against the topology, so that no picture can be out of date.
 import sys
 from pathlib import Path
 
-from pipeline.topology import EDGES, Actor, Edge, WhenFull
+from pipeline.messages.topology import EDGES, Actor, Edge, WhenFull
 
 BEGIN = "<!-- flow: begin (python -m docs.draw) -->"
 END = "<!-- flow: end -->"

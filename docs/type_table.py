@@ -2,18 +2,17 @@
 
     python -m docs.type_table
 
-A row begins with a column's type as information_schema spells it; `pipeline.types` and `pipeline.lake_tables` say
-the rest.
-A test holds the document against them, and that no type is left out.
+A row begins with a column's type as information_schema spells it; `pipeline.types.column_types` and
+`pipeline.lake.tables` say the rest. A test holds the document against them, and that no type is left out.
 """
 
 from pathlib import Path
 from typing import Final
 
 from docs.draw import replaced
-from pipeline.information_schema import column_type
-from pipeline.lake_tables import spark_type
-from pipeline.types import ColumnType, arrow_type
+from pipeline.lake.tables import spark_type
+from pipeline.source.information_schema import column_type
+from pipeline.types.column_types import ColumnType, arrow_type
 
 DOCUMENT: Final = Path(__file__).parent / "types.md"
 BEGIN: Final = "<!-- types: begin (python -m docs.type_table) -->"

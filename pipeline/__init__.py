@@ -3,18 +3,22 @@
 Nothing in this folder does I/O, knows asyncio, reads a clock, draws a random number or logs. numpy, pyarrow and
 numba are welcome, since they only compute. `actors` imports this folder, never the reverse (a test holds that).
 
-Reading order, which is the order a row takes:
+The rooms, from the bottom up. A room imports only rooms that stand above it in this list:
 
-    binlog/             the log's bytes to columns, in slices of whole transactions
-    schema_verifier     columns get their names, and only proven ones (schema, types, tablemap, labels)
-    ddl, unlogged       what statements do to tables, as far as their text tells (lexemes, identifiers)
-    chunks, resultset   the other way that rows come: a chunk's SELECT, and its packets to columns
-    watermark, window   where a chunk's rows give way to changes, with the proof
-    coordinator         one ordered stream out of both (coordinator_state, schedule, requests; snapshot, checkpoint)
-    journal, manifest   the durable order
-    delivery, tiers     what goes to the lake next, and which tables it has there (lake_tables, lake_changes)
-    live_view, merge    what a reader sees of both, and how changes get into a mirror; maintenance keeps it small
+    types        MySQL's column types, character sets, Arrow arrays, compiled kernels over bytes and values
+    gtid         GTID sets, file positions, coordinates, transactions
+    schema       tables, their columns and keys; ddl/ reads what a statement does to them
+    config       settings, their validation, the import of Debezium's properties
+    source       statements, result sets, information_schema, prerequisites, throttle, failover
+    snapshot     the state of snapshots, the checkpoint, watermarks, chunk queries
+    signals      signals, their outcomes, notifications
+    messages     what crosses from one actor to the next, one module an edge; the edges themselves (topology)
+    binlog       the log's bytes to columns, in slices of whole transactions
+    verifier     the SchemaVerifier's machine
+    coordinator  the WatermarkCoordinator's machine; window has the rule and its proof
+    journal      the JournalWriter's machine; the manifest, the segments, retention
+    lake         the SparkSink's machine; the lake's tables, the live view, merge
+    kafka        Debezium's messages of the rows in the journal
 
-`messages` says what crosses from one actor to the next, and `topology` along which edges. GTIDs and their sets are
-in `gtid`; what the configuration may say in `settings`, and what the source has to be in `prerequisites`.
+A machine is `state` and `step` in its room. Its shell is the actor of the same name in `actors`.
 """

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 import actors  # noqa: F401 - it says how numba keeps machine code, and has to before numba is imported
-from actors import measuring
+from actors.runtime import measuring
 from tests.servers.gate import hold
 from tests.servers.kafka import kafka
 from tests.servers.mysql import (
@@ -60,21 +60,21 @@ settings.load_profile("same")
 _LONGEST = (
     "simulation/test_simulation.py",
     "chaos/test_lake_kills.py",
-    "integration/test_lake.py",
-    "integration/test_demo.py",
+    "integration/lake/test_lake.py",
+    "integration/service/test_demo.py",
     "chaos/test_chaos.py",
-    "integration/test_spark_sink.py",
+    "integration/lake/test_spark_sink.py",
     "chaos/test_kill.py",
-    "integration/test_service_snapshot.py",
+    "integration/service/test_snapshot.py",
     "fuzz/test_bad_bytes.py",
-    "integration/test_lake_schemas.py",
-    "integration/test_conformance.py",
-    "integration/test_delta_connect.py",
-    "integration/test_without_gtids.py",
-    "integration/test_random_tables.py",
-    "integration/test_maintenance.py",
+    "integration/lake/test_lake_schemas.py",
+    "integration/service/test_conformance.py",
+    "integration/lake/test_delta_connect.py",
+    "integration/service/test_without_gtids.py",
+    "integration/binlog/test_random_tables.py",
+    "integration/lake/test_maintenance.py",
     "grafana/test_queries.py",
-    "integration/test_lake_text.py",
+    "integration/lake/test_live_view_text.py",
 )
 _LONG = ("chaos", "deploy", "integration")
 

@@ -26,7 +26,7 @@ from deploy.demo.shop import Size
 from deploy.demo.view import View
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, Account, MysqlServer
 from deploy.toolchain.parts import locate
-from pipeline.gtid import GtidSet
+from pipeline.gtid.gtid_set import GtidSet
 
 SNAPSHOT_WITHIN_S = 600.0
 CAUGHT_UP_WITHIN_S = 120.0

@@ -8,16 +8,16 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
-from actors import spark_session
-from actors.live_view import live_view
+from actors.lake import spark_session
+from actors.lake.live_view import live_view
 from deploy.demo.shop import DATABASE
 from deploy.demo.verify import Finding, export, history, same_rows
 from deploy.demo.view import View
 from deploy.toolchain.mysql_server import Account, LoggedCommand, MysqlServer
 from deploy.toolchain.parts import Parts
-from pipeline.lake_tables import Tier, location
-from pipeline.schema import TableId
-from pipeline.settings import SparkSettings
+from pipeline.config.settings import SparkSettings
+from pipeline.lake.tables import Tier, location
+from pipeline.schema.table_schema import TableId
 
 KEYS = {"orders": ("id",), "order_items": ("order_id", "line"), "customers": ("name",)}
 
@@ -155,6 +155,6 @@ def _line_of_pyspark(parts: Parts, lake: str) -> str:
         f"  .venv/bin/pyspark --jars {packages} \\\n"
         "    --conf spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension \\\n"
         "    --conf spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog\n"
-        f"  >>> from actors.live_view import live_view; from pipeline.schema import TableId\n"
+        f"  >>> from actors.lake.live_view import live_view; from pipeline.schema.table_schema import TableId\n"
         f"  >>> live_view(spark, '{lake}', TableId('{DATABASE}', 'orders')).groupBy('status').count().show()"
     )

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.demo.service import Service
-from pipeline.gtid import GtidSet
+from pipeline.gtid.gtid_set import GtidSet
 
 LOOK_EVERY_S = 0.5
 LINE_EVERY_S = 5.0

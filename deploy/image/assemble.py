@@ -36,7 +36,7 @@ UNUSED: Final = (
 
 # Command lines: the program's, and what the health check asks.
 COMMANDS: Final = {
-    "tidemark": "from actors.cli import main\n\nmain()\n",
+    "tidemark": "from actors.service.cli import main\n\nmain()\n",
     "tidemark-alive": """import os
 import urllib.request
 
@@ -79,7 +79,10 @@ def program() -> None:
         command = PROGRAM / "venv" / "bin" / name
         command.write_text(f"#!{PYTHON}\n{text}")
         command.chmod(0o755)
-    run([PYTHON, "-c", "import actors; from actors import loading; loading.load()"], cwd=PROGRAM)
+    run(
+        [PYTHON, "-c", "import actors; from actors.service import warm_up as loading; loading.load()"],
+        cwd=PROGRAM,
+    )
 
 
 def _compile(folder: Path) -> None:

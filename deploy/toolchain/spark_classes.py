@@ -61,8 +61,8 @@ def setup(java_home: Path, python: Path) -> Path:
 
 def make(archive: Path, scratch: Path) -> None:
     """Make the archive at the end of a JVM with Spark and Delta in it, which has worked in the folder `scratch`."""
-    from actors import spark_session
-    from pipeline.settings import SparkSettings
+    from actors.lake import spark_session
+    from pipeline.config.settings import SparkSettings
 
     conf = {
         "spark.driver.extraJavaOptions": f"{_JAVA} -XX:ArchiveClassesAtExit={archive}",

@@ -1,7 +1,7 @@
 """The binlog, from the connection's bytes to slices of whole transactions in columns.
 
-Reading order: `packets` takes the bytes apart; `events` (with `codes`, `gtid_event`, `query_event` and
-`tablemap_event`) says what an event says; `rows` finds the cells of row images, and `columns` makes Arrow of them
-(with `stored`, `temporal`, `decimals` and `json`; the compiled loops are in `kernels`); `slice` gathers transactions,
-and `stream` folds events into the messages that the rest of the pipeline lives on.
+`packets` and `event_buffer` take the bytes apart. `events/` says what an event says. `rows/` finds the cells of row
+images and makes Arrow of them, `rows/json/` the documents among them. `fast_path/` has the compiled loops over the
+usual events. `transaction_assembler` makes transactions out of events, `slice` gathers them, and `stream` gives the
+messages that the rest of the pipeline lives on.
 """

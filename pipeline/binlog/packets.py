@@ -17,11 +17,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.binlog.cells import Bytes, Int, unsigned
-from pipeline.binlog.frames import Frames, Inflow
-from pipeline.binlog.memory import copy
-from pipeline.compiled import compiled, part
+from pipeline.binlog.event_buffer import Frames, Inflow
+from pipeline.binlog.rows.cells import Bytes, Int, unsigned
 from pipeline.errors import Definite, Transient
+from pipeline.types.byte_kernels import copy
+from pipeline.types.jit import compiled, part
 
 _LENGTH: Final = 3
 _HEAD: Final = 4

@@ -12,11 +12,11 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.binlog.cells import SLACK, Bytes
 from pipeline.binlog.errors import UndecodableError
-from pipeline.binlog.known import Maps, Sources
-from pipeline.binlog.rows import Located, RowsEvents, finish, locate
-from pipeline.binlog.walkstate import (
+from pipeline.binlog.registries import Maps, Sources
+from pipeline.binlog.rows.cells import SLACK, Bytes
+from pipeline.binlog.rows.row_events import Located, RowsEvents, finish, locate
+from pipeline.binlog.stream_state import (
     CODE,
     END,
     MAP,
@@ -28,13 +28,13 @@ from pipeline.binlog.walkstate import (
     wider,
 )
 from pipeline.errors import Definite
-from pipeline.gtid import NO_GTIDS, Gtid, GtidSet, Source
-from pipeline.intervals import Int64s
-from pipeline.messages import LogRead, RowsUnread, TableImages, TableUnreadable, TransactionPartRead
-from pipeline.tablemap import TableMap
-from pipeline.transactions import Transactions
-from pipeline.watermark import Coordinates
-from pipeline.xa import XaPrepared
+from pipeline.gtid.gtid_set import NO_GTIDS, Gtid, GtidSet, Source
+from pipeline.gtid.intervals import Int64s
+from pipeline.gtid.transactions import Transactions
+from pipeline.messages.inboxes import LogRead, RowsUnread, TableImages, TableUnreadable, TransactionPartRead
+from pipeline.schema.table_map import TableMap
+from pipeline.snapshot.prepared_xa import XaPrepared
+from pipeline.snapshot.watermark import Coordinates
 
 _SMALLEST: Final = 1 << 16  # bytes
 _SMALLEST_TABLE: Final = 256  # events, transactions
@@ -74,7 +74,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slice:
-    """What has been cut off; `maps` and `sources` explain the numbers in `rows` (see `walkstate.Rows`).
+    """What has been cut off; `maps` and `sources` explain the numbers in `rows` (see `stream_state.Rows`).
 
     `continues`: its first transaction's rows began in the slice before, which is a part of that transaction.
     """

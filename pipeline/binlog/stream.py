@@ -7,22 +7,22 @@ together with those behind it, and its events go the same ways.
 
 from collections.abc import Callable, Iterable, Iterator
 
-from pipeline.binlog import events
 from pipeline.binlog.errors import UndecodableError
-from pipeline.binlog.fold import Fold, Given
-from pipeline.binlog.frames import Frames
-from pipeline.binlog.names import Names
-from pipeline.binlog.payload import Payload, unpacked
-from pipeline.binlog.payload_run import Run, is_payload, run
+from pipeline.binlog.event_buffer import Frames
+from pipeline.binlog.events import event as events
+from pipeline.binlog.events.payload_event import Payload, unpacked
+from pipeline.binlog.fast_path.events import walk
+from pipeline.binlog.fast_path.payload_runs import Run, is_payload, run
 from pipeline.binlog.slice import Bound
-from pipeline.binlog.walk import walk
-from pipeline.binlog.walkstate import BEGUN, DONE, FULL, NO_ROOM, RARE
+from pipeline.binlog.stream_state import BEGUN, DONE, FULL, NO_ROOM, RARE
+from pipeline.binlog.transaction_assembler import Fold, Given
+from pipeline.binlog.transaction_ids import Names
 from pipeline.errors import Definite
-from pipeline.gtid import NO_GTIDS, GtidSet
-from pipeline.messages import CreationRead, LogAdvanced, LogRead, StatementRead, TransactionPartRead
-from pipeline.schema import TableId
-from pipeline.watermark import Coordinates
-from pipeline.xa import XaPrepared
+from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
+from pipeline.messages.inboxes import CreationRead, LogAdvanced, LogRead, StatementRead, TransactionPartRead
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.prepared_xa import XaPrepared
+from pipeline.snapshot.watermark import Coordinates
 
 # What a slice and what else is given become.
 Message = LogRead | TransactionPartRead | StatementRead | CreationRead | LogAdvanced
@@ -34,10 +34,10 @@ class LogStream:
     """Takes the log's events (`walk`, `fold`) and gives what they make; `take` gives what's whole without waiting.
 
     `captured` says which tables' rows are wanted, `captures_in` whether there can be such a table in a database. The
-    log is asked for from `position` on, which matters where that's one of places (`pipeline.log_places`). `prepared`:
-    the XA transactions that were waiting for their second phase there.
-    The first event is one that the server makes up for the connection (a ROTATE), which has a checksum if the
-    replica says that it can read one; ours always does. What follows is as the format description says.
+    log is asked for from `position` on, which matters where that's one of places (`pipeline.gtid.file_positions`).
+    `prepared`: the XA transactions that were waiting for their second phase there. The first event is one that the
+    server makes up for the connection (a ROTATE), which has a checksum if the replica says that it can read one; ours
+    always does. What follows is as the format description says.
 
     After an error the stream is of no use any more.
     """

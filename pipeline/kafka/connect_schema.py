@@ -22,8 +22,8 @@ from pipeline.kafka.handling import (
     TimePrecision,
     UnsignedBigintHandling,
 )
-from pipeline.schema import Column
-from pipeline.types import (
+from pipeline.schema.table_schema import Column
+from pipeline.types.column_types import (
     Binary,
     Bit,
     Date,

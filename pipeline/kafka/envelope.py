@@ -1,8 +1,8 @@
 """Debezium's messages of a table's changes: keys and values, as Arrow arrays of JSON texts.
 
-The rows are those of a changes file (`pipeline.change_rows`) with before-images: each update of a row with a key is `b`
-and directly after it `u`. A `d` that is directly followed by a `u` of the same transaction is an update that changed
-the key. Debezium makes two messages of it, a delete of the old key and a create of the new one.
+The rows are those of a changes file (`pipeline.journal.change_rows`) with before-images: each update of a row with a
+key is `b` and directly after it `u`. A `d` that is directly followed by a `u` of the same transaction is an update that
+changed the key. Debezium makes two messages of it, a delete of the old key and a create of the new one.
 
 | rows | messages |
 |---|---|
@@ -31,7 +31,7 @@ from pipeline.errors import InvariantBroken
 from pipeline.kafka.connect_schema import Schema, field, rows_schema, struct
 from pipeline.kafka.handling import Handling
 from pipeline.kafka.json_values import escaped, joined, json_objects, json_text
-from pipeline.schema import TableSchema
+from pipeline.schema.table_schema import TableSchema
 
 _NULL: Final = pa.scalar("null")
 

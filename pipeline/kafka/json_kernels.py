@@ -14,7 +14,7 @@ import numpy as np
 from numba import types, uint8
 from numpy.typing import NDArray
 
-from pipeline.compiled import compiled, part
+from pipeline.types.jit import compiled, part
 
 Bytes = NDArray[np.uint8]
 Ends = NDArray[np.int32]

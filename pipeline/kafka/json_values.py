@@ -1,7 +1,7 @@
 """The values of a column as JSON texts, as Debezium's connector and Kafka Connect's JsonConverter write them.
 
-Each function takes a column in its canonical Arrow form (`pipeline.types`) and gives an array of texts as long as the
-column, without nulls: a NULL is `null`. A batch has less than 2 GiB of text.
+Each function takes a column in its canonical Arrow form (`pipeline.types.column_types`) and gives an array of texts as
+long as the column, without nulls: a NULL is `null`. A batch has less than 2 GiB of text.
 
 **Differences from Debezium**, each with its reason:
 
@@ -28,8 +28,8 @@ from pipeline.kafka.handling import (
     TimePrecision,
     UnsignedBigintHandling,
 )
-from pipeline.schema import Column
-from pipeline.types import (
+from pipeline.schema.table_schema import Column
+from pipeline.types.column_types import (
     DECIMAL128_DIGITS,
     Binary,
     Bit,

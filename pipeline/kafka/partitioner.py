@@ -12,7 +12,7 @@ import pyarrow as pa
 from numba import types, uint8
 from numpy.typing import NDArray
 
-from pipeline.compiled import compiled
+from pipeline.types.jit import compiled
 
 Int = int | np.integer[Any]  # compiled code knows but the latter
 

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from actors.journal_store import JournalStore
-from pipeline.settings import JournalSettings
+from actors.journal.store import JournalStore
+from pipeline.config.settings import JournalSettings
 from tests.actors.segments import COMMIT_TIME, seal
 
 WAYS = ("before", "after", "torn")

@@ -19,10 +19,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from actors.journal_store import JournalStore
-from pipeline.messages import SegmentSealed
-from pipeline.room import RoomEnded, RoomMade
-from pipeline.settings import JournalSettings
+from actors.journal.store import JournalStore
+from pipeline.config.settings import JournalSettings
+from pipeline.journal.quota import RoomEnded, RoomMade
+from pipeline.messages.inboxes import SegmentSealed
 from tests.actors.journal_house import House
 from tests.actors.segments import ROWS, scattered
 from tests.servers.service import until

@@ -3,14 +3,14 @@
 import asyncio
 from typing import Any
 
-from actors.actor import Outlet
-from actors.journal_store import JournalStore
+from actors.journal.store import JournalStore
 from actors.journal_writer import JournalWriter, Outlets
-from actors.mailbox import Mailbox
-from actors.metrics import Metrics
-from pipeline.messages import ToJournalWriter
-from pipeline.settings import JournalSettings
-from pipeline.topology import EDGES, Actor, inbox
+from actors.runtime.actor import Outlet
+from actors.runtime.mailbox import Mailbox
+from actors.runtime.metrics import Metrics
+from pipeline.config.settings import JournalSettings
+from pipeline.messages.inboxes import ToJournalWriter
+from pipeline.messages.topology import EDGES, Actor, inbox
 
 (APPENDS,) = inbox(Actor.JOURNAL_WRITER)
 

@@ -5,24 +5,24 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from actors.journal_store import JournalStore
-from pipeline import journal
-from pipeline.checkpoint import Checkpoint
-from pipeline.gtid import Gtid, GtidSet, Source
-from pipeline.images import CHANGE_FIELDS
-from pipeline.journal import Entry
-from pipeline.messages import (
+from actors.journal.store import JournalStore
+from pipeline.gtid.gtid_set import Gtid, GtidSet, Source
+from pipeline.gtid.transactions import Transactions
+from pipeline.journal import segment as journal
+from pipeline.journal.segment import Entry
+from pipeline.messages.inboxes import (
     Append,
     ChangePart,
     ChunkPart,
     Judged,
     TableChanges,
 )
-from pipeline.schema import Column, TableId, TableSchema
-from pipeline.snapshot import ChunkId
-from pipeline.transactions import Transactions
-from pipeline.types import Integer
-from pipeline.watermark import Coordinates
+from pipeline.messages.row_images import CHANGE_FIELDS
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.snapshot import ChunkId
+from pipeline.snapshot.watermark import Coordinates
+from pipeline.types.column_types import Integer
 
 SOURCE = Source("3e11fa47-71ca-11e1-9e33-c80aa9429562")
 ITEMS = TableSchema(

@@ -11,26 +11,27 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from actors.journal_files import NoRoom
-from actors.journal_store import JournalStore
+from actors.journal.files import NoRoom
+from actors.journal.store import JournalStore
 from actors.journal_writer import JournalWriter
-from pipeline import journal, journal_writer
 from pipeline import metrics as catalogue
-from pipeline.alterations import Alteration, Altered, ColumnChanges
-from pipeline.checkpoint import Filling, Mirror, Moving
+from pipeline.config.settings import JournalSettings
 from pipeline.errors import Transient
-from pipeline.journal import Entry, FileKind
-from pipeline.messages import (
+from pipeline.journal import segment as journal
+from pipeline.journal import step as journal_writer
+from pipeline.journal.quota import RoomEnded, RoomMade
+from pipeline.journal.segment import Entry, FileKind
+from pipeline.messages.inboxes import (
     Append,
     AppendRows,
     SegmentSealed,
     SignalAccepted,
     SignalRejected,
 )
-from pipeline.room import RoomEnded, RoomMade
-from pipeline.schema import TableId
-from pipeline.settings import JournalSettings
-from pipeline.signal_states import CheckpointSealed, Outcome, SignalState
+from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
+from pipeline.schema.table_schema import TableId
+from pipeline.signals.outcomes import CheckpointSealed, Outcome, SignalState
+from pipeline.snapshot.checkpoint import Filling, Mirror, Moving
 from tests.actors.journal_house import APPENDS, House
 from tests.actors.segments import COMMIT_TIME, ITEMS, ROWS, append, moved, part, scattered
 from tests.pipeline.builders import ORDERS, gtids

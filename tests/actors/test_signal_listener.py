@@ -8,17 +8,23 @@ from typing import Any
 
 import pytest
 
-from actors.actor import Outlet
-from actors.mailbox import Mailbox
-from actors.metrics import Metrics
+from actors.runtime.actor import Outlet
+from actors.runtime.mailbox import Mailbox
+from actors.runtime.metrics import Metrics
 from actors.signal_listener import Arrived, SignalListener
 from pipeline import metrics as catalogue
-from pipeline.checkpoint import Checkpoint
-from pipeline.messages import SignalAccepted, SignalAnswer, SignalReceived, SignalRejected, ToSignalListener
-from pipeline.signal_states import CheckpointSealed, Outcome, SignalState
-from pipeline.signals import PauseSnapshot, ResumeSnapshot
-from pipeline.snapshot import Failed, Progress, Snapshot, Waiting
-from pipeline.topology import MOST_SIGNALS, Actor, inbox
+from pipeline.messages.inboxes import (
+    SignalAccepted,
+    SignalAnswer,
+    SignalReceived,
+    SignalRejected,
+    ToSignalListener,
+)
+from pipeline.messages.topology import MOST_SIGNALS, Actor, inbox
+from pipeline.signals.outcomes import CheckpointSealed, Outcome, SignalState
+from pipeline.signals.signal import PauseSnapshot, ResumeSnapshot
+from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.snapshot import Failed, Progress, Snapshot, Waiting
 from tests.pipeline.builders import ORDERS, gtids
 from tests.servers.service import until
 

@@ -1,13 +1,13 @@
-"""What of the sink needs no Spark; the rest is in tests/integration/test_spark_sink.py."""
+"""What of the sink needs no Spark; the rest is in tests/integration/lake/test_spark_sink.py."""
 
 from pathlib import Path
 
-from actors.actor import Outlet
-from actors.mailbox import Mailbox
-from actors.metrics import Metrics
+from actors.runtime.actor import Outlet
+from actors.runtime.mailbox import Mailbox
+from actors.runtime.metrics import Metrics
 from actors.spark_sink import SparkSink
-from pipeline.settings import LakeSettings, SparkSettings
-from pipeline.topology import EDGES, Actor, inbox
+from pipeline.config.settings import LakeSettings, SparkSettings
+from pipeline.messages.topology import EDGES, Actor, inbox
 from tests.integration.history import History
 
 

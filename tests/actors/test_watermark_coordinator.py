@@ -1,18 +1,18 @@
-"""The WatermarkCoordinator: what it tells of windows; what it decides is tested with `pipeline.coordinator`."""
+"""The WatermarkCoordinator: what it tells of windows; what it decides is tested with `pipeline.coordinator.step`."""
 
 import math
 import time
 
 import pytest
 
-from actors.actor import Outlet
-from actors.mailbox import Mailbox
-from actors.metrics import Metrics
+from actors.runtime.actor import Outlet
+from actors.runtime.mailbox import Mailbox
+from actors.runtime.metrics import Metrics
 from actors.watermark_coordinator import Outlets, WatermarkCoordinator
 from pipeline import metrics as catalogue
-from pipeline.checkpoint import Checkpoint
-from pipeline.coordinator_state import Overlapping
-from pipeline.messages import (
+from pipeline.coordinator.state import Overlapping
+from pipeline.journal.quota import RoomEnded, RoomMade
+from pipeline.messages.inboxes import (
     ChunkFailed,
     LogAdvanced,
     PauseReading,
@@ -23,10 +23,10 @@ from pipeline.messages import (
     ToChunkSelector,
     ToWatermarkCoordinator,
 )
-from pipeline.room import RoomEnded, RoomMade
-from pipeline.snapshot import WHOLE
-from pipeline.throttle import SourceEased, SourceStrained
-from pipeline.topology import EDGES, Actor, inbox
+from pipeline.messages.topology import EDGES, Actor, inbox
+from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.snapshot import WHOLE
+from pipeline.source.throttle import SourceEased, SourceStrained
 from tests.pipeline.builders import LIMITS, ORDERS, altered, execute, gtids, place, planned, read, statement
 
 TABLE = {"table": str(ORDERS.table)}

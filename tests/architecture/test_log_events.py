@@ -70,7 +70,7 @@ def words(cell: str) -> tuple[str, ...]:
 def test_the_document_has_what_is_logged() -> None:
     logged = {
         event
-        for path in (REPOSITORY / "actors").glob("*.py")
+        for path in (REPOSITORY / "actors").rglob("*.py")
         for event in events(path.read_text(encoding="utf-8"))
     }
     told = {

@@ -1,4 +1,4 @@
-"""Whatever computes what it measures or tells does so where its errors go no further (`actors.measuring`).
+"""Whatever computes what it measures or tells does so where its errors go no further (`actors.runtime.measuring`).
 
 A call of a metric's or of the log's may stand anywhere as long as its arguments can't fail: names, attributes, texts,
 and what's made of them by arithmetic or by the few functions below. All else belongs into a `measuring` function.
@@ -14,7 +14,7 @@ import pytest
 from deploy.toolchain.cache import REPOSITORY
 
 # Nothing of the work is done here: they only look at it, and `assembly` sees to their failures.
-ONLY_LOOK = {"lag_watch.py", "status.py"}
+ONLY_LOOK = {"lag_watch.py", "status_board.py"}
 
 HARMLESS = {
     "bool",
@@ -90,13 +90,13 @@ def _unguarded(source: str) -> list[str]:
     return [f"{call.lineno}: {ast.unparse(call)}" for call in outside(ast.parse(source))]
 
 
-@pytest.mark.parametrize("path", sorted((REPOSITORY / "actors").glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted((REPOSITORY / "actors").rglob("*.py")), ids=lambda path: path.name)
 def test_what_may_fail_is_measured_apart_from_the_work(path: Path) -> None:
     if path.name not in ONLY_LOOK:
         assert _unguarded(path.read_text(encoding="utf-8")) == []
 
 
-@pytest.mark.parametrize("path", sorted((REPOSITORY / "actors").glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted((REPOSITORY / "actors").rglob("*.py")), ids=lambda path: path.name)
 def test_functions_that_are_called_so_are_measuring(path: Path) -> None:
     named = [
         node

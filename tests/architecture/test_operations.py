@@ -9,10 +9,10 @@ from typing import get_args, get_type_hints
 
 import yaml
 
-from actors.cli import main
+from actors.service.cli import main
 from pipeline import metrics
+from pipeline.config.settings import Secret, Settings
 from pipeline.metrics import Metric
-from pipeline.settings import Secret, Settings
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "operations.md").read_text()

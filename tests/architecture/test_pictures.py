@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from docs.draw import BEGIN, CONTACTS, END, WORLD, drawn, mermaid
-from pipeline.topology import EDGES, Actor
+from pipeline.messages.topology import EDGES, Actor
 
 ROOT = Path(__file__).parents[2]
 

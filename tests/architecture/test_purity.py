@@ -117,7 +117,7 @@ def test_a_module_of_pipeline_is_pure(path: Path) -> None:
         "from random import choice",
         "import logging",
         "import structlog",
-        "from actors.mailbox import Mailbox",
+        "from actors.runtime.mailbox import Mailbox",
         "import actors",
         "from . import gtid",
         "from pathlib import Path",

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from deploy.toolchain.cache import REPOSITORY
-from pipeline.condition_grammar import parse as parse_condition
-from pipeline.notices import Notice, NoticeType, to_json
-from pipeline.signal_rows import CREATE
-from pipeline.signal_states import Outcome, SignalState
-from pipeline.signals import Filter, Signal, parse
+from pipeline.signals.notifications import Notice, NoticeType, to_json
+from pipeline.signals.outcomes import Outcome, SignalState
+from pipeline.signals.signal import Filter, Signal, parse
+from pipeline.snapshot.row_filter_parser import parse as parse_condition
+from pipeline.verifier.signal_table import CREATE
 
 TEXT = (REPOSITORY / "docs" / "signals.md").read_text()
 

@@ -3,9 +3,9 @@
 from typing import get_args
 
 from docs.type_table import BEGIN, DOCUMENT, END, kinds, written
-from pipeline.binlog.collations import BINARY, CHARSETS
-from pipeline.charsets import KNOWN
-from pipeline.types import ColumnType
+from pipeline.types.charsets import KNOWN
+from pipeline.types.collations import BINARY, CHARSETS
+from pipeline.types.column_types import ColumnType
 
 
 def test_the_document_shows_the_present_table() -> None:

@@ -11,7 +11,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, expect
 
 from deploy.toolchain.mysql_server import MysqlServer
-from pipeline.settings import HttpSettings, Secret
+from pipeline.config.settings import HttpSettings, Secret
 from tests.browser.chromium import WITHIN_MS, launched, page
 from tests.servers.service import pipeline, running
 from tests.servers.shop import writing

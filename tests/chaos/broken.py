@@ -18,16 +18,17 @@ from enum import StrEnum
 from itertools import count
 from typing import Any, Final, NoReturn
 
-from actors import assembly, chunk_selector, cli
+from actors import chunk_selector
 from actors.binlog_reader import BinlogReader
 from actors.chunk_selector import ChunkSelector
-from actors.journal_store import JournalStore
+from actors.journal.store import JournalStore
 from actors.journal_writer import JournalWriter
 from actors.schema_verifier import SchemaVerifier
-from actors.source import Result
+from actors.service import assembly, cli
+from actors.source.connection import Result
 from actors.spark_sink import SparkSink
 from actors.watermark_coordinator import WatermarkCoordinator
-from pipeline.window import Reconciling
+from pipeline.coordinator.window import Reconciling
 from tests.servers.service import LEAST_ROWS_OF_RANGE, WithoutLake
 
 

@@ -14,16 +14,16 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Final
 
-from actors.delta import DeltaTable
-from actors.journal_consumers import Consumers
-from actors.lake import Lake
-from actors.lake_files import LakeFiles
-from actors.live_view import CatalogViews
+from actors.journal.consumers import Consumers
+from actors.lake.delta_table import DeltaTable
+from actors.lake.file_placement import LakeFiles
+from actors.lake.lake import Lake
+from actors.lake.live_view import CatalogViews
+from actors.lake.maintenance import Upkeep
 from actors.spark_sink import SparkSink
-from actors.upkeep import Upkeep
-from pipeline.lake_tables import Tier, location
-from pipeline.maintenance import Trim
-from pipeline.schema import TableId
+from pipeline.lake.maintenance import Trim
+from pipeline.lake.tables import Tier, location
+from pipeline.schema.table_schema import TableId
 
 LOOK_EVERY_S: Final = 0.002
 

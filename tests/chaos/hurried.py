@@ -12,10 +12,11 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Final
 
-from actors import chunk_selector, cli
-from actors.delta import DeltaTable
-from actors.upkeep import Upkeep
-from pipeline import maintenance
+from actors import chunk_selector
+from actors.lake.delta_table import DeltaTable
+from actors.lake.maintenance import Upkeep
+from actors.service import cli
+from pipeline.lake import maintenance
 from tests.servers.service import LEAST_ROWS_OF_RANGE
 
 TRIM_EVERY_S: Final = 5.0

@@ -19,26 +19,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from actors.actor import Outlet
-from actors.delta import DeltaTable
-from actors.journal_store import JournalReader
-from actors.lake import Lake
-from actors.lake_files import LakeFiles
-from actors.live_view import live_view
-from actors.mailbox import Mailbox
-from actors.metrics import Metrics
-from actors.spark_session import Spark
+from actors.journal.store import JournalReader
+from actors.lake.delta_table import DeltaTable
+from actors.lake.file_placement import LakeFiles
+from actors.lake.lake import Lake
+from actors.lake.live_view import live_view
+from actors.lake.spark_session import Spark
+from actors.runtime.actor import Outlet
+from actors.runtime.mailbox import Mailbox
+from actors.runtime.metrics import Metrics
 from actors.spark_sink import SparkSink
 from deploy.toolchain.parts import locate
-from pipeline import delivery
+from pipeline.config.settings import LakeSettings, SparkSettings
+from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Transient
-from pipeline.lake_rules import LakeRule, Tiers
-from pipeline.maintenance import Trim
-from pipeline.messages import ToSparkSink
-from pipeline.schema import TableId
-from pipeline.settings import LakeSettings, SparkSettings
-from pipeline.table_patterns import Tables
-from pipeline.topology import EDGES, Actor, inbox
+from pipeline.lake import delivery
+from pipeline.lake.maintenance import Trim
+from pipeline.messages.inboxes import ToSparkSink
+from pipeline.messages.topology import EDGES, Actor, inbox
+from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_schema import TableId
 from tests.chaos.delivery_steps import Deed, watch
 from tests.chaos.hurried import hurry
 from tests.servers.spark_cluster import children

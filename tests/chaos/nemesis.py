@@ -16,7 +16,7 @@ from typing import Any, Final, assert_never
 import pymysql
 from aiokafka.errors import KafkaError
 
-from pipeline.topology import Actor
+from pipeline.messages.topology import Actor
 from tests.chaos.orders import MoveClock, Strike
 from tests.chaos.plan import (
     ActorStruck,

@@ -12,7 +12,7 @@ from typing import Final
 from deploy.demo.judge import reads_only
 from deploy.demo.writer import Line
 from deploy.toolchain.mysql_server import MysqlServer
-from pipeline.gtid import GtidSet
+from pipeline.gtid.gtid_set import GtidSet
 from tests.chaos.world import World
 from tests.servers.journal_oracle import ahead, entries, primary_key, replay, unequal, untrue
 from tests.servers.lake_oracle import unequal_lake, untrue_lake

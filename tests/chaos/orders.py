@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.topology import Actor
+from pipeline.messages.topology import Actor
 from tests.chaos.plan import Deed
 
 

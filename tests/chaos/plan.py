@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from pipeline.topology import Actor
+from pipeline.messages.topology import Actor
 from tests.servers.proxy import Weather
 
 

@@ -11,21 +11,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from actors import source
-from actors.actor import Actor, Outlet
 from actors.binlog_reader import BinlogReader
 from actors.chunk_selector import ChunkSelector
-from actors.delta import DeltaTable
 from actors.journal_writer import JournalWriter
+from actors.lake.delta_table import DeltaTable
+from actors.runtime.actor import Actor, Outlet
 from actors.schema_verifier import SchemaVerifier
-from actors.source import Source
-from actors.source_pool import SourcePool
-from pipeline import window
+from actors.snapshot.connection_pool import SourcePool
+from actors.source import connection as source
+from actors.source.connection import Source
+from pipeline.coordinator import window
+from pipeline.coordinator.window import Reconciling
 from pipeline.errors import Transient
-from pipeline.gtid import GtidSet
-from pipeline.messages import Append, ChunkRead
-from pipeline.topology import Actor as Name
-from pipeline.window import Reconciling
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.messages.inboxes import Append, ChunkRead
+from pipeline.messages.topology import Actor as Name
 
 
 class Planted(StrEnum):

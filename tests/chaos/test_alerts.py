@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import pytest
 
-from actors import lag_watch
-from actors.assembly import Assembly
-from actors.journal_store import JournalReader
-from actors.lag_watch import LagWatch
+from actors.journal.store import JournalReader
+from actors.service.assembly import Assembly
+from actors.status import lag_watch
+from actors.status.lag_watch import LagWatch
 from deploy.prometheus.alerts import ALERTS, RUNBOOKS, rules
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
-from pipeline.settings import HttpSettings, Settings, SparkSettings
+from pipeline.config.settings import HttpSettings, Settings, SparkSettings
 from tests.servers.delay import HELD, DelayedLog
 from tests.servers.mysql import MysqlFactory
 from tests.servers.prometheus import Prometheus

@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from pipeline.topology import Actor
+from pipeline.messages.topology import Actor
 from tests.chaos.nemesis import killed, of_actors
 from tests.chaos.plan import Deed
 from tests.chaos.planted import Planted

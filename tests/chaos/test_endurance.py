@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import pytest
 
-from actors import spark_session
-from actors.live_view import live_view
+from actors.lake import spark_session
+from actors.lake.live_view import live_view
 from deploy.demo.judge import KEYS
 from deploy.demo.service import Service, write_config
 from deploy.demo.shop import DATABASE
@@ -25,10 +25,10 @@ from deploy.demo.verify import export, history, same_rows
 from deploy.demo.writer import save
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from deploy.toolchain.parts import Parts
-from pipeline.gtid import GtidSet
-from pipeline.lake_tables import Tier, location
-from pipeline.schema import TableId
-from pipeline.settings import SparkSettings
+from pipeline.config.settings import SparkSettings
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.lake.tables import Tier, location
+from pipeline.schema.table_schema import TableId
 from tests.servers.mysql import MysqlFactory
 from tests.servers.shop import stocked, writing
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.config import load
-from actors.journal_store import JournalReader
+from actors.journal.store import JournalReader
+from actors.service.config_file import load
 from deploy.demo.service import Service, write_config
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from actors.config import load
+from actors.service.config_file import load
 from deploy.demo.service import Service, write_config
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
 from tests.chaos.broken import Deed
-from tests.integration.test_service_row_images import created, settled, writing
+from tests.integration.service.test_row_images import created, settled, writing
 from tests.servers.journal_oracle import entries, replay, unequal
 from tests.servers.service import WITHIN_S, running
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from actors.journal_store import JournalReader
+from actors.journal.store import JournalReader
 from tests.chaos.nemesis import Snapshots
 from tests.chaos.world import World, world
 from tests.servers.journal_oracle import unequal, untrue

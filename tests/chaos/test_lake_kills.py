@@ -24,15 +24,15 @@ from typing import Any, Final
 import pytest
 from duckdb import DuckDBPyConnection
 
-from actors.delta_log import logged
-from actors.lake_text import live_view_text
+from actors.lake.delta_log import logged
+from actors.service.live_view_text import live_view_text
 from deploy.toolchain.parts import Parts
-from pipeline.checkpoint import Filling, Ready
-from pipeline.dialects import Dialect
-from pipeline.lake_tables import Tier, location
-from pipeline.schema import Column, TableId, TableSchema
-from pipeline.settings import SparkSettings
-from pipeline.types import Integer, Text
+from pipeline.config.settings import SparkSettings
+from pipeline.lake.sql_dialects import Dialect
+from pipeline.lake.tables import Tier, location
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.snapshot.checkpoint import Filling, Ready
+from pipeline.types.column_types import Integer, Text
 from tests.chaos.delivery_steps import BATCH, MAINTENANCE, STEPS
 from tests.chaos.lake_life import TRIMMED, Planted, Victim
 from tests.integration.history import FILLING, History, Row, Table, random_step

@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 
-from pipeline.topology import Actor
+from pipeline.messages.topology import Actor
 from tests.chaos.plan import ActorStruck, Deed, JvmKilled, Process, ProcessStruck, deck, plan
 
 

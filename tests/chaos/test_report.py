@@ -2,7 +2,7 @@
 
 import json
 
-from pipeline.topology import Actor
+from pipeline.messages.topology import Actor
 from tests.chaos.orders import Event, Strike, What
 from tests.chaos.plan import Deed
 from tests.chaos.report import Report, hanging, left_behind, percentile, restarts, together, unhandled
@@ -60,7 +60,8 @@ def test_only_what_grows_is_left_behind() -> None:
 
 def test_an_error_that_reached_the_event_loop_was_handled_by_nobody() -> None:
     ours, loops = (
-        json.dumps({"event": "failed", "logger": logger}) for logger in ("actors.supervisor", "asyncio")
+        json.dumps({"event": "failed", "logger": logger})
+        for logger in ("actors.runtime.supervisor", "asyncio")
     )
     assert unhandled(f"Thread 0x1 (most recent call first):\n{ours}\n{loops}\n") == [
         f"nobody handled this: {loops}"

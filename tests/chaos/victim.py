@@ -16,19 +16,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, assert_never
 
-from actors import assembly, chunk_selector, cli
-from actors.actor import Actor
+from actors import chunk_selector
 from actors.binlog_reader import BinlogReader
 from actors.chunk_selector import ChunkSelector
 from actors.journal_writer import JournalWriter
-from actors.mailbox import Mailbox
-from actors.metrics import Metrics
+from actors.runtime.actor import Actor
+from actors.runtime.mailbox import Mailbox
+from actors.runtime.metrics import Metrics
+from actors.runtime.supervisor import Build, Group, Limits, State, Supervisor
 from actors.schema_verifier import SchemaVerifier
+from actors.service import assembly, cli
 from actors.signal_listener import SignalListener
 from actors.spark_sink import SparkSink
-from actors.supervisor import Build, Group, Limits, State, Supervisor
 from actors.watermark_coordinator import WatermarkCoordinator
-from pipeline.topology import Actor as Name
+from pipeline.messages.topology import Actor as Name
 from tests.chaos.orders import Count, Lines, MoveClock, Strike, What, read
 from tests.chaos.plan import Deed
 from tests.chaos.planted import Planted, plant

@@ -19,8 +19,8 @@ from deploy.demo.service import Service, write_config
 from deploy.toolchain.kafka_broker import PROPERTIES, KafkaBroker
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, SMALL_AND_QUICK, Account, MysqlServer
 from deploy.toolchain.parts import Parts, locate
-from pipeline.gtid import GtidSet
-from pipeline.topology import Actor
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.messages.topology import Actor
 from tests.chaos.orders import Event, Lines, Order, Strike, What, written
 from tests.chaos.planted import Planted
 from tests.servers.kafka import create_topic

@@ -10,9 +10,9 @@ import pytest
 import yaml
 from compose_spec import PyCompose
 
-from actors.config import load
+from actors.service.config_file import load
 from deploy.toolchain.cache import REPOSITORY
-from pipeline.settings import TlsMode
+from pipeline.config.settings import TlsMode
 
 DEPLOY = REPOSITORY / "deploy"
 TEXT = (DEPLOY / "compose.yaml").read_text()

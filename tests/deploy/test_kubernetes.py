@@ -10,9 +10,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from actors.config import load
+from actors.service.config_file import load
 from deploy.toolchain.cache import REPOSITORY
-from pipeline.settings import TlsMode
+from pipeline.config.settings import TlsMode
 
 BASE = REPOSITORY / "deploy" / "kubernetes" / "base"
 WATCHED = REPOSITORY / "deploy" / "kubernetes" / "prometheus-operator"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from actors.spark_session import Spark
+from actors.lake.spark_session import Spark
 from deploy.demo.judge import reads_only
 from deploy.demo.verify import export, history, same_rows
 from deploy.toolchain.mysql_server import Account, LoggedCommand, MysqlServer

@@ -33,4 +33,4 @@ def test_a_wheel_has_all_of_the_program(tmp_path: Path) -> None:
         (declared,) = (name for name in names if name.endswith("entry_points.txt"))
         entry_points.read_string(packed.read(declared).decode())
     assert {name for name in names if ".dist-info/" not in name} == wanted
-    assert dict(entry_points["console_scripts"]) == {"tidemark": "actors.cli:main"}
+    assert dict(entry_points["console_scripts"]) == {"tidemark": "actors.service.cli:main"}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
-from pipeline.binlog.codes import Code
+from pipeline.binlog.event_type import Code
 from tests.pipeline.binlog.golden import dumped
 from tests.servers.values import CASES
 

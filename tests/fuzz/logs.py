@@ -10,17 +10,17 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.binlog.fold import Given
-from pipeline.binlog.frames import Frames
+from pipeline.binlog.event_buffer import Frames
 from pipeline.binlog.packets import Packets
 from pipeline.binlog.slice import Bound
 from pipeline.binlog.stream import LogStream, Message
+from pipeline.binlog.transaction_assembler import Given
 from pipeline.errors import Definite, Transient
-from pipeline.messages import LogRead, TableImages, TransactionPartRead
+from pipeline.messages.inboxes import LogRead, TableImages, TransactionPartRead
 from tests.fuzz.guarded import Guarded
 from tests.fuzz.mutation import Case, pieces
 from tests.fuzz.rows import shown
-from tests.pipeline.binlog.test_fold import messages
+from tests.pipeline.binlog.test_transaction_assembler import messages
 
 _USUAL: Final = 1 << 20  # bytes
 _FEW: Final = Bound(transactions=2, bytes=200, held=2000)

@@ -13,12 +13,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from pipeline.binlog import cells
-from pipeline.binlog.codes import Code
-from pipeline.binlog.rows import ROW_EVENTS, RowsEvents, finish, locate
-from pipeline.binlog.tablemap_event import table_map
+from pipeline.binlog.event_type import Code
+from pipeline.binlog.events.table_map_event import table_map
+from pipeline.binlog.rows import cells
+from pipeline.binlog.rows.row_events import ROW_EVENTS, RowsEvents, finish, locate
 from pipeline.errors import Definite
-from pipeline.messages import TableImages
+from pipeline.messages.inboxes import TableImages
 from tests.fuzz import payloads
 from tests.fuzz.corpus import CHECKSUM, HEADER, Corpus
 from tests.fuzz.guarded import Guarded

@@ -11,20 +11,29 @@ from typing import Final
 import pyarrow as pa
 import pytest
 
-from pipeline.binlog.codes import Code
-from pipeline.binlog.fieldtypes import FieldType
+from pipeline.binlog.event_type import Code
+from pipeline.binlog.events.table_map_event import table_map
 from pipeline.binlog.slice import Bound
-from pipeline.binlog.tablemap_event import table_map
 from pipeline.errors import Definite
-from pipeline.messages import LogRead
+from pipeline.messages.inboxes import LogRead
+from pipeline.types.field_types import FieldType
 from tests.fuzz import payloads
 from tests.fuzz.corpus import HEADER, rebuilt
 from tests.fuzz.logs import log_told, stream, wire_told
 from tests.fuzz.mutation import Case
 from tests.fuzz.rows import RowsCase, rows_told
-from tests.pipeline.binlog.test_events import made
-from tests.pipeline.binlog.test_fold import MAP, ROW, begin, folded, heartbeat, query, rotate, transaction
+from tests.pipeline.binlog.events.test_event import made
 from tests.pipeline.binlog.test_packets import FULL, framed
+from tests.pipeline.binlog.test_transaction_assembler import (
+    MAP,
+    ROW,
+    begin,
+    folded,
+    heartbeat,
+    query,
+    rotate,
+    transaction,
+)
 
 # A table d.t without columns, and a row of it, which has no bytes.
 NO_COLUMNS: Final = RowsCase(

@@ -11,8 +11,8 @@ from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
 from grafana.__main__ import BOARDS
 from pipeline import metrics as catalogue
+from pipeline.config.settings import SparkSettings
 from pipeline.metrics import Histogram, Metric
-from pipeline.settings import SparkSettings
 from tests.grafana.test_dashboards import ALERTS, SELECTOR, expressions
 from tests.grafana.watched import PASSWORD, SECRETS, NotYet, Watched, trouble, until, watched
 
@@ -75,17 +75,17 @@ def test_each_variable_has_values(service: Watched) -> None:
 
 # What may be nothing for as long as all goes well, and who sees it set to something.
 SEEN_ELSEWHERE: dict[Metric, str] = {
-    catalogue.MEASURING_ERRORS: "nothing fails to measure: tests/actors/test_metrics.py",
-    catalogue.UNLISTED: "there are fewer than 1000 tables: tests/actors/test_metrics.py",
-    catalogue.FAILOVERS: "there's one server: tests/integration/test_failover.py",
-    catalogue.LAG_TRANSACTIONS: "nothing may be behind at each look: tests/integration/test_lag_watch.py",
+    catalogue.MEASURING_ERRORS: "nothing fails to measure: tests/actors/runtime/test_metrics.py",
+    catalogue.UNLISTED: "there are fewer than 1000 tables: tests/actors/runtime/test_metrics.py",
+    catalogue.FAILOVERS: "there's one server: tests/integration/source/test_failover.py",
+    catalogue.LAG_TRANSACTIONS: "nothing may be behind at each look: tests/integration/status/test_lag_watch.py",
     catalogue.LAG_BYTES: "likewise",
-    catalogue.PAUSED: "no window pauses the stream: tests/integration/test_service_room.py",
-    catalogue.TABLE_STOPPED: "it's stopped at the end: tests/integration/test_unlogged.py",
+    catalogue.PAUSED: "no window pauses the stream: tests/integration/service/test_journal_full.py",
+    catalogue.TABLE_STOPPED: "it's stopped at the end: tests/integration/schema/test_unlogged_changes.py",
     catalogue.STOPPED_TABLES: "likewise: tests/chaos/test_alerts.py",
-    catalogue.ROWS_UNREAD: "for moments, between two scrapes: tests/integration/test_service_row_images.py",
+    catalogue.ROWS_UNREAD: "for moments, between two scrapes: tests/integration/service/test_row_images.py",
     catalogue.JOURNAL_FULL: "it has room: tests/chaos/test_alerts.py",
-    catalogue.CONFLICTS: "nobody else writes to the lake: tests/integration/test_maintenance.py",
+    catalogue.CONFLICTS: "nobody else writes to the lake: tests/integration/lake/test_maintenance.py",
     catalogue.SIGNALS_UNANSWERED: "for moments: tests/actors/test_signal_listener.py",
 }
 

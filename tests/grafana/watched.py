@@ -14,8 +14,8 @@ from deploy.demo.service import Service
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline import metrics as catalogue
-from pipeline.schema import TableId
-from pipeline.settings import SparkSettings
+from pipeline.config.settings import SparkSettings
+from pipeline.schema.table_schema import TableId
 from tests.servers.prometheus import Prometheus
 from tests.servers.shop import stocked, writing
 from tests.servers.source import cut, gives_log

@@ -10,11 +10,14 @@ from typing import Any, Final
 import pytest
 
 from actors.watermark_coordinator import WatermarkCoordinator
-from pipeline import ddl, naming, passed, schema_verifier
+from pipeline.coordinator import handle_log
 from pipeline.errors import Definite
-from pipeline.messages import ChangesVerified
-from pipeline.schema import TableId
-from pipeline.unlogged import Effect
+from pipeline.messages.inboxes import ChangesVerified
+from pipeline.schema.ddl import effects as ddl
+from pipeline.schema.ddl.unlogged_changes import Effect
+from pipeline.schema.table_schema import TableId
+from pipeline.verifier import column_names
+from pipeline.verifier import step as schema_verifier
 from tests.histories import moves
 from tests.histories.moves import MOVES, Move
 from tests.histories.statements import Metadata
@@ -55,8 +58,8 @@ def _stops_all(patch: Patch) -> None:
         raise Definite(reason)
 
     patch.setattr(schema_verifier, "TableStopped", stop)
-    patch.setattr(passed, "TableStopped", stop)
-    patch.setattr(naming, "TableStopped", stop)
+    patch.setattr(handle_log, "TableStopped", stop)
+    patch.setattr(column_names, "TableStopped", stop)
 
 
 def _measures(patch: Patch) -> None:

@@ -21,20 +21,20 @@ import structlog
 from pymysql.cursors import Cursor
 
 from actors import chunk_selector
-from actors.assembly import Assembly
-from actors.failures import Kind, kind_of
-from actors.journal_store import JournalReader
-from actors.telling import told
+from actors.journal.store import JournalReader
+from actors.runtime.failure_kinds import Kind, kind_of
+from actors.runtime.redaction import told
+from actors.service.assembly import Assembly
 from deploy.toolchain.mysql_server import CAPTURE, MysqlServer
-from pipeline.checkpoint import Checkpoint
-from pipeline.gtid import GtidSet
-from pipeline.journal import Entry
-from pipeline.schema import TableId
-from pipeline.settings import Settings as PipelineSettings
-from pipeline.settings import SnapshotMode, SparkSettings
-from pipeline.snapshot import Chunking, Waiting
-from pipeline.table_patterns import Tables
-from pipeline.topology import Actor as Name
+from pipeline.config.settings import Settings as PipelineSettings
+from pipeline.config.settings import SnapshotMode, SparkSettings
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal.segment import Entry
+from pipeline.messages.topology import Actor as Name
+from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.snapshot import Chunking, Waiting
 from tests.histories.statements import Act, Captured, History, Metadata, Sql, Step, Version
 from tests.servers.executed import executed
 from tests.servers.journal_oracle import unequal

@@ -20,7 +20,7 @@ from deploy.toolchain.mysql_server import (
     MysqlServer,
 )
 from deploy.toolchain.parts import Parts, locate
-from pipeline.settings import SparkSettings
+from pipeline.config.settings import SparkSettings
 from tests.histories.generate import history
 from tests.histories.play import Finding, Result, played
 from tests.histories.shrink import shrunk

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from deploy.toolchain.mysql_server import GTIDS, GTIDS_56, MysqlServer
-from pipeline.settings import SparkSettings
+from pipeline.config.settings import SparkSettings
 from tests.histories.generate import history
 from tests.histories.planted import METADATA, PLANTS, Planted, weights
 from tests.histories.play import UNPROVEN, played

@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from actors.journal_store import JournalStore
-from pipeline.change_rows import changes_schema
-from pipeline.checkpoint import Checkpoint, Filling, Mirror, Ready
-from pipeline.gtid import GtidSet
-from pipeline.journal import CommitTimes, Entry, FileKind, SegmentTable
-from pipeline.schema import TableId, TableSchema
+from actors.journal.store import JournalStore
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal.change_rows import changes_schema
+from pipeline.journal.segment import CommitTimes, Entry, FileKind, SegmentTable
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
 
 SOURCE = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 Row = tuple[Any, ...]

@@ -8,11 +8,11 @@ from typing import Any
 from pymysql.cursors import Cursor
 
 from deploy.toolchain.mysql_server import MysqlServer
-from pipeline.binlog.codes import Code
-from pipeline.binlog.rows import ROW_EVENTS
-from pipeline.binlog.tablemap_event import table_map
-from pipeline.messages import TableImages
-from pipeline.tablemap import TableMap
+from pipeline.binlog.event_type import Code
+from pipeline.binlog.events.table_map_event import table_map
+from pipeline.binlog.rows.row_events import ROW_EVENTS
+from pipeline.messages.inboxes import TableImages
+from pipeline.schema.table_map import TableMap
 from tests.pipeline.binlog.rows_events import Body, images
 
 _HEADER_BYTES = 19

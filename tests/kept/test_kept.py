@@ -14,14 +14,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from actors.journal_store import JournalReader, JournalStore
-from actors.lake_text import live_view_text
-from pipeline import manifest
-from pipeline.checkpoint import Checkpoint, Filling, Ready
-from pipeline.dialects import Dialect
-from pipeline.gtid import GtidSet
-from pipeline.schema import Column, TableId, TableSchema
-from pipeline.snapshot import (
+from actors.journal.store import JournalReader, JournalStore
+from actors.service.live_view_text import live_view_text
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal import manifest
+from pipeline.lake.sql_dialects import Dialect
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
+from pipeline.snapshot.chunk_index import primary
+from pipeline.snapshot.snapshot import (
     Chunking,
     Completed,
     Failed,
@@ -32,7 +33,7 @@ from pipeline.snapshot import (
     Stopped,
     Waiting,
 )
-from pipeline.types import (
+from pipeline.types.column_types import (
     Binary,
     Bit,
     Date,
@@ -52,7 +53,6 @@ from pipeline.types import (
     Vector,
     Year,
 )
-from pipeline.walk import primary
 from tests.servers.duckdb_engine import engine
 
 SERVER = "3afab407-6159-4f74-aab1-06fae3c9cbd9"

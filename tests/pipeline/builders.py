@@ -16,13 +16,13 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from pipeline import coordinator
-from pipeline.checkpoint import Checkpoint
-from pipeline.coordinator_state import Order, Overlapping, State, WindowMode
-from pipeline.gtid import Gtid, GtidSet
-from pipeline.images import CHANGE_FIELDS
-from pipeline.keys import Key
-from pipeline.messages import (
+from pipeline.coordinator import step as coordinator
+from pipeline.coordinator.chunk_size import Limits
+from pipeline.coordinator.reselect_keys import ReadKeys
+from pipeline.coordinator.state import Order, Overlapping, State, WindowMode
+from pipeline.gtid.gtid_set import Gtid, GtidSet
+from pipeline.gtid.transactions import Transactions
+from pipeline.messages.inboxes import (
     Append,
     AppendRows,
     ChangePart,
@@ -43,16 +43,16 @@ from pipeline.messages import (
     ToWatermarkCoordinator,
     TransactionPartVerified,
 )
-from pipeline.schema import Column, TableId, TableSchema
-from pipeline.signals import ExecuteSnapshot, Filter, StopSnapshot
-from pipeline.sizing import Limits
-from pipeline.snapshot import TableState
-from pipeline.table_patterns import Tables
-from pipeline.transactions import Transactions
-from pipeline.types import Integer
-from pipeline.unread import ReadKeys
-from pipeline.walk import primary
-from pipeline.watermark import Coordinates, High
+from pipeline.messages.row_images import CHANGE_FIELDS
+from pipeline.schema.row_keys import Key
+from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.signals.signal import ExecuteSnapshot, Filter, StopSnapshot
+from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.chunk_index import primary
+from pipeline.snapshot.snapshot import TableState
+from pipeline.snapshot.watermark import Coordinates, High
+from pipeline.types.column_types import Integer
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ import random
 import string
 from typing import Final
 
-from pipeline.spelling import folded
+from pipeline.schema.spelling import folded
 
 COLUMNS: Final = (
     # Our own words, and those of the engines' inner workings that may be a column's name.

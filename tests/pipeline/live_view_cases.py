@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from pipeline.schema import Column, TableId, TableSchema
-from pipeline.types import Date, Integer, Text
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.types.column_types import Date, Integer, Text
 
 # (history, id, part), and the row of that key.
 Key = tuple[int, int, str | None]

@@ -18,21 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from pipeline import (
-    closing,
-    coordinator,
-    coordinator_state,
-    keys,
-    passed,
-    requests,
-    schedule,
-    selected,
-    watermark,
-    window,
-)
-from pipeline import snapshot as snapshots
-from pipeline.checkpoint import Checkpoint, Mirror
-from pipeline.coordinator_state import (
+from pipeline.coordinator import handle_chunks, handle_log, handle_signals, schedule, window, window_close
+from pipeline.coordinator import state as coordinator_state
+from pipeline.coordinator import step as coordinator
+from pipeline.coordinator.state import (
     Between,
     Eased,
     FoundEmpty,
@@ -44,10 +33,10 @@ from pipeline.coordinator_state import (
     Within,
 )
 from pipeline.errors import InvariantBroken
-from pipeline.gtid import GtidSet, Source
-from pipeline.intervals import EMPTY
-from pipeline.keys import Key
-from pipeline.messages import (
+from pipeline.gtid.gtid_set import GtidSet, Source
+from pipeline.gtid.intervals import EMPTY
+from pipeline.gtid.transactions import Transactions
+from pipeline.messages.inboxes import (
     Append,
     ChangePart,
     ChangesVerified,
@@ -67,11 +56,24 @@ from pipeline.messages import (
     ToWatermarkCoordinator,
     TransactionPartVerified,
 )
-from pipeline.schema import TableId
-from pipeline.snapshot import ChunkId, Chunking, Completed, Progress, Range, Request, Snapshot, TableState
-from pipeline.transactions import Transactions
-from pipeline.walk import Walk
-from pipeline.watermark import Coordinates
+from pipeline.schema import row_keys as keys
+from pipeline.schema.row_keys import Key
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot import snapshot as snapshots
+from pipeline.snapshot import watermark
+from pipeline.snapshot.checkpoint import Checkpoint, Mirror
+from pipeline.snapshot.chunk_index import Walk
+from pipeline.snapshot.snapshot import (
+    ChunkId,
+    Chunking,
+    Completed,
+    Progress,
+    Range,
+    Request,
+    Snapshot,
+    TableState,
+)
+from pipeline.snapshot.watermark import Coordinates
 
 Patch = pytest.MonkeyPatch
 Mutation = Callable[[Patch], None]
@@ -124,14 +126,14 @@ def _judge_low(patch: Patch, judged: Callable[[GtidSet, GtidSet], bool]) -> None
 
 
 def low_is_compared_at_the_answer(patch: Patch) -> None:
-    original = selected.chunk_read
+    original = handle_chunks.chunk_read
 
     def chunk_read(state: State, message: ChunkRead) -> State:
         if not watermark.usable(message.low, state.checkpoint.position):
             raise InvariantBroken("the low watermark lacks what has passed since")
         return original(state, message)
 
-    patch.setattr(selected, "chunk_read", chunk_read)
+    patch.setattr(handle_chunks, "chunk_read", chunk_read)
 
 
 def low_is_compared_with_nothing(patch: Patch) -> None:
@@ -259,33 +261,33 @@ def inserts_do_not_touch(patch: Patch) -> None:
 
 
 def _touch_by(patch: Patch, *kinds: Kind) -> None:
-    original = passed.keys_of
+    original = handle_log.keys_of
 
-    def keys(keyed: passed.Keyed, run: Transactions) -> window.PassedKeys:
+    def keys(keyed: handle_log.Keyed, run: Transactions) -> window.PassedKeys:
         changes = keyed.changes
         chosen = pc.is_in(changes.images["kind"], pa.array(kinds, pa.int8()))
         some = TableChanges(changes.schema, changes.images.filter(chosen), changes.rows.filter(chosen))
         tokens = keyed.tokens.filter(chosen)
-        return original(passed.Keyed(some, tokens, None), run)
+        return original(handle_log.Keyed(some, tokens, None), run)
 
-    patch.setattr(passed, "keys_of", keys)
+    patch.setattr(handle_log, "keys_of", keys)
 
 
 def every_table_is_touched(patch: Patch) -> None:
     def touched(state: State, tables: tuple[TableChanges, ...], run: Transactions) -> State:
         for changes in tables:
-            keys = passed.keys_of(passed.keyed(state, changes), run)
+            keys = handle_log.keys_of(handle_log.keyed(state, changes), run)
             state = replace(state, open=tuple(window.keys_passed(w, keys) for w in state.open))
         return state
 
-    patch.setattr(passed, "touched", touched)
+    patch.setattr(handle_log, "touched", touched)
 
 
 # Closing and emission
 
 
 def close_on_changes_only(patch: Patch) -> None:
-    step, closed = coordinator.step, closing.closed
+    step, closed = coordinator.step, window_close.closed
     changes = False
 
     def told(state: State, message: ToWatermarkCoordinator) -> object:
@@ -298,7 +300,7 @@ def close_on_changes_only(patch: Patch) -> None:
 
 
 def close_whichever_is_ready(patch: Patch) -> None:
-    original = closing.closed
+    original = window_close.closed
 
     def closed(state: State) -> object:
         def waits(w: window.Window) -> bool:
@@ -310,7 +312,7 @@ def close_whichever_is_ready(patch: Patch) -> None:
 
 
 def close_the_newest_first(patch: Patch) -> None:
-    original = closing.closed
+    original = window_close.closed
 
     def closed(state: State) -> object:
         newest = sorted(state.open, key=lambda w: w.order.chunk.number, reverse=True)
@@ -320,7 +322,7 @@ def close_the_newest_first(patch: Patch) -> None:
 
 
 def ranges_wait_for_each_other(patch: Patch) -> None:
-    patch.setattr(closing, "range_of", lambda w: (coordinator_state.table_of(w), 0))
+    patch.setattr(window_close, "range_of", lambda w: (coordinator_state.table_of(w), 0))
 
 
 def the_first_range_done_completes_the_table(patch: Patch) -> None:
@@ -329,11 +331,11 @@ def the_first_range_done_completes_the_table(patch: Patch) -> None:
     def progressed(ranges: tuple[Range, ...], number: int, upto: Key | None) -> tuple[Range, ...]:
         return original(ranges, number, upto) if upto is not None else ()
 
-    patch.setattr(closing, "progressed", progressed)
+    patch.setattr(window_close, "progressed", progressed)
 
 
 def an_empty_table_is_complete_at_once(patch: Patch) -> None:
-    original = closing._emptied
+    original = window_close._emptied
 
     def emptied(state: State) -> State:
         runs = {
@@ -341,11 +343,11 @@ def an_empty_table_is_complete_at_once(patch: Patch) -> None:
         }
         return original(replace(state, runs=runs))
 
-    patch.setattr(closing, "_emptied", emptied)
+    patch.setattr(window_close, "_emptied", emptied)
 
 
 def an_empty_plan_is_anybodys(patch: Patch) -> None:
-    original = closing._emptied
+    original = window_close._emptied
 
     def emptied(state: State) -> State:
         first = {t: s.id for t, s in coordinator_state.turns(state.checkpoint).items()}
@@ -355,11 +357,11 @@ def an_empty_plan_is_anybodys(patch: Patch) -> None:
         }
         return original(replace(state, runs=runs))
 
-    patch.setattr(closing, "_emptied", emptied)
+    patch.setattr(window_close, "_emptied", emptied)
 
 
 def tables_wait_for_each_other(patch: Patch) -> None:
-    original = closing.closed
+    original = window_close.closed
 
     def closed(state: State) -> object:
         first = state.open[0] if state.open else None
@@ -399,7 +401,7 @@ def _emit(patch: Patch, rearranged: Callable[[tuple[object, ...]], tuple[object,
 
 
 def done_moves_when_a_chunk_is_read(patch: Patch) -> None:
-    original = selected.chunk_read
+    original = handle_chunks.chunk_read
 
     def chunk_read(state: State, message: ChunkRead) -> State:
         state, table = original(state, message), message.chunk.table
@@ -410,11 +412,11 @@ def done_moves_when_a_chunk_is_read(patch: Patch) -> None:
         ranges = snapshots.progressed(chunking.ranges, 0, message.upto)
         return coordinator_state.with_table(state, snapshot, table, replace(chunking, ranges=ranges))
 
-    patch.setattr(selected, "chunk_read", chunk_read)
+    patch.setattr(handle_chunks, "chunk_read", chunk_read)
 
 
 def a_table_completes_when_it_is_read(patch: Patch) -> None:
-    original = selected.chunk_read
+    original = handle_chunks.chunk_read
 
     def chunk_read(state: State, message: ChunkRead) -> State:
         state, table = original(state, message), message.chunk.table
@@ -423,14 +425,14 @@ def a_table_completes_when_it_is_read(patch: Patch) -> None:
             return state
         return coordinator_state.with_table(state, snapshot, table, Completed(Progress()))
 
-    patch.setattr(selected, "chunk_read", chunk_read)
+    patch.setattr(handle_chunks, "chunk_read", chunk_read)
 
 
 # Statements, plans and failures
 
 
 def windows_survive_a_statement(patch: Patch) -> None:
-    patch.setattr(passed, "dropped", lambda state, _tables: state)
+    patch.setattr(handle_log, "dropped", lambda state, _tables: state)
 
 
 def windows_survive_an_end(patch: Patch) -> None:
@@ -439,7 +441,7 @@ def windows_survive_an_end(patch: Patch) -> None:
 
 def a_statement_drops_every_window(patch: Patch) -> None:
     original = coordinator_state.dropped
-    patch.setattr(passed, "dropped", lambda state, _tables: original(state, state.checkpoint.schemas))
+    patch.setattr(handle_log, "dropped", lambda state, _tables: original(state, state.checkpoint.schemas))
 
 
 def stale_plans_are_taken(patch: Patch) -> None:
@@ -450,12 +452,12 @@ def stale_plans_are_taken(patch: Patch) -> None:
         runs = {t: replace(r, stale=False) if isinstance(r, Planning) else r for t, r in state.runs.items()}
         return replace(state, runs=runs)
 
-    patch.setattr(passed, "dropped", dropped)
+    patch.setattr(handle_log, "dropped", dropped)
     patch.setattr(coordinator_state, "dropped", dropped)
 
 
 def a_plan_begins_again(patch: Patch) -> None:
-    original = selected.table_planned
+    original = handle_chunks.table_planned
 
     def table_planned(state: State, message: TablePlanned) -> State:
         state, table = original(state, message), message.schema.table
@@ -466,7 +468,7 @@ def a_plan_begins_again(patch: Patch) -> None:
             else state
         )
 
-    patch.setattr(selected, "table_planned", table_planned)
+    patch.setattr(handle_chunks, "table_planned", table_planned)
 
 
 def _from_the_start(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
@@ -484,14 +486,14 @@ def a_failed_chunk_is_skipped(patch: Patch) -> None:
         assert snapshot is not None
         return coordinator_state.table_ended(state, snapshot, table, Completed(Progress()))
 
-    patch.setattr(selected, "chunk_failed", chunk_failed)
+    patch.setattr(handle_chunks, "chunk_failed", chunk_failed)
 
 
 def any_failure_ends_its_table(patch: Patch) -> None:
     def chunk_failed(state: State, message: ChunkFailed) -> State:
         return coordinator_state.ended(state, message.chunk.table, message.reason)
 
-    patch.setattr(selected, "chunk_failed", chunk_failed)
+    patch.setattr(handle_chunks, "chunk_failed", chunk_failed)
 
 
 def a_failure_ends_every_table(patch: Patch) -> None:
@@ -511,17 +513,17 @@ def a_failed_plan_is_asked_again(patch: Patch) -> None:
     def plan_failed(state: State, message: PlanFailed) -> State:
         return coordinator_state.without_run(state, message.table)
 
-    patch.setattr(selected, "plan_failed", plan_failed)
+    patch.setattr(handle_chunks, "plan_failed", plan_failed)
 
 
 def every_snapshot_is_a_first_one(patch: Patch) -> None:
-    original = closing._emitted
+    original = window_close._emitted
 
     def emitted(state: State, w: window.Reconciling) -> object:
         state, part = original(state, w)
         return state, replace(part, first=True)
 
-    patch.setattr(closing, "_emitted", emitted)
+    patch.setattr(window_close, "_emitted", emitted)
 
 
 def an_ended_table_has_no_mirror(patch: Patch) -> None:
@@ -529,10 +531,10 @@ def an_ended_table_has_no_mirror(patch: Patch) -> None:
         state = coordinator_state.dropped(state, {table})
         return coordinator_state.with_table(state, snapshot, table, ended)
 
-    patch.setattr(passed, "table_ended", table_ended)
-    patch.setattr(closing, "table_ended", table_ended)
+    patch.setattr(handle_log, "table_ended", table_ended)
+    patch.setattr(window_close, "table_ended", table_ended)
     patch.setattr(coordinator_state, "table_ended", table_ended)
-    patch.setattr(requests, "table_ended", table_ended)
+    patch.setattr(handle_signals, "table_ended", table_ended)
 
 
 # The schedule
@@ -628,7 +630,7 @@ def signals_are_forgotten(patch: Patch) -> None:
     def checkpointed(state: State, **changes: object) -> State:
         return original(state, **{name: value for name, value in changes.items() if name != "signals"})
 
-    patch.setattr(requests, "checkpointed", checkpointed)
+    patch.setattr(handle_signals, "checkpointed", checkpointed)
 
 
 def every_signal_is_a_new_one(patch: Patch) -> None:
@@ -643,11 +645,11 @@ def every_signal_is_a_new_one(patch: Patch) -> None:
 
 
 def nothing_is_refused(patch: Patch) -> None:
-    patch.setattr(requests, "_refusal", lambda _checkpoint, _table: None)
+    patch.setattr(handle_signals, "_refusal", lambda _checkpoint, _table: None)
 
 
 def signals_are_remembered_for_ever(patch: Patch) -> None:
-    patch.setattr(requests, "SIGNALS_REMEMBERED", 10**9)
+    patch.setattr(handle_signals, "SIGNALS_REMEMBERED", 10**9)
 
 
 def snapshots_are_remembered_for_ever(patch: Patch) -> None:
@@ -658,24 +660,24 @@ def snapshots_are_remembered_for_ever(patch: Patch) -> None:
 
 
 def a_part_advances_the_position(patch: Patch) -> None:
-    original = passed.part_passed
+    original = handle_log.part_passed
 
     def part_passed(state: State, message: TransactionPartVerified) -> object:
         state, changes = original(state, message)
         position = state.checkpoint.position.with_gtid(message.gtid)
         return coordinator_state.checkpointed(state, position=position), changes
 
-    patch.setattr(passed, "part_passed", part_passed)
+    patch.setattr(handle_log, "part_passed", part_passed)
 
 
 def keys_of_parts_do_not_touch(patch: Patch) -> None:
-    original = passed.part_passed
+    original = handle_log.part_passed
 
     def part_passed(state: State, message: TransactionPartVerified) -> object:
         after, changes = original(state, message)
         return replace(after, open=state.open), changes
 
-    patch.setattr(passed, "part_passed", part_passed)
+    patch.setattr(handle_log, "part_passed", part_passed)
 
 
 def a_part_is_a_slice(patch: Patch) -> None:
@@ -692,7 +694,7 @@ def windows_close_within(patch: Patch) -> None:
     original = coordinator._held
 
     def held(taken: State, place: Within, changes: object, answers: object) -> object:
-        return original(closing.closed(taken)[0], place, changes, answers)  # type: ignore[arg-type]
+        return original(window_close.closed(taken)[0], place, changes, answers)  # type: ignore[arg-type]
 
     patch.setattr(coordinator, "_held", held)
 
@@ -720,12 +722,12 @@ def answers_within_are_lost(patch: Patch) -> None:
 
 
 def nothing_is_withdrawn(patch: Patch) -> None:
-    original = passed.table_stopped
+    original = handle_log.table_stopped
 
     def table_stopped(state: State, message: TableStopped) -> State:
         return replace(original(state, message), place=state.place)
 
-    patch.setattr(passed, "table_stopped", table_stopped)
+    patch.setattr(handle_log, "table_stopped", table_stopped)
 
 
 def what_stopped_stays_withdrawn(patch: Patch) -> None:
@@ -740,25 +742,25 @@ def what_stopped_stays_withdrawn(patch: Patch) -> None:
 
 
 def any_transaction_may_end_it(patch: Patch) -> None:
-    original = passed.changes_passed
+    original = handle_log.changes_passed
 
     def changes_passed(state: State, message: ChangesVerified) -> object:
         return original(replace(state, place=Between()), message)
 
-    patch.setattr(passed, "changes_passed", changes_passed)
+    patch.setattr(handle_log, "changes_passed", changes_passed)
 
 
 def parts_of_any_transaction_may_follow(patch: Patch) -> None:
-    original = passed.part_passed
+    original = handle_log.part_passed
 
     def part_passed(state: State, message: TransactionPartVerified) -> object:
         return original(replace(state, place=Between()), message)
 
-    patch.setattr(passed, "part_passed", part_passed)
+    patch.setattr(handle_log, "part_passed", part_passed)
 
 
 def anything_may_come_within(patch: Patch) -> None:
-    patch.setattr(passed, "must_be_between", lambda _state, _what: None)
+    patch.setattr(handle_log, "must_be_between", lambda _state, _what: None)
 
 
 # How much is asked for
@@ -795,12 +797,12 @@ def dropped_chunks_have_no_connection(patch: Patch) -> None:
 
 
 def answers_to_dropped_chunks_free_nothing(patch: Patch) -> None:
-    original = selected._answered
+    original = handle_chunks._answered
 
     def answered(state: State, chunk: ChunkId) -> State:
         return state if coordinator_state.reading(state, chunk) is None else original(state, chunk)
 
-    patch.setattr(selected, "_answered", answered)
+    patch.setattr(handle_chunks, "_answered", answered)
 
 
 def strain_is_not_heeded(patch: Patch) -> None:
@@ -838,7 +840,7 @@ def a_table_changes_snapshots_half_way(patch: Patch) -> None:
     def snapshot_of(checkpoint: Checkpoint, table: TableId) -> Snapshot | None:
         return next((s for s, t in coordinator_state.unended(checkpoint) if t == table), None)
 
-    for module in (closing, selected, coordinator_state):
+    for module in (window_close, handle_chunks, coordinator_state):
         patch.setattr(module, "snapshot_of", snapshot_of)
 
 
@@ -856,33 +858,35 @@ def others_go_on_beside_a_blocking_snapshot(patch: Patch) -> None:
 
 
 def the_keys_of_a_window_are_not_bounded(patch: Patch) -> None:
-    patch.setattr(passed, "keeps_too_much", lambda _window, _most: False)
+    patch.setattr(handle_log, "keeps_too_much", lambda _window, _most: False)
 
 
 def a_chunk_is_asked_for_again_as_it_was(patch: Patch) -> None:
-    patch.setattr(passed, "halved", lambda size, _order: size)
+    patch.setattr(handle_log, "halved", lambda size, _order: size)
 
 
 def a_row_is_asked_for_again_and_again(patch: Patch) -> None:
-    patch.setattr(passed, "keeps_too_much", lambda w, most: isinstance(w, window.Reading) and w.kept > most)
+    patch.setattr(
+        handle_log, "keeps_too_much", lambda w, most: isinstance(w, window.Reading) and w.kept > most
+    )
 
 
 # Schemas, generations and marker rows
 
 
 def any_schema_will_do(patch: Patch) -> None:
-    original = selected.table_planned
+    original = handle_chunks.table_planned
 
     def table_planned(state: State, message: TablePlanned) -> State:
         schemas = {**state.checkpoint.schemas, message.schema.table: message.schema}
         return original(coordinator_state.checkpointed(state, schemas=schemas), message)
 
-    patch.setattr(selected, "table_planned", table_planned)
+    patch.setattr(handle_chunks, "table_planned", table_planned)
 
 
 def an_outdated_chunk_fails_its_table(patch: Patch) -> None:
     patch.setattr(
-        selected,
+        handle_chunks,
         "chunk_outdated",
         lambda state, message: coordinator_state.ended(state, message.chunk.table, "it's outdated"),
     )
@@ -893,17 +897,17 @@ def windows_survive_another_schema(patch: Patch) -> None:
         schemas = {**state.checkpoint.schemas, message.schema.table: message.schema}
         return coordinator_state.checkpointed(state, schemas=schemas)
 
-    patch.setattr(passed, "schema_verified", schema_verified)
+    patch.setattr(handle_log, "schema_verified", schema_verified)
 
 
 def a_schema_comes_behind_its_restart(patch: Patch) -> None:
-    original = passed.schema_verified
+    original = handle_log.schema_verified
 
     def schema_verified(state: State, message: SchemaVerified) -> State:
         after = original(state, message)
         return replace(after, checkpoint=replace(after.checkpoint, schemas=state.checkpoint.schemas))
 
-    patch.setattr(passed, "schema_verified", schema_verified)
+    patch.setattr(handle_log, "schema_verified", schema_verified)
 
 
 def a_mirror_has_one_generation(patch: Patch) -> None:
@@ -912,7 +916,7 @@ def a_mirror_has_one_generation(patch: Patch) -> None:
     def with_mirror(state: State, table: TableId, mirror: Mirror) -> State:
         return original(state, table, replace(mirror, since=0))
 
-    for module in (passed, coordinator_state):
+    for module in (handle_log, coordinator_state):
         patch.setattr(module, "with_mirror", with_mirror)
 
 
@@ -921,11 +925,11 @@ def a_part_of_a_table_makes_a_mirror(patch: Patch) -> None:
 
 
 def markers_never_pass(patch: Patch) -> None:
-    patch.setattr(passed, "rows_signalled", lambda state, _rows: (state, ()))
+    patch.setattr(handle_log, "rows_signalled", lambda state, _rows: (state, ()))
 
 
 def markers_are_kept_for_ever(patch: Patch) -> None:
-    patch.setattr(closing, "_markers_forgotten", lambda state: state)
+    patch.setattr(window_close, "_markers_forgotten", lambda state: state)
 
 
 def every_set_has_passed(patch: Patch) -> None:

@@ -2,7 +2,7 @@
 
 Everything that can be otherwise is left to dice: what's written and with which columns in its images, how far the
 stream is behind, what a SELECT sees and the watermarks say, crashes. The reader knows what the journal says and nothing
-else, and follows the rule that `pipeline.live_view` states.
+else, and follows the rule that `pipeline.lake.live_view` states.
 """
 
 import random
@@ -12,14 +12,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline import coordinator
-from pipeline import unread as unread_keys
-from pipeline.change_rows import META, change_table, chunk_table
-from pipeline.checkpoint import Checkpoint, Filling
-from pipeline.coordinator_state import Order, Overlapping, Pausing, State
-from pipeline.gtid import GtidSet
-from pipeline.images import CHANGE_FIELDS
-from pipeline.messages import (
+from pipeline.coordinator import reselect_keys as unread_keys
+from pipeline.coordinator import step as coordinator
+from pipeline.coordinator.chunk_size import Limits
+from pipeline.coordinator.reselect_keys import ReadKeys
+from pipeline.coordinator.state import Order, Overlapping, Pausing, State
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.gtid.transactions import Transactions
+from pipeline.journal.change_rows import META, change_table, chunk_table
+from pipeline.messages.inboxes import (
     Append,
     AppendRows,
     ChangePart,
@@ -38,11 +39,10 @@ from pipeline.messages import (
     ToWatermarkCoordinator,
     TransactionPartVerified,
 )
-from pipeline.sizing import Limits
-from pipeline.transactions import Transactions
-from pipeline.unread import ReadKeys
-from pipeline.walk import Walk, primary
-from pipeline.watermark import Coordinates
+from pipeline.messages.row_images import CHANGE_FIELDS
+from pipeline.snapshot.checkpoint import Checkpoint, Filling
+from pipeline.snapshot.chunk_index import Walk, primary
+from pipeline.snapshot.watermark import Coordinates
 from tests.pipeline.builders import COMMIT_TIME, execute, gtid, gtids, place, table
 
 TABLE = table("partial", "id", "a", "b")

@@ -4,7 +4,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import assert_never
 
-from pipeline.conditions import And, Between, Compare, Condition, In, IsNull, Like, Literal, Not, Or
+from pipeline.snapshot.row_filter import And, Between, Compare, Condition, In, IsNull, Like, Literal, Not, Or
 
 
 def printed(condition: Condition) -> str:

@@ -5,8 +5,8 @@ from decimal import Decimal
 
 from hypothesis import strategies as st
 
-from pipeline import types
-from pipeline.conditions import (
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.snapshot.row_filter import (
     And,
     Between,
     Compare,
@@ -19,7 +19,7 @@ from pipeline.conditions import (
     Operator,
     Or,
 )
-from pipeline.schema import Column, TableId, TableSchema
+from pipeline.types import column_types
 from tests.pipeline.printed_conditions import printed
 
 # As MySQL creates it: see `CREATE`.
@@ -33,22 +33,22 @@ CREATE = """CREATE TABLE `{database}`.samples (
 SAMPLES = TableSchema(
     TableId("db", "samples"),
     (
-        Column("id", types.Integer(4, unsigned=False), nullable=False),
-        Column("small", types.Integer(1, unsigned=False), nullable=True),
-        Column("big", types.Integer(8, unsigned=True), nullable=True),
-        Column("price", types.Decimal(8, 2), nullable=True),
-        Column("ratio", types.Double(), nullable=True),
-        Column("flags", types.Bit(4), nullable=True),
-        Column("born", types.Year(), nullable=True),
-        Column("name", types.Text("utf8mb4"), nullable=True),
-        Column("kind", types.Enum(("a", "b", "c")), nullable=True),
-        Column("tags", types.Set(("x", "y")), nullable=True),
-        Column("code", types.Binary(), nullable=True),
-        Column("day", types.Date(), nullable=True),
-        Column("moment", types.DateTime(3), nullable=True),
-        Column("instant", types.Timestamp(6), nullable=True),
-        Column("clock", types.Time(2), nullable=True),
-        Column("doc", types.Json(), nullable=True),
+        Column("id", column_types.Integer(4, unsigned=False), nullable=False),
+        Column("small", column_types.Integer(1, unsigned=False), nullable=True),
+        Column("big", column_types.Integer(8, unsigned=True), nullable=True),
+        Column("price", column_types.Decimal(8, 2), nullable=True),
+        Column("ratio", column_types.Double(), nullable=True),
+        Column("flags", column_types.Bit(4), nullable=True),
+        Column("born", column_types.Year(), nullable=True),
+        Column("name", column_types.Text("utf8mb4"), nullable=True),
+        Column("kind", column_types.Enum(("a", "b", "c")), nullable=True),
+        Column("tags", column_types.Set(("x", "y")), nullable=True),
+        Column("code", column_types.Binary(), nullable=True),
+        Column("day", column_types.Date(), nullable=True),
+        Column("moment", column_types.DateTime(3), nullable=True),
+        Column("instant", column_types.Timestamp(6), nullable=True),
+        Column("clock", column_types.Time(2), nullable=True),
+        Column("doc", column_types.Json(), nullable=True),
     ),
     (0,),
 )

@@ -2,11 +2,11 @@
 
 from hypothesis import strategies as st
 
-from pipeline.checkpoint import Checkpoint, Filling, Mirror, Moving, Ready
-from pipeline.gtid import GtidSet
-from pipeline.keys import Key
-from pipeline.schema import Column, TableId, TableSchema
-from pipeline.snapshot import (
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.schema.row_keys import Key
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Moving, Ready
+from pipeline.snapshot.snapshot import (
     Chunking,
     Completed,
     Failed,
@@ -18,7 +18,7 @@ from pipeline.snapshot import (
     TableState,
     Waiting,
 )
-from pipeline.types import (
+from pipeline.types.column_types import (
     Binary,
     Bit,
     ColumnType,

@@ -1,10 +1,10 @@
 """What a server has executed, as positions tell it: by GTIDs, or, where it has none, by places in its log."""
 
 from deploy.toolchain.mysql_server import MysqlServer
-from pipeline import log_places
-from pipeline.gtid import GtidSet
-from pipeline.prerequisites import server_version
-from pipeline.watermark import Coordinates
+from pipeline.gtid import file_positions
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.snapshot.watermark import Coordinates
+from pipeline.source.prerequisites import server_version
 
 __all__ = ["end_of_log", "executed"]
 
@@ -15,7 +15,7 @@ def executed(server: MysqlServer) -> GtidSet:
     return (
         GtidSet.parse(server.executed())
         if mode == "ON"
-        else log_places.before(server.uuid, end_of_log(server))
+        else file_positions.before(server.uuid, end_of_log(server))
     )
 
 

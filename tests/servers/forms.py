@@ -17,7 +17,7 @@ import pymysql
 from pymysql.constants import ER
 
 from deploy.toolchain.mysql_server import MysqlServer
-from pipeline.schema import TableId
+from pipeline.schema.table_schema import TableId
 
 Row = Mapping[str, Any]
 

@@ -1,7 +1,7 @@
 """The judge of scenarios without a lake: what a journal says, replayed in plain Python, against the source.
 
-It knows the journal's layout (`pipeline.journal`) and nothing of the windows. The source is asked with a driver's
-own decoding, which shares nothing with ours. Each function gives differences as texts, none if all is right.
+It knows the journal's layout (`pipeline.journal.segment`) and nothing of the windows. The source is asked with a
+driver's own decoding, which shares nothing with ours. Each function gives differences as texts, none if all is right.
 """
 
 from collections import Counter, defaultdict
@@ -14,14 +14,14 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-from actors.journal_store import JournalReader
+from actors.journal.store import JournalReader
 from deploy.demo.writer import Line
 from deploy.toolchain.mysql_server import MysqlServer
-from pipeline.alterations import Alteration
-from pipeline.change_rows import META
-from pipeline.gtid import NO_GTIDS, GtidSet
-from pipeline.journal import Entry, File, FileKind
-from pipeline.schema import TableId
+from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
+from pipeline.journal.change_rows import META
+from pipeline.journal.segment import Entry, File, FileKind
+from pipeline.schema.ddl.alter_table import Alteration
+from pipeline.schema.table_schema import TableId
 from tests.servers.forms import plain_row, rows_of, source_table
 
 Key = tuple[Any, ...]

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any, Final
 
-from actors.lake_text import live_view_text
+from actors.service.live_view_text import live_view_text
 from deploy.demo.writer import Line
 from deploy.toolchain.mysql_server import MysqlServer
-from pipeline.change_rows import META
-from pipeline.dialects import Dialect
-from pipeline.lake_tables import Tier, location
-from pipeline.schema import TableId
+from pipeline.journal.change_rows import META
+from pipeline.lake.sql_dialects import Dialect
+from pipeline.lake.tables import Tier, location
+from pipeline.schema.table_schema import TableId
 from tests.servers.duckdb_engine import engine
 from tests.servers.forms import rows_of
 from tests.servers.journal_oracle import Change, primary_key, unequal_view, untrue_changes

@@ -1,15 +1,15 @@
 """A server's log as the product reads it, from the dump to the rows of proven schemas."""
 
-from actors.binlog_dump import BinlogDump
+from actors.source.binlog_dump import BinlogDump
 from deploy.toolchain.mysql_server import Account, MysqlServer
-from pipeline.binlog.fold import Given
 from pipeline.binlog.slice import Slice
 from pipeline.binlog.stream import LogStream
-from pipeline.gtid import GtidSet
-from pipeline.messages import ChangesVerified
-from pipeline.schema_verifier import FromVerifier, started, step
-from pipeline.table_patterns import Tables
-from pipeline.verifier_state import Known
+from pipeline.binlog.transaction_assembler import Given
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.messages.inboxes import ChangesVerified
+from pipeline.schema.table_filter import Tables
+from pipeline.verifier.state import Known
+from pipeline.verifier.step import FromVerifier, started, step
 from tests.servers.source import settings
 
 

@@ -10,7 +10,7 @@ Source: MySQL 5.6 source, `open_binary_frm` in sql/table.cc (a column's entry is
 from typing import Final
 
 from deploy.toolchain.mysql_server import MysqlServer
-from pipeline.binlog.fieldtypes import FieldType
+from pipeline.types.field_types import FieldType
 
 # Each type's own, and that of the integer in its place.
 _STAND_INS: Final = {

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from hypothesis import strategies as st
 
-from pipeline.charset_tables import TABLED, tables
+from pipeline.types.charset_tables import TABLED, tables
 from tests.servers import random_json
 from tests.servers.random_kinds import UNPRINTED, Kind, Reader, hexed, printed_bytes, printed_set, quoted
 from tests.servers.random_numbers import between

@@ -7,14 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from actors.actor import Outlet
 from actors.chunk_selector import ChunkSelector
-from actors.mailbox import Mailbox
-from actors.metrics import Metrics
+from actors.runtime.actor import Outlet
+from actors.runtime.mailbox import Mailbox
+from actors.runtime.metrics import Metrics
 from deploy.toolchain.mysql_server import Account, MysqlServer
-from pipeline.gtid import GtidSet
-from pipeline.keys import Key
-from pipeline.messages import (
+from pipeline.config.settings import ServerSettings
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.messages.inboxes import (
     ChunkRead,
     PlanTable,
     ReadChunk,
@@ -22,11 +22,11 @@ from pipeline.messages import (
     ToChunkSelector,
     ToWatermarkCoordinator,
 )
-from pipeline.schema import TableId
-from pipeline.settings import ServerSettings
-from pipeline.snapshot import WHOLE, ChunkId, Request
-from pipeline.throttle import UNBOUNDED, Bounds
-from pipeline.topology import EDGES, Actor, inbox
+from pipeline.messages.topology import EDGES, Actor, inbox
+from pipeline.schema.row_keys import Key
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.snapshot import WHOLE, ChunkId, Request
+from pipeline.source.throttle import UNBOUNDED, Bounds
 from tests.servers.source import settings
 
 ORDERS = next(edge for edge in EDGES if edge.receiver is Actor.CHUNK_SELECTOR)

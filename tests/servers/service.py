@@ -12,24 +12,24 @@ import pytest
 import structlog
 
 from actors import chunk_selector
-from actors.actor import Actor
-from actors.assembly import Assembly
-from actors.journal_store import JournalStore
-from actors.supervisor import ExitCode, Limits, Outcome, Supervisor
-from actors.telling import story
+from actors.journal.store import JournalStore
+from actors.runtime.actor import Actor
+from actors.runtime.redaction import story
+from actors.runtime.supervisor import ExitCode, Limits, Outcome, Supervisor
+from actors.service.assembly import Assembly
 from deploy.toolchain.mysql_server import MysqlServer
-from pipeline import topology
-from pipeline.gtid import GtidSet
-from pipeline.messages import SegmentSealed, SignalAccepted, SignalAnswer
-from pipeline.settings import (
+from pipeline.config.settings import (
     JournalSettings,
     LakeSettings,
     Settings,
     SnapshotMode,
     SnapshotSettings,
 )
-from pipeline.table_patterns import Tables
-from pipeline.topology import Actor as Name
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.messages import topology
+from pipeline.messages.inboxes import SegmentSealed, SignalAccepted, SignalAnswer
+from pipeline.messages.topology import Actor as Name
+from pipeline.schema.table_filter import Tables
 from tests.servers.executed import executed
 from tests.servers.source import settings as source_settings
 

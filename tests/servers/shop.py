@@ -11,7 +11,7 @@ from deploy.demo import shop, writer
 from deploy.demo.shop import Size
 from deploy.demo.writer import THREADS, Line, Thread
 from deploy.toolchain.mysql_server import Account, MysqlServer
-from pipeline.schema import TableId
+from pipeline.schema.table_schema import TableId
 from tests.servers.at_work import at_work
 from tests.servers.executed import executed
 

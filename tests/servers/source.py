@@ -9,14 +9,15 @@ import pyarrow as pa
 import pymysql
 from pymysql.constants import ER
 
-from actors.source import Source
+from actors.source.connection import Source
 from deploy.toolchain.mysql_server import CAPTURE, Account, MysqlServer
-from pipeline import chunks, resultset
-from pipeline.result_columns import ResultColumn, mismatch
-from pipeline.schema import TableSchema
-from pipeline.settings import Secret, SourceSettings, TlsMode, TlsSettings
-from pipeline.statement import Statement
-from pipeline.walk import primary
+from pipeline.config.settings import Secret, SourceSettings, TlsMode, TlsSettings
+from pipeline.schema.table_schema import TableSchema
+from pipeline.snapshot import chunk_queries
+from pipeline.snapshot.chunk_index import primary
+from pipeline.source import result_set
+from pipeline.source.result_columns import ResultColumn, mismatch
+from pipeline.source.statement import Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +108,18 @@ async def ask(source: Source, sql: str) -> list[tuple[Any, ...]]:
 
 async def read_whole(source: Source, schema: TableSchema) -> pa.RecordBatch:
     """All rows of a table with an integer for its key, in one chunk."""
-    columns, located = await select(source, chunks.chunk(schema, primary(schema), None, (2**31 - 1,), 1000))
+    columns, located = await select(
+        source, chunk_queries.chunk(schema, primary(schema), None, (2**31 - 1,), 1000)
+    )
     assert mismatch(schema, columns) is None
-    batch = pa.concat_batches([resultset.decode(schema, rows) for rows in located])
+    batch = pa.concat_batches([result_set.decode(schema, rows) for rows in located])
     batch.validate(full=True)
     return batch
 
 
 async def select(
     source: Source, statement: Statement
-) -> tuple[tuple[ResultColumn, ...], list[resultset.Located]]:
+) -> tuple[tuple[ResultColumn, ...], list[result_set.Located]]:
     """The columns of a result, and where all its values lie."""
     located = []
     async with source.select(statement) as result:

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from actors import spark_session
-from actors.spark_session import Spark
+from actors.lake import spark_session
+from actors.lake.spark_session import Spark
 from deploy.toolchain.parts import Parts
-from pipeline.settings import SparkSettings
+from pipeline.config.settings import SparkSettings
 
 __all__ = ["quick", "quick_java", "spark", "spark_settings", "toml"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from deploy.toolchain.parts import Parts
 from deploy.toolchain.server_process import ServerProcess
-from pipeline.settings import SparkSettings
+from pipeline.config.settings import SparkSettings
 
 __all__ = ["connect_server"]
 

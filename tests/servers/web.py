@@ -8,10 +8,10 @@ from pathlib import Path
 
 import structlog
 
-from actors.http import HttpServer
-from actors.recent import Recent
-from actors.status import StatusBoard
-from pipeline.settings import HttpSettings
+from actors.http.server import HttpServer
+from actors.runtime.recent_events import Recent
+from actors.status.status_board import StatusBoard
+from pipeline.config.settings import HttpSettings
 from tests.servers.service import Running
 
 

@@ -8,36 +8,29 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline import (
-    beginning,
-    closing,
-    coordinator,
-    coordinator_state,
-    delivery,
-    foreign_keys,
-    passed,
-    requests,
-    restarts,
-    schedule,
-    schema_verifier,
-    selected,
-    spark_sink,
-)
-from pipeline import snapshot as snapshots
-from pipeline.checkpoint import Checkpoint, Mirror
-from pipeline.consistent import Approaching, Standing
-from pipeline.coordinator_state import Eased, Order, State, Within
-from pipeline.delivery import Batch, Delivered, Pieces
-from pipeline.foreign_keys import ForeignKey
-from pipeline.gtid import GtidSet
-from pipeline.keys import Key
-from pipeline.messages import ChunkRead, SchemaChanged, TableChanges
-from pipeline.schema import TableId
-from pipeline.sink_state import Landing
-from pipeline.sink_state import State as SinkState
-from pipeline.snapshot import Range
-from pipeline.watermark import Coordinates, High, MarkerRow, Passed
-from pipeline.window import Reading
+from pipeline.coordinator import handle_chunks, handle_signals, resume, schedule, window_close
+from pipeline.coordinator import handle_log as passed
+from pipeline.coordinator import state as coordinator_state
+from pipeline.coordinator import step as coordinator
+from pipeline.coordinator.consistent_state import Approaching, Standing
+from pipeline.coordinator.state import Eased, Order, State, Within
+from pipeline.coordinator.window import Reading
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.lake import delivery
+from pipeline.lake import step as spark_sink
+from pipeline.lake.delivery import Batch, Delivered, Pieces
+from pipeline.lake.state import Landing
+from pipeline.lake.state import State as SinkState
+from pipeline.messages.inboxes import ChunkRead, SchemaChanged, TableChanges
+from pipeline.schema.row_keys import Key
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot import snapshot as snapshots
+from pipeline.snapshot.checkpoint import Checkpoint, Mirror
+from pipeline.snapshot.snapshot import Range
+from pipeline.snapshot.watermark import Coordinates, High, MarkerRow, Passed
+from pipeline.verifier import cascades, table_restarts
+from pipeline.verifier import step as schema_verifier
+from pipeline.verifier.cascades import ForeignKey
 from tests.pipeline import mutations
 from tests.simulation.replica import Replica
 from tests.simulation.selector import Chunk, Selector
@@ -157,13 +150,13 @@ def any_chunk_keeps_the_stream_standing(patch: Patch) -> None:
 
 
 def the_next_chunk_begins_a_row_later(patch: Patch) -> None:
-    original = selected.chunk_read
+    original = handle_chunks.chunk_read
 
     def chunk_read(state: State, message: ChunkRead) -> State:
         upto = message.upto and (*message.upto[:-1], int(message.upto[-1]) + 1)
         return original(state, replace(message, upto=upto))
 
-    patch.setattr(selected, "chunk_read", chunk_read)
+    patch.setattr(handle_chunks, "chunk_read", chunk_read)
 
 
 def a_short_chunk_ends_the_table(patch: Patch) -> None:
@@ -172,15 +165,15 @@ def a_short_chunk_ends_the_table(patch: Patch) -> None:
     def progressed(ranges: tuple[Range, ...], number: int, upto: Key | None) -> tuple[Range, ...]:
         return () if upto is None else original(ranges, number, upto)
 
-    patch.setattr(closing, "progressed", progressed)
-    patch.setattr(selected, "progressed", progressed)
+    patch.setattr(window_close, "progressed", progressed)
+    patch.setattr(handle_chunks, "progressed", progressed)
 
 
 def ranges_leave_out_their_first_keys(patch: Patch) -> None:
     def later(number: int, done: Key | None, end: Key) -> Range:
         return Range(number, done and (*done[:-1], int(done[-1]) + 1), end)
 
-    patch.setattr(selected, "Range", later)
+    patch.setattr(handle_chunks, "Range", later)
 
 
 def a_done_range_is_the_first_one(patch: Patch) -> None:
@@ -189,7 +182,7 @@ def a_done_range_is_the_first_one(patch: Patch) -> None:
     def progressed(ranges: tuple[Range, ...], number: int, upto: Key | None) -> tuple[Range, ...]:
         return ranges[1:] if upto is None else original(ranges, number, upto)
 
-    patch.setattr(closing, "progressed", progressed)
+    patch.setattr(window_close, "progressed", progressed)
 
 
 def a_statement_does_not_pass(patch: Patch) -> None:
@@ -212,7 +205,7 @@ def a_pause_is_forgotten_by_a_crash(patch: Patch) -> None:
 
 
 def a_stop_is_forgotten(patch: Patch) -> None:
-    patch.setattr(requests, "table_ended", lambda state, _snapshot, _table, _ended: state)
+    patch.setattr(handle_signals, "table_ended", lambda state, _snapshot, _table, _ended: state)
 
 
 # Consistent snapshots
@@ -232,7 +225,7 @@ def views_may_lack_what_is_in_the_log(patch: Patch) -> None:
 
 
 def what_was_read_elsewhere_counts(patch: Patch) -> None:
-    patch.setattr(beginning, "again", lambda checkpoint: checkpoint)
+    patch.setattr(resume, "again", lambda checkpoint: checkpoint)
 
 
 # Servers, and what isn't in the log
@@ -249,17 +242,17 @@ def cascades_are_not_heeded(patch: Patch) -> None:
 def cascades_go_no_further(patch: Patch) -> None:
     def direct(keys: tuple[ForeignKey, ...], changes: TableChanges) -> frozenset[TableId]:
         known = [key for key in keys if key.parent == changes.schema.table]
-        return frozenset(key.child for key in known if foreign_keys._works(key, changes))
+        return frozenset(key.child for key in known if cascades._works(key, changes))
 
-    patch.setattr(restarts, "cascaded", direct)
+    patch.setattr(table_restarts, "cascaded", direct)
 
 
 def keys_that_change_do_not_cascade(patch: Patch) -> None:
-    patch.setattr(foreign_keys, "_moved", lambda _key, _changes, _kinds: False)
+    patch.setattr(cascades, "_moved", lambda _key, _changes, _kinds: False)
 
 
 def cascades_of_parts_are_forgotten(patch: Patch) -> None:
-    original = restarts.parents_of
+    original = table_restarts.parents_of
     patch.setattr(schema_verifier, "parents_of", lambda keys, changes, _before: original(keys, changes, {}))
 
 

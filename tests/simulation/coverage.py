@@ -4,11 +4,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pipeline.checkpoint import Checkpoint
-from pipeline.consistent import Approaching, Opening, Standing, TransactionsOpened
-from pipeline.coordinator_state import FoundEmpty, State, Strained, Unsettled, Within, table_of
-from pipeline.gtid import GtidSet
-from pipeline.messages import (
+from pipeline.coordinator.consistent_state import Approaching, Opening, Standing, TransactionsOpened
+from pipeline.coordinator.schedule import _held
+from pipeline.coordinator.state import FoundEmpty, State, Strained, Unsettled, Within, table_of
+from pipeline.coordinator.window import Reading, Reconciling, Window
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal.quota import Full, RoomEnded
+from pipeline.messages.inboxes import (
     ChangesVerified,
     ChunkRead,
     LogAdvanced,
@@ -22,13 +24,11 @@ from pipeline.messages import (
     ToWatermarkCoordinator,
     TransactionPartVerified,
 )
-from pipeline.room import Full, RoomEnded
-from pipeline.schedule import _held
-from pipeline.schema import TableId
-from pipeline.signals import Signal
-from pipeline.snapshot import ChunkId, Chunking, Stopped, progress
-from pipeline.watermark import MarkerRow
-from pipeline.window import Reading, Reconciling, Window
+from pipeline.schema.table_schema import TableId
+from pipeline.signals.signal import Signal
+from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.snapshot import ChunkId, Chunking, Stopped, progress
+from pipeline.snapshot.watermark import MarkerRow
 from tests.simulation.selector import Selector
 from tests.simulation.server import Change, Server, Statement, Transaction
 

@@ -11,13 +11,13 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from pipeline.checkpoint import Checkpoint, Filling, Mirror, Ready
-from pipeline.gtid import Gtid, GtidSet
-from pipeline.keys import Key
-from pipeline.messages import Append, ChangePart, ChunkPart, Kind
-from pipeline.schema import TableId, TableSchema
-from pipeline.snapshot import Chunking, Completed, Failed, Snapshot, Stopped, TableState, Waiting
-from pipeline.table_patterns import Tables
+from pipeline.gtid.gtid_set import Gtid, GtidSet
+from pipeline.messages.inboxes import Append, ChangePart, ChunkPart, Kind
+from pipeline.schema.row_keys import Key
+from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
+from pipeline.snapshot.snapshot import Chunking, Completed, Failed, Snapshot, Stopped, TableState, Waiting
 from tests.simulation.lake import Changed, Lake, Violation, changed, chunk_rows
 from tests.simulation.reader import images
 from tests.simulation.selector import along_key, order_of, walk_of, wanted

@@ -3,8 +3,9 @@
 from dataclasses import replace
 from random import Random
 
-from pipeline.schema import TableId
-from pipeline.signals import (
+from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_schema import TableId
+from pipeline.signals.signal import (
     ExecuteSnapshot,
     Filter,
     KeyList,
@@ -13,7 +14,6 @@ from pipeline.signals import (
     Signal,
     StopSnapshot,
 )
-from pipeline.table_patterns import Tables
 from tests.simulation.selector import CONDITIONS
 from tests.simulation.world import World
 

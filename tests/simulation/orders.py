@@ -1,11 +1,11 @@
 """What may be asked for, and when: the coordinator's orders, judged by the state that they come from."""
 
-from pipeline.consistent import Standing
-from pipeline.coordinator_state import Paused, Pausing, State, Within
-from pipeline.messages import ReadChunk
-from pipeline.room import Full
-from pipeline.snapshot import ChunkId
-from pipeline.window import Reading
+from pipeline.coordinator.consistent_state import Standing
+from pipeline.coordinator.state import Paused, Pausing, State, Within
+from pipeline.coordinator.window import Reading
+from pipeline.journal.quota import Full
+from pipeline.messages.inboxes import ReadChunk
+from pipeline.snapshot.snapshot import ChunkId
 from tests.simulation.lake import Violation
 
 

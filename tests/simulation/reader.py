@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from pipeline.gtid import GtidSet
-from pipeline.images import IMAGE_FIELDS
-from pipeline.messages import (
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.gtid.transactions import Transactions
+from pipeline.messages.inboxes import (
     Kind,
     LogAdvanced,
     LogRead,
@@ -20,10 +20,10 @@ from pipeline.messages import (
     ToSchemaVerifier,
     TransactionPartRead,
 )
-from pipeline.schema import TableId, TableSchema
-from pipeline.tablemap import FullMetadata, MinimalMetadata, Storage, TableMap
-from pipeline.transactions import Transactions
-from pipeline.watermark import Coordinates
+from pipeline.messages.row_images import IMAGE_FIELDS
+from pipeline.schema.table_map import FullMetadata, MinimalMetadata, Storage, TableMap
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.snapshot.watermark import Coordinates
 from tests.simulation.server import Server, Transaction
 from tests.simulation.world import World
 

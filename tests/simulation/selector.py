@@ -14,11 +14,9 @@ from random import Random
 
 import pyarrow as pa
 
-from pipeline import walk, watermark
-from pipeline.consistent import CloseTransactions, OpenTransactions, TransactionsOpened
-from pipeline.gtid import GtidSet
-from pipeline.keys import Key
-from pipeline.messages import (
+from pipeline.coordinator.consistent_state import CloseTransactions, OpenTransactions, TransactionsOpened
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.messages.inboxes import (
     ChunkFailed,
     ChunkOutdated,
     ChunkRead,
@@ -27,10 +25,12 @@ from pipeline.messages import (
     ReadChunk,
     TablePlanned,
 )
-from pipeline.schema import TableId, TableSchema
-from pipeline.snapshot import Request
-from pipeline.walk import Walk
-from pipeline.watermark import CLOSE_MARKER, OPEN_MARKER, High, MarkerRow
+from pipeline.schema.row_keys import Key
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.snapshot import chunk_index, watermark
+from pipeline.snapshot.chunk_index import Walk
+from pipeline.snapshot.snapshot import Request
+from pipeline.snapshot.watermark import CLOSE_MARKER, OPEN_MARKER, High, MarkerRow
 from tests.simulation.replica import Replica
 from tests.simulation.server import Row, Rows, Server, Transaction
 from tests.simulation.story import Story
@@ -307,7 +307,7 @@ def wanted(row: Row, request: Request) -> bool:
 
 def walk_of(schema: TableSchema, request: Request) -> Walk:
     """The index that the chunks follow."""
-    return Walk("by_value", (1,), (False,), (None,)) if request.surrogate else walk.primary(schema)
+    return Walk("by_value", (1,), (False,), (None,)) if request.surrogate else chunk_index.primary(schema)
 
 
 def along_key(row: Row, along: Walk) -> Key:

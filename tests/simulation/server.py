@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from random import Random
 
-from pipeline.foreign_keys import ForeignKey
-from pipeline.gtid import Gtid, GtidSet, Source
-from pipeline.schema import Column, TableId, TableSchema
-from pipeline.signals import SourceSignal
-from pipeline.types import Integer
-from pipeline.watermark import Coordinates
+from pipeline.gtid.gtid_set import Gtid, GtidSet, Source
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.signals.signal import SourceSignal
+from pipeline.snapshot.watermark import Coordinates
+from pipeline.types.column_types import Integer
+from pipeline.verifier.cascades import ForeignKey
 from tests.simulation.story import Story
 from tests.simulation.world import Alteration, Reads, References, World
 

@@ -10,15 +10,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
-from pipeline import coordinator, journal, schema_verifier
-from pipeline.beginning import resumed
-from pipeline.checkpoint import Checkpoint
-from pipeline.consistent import CloseTransactions, OpenTransactions
-from pipeline.coordinator_state import Order, State, WindowMode
-from pipeline.fence import Answer
-from pipeline.gtid import GtidSet
-from pipeline.journal import Unfinished
-from pipeline.messages import (
+from pipeline.config.settings import SnapshotMode
+from pipeline.coordinator import step as coordinator
+from pipeline.coordinator.consistent_state import CloseTransactions, OpenTransactions
+from pipeline.coordinator.resume import resumed
+from pipeline.coordinator.state import Order, State, WindowMode
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.gtid.transactions import Transactions
+from pipeline.journal import segment as journal
+from pipeline.journal.quota import RoomEnded, RoomMade
+from pipeline.journal.segment import Unfinished
+from pipeline.messages.inboxes import (
     Append,
     AppendRows,
     ChangesVerified,
@@ -30,11 +32,8 @@ from pipeline.messages import (
     SignalReceived,
     ToWatermarkCoordinator,
 )
-from pipeline.room import RoomEnded, RoomMade
-from pipeline.schema import TableId, TableSchema
-from pipeline.schema_verifier import FromVerifier
-from pipeline.settings import SnapshotMode
-from pipeline.signals import (
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.signals.signal import (
     ExecuteSnapshot,
     PauseSnapshot,
     ResumeSnapshot,
@@ -42,10 +41,13 @@ from pipeline.signals import (
     SourceSignal,
     StopSnapshot,
 )
-from pipeline.throttle import SourceEased, SourceStrained
-from pipeline.transactions import Transactions
-from pipeline.verifier_state import Known
-from pipeline.verifier_state import State as Verifier
+from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.source.throttle import SourceEased, SourceStrained
+from pipeline.verifier import step as schema_verifier
+from pipeline.verifier.schema_fence import Answer
+from pipeline.verifier.state import Known
+from pipeline.verifier.state import State as Verifier
+from pipeline.verifier.step import FromVerifier
 from tests.simulation.coverage import Coverage
 from tests.simulation.judge import Judge
 from tests.simulation.lake import Violation

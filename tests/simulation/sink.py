@@ -1,10 +1,10 @@
 """A model of the sink: batches of sealed segments go to the lake table by table, with kills between any two commits.
 
-What's done next is decided by `pipeline.spark_sink`, and what of it a table lacks by `pipeline.delivery`; what's in the
-segments' files was made by `pipeline.journal`. What's modelled are the commits: each is one step, and a kill takes away
-all that isn't in one. Now and then somebody removes the lake, too. Held to: behind each batch a table's live view,
-mirror and changes, is the one that the stream had at the end of that segment, and its changelog has each row of the
-files once.
+What's done next is decided by `pipeline.lake.step`, and what of it a table lacks by `pipeline.lake.delivery`; what's in
+the segments' files was made by `pipeline.journal.segment`. What's modelled are the commits: each is one step, and a
+kill takes away all that isn't in one. Now and then somebody removes the lake, too. Held to: behind each batch a table's
+live view, mirror and changes, is the one that the stream had at the end of that segment, and its changelog has each row
+of the files once.
 """
 
 from collections import Counter
@@ -15,14 +15,13 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from pipeline import delivery, journal, spark_sink
-from pipeline.checkpoint import Checkpoint, Ready
-from pipeline.delivery import Batch, Delivered, Piece
-from pipeline.journal import Entry, File, FileKind, SegmentTable
-from pipeline.messages import Append, SegmentSealed
-from pipeline.schema import TableId
-from pipeline.sink_state import Landing, Resting, State
-from pipeline.spark_sink import (
+from pipeline.journal import segment as journal
+from pipeline.journal.segment import Entry, File, FileKind, SegmentTable
+from pipeline.lake import delivery
+from pipeline.lake import step as spark_sink
+from pipeline.lake.delivery import Batch, Delivered, Piece
+from pipeline.lake.state import Landing, Resting, State
+from pipeline.lake.step import (
     BeginningFound,
     DeliverTable,
     Fact,
@@ -39,6 +38,9 @@ from pipeline.spark_sink import (
     TableFound,
     TellJournal,
 )
+from pipeline.messages.inboxes import Append, SegmentSealed
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.checkpoint import Checkpoint, Ready
 from tests.simulation.lake import Lake, Violation
 from tests.simulation.server import Row, Rows
 from tests.simulation.story import Story

@@ -19,16 +19,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline import watermark, window
-from pipeline.gtid import Gtid, GtidSet
-from pipeline.keys import tokens
-from pipeline.messages import ChunkRead, ReadChunk
-from pipeline.schema import Column, TableId, TableSchema
-from pipeline.snapshot import WHOLE, ChunkId
-from pipeline.transactions import Transactions
-from pipeline.types import Integer
-from pipeline.walk import primary
-from pipeline.watermark import Coordinates, Passed
+from pipeline.coordinator import window
+from pipeline.gtid.gtid_set import Gtid, GtidSet
+from pipeline.gtid.transactions import Transactions
+from pipeline.messages.inboxes import ChunkRead, ReadChunk
+from pipeline.schema.row_keys import tokens
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.snapshot import watermark
+from pipeline.snapshot.chunk_index import primary
+from pipeline.snapshot.snapshot import WHOLE, ChunkId
+from pipeline.snapshot.watermark import Coordinates, Passed
+from pipeline.types.column_types import Integer
 from tests.simulation.server import SOURCES
 
 ABSENT = -1

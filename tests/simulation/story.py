@@ -5,7 +5,7 @@ from hashlib import blake2b
 
 import pyarrow as pa
 
-from pipeline.messages import (
+from pipeline.messages.inboxes import (
     ChangePart,
     ChangesVerified,
     ChunkFailed,

@@ -5,7 +5,7 @@ from math import factorial
 import numpy as np
 import pytest
 
-from pipeline import window
+from pipeline.coordinator import window
 from tests.simulation.small_model import (
     ABSENT,
     High,

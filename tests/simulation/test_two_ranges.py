@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from pipeline import window
+from pipeline.coordinator import window
 from tests.simulation import small_model
 from tests.simulation.small_model import Histories, Model, Outcome
 from tests.simulation.two_ranges import FIRST_RANGE, TwoRanges, Walk, pairs, violations

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from random import Random
 
-from pipeline.coordinator_state import Overlapping, Pausing, WindowMode
-from pipeline.settings import SnapshotMode
-from pipeline.sizing import Limits
+from pipeline.config.settings import SnapshotMode
+from pipeline.coordinator.chunk_size import Limits
+from pipeline.coordinator.state import Overlapping, Pausing, WindowMode
 
 
 class Alteration(Enum):

@@ -14,8 +14,8 @@ import pytest
 
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, SMALL_AND_QUICK, Account, MysqlServer
 from deploy.toolchain.parts import Parts
-from pipeline.change_rows import change_table
-from pipeline.gtid import GtidSet
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal.change_rows import change_table
 from pipeline.kafka.envelope import Envelope, Source
 from pipeline.kafka.handling import (
     BinaryHandling,
@@ -24,9 +24,9 @@ from pipeline.kafka.handling import (
     TimePrecision,
     UnsignedBigintHandling,
 )
-from pipeline.messages import ChangePart, ChangesVerified
-from pipeline.table_patterns import Tables
-from pipeline.verifier_state import Known
+from pipeline.messages.inboxes import ChangePart, ChangesVerified
+from pipeline.schema.table_filter import Tables
+from pipeline.verifier.state import Known
 from tests.servers.debezium_messages import PREFIX, LogStart, Message, debezium_messages, log_end
 from tests.servers.log import read_log
 

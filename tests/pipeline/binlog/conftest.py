@@ -7,24 +7,14 @@ from types import ModuleType
 import numba
 import pytest
 
-from pipeline.binlog import (
-    cells,
-    columns,
-    json,
-    json_doubles,
-    json_kernels,
-    json_opaque,
-    json_writing,
-    kernels,
-    rows,
-    stored,
-    temporal,
-    words,
-)
+from pipeline.binlog.rows import cells, columns, row_events, stored_values, temporal
+from pipeline.binlog.rows.json import document as json
+from pipeline.binlog.rows.json import document_kernels, doubles, opaque_values, text_kernels
+from pipeline.types import byte_words, value_kernels
 
 # Each is loaded after those that it uses.
-_COMPILED = (cells, words, kernels, json_writing, json_opaque, json_kernels, json_doubles)
-_USERS = (rows, stored, columns, temporal, json)
+_COMPILED = (cells, byte_words, value_kernels, text_kernels, opaque_values, document_kernels, doubles)
+_USERS = (row_events, stored_values, columns, temporal, json)
 
 
 @pytest.fixture

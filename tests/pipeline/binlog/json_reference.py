@@ -11,9 +11,9 @@ from enum import IntEnum
 from math import isfinite
 from typing import Final
 
-from pipeline.binlog import decimals
 from pipeline.binlog.errors import UndecodableError
-from pipeline.binlog.fieldtypes import FieldType
+from pipeline.types import packed_decimal
+from pipeline.types.field_types import FieldType
 
 
 class _Kind(IntEnum):
@@ -193,7 +193,7 @@ def _opaque(kind: int, stored: bytes) -> str:
         case FieldType.NEWDECIMAL:
             if len(stored) < 3:
                 raise UndecodableError("a DECIMAL in a JSON document is too short")
-            return decimals.text(stored[2:], stored[0], stored[1])
+            return packed_decimal.text(stored[2:], stored[0], stored[1])
         case FieldType.DATE:
             return f'"{_date(_packed(stored))}"'
         case FieldType.TIME:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.binlog.frames import Frames
+from pipeline.binlog.event_buffer import Frames
 from pipeline.binlog.packets import Packets
 from pipeline.errors import Definite, Transient
 

@@ -13,15 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.binlog.codes import Code
+from pipeline.binlog.event_type import Code
 from pipeline.binlog.packets import Packets
 from pipeline.binlog.slice import Bound
 from pipeline.binlog.stream import LogStream, Message
 from pipeline.errors import Definite
-from pipeline.messages import LogRead, TableImages, TransactionPartRead
+from pipeline.messages.inboxes import LogRead, TableImages, TransactionPartRead
+from tests.pipeline.binlog.events.test_event import made
+from tests.pipeline.binlog.events.test_payload_event import body as payload_body
 from tests.pipeline.binlog.golden import STORIES, story
-from tests.pipeline.binlog.test_events import made
-from tests.pipeline.binlog.test_fold import (
+from tests.pipeline.binlog.test_packets import framed
+from tests.pipeline.binlog.test_transaction_assembler import (
     SERVER,
     begin,
     heartbeat,
@@ -31,8 +33,6 @@ from tests.pipeline.binlog.test_fold import (
     row,
     table,
 )
-from tests.pipeline.binlog.test_packets import framed
-from tests.pipeline.binlog.test_payload import body as payload_body
 
 SMALL = Bound(transactions=3, bytes=150, held=120)
 CREATE = "CREATE TABLE `new` (`id` int) START TRANSACTION"

@@ -10,8 +10,8 @@ from pipeline.kafka.handling import (
     TimePrecision,
     UnsignedBigintHandling,
 )
-from pipeline.schema import Column
-from pipeline.types import Binary, ColumnType, Date, DateTime, Decimal, Enum, Integer, Time
+from pipeline.schema.table_schema import Column
+from pipeline.types.column_types import Binary, ColumnType, Date, DateTime, Decimal, Enum, Integer, Time
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 

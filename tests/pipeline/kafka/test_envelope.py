@@ -6,12 +6,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.change_rows import META
 from pipeline.errors import InvariantBroken
+from pipeline.journal.change_rows import META
 from pipeline.kafka.envelope import Envelope, Messages, Source
 from pipeline.kafka.handling import Handling
-from pipeline.schema import Column, TableId, TableSchema
-from pipeline.types import Integer, Text
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.types.column_types import Integer, Text
 
 COLUMNS = (
     Column("id", Integer(4, unsigned=False), nullable=False),

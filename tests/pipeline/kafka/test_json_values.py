@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from pipeline.kafka.handling import BinaryHandling, DecimalHandling, Handling, TimePrecision
 from pipeline.kafka.json_values import json_objects, json_text, json_values
-from pipeline.schema import Column
-from pipeline.types import (
+from pipeline.schema.table_schema import Column
+from pipeline.types.column_types import (
     Binary,
     ColumnType,
     Date,

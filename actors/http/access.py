@@ -1,0 +1,128 @@
+"""Who may do what over HTTP, and how often.
+
+On loopback everybody may read, and signals want the token if there's one. Beyond loopback all but the page's own
+files, its description and the probes want a token: the one for everything, or for reading the other. A token comes as
+`Authorization: Bearer …` (RFC 6750) and never in an address, which logs and histories keep. It's compared in a time
+that tells nothing of it.
+
+A page in somebody's browser is kept out by that as well. Beyond loopback it doesn't know the token. On loopback a
+request has to name a loopback address as its host, so that a foreign name that was made to point here is refused (DNS
+rebinding), and a signal has to say that it's JSON, which a page of another origin may not without being asked first
+(CORS), and nobody answers that.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from time import monotonic
+from typing import Final
+
+from pipeline.config.http_access import is_loopback
+from pipeline.config.settings import HttpSettings, Secret
+
+# No page of another origin may hold ours in a frame, and ours loads and runs nothing but its own files.
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
+        "trusted-types 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cache-Control": "no-store",
+}
+
+
+class Access(IntEnum):
+    """What a route needs, and what a token gives: each includes those before it."""
+
+    OPEN = 0
+    READ = 1
+    CONTROL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The status and the reason of an answer that refuses."""
+
+    status: int
+    reason: str
+
+
+class Guard:
+    """Knows what's needed where we listen, and what a token gives."""
+
+    def __init__(self, settings: HttpSettings) -> None:
+        self.exposed: Final = not is_loopback(settings.host)
+        self._token = _digest(settings.token)
+        self._read_token = _digest(settings.read_token)
+
+    @property
+    def controlled(self) -> bool:
+        """Whether there's a token, which signals want."""
+        return self._token is not None
+
+    def needed(self, access: Access) -> Access:
+        """What a token has to give for this, here."""
+        wanted = self.exposed or (access is Access.CONTROL and self.controlled)
+        return access if wanted else Access.OPEN
+
+    def refusal(self, access: Access, host: str | None, headers: Mapping[str, str]) -> Refusal | None:
+        """Why a request isn't let in; None if it is. `host` is what it names as its host, without the port."""
+        if not self.exposed and not (host and is_loopback(host)):
+            return Refusal(403, "the request has to name a loopback address as its host")
+        needed = self.needed(access)
+        if needed is Access.OPEN:
+            return None
+        given = self.given(headers)
+        if given is Access.OPEN:
+            return Refusal(401, "a token is needed, as Authorization: Bearer …")
+        return None if given >= needed else Refusal(403, "this token may only read")
+
+    def may_read(self, headers: Mapping[str, str]) -> bool:
+        """Whether a request to an open route may be told what's for readers."""
+        return not self.exposed or self.given(headers) >= Access.READ
+
+    def given(self, headers: Mapping[str, str]) -> Access:
+        """What the request's token gives; OPEN is nothing."""
+        scheme, _, token = headers.get("Authorization", "").partition(" ")
+        # Digests are of one length, so that not even that of the token is told by the time it takes.
+        said = _hashed(token.strip() if scheme.lower() == "bearer" else "")
+        all_of_it = self._token is not None and hmac.compare_digest(said, self._token)
+        read = self._read_token is not None and hmac.compare_digest(said, self._read_token)
+        return Access.CONTROL if all_of_it else Access.READ if read else Access.OPEN
+
+
+class Bucket:
+    """A bucket of tokens (here: leave to do a thing): `burst` at once, and `per_s` more each second."""
+
+    def __init__(self, per_s: float, burst: int, clock: Callable[[], float] = monotonic) -> None:
+        self._per_s = per_s
+        self._burst = burst
+        self._clock = clock
+        self._left = float(burst)
+        self._at = clock()
+
+    def take(self) -> bool:
+        """Whether there's one left, which is taken."""
+        now = self._clock()
+        self._left = min(self._burst, self._left + (now - self._at) * self._per_s)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+def _digest(secret: Secret) -> bytes | None:
+    return _hashed(secret.value) if secret.value else None
+
+
+def _hashed(text: str) -> bytes:
+    return hashlib.sha256(text.encode(errors="surrogateescape")).digest()

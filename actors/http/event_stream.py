@@ -1,0 +1,139 @@
+"""`/live`: what the page shows, as server-sent events.
+
+Each follower gets all of it once, and then each second what's new or has changed. What a follower has got is kept for
+him, so that a slow one isn't given what's old: whenever he's ready he gets the difference to what he has. What there
+is to show is put together once for each look at the service, however many follow. One who takes nothing for a while is
+let go, and no more than MOST_FOLLOWERS are served at once.
+
+Source: the HTML standard, "Server-sent events".
+"""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from actors.status.status_board import StatusBoard
+
+MOST_FOLLOWERS: Final = 16
+
+# How long a follower may take for one message, in seconds.
+PATIENCE_S: Final = 20.0
+
+Told = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What there is to show since a look at the service; a table that hasn't changed is the same object as before."""
+
+    look: int
+    overview: Told
+    point: Told | None
+    tables: dict[str, Told]
+
+
+class TooManyFollowers(Exception):
+    """No more can be served at once."""
+
+
+class Live:
+    """Those who follow a board."""
+
+    def __init__(self, board: StatusBoard, *, controlled: bool) -> None:
+        self.board = board
+        self._controlled = controlled
+        self._followers = 0
+        self._shown: Shown | None = None
+        self._ended = asyncio.Event()
+
+    @contextmanager
+    def follower(self) -> Iterator["Follower"]:
+        """One more who follows. Raises TooManyFollowers."""
+        if self._followers >= MOST_FOLLOWERS:
+            raise TooManyFollowers(f"{MOST_FOLLOWERS} follow already")
+        self._followers += 1
+        try:
+            yield Follower(self, controlled=self._controlled)
+        finally:
+            self._followers -= 1
+
+    def shown(self) -> Shown:
+        """What there is to show."""
+        if self._shown is None or self._shown.look != self.board.looks:
+            before = {} if self._shown is None else self._shown.tables
+            overview, tables = self.board.shown()
+            named = {table["table"]: table for table in tables}
+            kept = {name: old if (old := before.get(name)) == new else new for name, new in named.items()}
+            self._shown = Shown(self.board.looks, overview, self.board.last_point(), kept)
+        return self._shown
+
+    async def next_look(self) -> bool:
+        """Wait until there may be something new; False where there won't be any more."""
+        looked = asyncio.create_task(self.board.next_look())
+        ended = asyncio.create_task(self._ended.wait())
+        try:
+            await asyncio.wait({looked, ended}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            looked.cancel()
+            ended.cancel()
+            await asyncio.wait({looked, ended})
+        return not self._ended.is_set()
+
+    def end(self) -> None:
+        """Let all go."""
+        self._ended.set()
+
+
+class Follower:
+    """What one has got."""
+
+    def __init__(self, live: Live, *, controlled: bool) -> None:
+        self._live = live
+        self._board = live.board
+        self._controlled = controlled
+        self._tables: dict[str, Told] = {}
+        self._event = 0
+
+    def begin(self) -> bytes:
+        """All of it."""
+        shown = self._live.shown()
+        self._tables = shown.tables
+        return _message(
+            "begin",
+            {
+                "name": self._board.name,
+                "controlled": self._controlled,
+                "overview": shown.overview,
+                "history": self._board.freshness()["history"],
+                "tables": list(shown.tables.values()),
+                "events": self._events(),
+            },
+        )
+
+    def step(self) -> bytes:
+        """What's new."""
+        shown = self._live.shown()
+        before, self._tables = self._tables, shown.tables
+        return _message(
+            "step",
+            {
+                "overview": shown.overview,
+                "point": shown.point,
+                "tables": [table for name, table in shown.tables.items() if before.get(name) is not table],
+                "gone": sorted(before.keys() - shown.tables.keys()),
+                "events": self._events(),
+            },
+        )
+
+    def _events(self) -> list[Told]:
+        events = self._board.recent.last(self._event)
+        if events:
+            self._event = events[-1]["number"]
+        return events
+
+
+def _message(event: str, data: Told) -> bytes:
+    return f"event: {event}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()

@@ -1,0 +1,244 @@
+"""The JSON that the service answers with, as JSON Schema (2020-12, as OpenAPI 3.1 has it).
+
+What's told is told in full: no object has fields beyond those that are described, but for what each actor says of
+itself in `/status`, which is for eyes.
+"""
+
+from typing import Any, Final
+
+from pipeline.messages.topology import Actor
+from pipeline.signals.outcomes import Outcome
+
+Schema = dict[str, Any]
+
+
+def _object(**properties: Schema) -> Schema:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _all_of(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _list(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+def _map(values: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": values}
+
+
+def _or_null(schema: Schema) -> Schema:
+    kind = schema.get("type")
+    return (
+        {**schema, "type": [kind, "null"]} if isinstance(kind, str) else {"oneOf": [schema, {"type": "null"}]}
+    )
+
+
+def _told(schema: Schema, text: str) -> Schema:
+    return {**schema, "description": text}
+
+
+TEXT: Final[Schema] = {"type": "string"}
+BOOL: Final[Schema] = {"type": "boolean"}
+COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
+NUMBER: Final[Schema] = {"type": "number"}
+ANY: Final[Schema] = {"type": "object"}
+
+_POSITION = _told(TEXT, "A GTID set: the transactions that have wholly passed.")
+_SECONDS = _told(NUMBER, "Seconds.")
+_SOURCE = _told(_or_null(TEXT), "The server whose log is read: host:port.")
+_LOG = _told(_or_null(TEXT), "File and offset in the source's binlog.")
+
+# What's counted alike of a snapshot and of a table of one.
+_COUNTS: Final[dict[str, Schema]] = {
+    "rows": _told(COUNT, "Rows emitted."),
+    "given_up": _told(COUNT, "Rows that gave way to a change."),
+    "expected": _told(COUNT, "Rows by the server's own estimate."),
+    "ranges": COUNT,
+    "ranges_done": COUNT,
+    "windows": _told(COUNT, "Windows that are open."),
+    "rows_per_second": _or_null(NUMBER),
+    "left_seconds": _told(_or_null(NUMBER), "An estimate."),
+}
+_TABLE_STATE: Final[Schema] = {
+    "type": "string",
+    "enum": ["waiting", "chunking", "completed", "stopped", "failed"],
+}
+
+_SNAPSHOT_TABLE = _object(database=TEXT, table=TEXT, state=_TABLE_STATE, chunks=COUNT, **_COUNTS)
+# What only a table that is under way or has failed has.
+_SNAPSHOT_TABLE["properties"] |= {"walk_version": TEXT, "first": BOOL, "reason": TEXT}
+
+_WINDOW: Final[dict[str, Schema]] = {
+    "snapshot": TEXT,
+    "table": TEXT,
+    "range": {"type": "integer"},
+    "state": {"type": "string", "enum": ["reading", "reconciling"]},
+    "rows": COUNT,
+}
+_LIFE: Final[dict[str, Schema]] = {
+    "state": {"type": "string", "enum": ["starting", "running", "restarting", "ended"]},
+    "last_failure": _or_null(TEXT),
+    "restarts": COUNT,
+    "mailbox": _object(depth=COUNT, capacity=COUNT),
+    "progress_at": _told(_or_null(NUMBER), "When it last got on with its work, in seconds since the epoch."),
+}
+_ACTORS = {name.value for name in Actor}
+_CONSUMERS = _map(_object(segment=COUNT, behind=COUNT))
+_OUTCOME: Final[Schema] = {"type": "string", "enum": [outcome.value for outcome in Outcome]}
+
+_SIGNAL_STATE: Final[Schema] = {
+    "type": "object",
+    "properties": {"id": TEXT, "outcome": _OUTCOME, "detail": TEXT, "reason": TEXT},
+    "required": ["id", "outcome"],
+    "additionalProperties": False,
+}
+
+SCHEMAS: Final[dict[str, Schema]] = {
+    "Error": _object(error=TEXT),
+    "Ready": _object(ready=BOOL, reasons=_told(_map(TEXT), "By actor; none are told to who may not read.")),
+    "Status": _object(
+        name=TEXT,
+        ready=BOOL,
+        position=_or_null(_POSITION),
+        lag_seconds=_SECONDS,
+        paused=_told(BOOL, "Whether snapshots are held up."),
+        busy=_told(_or_null(TEXT), "Why no chunk is asked of the source now."),
+        no_room=_told(_or_null(TEXT), "Why capture waits."),
+        snapshots=_list(ANY),
+        windows=_list(ANY),
+        stopped=_told(_map(TEXT), "Tables that can't be captured any more, and why."),
+        keyless=_told(_list(TEXT), "Tables without a primary key: only their changes are captured."),
+        consumers=_CONSUMERS,
+        late=_told(_list(TEXT), "Tables that wait for their mirrors to begin anew."),
+        delivered_position=_or_null(_POSITION),
+        freshness_seconds=_or_null(_SECONDS),
+        actors={
+            "type": "object",
+            "properties": dict.fromkeys(sorted(_ACTORS), ANY),
+            "required": sorted(_ACTORS),
+            "additionalProperties": False,
+        },
+    ),
+    "Position": _object(
+        position=_or_null(_POSITION),
+        source=_SOURCE,
+        log=_LOG,
+        sealed_position=_or_null(_POSITION),
+        sealed_segment=COUNT,
+        delivered_position=_or_null(_POSITION),
+        delivered_segment=COUNT,
+    ),
+    "Point": _object(
+        at=_told(NUMBER, "Seconds since the epoch."),
+        lag=_SECONDS,
+        freshness=_or_null(_SECONDS),
+        transactions=_told(_or_null(NUMBER), "By the second, as the other rates."),
+        changes=_or_null(NUMBER),
+        snapshot_rows=_or_null(NUMBER),
+    ),
+    "Freshness": _object(
+        lag_seconds=_told(NUMBER, "Age of the newest commit read from the log, when it was read."),
+        freshness_seconds=_told(
+            _or_null(NUMBER), "Age of the last batch's oldest change when it could be read in the lake."
+        ),
+        undelivered_seconds=_told(NUMBER, "How long the oldest segment has waited for the lake."),
+        history=_told(_list(_all_of("Point")), "The last ten minutes, a point each second."),
+    ),
+    "Snapshot": _object(
+        id=TEXT,
+        state={"type": "string", "enum": ["waiting", "running", "paused", "completed", "stopped", "failed"]},
+        blocking=BOOL,
+        consistent=BOOL,
+        priority={"type": "integer"},
+        **_COUNTS,
+        tables=_list(_SNAPSHOT_TABLE),
+    ),
+    "Snapshots": _object(snapshots=_list(_all_of("Snapshot"))),
+    "Table": _object(
+        table=_told(TEXT, "database.table"),
+        stopped=_told(_or_null(TEXT), "Why it can't be captured any more."),
+        keyless=BOOL,
+        unread_rows=_told(COUNT, "Rows that are to be read again."),
+        snapshot=_or_null(
+            _object(
+                id=TEXT,
+                state=_TABLE_STATE,
+                reason=_or_null(TEXT),
+                **_COUNTS,
+                map=_object(
+                    filled=_told(
+                        _list({"type": "number", "minimum": 0, "maximum": 1}),
+                        "Of each cell the part that's done; a cell is a range, or several of many.",
+                    ),
+                    open=_told(_list(COUNT), "The cells with an open window."),
+                ),
+            )
+        ),
+        lake=_object(
+            mirror={"type": ["string", "null"], "enum": ["filling", "ready", None]},
+            pending_rows=_told(_or_null(COUNT), "Changes that the mirror hasn't merged yet."),
+            late=BOOL,
+            stopped=_or_null(TEXT),
+        ),
+    ),
+    "Tables": _object(tables=_list(_all_of("Table"))),
+    "Signal": {
+        "type": "object",
+        "properties": {"id": TEXT, "type": TEXT, "data": ANY},
+        "required": ["type"],
+        "additionalProperties": False,
+        "description": "In Debezium's JSON; docs/signals.md has all types and fields.",
+    },
+    "Accepted": _object(id=TEXT, outcome={"const": "accepted"}, detail=TEXT),
+    "Rejected": _object(id=TEXT, outcome={"const": "rejected"}, error=TEXT),
+    "SignalState": _SIGNAL_STATE,
+    "Signals": _object(signals=_told(_list(_all_of("SignalState")), "The newest last.")),
+    "Event": _object(
+        number=COUNT,
+        at=_told(TEXT, "ISO 8601, UTC."),
+        level={"type": "string", "enum": ["debug", "info", "warning", "error", "critical"]},
+        event=TEXT,
+        more=_map(TEXT),
+    ),
+    "Events": _object(events=_told(_list(_all_of("Event")), "The oldest first.")),
+    "Overview": _object(
+        ready=BOOL,
+        position=_or_null(_POSITION),
+        delivered_position=_or_null(_POSITION),
+        lag_seconds=_SECONDS,
+        freshness_seconds=_or_null(_SECONDS),
+        paused=BOOL,
+        undelivered_seconds=_SECONDS,
+        reasons=_map(TEXT),
+        busy=_or_null(TEXT),
+        no_room=_or_null(TEXT),
+        source=_SOURCE,
+        log=_LOG,
+        windows=_list(_object(**_WINDOW, age_seconds=_SECONDS)),
+        journal=_object(segment=COUNT, bytes=COUNT),
+        consumers=_CONSUMERS,
+        actors=_map(_object(**_LIFE)),
+    ),
+    "Begin": _object(
+        name=TEXT,
+        controlled=_told(BOOL, "Whether signals want a token."),
+        overview=_all_of("Overview"),
+        history=_list(_all_of("Point")),
+        tables=_list(_all_of("Table")),
+        events=_list(_all_of("Event")),
+    ),
+    "Step": _object(
+        overview=_all_of("Overview"),
+        point=_or_null(_all_of("Point")),
+        tables=_told(_list(_all_of("Table")), "Those that have changed."),
+        gone=_told(_list(TEXT), "Those that aren't there any more."),
+        events=_told(_list(_all_of("Event")), "Those that are new."),
+    ),
+}

@@ -1,0 +1,208 @@
+"""What the service answers over HTTP: one definition, from which requests are routed and `/openapi.json` is made.
+
+    python -m actors.http.routes > docs/openapi.json
+
+A route that isn't here can't be asked for, so the document lacks none.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from actors.http.access import Access
+from actors.http.json_schemas import SCHEMAS
+
+JSON: Final = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer's meaning, and its content: the name of its schema, or else what type it is of."""
+
+    meaning: str
+    schema: str | None = None
+    content: str = JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A method and a path, what they give, who may ask, and what may be answered, by status.
+
+    `body`: the name of the schema of what's sent. Refusals (401, 403, …) follow from `access`.
+    """
+
+    name: str
+    method: str
+    path: str
+    summary: str
+    access: Access
+    answers: Mapping[int, Answer]
+    body: str | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+def _get(
+    path: str, name: str, summary: str, answer: Answer, access: Access = Access.READ, **parameters: str
+) -> Route:
+    answers = {200: answer}
+    if parameters:
+        answers[404] = Answer("There's none of this name.", "Error")
+    return Route(name, "GET", path, summary, access, answers, parameters=parameters)
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    _get("/", "page", "The page", Answer("HTML", content="text/html"), Access.OPEN),
+    _get(
+        "/page/{file}",
+        "file",
+        "What the page is made of",
+        Answer("A file", content="*/*"),
+        Access.OPEN,
+        file="Its name.",
+    ),
+    _get("/openapi.json", "openapi", "This document", Answer("OpenAPI 3.1", "Anything"), Access.OPEN),
+    _get(
+        "/livez",
+        "livez",
+        "Whether the event loop turns",
+        Answer("It does.", content="text/plain"),
+        Access.OPEN,
+    ),
+    Route(
+        "readyz",
+        "GET",
+        "/readyz",
+        "Whether the log is streaming and Spark is up; lag is no reason",
+        Access.OPEN,
+        {200: Answer("Ready.", "Ready"), 503: Answer("Not ready.", "Ready")},
+    ),
+    _get("/metrics", "metrics", "Prometheus' text format", Answer("Metrics", content="text/plain")),
+    _get("/status", "status", "All that the service says of itself", Answer("The status", "Status")),
+    _get(
+        "/position",
+        "position",
+        "How far it is in the log, the journal and the lake",
+        Answer("Where", "Position"),
+    ),
+    _get(
+        "/freshness",
+        "freshness",
+        "Lag and freshness, now and in the last minutes",
+        Answer("How fresh", "Freshness"),
+    ),
+    _get(
+        "/snapshots",
+        "snapshots",
+        "Snapshots under way, and the last that ended",
+        Answer("Snapshots", "Snapshots"),
+    ),
+    _get(
+        "/snapshots/{id}",
+        "snapshot",
+        "One snapshot",
+        Answer("The snapshot", "Snapshot"),
+        id="The id of its signal.",
+    ),
+    _get("/tables", "tables", "The captured tables", Answer("Tables", "Tables")),
+    _get("/tables/{table}", "table", "One table", Answer("The table", "Table"), table="database.table"),
+    _get("/events", "events", "What happened last", Answer("Events", "Events")),
+    _get(
+        "/live",
+        "live",
+        "All that the page shows, as server-sent events: one `begin` (schema Begin), then a `step` (Step) each second",
+        Answer("Events", content="text/event-stream"),
+    ),
+    _get("/signals", "signals", "How far the last signals have come", Answer("Signals", "Signals")),
+    _get(
+        "/signals/{id}",
+        "signal_state",
+        "How far a signal has come, by whichever channel it came",
+        Answer("Its state", "SignalState"),
+        id="The signal's id.",
+    ),
+    Route(
+        "signal",
+        "POST",
+        "/signals",
+        "Send a signal, and wait for its answer; sent again with the same id it's taken once",
+        Access.CONTROL,
+        {
+            200: Answer("It has taken effect, durably.", "Accepted"),
+            409: Answer("It has no effect.", "Rejected"),
+            413: Answer("It's too long.", "Error"),
+            415: Answer("It doesn't say that it's JSON.", "Error"),
+            422: Answer("It isn't a signal.", "Error"),
+            503: Answer("It wasn't answered: send it again with the same id.", "Error"),
+        },
+        body="Signal",
+    ),
+)
+
+_BUSY: Final = Answer("Too many at once, or too many follow already; `Retry-After` says when.", "Error")
+
+
+def document() -> dict[str, Any]:
+    """The OpenAPI document."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in ROUTES:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Tidemark",
+            "version": "1",
+            "description": (
+                "A running pipeline: how far it is, and signals to it. Errors are JSON with the key `error`. "
+                "Which requests need a token depends on where the service listens: docs/rest.md."
+            ),
+            "license": {"name": "Apache 2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {
+            "schemas": {**SCHEMAS, "Anything": {"type": "object"}},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    answers = {**route.answers, 500: Answer("A mistake of the service's; its log has the story.", "Error")}
+    answers[403] = Answer("The request names a foreign host, or the token may only read.", "Error")
+    if route.access is not Access.OPEN:
+        answers[401] = Answer("A token is needed.", "Error")
+        answers[429] = _BUSY
+    operation: dict[str, Any] = {
+        "operationId": route.name,
+        "summary": route.summary,
+        "responses": {str(status): _response(answers[status]) for status in sorted(answers)},
+    }
+    if route.access is not Access.OPEN:
+        operation["security"] = [{"token": []}, {}]
+    if route.parameters:
+        operation["parameters"] = [
+            {"name": name, "in": "path", "required": True, "description": told, "schema": {"type": "string"}}
+            for name, told in route.parameters.items()
+        ]
+    if route.body is not None:
+        operation["requestBody"] = {"required": True, "content": {JSON: {"schema": _reference(route.body)}}}
+    return operation
+
+
+def _response(answer: Answer) -> dict[str, Any]:
+    schema = {"type": "string"} if answer.schema is None else _reference(answer.schema)
+    return {"description": answer.meaning, "content": {answer.content: {"schema": schema}}}
+
+
+def _reference(schema: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{schema}"}
+
+
+def text() -> str:
+    """The document as it's served and kept."""
+    return json.dumps(document(), indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(text())

@@ -1,0 +1,259 @@
+"""The service over HTTP: the page, its state, metrics, and signals. `actors.http.routes` defines what can be asked for.
+
+Errors are JSON with the one key `error`, and tell nothing of the inside. Who may ask is said in `actors.http.access`. A
+signal waits for its answer:
+
+    200 accepted, 409 rejected, 422 not a signal, 429 too many at once,
+    503 not answered: send it again with the same id
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+from aiohttp import web
+
+from actors.http import routes as api
+from actors.http import static_files
+from actors.http.access import HEADERS, Access, Bucket, Guard
+from actors.http.event_stream import PATIENCE_S, Live, TooManyFollowers
+from actors.runtime.metrics import Metrics
+from actors.signals.rest import SignalRest, Unanswered
+from actors.status.status_board import StatusBoard
+from pipeline import metrics as catalogue
+from pipeline.config.settings import HttpSettings
+from pipeline.errors import Definite
+from pipeline.messages.inboxes import SignalAccepted
+from pipeline.signals.signal import LONGEST, MalformedSignal, parse
+
+log = structlog.get_logger()
+
+# How long a request waits for the answer to its signal, in seconds.
+ANSWER_WITHIN_S = 30.0
+
+# How many requests may come at once, and how many more each second, by what they need: capture has the same thread.
+LIMITS: Final = {Access.READ: (200, 50.0), Access.CONTROL: (30, 5.0)}
+
+_ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - names of addresses, and how one reaches them
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class HttpServer:
+    """Serves while it's entered (`async with`); `url` is where."""
+
+    def __init__(
+        self,
+        settings: HttpSettings,
+        address_file: Path,
+        board: StatusBoard,
+        metrics: Metrics,
+        signals: SignalRest,
+        answer_within_s: float = ANSWER_WITHIN_S,
+    ) -> None:
+        self.url = ""
+        self._settings = settings
+        self._address_file = address_file
+        self._board = board
+        self._metrics = metrics
+        self._signals = signals
+        self._answer_within_s = answer_within_s
+        self._guard = Guard(settings)
+        self._buckets = {access: Bucket(per_s, burst) for access, (burst, per_s) in LIMITS.items()}
+        self._live = Live(board, controlled=self._guard.controlled)
+        self._files = static_files.load()
+        app = web.Application(client_max_size=LONGEST, middlewares=[self._answered_safely])
+        self._access: dict[web.AbstractResource | None, dict[str, Access]] = {}
+        self._route(app)
+        app.on_response_prepare.append(_say_headers)
+        app.on_shutdown.append(self._end)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+
+    async def __aenter__(self) -> "HttpServer":
+        await self._runner.setup()
+        where = self._settings
+        try:
+            await web.TCPSite(self._runner, where.host, where.port).start()
+        except OSError as error:
+            await self._runner.cleanup()
+            raise Definite(
+                f"http: {where.host}:{where.port} can't be listened on ({error.strerror}); set http.port to a free "
+                "one, or to 0"
+            ) from error
+        host, port = self._runner.addresses[0][:2]
+        host = _ANYWHERE.get(host, host)
+        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        _write_address(self._address_file, self.url)
+        log.info("listening", url=self.url)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._address_file.unlink(missing_ok=True)
+        await self._runner.cleanup()
+
+    def _route(self, app: web.Application) -> None:
+        """Have each route of the definition answered."""
+        board = self._board
+        handlers: dict[str, Handler] = {
+            "page": self._page,
+            "file": self._file,
+            "openapi": self._openapi,
+            "livez": self._livez,
+            "readyz": self._readyz,
+            "metrics": self._metrics_text,
+            "status": _told(board.status),
+            "position": _told(board.position),
+            "freshness": _told(board.freshness),
+            "snapshots": _told(lambda: {"snapshots": board.snapshots()}),
+            "snapshot": _found(board.snapshots, "id"),
+            "tables": _told(lambda: {"tables": board.tables()}),
+            "table": _found(board.tables, "table"),
+            "events": _told(lambda: {"events": board.recent.last()}),
+            "live": self._follow,
+            "signals": _told(lambda: {"signals": board.signals()}),
+            "signal_state": self._signal_state,
+            "signal": self._signal,
+        }
+        for route in api.ROUTES:
+            added = app.router.add_route(route.method, route.path, handlers[route.name])
+            self._access.setdefault(added.resource, {})[route.method] = route.access
+
+    @web.middleware
+    async def _answered_safely(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let in who may come in, and turn errors into answers."""
+        # What there's no route for is refused like what there's one for, so that it can't be told apart unasked.
+        access = self._access.get(request.match_info.route.resource, {}).get(request.method, Access.READ)
+        try:
+            host = request.url.host
+        except ValueError:
+            return _error(400, "the Host header names no host")
+        refusal = self._guard.refusal(access, host, request.headers)
+        if refusal is not None:
+            challenge = {"WWW-Authenticate": 'Bearer realm="tidemark"'} if refusal.status == 401 else {}
+            return _error(refusal.status, refusal.reason, challenge)
+        if access in self._buckets and not self._buckets[access].take():
+            return _error(429, "too many requests at once", {"Retry-After": "1"})
+        try:
+            return await handler(request)
+        except web.HTTPRequestEntityTooLarge:
+            return _error(413, f"the body is longer than {LONGEST} bytes")
+        except web.HTTPException as error:
+            return _error(error.status, error.reason)
+        except Exception:  # whatever it was, a client learns no more than that
+            log.exception("request failed", path=request.path)
+            return _error(500, "internal error; the service's log has the story")
+
+    async def _end(self, _: web.Application) -> None:
+        self._live.end()
+
+    async def _page(self, _: web.Request) -> web.Response:
+        return self._static(static_files.PAGE)
+
+    async def _file(self, request: web.Request) -> web.Response:
+        return self._static(request.match_info["file"])
+
+    def _static(self, name: str) -> web.Response:
+        file = self._files.get(name)
+        if file is None:
+            return _error(404, "there's no such file")
+        return web.Response(
+            body=file.body, headers={"Content-Type": file.content_type, "Cache-Control": "no-cache"}
+        )
+
+    async def _openapi(self, _: web.Request) -> web.Response:
+        return web.Response(text=api.text(), content_type="application/json")
+
+    async def _livez(self, _: web.Request) -> web.Response:
+        return web.Response(text="alive\n")
+
+    async def _readyz(self, request: web.Request) -> web.Response:
+        reasons = self._board.not_ready()
+        told = reasons if self._guard.may_read(request.headers) else {}
+        return web.json_response({"ready": not reasons, "reasons": told}, status=503 if reasons else 200)
+
+    async def _metrics_text(self, _: web.Request) -> web.Response:
+        # With a thousand tables it takes a quarter of a second, for which nothing else is to wait.
+        text = await asyncio.to_thread(self._metrics.text)
+        return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4"})
+
+    async def _follow(self, request: web.Request) -> web.StreamResponse:
+        try:
+            with self._live.follower() as follower:
+                answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+                await answer.prepare(request)
+                try:
+                    await _write(answer, follower.begin())
+                    while await self._live.next_look():
+                        await _write(answer, follower.step())
+                except (ConnectionError, TimeoutError):
+                    pass  # the follower has gone, or takes nothing any more
+                return answer
+        except TooManyFollowers as error:
+            return _error(429, str(error), {"Retry-After": "5"})
+
+    async def _signal(self, request: web.Request) -> web.Response:
+        if request.content_type != "application/json":
+            return _error(415, "say that it's JSON: Content-Type: application/json")
+        body = await request.read()
+        try:
+            parse(body, default_id="given on arrival")
+        except MalformedSignal as error:
+            self._metrics.count(catalogue.SIGNALS, channel=self._signals.name, outcome="malformed")
+            return _error(422, str(error))
+        try:
+            answer = await self._signals.ask(body, self._answer_within_s)
+        except Unanswered as error:
+            return _error(503, f"{error}; send it again with the same id")
+        if isinstance(answer, SignalAccepted):
+            return web.json_response({"id": answer.id, "outcome": "accepted", "detail": answer.detail})
+        return web.json_response({"id": answer.id, "outcome": "rejected", "error": answer.reason}, status=409)
+
+    async def _signal_state(self, request: web.Request) -> web.Response:
+        state = self._board.signal(request.match_info["id"])
+        return _error(404, "no such signal is known") if state is None else web.json_response(state.to_json())
+
+
+def _told(tell: Callable[[], dict[str, Any]]) -> Handler:
+    """Answers with what's told."""
+
+    async def handle(_: web.Request) -> web.Response:
+        return web.json_response(tell())
+
+    return handle
+
+
+def _found(tell: Callable[[], list[dict[str, Any]]], key: str) -> Handler:
+    """Answers with the last one of what's told that has the name which the path says."""
+
+    async def handle(request: web.Request) -> web.Response:
+        name = request.match_info[key]
+        found = next((each for each in reversed(tell()) if each[key] == name), None)
+        return _error(404, f"no such {key} is known") if found is None else web.json_response(found)
+
+    return handle
+
+
+async def _write(answer: web.StreamResponse, message: bytes) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        await answer.write(message)
+
+
+async def _say_headers(_: web.Request, answer: web.StreamResponse) -> None:
+    for name, value in HEADERS.items():
+        answer.headers.setdefault(name, value)
+
+
+def _error(status: int, text: str, headers: Mapping[str, str] | None = None) -> web.Response:
+    return web.json_response({"error": text}, status=status, headers=headers)
+
+
+def _write_address(path: Path, url: str) -> None:
+    """Say where this service listens, so that the command line finds it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps({"url": url, "pid": os.getpid()}) + "\n", encoding="utf-8")
+    temporary.replace(path)

@@ -1,0 +1,1 @@
+"""The journal's files, local or in an object store."""

@@ -1,0 +1,92 @@
+"""Who reads the journal, and how far each of them is: what retention keeps segments for.
+
+    consumers/lake.json      a consumer has everything through this segment
+
+A consumer's own cursor is where its output is, in the same commit, as far as that was given something: segments that
+have nothing for it leave no trace there. So what it tells here may be ahead of that, and retention may have removed
+what lies between. A consumer that begins again can know that it has it all if it also told then what its output said of
+itself (`said`): output that doesn't say less now isn't older than what was told of.
+"""
+
+import json
+import re
+import time
+from dataclasses import dataclass
+
+from actors.journal.files import Files
+from actors.journal.writer_epochs import FIRST, TEMPORARY, TEXT, beginning
+from pipeline.errors import Definite
+
+CONSUMERS = "consumers"
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """It has everything through `segment`, and said so at `told_at` (µs since the epoch).
+
+    `said`: the segment that its output said of itself at that time; None where the output lacks something of before.
+    """
+
+    segment: int
+    told_at: int
+    said: int | None
+
+
+class Consumers:
+    """The consumers of one journal; for any process."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def tell(self, name: str, segment: int, said: int | None = None) -> None:
+        """This consumer has everything through the segment, or never will have what it lacks."""
+        if not _NAME.fullmatch(name):
+            raise Definite(f"{name!r} can't be a consumer's name: use a-z, 0-9, _ and -, a letter first")
+        value = {"segment": segment, "told_at": time.time_ns() // 1000, "said": said}
+        self._files.put(f"{CONSUMERS}/{name}{TEXT}", json.dumps(value).encode())
+
+    def all(self) -> dict[str, Consumer]:
+        """All of them, by name. Raises Definite where one can't be read."""
+        found = {}
+        for file in sorted(self._files.listed(CONSUMERS)):
+            if file.endswith(TEMPORARY):
+                continue
+            try:
+                value = json.loads(self._files.read(f"{CONSUMERS}/{file}"))
+                found[file.removesuffix(TEXT)] = Consumer(
+                    int(value["segment"]), int(value["told_at"]), value.get("said")
+                )
+            except FileNotFoundError:
+                continue  # it was forgotten meanwhile
+            except (ValueError, KeyError, TypeError) as error:
+                raise Definite(
+                    f"{self._files.shown}/{CONSUMERS}/{file} is damaged: forget that consumer, and it tells anew"
+                ) from error
+        return found
+
+    def behind(self, segment: int) -> str | None:
+        """The slowest one, if it hasn't said to have this segment."""
+        slowest = min(((told.segment, name) for name, told in self.all().items()), default=None)
+        return slowest[1] if slowest is not None and slowest[0] < segment else None
+
+    def forget(self, name: str) -> None:
+        """Keep nothing for this consumer any more. Raises Definite where there's no such one."""
+        if f"{name}{TEXT}" not in self._files.listed(CONSUMERS):
+            known = ", ".join(sorted(self.all())) or "none"
+            raise Definite(
+                f"{name!r} isn't a consumer of the journal in {self._files.shown}; there are: {known}"
+            )
+        self._files.remove(f"{CONSUMERS}/{name}{TEXT}")
+
+    def first(self) -> int:
+        """The segment that the journal is whole from."""
+        return beginning(self._files)
+
+    def begin_at(self, segment: int) -> None:
+        """Make durable that the journal is whole from this segment on, and from no earlier one."""
+        before = [name for name in self._files.listed(FIRST) if name.isdecimal() and int(name) < segment]
+        # Its name says it all: an empty file has room on a filesystem that's full.
+        self._files.put(f"{FIRST}/{segment:012d}", b"")
+        for name in before:
+            self._files.remove(f"{FIRST}/{name}")

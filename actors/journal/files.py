@@ -1,0 +1,383 @@
+"""Where the journal's files are: a local disk, or any other filesystem that pyarrow reaches, behind one interface.
+
+Names are relative to the journal, with `/` between folders. What both give, and all that the journal builds on: `put`
+makes a file appear whole, and what it has returned from, no crash takes back; a listing shows all that was put before
+it. How they differ is how a file becomes durable and appears at once: on a disk it's written beside its place, synced
+and renamed; an object store shows an object when it's complete, and has no rename.
+
+Source for what must be synced and when: POSIX `fsync` and `rename`; a new name is durable once its directory is. That
+a put is atomic and a listing consistent: Amazon S3 ("Amazon S3 data consistency model") and Google Cloud Storage
+("Consistency").
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import IO, Any, Protocol
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+from actors.runtime.fsync import FULL, sync
+from pipeline.errors import Definite, Transient
+
+_LOCK = "lock"
+_RESERVE = "reserve"
+# Room for some hundred of the small files by which consumers and retention get on, in bytes.
+_RESERVED = 1 << 20
+_TEMPORARY = ".tmp"
+
+
+class NoRoom(Transient):
+    """The journal's filesystem has no room left, or the quota of its user hasn't."""
+
+
+class Writable(Protocol):
+    """A file that's written from front to back."""
+
+    def write(self, content: Any, /) -> object:
+        """Write all of it."""
+
+
+class Files(Protocol):
+    """A journal's files; `shown` is where they are, as messages say it. Raises OSError where the place refuses."""
+
+    shown: str
+    filesystem: fs.FileSystem
+
+    def path(self, name: str) -> str:
+        """The path of a file within `filesystem`."""
+
+    def make(self, folders: Sequence[str]) -> None:
+        """Make the place of a new journal with these folders, where it isn't there."""
+
+    def lock(self) -> IO[str] | None:
+        """Keep others from writing, as far as the place can; until it's closed. Raises Definite where one holds it."""
+
+    def read(self, name: str) -> bytes:
+        """All of a file. Raises FileNotFoundError."""
+
+    def listed(self, folder: str) -> list[str]:
+        """The names in a folder, none where there's no such folder."""
+
+    def settle(self, folder: str) -> None:
+        """What's listed in the folder from now on is durable."""
+
+    def put(self, name: str, content: bytes) -> None:
+        """Make a file appear whole, durably, in the place of what was there."""
+
+    def written(self, folder: str, name: str) -> AbstractContextManager[Writable]:
+        """A new file of a folder that isn't kept yet; durable at the end, and to be found once it's kept."""
+
+    def keep(self, folder: str, names: frozenset[str]) -> None:
+        """Make a folder durable whose files are written; those that aren't named are removed."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it's there."""
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove a folder with all that's in it, kept or not, if it's there."""
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The bytes in each folder of a folder."""
+
+    def reserve(self) -> bool:
+        """Keep a little room for when the place is full; whether there's room for it."""
+
+    def release(self) -> None:
+        """Give that room up."""
+
+
+class LocalFiles:
+    """On a disk of this machine, or one that looks like it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.shown = str(directory)
+        self.filesystem = fs.LocalFileSystem()
+
+    def path(self, name: str) -> str:
+        """The path of a file."""
+        return str(self.directory / name)
+
+    def make(self, folders: Sequence[str]) -> None:
+        """Make the directories, durably."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        sync(self.directory.parent)
+        for folder in folders:
+            (self.directory / folder).mkdir(exist_ok=True)
+        sync(self.directory)
+
+    def lock(self) -> IO[str]:
+        """The lock file, locked until it's closed or the process ends, and naming the holder."""
+        lock = (self.directory / _LOCK).open("a+")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            lock.seek(0)
+            holder = lock.read() or "another process"
+            lock.close()
+            raise Definite(f"{self.shown} is being written to by {holder}: stop that one first") from error
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()} on {socket.gethostname()}")
+        lock.flush()
+        return lock
+
+    def read(self, name: str) -> bytes:
+        """All of a file."""
+        return (self.directory / name).read_bytes()
+
+    def listed(self, folder: str) -> list[str]:
+        """The names in a folder; what a crash has left half-written is among them."""
+        try:
+            with os.scandir(self.directory / folder) as entries:
+                return [entry.name for entry in entries]
+        except FileNotFoundError:
+            return []
+
+    def settle(self, folder: str) -> None:
+        """A name can be seen before it's durable."""
+        if (self.directory / folder).exists():
+            sync(self.directory / folder)
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write it beside its place, and rename it."""
+        path = self.directory / name
+        temporary = path.with_name(path.name + _TEMPORARY)
+        with _whole(temporary) as file:
+            file.write(content)
+        temporary.rename(path)
+        sync(path.parent)
+
+    @contextmanager
+    def written(self, folder: str, name: str) -> Iterator[Writable]:
+        """A file in a directory that nobody reads."""
+        temporary = self._temporary(folder)
+        if not temporary.exists():
+            temporary.mkdir()
+        with _whole(temporary / name) as file:
+            yield file
+
+    def keep(self, folder: str, names: frozenset[str]) -> None:
+        """Give the directory its name, if it hasn't got it already."""
+        temporary, path = self._temporary(folder), self.directory / folder
+        if path.exists():
+            sync(path.parent)
+            return
+        for there in self.listed(folder + _TEMPORARY):
+            if there not in names:
+                (temporary / there).unlink()
+        if names:
+            sync(temporary)
+            temporary.rename(path)
+            sync(path.parent)
+        elif temporary.exists():
+            temporary.rmdir()
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        (self.directory / name).unlink(missing_ok=True)
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove a directory."""
+        for path in (self.directory / folder, self._temporary(folder)):
+            if path.exists():
+                shutil.rmtree(path)
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The bytes in each directory of a directory."""
+        with os.scandir(self.directory / folder) as entries:
+            return {entry.name: _size(entry.path) for entry in entries if entry.is_dir()}
+
+    def reserve(self) -> bool:
+        """Keep a file of nothing."""
+        path = self.directory / _RESERVE
+        try:
+            with path.open("ab") as file:
+                os.posix_fallocate(file.fileno(), 0, _RESERVED)
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            if error.errno not in FULL:
+                raise
+            return False
+        return True
+
+    def release(self) -> None:
+        """Remove it."""
+        (self.directory / _RESERVE).unlink(missing_ok=True)
+
+    def _temporary(self, folder: str) -> Path:
+        return self.directory / (folder + _TEMPORARY)
+
+
+class RemoteFiles:
+    """In a store that shows a file when it's complete, and has no folders but in the names of files."""
+
+    def __init__(self, filesystem: fs.FileSystem, root: str, shown: str) -> None:
+        self.filesystem = filesystem
+        self.shown = shown
+        self._root = root.rstrip("/")
+
+    def path(self, name: str) -> str:
+        """The path of a file."""
+        return f"{self._root}/{name}"
+
+    def make(self, folders: Sequence[str]) -> None:  # noqa: ARG002 - there are none to make
+        """Make the place, a bucket for example, where that's allowed."""
+        self.filesystem.create_dir(self._root, recursive=True)
+
+    def lock(self) -> None:
+        """Nothing can be locked; a claim is all that there is (`pipeline.journal.writer_epochs`)."""
+
+    def read(self, name: str) -> bytes:
+        """All of a file."""
+        with self.filesystem.open_input_stream(self.path(name), compression=None) as file:
+            content: bytes = file.read()
+        return content
+
+    def listed(self, folder: str) -> list[str]:
+        """The names in a folder."""
+        return [info.base_name for info in self._infos(folder, recursive=False)]
+
+    def settle(self, folder: str) -> None:
+        """What's seen is durable."""
+
+    def put(self, name: str, content: bytes) -> None:
+        """Put the object."""
+        with self.filesystem.open_output_stream(self.path(name), compression=None) as file:
+            file.write(content)
+
+    @contextmanager
+    def written(self, folder: str, name: str) -> Iterator[Writable]:
+        """An object that no entry names yet."""
+        with self.filesystem.open_output_stream(self.path(f"{folder}/{name}"), compression=None) as file:
+            yield file
+
+    def keep(self, folder: str, names: frozenset[str]) -> None:
+        """All are durable already."""
+        for there in self.listed(folder):
+            if there not in names:
+                self.remove(f"{folder}/{there}")
+
+    def remove(self, name: str) -> None:
+        """Remove an object."""
+        try:
+            self.filesystem.delete_file(self.path(name))
+        except FileNotFoundError:
+            return
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove all objects whose names begin so."""
+        try:
+            self.filesystem.delete_dir(self.path(folder))
+        except FileNotFoundError:
+            return
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The bytes in each folder of a folder."""
+        found: dict[str, int] = {}
+        begin = len(self.path(folder)) + 1
+        for info in self._infos(folder, recursive=True):
+            inner, _, name = info.path[begin:].partition("/")
+            if name:
+                found[inner] = found.get(inner, 0) + (info.size or 0)
+        return found
+
+    def reserve(self) -> bool:
+        """A store isn't full."""
+        return True
+
+    def release(self) -> None:
+        """There's nothing to give up."""
+
+    def _infos(self, folder: str, recursive: bool) -> list[fs.FileInfo]:
+        selector = fs.FileSelector(self.path(folder), allow_not_found=True, recursive=recursive)
+        found: list[fs.FileInfo] = self.filesystem.get_file_info(selector)
+        return found
+
+
+# The kinds of pyarrow's filesystems whose stores promise what a journal needs: see the module's docstring.
+_ATOMIC = ("s3", "gcs")
+
+
+def located(location: str | Path) -> Files:
+    """The files at a path or a URI. Raises Definite for a URI that pyarrow can't make a filesystem of."""
+    if isinstance(location, Path) or "://" not in location:
+        return LocalFiles(Path(location))
+    parts = urlsplit(location)
+    shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    if parts.username or parts.password:
+        raise Definite(
+            f"journal.path ({shown}): who may use it doesn't belong into a URI, which is shown; leave that to the "
+            "environment or the machine's configuration, as AWS_ACCESS_KEY_ID"
+        )
+    try:
+        filesystem, root = fs.FileSystem.from_uri(location)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ImportError) as error:
+        raise Definite(
+            f"journal.path ({shown}) can't be reached: {error}; give a local path, or a URI that pyarrow knows, as "
+            "s3://bucket/folder"
+        ) from error
+    if isinstance(filesystem, fs.LocalFileSystem):
+        return LocalFiles(Path(root))
+    if filesystem.type_name not in _ATOMIC:
+        raise Definite(
+            f"journal.path ({shown}): a store of the kind {filesystem.type_name!r} isn't known to show files only when "
+            f"they are whole; use a local path, or one of {', '.join(_ATOMIC)}"
+        )
+    return RemoteFiles(filesystem, root, shown)
+
+
+# What object stores' errors say of who may do what (pyarrow gives them as OSError without a number).
+_REFUSED = (
+    "ACCESS_DENIED",
+    "NO_SUCH_BUCKET",
+    "INVALID_ACCESS_KEY_ID",
+    "SIGNATURE_DOES_NOT_MATCH",
+    "HTTP 403",
+)
+
+
+@contextmanager
+def telling(shown: str) -> Iterator[None]:
+    """Say in our terms what the filesystem refused."""
+    try:
+        yield
+    except OSError as error:
+        match error.errno:
+            case number if number in FULL:
+                raise NoRoom(f"no room was left for the journal in {shown} ({error.strerror})") from error
+            case errno.EACCES | errno.EPERM | errno.EROFS | errno.ENOTDIR:
+                raise _refused(shown, error) from error
+            case _ if any(words in str(error) for words in _REFUSED):
+                raise _refused(shown, error) from error
+            case _:
+                raise Transient(f"writing the journal in {shown} failed: {error}") from error
+
+
+def _refused(shown: str, error: OSError) -> Definite:
+    return Definite(f"the journal in {shown} can't be written: {error}; see to its permissions")
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[IO[bytes]]:
+    """A new file, durable at the end; it's gone where it couldn't be written to the end, so that it takes no room."""
+    try:
+        with path.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def _size(directory: str) -> int:
+    with os.scandir(directory) as entries:
+        return sum(entry.stat().st_size for entry in entries)

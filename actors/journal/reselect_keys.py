@@ -1,0 +1,49 @@
+"""The keys of rows that a start has to read again, from the journal's own changes files
+(`pipeline.coordinator.reselect`)."""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from actors.journal.store import JournalReader
+from pipeline.coordinator import reselect_keys as unread_keys
+from pipeline.journal.segment import Entry, File, FileKind
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.checkpoint import Checkpoint
+
+
+def unread(
+    journal: JournalReader, last: Entry | None, checkpoint: Checkpoint
+) -> dict[TableId, pa.RecordBatch]:
+    """The keys of the tables that have such rows by the checkpoint, which is the `last` segment's or follows from it.
+
+    Raises Definite where the journal is damaged.
+    """
+    marks = {table: scn for table, scn in checkpoint.unread.items() if table in checkpoint.schemas}
+    found: dict[TableId, list[pa.RecordBatch]] = {table: [] for table in marks}
+    entry = last
+    while marks and entry is not None and entry.last_scn > min(marks.values()):
+        for file in entry.files:
+            if (
+                file.kind is FileKind.CHANGES
+                and file.absent
+                and entry.last_scn > marks.get(file.table, entry.last_scn)
+            ):
+                found[file.table].insert(0, _keys(journal, entry, file, checkpoint, marks))
+        # What lies before the marks may have been removed by retention.
+        further = entry.first_scn - 1 > min(marks.values())
+        entry = journal.entry(entry.segment - 1) if further else None
+    return {
+        table: pa.concat_batches(batches) if batches else unread_keys.no_keys(checkpoint.schemas[table])
+        for table, batches in found.items()
+    }
+
+
+def _keys(
+    journal: JournalReader, entry: Entry, file: File, checkpoint: Checkpoint, marks: Mapping[TableId, int]
+) -> pa.RecordBatch:
+    version, path = entry.schemas[file.version], journal.file(entry.segment, file.path)
+    with journal.files.filesystem.open_input_file(path) as opened, pq.ParquetFile(opened) as parquet:
+        rows = parquet.read(columns=[*unread_keys.NEEDED, *version.key_names])
+    return unread_keys.keys_behind(checkpoint.schemas[file.table], rows, marks[file.table])

@@ -1,0 +1,69 @@
+"""A file of a segment: Parquet, digested while it's written, so that none of it has to stay in memory."""
+
+import hashlib
+import io
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from actors.journal.files import Writable
+from pipeline.journal.segment import SegmentTable
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+# A page of a Parquet file (bytes), as pyarrow makes them; a row can't be divided.
+_PAGE = 1 << 20
+# What's written at once (bytes): each time the thread waits for the interpreter, which others may be busy with.
+_PIECE = 4 << 20
+
+
+def write(file: Writable, table: SegmentTable) -> tuple[int, str]:
+    """Write the table; how many bytes that took, and their SHA-256."""
+    digesting = _Digesting(file)
+    with pa.BufferedOutputStream(pa.PythonFile(digesting, mode="w"), _PIECE) as stream:
+        pq.write_table(
+            table.rows,
+            stream,
+            compression="lz4",
+            use_dictionary=False,
+            write_statistics=table.stated,
+            write_batch_size=_batch(table.rows),
+        )
+    return digesting.tell(), digesting.hexdigest()
+
+
+def _batch(rows: pa.Table) -> int:
+    """How many rows are written before it's looked whether they fill a page: with large ones, one at a time."""
+    row_bytes = int(rows.nbytes // rows.num_rows)
+    return max(1, min(_PAGE // max(1, row_bytes), 1024))
+
+
+class _Digesting(io.RawIOBase):
+    """A file that's written from front to back, digested on the way, so that none of it has to stay in memory."""
+
+    def __init__(self, file: Writable) -> None:
+        self._file = file
+        self._digest = hashlib.sha256()
+        self._bytes = 0
+
+    def writable(self) -> bool:
+        """So it is."""
+        return True
+
+    def tell(self) -> int:
+        """How many bytes are written."""
+        return self._bytes
+
+    def write(self, content: "ReadableBuffer") -> int:
+        """Write all of it."""
+        self._digest.update(content)
+        self._file.write(content)
+        size = memoryview(content).nbytes
+        self._bytes += size
+        return size
+
+    def hexdigest(self) -> str:
+        """The SHA-256 of what's written."""
+        return self._digest.hexdigest()

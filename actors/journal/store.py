@@ -1,0 +1,364 @@
+"""The journal: what a consumer and its one writer do with its files.
+
+    claims/, consumers/, first/         who writes, who reads, where it begins (`writer_epochs`, `consumers`)
+    lock                                on a local disk: held by the one process that writes
+    schemas/0123456789abcdef.json       a version of a table's schema, written before the first entry that names it
+    segments/000000000007-CLAIM/*       a segment's files
+    manifest/000000000007-CLAIM.json    its entry, which makes it exist
+
+A segment's files come first, some of them long before the others where a transaction is large; then they are kept,
+durably, and last of all its entry is put (`files`). So a crash at any moment leaves either the entry with all
+that it names, or leftovers that the next `recover` removes. An entry that's published and can't be read is no crash's
+doing, and is refused by name. A segment that was published counts once no other writer has claimed the journal
+(`pipeline.journal.writer_epochs`): so two processes can't both go on, on any filesystem, and where it can be locked the
+second one doesn't even begin.
+
+To start, the manifest's names are listed and the last entry is read; how many there are before it hardly matters.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO
+
+from actors.journal import segment_file, writer_epochs
+from actors.journal.consumers import CONSUMERS, Consumers
+from actors.journal.files import Files, LocalFiles, NoRoom, located, telling
+from actors.journal.writer_epochs import FIRST, MANIFEST, TEMPORARY, TEXT
+from actors.runtime.state_folder import local_folder
+from pipeline.config.settings import JournalSettings
+from pipeline.errors import Definite, InvariantBroken
+from pipeline.journal import manifest
+from pipeline.journal import writer_epochs as claims
+from pipeline.journal.manifest import Damaged
+from pipeline.journal.retention import Kept, removable
+from pipeline.journal.segment import Entry, File, SegmentTable
+from pipeline.journal.writer_epochs import View
+from pipeline.schema.table_schema import TableSchema
+
+_SCHEMAS = "schemas"
+_SEGMENTS = "segments"
+_FOLDERS = (MANIFEST, _SCHEMAS, _SEGMENTS, writer_epochs.CLAIMS, CONSUMERS, FIRST)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which journal it is (a random id, so that another one in its place is noticed), and whose."""
+
+    id: str
+    pipeline: str
+
+
+class JournalReader:
+    """What a consumer may do with a journal, in the writer's process or another one.
+
+    `files.filesystem` is where its files are, and `file` gives a path in it. Raises Transient or Definite where the
+    place refuses.
+    """
+
+    def __init__(self, location: str | Path) -> None:
+        """Open the journal at this path or URI. Raises Definite where there's none."""
+        self._location = str(location)
+        self.files: Files = located(location)
+        with telling(self.files.shown):
+            self._view = writer_epochs.seen(self.files)
+        self.identity = Identity(self._view.record.journal, self._view.record.pipeline)
+        self.consumers = Consumers(self.files)
+        self._schemas: dict[str, TableSchema] = {}
+
+    @property
+    def local_folder(self) -> Path:
+        """Where what's of this machine only belongs (`actors.runtime.state_folder`)."""
+        return local_folder(self._location, self.identity.pipeline)
+
+    @property
+    def directory(self) -> Path:
+        """The directory of a journal that's on a local disk."""
+        assert isinstance(self.files, LocalFiles), f"{self.files.shown} isn't on a local disk"
+        return self.files.directory
+
+    def last_segment(self) -> int:
+        """The number of the last segment that no crash can take back, 0 if there's none."""
+        with telling(self.files.shown):
+            # An entry can be seen before its name is durable; a consumer must not get ahead of what survives.
+            self.files.settle(MANIFEST)
+            self._view = writer_epochs.seen(self.files)
+        return self._view.last
+
+    def entries(self, after: int, through: int) -> Iterator[Entry]:
+        """The segments with `after` < number <= `through`, in order; raises as `entry` does."""
+        for segment in range(after + 1, through + 1):
+            yield self.entry(segment)
+
+    def entry(self, segment: int) -> Entry:
+        """One segment. Raises Definite where it's damaged or gone."""
+        with telling(self.files.shown):
+            name = self._entry_name(segment)
+            with self._refusing(name):
+                text = self.files.read(name).decode()
+                entry = manifest.from_json(text, self.identity.id, self._schema)
+        if entry.segment != segment:
+            raise Definite(
+                f"{self.files.shown}/{name} is the entry of segment {entry.segment}: it was renamed or copied"
+            )
+        return entry
+
+    def file(self, segment: int, name: str) -> str:
+        """The path of a segment's file within `files.filesystem`."""
+        return self.files.path(f"{self._folder(segment)}/{name}")
+
+    def path(self, entry: Entry, file: File) -> Path:
+        """Where a segment's file is, in a journal on a local disk."""
+        return self.directory / self._folder(entry.segment) / file.path
+
+    def _folder(self, segment: int) -> str:
+        return f"{_SEGMENTS}/{self._view.name(segment)}"
+
+    def _entry_name(self, segment: int) -> str:
+        return f"{MANIFEST}/{self._view.name(segment)}{TEXT}"
+
+    def _schema(self, version: str) -> TableSchema:
+        if version not in self._schemas:
+            name = f"{_SCHEMAS}/{version}{TEXT}"
+            with self._refusing(name):
+                self._schemas[version] = manifest.schema_from_json(self.files.read(name).decode(), version)
+        return self._schemas[version]
+
+    @contextmanager
+    def _refusing(self, name: str) -> Iterator[None]:
+        """Name the file of the journal that's missing or damaged."""
+        path = f"{self.files.shown}/{name}"
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise Definite(f"{path} is missing: restore it from a copy of the journal") from error
+        except UnicodeDecodeError as error:
+            raise Definite(f"{path} isn't text: restore it from a copy of the journal") from error
+        except Damaged as error:
+            raise Definite(f"{path} can't be used: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a start finds: the last sealed segment, None in a new journal, and the bytes of all segments."""
+
+    last: Entry | None
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What retention has removed: so many segments, and the bytes of their files."""
+
+    segments: int
+    bytes: int
+
+
+class JournalStore(JournalReader):
+    """The journal as its one writer has it; `close` gives it up. `bytes` are those of all segments' files."""
+
+    def __init__(self, location: str | Path, lock: IO[str] | None, own: View) -> None:
+        super().__init__(location)
+        self._lock = lock
+        self._own = own
+        self._oldest = 1
+        self.bytes = 0
+        # Behind this SCN rows are looked for after a restart; None if there are none.
+        self._unread: int | None = None
+        # The last segment that may name a version of a schema; those that aren't here aren't durable.
+        self.files.settle(_SCHEMAS)
+        versions = (name for name in self.files.listed(_SCHEMAS) if name.endswith(TEXT))
+        self._named = {version.removesuffix(TEXT): own.last for version in versions}
+        # The segment that each consumer told, as it was last looked at.
+        self.told: dict[str, int] = {}
+
+    @classmethod
+    def open_single_writer(cls, location: str | Path, pipeline: str) -> "JournalStore":
+        """Open the journal for writing, and make it where there's none.
+
+        Raises Definite while another process holds its lock, or where it's another pipeline's, and Fenced where
+        another process claims it at the same time.
+        """
+        files = located(location)
+        with telling(files.shown):
+            files.make(_FOLDERS)
+            lock = files.lock()
+            try:
+                return cls(location, lock, _claimed(files, pipeline))
+            except BaseException:
+                if lock is not None:
+                    lock.close()
+                raise
+
+    def close(self) -> None:
+        """Let another process write."""
+        if self._lock is not None:
+            self._lock.close()
+
+    def recover(self) -> Recovered:
+        """Find the last sealed segment, prove that it's whole, and remove what a crash left behind it.
+
+        Raises Definite where the last segment is damaged, or where segments lie behind it that no crash explains, and
+        Fenced where another process has claimed the journal.
+        """
+        with telling(self.files.shown):
+            self.files.settle(MANIFEST)
+            writer_epochs.check(self.files, self._own.claim)
+            entries = writer_epochs.listed(self.files)
+            self._own = self._view = own = claims.view(
+                self._own.claim, self._own.record, entries, self.consumers.first()
+            )
+            self._oldest = self._begins(own, {claims.named(*entry) for entry in entries})
+            last = self.entry(own.last) if own.last else None
+            if last is not None:
+                self._unread = min(last.checkpoint.unread.values(), default=None)
+                for file in last.files:
+                    self._verify(f"{self._folder(own.last)}/{file.path}", file)
+            self.bytes = self._remove_leftovers(own, entries)
+            return Recovered(last, self.bytes)
+
+    def write(self, segment: int, tables: Sequence[SegmentTable], first: int = 0) -> tuple[File, ...]:
+        """Write files of a segment, `first` being the number of those that it has; they count once it's published."""
+        with telling(self.files.shown):
+            return tuple(
+                self._write_table(segment, place, table) for place, table in enumerate(tables, first)
+            )
+
+    def publish(self, entry: Entry) -> None:
+        """Make a segment exist whose files are written. Raises Fenced where it doesn't count for us."""
+        own, segment = self._own, entry.segment
+        if segment != own.last + 1:
+            raise InvariantBroken(f"segment {segment} was to be sealed, and the last one is {own.last}")
+        with telling(self.files.shown):
+            self.files.keep(f"{_SEGMENTS}/{own.name(segment)}", frozenset(file.path for file in entry.files))
+            for version in entry.schemas.keys() - self._named.keys():
+                text = manifest.schema_to_json(entry.schemas[version])
+                self.files.put(f"{_SCHEMAS}/{version}{TEXT}", text.encode())
+            self._named |= dict.fromkeys(entry.schemas, segment)
+            text = manifest.to_json(entry, self.identity.id)
+            self.files.put(f"{MANIFEST}/{own.name(segment)}{TEXT}", text.encode())
+            writer_epochs.check(self.files, own.claim)
+        self._own = replace(own, last=segment)
+        self._unread = min(entry.checkpoint.unread.values(), default=None)
+        self.bytes += sum(file.bytes for file in entry.files)
+
+    def retain(self, settings: JournalSettings, now: int) -> Removed:
+        """Remove a few of the segments that may go, if there are any; `now` in µs since the epoch."""
+        with telling(self.files.shown):
+            last, first = self._own.last, self.consumers.first()
+            oldest = (self._kept(segment) for segment in range(self._oldest, last))
+            going = tuple(
+                removable(oldest, first, last, self._told(), self._unread, self.bytes, settings, now)
+            )
+            if not going:
+                return Removed(0, 0)
+            writer_epochs.check(self.files, self._own.claim)
+            if going[-1].segment >= first:
+                self.consumers.begin_at(going[-1].segment + 1)
+            # Somebody may have come who needs some of them (`pipeline.journal.retention`).
+            least = min(self._told(), default=last)
+            gone = [kept for kept in going if kept.segment < least]
+            for kept in gone:
+                self.files.remove_folder(self._folder(kept.segment))
+                self.files.remove(self._entry_name(kept.segment))
+                self._oldest = kept.segment + 1
+            self._forget_schemas()
+        removed = Removed(len(gone), sum(kept.bytes for kept in gone))
+        self.bytes -= removed.bytes
+        return removed
+
+    def behind(self) -> str | None:
+        """The consumer that the oldest segment is kept for, if it's for one."""
+        return self.consumers.behind(self._oldest)
+
+    def _told(self) -> list[int]:
+        self.told = {name: consumer.segment for name, consumer in self.consumers.all().items()}
+        return list(self.told.values())
+
+    def _kept(self, segment: int) -> Kept:
+        entry = self.entry(segment)
+        return Kept(segment, sum(file.bytes for file in entry.files), entry.last_scn, entry.sealed_at)
+
+    def _forget_schemas(self) -> None:
+        """Remove the schemas that no segment names any more."""
+        for version in [version for version, segment in self._named.items() if segment < self._oldest]:
+            del self._named[version]
+            self.files.remove(f"{_SCHEMAS}/{version}{TEXT}")
+
+    def _begins(self, own: View, names: set[str]) -> int:
+        """The oldest segment that there is; all from there on are. Raises Definite where one is missing."""
+        first = oldest = self.consumers.first()
+        if own.last == 0 and first == 1:
+            return first
+        for segment in range(first, max(first, own.last) + 1):
+            if own.name(segment) not in names:
+                raise Definite(
+                    f"{self.files.shown}/{self._entry_name(segment)} is missing: restore it from a copy of the journal"
+                )
+        while oldest > 1 and own.name(oldest - 1) in names:
+            oldest -= 1
+        return oldest
+
+    def _remove_leftovers(self, own: View, entries: Sequence[tuple[int, str]]) -> int:
+        """Remove what isn't of a segment that counts; the bytes of those that do."""
+        # Not among consumers, who may be telling right now: what's half-told is overwritten by the next one that tells.
+        for folder in (MANIFEST, _SCHEMAS, writer_epochs.CLAIMS, FIRST):
+            for name in self.files.listed(folder):
+                if name.endswith(TEMPORARY):
+                    self.files.remove(f"{folder}/{name}")
+        sizes = self.files.sizes(_SEGMENTS)
+        for name in list(sizes):
+            found = claims.segment_of(name.removesuffix(TEMPORARY))
+            if found is None:
+                continue
+            if found[0] > own.last + 1:
+                raise Definite(
+                    f"{self.files.shown}/{_SEGMENTS}/{name} lies behind segment {own.last}, the last one of the "
+                    f"manifest: entries have been lost from {self.files.shown}/{MANIFEST}; restore them"
+                )
+            if name.endswith(TEMPORARY) or not _counts(own, found):
+                self.files.remove_folder(f"{_SEGMENTS}/{name.removesuffix(TEMPORARY)}")
+                del sizes[name]
+        for entry in entries:
+            if not _counts(own, entry):
+                self.files.remove(f"{MANIFEST}/{claims.named(*entry)}{TEXT}")
+        return sum(sizes.values())
+
+    def _verify(self, name: str, file: File) -> None:
+        with self._refusing(name):
+            if hashlib.sha256(self.files.read(name)).hexdigest() != file.sha256:
+                raise Damaged(
+                    "its checksum isn't the one that it was sealed with; restore it from a copy of the journal"
+                )
+
+    def _write_table(self, segment: int, place: int, table: SegmentTable) -> File:
+        version = table.schema.version
+        path = f"{place:04}.{version}.{table.kind}.parquet"
+        with self.files.written(f"{_SEGMENTS}/{self._own.name(segment)}", path) as file:
+            size, digest = segment_file.write(file, table)
+        return File(
+            path=path,
+            table=table.schema.table,
+            version=version,
+            kind=table.kind,
+            rows=table.rows.num_rows,
+            bytes=size,
+            sha256=digest,
+            absent=table.absent,
+        )
+
+
+def _counts(own: View, found: tuple[int, str]) -> bool:
+    return found[0] <= own.last and own.name(found[0]) == claims.named(*found)
+
+
+def _claimed(files: Files, pipeline: str) -> View:
+    """Claim the journal, by its reserve where there's no other room."""
+    try:
+        with telling(files.shown):
+            return writer_epochs.take(files, pipeline)
+    except NoRoom:
+        files.release()
+        return writer_epochs.take(files, pipeline)

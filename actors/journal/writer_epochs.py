@@ -1,0 +1,139 @@
+"""Claims on a journal: how a writer becomes its only one, and how a reader knows whose segments count.
+
+    claims/00000003-1f2e3d4c.json         somebody claimed it: whoever has a smaller claim is fenced
+    claims/00000003-1f2e3d4c.begun.json   what it began with (`pipeline.journal.writer_epochs`, which argues the order
+    of the steps) first/000000000501                    the journal is whole from this segment on
+    (`pipeline.journal.retention`)
+
+The claims before it are removed once a claim has begun.
+"""
+
+import uuid
+
+from actors.journal.files import Files
+from pipeline.errors import Definite
+from pipeline.journal import writer_epochs
+from pipeline.journal.writer_epochs import Record, View
+
+CLAIMS = "claims"
+FIRST = "first"
+MANIFEST = "manifest"
+TEXT = ".json"
+TEMPORARY = ".tmp"
+_BEGUN = f".begun{TEXT}"
+
+
+class NoJournal(Definite):
+    """There's none."""
+
+
+class Fenced(Definite):
+    """Another instance has claimed the journal since."""
+
+
+def seen(files: Files) -> View:
+    """What counts, as far as it's certain. Raises Definite where there's no journal, or where it has been damaged."""
+    while True:
+        entries = listed(files)
+        known, begun = _claims(files)
+        if not begun:
+            if entries:
+                raise Definite(
+                    f"{files.shown} holds segments without {CLAIMS}: restore them from a copy of the journal"
+                )
+            raise NoJournal(f"{files.shown} holds no journal: {CLAIMS} is missing, or is empty")
+        greatest = max(begun)
+        try:
+            record = _record(files, greatest)
+        except FileNotFoundError:
+            continue  # a greater one has begun, and removed it
+        if greatest == max(known):
+            return writer_epochs.view(greatest, record, entries, beginning(files))
+        return View(greatest, record, record.through)
+
+
+def take(files: Files, pipeline: str) -> View:
+    """Claim the journal, and make it where there's none. Raises Fenced where somebody else does so meanwhile.
+
+    Raises Definite, and disturbs nobody, where it's another pipeline's or damaged.
+    """
+    _check_pipeline(files, pipeline)
+    known, _ = _claims(files)
+    mine = writer_epochs.next_claim(known, uuid.uuid4().hex[:8])
+    files.put(f"{CLAIMS}/{mine}{TEXT}", b"{}")
+    check(files, mine)
+    record = _past(files, pipeline)
+    files.put(f"{CLAIMS}/{mine}{_BEGUN}", writer_epochs.to_json(record).encode())
+    check(files, mine)
+    known, begun = _claims(files)
+    for claim in sorted(known - {mine}):
+        files.remove(f"{CLAIMS}/{claim}{TEXT}")
+        if claim in begun:
+            files.remove(f"{CLAIMS}/{claim}{_BEGUN}")
+    return View(mine, record, record.through)
+
+
+def check(files: Files, mine: str) -> None:
+    """Nobody has claimed the journal since. Raises Fenced."""
+    known, _ = _claims(files)
+    if later := [claim for claim in known if claim > mine]:
+        raise Fenced(
+            f"another instance claimed the journal in {files.shown} ({max(later)} after {mine}), and goes on from "
+            "what was sealed before; run one instance only"
+        )
+
+
+def beginning(files: Files) -> int:
+    """The segment that the journal is whole from: those before it have gone, or are going."""
+    return max((int(name) for name in files.listed(FIRST) if name.isdecimal()), default=1)
+
+
+def listed(files: Files) -> list[tuple[int, str]]:
+    """The entries that there are, counting or not, by segment and claim. Raises Definite for a foreign file."""
+    found = []
+    for name in files.listed(MANIFEST):
+        if name.endswith(TEMPORARY):
+            continue
+        segment = writer_epochs.segment_of(name.removesuffix(TEXT)) if name.endswith(TEXT) else None
+        if segment is None:
+            raise Definite(f"{files.shown}/{MANIFEST}/{name} isn't a journal's: move it elsewhere")
+        found.append(segment)
+    return found
+
+
+def _check_pipeline(files: Files, pipeline: str) -> None:
+    try:
+        owner = seen(files).record.pipeline
+    except NoJournal:
+        return
+    if owner != pipeline:
+        raise Definite(
+            f"{files.shown} is the journal of pipeline {owner!r}: give {pipeline!r} a place of its own"
+        )
+
+
+def _past(files: Files, pipeline: str) -> Record:
+    """The record of the next claim: everything that counted for the last one that began."""
+    entries = listed(files)
+    _, begun = _claims(files)
+    if not begun:
+        return Record(str(uuid.uuid4()), pipeline)
+    before = writer_epochs.view(max(begun), _record(files, max(begun)), entries, beginning(files))
+    return before.succeeded(min((segment for segment, _ in entries), default=1))
+
+
+def _claims(files: Files) -> tuple[set[str], set[str]]:
+    """All claims, and those that have begun."""
+    names = files.listed(CLAIMS)
+    begun = {name.removesuffix(_BEGUN) for name in names if name.endswith(_BEGUN)}
+    known = {name.removesuffix(TEXT) for name in names if name.endswith(TEXT)}
+    return {claim for claim in known | begun if writer_epochs.is_claim(claim)}, begun
+
+
+def _record(files: Files, claim: str) -> Record:
+    name = f"{CLAIMS}/{claim}{_BEGUN}"
+    content = files.read(name)
+    try:
+        return writer_epochs.from_json(content.decode())
+    except (Definite, UnicodeDecodeError) as error:
+        raise Definite(f"{files.shown}/{name} is damaged: restore it from a copy of the journal") from error

@@ -1,0 +1,65 @@
+"""What the journal's thread does, one piece of work at a time (`pipeline.journal.state.Work`).
+
+A piece of work that there was no room for can be done again, and goes on where it had to end. What it had written by
+then stays for that under the same names; only the file that wasn't whole is gone (`actors.journal.files`).
+"""
+
+import time
+from dataclasses import dataclass
+from typing import assert_never
+
+from actors.journal.files import NoRoom
+from actors.journal.store import JournalStore
+from pipeline.config.settings import JournalSettings
+from pipeline.config.table_rules import LakeRule
+from pipeline.journal import segment as journal
+from pipeline.journal.segment import Ahead
+from pipeline.journal.state import Keep, Publish, Seal, Work, WriteAhead
+from pipeline.journal.step import KeptSmall, Published, RoomLacked, Worked, WrittenAhead
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What the thread works with; nobody else writes to the store."""
+
+    store: JournalStore
+    settings: JournalSettings
+    rules: tuple[LakeRule, ...]
+
+    def do(self, work: Work) -> Worked:
+        """All of it, or as much as there's room for; then the reserve is given up. Blocks."""
+        try:
+            if isinstance(work, Seal):
+                work = self._written(work)
+            return self._done(work)
+        except NoRoom as error:
+            self.store.files.release()
+            return RoomLacked(str(error), work)
+
+    def _written(self, seal: Seal) -> Publish:
+        appends = seal.waiting.appends
+        tables = journal.segment_tables(seal.segment, journal.parts_of(appends), self.rules)
+        rest = self.store.write(seal.segment, tables, len(seal.ahead))
+        return Publish(seal.segment, seal.waiting, (*journal.kept(seal.ahead, appends), *rest), seal.before)
+
+    def _done(self, work: Publish | WriteAhead | Keep) -> Worked:
+        match work:
+            case Publish(segment, waiting, files, before):
+                entry = journal.seal(segment, waiting.appends, files, before, sealed_at=_now())
+                self.store.publish(entry)
+                return Published(entry, self.store.bytes)
+            case WriteAhead(segment, parts, first, scn):
+                tables = journal.segment_tables(segment, parts, self.rules)
+                written = self.store.write(segment, tables, first)
+                return WrittenAhead(tuple(Ahead(file, scn) for file in written))
+            case Keep(reserve):
+                removed = self.store.retain(self.settings, _now()).segments
+                behind = None if removed else self.store.behind()
+                reserved = reserve and self.store.files.reserve()
+                return KeptSmall(removed, behind, reserved, self.store.bytes, self.store.files.shown)
+            case _:
+                assert_never(work)
+
+
+def _now() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,132 @@
+"""What a Delta table says of itself, read from its log by whoever has no Spark at hand.
+
+A table's log is a folder of numbered commits, each a file of JSON lines, and now and then a checkpoint: a Parquet file
+that says what all commits up to there come to. `_last_checkpoint` names the newest one; commits before it may be gone.
+
+Source: Delta transaction log protocol (PROTOCOL.md in delta-io/delta): Delta log entries, Checkpoints, Change Metadata,
+Transaction Identifiers, Commit Provenance Information.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from actors.lake.filesystem import located
+from pipeline.lake.tables import Told
+
+# The folder of a table that holds its log.
+LOG = "_delta_log"
+
+_NEWEST = "_last_checkpoint"
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d+\.\d+)?\.parquet")
+_TOLD = ("metaData", "txn")
+
+
+@dataclass(frozen=True, slots=True)
+class Logged(Told):
+    """A version of a table. `columns`: its schema, in JSON. `files`, `bytes`, and `hidden` rows: what it's made of,
+    None where Delta wrote no checksum of it.
+    """
+
+    version: int
+    columns: str
+    files: int | None
+    bytes: int | None
+    hidden: int | None
+
+
+def logged(path: str, at: int | None = None) -> Logged | None:
+    """What the table at a path says in its newest version, or `at` this one; None where there's none.
+
+    `path`: a local one, or a URI as Spark has it. Raises OSError where the filesystem does, and Definite where the path
+    leads to none.
+    """
+    filesystem, folder, names = _listed(path)
+    version, actions = -1, _Actions()
+    if _NEWEST in names:
+        version = json.loads(_read(filesystem, f"{folder}/{_NEWEST}"))["version"]
+        checkpoints = [(int(match[1]), name) for name in names if (match := _CHECKPOINT.fullmatch(name))]
+        if at is not None:
+            version = max((number for number, _ in checkpoints if number <= min(at, version)), default=-1)
+        for number, name in checkpoints:
+            if number == version:
+                actions.take(_checkpointed(filesystem, f"{folder}/{name}"))
+    for name in names:
+        if (match := _COMMIT.fullmatch(name)) and version < int(match[1]) <= (
+            sys.maxsize if at is None else at
+        ):
+            actions.take(map(json.loads, _read(filesystem, f"{folder}/{name}").splitlines()))
+            version = int(match[1])
+    if version < 0:
+        return None
+    checksum = f"{version:020d}.crc"
+    sums = json.loads(_read(filesystem, f"{folder}/{checksum}")) if checksum in names else {}
+    return Logged(
+        actions.properties,
+        actions.applications,
+        version,
+        actions.columns,
+        sums.get("numFiles"),
+        sums.get("tableSizeBytes"),
+        sums.get("numDeletedRecordsOpt"),
+    )
+
+
+def last_said(path: str) -> str | None:
+    """What the last commit of a table says of itself (`userMetadata`), of those that say anything; raises as `logged`.
+
+    A checkpoint doesn't have it.
+    """
+    filesystem, folder, names = _listed(path)
+    for name in filter(_COMMIT.fullmatch, reversed(names)):
+        for action in map(json.loads, _read(filesystem, f"{folder}/{name}").splitlines()):
+            match action:
+                case {"commitInfo": {"userMetadata": str(said)}}:
+                    return said
+    return None
+
+
+def _listed(path: str) -> tuple[fs.FileSystem, str, list[str]]:
+    """Where a table's log is, and the names of its files in order; none where there's no table."""
+    filesystem, root = located(path)
+    folder = f"{root}/{LOG}"
+    found = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+    return filesystem, folder, sorted(info.base_name for info in found)
+
+
+class _Actions:
+    """What a log's actions come to, taken in their order."""
+
+    def __init__(self) -> None:
+        self.properties: dict[str, str] = {}
+        self.applications: dict[str, int] = {}
+        self.columns = ""
+
+    def take(self, actions: Iterable[dict[str, Any]]) -> None:
+        for action in actions:
+            match action:
+                case {"metaData": {"configuration": configuration, "schemaString": columns}}:
+                    self.properties, self.columns = dict(configuration), columns
+                case {"txn": {"appId": application, "version": version}}:
+                    self.applications[application] = version
+
+
+def _checkpointed(filesystem: fs.FileSystem, path: str) -> Iterator[dict[str, Any]]:
+    """What a checkpoint says of the table itself, without its files."""
+    with filesystem.open_input_file(path) as file:
+        columns = pq.read_table(file, columns=list(_TOLD))
+    for kind in _TOLD:
+        for value in columns[kind].drop_null().to_pylist():
+            yield {kind: value}
+
+
+def _read(filesystem: fs.FileSystem, path: str) -> bytes:
+    with filesystem.open_input_stream(path) as file:
+        return bytes(file.read())

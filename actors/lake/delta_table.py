@@ -1,0 +1,333 @@
+"""A Delta table, by Delta's own Scala classes.
+
+An append has to be refused where it has been made already, be it by a predecessor's JVM that hasn't noticed yet that
+it's dead. Delta has that: a commit carries an application's id and version (`SetTransaction`), the transaction reads
+the last version before, and two concurrent ones that have read the same application's version conflict. The writer's
+options `txnAppId` and `txnVersion` do this, but at a price: Delta 4.4 answers "which version?" by reconstructing the
+whole state of the table in Spark jobs, anew for each version of it (`Snapshot.transactions`, `computedState`). That
+takes longer than the append itself. The answer is in the checksum as well, which Delta holds in memory after its own
+commits, and verifies itself; later versions of Delta look there first.
+
+So `append` does what `WriteIntoDelta` does, step by step and on the same transaction, but for this one question, and
+for the writing: files that are there already need no Spark job. It begins with the version that Delta saw last, and not
+with a look into the log's folder, which takes the longer the more there is in it: what others have committed since is
+found when the commit's own version is taken. The classes aren't promised to stay: that's why `spark_session` insists
+on one version of Delta.
+
+Source: delta-io/delta, `OptimisticTransaction.txnVersion`, `WriteIntoDelta.run`, `ConflictChecker`
+(`checkForUpdatedApplicationTransactionIdsThatCurrentTxnDependsOn`).
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
+
+from actors.lake.spark_session import beside
+from pipeline.errors import Transient
+from pipeline.lake.column_changes import Plan, schema_text
+from pipeline.lake.maintenance import Size
+from pipeline.lake.merge import Merge
+from pipeline.lake.parquet_files import Stored
+from pipeline.lake.tables import Told
+
+# How the names of these exceptions begin.
+_CONFLICTS = ("Concurrent", "MetadataChanged", "ProtocolChanged")
+
+
+# What's merged is divided by keys into so many parts, of which Spark takes as many together as make some ten MiB: so
+# they're sorted and hashed in memory, and a core is never long away for what else there is to do.
+_PARTS = {"spark.sql.adaptive.coalescePartitions.initialPartitionNum": "64"}
+
+# A version that's made of the one before has one commit more since its checkpoint, and knows of no newer one until
+# somebody looks into the log's folder. So that's done after each of so many versions.
+_LOOK_EVERY = 50
+
+
+class Conflict(Transient):
+    """Delta gave a transaction up, since somebody else had committed to the lake table meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot(Told):
+    """A version of a table, with its columns by name."""
+
+    version: int
+    columns: Mapping[str, Stored]
+
+
+# Makes the files be there, in a folder, for a table of these columns; the actions that add them, as lines of Delta's
+# log, with paths relative to the folder.
+Place = Callable[[str, Mapping[str, Stored]], Sequence[str]]
+
+
+class LakeTable(Protocol):
+    """The Delta table at a path, which may not be there yet."""
+
+    path: str
+    # Properties of a table that's made, by which Delta leaves its log's checkpoints to `checkpoint` or doesn't.
+    checkpoints: ClassVar[Mapping[str, str]]
+
+    def snapshot(self) -> Snapshot | None:
+        """The newest version; None where there's no table."""
+
+    def settled(self) -> Snapshot | None:
+        """The newest version, once all that `alter` was interrupted in is done."""
+
+    def snapshot_at(self, version: int) -> Snapshot:
+        """An older version."""
+
+    def size(self) -> Size | None:
+        """How large the newest version is; None where there's no table."""
+
+    def checkpoint(self) -> None:
+        """Write what the log amounts to, where Delta doesn't do it by itself."""
+
+    def clean_log(self) -> None:
+        """Remove what has expired of the log, by the table's own properties."""
+
+    def append(
+        self, place: Place, application: str, version: int, marks: Mapping[str, int], metadata: str
+    ) -> int | None:
+        """Append files in one commit, unless `application` has got to this version of its own already.
+
+        `marks`: versions of other applications that the same commit sets. `metadata`: what the commit says of itself.
+        Returns the table's version where it's for us to make durable, else None.
+        """
+
+    def merge(self, merge: Merge, application: str, metadata: str) -> None:
+        """Bring this mirror to the merge's segment in one commit, unless `application` has got there already."""
+
+    def alter(self, plan: Plan, properties: Mapping[str, str]) -> None:
+        """Change the columns and set properties, so that no reader takes one for done without the other.
+
+        Where columns are renamed the table has column mapping already, and where they are widened type widening.
+        """
+
+
+class DeltaTable:
+    """The one that the driver's JVM has, which is ours."""
+
+    # Never: whichever commit it's due at stands still for seconds, whoever writes it then.
+    checkpoints: ClassVar[Mapping[str, str]] = {"delta.checkpointInterval": str(2**31 - 1)}
+
+    def __init__(self, session: SparkSession, path: str) -> None:
+        self.path = path
+        jvm: Any = session.sparkContext._jvm  # noqa: SLF001 - PySpark has no other door to Delta's classes
+        self._jvm = jvm
+        self._spark = session
+        self._session = session._jsparkSession  # noqa: SLF001
+        self._delta: Any = self._jvm.org.apache.spark.sql.delta
+        self._none = _module(self._jvm.scala, "None$")
+
+    def snapshot(self) -> Snapshot | None:
+        """The newest version; None where there's no table."""
+        log = self._log()
+        snapshot = log.update(False, self._none, self._none)
+        return self._told(snapshot) if log.tableExists() else None
+
+    def settled(self) -> Snapshot | None:
+        """The newest version: what's altered here is altered in one commit."""
+        return self.snapshot()
+
+    def snapshot_at(self, version: int) -> Snapshot:
+        """An older version."""
+        return self._told(self._log().getSnapshotAt(version, self._none, self._none, False))
+
+    def size(self) -> Size | None:
+        """How large the newest version is; None where there's no table."""
+        log = self._log()
+        snapshot = log.update(False, self._none, self._none)
+        if not log.tableExists():
+            return None
+        commits, checksum = snapshot.logSegment().deltas().size(), snapshot.checksumOpt()
+        if not checksum.isDefined():  # then it takes Spark jobs to count them
+            return Size(snapshot.numOfFiles(), 0, commits)
+        counted = checksum.get()
+        hidden = counted.numDeletedRecordsOpt()
+        return Size(counted.numFiles(), hidden.get() if hidden.isDefined() else 0, commits)
+
+    def checkpoint(self) -> None:
+        """Write what the log amounts to."""
+        log = self._log()
+        log.checkpoint(log.update(False, self._none, self._none), self._none)
+        log.update(False, self._none, self._none)
+
+    def clean_log(self) -> None:
+        """Remove what has expired of the log, by the table's own properties, as Delta does; but to the hour."""
+        log, hour = self._log(), _module(self._delta, "TruncationGranularity$").HOUR()
+        log.cleanUpExpiredLogs(log.update(False, self._none, self._none), self._none, self._none, hour)
+
+    def _told(self, snapshot: Any) -> Snapshot:
+        metadata = snapshot.metadata()
+        return Snapshot(
+            {entry._1(): entry._2() for entry in _each(metadata.configuration())},  # noqa: SLF001 - a Scala pair
+            self._applications(snapshot),
+            snapshot.version(),
+            columns_of(metadata.schemaString()),
+        )
+
+    def append(
+        self,
+        place: Place,
+        application: str,
+        version: int,
+        marks: Mapping[str, int],
+        metadata: str,
+    ) -> int | None:
+        """Append files in one commit, and give its version; None if `application` has got there already.
+
+        Raises Py4JJavaError with Delta's ConcurrentTransactionException where another writer gets there meanwhile, and
+        with MetadataChangedException where somebody changes the columns.
+        """
+        log = self._log()
+        transaction = log.startTransaction(self._none, self._jvm.scala.Some(log.unsafeVolatileSnapshot()))
+        if not self._lacks(transaction, application, version):
+            return None
+        action = _module(self._delta.actions, "Action$")
+        actions = _module(self._jvm.scala.collection.immutable, "Vector$").empty()
+        for line in place(self.path, columns_of(transaction.metadata().schemaString())):
+            actions = actions.appended(action.fromJson(line))
+        for name, reached in {application: version, **marks}.items():
+            actions = actions.appended(self._reached(name, reached))
+        committed: int = transaction.commit(actions, self._operation(metadata))
+        if committed % _LOOK_EVERY == 0:
+            log.update(False, self._none, self._none)
+        return committed
+
+    def merge(self, merge: Merge, application: str, metadata: str) -> None:
+        """Mark rows of the mirror as deleted and append others in their place, in one commit.
+
+        Raises Py4JJavaError with Delta's exceptions where somebody else removes files or rows meanwhile.
+        """
+        transaction = self._log().startTransaction(self._none, self._none)
+        if not self._lacks(transaction, application, merge.through):
+            return
+        version = transaction.snapshot().version()
+        with beside(self._spark, _PARTS) as session:
+            marked = self._marked(transaction, session, session.sql(merge.places(version)))
+            added = transaction.writeFiles(session.sql(merge.rows(version))._jdf)  # noqa: SLF001
+        actions = marked.appendedAll(added).appended(self._reached(application, merge.through))
+        transaction.commit(actions, self._operation(metadata))
+
+    def _marked(self, transaction: Any, session: SparkSession, places: DataFrame) -> Any:
+        """The actions by which the rows at these places are deleted, as Delta's DELETE has them."""
+        spark = session._jsparkSession  # noqa: SLF001
+        helper = _module(self._delta.commands, "DMLWithDeletionVectorsHelper$")
+        files = transaction.filterFiles()
+        path, row = (self._jvm.scala.Some(places[name]._jc) for name in ("path", "row"))  # noqa: SLF001
+        found = _module(
+            self._delta.commands, "DeletionVectorBitmapGenerator$"
+        ).buildRowIndexSetsForFilesMatchingCondition(
+            spark,
+            transaction,
+            True,
+            places._jdf,  # noqa: SLF001
+            files,
+            _module(self._jvm.org.apache.spark.sql.catalyst.expressions, "Literal$").TrueLiteral(),
+            path,
+            row,
+        )
+        by_path = helper.generateCandidateFileMap(transaction.deltaLog().dataPath(), files)
+        touched = helper.findFilesWithMatchingRows(transaction, by_path, found)
+        prefix = _module(self._delta.stats, "StatsCollectionUtils$").getDataSkippingStringPrefixLength(
+            spark, transaction.metadata()
+        )
+        return helper.processUnmodifiedData(spark, touched, transaction.snapshot(), prefix)._1()  # noqa: SLF001
+
+    def alter(self, plan: Plan, properties: Mapping[str, str]) -> None:
+        """Change the columns and set properties, in one commit."""
+        transaction = self._log().startTransaction(self._none, self._none)
+        present = transaction.metadata()
+        configuration = present.configuration()
+        for name, value in properties.items():
+            configuration = configuration.updated(name, value)
+        altered = present.copy(
+            present.id(),
+            present.name(),
+            present.description(),
+            present.format(),
+            schema_text(plan, present.schemaString()),
+            present.partitionColumns(),
+            configuration,
+            present.createdTime(),
+        )
+        transaction.updateMetadata(altered, False)
+        update = getattr(self._delta, "DeltaOperations$UpdateSchema")(present.schema(), altered.schema())
+        transaction.commit(_module(self._jvm.scala.collection.immutable, "Vector$").empty(), update)
+
+    def _log(self) -> Any:
+        # Delta asks the thread for its session where it reads a log by a checkpoint and has no checksum of it.
+        self._jvm.SparkSession.setActiveSession(self._session)
+        return self._delta.DeltaLog.forTable(self._session, self.path)
+
+    def _applications(self, snapshot: Any) -> dict[str, int]:
+        checksum = snapshot.checksumOpt()
+        known = checksum.get().setTransactions() if checksum.isDefined() else checksum
+        # Delta leaves them out of the checksum where it has none or they're very many.
+        marks = known.get() if known.isDefined() else snapshot.setTransactions()
+        return {mark.appId(): mark.version() for mark in _each(marks)}
+
+    def _lacks(self, transaction: Any, application: str, version: int) -> bool:
+        """Whether the application hasn't got there yet; from here on another commit of its is a conflict, as with
+        `txnVersion`.
+        """
+        transaction.readTxn().addOne(application)
+        known: int = self._applications(transaction.snapshot()).get(application, -1)
+        return known < version
+
+    def _reached(self, application: str, version: int) -> Any:
+        """The action that says how far an application has got."""
+        now = self._jvm.scala.Some(int(time.time() * 1000))
+        return self._delta.actions.SetTransaction(application, version, now)
+
+    def _operation(self, metadata: str) -> Any:
+        write = getattr(self._delta, "DeltaOperations$Write")
+        none = self._none
+        append = self._jvm.org.apache.spark.sql.SaveMode.Append
+        return write(append, none, none, self._jvm.scala.Some(metadata), none, none, none, none, none)
+
+
+def made_once(application: str, version: int, metadata: str) -> dict[str, str]:
+    """Settings of a session whose statement Delta makes only if the application hasn't got to this version."""
+    return {
+        "spark.databricks.delta.write.txnAppId": application,
+        "spark.databricks.delta.write.txnVersion": str(version),
+        "spark.databricks.delta.commitInfo.userMetadata": metadata,
+    }
+
+
+def is_conflict(error: Exception) -> bool:
+    """Whether Delta gave a transaction up because somebody else (an OPTIMIZE, say) had committed meanwhile."""
+    said = str(error)  # which asks the JVM
+    return any(f"io.delta.exceptions.{name}" in said for name in _CONFLICTS)
+
+
+@lru_cache(maxsize=1024)
+def columns_of(schema: str) -> Mapping[str, Stored]:
+    """The columns of a table by name; `schema` as Delta's metadata has it."""
+    return {field.name: _stored(field) for field in StructType.fromJson(json.loads(schema)).fields}
+
+
+def _stored(field: StructField) -> Stored:
+    mapped = field.metadata or {}
+    name = mapped.get("delta.columnMapping.physicalName", field.name)
+    return Stored(name, field.dataType.simpleString(), mapped.get("delta.columnMapping.id"))
+
+
+def _module(package: Any, name: str) -> Any:
+    """The one instance of a Scala object."""
+    return getattr(getattr(package, name), "MODULE$")
+
+
+def _each(iterable: Any) -> list[Any]:
+    iterator = iterable.iterator()
+    found = []
+    while iterator.hasNext():
+        found.append(iterator.next())
+    return found

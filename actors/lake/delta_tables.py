@@ -1,0 +1,18 @@
+"""Which way to a lake table there is from a Spark session: Delta's classes in a JVM of ours, or SQL over Connect."""
+
+from collections.abc import Callable
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from actors.lake.delta_connect import ConnectTables
+from actors.lake.delta_table import DeltaTable, LakeTable
+from actors.lake.spark_connect import connected
+
+# The table at a path.
+Tables = Callable[[str], LakeTable]
+
+
+def delta_tables(session: SparkSession) -> Tables:
+    """The Delta tables of a session, by their paths."""
+    return ConnectTables(session) if connected(session) else partial(DeltaTable, session)

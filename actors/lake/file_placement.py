@@ -1,0 +1,214 @@
+"""Files of the journal become files of a lake table: linked where that can be, else copied, else written anew.
+
+A link costs nothing, whatever the file's size, and needs no room twice: each of the two folders may lose its name of
+the file without the other's noticing. A file is placed under the same name however often that's tried, by whoever: the
+name says which file of which journal it is. It's whole when it appears, and durable before Delta's log names it. One
+that's placed and never named is removed by VACUUM, as all old files are that Delta doesn't know; so a link is as old
+as its placing, and with it the file in the journal. What a commit says is made durable as well, before the journal is
+told that it's needed no longer: so that it still has what a power cut takes from the lake.
+
+Source: POSIX `link`, `rename` and `fsync`; Delta's VACUUM goes by modification times.
+"""
+
+import errno
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, assert_never
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from actors.journal.store import JournalReader
+from actors.lake.delta_log import LOG
+from actors.lake.filesystem import located
+from actors.runtime.fsync import FULL, sync
+from actors.runtime.redaction import told
+from pipeline.errors import Definite, InvariantBroken, Transient
+from pipeline.journal.change_rows import changes_schema
+from pipeline.lake.delivery import Piece
+from pipeline.lake.parquet_files import AsItIs, Bounds, Day, Ordered, Rewritten, Stored, add, fit, stats
+from pipeline.lake.tables import Tier
+
+_TEMPORARY: Final = ".tmp"
+
+# So many commits, of changes of columns, MERGEs and maintenance, don't come between two appends unless most of them are
+# old, which the kernel has written long since.
+_BEFORE: Final = 100
+
+# Where there can't be a link: another filesystem, one that has none, a file of somebody else, too many of them.
+_NO_LINK: Final = frozenset(
+    {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
+)
+
+# How many rows are written anew at a time, and how many bytes are copied.
+_ROWS: Final = 8192
+_PIECE: Final = 4 << 20
+
+
+class NoRoom(Transient):
+    """The lake's filesystem is full, for whichever table."""
+
+
+class LakeFiles:
+    """Places files of one journal."""
+
+    def __init__(self, journal: JournalReader) -> None:
+        self._journal = journal
+        self._filesystem = journal.files.filesystem
+        self._settled: dict[str, int] = {}
+
+    def place(
+        self, table: str, tier: Tier, pieces: Sequence[Piece], columns: Mapping[str, Stored]
+    ) -> list[str]:
+        """Place files in the folder of a lake table that has these columns; the actions that make them part of it.
+
+        Raises Definite where a file of the journal is gone or damaged, Transient where the lake's filesystem fails.
+        """
+        with _telling(table):
+            lake, folder = located(table)
+            actions = [self._placed(lake, folder, tier, piece, columns) for piece in pieces]
+            if _is_local(lake):
+                sync(folder)
+        return actions
+
+    def settle(self, table: str, version: int) -> None:
+        """Make a commit durable that Spark has written to a table's log, and all that come before it.
+
+        Without one of these, such as a change of columns, nothing behind it could be read. A predecessor has made its
+        own appends durable, so that at the first one of ours only what may have come since then is left.
+        """
+        with _telling(table):
+            lake, folder = located(table)
+            if not _is_local(lake):
+                return
+            for before in range(self._settled.get(table, max(0, version - _BEFORE)), version):
+                with suppress(FileNotFoundError):  # it has expired
+                    sync(f"{folder}/{LOG}/{before:020}.json")
+            sync(f"{folder}/{LOG}/{version:020}.json")
+            sync(f"{folder}/{LOG}")
+            self._settled[table] = version
+
+    def _placed(
+        self, lake: fs.FileSystem, folder: str, tier: Tier, piece: Piece, columns: Mapping[str, Stored]
+    ) -> str:
+        source = self._journal.file(piece.segment, piece.path)
+        name = f"{piece.segment:012}-{piece.place:04}-{self._journal.identity.id[:8]}.parquet"
+        path = f"{folder}/{name}"
+        # An object appears when it's complete, and a file when it's given its name.
+        beside = path + _TEMPORARY if _is_local(lake) else path
+        self._look_at(source, piece)
+        file = changes_schema(piece.schema) if tier is Tier.CHANGELOG else piece.schema.arrow
+        match fit(file, columns):
+            case AsItIs():
+                self._take(source, lake, beside)
+            case Rewritten(schema):
+                self._rewrite(source, schema, lake, beside)
+            case never:
+                assert_never(never)
+        if beside != path:
+            Path(beside).rename(path)
+            # Renaming one of two links to the other does nothing.
+            Path(beside).unlink(missing_ok=True)
+        info = lake.get_file_info(path)
+        with lake.open_input_file(path) as opened:
+            footer = pq.read_metadata(opened)
+        return add(name, info.size, info.mtime_ns // 1_000_000, stats(footer.num_rows, _bounds(footer)))
+
+    def _look_at(self, source: str, piece: Piece) -> None:
+        """Raise Definite where the journal's file is gone, or isn't as long as it was made."""
+        info = self._filesystem.get_file_info(source)
+        if info.type is fs.FileType.NotFound:
+            raise Definite(f"{source} is missing: restore it from a copy of the journal")
+        if info.size != piece.bytes:
+            raise Definite(
+                f"{source} has {info.size} bytes, and had {piece.bytes} when it was sealed: restore it from a copy of "
+                "the journal"
+            )
+
+    def _take(self, source: str, lake: fs.FileSystem, target: str) -> None:
+        """Make the file appear in the lake as it is."""
+        if _is_local(lake) and _is_local(self._filesystem):
+            Path(target).unlink(missing_ok=True)
+            try:
+                os.link(source, target)
+            except OSError as error:
+                if error.errno not in _NO_LINK:
+                    raise
+            else:
+                os.utime(target)
+                return
+        with (
+            self._filesystem.open_input_stream(source, compression=None) as read,
+            lake.open_output_stream(target, compression=None) as written,
+        ):
+            while piece := read.read(_PIECE):
+                written.write(piece)
+        _settle(lake, target)
+
+    def _rewrite(self, source: str, schema: pa.Schema, lake: fs.FileSystem, target: str) -> None:
+        """Write the file's rows with other names and types; its columns are those of the schema, in that order."""
+        with self._filesystem.open_input_file(source) as opened, pq.ParquetFile(opened) as read:
+            renamed = dict(zip(read.schema_arrow.names, schema.names, strict=True))
+            writer = pq.ParquetWriter(
+                target,
+                schema,
+                filesystem=lake,
+                compression="lz4",
+                use_dictionary=False,
+                write_statistics=list({renamed[each.column] for each in _bounds(read.metadata)}),
+            )
+            with writer:
+                for batch in read.iter_batches(_ROWS):
+                    writer.write_batch(_cast(batch, schema, source))
+        _settle(lake, target)
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema, source: str) -> pa.RecordBatch:
+    try:
+        arrays = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
+    except pa.ArrowInvalid as error:
+        raise InvariantBroken(
+            f"a value of {source} isn't one of its column in the lake: {told(error)}"
+        ) from error
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _bounds(footer: pq.FileMetaData) -> list[Bounds]:
+    """What a footer says, row group by row group."""
+    found = []
+    for row_group in map(footer.row_group, range(footer.num_row_groups)):
+        for chunk in map(row_group.column, range(row_group.num_columns)):
+            if (said := chunk.statistics) is not None:
+                least, greatest = _extent(said) if said.has_min_max else (None, None)
+                found.append(Bounds(chunk.path_in_schema, least, greatest, said.null_count))
+    return found
+
+
+def _extent(said: pq.Statistics) -> tuple[Ordered, Ordered]:
+    """The least and the greatest value."""
+    if said.logical_type.type == "DATE":
+        return Day(said.min_raw), Day(said.max_raw)
+    return said.min, said.max
+
+
+def _is_local(filesystem: fs.FileSystem) -> bool:
+    return isinstance(filesystem, fs.LocalFileSystem)
+
+
+def _settle(filesystem: fs.FileSystem, path: str) -> None:
+    if _is_local(filesystem):
+        sync(path)
+
+
+@contextmanager
+def _telling(table: str) -> Iterator[None]:
+    """Say in our terms what the lake's filesystem refused."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
+            raise NoRoom(f"no room was left in {table}") from error
+        raise Transient(f"files can't be placed ({error}) in {table}") from error

@@ -1,0 +1,308 @@
+"""The lake's tables, written by the sink and read by whoever wants the truth.
+
+Each commit that brings something carries how far it goes as a Delta transaction of an application that's named after
+the journal, so that the same segments are never taken twice (`actors.lake.delta_table`), and as JSON in the commit's
+`userMetadata`, where a reader of the table's history finds the position:
+
+    <journal>/changes      the changelog has the changes of all segments through this one
+    <journal>/rows         the mirror has the first snapshot's rows of all segments through this one
+    <journal>/merged       the mirror has merged the changes of all segments through this one
+    <journal>/after        every table of the lake has everything through this one (`pipeline.lake.delivery`)
+    <journal>/generation   the mirror began empty behind this SCN
+
+Each of the two lake tables takes on a new schema in one commit, which changes its columns
+(`pipeline.lake.column_changes`) and says in its properties with which segment they came. The changelog does so first,
+and gets rows of the new schema only when the mirror has it too. So whoever finds that the changelog is further, between
+the two commits or behind a crash, has in the changelog's last version before that one all that the mirror's schema can
+be read from. A mirror that begins anew tells its new generation, columns and schema in the one commit that empties it,
+and its changelog gets changes behind that SCN only afterwards. What enables renaming and widening in Delta is committed
+before the change that needs it, and does nothing by itself.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+
+from actors.journal.store import JournalReader
+from actors.lake.delta_table import LakeTable, Snapshot, made_once
+from actors.lake.delta_tables import delta_tables
+from actors.lake.file_placement import LakeFiles
+from actors.lake.filesystem import located
+from actors.lake.live_view import CatalogViews
+from actors.lake.maintenance import Upkeep
+from actors.lake.spark_session import beside
+from actors.lake.table_locks import TableLocks
+from pipeline.config.table_rules import LakeRule, rule_of
+from pipeline.errors import Definite
+from pipeline.lake import tables as lake_tables
+from pipeline.lake.column_changes import features, followed, planned
+from pipeline.lake.delivery import Accepted, Batch, Delivered, Piece, accepted
+from pipeline.lake.live_view import Reached
+from pipeline.lake.merge import Merge, pending_sql
+from pipeline.lake.tables import LakeColumn, Property, Tier, columns, location
+from pipeline.schema import table_schema
+from pipeline.schema.table_schema import TableId, TableSchema
+
+# In a mirror of fewer files there's too little to be left out of a merge for what it takes to find that out.
+FILES_TO_LEAVE_OUT = 16
+
+
+class Lake:
+    """All tables under `root` that are fed from one journal."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        root: str,
+        journal: JournalReader,
+        rules: tuple[LakeRule, ...] = (),
+        catalog: str | None = None,
+    ) -> None:
+        self._session = session
+        self._root = root
+        self._tables = delta_tables(session)
+        self._journal = journal.identity.id
+        self._files = LakeFiles(journal)
+        self._rules = rules
+        self.views = None if catalog is None else CatalogViews(session, root, catalog)
+        # Columns don't change under a MERGE, which would fail, nor does a mirror's generation; and a view that's held
+        # isn't made to follow by the end of a MERGE.
+        self._changing = TableLocks()
+        # Nothing is appended while a busy changelog is trimmed.
+        self._trimming = TableLocks()
+        self.upkeep = Upkeep(session, root, self._tables, self._changing, self._trimming)
+
+    def probe(self) -> None:
+        """Raise where Spark doesn't answer, or nothing can be written under the lake's path: no table has a chance."""
+        self._session.sql("SELECT 1").collect()
+        filesystem, folder = located(self._root)
+        path = f"{folder}/.tidemark-{uuid4().hex}"
+        with filesystem.open_output_stream(path) as file:
+            file.write(b"\n")
+        filesystem.delete_file(path)
+
+    def find(self, table: TableId) -> Delivered:
+        """What the lake has of a table. Raises Definite where it's fed from another journal."""
+        changelog = self._own(table, Tier.CHANGELOG)
+        if changelog is None:
+            return Delivered()
+        mirrored = self._own(table, Tier.MIRROR)
+        reached = Reached() if mirrored is None else Reached.told(mirrored, changelog)
+        changes = changelog.mark("changes")
+        if self.views is not None:
+            self.views.follow(table)
+        return Delivered(
+            schema=changelog.schema,
+            since=changelog.since,
+            mirror_since=0 if mirrored is None else mirrored.since,
+            columns=_columns(changelog),
+            changes=changes,
+            rows=0 if mirrored is None else mirrored.mark("rows"),
+            generation=None if mirrored is None else reached.generation,
+            merged=reached.merged,
+            pending=self._pending(table, reached) if mirrored is not None and changes > reached.merged else 0,
+            after=max(told.mark("after") for told in (changelog, mirrored) if told is not None),
+            partial=Property.PARTIAL in changelog.properties,
+            stopped=changelog.properties.get(Property.STOPPED) or None,
+            stopped_at=int(changelog.properties.get(Property.STOPPED_AT) or sys.maxsize),
+        )
+
+    def deliver(self, table: TableId, present: Delivered, batch: Batch) -> Delivered:
+        """Bring a table to the end of a batch; what the lake has of it then. It blocks for the time of two commits.
+
+        Where the table can't take on a new schema, it's brought up to there and stopped, with the reason.
+        """
+        todo = accepted(present, table, batch, rule_of(self._rules, table).schema_changes)
+        if self.views is None or not _alters(todo, present):
+            return self._deliver(table, present, batch, todo)
+        with self._changing(table):
+            self.views.hold(table)
+            after = self._deliver(table, present, batch, todo)
+            self.views.follow(table)
+        return after
+
+    def _deliver(self, table: TableId, present: Delivered, batch: Batch, todo: Accepted) -> Delivered:
+        if todo.schema is not None:
+            present = self._prepare(table, present, todo, todo.schema)
+            if todo.partial and not present.partial:
+                self._set(table, Tier.CHANGELOG, {Property.PARTIAL: "true"})
+                present = replace(present, partial=True)
+            self._append(table, Tier.CHANGELOG, "changes", todo.pieces.changes, todo, batch)
+            self._append(table, Tier.MIRROR, "rows", todo.pieces.rows, todo, batch)
+        elif todo.reason:
+            self._create(table, lake_tables.META_COLUMNS, {})
+        if todo.reason:
+            at = batch.checkpoint.scn
+            told: dict[str, str] = {Property.STOPPED: todo.reason, Property.STOPPED_AT: str(at)}
+            self._set(table, Tier.CHANGELOG, told)
+            return replace(present, stopped=todo.reason, stopped_at=at)
+        if present.stopped is not None:  # it's back; said last, so that a crash before finds it stopped
+            self._set(table, Tier.CHANGELOG, {Property.STOPPED: "", Property.STOPPED_AT: ""})
+        # It may have more already, where batches begin again for another table.
+        return replace(
+            present,
+            changes=max(present.changes, batch.through),
+            rows=max(present.rows, batch.through),
+            after=max(present.after, batch.after),
+            stopped=None,
+            stopped_at=0,
+        )
+
+    def merge(self, table: TableId, reached: Reached, through: int, position: str) -> None:
+        """Merge changes into a table's mirror, from where it is to a segment. It blocks for seconds.
+
+        Nothing is merged where the mirror has begun anew since.
+        """
+        with self._changing(table):
+            mirror = self._table(table, Tier.MIRROR)
+            mirrored = mirror.snapshot()
+            assert mirrored is not None
+            if mirrored.mark("generation") == reached.generation:
+                assert mirrored.schema is not None
+                merge = self._within(Merge(self._root, mirrored.schema, reached, through), mirror)
+                told = self._metadata(merged=through, position=position)
+                mirror.merge(merge, self._mark("merged"), told)
+            if self.views is not None:
+                self.views.follow(table)
+
+    def _prepare(self, table: TableId, present: Delivered, todo: Accepted, wanted: TableSchema) -> Delivered:
+        """Make the tables that aren't there, have them take on the schema, and begin the mirror anew."""
+        begun = todo.generation is not None and todo.generation != present.generation
+        mirrored = todo.since if todo.generation is not None else present.mirror_since
+        if not begun and (present.since, present.mirror_since) == (todo.since, mirrored):
+            return present
+        told: dict[str, str] = {
+            Property.SCHEMA: json.dumps(table_schema.to_json(wanted)),
+            Property.SINCE: str(todo.since),
+        }
+        with self._changing(table):
+            self._take_on(table, Tier.CHANGELOG, todo, told)
+            if todo.generation is not None and begun:
+                self._begin(table, todo.generation, wanted, told)
+            elif todo.generation is not None:
+                self._take_on(table, Tier.MIRROR, todo, told)
+        return replace(
+            present,
+            schema=wanted,
+            since=todo.since,
+            mirror_since=mirrored,
+            columns=todo.plan.after,
+            generation=todo.generation,
+        )
+
+    def _take_on(self, table: TableId, tier: Tier, todo: Accepted, told: Mapping[str, str]) -> None:
+        """Bring a lake table's columns from what it has taken on to what it's to have; make it where there's none."""
+        delta = self._table(table, tier)
+        snapshot = delta.snapshot()
+        if snapshot is None:
+            plan = followed(planned((), None), tier, todo.steps)
+            self._create(table, plan.after, told)
+        elif snapshot.since < todo.since:
+            steps = (step for step in todo.steps if step.segment > snapshot.since)
+            plan = followed(planned(_columns(snapshot), snapshot.schema), tier, steps)
+            if lacking := features(plan, snapshot.properties):
+                self._set(table, tier, lacking)
+            delta.alter(plan, told)
+
+    def _create(self, table: TableId, of: tuple[LakeColumn, ...], told: Mapping[str, str]) -> None:
+        changelog = self._table(table, Tier.CHANGELOG)
+        properties = self._properties(changelog, told)
+        self._session.sql(lake_tables.create_sql(changelog.path, Tier.CHANGELOG, of, properties))
+        if changelog.snapshot() is None:  # there's a log without a version
+            self._make_anew(changelog, Tier.CHANGELOG, of, told, ("made", 0))
+
+    def _begin(self, table: TableId, generation: int, wanted: TableSchema, told: Mapping[str, str]) -> None:
+        mirror, of = self._table(table, Tier.MIRROR), columns(wanted, Tier.MIRROR)
+        self._make_anew(mirror, Tier.MIRROR, of, told, ("generation", generation))
+
+    def _make_anew(
+        self,
+        table: LakeTable,
+        tier: Tier,
+        of: tuple[LakeColumn, ...],
+        told: Mapping[str, str],
+        reached: tuple[str, int],
+    ) -> None:
+        """Make a lake table, empty, whatever is there, unless its mark has got there already."""
+        mark, number = reached
+        once = made_once(self._mark(mark), number, self._metadata(**{mark: number}))
+        with beside(self._session, once) as session:
+            session.sql(lake_tables.begin_sql(table.path, tier, of, self._properties(table, told)))
+
+    def _properties(self, table: LakeTable, told: Mapping[str, str]) -> dict[str, str]:
+        """Those of a table that's made."""
+        return {**table.checkpoints, Property.JOURNAL: self._journal, **told}
+
+    def _set(self, table: TableId, tier: Tier, properties: Mapping[str, str]) -> None:
+        self._session.sql(lake_tables.set_properties_sql(location(self._root, table, tier), properties))
+
+    def _append(
+        self, table: TableId, tier: Tier, mark: str, pieces: tuple[Piece, ...], todo: Accepted, batch: Batch
+    ) -> None:
+        if not pieces:
+            return
+        delta = self._table(table, tier)
+        with self._trimming(table):
+            committed = delta.append(
+                lambda folder, columns: self._files.place(folder, tier, pieces, columns),
+                self._mark(mark),
+                todo.through,
+                {self._mark("after"): batch.after},
+                self._metadata(
+                    segment=todo.through,
+                    position=str(batch.checkpoint.position),
+                    newest_commit_time_us=batch.newest,
+                ),
+            )
+        if committed is not None:
+            self._files.settle(delta.path, committed)
+
+    def _within(self, merge: Merge, mirror: LakeTable) -> Merge:
+        """The merge of no other keys than have changed, where that's less than to pass by all of the mirror's."""
+        size, extent = mirror.size(), merge.extent()
+        if size is None or size.files < FILES_TO_LEAVE_OUT or extent is None:
+            return merge
+        row = self._session.sql(extent).first()
+        assert row is not None
+        return merge.within(row)
+
+    def _pending(self, table: TableId, reached: Reached) -> int:
+        row = self._session.sql(pending_sql(self._root, table, reached)).first()
+        assert row is not None
+        return int(row[0])
+
+    def _own(self, table: TableId, tier: Tier) -> Snapshot | None:
+        delta = self._table(table, tier)
+        snapshot = delta.settled()
+        if snapshot is not None and (journal := snapshot.properties.get(Property.JOURNAL)) != self._journal:
+            raise Definite(
+                f"{delta.path} is fed from another journal ({journal or 'none that it tells'}, and this one is "
+                f"{self._journal}): give this pipeline a lake of its own, or remove the tables and snapshot them anew"
+            )
+        return snapshot
+
+    def _table(self, table: TableId, tier: Tier) -> LakeTable:
+        return self._tables(location(self._root, table, tier))
+
+    def _mark(self, name: str) -> str:
+        return f"{self._journal}/{name}"
+
+    def _metadata(self, **told: object) -> str:
+        return json.dumps({"journal": self._journal, **told})
+
+
+def _alters(todo: Accepted, present: Delivered) -> bool:
+    """Whether the text of a live view isn't right any more once it's delivered."""
+    return (todo.schema, todo.generation, todo.partial) != (
+        present.schema,
+        present.generation,
+        present.partial,
+    )
+
+
+def _columns(table: Snapshot) -> tuple[LakeColumn, ...]:
+    return tuple(LakeColumn(name, column.type) for name, column in table.columns.items())

@@ -1,0 +1,348 @@
+"""A Spark of our own: one JVM under this process, with Delta on it, that ends when this process does.
+
+PySpark keeps its JVM in class variables, and never looks whether it still lives. So what is started here is ended
+here, wholly: after `stop`, or after the JVM was killed, the variables are cleared and a new one can come up in the
+same process. The JVM reads the pipe that we hold as its standard input and exits at its end; the kernel closes that
+pipe for us even if we're killed (PySpark's `launch_gateway`, Spark's `PythonGatewayServer`).
+
+That takes a moment, in which it may still commit. So a JVM locks a file in its folder, by itself, and the next one
+doesn't begin before the lock is free. On a local disk nothing else would do, as there Delta can't tell two JVMs that
+commit the same version at the same moment (its `LocalLogStore` looks first and renames afterwards).
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyspark
+from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER, ClientServer
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from actors.lake import spark_connect, thread_priorities
+from pipeline.config.settings import SparkSettings
+from pipeline.errors import Definite, Transient
+
+# The one Delta that `actors.lake.delta_table` is written against, since it uses more of it than Delta promises to keep.
+DELTA_VERSION = "4.4.0"
+
+# Settings of a session that belong at the number of cores.
+PARTITIONS = ("spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions")
+
+# A thread's jobs share the cores fairly with those of another pool.
+_POOL = "spark.scheduler.pool"
+
+
+class Pool(StrEnum):
+    """Whose jobs they are: those of batches, by Spark's own name for what has no pool, or of what goes on beside."""
+
+    BATCHES = "default"
+    BESIDE = "beside"
+
+
+# How long (seconds) the JVM may take to end by itself before it's killed.
+ENDS_WITHIN = 10.0
+
+# The JVM's exit code with ExitOnOutOfMemoryError.
+_OUT_OF_MEMORY = 3
+
+# What Spark says in a JVM that lives on when the master has removed the application or can't be reached, and when a
+# task has lost one executor after the other.
+_LOST = ("SparkContext was shut down", "a stopped SparkContext", "ExecutorLostFailure")
+
+_launch_gateway: Any = launch_gateway  # has no types
+
+_DELTA_JAR = re.compile(r"delta-spark_(?:(\d+\.\d+)_)?[\d.]+-(.+)\.jar")
+
+# Hadoop asks a program (`readlink`) about each file of a local disk that it renames by one of its two interfaces, and
+# keeps a checksum beside each file. Of a commit to Delta that was four fifths of the time.
+_ON_A_DISK = {
+    "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+}
+
+# Of what has ended Spark keeps a thousand of each for its pages, with plans as text, in a heap that may be small. There
+# are none here.
+_REMEMBERED = {
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.sql.ui.retainedExecutions": "20",
+}
+
+_LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {folder}/spark.log
+appender.file.filePattern = {folder}/spark.log.%i
+appender.file.policies.type = SizeBasedTriggeringPolicy
+appender.file.policies.size = 10MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 3
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{ISO8601}} %p %c{{1}}: %m%n%ex
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What Spark is made of here: PySpark's version, Delta's, and the jars that PySpark lacks."""
+
+    pyspark: str
+    delta: str
+    jars: tuple[Path, ...]
+
+    def __str__(self) -> str:
+        return f"PySpark {self.pyspark}, Delta {self.delta} ({len(self.jars)} jars)"
+
+
+class SparkFailed(Exception):
+    """A call of Spark's failed for a reason that nobody foresaw: its words, which need no JVM any more."""
+
+
+class SparkLost(Transient):
+    """A call of Spark's failed since there's no Spark any more that could be asked again."""
+
+
+class Running(Protocol):
+    """A Spark that can be asked: its session."""
+
+    session: SparkSession
+
+    def progress(self) -> Mapping[str, object]:
+        """Of each pool that's at work, how far it is: what's the same twice hasn't got on.
+
+        It's answered beside whatever else Spark is doing.
+        """
+
+    def lost(self, error: Exception) -> str | None:
+        """Why a call failed, if it did since there's no Spark any more that could be asked again."""
+
+    def stop(self) -> None:
+        """End what is ours of it, cleanly."""
+
+    def kill(self) -> None:
+        """End what is ours of it, whatever it's doing; calls that wait for it fail."""
+
+
+class Spark:
+    """A running Spark: its session, the number of its `cores`, and the JVM that's its driver and holds `lock`."""
+
+    def __init__(self, session: SparkSession, jvm: subprocess.Popen[bytes], lock: object) -> None:
+        self.session = session
+        self.cores = session.sparkContext.defaultParallelism
+        self._jvm = jvm
+        self._lock = lock  # the JVM lets go of it with our last reference
+
+    @property
+    def pid(self) -> int:
+        """The JVM's process id."""
+        return self._jvm.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the JVM is running."""
+        return self._jvm.poll() is None
+
+    def progress(self) -> Mapping[str, object]:
+        """Of each pool that has stages at work, these and the number of their tasks that have ended."""
+        context: Any = self.session.sparkContext
+        stages = context._jsc.sc().statusStore().activeStages()  # noqa: SLF001 - what's public knows of no pools
+        pools: dict[str, list[tuple[int, ...]]] = {}
+        for stage in (stages.apply(each) for each in range(stages.size())):
+            told = (stage.stageId(), stage.attemptId(), stage.numCompleteTasks())
+            pools.setdefault(stage.schedulingPool(), []).append(told)
+        return pools
+
+    def lost(self, error: Exception) -> str | None:
+        """Why a call failed, if it did since there's no Spark any more that could be asked again."""
+        # A call that was never answered says no more than that it failed; of what failed in Java there's a trace.
+        unanswered = type(error) is Py4JError and "Trace:" not in str(error)
+        if unanswered or isinstance(error, Py4JNetworkError | ConnectionError) or not self.alive:
+            with suppress(subprocess.TimeoutExpired):  # it closes its connections before it has ended
+                if self._jvm.wait(ENDS_WITHIN) == _OUT_OF_MEMORY:
+                    return "Spark's JVM ran out of memory: if it does so again, raise spark.driver_memory"
+            return "Spark's JVM has ended, or was killed"
+        if any(sign in str(error) for sign in _LOST):
+            return "Spark has lost its cluster, or too many executors"
+        return None
+
+    def stop(self) -> None:
+        """End Spark cleanly, then the JVM."""
+        if self.alive:
+            self.session.stop()
+        self.kill()
+
+    def kill(self) -> None:
+        """End the JVM, whatever it's doing; calls that wait for it fail. Afterwards another Spark can be started."""
+        gateway: object = SparkContext._gateway  # noqa: SLF001 - nothing public clears what PySpark remembers
+        if not isinstance(gateway, ClientServer):
+            return
+        assert self._jvm.stdin is not None
+        self._jvm.stdin.close()
+        try:
+            self._jvm.wait(ENDS_WITHIN if self.session.sparkContext._jsc is None else 0)  # noqa: SLF001
+        except subprocess.TimeoutExpired:
+            self._jvm.kill()
+            self._jvm.wait()
+        _forget(gateway)
+
+
+def check(settings: SparkSettings) -> str:
+    """What Spark there is by these settings, in words. Raises Definite where it lacks something."""
+    if settings.by_connect:
+        spark_connect.check()
+        return f"PySpark {pyspark.__version__} by Spark Connect"
+    return str(parts(settings))
+
+
+def parts(settings: SparkSettings) -> Parts:
+    """What there is, with the jars that the settings name.
+
+    Raises Definite where Delta isn't among them, or isn't the one for PySpark.
+    """
+    named = [Path(path) for path in settings.jars]
+    for path in named:
+        if not path.exists():
+            raise Definite(
+                f"spark.jars names {path}, which isn't there: run `make setup`, or correct the path"
+            )
+    jars = tuple(jar for path in named for jar in (sorted(path.glob("*.jar")) if path.is_dir() else [path]))
+    found = [match for jar in jars if (match := _DELTA_JAR.fullmatch(jar.name))]
+    wanted = f"delta-spark_{'.'.join(pyspark.__version__.split('.')[:2])}_2.13-{DELTA_VERSION}.jar"
+    if len(found) != 1:
+        there = ", ".join(match.string for match in found) or "none"
+        raise Definite(
+            f"spark.jars must hold just one Delta, {wanted} (here: {there}): `make setup` fetches it"
+        )
+    if found[0].string != wanted:
+        raise Definite(
+            f"{found[0].string} doesn't fit PySpark {pyspark.__version__}: give {wanted} in spark.jars"
+        )
+    return Parts(pyspark.__version__, DELTA_VERSION, jars)
+
+
+def run(settings: SparkSettings, folder: Path) -> Running:
+    """Start Spark, or open a session at the Spark Connect server that the settings name; as `start` otherwise."""
+    if settings.by_connect:
+        return spark_connect.connect(settings, folder)
+    return start(settings, folder)
+
+
+def start(settings: SparkSettings, folder: Path) -> Spark:
+    """Start Spark; its log and its scratch files go into `folder`. Takes 5 to 10 seconds.
+
+    Raises Definite where PySpark, Delta and the configuration don't fit together, Transient where the JVM fails.
+    """
+    jars = parts(settings).jars
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "log4j2.properties").write_text(_LOG4J.format(folder=folder))
+    conf = SparkConf(loadDefaults=False).setAll(
+        list({**_conf(settings, jars, folder), **settings.conf}.items())
+    )
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    # VACUUM prints what it removed; among the lines of our own log nobody could read that.
+    with (folder / "output.log").open("ab") as output:
+        try:
+            gateway: Any = _launch_gateway(conf, {"stdout": output, "stderr": output})
+        except (PySparkRuntimeError, Py4JError, ConnectionError) as error:
+            raise Transient(f"Spark's JVM ended while it started: see {output.name}") from error
+    try:
+        lock = gateway.jvm.java.io.RandomAccessFile(str(folder / "lock"), "rw").getChannel().tryLock()
+        if lock is None:
+            raise Transient(f"the JVM of an earlier run hasn't ended yet; it holds {folder / 'lock'}")
+        spark = Spark(SparkSession(SparkContext(conf=conf, gateway=gateway)), gateway.proc, lock)
+        for name in PARTITIONS:
+            if name not in settings.conf:
+                spark.session.conf.set(name, str(spark.cores))
+        thread_priorities.give_way(spark.pid)
+    except BaseException as error:
+        # Whatever it was: what PySpark remembers of this JVM it would take for the next one.
+        gateway.proc.kill()
+        gateway.proc.communicate()
+        _forget(gateway)
+        if isinstance(error, Py4JError | ConnectionError):
+            raise Transient(f"Spark didn't start at {settings.master}: see {folder / 'spark.log'}") from error
+        raise
+    return spark
+
+
+@contextmanager
+def beside(session: SparkSession, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session with settings of its own, for statements that want them. Its jobs don't keep a batch's waiting."""
+    if spark_connect.connected(session):
+        with spark_connect.beside(session, settings) as other:
+            yield other
+        return
+    context = session.sparkContext
+    other = session.newSession()
+    for name, value in {**{name: session.conf.get(name) for name in PARTITIONS}, **settings}.items():
+        other.conf.set(name, str(value))
+    context.setLocalProperty(_POOL, Pool.BESIDE)
+    try:
+        yield other
+    finally:
+        context.setLocalProperty(_POOL, Pool.BATCHES)
+
+
+def _conf(settings: SparkSettings, jars: tuple[Path, ...], folder: Path) -> dict[str, str]:
+    local = {} if not settings.master.startswith("local") else {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+    }  # fmt: skip
+    return {
+        **local,
+        "spark.master": settings.master,
+        "spark.app.name": "tidemark",
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.driver.memory": settings.driver_memory,
+        # Half of a JVM that has run out of memory may go on: it had better end as a whole.
+        "spark.driver.defaultJavaOptions": (
+            f"-Dlog4j2.configurationFile=file:{folder / 'log4j2.properties'} -XX:+ExitOnOutOfMemoryError"
+        ),
+        "spark.local.dir": str(folder / "local"),
+        "spark.pyspark.python": sys.executable,
+        # A small append isn't to wait until all tasks of a MERGE have begun.
+        "spark.scheduler.mode": "FAIR",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        **spark_connect.SETTINGS,
+        **_ON_A_DISK,
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.ui.enabled": "false",
+        **_REMEMBERED,
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def _forget(gateway: ClientServer) -> None:
+    """Make PySpark forget a JVM that has ended, and close what was open to it."""
+    # Its own shutdown would send the JVM a last command, and log that nobody takes it.
+    gateway.close(keep_callback_server=False, close_callback_server_connections=True)
+    gateway._gateway_client.finalizer_deque.appendleft(SHUTDOWN_FINALIZER_WORKER)  # noqa: SLF001 - ends its thread
+    context = SparkContext._active_spark_context  # noqa: SLF001
+    if context is not None:
+        server = getattr(context, "_accumulatorServer", None)
+        if server is not None:
+            server.shutdown()
+            server.server_close()
+        context._jsc = None  # noqa: SLF001
+    SparkContext._active_spark_context = None  # noqa: SLF001
+    SparkContext._gateway = None  # noqa: SLF001
+    SparkContext._jvm = None  # noqa: SLF001
+    SparkSession._instantiatedSession = None  # noqa: SLF001
+    SparkSession._activeSession = None  # noqa: SLF001

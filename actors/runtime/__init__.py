@@ -1,0 +1,1 @@
+"""What every actor runs on: mailboxes, supervision, metrics, and logs."""

@@ -1,0 +1,39 @@
+"""Of what kind a failure of an actor is, by which the supervisor knows what to do.
+
+Errors of the core say it themselves (`pipeline.errors`). The operating system's pass, as far as anybody can know; and
+whatever nobody has thought of is unforeseen.
+"""
+
+from enum import StrEnum
+
+from actors.runtime.redaction import Plain
+from pipeline.errors import Definite, InvariantBroken, Transient
+
+
+class Hung(Plain):
+    """The actor doesn't get on (`Actor.hung`)."""
+
+
+class Kind(StrEnum):
+    """What kind of failure it is, as metrics and the log name it."""
+
+    TRANSIENT = "transient"
+    DEFINITE = "definite"
+    INVARIANT = "invariant"
+    HANG = "hang"
+    UNFORESEEN = "unforeseen"
+
+
+def kind_of(error: Exception) -> Kind:
+    """The kind of failure that this error is."""
+    match error:
+        case InvariantBroken():
+            return Kind.INVARIANT
+        case Definite():
+            return Kind.DEFINITE
+        case Transient() | OSError():
+            return Kind.TRANSIENT
+        case Hung():
+            return Kind.HANG
+        case _:
+            return Kind.UNFORESEEN

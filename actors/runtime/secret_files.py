@@ -1,0 +1,20 @@
+"""Secrets that stand in files of their own, which may be changed while the service runs.
+
+Whoever changes a password writes it into the file and tells the server, in whichever order. So the file is read again
+for each connection.
+"""
+
+from pathlib import Path, PurePath
+
+from pipeline.config.settings import Secret
+
+
+def read(file: PurePath) -> Secret:
+    """The secret that a file holds, without the end of its line. Raises OSError."""
+    text = Path(file).read_text(encoding="utf-8")
+    return Secret(text.removesuffix("\n").removesuffix("\r"), file)
+
+
+def current(secret: Secret) -> str:
+    """The secret as its file has it now, or as it was said where there's none. Raises OSError."""
+    return secret.value if secret.file is None else read(secret.file).value

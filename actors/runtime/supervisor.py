@@ -1,0 +1,382 @@
+"""The supervisor: starts the actors, watches them, builds them anew, and stops them in order.
+
+Actors fall and rise in groups. The capture group is one chain of state from the binlog to the journal, so if
+one of it fails all are cancelled and built anew from the last sealed segment. Delivery and control stand
+alone.
+
+    what an actor raises       what happens
+    Transient, OSError         its group is cancelled, and built anew after a pause that grows; for ever
+    anything unforeseen        the same, with the traceback in the log, but not too often (`Limits`)
+    (it hangs)                 the same as unforeseen
+    Definite                   the pipeline stops, as cleanly as it can: what has come is sealed and delivered
+    InvariantBroken            the process ends at once, and nothing more is sealed
+
+A clean stop follows the flow. Those without a sender before them (BinlogReader, SignalListener) are closed
+first; each other actor's mailbox is closed when its last sender before it has ended. So whatever was read
+gets as far as it can. An actor that would wait for room at one that has ended is cancelled, since nobody will
+take what it has, and so is one that waits for what may never come (`Actor.waits`). Before and after are the
+order of `topology.Actor`. A stop that finds the sink waiting to be built anew isn't clean, since the lake lacks
+what was sealed meanwhile.
+"""
+
+import asyncio
+import math
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum, StrEnum
+from typing import Any, TypeVar, assert_never
+
+import structlog
+
+from actors.runtime.actor import Actor
+from actors.runtime.failure_kinds import Hung, Kind, kind_of
+from actors.runtime.mailbox import Closed, Mailbox
+from actors.runtime.metrics import Metrics
+from actors.runtime.redaction import Plain, told
+from actors.runtime.tasks import broken_off
+from pipeline import metrics as catalogue
+from pipeline.errors import InvariantBroken
+from pipeline.messages.topology import EDGES, WhenFull
+from pipeline.messages.topology import Actor as Name
+
+log = structlog.get_logger()
+
+Result = TypeVar("Result")
+
+
+class ExitCode(IntEnum):
+    """How the process ends; shown by `tidemark run --help`."""
+
+    CLEAN = 0
+    GAVE_UP = 1  # too many failures, or a failure while stopping; what's sealed is safe
+    DEFINITE = 2
+    INVARIANT = 3
+    HUNG = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended, and the words for the operator (empty after a clean end).
+
+    `stuck` names tasks that couldn't be cancelled: the event loop can't be closed, and the process must just
+    end.
+    """
+
+    code: ExitCode
+    message: str = ""
+    stuck: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Actors that fall and rise together."""
+
+    name: str
+    actors: tuple[Name, ...]
+
+
+CAPTURE = Group(
+    "capture",
+    (
+        Name.BINLOG_READER,
+        Name.SCHEMA_VERIFIER,
+        Name.WATERMARK_COORDINATOR,
+        Name.CHUNK_SELECTOR,
+        Name.JOURNAL_WRITER,
+    ),
+)
+DELIVERY = Group("delivery", (Name.SPARK_SINK,))
+CONTROL = Group("control", (Name.SIGNAL_LISTENER,))
+GROUPS = (CAPTURE, DELIVERY, CONTROL)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The pause before the first restart doubles up to the longest one, and begins anew after a calm time.
+
+    More than `failures` unforeseen ones of a group within `within_s` seconds, and the pipeline gives up. A
+    cancellation has to take effect within `cancel_s` seconds.
+    """
+
+    first_pause_s: float = 0.5
+    longest_pause_s: float = 30.0
+    calm_s: float = 60.0
+    failures: int = 5
+    within_s: float = 300.0
+    look_every_s: float = 1.0
+    cancel_s: float = 10.0
+
+    def pause_s(self, restarts: int) -> float:
+        """The pause before a restart, after so many of them one soon after the other."""
+        doublings = min(restarts, 64)  # the longest pause is reached long before
+        return min(self.longest_pause_s, self.first_pause_s * 2.0**doublings)
+
+
+class State(StrEnum):
+    """Where an actor is in its life."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    RESTARTING = "restarting"
+    ENDED = "ended"
+
+
+Build = Callable[[Group], Coroutine[Any, Any, tuple[Actor[Any], ...]]]
+
+# Of each actor, those before it in the flow that send to it, and those in whose mailboxes it may have to wait.
+_BEFORE = {
+    name: [
+        edge.sender
+        for edge in EDGES
+        if edge.receiver is name and list(Name).index(edge.sender) < list(Name).index(name)
+    ]
+    for name in Name
+}
+_WAITS_FOR = {
+    name: [edge.receiver for edge in EDGES if edge.sender is name and edge.when_full is WhenFull.WAIT]
+    for name in Name
+}
+
+# So that many services don't come back to one server in step.
+_JITTER = random.SystemRandom()
+
+
+class Supervisor:
+    """Runs the actors that `build` makes for each group; `build` may raise what an actor may raise."""
+
+    def __init__(
+        self,
+        build: Build,
+        mailboxes: Mapping[Name, Mailbox[Any]],
+        metrics: Metrics,
+        limits: Limits = Limits(),
+    ) -> None:
+        self.actors: dict[Name, Actor[Any]] = {}
+        self.states = dict.fromkeys(Name, State.STARTING)
+        self.failures: dict[Name, str] = {}
+        self._build = build
+        self._mailboxes = mailboxes
+        self._metrics = metrics
+        self._limits = limits
+        self._tasks: dict[Name, asyncio.Task[None]] = {}
+        self._cancelled: dict[asyncio.Task[None], float] = {}
+        self._hung: dict[asyncio.Task[None], str] = {}
+        self._unforeseen: dict[Group, deque[float]] = {group: deque() for group in GROUPS}
+        self._outcome = Outcome(ExitCode.CLEAN)
+        self._stopping = asyncio.Event()
+        self._at_once = asyncio.Event()
+
+    async def run(self) -> Outcome:
+        """Run until the pipeline has stopped or has to end."""
+        watch = asyncio.create_task(self._watch())
+        at_once = asyncio.create_task(self._at_once.wait())
+        everything = asyncio.create_task(self._keep_all())
+        waited_for: set[asyncio.Task[Any]] = {watch, at_once, everything}
+        try:
+            await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
+            for done in (everything, watch):
+                if done.done():
+                    done.result()  # raises what the supervisor itself did wrong
+        finally:
+            left = waited_for | set(self._tasks.values())
+            self._cancelled |= dict.fromkeys(self._tasks.values(), time.monotonic())
+            for task in left:
+                _soon(task.cancel)
+            _, pending = await asyncio.wait(left, timeout=self._limits.cancel_s)
+        stuck = [name for name, task in self._tasks.items() if task in pending]
+        return replace(self._outcome, stuck=tuple(stuck))
+
+    def stop(self) -> None:
+        """Begin a clean stop; a second call ends everything at once."""
+        if self._stopping.is_set():
+            self._end_at_once(ExitCode.GAVE_UP, "stopped at once; what's sealed is in the journal")
+        else:
+            log.info("stopping")
+            self._begin_stop()
+
+    async def _keep_all(self) -> None:
+        async with asyncio.TaskGroup() as keepers:
+            for group in GROUPS:
+                keepers.create_task(self._keep(group))
+
+    async def _keep(self, group: Group) -> None:
+        """Build the group, and build it anew each time that it has failed, until the stop."""
+        restarts = 0
+        while not self._stopping.is_set():
+            started = time.monotonic()
+            await self._run_group(group)
+            if self._stopping.is_set():
+                break
+            restarts = 0 if time.monotonic() - started > self._limits.calm_s else restarts
+            await self._restart(group, self._limits.pause_s(restarts) * _JITTER.uniform(0.5, 1.0))
+            restarts += 1
+        if group is DELIVERY and self.states[Name.SPARK_SINK] is State.RESTARTING:
+            why = self.failures.get(Name.SPARK_SINK, "it had failed")
+            self._give_up(
+                ExitCode.GAVE_UP, f"{why}; the lake lacks what's sealed since, and the next start delivers it"
+            )
+        for name in group.actors:
+            self._has_ended(name)
+
+    async def _restart(self, group: Group, pause: float) -> None:
+        log.info("restarting", group=group.name, pause_s=round(pause, 2))
+        for name in group.actors:
+            self.states[name] = State.RESTARTING
+            self._metrics.count(catalogue.RESTARTS, actor=name)
+        await self._unless_stopped(asyncio.sleep(pause))
+
+    async def _run_group(self, group: Group) -> None:
+        """Build the group and run it until all of it has ended, in whatever way."""
+        for name in group.actors:
+            self._mailboxes[name].empty()
+        try:
+            actors = await self._unless_stopped(self._build(group))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it's judged like an actor's failure
+            self._has_failed(group, group.name, error)
+            return
+        if actors is None:
+            return
+        for actor in actors:
+            self.actors[actor.name] = actor
+            self.states[actor.name] = State.RUNNING
+            self._metrics.set(catalogue.UP, 1, actor=actor.name)
+            self._tasks[actor.name] = asyncio.create_task(self._run_actor(group, actor), name=actor.name)
+        self._follow_the_flow()
+        await asyncio.wait([self._tasks[actor.name] for actor in actors])
+
+    async def _run_actor(self, group: Group, actor: Actor[Any]) -> None:
+        """Run one actor and judge how it ends; a cancellation of ours that wasn't for hanging is nobody's failure."""
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            await actor.run()
+            if not self._stopping.is_set() and task not in self._cancelled:
+                raise InvariantBroken(f"{actor.name} ended though nobody had asked it to")
+        except asyncio.CancelledError:
+            if task in self._hung:
+                self._has_failed(group, actor.name, Hung(self._hung.pop(task)))
+            elif task in self._cancelled:
+                raise
+            else:
+                unasked = Plain("it was cancelled, though nobody had asked for it")
+                self._has_failed(group, actor.name, unasked)
+        except Exception as error:  # noqa: BLE001 - judging every failure is what a supervisor is for
+            if not (isinstance(error, Closed) and self._stopping.is_set()):
+                self._has_failed(group, actor.name, error)
+        finally:
+            self._metrics.set(catalogue.UP, 0, actor=actor.name)
+            if self._stopping.is_set():  # otherwise it's built anew
+                self._has_ended(actor.name)
+
+    def _has_failed(self, group: Group, who: str, error: Exception) -> None:
+        """Judge a failure; one that can't be, or can't be told, ends the process: nobody else would notice it."""
+        try:
+            self._judge(group, who, error)
+        except Exception as untold:
+            names = f"{type(error).__name__}, and telling that with {type(untold).__name__}"
+            self._end_at_once(ExitCode.INVARIANT, f"{who} failed with {names}")
+            raise
+
+    def _judge(self, group: Group, who: str, error: Exception) -> None:
+        """Decide what a failure means; `who` is an actor, or the group itself if it couldn't be built."""
+        kind = kind_of(error)
+        self._metrics.count(catalogue.ERRORS, actor=who, kind=kind)
+        message = f"{who}: {told(error)}"
+        self.failures.update(dict.fromkeys(group.actors, message))
+        story = error if kind in (Kind.INVARIANT, Kind.UNFORESEEN) else None
+        log.error("failed", who=who, kind=kind.value, error=told(error), exc_info=story)
+        match kind:
+            case Kind.INVARIANT:
+                self._end_at_once(ExitCode.INVARIANT, message)
+            case Kind.DEFINITE:
+                self._give_up(ExitCode.DEFINITE, message)
+            case _ if self._stopping.is_set() and who != group.name:
+                self._give_up(ExitCode.GAVE_UP, f"{message}, while stopping; what's sealed is in the journal")
+            case Kind.HANG | Kind.UNFORESEEN if self._too_often(group):
+                self._give_up(ExitCode.GAVE_UP, f"{message}, and it wasn't the first failure of its kind")
+            case Kind.HANG | Kind.UNFORESEEN | Kind.TRANSIENT:
+                for name in group.actors:
+                    self._cancel(name)
+            case _:
+                assert_never(kind)
+
+    def _too_often(self, group: Group) -> bool:
+        times = self._unforeseen[group]
+        times.append(time.monotonic())
+        while times[-1] - times[0] > self._limits.within_s:
+            times.popleft()
+        return len(times) > self._limits.failures
+
+    def _give_up(self, code: ExitCode, message: str) -> None:
+        if self._outcome.code is ExitCode.CLEAN:
+            self._outcome = Outcome(code, message)
+        self._begin_stop()
+
+    def _end_at_once(self, code: ExitCode, message: str) -> None:
+        if not self._at_once.is_set():
+            self._outcome = Outcome(code, message)
+            self._at_once.set()
+
+    def _begin_stop(self) -> None:
+        self._stopping.set()
+        self._follow_the_flow()
+
+    def _has_ended(self, name: Name) -> None:
+        self.states[name] = State.ENDED
+        self._follow_the_flow()
+
+    def _follow_the_flow(self) -> None:
+        """Take the stop as far as it can get now."""
+        if not self._stopping.is_set():
+            return
+        for name in Name:
+            if self.states[name] is not State.RUNNING:
+                continue
+            if any(self.states[receiver] is State.ENDED for receiver in _WAITS_FOR[name]):
+                self._cancel(name)
+            elif all(self.states[sender] is State.ENDED for sender in _BEFORE[name]):
+                self._mailboxes[name].close()
+
+    def _cancel(self, name: Name) -> None:
+        task = self._tasks.get(name)
+        if task is None or task.done() or task is asyncio.current_task():
+            return
+        if task not in self._cancelled:
+            self._cancelled[task] = time.monotonic()
+            _soon(task.cancel)
+
+    async def _watch(self) -> None:
+        """Look for actors that hang, and for cancellations that don't take."""
+        while True:
+            await asyncio.sleep(self._limits.look_every_s)
+            self._cancelled = {task: since for task, since in self._cancelled.items() if not task.done()}
+            for name, task in self._tasks.items():
+                overdue = time.monotonic() - self._cancelled.get(task, math.inf) > self._limits.cancel_s
+                if overdue:
+                    self._end_at_once(ExitCode.HUNG, f"{name} couldn't be cancelled")
+                elif not task.done() and task not in self._cancelled and (why := self.actors[name].hung()):
+                    self._hung[task] = why
+                    self._cancel(name)
+                elif self._stopping.is_set() and not task.done() and (why := self.actors[name].waits()):
+                    self._give_up(ExitCode.GAVE_UP, f"{name}: {why}; what's sealed is in the journal")
+                    self._cancel(name)
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, Result]) -> Result | None:
+        """The result of the work, or None if the stop came first; the work is cancelled then."""
+        task = asyncio.create_task(work)
+        stop = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+            return task.result() if task.done() else None
+        finally:
+            stop.cancel()
+            task.cancel()
+            await broken_off(task)
+
+
+def _soon(cancel: Callable[[], object]) -> None:
+    """Cancel a task behind its first step, so that an actor which was built has begun and releases what it has."""
+    asyncio.get_running_loop().call_soon(cancel)

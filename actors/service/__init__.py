@@ -1,0 +1,1 @@
+"""The command line, the configuration file, and the assembly of the parts."""

@@ -1,0 +1,327 @@
+"""Builds the service out of its parts: only connects, decides nothing.
+
+Mailboxes and outlets are as `pipeline.messages.topology` says. A group of actors is built, and built anew after a
+failure, from nothing but the settings and the last sealed segment.
+"""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import structlog
+
+from actors import watermark_coordinator
+from actors.binlog_reader import BinlogReader
+from actors.chunk_selector import ChunkSelector
+from actors.http.server import HttpServer
+from actors.journal import reselect_keys
+from actors.journal.store import JournalStore
+from actors.journal_writer import JournalWriter
+from actors.journal_writer import Outlets as JournalOutlets
+from actors.lake import spark_session
+from actors.runtime import malloc, measuring
+from actors.runtime.actor import Actor, Outlet
+from actors.runtime.failure_kinds import Kind
+from actors.runtime.mailbox import Mailbox
+from actors.runtime.metrics import Metrics
+from actors.runtime.recent_events import Recent
+from actors.runtime.supervisor import CAPTURE, CONTROL, DELIVERY, GROUPS, Group, Outcome, Supervisor
+from actors.schema_verifier import SchemaVerifier
+from actors.service.client import address_file
+from actors.signal_listener import SignalChannel, SignalListener
+from actors.signals import kafka as signal_kafka
+from actors.signals.file import SignalFile
+from actors.signals.kafka import SignalKafka
+from actors.signals.rest import SignalRest
+from actors.source import witnesses
+from actors.source.failover import Servers, listed
+from actors.source.preflight import Preflight, answer, local_findings, preflight, signal_table
+from actors.spark_sink import SparkSink
+from actors.status.lag_watch import LagWatch
+from actors.status.status_board import StatusBoard
+from actors.watermark_coordinator import WatermarkCoordinator
+from pipeline import metrics as catalogue
+from pipeline.config.settings import Settings, SnapshotSettings, Watermark
+from pipeline.coordinator import resume
+from pipeline.coordinator.chunk_size import Limits
+from pipeline.coordinator.state import Overlapping, Pausing
+from pipeline.errors import TidemarkError
+from pipeline.journal.segment import Entry
+from pipeline.messages.inboxes import SignalAccepted
+from pipeline.messages.topology import EDGES, inbox
+from pipeline.messages.topology import Actor as Name
+from pipeline.schema.table_schema import TableId
+from pipeline.signals.outcomes import CheckpointSealed
+from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.source.prerequisites import Finding, Severity
+from pipeline.source.throttle import Bounds
+from pipeline.verifier import step as schema_verifier
+from pipeline.verifier.signal_table import SignalRows
+from pipeline.verifier.state import Known
+
+log = structlog.get_logger()
+
+# When what shows the lag or the status has failed, or what keeps memory small, it's tried again so much later (s).
+LOOKS_AGAIN_S: Final = 10.0
+
+
+async def serve(settings: Settings, recent: Recent) -> Outcome:
+    """Run the pipeline until it's told to stop, by SIGTERM or SIGINT, or has to end. Raises Definite."""
+    store = await asyncio.to_thread(JournalStore.open_single_writer, settings.journal.path, settings.name)
+    try:
+        assembly = Assembly(settings, store)
+        supervisor = Supervisor(assembly.build, assembly.mailboxes, assembly.metrics)
+        board = StatusBoard(settings.name, supervisor, assembly.mailboxes, assembly.metrics, recent)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, supervisor.stop)
+        async with HttpServer(
+            settings.http, address_file(settings), board, assembly.metrics, assembly.requests
+        ):
+            watch = LagWatch(settings.source, supervisor.actors, assembly.metrics)
+            looking = [asyncio.create_task(_look(each)) for each in (board.run, watch.run, malloc.keep_small)]
+            try:
+                return await supervisor.run()
+            finally:
+                for each in looking:
+                    each.cancel()
+                await asyncio.wait(looking)
+    finally:
+        store.close()
+
+
+async def check(settings: Settings) -> list[Finding]:
+    """All that's wrong, here and at the source."""
+    found = list(local_findings(settings))
+    try:
+        spark_session.check(settings.spark)
+    except TidemarkError as error:
+        found.append(Finding(Severity.ERROR, str(error), "nothing could be delivered"))
+    if settings.signals.kafka is not None:
+        found.extend(await signal_kafka.check(settings.signals.kafka, settings.name))
+    for source in listed(settings.source):
+        try:
+            of_server = (await preflight(replace(settings, source=source))).findings
+        except TidemarkError as error:
+            rest = "the rest of the source couldn't be looked at"
+            of_server = (Finding(Severity.ERROR, str(error), rest),)
+        named = f"{source.host}:{source.port}: " if settings.source.others else ""
+        found.extend(replace(finding, wrong=named + finding.wrong) for finding in of_server)
+    return found
+
+
+class Assembly:
+    """The parts that live as long as the service, and the making of those that don't."""
+
+    def __init__(self, settings: Settings, store: JournalStore) -> None:
+        self.metrics = Metrics()
+        self.mailboxes: dict[Name, Mailbox[Any]] = {name: Mailbox(inbox(name)) for name in Name}
+        self.requests = SignalRest()
+        self._settings = settings
+        self._store = store
+        self._servers = Servers(settings, self.metrics)
+        for name, mailbox in self.mailboxes.items():
+            self.metrics.set(catalogue.MAILBOX_CAPACITY, mailbox.capacity, actor=name)
+            self.metrics.watch(catalogue.MAILBOX_DEPTH, partial(getattr, mailbox, "depth"), actor=name)
+        self.metrics.set(catalogue.PIPELINE, 1, pipeline=settings.name)
+        _count_from_zero(self.metrics)
+
+    async def build(self, group: Group) -> tuple[Actor[Any], ...]:
+        """The actors of a group, ready to run."""
+        return await {CAPTURE: self._capture, DELIVERY: self._delivery, CONTROL: self._control}[group]()
+
+    async def _capture(self) -> tuple[Actor[Any], ...]:
+        settings = self._settings
+        recovered = await asyncio.to_thread(self._store.recover)
+        found = await self._servers.chosen(None if recovered.last is None else recovered.last.checkpoint)
+        checkpoint = _beginning(recovered.last, found, settings)
+        if not checkpoint.witnesses:
+            last = await witnesses.at_beginning(found.source, found.server, checkpoint.position)
+            checkpoint = replace(checkpoint, witnesses=last)
+        segment = 0 if recovered.last is None else recovered.last.segment
+        log.info("capture begins", segment=segment, position=str(checkpoint.position), server=found.server)
+        journal = JournalWriter(
+            self.mailboxes[Name.JOURNAL_WRITER],
+            self.metrics,
+            settings.journal,
+            self._store,
+            recovered,
+            JournalOutlets(
+                self._outlet(Name.JOURNAL_WRITER, Name.SIGNAL_LISTENER, SignalAccepted),
+                self._outlet(Name.JOURNAL_WRITER, Name.SIGNAL_LISTENER, CheckpointSealed),
+                self._outlet(Name.JOURNAL_WRITER, Name.SPARK_SINK),
+                self._outlet(Name.JOURNAL_WRITER, Name.WATERMARK_COORDINATOR),
+            ),
+            settings.lake.rules,
+        )
+        unread = await asyncio.to_thread(reselect_keys.unread, self._store, recovered.last, checkpoint)
+        return (*self._stream(checkpoint, found), *self._snapshots(checkpoint, found, unread), journal)
+
+    def _stream(self, checkpoint: Checkpoint, found: Preflight) -> tuple[Actor[Any], ...]:
+        """Those who read the log."""
+        settings = self._settings
+        verified, news = schema_verifier.started(
+            settings.read,
+            found.known,
+            checkpoint.position,
+            checkpoint.schemas,
+            checkpoint.stopped,
+            checkpoint.unproven,
+            found.foreign_keys,
+            found.doubts,
+        )
+        reader = BinlogReader(
+            self.mailboxes[Name.BINLOG_READER],
+            self.metrics,
+            found.source,
+            settings.read,
+            checkpoint.position,
+            self._outlet(Name.BINLOG_READER, Name.SCHEMA_VERIFIER),
+            found.server,
+            checkpoint.prepared,
+        )
+        verifier = SchemaVerifier(
+            self.mailboxes[Name.SCHEMA_VERIFIER],
+            self.metrics,
+            verified,
+            news,
+            self._outlet(Name.SCHEMA_VERIFIER, Name.WATERMARK_COORDINATOR),
+            partial(
+                answer,
+                found.source,
+                found.server,
+                markers=found.markers,
+                cascades=found.doubts is not None,
+            ),
+            _signal_rows(settings),
+        )
+        return reader, verifier
+
+    def _snapshots(
+        self, checkpoint: Checkpoint, found: Preflight, unread: Mapping[TableId, pa.RecordBatch]
+    ) -> tuple[Actor[Any], ...]:
+        """Those who bring the chunks into it."""
+        settings, snapshot = self._settings, self._settings.snapshot
+        coordinator = WatermarkCoordinator(
+            self.mailboxes[Name.WATERMARK_COORDINATOR],
+            self.metrics,
+            checkpoint,
+            _limits(snapshot),
+            Pausing() if snapshot.watermark is Watermark.PAUSE else Overlapping(snapshot.windows),
+            watermark_coordinator.Outlets(
+                self._outlet(Name.WATERMARK_COORDINATOR, Name.BINLOG_READER),
+                self._outlet(Name.WATERMARK_COORDINATOR, Name.CHUNK_SELECTOR),
+                self._outlet(Name.WATERMARK_COORDINATOR, Name.JOURNAL_WRITER),
+            ),
+            snapshot.mode,
+            unread,
+        )
+        selector = ChunkSelector(
+            self.mailboxes[Name.CHUNK_SELECTOR],
+            self.metrics,
+            found.source,
+            snapshot.connections,
+            self._outlet(Name.CHUNK_SELECTOR, Name.WATERMARK_COORDINATOR),
+            signal_table(settings),
+            snapshot.allow_lock,
+            Bounds(snapshot.rows_per_s, snapshot.most_threads_running, snapshot.most_replica_lag_s),
+            snapshot.source,
+            found.server,
+        )
+        return coordinator, selector
+
+    async def _delivery(self) -> tuple[Actor[Any], ...]:
+        settings = self._settings
+        return (
+            SparkSink(
+                self.mailboxes[Name.SPARK_SINK],
+                self.metrics,
+                settings.lake,
+                settings.spark,
+                self._store,
+                self._outlet(Name.SPARK_SINK, Name.WATERMARK_COORDINATOR),
+            ),
+        )
+
+    async def _control(self) -> tuple[Actor[Any], ...]:
+        signals = self._settings.signals
+        channels: list[SignalChannel] = [self.requests]
+        if signals.file is not None:
+            channels.append(SignalFile(Path(signals.file)))
+        if signals.kafka is not None:
+            channels.append(SignalKafka(signals.kafka, self._settings.name))
+        listener = SignalListener(
+            self.mailboxes[Name.SIGNAL_LISTENER],
+            self.metrics,
+            self._outlet(Name.SIGNAL_LISTENER, Name.WATERMARK_COORDINATOR),
+            tuple(channels),
+        )
+        return (listener,)
+
+    def _outlet(self, sender: Name, receiver: Name, of: type | None = None) -> Outlet[Any]:
+        """The one between these two; where there are several, that of this message."""
+        between = (edge for edge in EDGES if edge.sender is sender and edge.receiver is receiver)
+        edge = next(edge for edge in between if of is None or of in edge.messages)
+        return Outlet(edge, self.mailboxes[receiver])
+
+
+async def _look(look: Callable[[], Awaitable[None]]) -> None:
+    """Look on after whatever keeps somebody from it: a fault of the program, but not one to stop capture for."""
+    while True:
+        try:
+            await look()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it's tried again
+            measuring.failed(look.__qualname__, error)
+        await asyncio.sleep(LOOKS_AGAIN_S)
+
+
+def _count_from_zero(metrics: Metrics) -> None:
+    """Let there be a value before the first failure, for a counter that begins with 1 hasn't increased."""
+    for name in Name:
+        metrics.set(catalogue.UP, 0, actor=name)
+        metrics.count(catalogue.RESTARTS, 0, actor=name)
+    for who in (*Name, *(group.name for group in GROUPS)):
+        for kind in Kind:
+            metrics.count(catalogue.ERRORS, 0, actor=who, kind=kind)
+
+
+def _limits(snapshot: SnapshotSettings) -> Limits:
+    return Limits(
+        chunk_rows=snapshot.chunk_rows,
+        connections=snapshot.connections,
+        ranges=snapshot.most_ranges,
+        chunk_us=1000 * snapshot.chunk_target_ms,
+        chunk_bytes=snapshot.chunk_mib << 20,
+        memory=snapshot.memory_mib << 20,
+    )
+
+
+def _signal_rows(settings: Settings) -> SignalRows | None:
+    """The table that signals may be inserted into, if there's one."""
+    table = settings.signals.table
+    return None if table is None else SignalRows(table, settings.tables.match(table))
+
+
+def _beginning(last: Entry | None, found: Preflight, settings: Settings) -> Checkpoint:
+    """Where capture begins, or goes on. Raises LogPurged."""
+    captured = {t: schema for t, schema in found.known.schemas.items() if settings.tables.match(t)}
+    known = Known(captured, found.known.at)
+    if last is None:
+        return replace(resume.first(known), server=found.server)
+    checkpoint = resume.resumed(last.checkpoint, known, found.purged, settings.snapshot.mode)
+    _tell_beginning(last.checkpoint, checkpoint)
+    return replace(checkpoint, server=found.server)
+
+
+@measuring.measuring
+def _tell_beginning(before: Checkpoint, now: Checkpoint) -> None:
+    """Log where the start does something else than to go on."""
+    if now.position != before.position:
+        log.warning("the binlog was purged", behind=str(before.position), now=str(now.position))
+    for table, id_ in before.recapturing.items():
+        if now.stopped.get(table) is None:
+            log.info("the table begins again", table=str(table), id=id_)

@@ -1,0 +1,274 @@
+"""The command `tidemark`.
+
+Imports that take long (Spark, numba) are made by the commands that need them, so that the others answer at
+once.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from actors.service import client
+from actors.service.config_file import load
+from pipeline.config.settings import Settings
+from pipeline.errors import Definite, TidemarkError, Transient
+from pipeline.schema.table_schema import TableId
+
+EXIT_CODES = """\b
+Exit codes:
+  0  done, or stopped cleanly
+  1  gave up after too many failures, or a failure while stopping; a signal was rejected; a check found errors
+  2  something that trying again can't mend: a mistake in the configuration, a missing grant, a purged binlog;
+     the message says what to do
+  3  an invariant of Tidemark was broken: it ended at once; please report the log
+  4  a part hung and couldn't be cancelled
+"""
+
+WATCH_EVERY_S = 1.0
+
+
+def _configuration(path: str) -> Settings:
+    return load(Path(path))
+
+
+class Tidemark(click.Group):
+    """Turns our errors into one message and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except TidemarkError as error:
+            _fail(str(error), 1 if isinstance(error, Transient) else 2)
+
+
+config_argument = click.argument("settings", metavar="CONFIG", type=_configuration)
+
+
+@click.group(cls=Tidemark, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Captures the changes of a MySQL server, only reading it, and lands them exactly once in Delta tables.
+
+    CONFIG is a TOML file; any of its keys can be set by the environment as TIDEMARK__SECTION__KEY.
+
+    \b
+    tidemark check shop.toml             is everything as it has to be?
+    tidemark run shop.toml               capture and deliver until SIGTERM
+    tidemark signal shop.toml execute    snapshot the tables while changes go on flowing
+    tidemark status shop.toml --watch    how far it is
+    tidemark sql shop.toml shop.orders   the query that reads a table as of now
+    tidemark import-debezium connector.json > shop.toml
+    """
+
+
+@main.command(epilog=EXIT_CODES)
+@config_argument
+def run(settings: Settings) -> None:
+    """Capture and deliver until SIGTERM or SIGINT.
+
+    Everything goes on from where it was, however the last run ended. A signal to stop ends the reading, seals
+    and delivers what was read, and exits; a second one exits at once, and the next run delivers the rest.
+    """
+    from actors.runtime import malloc
+    from actors.service import no_pandas
+
+    malloc.settle()
+    if not settings.spark.by_connect:
+        no_pandas.keep_out()
+    import uvloop
+
+    from actors.runtime import logs
+    from actors.runtime.recent_events import Recent
+    from actors.service import warm_up as loading
+
+    recent = Recent()
+    logs.configure(settings.name, recent=recent)
+    loading.load()
+
+    from actors.runtime.supervisor import ExitCode
+    from actors.service import assembly
+
+    runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+    outcome = runner.run(assembly.serve(settings, recent))
+    if outcome.code is ExitCode.CLEAN:
+        runner.close()
+        return
+    # No thread that may still be at work is waited for.
+    click.echo(f"tidemark: {outcome.message}", err=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(outcome.code)
+
+
+@main.command()
+@config_argument
+def check(settings: Settings) -> None:
+    """Check the source, the grants, the folders, Java and Spark's jars; list all that's wrong at once.
+
+    First comes the configuration that holds, with what the environment and the defaults say, and stars for secrets.
+    """
+    from actors.service import warm_up as loading
+    from pipeline.config.effective_settings import effective
+    from pipeline.source.prerequisites import Severity
+
+    click.echo(effective(settings))
+    with loading.compiling_told(partial(click.echo, err=True)):
+        from actors.lake import spark_session
+        from actors.service import assembly
+
+    findings = asyncio.run(assembly.check(settings))
+    for finding in findings:
+        click.echo(str(finding))
+    errors = sum(finding.severity is Severity.ERROR for finding in findings)
+    if errors:
+        _fail(f"{errors} to mend before it can run", 1)
+    well = "all is well" if not findings else "it can run"
+    click.echo(f"{well}, with {spark_session.check(settings.spark)}")
+
+
+@main.command(name="signal")
+@config_argument
+@click.argument("action", type=click.Choice(["execute", "stop", "pause", "resume", "recapture"]))
+@click.option(
+    "--tables",
+    "-t",
+    multiple=True,
+    metavar="REGEX",
+    help="Tables, as database.table; more than one may be given.",
+)
+@click.option("--id", "id_", metavar="ID", help="The signal's name: given twice, it's taken once.")
+def send_signal(settings: Settings, action: str, tables: tuple[str, ...], id_: str | None) -> None:
+    """Start, stop, pause or resume snapshots of the running service, and wait for its answer.
+
+    `execute` and `stop` mean all captured tables unless some are named. `recapture` begins the named tables again,
+    whatever has stopped them; each is then filled by a snapshot.
+    """
+    data: dict[str, Any] = {}
+    if action in ("execute", "stop"):
+        data = {"type": "incremental", "data-collections": list(tables or settings.tables.patterns)}
+    elif action == "recapture":
+        if not tables:
+            raise click.UsageError("recapture needs --tables: which tables are to begin again?")
+        data = {"data-collections": list(tables)}
+    elif tables:
+        raise click.UsageError(f"{action} is for all snapshots and takes no --tables")
+    kind = action if action == "recapture" else f"{action}-snapshot"
+    signal = {"type": kind, "data": data} | ({"id": id_} if id_ else {})
+    status, answer = client.post(settings, "/signals", signal)
+    if status != 200:
+        _fail(answer["error"], 1)
+    click.echo(f"{answer['id']}: {answer['detail']}")
+
+
+@main.command()
+@config_argument
+@click.option("--json", "as_json", is_flag=True, help="All of it, as the service's /status gives it.")
+@click.option("--watch", is_flag=True, help="Again each second, until interrupted.")
+@click.option("--lake", is_flag=True, help="How far the lake's tables are, as they say; no service is asked.")
+def status(settings: Settings, as_json: bool, watch: bool, lake: bool) -> None:
+    """Show how far the running service is."""
+    from actors.service.terminal_status import show
+
+    if lake:
+        from rich.console import Console
+
+        from actors.service.lake_status import lake_status
+
+        try:
+            Console().print(lake_status(settings.lake.path))
+        except OSError as error:
+            _fail(f"the lake can't be read: {error}", 1)
+    elif as_json:
+        click.echo(json.dumps(client.get(settings, "/status"), indent=2))
+    elif watch:
+        show(_each_second(settings))
+    else:
+        show(iter([client.get(settings, "/status")]))
+
+
+@main.command()
+@config_argument
+@click.argument("table")
+@click.option(
+    "--dialect",
+    type=click.Choice(["spark", "duckdb", "trino"]),
+    default="spark",
+    show_default=True,
+    help="Whose SQL it is to be.",
+)
+@click.option("--stale", is_flag=True, help="Also of a table that was stopped, which gets no more changes.")
+def sql(settings: Settings, table: str, dialect: str, stale: bool) -> None:
+    """Print the query that reads TABLE, as database.table, as of the last delivered segment.
+
+    Print it anew when the table's columns change, or its mirror begins anew; docs/lake.md tells more.
+    """
+    from actors.service.live_view_text import live_view_text
+    from pipeline.lake.sql_dialects import Dialect
+
+    stopped = _stopped_in_capture(settings)
+    try:
+        click.echo(live_view_text(settings.lake.path, table, Dialect(dialect), stopped, stale=stale))
+    except OSError as error:
+        _fail(f"the lake can't be read: {error}", 1)
+
+
+def _stopped_in_capture(settings: Settings) -> Mapping[TableId, str]:
+    """The tables that can't be captured any more, and why, as far as the journal can be read here."""
+    from actors.journal.store import JournalReader
+
+    try:
+        journal = JournalReader(settings.journal.path)
+        last = journal.last_segment()
+        return journal.entry(last).checkpoint.stopped if last else {}
+    except (Definite, Transient):
+        return {}
+
+
+@main.command(name="forget-consumer")
+@config_argument
+@click.argument("name")
+def forget_consumer(settings: Settings, name: str) -> None:
+    """Keep nothing in the journal for the consumer NAME any more, which `status` names.
+
+    One that comes back is a late one: where segments that it lacks have gone, its tables begin anew.
+    """
+    from actors.journal.store import JournalReader
+
+    JournalReader(settings.journal.path).consumers.forget(name)
+    click.echo(f"{name} is forgotten")
+
+
+@main.command(name="import-debezium")
+@click.argument("connector", type=click.Path(path_type=Path))
+def import_debezium(connector: Path) -> None:
+    """Print the configuration that a Debezium MySQL connector's JSON amounts to.
+
+    CONNECTOR is the file that the connector was made with, or what Kafka Connect answers when asked for it. What can't
+    be taken over, and what's left to do, is told beside the configuration (on standard error), by property. A connector
+    that keeps data back (masked columns, filtered rows, …) is refused.
+    """
+    from actors.service.debezium_file import properties
+    from pipeline.config.debezium_import import take_over
+
+    taken = take_over(properties(connector))
+    click.echo(taken.text, nl=False)
+    click.echo(taken.report(), err=True)
+
+
+def _each_second(settings: Settings) -> Iterator[dict[str, Any]]:
+    while True:
+        yield client.get(settings, "/status")
+        time.sleep(WATCH_EVERY_S)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    click.echo(f"tidemark: {message}", err=True)
+    sys.exit(code)

@@ -1,0 +1,65 @@
+"""The command line's side of HTTP: finds the running service of a configuration and asks it."""
+
+import asyncio
+import json
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from actors.runtime.state_folder import local_folder
+from pipeline.config.settings import Settings
+from pipeline.errors import Definite, Transient
+
+# A signal is answered once it's durable; the service itself gives up a little earlier.
+PATIENCE_S = 40.0
+
+
+class NotRunning(Definite):
+    """No service of this configuration answers."""
+
+
+def address_file(settings: Settings) -> Path:
+    """Where the running service says where it listens."""
+    return local_folder(settings.journal.path, settings.name) / "http.json"
+
+
+def get(settings: Settings, path: str) -> dict[str, Any]:
+    """The JSON that GET gives. Raises NotRunning, or Transient where the service failed to answer."""
+    status, value = asyncio.run(_ask(settings, "GET", path, None))
+    if status != HTTPStatus.OK:
+        raise Transient(f"the service of {settings.name} failed to answer: {value.get('error', status)}")
+    return value
+
+
+def post(settings: Settings, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """The status and JSON that POST gives. Raises NotRunning."""
+    return asyncio.run(_ask(settings, "POST", path, body))
+
+
+async def _ask(
+    settings: Settings, method: str, path: str, body: dict[str, Any] | None
+) -> tuple[int, dict[str, Any]]:
+    try:
+        url = json.loads(address_file(settings).read_text(encoding="utf-8"))["url"]
+        timeout = aiohttp.ClientTimeout(PATIENCE_S)
+        token = settings.http.token.value or settings.http.read_token.value
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        async with (
+            aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
+            session.request(method, url + path, json=body) as answer,
+        ):
+            value = await answer.json()
+            if not isinstance(value, dict):
+                raise ValueError(f"{url}{path} gives something else")
+            return answer.status, value
+    except FileNotFoundError as error:
+        raise NotRunning(
+            f"the service of {settings.name} isn't running; start it with `tidemark run`"
+        ) from error
+    # Another program may have taken the port of a service that was killed.
+    except (OSError, aiohttp.ClientError, TimeoutError, ValueError) as error:
+        raise NotRunning(
+            f"the service of {settings.name} doesn't answer ({error}); start it with `tidemark run`"
+        ) from error

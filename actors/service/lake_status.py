@@ -1,0 +1,61 @@
+"""How far the lake's tables are, as they say themselves: for a reader on a terminal, be the service up or down."""
+
+import datetime as dt
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from pyarrow import fs
+from rich.table import Table
+from rich.text import Text
+
+from actors.lake.delta_log import Logged, last_said, logged
+from actors.lake.filesystem import located
+from pipeline.lake.tables import Property, Tier, location
+
+_COLUMNS = ("table", "tier", "segment", "newest change", "merged", "files", "MiB", "position", "stopped")
+
+
+def lake_status(root: str) -> Table:
+    """The lake tables under a path, each with what its last commit tells. Raises OSError where it can't be read."""
+    shown = Table(*_COLUMNS, box=None, padding=(0, 2, 0, 0))
+    for name, tier, path, table in _tables(root):
+        marks = {mark.rpartition("/")[2]: version for mark, version in table.applications.items()}
+        said: dict[str, Any] = json.loads(last_said(path) or "{}")
+        newest = said.get("newest_commit_time_us")
+        shown.add_row(
+            Text(name),
+            tier.value,
+            str(marks.get("changes" if tier is Tier.CHANGELOG else "rows", "")),
+            ""
+            if newest is None
+            else f"{dt.datetime.fromtimestamp(newest / 1e6, dt.UTC):%Y-%m-%d %H:%M:%S} UTC",
+            str(marks.get("merged", "")),
+            "" if table.files is None else f"{table.files:,}",
+            "" if table.bytes is None else f"{table.bytes / 2**20:,.1f}",
+            Text(str(said.get("position", ""))),
+            Text(table.properties.get(Property.STOPPED, "")),
+        )
+    return shown
+
+
+def _tables(root: str) -> Iterator[tuple[str, Tier, str, Logged]]:
+    """By table its lake tables: which, where, and what they say."""
+    filesystem, folder = located(root)
+    selector = fs.FileSelector(folder, allow_not_found=True, recursive=False)
+    databases = [
+        info.path for info in filesystem.get_file_info(selector) if info.type is fs.FileType.Directory
+    ]
+    for database in sorted(databases):
+        for info in sorted(filesystem.get_file_info(fs.FileSelector(database)), key=lambda info: info.path):
+            inside = f"{root.rstrip('/')}/{database.rpartition('/')[2]}/{info.base_name}"
+            path = f"{inside}/{Tier.CHANGELOG}"
+            changelog = logged(path)
+            if changelog is None or (schema := changelog.schema) is None:
+                continue  # it isn't ours, or nothing has come of it yet
+            table = schema.table
+            assert inside == location(root, table, Tier.CHANGELOG).rpartition("/")[0]
+            yield str(table), Tier.CHANGELOG, path, changelog
+            path = f"{inside}/{Tier.MIRROR}"
+            if (mirror := logged(path)) is not None:
+                yield str(table), Tier.MIRROR, path, mirror

@@ -1,0 +1,80 @@
+"""The live view as text, for those who read the lake with an engine of their own."""
+
+import datetime as dt
+import json
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from actors.lake.delta_log import Logged, last_said, logged
+from pipeline.errors import Definite
+from pipeline.lake.live_view import Reached, live_view_sql, sum_sql
+from pipeline.lake.sql_dialects import Dialect, registration
+from pipeline.lake.tables import Property, Tier, location
+from pipeline.schema.table_schema import TableId
+
+EMPTY: Final[Mapping[TableId, str]] = MappingProxyType({})
+
+
+def live_view_text(
+    root: str, name: str, dialect: Dialect, captured: Mapping[TableId, str] = EMPTY, *, stale: bool = False
+) -> str:
+    """The query that reads a table, `database.table`, as of now; from what its lake tables say of themselves.
+
+    Of a table without a primary key it's the sum of its changes. `captured`: the tables that were stopped in capture,
+    and why. Raises Definite where the lake has nothing of the table, or gets nothing more for it, unless it's to be
+    told `stale`; and OSError where the lake can't be read.
+    """
+    for table in _called(name):
+        mirrored, changelog = (logged(location(root, table, tier)) for tier in (Tier.MIRROR, Tier.CHANGELOG))
+        if changelog is None or changelog.schema is None:
+            continue
+        stopped = changelog.properties.get(Property.STOPPED) or captured.get(table)
+        if stopped and not stale:
+            raise Definite(
+                f"{table} was stopped, and its rows are those {_reached(root, table, changelog)}: {stopped}. "
+                "With --stale you get the query all the same"
+            )
+        if not changelog.schema.key:
+            return (
+                f"-- {_line(table)} has no primary key, and so no live view: this is the sum of its changes since "
+                f"capture began\n{sum_sql(root, changelog.schema, dialect)}"
+            )
+        if mirrored is None or mirrored.schema is None:
+            continue
+        text = live_view_sql(root, mirrored.schema, Reached.told(mirrored, changelog), dialect=dialect)
+        told = registration(root, table) if dialect is Dialect.TRINO else _settings(text, dialect)
+        return "\n".join([*(f"-- once: {statement};" for statement in told), text])
+    raise Definite(
+        f"{root} has no mirror of {name} (database.table): is it captured, and has its snapshot begun?"
+    )
+
+
+def _reached(root: str, table: TableId, changelog: Logged) -> str:
+    """Where a table is that gets nothing more."""
+    said = json.loads(last_said(location(root, table, Tier.CHANGELOG)) or "{}")
+    newest = said.get("newest_commit_time_us")
+    at = (
+        ""
+        if newest is None
+        else f", committed until {dt.datetime.fromtimestamp(newest / 1e6, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
+    )
+    return f"of segment {changelog.mark('changes')} (position {said.get('position', 'unknown')}{at})"
+
+
+def _line(text: object) -> str:
+    """A text in one line, as a comment has it."""
+    return " ".join(str(text).splitlines())
+
+
+def _settings(text: str, dialect: Dialect) -> tuple[str, ...]:
+    """What a session of Spark's has to be told, lest it puts something in place of a name."""
+    substituted = dialect is Dialect.SPARK and "${" in text
+    return ("SET spark.sql.variable.substitute = false",) if substituted else ()
+
+
+def _called(name: str) -> Iterator[TableId]:
+    """The tables that may be meant: both names may have dots in them."""
+    for at, character in enumerate(name):
+        if character == "." and 0 < at < len(name) - 1:
+            yield TableId(name[:at], name[at + 1 :])

@@ -1,0 +1,109 @@
+"""The service's status for a reader on a terminal."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.messages.topology import Actor
+
+
+def show(statuses: Iterator[dict[str, Any]]) -> None:
+    """Print each status over the one before, until there are no more or the reader interrupts."""
+    console = Console()
+    with Live(console=console, auto_refresh=False) as live:
+        try:
+            for status in statuses:
+                live.update(rendered(status), refresh=True)
+        except KeyboardInterrupt:
+            return
+
+
+def rendered(status: dict[str, Any]) -> Group:
+    """A status as tables: the whole, the snapshots, the actors."""
+    return Group(_whole(status), _snapshots(status["snapshots"]), _actors(status["actors"]))
+
+
+def _whole(status: dict[str, Any]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    fresh = status["freshness_seconds"]
+    reader, delivery = (
+        status["actors"].get(name.value, {}) for name in (Actor.BINLOG_READER, Actor.SPARK_SINK)
+    )
+    lake = {name: told["stopped"] for name, told in delivery.get("tables", {}).items() if told["stopped"]}
+    for name, value in (
+        (status["name"], "ready" if status["ready"] else "not ready"),
+        ("source", reader.get("source")),
+        ("server", reader.get("server")),
+        ("position", status["position"]),
+        ("delivered", status["delivered_position"]),
+        ("lag", f"{status['lag_seconds']:.1f} s"),
+        ("freshness", None if fresh is None else f"{fresh:.1f} s"),
+        ("windows", str(len(status["windows"]))),
+        ("snapshots", "paused" if status["paused"] else None),
+        ("waiting", status["busy"]),
+        ("capture waits", status["no_room"]),
+        *((f"stopped {name}", reason) for name, reason in status["stopped"].items()),
+        *((f"stopped in the lake {name}", reason) for name, reason in lake.items()),
+        ("changes only", ", ".join(status["keyless"]) or None),
+        *(
+            (f"consumer {name}", f"{told['behind']:,} segments behind")
+            for name, told in status["consumers"].items()
+        ),
+        ("begins anew", ", ".join(status["late"]) or None),
+    ):
+        if value is not None:
+            table.add_row(Text(name), Text(str(value)))
+    return table
+
+
+def _snapshots(snapshots: list[dict[str, Any]]) -> Table:
+    table = Table(
+        *("snapshot", "table", "state", "", "rows", "gave way", "rows/s", "ranges", "windows", "left"),
+        box=None,
+        padding=(0, 2, 0, 0),
+    )
+    for column in table.columns[4:]:
+        column.justify = "right"
+    for snapshot in snapshots:
+        if len(snapshot["tables"]) > 1:
+            table.add_row(Text(snapshot["id"]), "", snapshot["state"], *_counts(snapshot))
+        for each in snapshot["tables"]:
+            name = Text(f"{each['database']}.{each['table']}")
+            state = Text(each.get("reason") or each["state"])
+            table.add_row(Text(snapshot["id"]), name, state, *_counts(each))
+    return table
+
+
+def _counts(of: dict[str, Any]) -> tuple[ProgressBar | str, ...]:
+    """What's told alike of a snapshot and of a table of one."""
+    done, speed, left = of["rows"] + of["given_up"], of["rows_per_second"], of["left_seconds"]
+    total = done if of["state"] == "completed" else of["expected"]
+    return (
+        ProgressBar(total=max(total, done, 1), completed=done, width=20),
+        f"{done:,}",
+        f"{of['given_up']:,}",
+        "" if speed is None else f"{speed:,.0f}",
+        f"{of['ranges_done']}/{of['ranges']}" if of["ranges"] else "",
+        str(of["windows"]) if of["windows"] else "",
+        "" if left is None else str(timedelta(seconds=round(left))),
+    )
+
+
+def _actors(actors: dict[str, dict[str, Any]]) -> Table:
+    table = Table("actor", "state", "mailbox", "restarts", "last failure", box=None, padding=(0, 2, 0, 0))
+    for name, actor in actors.items():
+        mailbox = actor["mailbox"]
+        table.add_row(
+            name,
+            actor["state"],
+            f"{mailbox['depth']}/{mailbox['capacity']}",
+            str(actor["restarts"]),
+            Text(actor["last_failure"] or ""),
+        )
+    return table

@@ -1,0 +1,61 @@
+"""Loads the service's code, and says what's going on when that takes long: the decoder is being compiled.
+
+numba compiles its kernels as their modules are imported, and keeps the machine code on disk. So that happens once
+after an install or an update, and a later start loads what's there. All that's loaded stays: the garbage collector
+needn't look at it again and again meanwhile (a third of a start's processor time), nor ever after.
+
+Source: numba's developer manual, "Event API": `numba:compile` is an event of the compiler alone, not of its cache.
+"""
+
+import gc
+import importlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import structlog
+from numba.core import event
+
+_COMPILE: Final = "numba:compile"
+
+Tell = Callable[[str], object]
+
+log = structlog.get_logger()
+
+
+class _FirstTold(event.Listener):
+    """Tells that something has to be compiled, once."""
+
+    def __init__(self, tell: Tell) -> None:
+        self.tell = tell
+        self.told = False
+
+    def on_start(self, _: event.Event) -> None:
+        if not self.told:
+            self.tell("compiling the decoder, which takes a while once after an install")
+        self.told = True
+
+    def on_end(self, _: event.Event) -> None:
+        pass
+
+
+def load() -> None:
+    """Import what the service is made of."""
+    gc.disable()
+    try:
+        with compiling_told(log.info):
+            importlib.import_module("actors.service.assembly")
+    finally:
+        gc.enable()
+    gc.freeze()
+
+
+@contextmanager
+def compiling_told(tell: Tell) -> Iterator[None]:
+    """Tell it if something has to be compiled meanwhile, and how long it took in the end."""
+    begun = time.monotonic()
+    with event.install_listener(_COMPILE, _FirstTold(tell)) as listener:
+        yield
+    if listener.told:
+        tell(f"compiled the decoder in {time.monotonic() - begun:.1f} s")

@@ -1,0 +1,1 @@
+"""The channels by which signals come."""

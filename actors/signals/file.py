@@ -1,0 +1,132 @@
+"""Signals from a file: one JSON object a line, appended by whoever may write to it; answers go beside it.
+
+    echo '{"id":"s1","type":"pause-snapshot"}' >> signals.jsonl
+    tail -f signals.jsonl.answers
+    {"line": "1f0c…", "id": "s1", "outcome": "accepted", "detail": "…"}
+
+An answer names its line by a digest of the line's bytes. After a restart the file is read from its beginning,
+and lines that have their answer are passed over; so are repetitions of a line, whose id makes them the same
+signal. The file may be cut off or replaced at any time. A line counts once its end has been written.
+
+How far an accepted signal of this file comes (`running`, `done`, `failed`) is appended as it happens, by its id and
+without a line; after a restart the present state may be appended once more.
+"""
+
+import asyncio
+import hashlib
+import json
+import os
+from collections import deque
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from actors.signal_listener import Arrived, answered
+from pipeline.messages.inboxes import SignalAccepted, SignalAnswer
+from pipeline.signals.outcomes import Outcome, later
+from pipeline.signals.signal import LONGEST
+from pipeline.snapshot.checkpoint import Checkpoint
+
+POLL_S = 0.25
+
+# Bytes read at once.
+_PIECE = 1 << 20
+
+
+class SignalFile:
+    """The channel over one file, which needn't exist yet."""
+
+    name = "file"
+
+    def __init__(self, path: Path, poll_s: float = POLL_S) -> None:
+        self._path = path
+        self._answers = path.with_name(path.name + ".answers")
+        self._poll_s = poll_s
+        self._seen: set[str] | None = None
+        self._lines: deque[bytes] = deque()
+        self._file: tuple[int, int] | None = None  # device and inode
+        self._offset = 0
+        self._rest = b""
+        self._accepted: set[str] = set()
+        self._told: Checkpoint | None = None
+
+    async def receive(self) -> Arrived:
+        """The next line that hasn't been answered."""
+        if self._seen is None:
+            self._seen = await asyncio.to_thread(self._answered)
+        while True:
+            while not self._lines:
+                await asyncio.to_thread(self._read)
+                if not self._lines:
+                    await asyncio.sleep(self._poll_s)
+            line = self._lines.popleft()
+            digest = hashlib.sha256(line).hexdigest()[:16]
+            if digest not in self._seen and line.strip():
+                self._seen.add(digest)
+                return Arrived(line, self._answerer(digest))
+
+    async def sealed(self, checkpoint: Checkpoint) -> None:
+        """Append how far signals of this file have come."""
+        come = [state for state in later(self._told, checkpoint) if state.id in self._accepted]
+        self._told = checkpoint
+        if come:
+            await asyncio.to_thread(self._append, *(state.to_json() for state in come))
+
+    def status(self) -> dict[str, Any]:
+        """Which file it is."""
+        return {"path": str(self._path)}
+
+    async def close(self) -> None:
+        """Nothing is to be told: an unanswered line is read again by the next one who opens the file."""
+
+    def _answerer(self, digest: str) -> Callable[[SignalAnswer], Awaitable[None]]:
+        async def answer(given: SignalAnswer) -> None:
+            if isinstance(given, SignalAccepted):
+                self._accepted.add(given.id)
+            await asyncio.to_thread(self._append, {"line": digest, **answered(given).to_json()})
+
+        return answer
+
+    def _read(self) -> None:
+        """Take in the whole lines that were written since."""
+        try:
+            with self._path.open("rb") as file:
+                stat = os.fstat(file.fileno())
+                if (stat.st_dev, stat.st_ino) != self._file or stat.st_size < self._offset:
+                    self._file, self._offset, self._rest = (stat.st_dev, stat.st_ino), 0, b""
+                file.seek(self._offset)
+                piece = file.read(_PIECE)
+        except FileNotFoundError:
+            return
+        self._offset += len(piece)
+        *lines, rest = (self._rest + piece).split(b"\n")
+        self._lines.extend(lines)
+        # Of a line that's too long, enough is kept for it to be refused as that.
+        self._rest = rest[: LONGEST + 1]
+
+    def _answered(self) -> set[str]:
+        """The digests of the lines that have an answer; a line cut off by a crash is none."""
+        seen: set[str] = set()
+        if self._answers.exists():
+            for line in self._answers.read_bytes().splitlines():
+                try:
+                    answer = json.loads(line)
+                    if answer["outcome"] == Outcome.ACCEPTED:
+                        self._accepted.add(answer["id"])
+                    seen.add(answer["line"])
+                except (ValueError, TypeError, KeyError):
+                    continue
+        return seen
+
+    def _append(self, *records: dict[str, str]) -> None:
+        with self._answers.open("a+b") as file:
+            if file.tell() and not self._ends_whole(file.fileno()):
+                file.write(b"\n")
+            for record in records:
+                file.write(json.dumps(record).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    @staticmethod
+    def _ends_whole(descriptor: int) -> bool:
+        return os.pread(descriptor, 1, os.fstat(descriptor).st_size - 1) == b"\n"

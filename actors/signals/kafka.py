@@ -1,0 +1,309 @@
+"""Signals from a Kafka topic, as Debezium takes them: the record's key is the pipeline's name, its value the signal.
+
+    key: shop    value: {"id": "s1", "type": "pause-snapshot"}
+
+The topic has one partition, so that signals have an order. A signal without an id gets that of its place in the topic.
+What others' keys have is passed over.
+
+**Offsets** are committed in the topic's order, each once its signal has been answered durably and the answer has been
+told. So what a crash leaves unanswered is read again, and a signal that was taken by then is known by its id.
+
+**Answers and notifications** go to another topic, if one is named: of each signal that came here the answer, with the
+offset that it had; of each snapshot how far it has come (`running`, `done`, `failed`), and Debezium's notifications.
+They are told at least once: after a restart what's known of the last snapshots is told again.
+
+**A broker that doesn't answer** holds up nothing but this channel: it's asked again for ever, with longer and longer
+pauses. The same goes for a topic that isn't there or has more than one partition, since both can be mended meanwhile.
+What's the matter is in the status.
+"""
+
+import asyncio
+import json
+import logging
+import ssl
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
+
+from actors.runtime.secret_files import current
+from actors.runtime.tasks import first_end
+from actors.signal_listener import Arrived, answered
+from pipeline.config.settings import KafkaSettings
+from pipeline.errors import Transient
+from pipeline.messages.inboxes import SignalAnswer
+from pipeline.signals import notifications
+from pipeline.signals.outcomes import of_notices
+from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.source.prerequisites import Finding, Severity
+
+log = structlog.get_logger()
+
+# It tells each attempt of each of its parts, ten lines a second; what's the matter is told here, once a pause.
+logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+
+
+def _somebody_waits(line: logging.LogRecord) -> bool:
+    """For what asyncio tells of; not so for a request that aiokafka shields from the end of its commit, told here."""
+    return "GroupCoordinator._do_commit_offsets()" not in line.getMessage()
+
+
+logging.getLogger("asyncio").addFilter(_somebody_waits)
+
+FIRST_PAUSE_S: Final = 1.0
+LONGEST_PAUSE_S: Final = 60.0
+
+# A broker that hasn't answered for so long is asked anew; it's asked something at least so often.
+ANSWERS_WITHIN_S: Final = 10.0
+LOOK_EVERY_S: Final = 10.0
+
+
+class Unfit(Transient):
+    """A topic can't be used as it is, and what to do."""
+
+    def __init__(self, wrong: str, remedy: str) -> None:
+        super().__init__(f"{wrong}; {remedy}")
+        self.finding = Finding(Severity.ERROR, wrong, remedy)
+
+
+@dataclass(slots=True)
+class _Taken:
+    """A record that was passed on: its value, its answer once that's durable, and whether that has been told."""
+
+    value: bytes | None
+    answer: SignalAnswer | None = None
+    told: bool = False
+
+
+class SignalKafka:
+    """The channel; it connects when it's first asked for a signal."""
+
+    name = "kafka"
+
+    def __init__(self, settings: KafkaSettings, pipeline: str, first_pause_s: float = FIRST_PAUSE_S) -> None:
+        self._settings = settings
+        self._pipeline = pipeline
+        self._first_pause_s = first_pause_s
+        self._partition = TopicPartition(settings.topic, 0)
+        self._arrived: asyncio.Queue[Arrived] = asyncio.Queue(1)
+        # By offset, in their order, all that were passed on and aren't committed.
+        self._taken: dict[int, _Taken] = {}
+        self._checkpoint: Checkpoint | None = None
+        self._told: Checkpoint | None = None
+        self._news = asyncio.Event()
+        self._serving: asyncio.Task[None] | None = None
+        self._connected = False
+        self._problem: str | None = None
+
+    async def receive(self) -> Arrived:
+        """The next signal for this pipeline."""
+        if self._serving is None:
+            self._serving = asyncio.create_task(self._serve())
+        receiving = asyncio.create_task(self._arrived.get())
+        try:
+            await asyncio.wait({receiving, self._serving}, return_when=asyncio.FIRST_COMPLETED)
+            if not receiving.done():
+                self._serving.result()  # it never ends but by an error that nobody has foreseen
+            return receiving.result()
+        finally:
+            receiving.cancel()
+
+    async def sealed(self, checkpoint: Checkpoint) -> None:
+        """Keep it until it can be told what has happened since the last one that was."""
+        self._checkpoint = checkpoint
+        self._news.set()
+
+    async def close(self) -> None:
+        """Leave the broker; what isn't committed is read again by the next one."""
+        if self._serving is not None:
+            self._serving.cancel()
+            await asyncio.gather(self._serving, return_exceptions=True)
+
+    def status(self) -> dict[str, Any]:
+        """The topic, whether it's being read, and what is the matter."""
+        return {
+            "topic": self._settings.topic,
+            "connected": self._connected,
+            "problem": self._problem,
+            "uncommitted": len(self._taken),
+        }
+
+    async def _serve(self) -> None:
+        pause_s = self._first_pause_s
+        while True:
+            try:
+                async with self._session() as (consumer, producer):
+                    pause_s = self._first_pause_s
+                    await first_end(self._read(consumer), self._tell(consumer, producer))
+            except (KafkaError, OSError, TimeoutError, Unfit) as error:
+                self._problem = str(error) or type(error).__name__
+                log.warning(
+                    "the signals' topic can't be read", topic=self._settings.topic, error=self._problem
+                )
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[tuple[AIOKafkaConsumer, AIOKafkaProducer | None]]:
+        common = _common(self._settings, self._pipeline)
+        await _must_be_there(self._settings, common)
+        async with AsyncExitStack() as ends:
+            ends.callback(setattr, self, "_connected", False)
+            consumer = AIOKafkaConsumer(
+                group_id=f"tidemark-{self._pipeline}",
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+                **common,
+            )
+            ends.push_async_callback(_stop, consumer)
+            await consumer.start()
+            consumer.assign([self._partition])
+            producer = None
+            if self._settings.answers_topic is not None:
+                producer = AIOKafkaProducer(acks="all", enable_idempotence=True, **common)
+                ends.push_async_callback(producer.stop)
+                await producer.start()
+            self._connected, self._problem = True, None
+            self._news.set()
+            yield consumer, producer
+
+    async def _read(self, consumer: AIOKafkaConsumer) -> None:
+        while True:
+            record = await consumer.getone()
+            known = self._taken.get(record.offset)
+            if known is not None and known.value == record.value:
+                continue  # it was read before the connection was lost
+            taken = _Taken(record.value)
+            if record.key == self._pipeline.encode():
+                default_id = f"{record.topic}-{record.offset}"
+                await self._arrived.put(Arrived(record.value or b"", self._answerer(taken), default_id))
+            else:
+                taken.told = True
+                self._news.set()
+            # Not before it was passed on: else it would be passed over when it's read again.
+            self._taken[record.offset] = taken
+
+    def _answerer(self, taken: _Taken) -> Callable[[SignalAnswer], Awaitable[None]]:
+        async def answer(given: SignalAnswer) -> None:
+            taken.answer = given
+            self._news.set()
+
+        return answer
+
+    async def _tell(self, consumer: AIOKafkaConsumer, producer: AIOKafkaProducer | None) -> None:
+        while True:
+            self._news.clear()
+            if producer is not None:
+                await self._tell_answers(producer)
+                await self._tell_progress(producer)
+            await self._commit(consumer, without_telling=producer is None)
+            try:
+                async with asyncio.timeout(LOOK_EVERY_S):
+                    await self._news.wait()
+            except TimeoutError:
+                async with asyncio.timeout(ANSWERS_WITHIN_S):
+                    await consumer.end_offsets([self._partition])
+
+    async def _tell_answers(self, producer: AIOKafkaProducer) -> None:
+        for offset, taken in list(self._taken.items()):
+            if taken.answer is not None and not taken.told:
+                await self._send(producer, {**answered(taken.answer).to_json(), "offset": offset})
+                taken.told = True
+
+    async def _tell_progress(self, producer: AIOKafkaProducer) -> None:
+        if (now := self._checkpoint) is None or now is self._told:
+            return
+        found = notifications.noticed(self._told, now)
+        for notice in found:
+            at = time.time_ns() // 1_000_000
+            await self._send(producer, notifications.to_json(notice, self._pipeline, at))
+        for state in of_notices(found):
+            await self._send(producer, state.to_json())
+        self._told = now
+
+    async def _send(self, producer: AIOKafkaProducer, value: dict[str, Any]) -> None:
+        text = json.dumps(value, ensure_ascii=False).encode()
+        await producer.send_and_wait(self._settings.answers_topic, text, key=self._pipeline.encode())
+
+    async def _commit(self, consumer: AIOKafkaConsumer, *, without_telling: bool) -> None:
+        """Commit up to the first record that hasn't been dealt with."""
+        behind = None
+        for offset, taken in self._taken.items():
+            if not taken.told and not (without_telling and taken.answer is not None):
+                break
+            behind = offset
+        if behind is None:
+            return
+        async with asyncio.timeout(ANSWERS_WITHIN_S):
+            await consumer.commit({self._partition: behind + 1})
+        self._taken = {offset: taken for offset, taken in self._taken.items() if offset > behind}
+
+
+async def check(settings: KafkaSettings, pipeline: str) -> list[Finding]:
+    """What's wrong with the broker or its topics."""
+    try:
+        await _must_be_there(settings, _common(settings, pipeline))
+    except Unfit as unfit:
+        return [unfit.finding]
+    except (KafkaError, OSError, TimeoutError) as error:
+        servers = ", ".join(settings.bootstrap_servers)
+        wrong = f"the broker at {servers} can't be reached: {str(error) or type(error).__name__}"
+        return [Finding(Severity.ERROR, wrong, "see to signals.kafka, or to the broker")]
+    return []
+
+
+def _common(settings: KafkaSettings, pipeline: str) -> dict[str, Any]:
+    """What each of aiokafka's clients is to be told."""
+    common: dict[str, Any] = {
+        "bootstrap_servers": list(settings.bootstrap_servers),
+        "client_id": f"tidemark-{pipeline}",
+        "request_timeout_ms": int(ANSWERS_WITHIN_S * 1000),
+        "security_protocol": settings.security_protocol.value,
+    }
+    if settings.security_protocol.encrypted:
+        common["ssl_context"] = ssl.create_default_context(cafile=settings.ca)
+    if settings.security_protocol.authenticated:
+        common["sasl_mechanism"] = settings.sasl_mechanism.value
+        common["sasl_plain_username"] = settings.sasl_username
+        common["sasl_plain_password"] = current(settings.sasl_password)
+    return common
+
+
+async def _must_be_there(settings: KafkaSettings, common: dict[str, Any]) -> None:
+    """Look at the topics. Raises Unfit."""
+    topics = [settings.topic] if settings.answers_topic is None else [settings.topic, settings.answers_topic]
+    admin = AIOKafkaAdminClient(**common)
+    try:
+        await admin.start()
+        found = {topic["topic"]: topic for topic in await admin.describe_topics(topics)}
+    finally:
+        await admin.close()
+    for topic in topics:
+        if not found.get(topic, {}).get("partitions"):
+            raise Unfit(
+                f"the broker has no topic {topic} and doesn't create it by itself",
+                "create it with a single partition",
+            )
+    if (count := len(found[settings.topic]["partitions"])) > 1:
+        raise Unfit(
+            f"the topic {settings.topic} has {count} partitions, in which signals have no order",
+            "name one that has a single partition",
+        )
+
+
+async def _stop(consumer: AIOKafkaConsumer) -> None:
+    """Stop it wholly, and raise nothing.
+
+    Where a fetch fails as it's being stopped, aiokafka 0.14 raises a CancelledError that nobody asked for, and leaves
+    the connections open.
+    """
+    stopping = asyncio.ensure_future(consumer.stop())
+    await asyncio.wait({stopping})
+    if stopping.cancelled() or stopping.exception() is not None:
+        await consumer._client.close()  # noqa: SLF001 - there's no other way

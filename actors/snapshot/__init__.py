@@ -1,0 +1,1 @@
+"""What the ChunkSelector reads with."""

@@ -1,0 +1,89 @@
+"""Looking at the source while chunks are read from it, so that they stop where it has enough to do.
+
+It's asked on a connection of its own, since those that read chunks are busy just then. `pipeline.source.throttle`
+judges.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, replace
+from time import monotonic
+from typing import Any, Final
+
+import structlog
+
+from actors.source.connection import Source
+from pipeline.config.settings import ServerSettings
+from pipeline.errors import Transient
+from pipeline.source.throttle import Bounds, Debt, Load, paid, strain
+
+log = structlog.get_logger()
+
+# How often the source is looked at while there's work, in seconds.
+LOOK_S: Final = 1.0
+
+
+class SourceWatch:
+    """Tells when the source gets strained, and why, and when it's eased; silent while there are no orders."""
+
+    def __init__(self, settings: ServerSettings, bounds: Bounds) -> None:
+        self._settings = settings
+        self._bounds = bounds
+        self._source: Source | None = None
+        self._load = Load()
+        self._debt = Debt(0, monotonic())
+        self._orders = 0
+        self._reason: str | None = None
+        self._happened = asyncio.Event()
+
+    def status(self) -> dict[str, Any]:
+        """What the source said of itself, and why it has enough to do, if it has."""
+        return {"strained": self._reason, **asdict(self._load)}
+
+    def ordered(self) -> None:
+        """There's an order more to carry out."""
+        self._orders += 1
+        self._happened.set()
+
+    def carried_out(self, rows: int) -> None:
+        """An order has been carried out, and so many rows were read for it."""
+        self._orders -= 1
+        self._debt = replace(self._debt, rows=self._debt.rows + rows)
+        self._happened.set()
+
+    async def run(self, tell: Callable[[str | None], Awaitable[None]]) -> None:
+        """Look, and tell the reason when it gets strained and None when it's eased, until cancelled."""
+        try:
+            while True:
+                if self._reason is None and not self._orders:
+                    await self._happened.wait()
+                self._happened.clear()
+                if self._bounds.looked_at:
+                    self._load = await self._looked()
+                self._debt = paid(self._bounds, self._debt, monotonic())
+                reason = strain(self._bounds, self._load, self._debt, strained=self._reason is not None)
+                changed, self._reason = (reason is None) != (self._reason is None), reason
+                if changed:
+                    await tell(reason)
+                await self._next_look()
+        finally:
+            if self._source is not None:
+                self._source.close()
+
+    async def _next_look(self) -> None:
+        """Wait until it's time to look again, or a chunk has come whose rows are to be judged."""
+        owed = self._debt.rows / self._bounds.rows_per_s if self._bounds.rows_per_s else 0.0
+        pause = min(LOOK_S, owed) if owed > 0 else LOOK_S
+        try:
+            async with asyncio.timeout(pause):
+                await self._happened.wait()
+        except TimeoutError:
+            return
+
+    async def _looked(self) -> Load:
+        try:
+            self._source = await Source.kept(self._source, self._settings)
+            return await self._source.load(lag=bool(self._bounds.replica_lag_s))
+        except Transient as failure:
+            log.info("the source can't be looked at", error=str(failure))
+            return self._load

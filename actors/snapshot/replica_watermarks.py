@@ -1,0 +1,83 @@
+"""Chunks from another server than the stream: a replica, whose coordinates aren't the stream's.
+
+High is a GTID set then, and has to hold every transaction that the SELECT can have seen. The replica's executed set
+isn't one: a transaction is visible before its GTID is in the set, here as on any server
+(pipeline/snapshot/watermark.py). But a replica commits nothing that it hasn't received, and a transaction's GTID is in
+the set of those that were received before an applier can read the transaction's end: the receiver adds it there first,
+and only then moves the end of the relay log (MYSQL_BIN_LOG::after_write_to_relay_log; before MySQL 5.7 when its first
+event came). It leaves that set only with the relay logs (RESET REPLICA, CHANGE REPLICATION SOURCE), for which the
+appliers have to have stopped, and then all that they committed is in the executed set. So with `received`, read behind
+the SELECT, and then `executed`,
+
+    high = received + executed, as sets
+
+is whole. It may hold transactions that the SELECT didn't see: these cost the window some waiting, no more than the
+stream, which comes from where the replica's log does, needs to be where the replica's receiver is.
+
+What a client writes on the replica itself would be in neither set in time, so that it has to be read-only, and what was
+written there before must be in the stream's history. Both are asked for each time.
+
+Low needs no more than on any server.
+
+Source: MySQL 9.7, sql/binlog.cc; Reference Manual, "SHOW REPLICA STATUS Statement" (Retrieved_Gtid_Set).
+"""
+
+from actors.source.connection import Source
+from pipeline.config.settings import ServerSettings
+from pipeline.errors import Definite, Transient
+from pipeline.gtid.gtid_set import GtidSet
+
+
+class Replica:
+    """What watermarks are read from a replica of the stream's server, which calls itself `server`."""
+
+    def __init__(self, settings: ServerSettings, stream: ServerSettings, server: str | None = None) -> None:
+        self._name = f"[snapshot.source] {settings.host}:{settings.port}"
+        self._stream = stream
+        self._server = server
+        self._shared = GtidSet()  # of this the stream's server is known to have it
+
+    async def low(self, source: Source) -> GtidSet:
+        """What is visible on the replica. Raises Transient where its history isn't the stream's."""
+        visible = await source.visible()
+        await self._share(source, visible)
+        return visible
+
+    async def high(self, source: Source) -> GtidSet:
+        """A set that has all transactions which SELECTs before can have seen.
+
+        Raises Definite where that can't be known: on what is no replica, or takes writes of its own; and as `low`.
+        """
+        received = await source.received()
+        if received is None:
+            raise Definite(
+                f"{self._name} is no replica; remove it, so that chunks come from the stream's server"
+            )
+        if not await source.read_only():
+            raise Definite(f"{self._name} takes writes of its own; set read_only = ON there")
+        executed = await source.executed()
+        await self._share(source, executed)
+        return received | executed
+
+    async def _share(self, source: Source, executed: GtidSet) -> None:
+        """See to it that what was done on the replica by itself is in the stream's history."""
+        own = GtidSet(
+            {
+                origin: numbers
+                for origin, numbers in executed.intervals.items()
+                if origin.uuid == source.server
+            }
+        )
+        if self._shared and own <= self._shared:
+            return
+        stream = await Source.connect(self._stream, self._server)
+        try:
+            done = await stream.executed()
+        finally:
+            stream.close()
+        # Transient, since a transaction can be replicated before it's in its own server's executed set.
+        if missing := (own if self._shared else executed) - done:
+            raise Transient(
+                f"{self._name} has transactions that the stream's server hasn't ({missing}): they don't share a history"
+            )
+        self._shared = done

@@ -1,0 +1,91 @@
+"""Planning a table: what it is, the index to walk along, where it ends, and where to divide it.
+
+All of it is asked in small questions that use the index. `pipeline.snapshot.chunk_index_choice` and
+`pipeline.snapshot.range_splits` know what to ask.
+"""
+
+from actors.source.connection import Source
+from pipeline.errors import Definite, Transient
+from pipeline.schema.row_keys import Key
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.snapshot import chunk_index_choice, chunk_queries, range_splits, row_filter_sql
+from pipeline.snapshot.chunk_index import Walk
+from pipeline.snapshot.range_splits import FirstBehind, LastThrough, Weigh
+from pipeline.snapshot.row_filter import Refused
+from pipeline.snapshot.snapshot import Request
+from pipeline.source import result_set
+from pipeline.source.information_schema import Described
+from pipeline.source.parameters import Fragment
+from pipeline.source.statement import Statement
+
+
+async def found(source: Source, table: TableId, request: Request) -> tuple[TableSchema, Walk]:
+    """The table as it is now, and its walk. Raises Definite where it can't be read in chunks as requested."""
+    described = await _described(source, table)
+    indexes = await source.indexes(table)
+    if await _described(source, table) != described:
+        raise Transient(f"{table} is being altered")
+    walk = chunk_index_choice.walk(described, indexes, request.surrogate)
+    condition(described.schema, request)
+    return described.schema, walk
+
+
+def condition(schema: TableSchema, request: Request) -> Fragment:
+    """The condition that the request sets. Raises Definite where it isn't about this table."""
+    try:
+        return row_filter_sql.requested(schema, request) or chunk_queries.NO_CONDITION
+    except Refused as refusal:
+        raise Definite(f"the request isn't about {schema.table}: {refusal}") from refusal
+
+
+async def divided(
+    source: Source, schema: TableSchema, walk: Walk, end: Key, rows: int, ranges: int, least_rows: int
+) -> tuple[Key, ...]:
+    """The last keys of all ranges but the last: of at most so many, each of at least so many of the table's `rows`."""
+    first = await key(source, schema, walk, chunk_queries.first_key(schema, walk))
+    if first is None:
+        return ()
+    kinds = tuple(schema.columns[index].type for index in walk.columns)
+    search = range_splits.search(kinds, first, end, rows, ranges, least_rows)
+    answer: range_splits.Answer = None
+    while True:
+        try:
+            question = search.send(answer)
+        except StopIteration as found:
+            keys: tuple[Key, ...] = found.value
+            return keys
+        match question:
+            case LastThrough(after, bound, last):
+                answer = await key(
+                    source, schema, walk, chunk_queries.last_through(schema, walk, after, bound, last)
+                )
+            case FirstBehind(bound, last):
+                answer = await key(
+                    source, schema, walk, chunk_queries.first_behind(schema, walk, bound, last)
+                )
+            case Weigh(after, last):
+                answer = await _weight(source, chunk_queries.weight(schema, walk, after, last))
+
+
+async def key(source: Source, schema: TableSchema, walk: Walk, statement: Statement) -> Key | None:
+    """The one key that the statement asks for, if there is one."""
+    async with source.select(statement) as result:
+        rows = await result.rows()
+        if rows is None:
+            return None
+        return result_set.key(rows.located(result.columns), 0, chunk_queries.key_alone(schema, walk))
+
+
+async def _weight(source: Source, statement: Statement) -> int:
+    async with source.select(statement) as result:
+        rows = await result.rows()
+        assert rows is not None
+        return chunk_queries.estimated(rows.located(result.columns))
+
+
+async def _described(source: Source, table: TableId) -> Described:
+    told = await source.descriptions([table])
+    if (described := told.described.get(table)) is not None:
+        return described
+    gone = f"{table} doesn't exist, or the user of the source may not SELECT from it"
+    raise Definite(told.refused.get(table, gone))

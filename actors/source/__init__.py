@@ -1,0 +1,1 @@
+"""Connections to the source server, and what is read over them."""

@@ -1,0 +1,224 @@
+"""A connection that gives the binlog: the checks before, registration, the request, and the packets behind it.
+
+The request names the GTID set that has passed, and the server sends what isn't in it. So a position has to be in the
+server's executed set, and all that the server has purged has to be in the position. What to do where it isn't was
+decided before the reader was built (`pipeline.source.failover`); if it's otherwise since, that's decided anew.
+
+**Silence** means two things. Once the log has begun to come the server sends a heartbeat where it has nothing else, so
+that a silent connection is a dead one. Before that it sends nothing: it looks for our place, in the heads of all files
+of its log, and then in one of them. That takes as long as it takes, and a new connection makes it begin again. So here
+the server itself is asked, on a second connection, whether it still has a thread for us.
+
+A position of places (`pipeline.gtid.file_positions`) is asked for from the first place on that it lacks; what behind
+that isn't lacking is left out by whom it's read (`pipeline.binlog.transaction_ids`). The request has four bytes for an
+offset: a place beyond them is read from its file's beginning.
+
+Source: MySQL 9.7 source documentation, "COM_REGISTER_REPLICA", "COM_BINLOG_DUMP_GTID" and "COM_BINLOG_DUMP";
+sql/rpl_binlog_sender.cc for the session's variables.
+"""
+
+import asyncio
+import struct
+import uuid
+from collections.abc import Iterable
+from typing import Final
+
+import structlog
+from pymysql.constants import COMMAND
+from pymysqlreplication.binlogstream import ReportSlave
+
+from actors.source.connection import Source
+from pipeline.binlog.event_buffer import Frames
+from pipeline.binlog.packets import Packets
+from pipeline.config.settings import ServerSettings, SourceSettings
+from pipeline.errors import Definite, Transient
+from pipeline.gtid import file_positions
+from pipeline.gtid.file_positions import FIRST_OFFSET
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.snapshot.watermark import Coordinates
+from pipeline.source.statement import Statement
+
+log = structlog.get_logger()
+
+# The server sends a heartbeat when it had nothing to send for so long, in seconds.
+_HEARTBEAT_S: Final = 5.0
+
+# For so long we wait for the first bytes of a log that the server says it has sent, in seconds.
+_ON_THE_WAY_S: Final = 300.0
+
+# What a server's thread says of itself then; its other words differ from version to version.
+_SENT: Final = "has sent all"
+
+# How long the server waits for us to take what it sends, in seconds; while the reading is paused we take nothing.
+_PATIENCE_S: Final = 86_400
+
+_HEARTBEAT_V2: Final = 0x02
+_THROUGH_GTID: Final = 0x04
+_OFFSETS: Final = 2**32  # that COM_BINLOG_DUMP has room for
+
+_PACKET_HEAD: Final = 5  # the payload's length (3 bytes), the packet's number, and the command
+
+# The old names are those of servers before 8.0.26, and a server looks at one of the two.
+_SESSION: Final = (
+    "SET @source_heartbeat_period = {heartbeat_ns:d}, @master_heartbeat_period = {heartbeat_ns:d},"
+    " @source_binlog_checksum = 'CRC32', @master_binlog_checksum = 'CRC32',"
+    " @replica_uuid = '{uuid}', @slave_uuid = '{uuid}',"
+    " SESSION net_write_timeout = {patience_s:d}"
+)
+
+
+def _heartbeat_s(settings: ServerSettings) -> float:
+    """How often something comes, at the least."""
+    return min(_HEARTBEAT_S, settings.read_timeout_s / 2)
+
+
+class BinlogDump:
+    """The binlog from a position on, as it comes."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._packets = Packets(number=1)
+        self._begun = False  # whether anything has come
+        self._silence_s = 2 * _heartbeat_s(source.settings)
+
+    @staticmethod
+    async def open(settings: SourceSettings, position: GtidSet, server: str | None = None) -> "BinlogDump":
+        """Connect and ask for what isn't in the position.
+
+        Raises Definite if the server can't give it all, Transient if it can't be reached, or could a moment ago, or
+        isn't the one that calls itself `server`.
+        """
+        source = await Source.connect(settings, server)
+        try:
+            if file_positions.server_of(position) is None:
+                await _check(source, position)
+                command, request = COMMAND.COM_BINLOG_DUMP_GTID, _request(settings.server_id, position)
+            else:
+                file, offset = await _checked_place(source, position)
+                command, request = COMMAND.COM_BINLOG_DUMP, _from_place(settings.server_id, file, offset)
+            await _prepare(source, settings)
+            await source.stream(command, request)
+        except BaseException:
+            source.close()
+            raise
+        return BinlogDump(source)
+
+    @staticmethod
+    async def from_file(settings: SourceSettings, file: str, server: str) -> "BinlogDump":
+        """Connect and ask for all that's in the log from the beginning of this file on. Raises as `open`."""
+        source = await Source.connect(settings, server)
+        try:
+            await _prepare(source, settings)
+            request = _from_place(settings.server_id, file, FIRST_OFFSET)
+            await source.stream(COMMAND.COM_BINLOG_DUMP, request)
+        except BaseException:
+            source.close()
+            raise
+        return BinlogDump(source)
+
+    async def receive(self) -> int:
+        """Wait for the next bytes, and return how many came; no frames may be in use.
+
+        Raises Transient if the connection is lost, or silent. Cancelled, it's closed.
+        """
+        count = await (self._next() if self._begun else self._first())
+        self._begun = True
+        self._packets.arrived(count)
+        return count
+
+    async def _next(self) -> int:
+        try:
+            async with asyncio.timeout(self._silence_s):
+                return await self._source.receive(self._packets.room())
+        except TimeoutError as error:
+            raise Transient(
+                f"the source's log was silent for {self._silence_s} s, for which two heartbeats were due"
+            ) from error
+
+    async def _first(self) -> int:
+        """Wait for the first bytes for as long as the server is at work on them."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        arrival = asyncio.create_task(self._source.receive(self._packets.room()))
+        try:
+            while not (await asyncio.wait({arrival}, timeout=self._silence_s))[0]:
+                await self._check_at_work(clock() - began)
+            return arrival.result()
+        finally:
+            arrival.cancel()
+            await asyncio.gather(arrival, return_exceptions=True)
+
+    async def _check_at_work(self, waited_s: float) -> None:
+        """Raises Transient if the server doesn't answer, has no thread for us, or has sent what doesn't come."""
+        other = await Source.connect(self._source.settings, self._source.server)
+        try:
+            state = (await other.threads()).get(self._source.thread)
+        finally:
+            other.close()
+        if state is None or (_SENT in state and waited_s > _ON_THE_WAY_S):
+            raise Transient(
+                f"the source's log didn't begin to come within {waited_s:.0f} s, and the server "
+                + ("has no thread for it any more" if state is None else f"says of its thread: {state}")
+            )
+        log.info("waiting for the log to begin", waited_s=round(waited_s), state=state)
+
+    def frames(self) -> Frames | None:
+        """The next events that are whole; see `Packets.frames`."""
+        return self._packets.frames()
+
+    def leave(self, frames: Iterable[Frames]) -> None:
+        """See `Packets.leave`."""
+        self._packets.leave(frames)
+
+    def close(self) -> None:
+        """Close without ado."""
+        self._source.close()
+
+
+async def _check(source: Source, position: GtidSet) -> None:
+    """Raises Definite or Transient if the server can't give all that isn't in the position."""
+    [(mode,)] = await source.ask(Statement("SELECT @@GLOBAL.gtid_mode"))
+    if mode != "ON":
+        raise Definite(f"gtid_mode is {mode} on the source; it has to be ON")
+    if unknown := position - await source.executed():
+        raise Transient(f"the source hasn't executed {unknown}, which has passed here")
+    if missing := await source.purged() - position:
+        raise Transient(f"the binlog that we need was purged: {missing}")
+
+
+async def _checked_place(source: Source, position: GtidSet) -> tuple[str, int]:
+    """The file and the offset that the log is to be read from. Raises Definite or Transient as `_check`."""
+    number, offset = file_positions.file_and_offset(file_positions.first_missing(position))
+    end, _ = await source.end_of_log()
+    if not position <= file_positions.before(source.server, end):
+        raise Definite(
+            f"the source's log ends at {end}, and what has passed here is behind that: {position}; the log was begun "
+            "anew (RESET MASTER), or the server lost the end of it; begin a new journal"
+        )
+    files = {Coordinates(name, 0).number: name for name in await source.logs()}
+    if number not in files:
+        raise Transient(f"the binlog that we need was purged: file number {number}, from offset {offset} on")
+    return files[number], offset if offset < _OFFSETS else FIRST_OFFSET
+
+
+async def _prepare(source: Source, settings: SourceSettings) -> None:
+    # The server ends the older of two connections with the same one, such as one that we lost and it didn't.
+    ours = uuid.uuid5(uuid.NAMESPACE_OID, f"tidemark {settings.server_id}")
+    heartbeat_ns = int(_heartbeat_s(settings) * 1e9)
+    session = _SESSION.format(heartbeat_ns=heartbeat_ns, uuid=ours, patience_s=_PATIENCE_S)
+    await source.ask(Statement(session))
+    # The host's name is what SHOW REPLICAS tells of us.
+    registration = ReportSlave("tidemark").encoded(settings.server_id)
+    await source.command(COMMAND.COM_REGISTER_SLAVE, registration[_PACKET_HEAD:])
+
+
+def _request(server_id: int, position: GtidSet) -> bytes:
+    """Flags, our id, no file's name (its length is 0), the offset, and the GTID set behind its length."""
+    encoded = position.encode()
+    flags = _HEARTBEAT_V2 | _THROUGH_GTID
+    return struct.pack("<HIIQI", flags, server_id, 0, FIRST_OFFSET, len(encoded)) + encoded
+
+
+def _from_place(server_id: int, file: str, offset: int) -> bytes:
+    """The offset, flags, our id, and the file's name."""
+    return struct.pack("<IHI", offset, _HEARTBEAT_V2, server_id) + file.encode()

@@ -1,0 +1,391 @@
+"""The source server, asked by SQL: connections, watermarks, schemas, facts, and the raw rows of a SELECT.
+
+Nothing here writes, locks or leaves a transaction open. Every session is READ ONLY with autocommit, so each statement
+is a transaction of its own and a consistent read; its settings are the session's, never the server's. They also make
+a value's text the same on every server: UTC, utf8mb4, an empty sql_mode.
+
+The driver's errors end at this border (`actors.source.errors`).
+
+aiomysql makes Python objects of rows, so chunks bypass it: a `Result` takes the packets from the socket itself.
+"""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import reduce
+from operator import or_
+from typing import Any, Final
+
+import pymysql
+
+from actors.runtime.secret_files import current
+from actors.source.errors import AnotherServer, translated
+from actors.source.protocol import Wire
+from pipeline.config.settings import ServerSettings, TlsMode
+from pipeline.errors import Definite
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.watermark import Coordinates
+from pipeline.source import information_schema
+from pipeline.source.information_schema import Described, Descriptions, IndexPart
+from pipeline.source.prerequisites import server_version
+from pipeline.source.result_columns import ResultColumn
+from pipeline.source.result_set import RowPackets, Rows
+from pipeline.source.statement import Statement
+from pipeline.source.throttle import Load
+from pipeline.verifier.cascades import ForeignKey
+
+# How much longer than the server's own limit an answer is waited for, in seconds.
+_GRACE_S: Final = 5.0
+
+# What a session sets for itself, at once, since each statement is a round trip of every connection. Text comes as it's
+# stored, not converted with losses. What's in comments is for the servers that know the setting. The estimate of a
+# table's rows is asked of InnoDB; otherwise the server may write it to a cache of its own. A list of keys or of an
+# ENUM's numbers is as long as it is: with a limit of memory a long one would read the whole index.
+_SESSION: Final = (
+    (
+        "SET NAMES utf8mb4, character_set_results = NULL, time_zone = '+00:00', sql_mode = '', autocommit = 1,"
+        " lock_wait_timeout = {timeout_s:d}"
+        " /*!80003 , information_schema_stats_expiry = 0 */"
+        " /*!80030 , show_gipk_in_create_table_and_information_schema = ON */"
+        " /*!50708 , max_execution_time = {timeout_ms:d} */"
+        " /*!50709 , range_optimizer_max_mem_size = 0 */"
+    ),
+    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
+)
+
+# The places of Seconds_Behind_Source (or …_Master) and Retrieved_Gtid_Set among the columns of SHOW REPLICA STATUS; the
+# same in each version since MySQL 5.6.
+_SECONDS_BEHIND: Final = 32
+_RETRIEVED: Final = 51
+
+
+class Source:
+    """One connection to the source. A failure leaves it closed where its stream can't be trusted any more.
+
+    `server`: what the server that it leads to calls itself in the GTIDs of its own transactions (server_uuid).
+    """
+
+    def __init__(self, settings: ServerSettings, server: str | None) -> None:
+        self.server = server or ""  # until it's connected
+        self.settings = settings
+        self._in_transaction = False
+        self._wire = Wire(
+            host=settings.host,
+            port=settings.port,
+            user=settings.user,
+            charset="utf8mb4",
+            autocommit=None,
+            ssl=_tls(settings),
+            program_name="tidemark",
+        )
+
+    @staticmethod
+    async def connect(settings: ServerSettings, server: str | None = None) -> "Source":
+        """A new connection with its session set up. Raises Transient or Definite.
+
+        `server`: the one that it has to lead to, None where that isn't known yet; AnotherServer if it leads elsewhere.
+        """
+        source = Source(settings, server)
+        await source._open()
+        return source
+
+    @staticmethod
+    async def kept(source: "Source | None", settings: ServerSettings) -> "Source":
+        """The connection that there is, or a new one in its place where it isn't usable or leads elsewhere.
+
+        Raises as `connect` does.
+        """
+        if source is not None:
+            if source.usable and source.settings == settings:
+                return source
+            source.close()
+        return await Source.connect(settings)
+
+    async def _open(self) -> None:
+        timeout_s = max(1, int(self.settings.read_timeout_s))
+        with translated(f"connecting to {self.settings.host}:{self.settings.port}"):
+            try:
+                async with asyncio.timeout(self.settings.connect_timeout_s):
+                    await self._wire.open(current(self.settings.password))
+                    for statement in _SESSION:
+                        text = statement.format(timeout_s=timeout_s, timeout_ms=timeout_s * 1000)
+                        await self._wire.small(Statement(text))
+                    [(server,)] = await self._wire.small(Statement("SELECT LOWER(@@GLOBAL.server_uuid)"))
+                if server != (self.server or server):
+                    raise AnotherServer(self.settings, self.server, server)
+                self.server = server
+            except BaseException:
+                self._wire.close()
+                raise
+
+    @property
+    def usable(self) -> bool:
+        """Whether the connection is still open, and nothing unasked for has come, as far as is known without asking."""
+        return not self._wire.closed and not self._wire.disturbed
+
+    def close(self) -> None:
+        """Close without ado."""
+        self._wire.close()
+
+    async def executed(self) -> GtidSet:
+        """The server's executed GTID set; before MySQL 5.7 not all of it need be visible yet."""
+        [(text,)] = await self.ask(Statement("SELECT @@GLOBAL.gtid_executed"))
+        return GtidSet.parse(text)
+
+    async def visible(self) -> GtidSet:
+        """What the next SELECT sees all of, and what a low watermark is: the executed set without what's still owned.
+
+        In this order; `pipeline.snapshot.watermark` says why.
+        """
+        executed = await self.executed()
+        [(text,)] = await self.ask(Statement("SELECT @@GLOBAL.gtid_owned"))
+        return executed - GtidSet.parse_owned(text)
+
+    async def purged(self) -> GtidSet:
+        """The transactions that the server has executed and whose binary log is gone."""
+        [(text,)] = await self.ask(Statement("SELECT @@GLOBAL.gtid_purged"))
+        return GtidSet.parse(text)
+
+    async def end_of_log(self) -> tuple[Coordinates, GtidSet]:
+        """The end of the server's binary log, what a high watermark is, and the executed set as told with it."""
+        rows = await self.ask(Statement(self.log_status))
+        if not rows:
+            raise Definite("the source has no binary log; start it with log_bin")
+        file, offset, _, _, executed = rows[0]
+        return Coordinates(file, int(offset)), GtidSet.parse(executed)
+
+    async def logs(self) -> dict[str, int]:
+        """The files of the binary log that the server still has, oldest first, and their bytes; one at the least."""
+        return {name: int(size) for name, size, *_ in await self.ask(Statement("SHOW BINARY LOGS"))}
+
+    async def logged_before(self, file: str) -> GtidSet:
+        """The transactions that were in the log before this file of it, as its head tells (PREVIOUS_GTIDS)."""
+        head = await self.ask(Statement("SHOW BINLOG EVENTS IN %s LIMIT 3", (file,)))
+        told = (info for _, _, kind, _, _, info in head if kind == "Previous_gtids")
+        return GtidSet.parse(next(told, ""))
+
+    async def describe(self, tables: Sequence[TableId]) -> Mapping[TableId, Described]:
+        """The present schemas of those of these tables that exist, that the user may see, and that can be captured."""
+        return (await self.descriptions(tables)).described
+
+    async def descriptions(self, tables: Sequence[TableId]) -> Descriptions:
+        """What the server says of those of these tables that exist and that the user may see."""
+        if not tables:
+            return Descriptions({}, {})
+        rows = await self.ask(information_schema.describe(tables))
+        listed = {table: await self._listed(table) for table in information_schema.contested(rows)}
+        return information_schema.described(rows, listed)
+
+    async def _listed(self, table: TableId) -> list[str]:
+        """The table's indexes in the server's order; none where the table has gone meanwhile."""
+        try:
+            rows = await self.ask(information_schema.show_keys(table))
+        except Definite:
+            return []
+        return [index for _, _, index, *_ in rows]
+
+    async def indexes(self, table: TableId) -> dict[str, tuple[IndexPart, ...]]:
+        """The unique indexes of a table with their parts in order."""
+        return information_schema.indexed(await self.ask(information_schema.indexes(table)))
+
+    async def tables(self) -> tuple[TableId, ...]:
+        """All tables that the user may see, without views and the server's own."""
+        rows = await self.ask(information_schema.TABLES)
+        return tuple(TableId(database, name) for database, name in rows)
+
+    async def estimate(self, table: TableId) -> int:
+        """The server's estimate of the table's rows."""
+        rows = await self.ask(information_schema.estimate(table))
+        return int(rows[0][0] or 0) if rows else 0
+
+    async def load(self, lag: bool = True) -> Load:
+        """How busy the server is, and how far behind, if it's a replica; the farthest of several channels.
+
+        `lag`: whether that's asked for as well.
+        """
+        [(_, running)] = await self.ask(Statement("SHOW GLOBAL STATUS LIKE 'Threads_running'"))
+        if not lag:
+            return Load(int(running))
+        channels = await self.ask(Statement(f"SHOW {self.replica} STATUS"))
+        lags = [channel[_SECONDS_BEHIND] for channel in channels]
+        return Load(int(running), None if None in lags else float(max(lags, default=0)))
+
+    async def received(self) -> GtidSet | None:
+        """All transactions that the server has received as a replica, by any channel; None if it's none."""
+        channels = await self.ask(Statement(f"SHOW {self.replica} STATUS"))
+        sets = [GtidSet.parse(channel[_RETRIEVED]) for channel in channels]
+        return reduce(or_, sets) if sets else None
+
+    @property
+    def thread(self) -> int:
+        """The number of the server's thread for this connection, as `threads` has it."""
+        number: int = self._wire.thread_id()
+        return number
+
+    async def threads(self) -> dict[int, str]:
+        """What the server's threads for our user are at, in its words, by their numbers."""
+        rows = await self.ask(Statement("SHOW PROCESSLIST"))
+        # The server greets with the lowest 32 bits of a thread's number.
+        return {number % 2**32: state or "" for number, _, _, _, _, _, state, *_ in rows}
+
+    async def read_only(self) -> bool:
+        """Whether the server takes no writes but those that it receives as a replica."""
+        [(read_only,)] = await self.ask(Statement("SELECT @@GLOBAL.read_only"))
+        return bool(read_only)
+
+    async def folds_names(self) -> bool:
+        """Whether the server compares the names of tables without regard to case."""
+        [(how,)] = await self.ask(Statement("SELECT @@GLOBAL.lower_case_table_names"))
+        return bool(how)
+
+    async def variables(self, names: tuple[str, ...]) -> dict[str, str]:
+        """Those of these global variables that the server has."""
+        places = ", ".join(["%s"] * len(names))
+        asked = Statement(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({places})", names)
+        return dict(await self.ask(asked))
+
+    async def cascading(self) -> tuple[ForeignKey, ...]:
+        """The foreign keys that change or delete rows along with another table's."""
+        return information_schema.foreign_keys(await self.ask(information_schema.CASCADING))
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        """The server's version, as (9, 7, 4)."""
+        return server_version(self.version_text)
+
+    @property
+    def version_text(self) -> str:
+        """The server's version in its own words."""
+        text: str = self._wire.get_server_info()
+        return text
+
+    @property
+    def replica(self) -> str:
+        """The server's word for a replica."""
+        return "REPLICA" if self.version >= (8, 0, 22) else "SLAVE"
+
+    @property
+    def log_status(self) -> str:
+        """The statement that tells where its log ends."""
+        return f"SHOW {'BINARY LOG' if self.version >= (8, 4) else 'MASTER'} STATUS"
+
+    async def ask(self, statement: Statement) -> list[tuple[Any, ...]]:
+        """The rows of a small result, as Python values."""
+        with translated(statement.sql):
+            async with self._answered():
+                return await self._wire.small(statement)
+
+    @asynccontextmanager
+    async def select(self, statement: Statement) -> AsyncIterator["Result"]:
+        """The result of any SELECT, in one transaction of its own.
+
+        Left before its end, the connection is made anew, for the server can't be told to stop. Within a transaction
+        the rest is read and let go instead.
+        """
+        with translated(statement.sql):
+            async with self._answered():
+                columns, packets = await self._wire.select(statement)
+        try:
+            yield Result(self, statement, columns, packets)
+        except BaseException:
+            if not packets.ended:
+                self.close()
+            raise
+        if not packets.ended and self._in_transaction:
+            while not packets.ended:
+                await self.fill(packets, statement)
+                packets.take()
+        elif not packets.ended:
+            self.close()
+            await self._open()
+
+    async def fill(self, packets: RowPackets, statement: Statement) -> None:
+        """Read on in the statement's result until `packets` are full. Raises the server's error if that's its end."""
+        clock = asyncio.get_running_loop().time
+        with translated(statement.sql):
+            async with self._answered() as limit:
+                while not packets.full:
+                    packets.filled(await self._wire.receive(packets.room()))
+                    limit.reschedule(clock() + self._patience_s)
+                if packets.ended:
+                    self._wire.check_end(packets.tail)
+
+    async def begin(self) -> None:
+        """Open a transaction that sees the source as it is now, until the connection is closed or `leave` is called."""
+        await self.ask(Statement("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"))
+        self._in_transaction = True
+
+    async def leave(self) -> None:
+        """End the transaction."""
+        self._in_transaction = False
+        await self.ask(Statement("ROLLBACK"))
+
+    async def command(self, code: int, payload: bytes) -> None:
+        """Send a command of the protocol that the server answers with OK."""
+        with translated(f"command {code:#04x} of the protocol"):
+            async with self._answered():
+                await self._wire.command(code, payload)
+                await self._wire.ok()
+
+    async def stream(self, code: int, payload: bytes) -> None:
+        """Send a command that is answered with packets without end: `receive` reads them, the first has number 1."""
+        with translated(f"command {code:#04x} of the protocol"):
+            await self._wire.command(code, payload)
+
+    async def receive(self, room: memoryview) -> int:
+        """Wait for the next bytes of such an answer, put what is there into `room`, and return how many bytes.
+
+        `room`: writable, of bytes, not empty. Raises Transient if the connection is lost; cancelled, it's closed.
+        """
+        with translated("reading from the source"):
+            try:
+                return await self._wire.receive(room)
+            except BaseException:
+                self._wire.close()
+                raise
+
+    @asynccontextmanager
+    async def _answered(self) -> AsyncIterator[asyncio.Timeout]:
+        """Close the connection if the answer doesn't come in time, or isn't waited for: its stream is out of step."""
+        try:
+            async with asyncio.timeout(self._patience_s) as limit:
+                yield limit
+        except pymysql.Error:
+            raise  # the server's answer is complete
+        except BaseException:
+            self._wire.close()
+            raise
+
+    @property
+    def _patience_s(self) -> float:
+        """How long an answer, or the next piece of one, is waited for."""
+        return self.settings.read_timeout_s + _GRACE_S
+
+
+class Result:
+    """The result of a SELECT: its columns, and its rows as they come."""
+
+    def __init__(
+        self, source: Source, statement: Statement, columns: tuple[ResultColumn, ...], packets: RowPackets
+    ) -> None:
+        self.columns = columns
+        self._source = source
+        self._statement = statement
+        self._packets = packets
+
+    async def rows(self) -> Rows | None:
+        """The next rows, some megabytes of them; None behind the last. Raises Transient or Definite."""
+        await self._source.fill(self._packets, self._statement)
+        return self._packets.take()
+
+
+def _tls(settings: ServerSettings) -> ssl.SSLContext | None:
+    if settings.tls.mode is TlsMode.DISABLED:
+        return None
+    context = ssl.create_default_context(cafile=settings.tls.ca)
+    if settings.tls.mode is TlsMode.REQUIRED:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

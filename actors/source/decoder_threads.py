@@ -1,0 +1,80 @@
+"""Slices of the log on their way into columns: several at once where there are cores, given in the log's order.
+
+A slice's decoding is compiled code and Arrow's for the most part, which run beside other threads. One that continues
+the slice before it (a transaction's next part) waits in its thread for that one's count of images. It can: slices
+are begun in their order, so that the one before is at work or done.
+"""
+
+import asyncio
+import os
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
+
+from pipeline.binlog.slice import Slice
+from pipeline.binlog.stream import Message
+from pipeline.binlog.transaction_assembler import Given
+from pipeline.messages.inboxes import ReadingPaused
+
+_AHEAD: Final = 1  # slices that wait for a thread
+_MOST_BYTES: Final = 32 << 20  # of row images under way; one slice is always taken
+
+
+# A slice's message, or what's given as it is, with the ordinal for a slice that continues it.
+Read = tuple[Message | ReadingPaused, int]
+
+
+class Decoding:
+    """What's under way, oldest first; between the slices, what goes with them in their order."""
+
+    def __init__(self) -> None:
+        self._cores = len(os.sched_getaffinity(0))
+        self._threads = ThreadPoolExecutor(self._cores, "decoding")
+        self._last: Future[Read] | None = None
+        self._under_way: deque[tuple[asyncio.Future[Read], int]] = deque()  # each with its bytes
+
+    @property
+    def free(self) -> bool:
+        """Whether a slice would be begun at once."""
+        return len(self._under_way) < self._cores and not self.full
+
+    @property
+    def full(self) -> bool:
+        """Whether so much is under way that the oldest has to be given first."""
+        too_many = len(self._under_way) >= self._cores + _AHEAD
+        return too_many or sum(size for _, size in self._under_way) >= _MOST_BYTES
+
+    @property
+    def oldest(self) -> asyncio.Future[Read] | None:
+        """The next to be given, if anything is under way."""
+        return self._under_way[0][0] if self._under_way else None
+
+    def put(self, given: Given | ReadingPaused) -> None:
+        """Begin with a slice, or let something go behind those that are under way."""
+        if isinstance(given, Slice):
+            self._last = self._threads.submit(_read, given, self._last)
+            self._under_way.append((asyncio.wrap_future(self._last), given.bytes))
+        else:
+            done: asyncio.Future[Read] = asyncio.get_running_loop().create_future()
+            done.set_result((given, 0))
+            self._under_way.append((done, 0))
+
+    async def give(self) -> Message | ReadingPaused:
+        """The oldest, once it's in columns. Raises Definite if it can't be."""
+        oldest, _ = self._under_way[0]
+        message, _ = await oldest
+        self._under_way.popleft()
+        return message
+
+    def close(self) -> None:
+        """Drop what's under way; a thread that is at work ends with that."""
+        for each, _ in self._under_way:
+            each.cancel()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _read(given: Slice, before: Future[Read] | None) -> Read:
+    if not given.continues:
+        return given.read()
+    assert before is not None
+    return given.read(before.result()[1])

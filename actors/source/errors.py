@@ -1,0 +1,133 @@
+"""What the driver's errors become at the border of the program.
+
+Transient where the connection or the server failed for now, Definite where the server refused, and will again.
+"""
+
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import pymysql
+
+from actors.runtime.redaction import without_values
+from pipeline.config.settings import ServerSettings
+from pipeline.errors import Definite, Transient
+
+# Errors of the server that say nothing about the statement, but that it may do later (Server Error Message Reference).
+_PASSING: Final = frozenset(
+    {
+        1037,  # ER_OUTOFMEMORY
+        1040,  # ER_CON_COUNT_ERROR
+        1041,  # ER_OUT_OF_RESOURCES
+        1053,  # ER_SERVER_SHUTDOWN
+        1077,  # ER_NORMAL_SHUTDOWN
+        1080,  # ER_FORCING_CLOSE
+        1135,  # ER_CANT_CREATE_THREAD
+        1158,  # ER_NET_READ_ERROR
+        1159,  # ER_NET_READ_INTERRUPTED
+        1160,  # ER_NET_ERROR_ON_WRITE
+        1161,  # ER_NET_WRITE_INTERRUPTED
+        1203,  # ER_TOO_MANY_USER_CONNECTIONS
+        1205,  # ER_LOCK_WAIT_TIMEOUT
+        1213,  # ER_LOCK_DEADLOCK
+        1226,  # ER_USER_LIMIT_REACHED
+        1317,  # ER_QUERY_INTERRUPTED
+        1412,  # ER_TABLE_DEF_CHANGED
+        1615,  # ER_NEED_REPREPARE
+        3024,  # ER_QUERY_TIMEOUT
+        3168,  # ER_SERVER_ISNT_AVAILABLE
+        3169,  # ER_SESSION_WAS_KILLED
+        3572,  # ER_LOCK_NOWAIT
+        4031,  # ER_CLIENT_INTERACTION_TIMEOUT
+    }
+)
+_ACCESS_DENIED: Final = 1045  # ER_ACCESS_DENIED_ERROR: what's said at the login; of a right it's another one
+
+# Errors that say that the user lacks a right (Server Error Message Reference).
+_DENIED: Final = frozenset(
+    {
+        1044,  # ER_DBACCESS_DENIED_ERROR
+        1142,  # ER_TABLEACCESS_DENIED_ERROR
+        1143,  # ER_COLUMNACCESS_DENIED_ERROR
+        1227,  # ER_SPECIFIC_ACCESS_DENIED_ERROR
+    }
+)
+# Errors that say that what the statement names isn't there any more.
+_OUTDATED: Final = frozenset(
+    {
+        1054,  # ER_BAD_FIELD_ERROR
+        1146,  # ER_NO_SUCH_TABLE
+        1176,  # ER_KEY_DOES_NOT_EXIST
+    }
+)
+# Errors that quote the value that they are about, which may be a row's key.
+_QUOTING: Final = frozenset(
+    {
+        1064,  # ER_PARSE_ERROR
+        1292,  # ER_TRUNCATED_WRONG_VALUE
+        1300,  # ER_INVALID_CHARACTER_STRING
+        1366,  # ER_TRUNCATED_WRONG_VALUE_FOR_FIELD
+        1411,  # ER_WRONG_VALUE_FOR_TYPE
+        1525,  # ER_WRONG_VALUE
+        1690,  # ER_DATA_OUT_OF_RANGE
+        3141,  # ER_INVALID_JSON_TEXT_IN_PARAM
+        3854,  # ER_CANNOT_CONVERT_STRING
+        3988,  # ER_IMPOSSIBLE_STRING_CONVERSION
+    }
+)
+# The client library's own errors (CR_…): of the connection, not of the statement.
+_CLIENT_ERRORS: Final = range(2000, 3000)
+
+
+class Outdated(Definite):
+    """The table isn't what the statement was made for any more."""
+
+
+class RightLacked(Definite):
+    """The user may not do it."""
+
+
+class AccessDenied(Transient):
+    """The server doesn't take the password, which may be just being changed."""
+
+
+class AnotherServer(Transient):
+    """A connection leads to another server than before: one has taken over, or there are several at the address.
+
+    Nothing that was said of the one's log is so of the other's: its coordinates are other places, and what has passed
+    may not be there yet.
+    """
+
+    def __init__(self, settings: ServerSettings, expected: str | None, met: str) -> None:
+        super().__init__(
+            f"{settings.host}:{settings.port} led to the server {expected}, and now leads to {met}, whose log has "
+            "other places"
+        )
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Turn the driver's errors into ours; `doing` is told along."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise Transient(f"the source didn't answer in time: {doing}") from error
+    except (pymysql.Error, OSError) as error:
+        raise _judged(error, doing) from error
+
+
+def _judged(error: Exception, doing: str) -> Transient | Definite:
+    if isinstance(error.__cause__, ssl.SSLCertVerificationError):
+        return Definite(f"the source's certificate can't be trusted ({error.__cause__}); see to source.tls")
+    code, *words = error.args if isinstance(error, pymysql.Error) else (None,)
+    text = " ".join(str(word) for word in words) or str(error)
+    if code in _QUOTING:
+        text = without_values(text)
+    if code == _ACCESS_DENIED:
+        return AccessDenied(f"{text} (error {code} of the source; {doing})")
+    passing = not isinstance(code, int) or code in _PASSING or code in _CLIENT_ERRORS
+    if passing:
+        return Transient(f"{text} ({doing})")
+    kind = Outdated if code in _OUTDATED else RightLacked if code in _DENIED else Definite
+    return kind(f"{text} (error {code} of the source; {doing})")

@@ -1,0 +1,283 @@
+"""Which server capture goes on at: looks at those of the list, and does what `pipeline.source.failover` decides.
+
+It's one decision for all connections, made whenever capture is built: its outcome is an address and the name by which
+the server there calls itself, and a connection that leads to another one is of no use (`actors.source.errors`). So an
+address that leads to another server by now, as behind a virtual IP, is judged just as another entry of the list is.
+"""
+
+import asyncio
+from dataclasses import replace
+from typing import Final, assert_never
+
+import structlog
+
+from actors.runtime.measuring import measuring
+from actors.runtime.metrics import Metrics
+from actors.source import witnesses
+from actors.source.binlog_dump import BinlogDump
+from actors.source.connection import Source
+from actors.source.errors import AccessDenied
+from actors.source.preflight import Preflight, Unfit, inspected
+from pipeline import metrics as catalogue
+from pipeline.binlog.slice import Slice
+from pipeline.binlog.stream import LogStream
+from pipeline.binlog.transaction_assembler import Given
+from pipeline.config.settings import Settings, SourceSettings
+from pipeline.coordinator import resume
+from pipeline.errors import Definite, Transient
+from pipeline.gtid import file_positions
+from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
+from pipeline.gtid.transactions import Transactions
+from pipeline.messages.inboxes import LogRead, StatementRead
+from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.source import failover
+from pipeline.source.failover import (
+    Behind,
+    GiveUp,
+    Go,
+    History,
+    NoServer,
+    Order,
+    Patience,
+    Refused,
+    Serves,
+    Unreachable,
+    Verdict,
+    Wait,
+)
+
+log = structlog.get_logger()
+
+# How long it takes until servers are looked at again, in seconds.
+LOOK_EVERY_S: Final = 0.5
+
+
+def listed(source: SourceSettings) -> tuple[SourceSettings, ...]:
+    """Each server by itself, in the list's order."""
+    others = (replace(source, host=other.host, port=other.port, others=()) for other in source.others)
+    return (replace(source, others=()), *others)
+
+
+class Servers:
+    """The servers of the list, and the one that capture is at."""
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        self._servers = listed(settings.source)
+        self._at: int | None = None
+
+    async def chosen(self, last: Checkpoint | None) -> Preflight:
+        """What was found of the server to go on at from the last sealed checkpoint, or to begin at.
+
+        Raises NoServer where none will do, Unfit where it's the only one, and Transient where none can be reached.
+        """
+        index, found = await _Search(self._settings, self._servers, self._at, last).found()
+        if last is not None and last.server not in ("", found.server):
+            before = last.server if self._at is None else f"{_name(self._servers[self._at])} ({last.server})"
+            here = f"{_name(found.source)} ({found.server})"
+            log.warning("failed over", **{"from": before, "to": here})
+            self._metrics.count(catalogue.FAILOVERS)
+        self._at = index
+        place = (found.source.host, str(found.source.port), found.server)
+        self._metrics.replace(catalogue.SOURCE_INFO, {place: 1})
+        return found
+
+
+class _Search:
+    """The search for a server to go on at."""
+
+    def __init__(
+        self, settings: Settings, servers: tuple[SourceSettings, ...], at: int | None, last: Checkpoint | None
+    ) -> None:
+        position = NO_GTIDS if last is None else last.position
+        self._places = file_positions.server_of(position) is not None
+        self._servers = servers[:1] if self._places else servers
+        self._settings = settings
+        self._patience = Patience(settings.source.failover_after_s, settings.source.catch_up_s)
+        self._at = at
+        self._last = last
+        # Those that have been found to be of no use when they were looked at more closely.
+        self._refused: dict[int, Refused] = {}
+        # The connections that the last look was by. The next one makes its own, since an address may lead elsewhere.
+        self._sources: dict[int, Source] = {}
+
+    async def found(self) -> tuple[int, Preflight]:
+        """The server's place in the list, and what was found of it."""
+        try:
+            return await self._searched()
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        for source in self._sources.values():
+            source.close()
+
+    async def _searched(self) -> tuple[int, Preflight]:
+        clock = asyncio.get_running_loop().time
+        began = nearer_at = clock()
+        missing: list[int] = []
+        told: tuple[Verdict, ...] = ()
+        while True:
+            verdicts = await self._looked()
+            if all(isinstance(verdict, Unreachable) for verdict in verdicts):
+                raise Transient(self._described(verdicts))
+            before, missing = missing, [_missing(verdict) for verdict in verdicts]
+            if missing != before:
+                nearer_at = clock()
+            at = failover.present(verdicts, self._last_server) if self._at is None else self._at
+            waited_s, stood_s = clock() - began, clock() - nearer_at
+            mode = self._settings.snapshot.mode
+            match failover.decided(verdicts, at, waited_s, stood_s, self._patience, mode):
+                case Go(index):
+                    if (found := await self._looked_closely(index, verdicts[index])) is not None:
+                        return index, found
+                case Wait():
+                    if [type(each) for each in verdicts] != [type(each) for each in told]:
+                        self._tell_wait(verdicts)
+                    told = tuple(verdicts)
+                    await asyncio.sleep(LOOK_EVERY_S)
+                case GiveUp():
+                    raise NoServer(self._described(verdicts))
+                case never:
+                    assert_never(never)
+
+    @measuring
+    def _tell_wait(self, verdicts: list[Verdict]) -> None:
+        log.warning("waiting for a server", servers=self._each(verdicts))
+
+    @property
+    def _last_server(self) -> str:
+        return "" if self._last is None else self._last.server
+
+    def _described(self, verdicts: list[Verdict]) -> str:
+        each = self._each(verdicts)
+        if len(each) == 1:
+            return failover.described(verdicts[0])
+        whys = (f"{name}: {why}" for name, why in each.items())
+        return "\n  ".join(["none of the servers can go on from what has passed here:", *whys])
+
+    def _each(self, verdicts: list[Verdict]) -> dict[str, str]:
+        told = zip(self._servers, verdicts, strict=True)
+        return {_name(server): failover.described(verdict) for server, verdict in told}
+
+    async def _looked(self) -> list[Verdict]:
+        """What's to be said of each server; the others aren't asked where the one that we're at will do."""
+        self._close()
+        first = self._at or 0
+        verdict = await self._look(first)
+        if isinstance(verdict, Serves):
+            ours = self._at is not None or self._last_server in ("", verdict.server)
+            if ours or len(self._servers) == 1:
+                unasked = Unreachable("it wasn't asked")
+                return [verdict if index == first else unasked for index in range(len(self._servers))]
+        others = [index for index in range(len(self._servers)) if index != first]
+        told = dict(zip(others, await asyncio.gather(*map(self._look, others)), strict=True))
+        return [verdict if index == first else told[index] for index in range(len(self._servers))]
+
+    async def _look(self, index: int) -> Verdict:
+        if index in self._refused:
+            return self._refused[index]
+        try:
+            self._sources[index] = await Source.connect(self._servers[index])
+            return await self._judged(self._sources[index])
+        except AccessDenied as failure:
+            # At a start it's a mistake in the configuration, and later somebody is changing the password.
+            return Refused(str(failure)) if self._at is None else Unreachable(str(failure))
+        except Transient as failure:
+            return Unreachable(str(failure))
+        except Definite as failure:
+            return Refused(str(failure))
+
+    async def _judged(self, source: Source) -> Verdict:
+        if self._last is None or self._places:
+            return Serves(source.server)
+        executed = await source.executed()
+        purged = await source.purged()
+        position = resume.wanted(self._last, executed, purged)
+        replica = not position <= executed and await source.received() is not None
+        history = History(source.server, executed, purged, replica)
+        return failover.judged(position, history, self._last_server)
+
+    async def _looked_closely(self, index: int, verdict: Verdict) -> Preflight | None:
+        """What else has to be known of a server; None if it's of no use for that."""
+        source = self._sources[index]
+        position = NO_GTIDS if self._last is None else self._last.position
+        if self._last is not None:
+            contradiction = await witnesses.contradiction(source, self._servers[index], self._last)
+            if contradiction is not None:
+                self._refused[index] = Refused(contradiction)
+                return None
+        errant = await _errant(source, self._servers[index], verdict, position)
+        if errant:
+            self._refused[index] = Refused(failover.ERRANT.format(errant=errant))
+            return None
+        found = await inspected(source, replace(self._settings, source=self._servers[index]), position)
+        try:
+            found.raise_errors()
+        except Unfit as unfit:
+            if len(self._servers) == 1:
+                raise
+            self._refused[index] = Refused(str(unfit))
+            return None
+        return found
+
+
+async def _errant(source: Source, settings: SourceSettings, verdict: Verdict, position: GtidSet) -> GtidSet:
+    """Those of a server's doubtful transactions that something follows in its log which has passed here."""
+    if not isinstance(verdict, Serves) or not verdict.doubtful:
+        return NO_GTIDS
+    end, _ = await source.end_of_log()
+    file, before = await _file_of(source, position)
+    order = Order(verdict.doubtful, position - before)
+    if not order.ahead:
+        return NO_GTIDS
+    log.info("the log's order is looked at", server=verdict.server, file=file, doubtful=str(verdict.doubtful))
+    dump = await BinlogDump.from_file(settings, file, verdict.server)
+    try:
+        stream = LogStream(lambda _: False, lambda _: False)
+        while order.ahead and not stream.reached(end):
+            await dump.receive()
+            order = await asyncio.to_thread(_followed, order, dump, stream)
+    finally:
+        dump.close()
+    return order.errant
+
+
+async def _file_of(source: Source, position: GtidSet) -> tuple[str, GtidSet]:
+    """The last file of the server's log before which there's nothing but what's in the position, and what there is."""
+    files = tuple(await source.logs())
+    for file in reversed(files):
+        before = await source.logged_before(file)
+        if before <= position or file == files[0]:
+            return file, before
+    raise AssertionError("a server has one file of its log at the least")
+
+
+def _followed(order: Order, dump: BinlogDump, stream: LogStream) -> Order:
+    while (frames := dump.frames()) is not None:
+        for given in stream.walk(frames):
+            order = order.followed_by(_transactions(given))
+    for given in stream.take():
+        order = order.followed_by(_transactions(given))
+    return order
+
+
+def _transactions(given: Given) -> Transactions:
+    read = given.read()[0] if isinstance(given, Slice) else given
+    match read:
+        case LogRead(transactions):
+            return transactions
+        case StatementRead(gtid, commit_time):
+            return Transactions.of([(gtid, commit_time)])
+        case _:
+            return Transactions.empty()
+
+
+def _missing(verdict: Verdict) -> int:
+    """How much a server lacks."""
+    return verdict.missing.count() if isinstance(verdict, Behind) else 0
+
+
+def _name(server: SourceSettings) -> str:
+    return f"{server.host}:{server.port}"

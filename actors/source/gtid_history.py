@@ -1,0 +1,62 @@
+"""What a server's log has had so far, and what of it is gone: as sets of GTIDs, or, without these, of places.
+
+A set of GTIDs can tell what has committed, and so is seen. Capture may begin at it, so that it has to have, with each
+transaction, all those before it in the log: an older one that came behind the beginning would be taken for the newest
+state of its rows. The executed set is such a set, since binlog_order_commits = ON is asked for. What's visible of it
+needn't be one before MySQL 5.7, where each session gives up its own transaction (pipeline/snapshot/watermark.py). So
+the executed set is taken, and all of it waited for.
+
+What's before the end of the log needn't have committed either. So a row is written into the signal table behind the
+look at that end: with binlog_order_commits = ON its commit returns when all that's before it in the log has committed,
+and whatever is asked next sees that.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from time import monotonic
+from typing import Final
+
+from actors.source.connection import Source
+from actors.source.watermark_table import SignalTable
+from pipeline.errors import Transient
+from pipeline.gtid import file_positions
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.snapshot.watermark import Coordinates, usable
+
+# A transaction that's in the log becomes visible within a commit, unless it waits for a replica's acknowledgement. So
+# long it may take (s), and so are the pauses between looks, each twice the one before.
+VISIBLE_WITHIN_S: Final = 15.0
+_FIRST_LOOK_S: Final = 0.001
+_LONGEST_LOOK_S: Final = 0.1
+
+
+async def visible(source: Source, markers: SignalTable | None) -> GtidSet:
+    """What is seen by whatever is asked next; by places where there are `markers`."""
+    if markers is None:
+        executed = await source.executed()
+        await visible_with(source.visible, executed, VISIBLE_WITHIN_S)
+        return executed
+    end, _ = await source.end_of_log()
+    await markers.open(source, "schemas")
+    return file_positions.before(source.server, end)
+
+
+async def purged(source: Source, by_places: bool) -> GtidSet:
+    """What the server has executed and its log doesn't have any more."""
+    if not by_places:
+        return await source.purged()
+    first, *_ = await source.logs()
+    return file_positions.before(source.server, Coordinates(first, file_positions.FIRST_OFFSET))
+
+
+async def visible_with(
+    visible: Callable[[], Awaitable[GtidSet]], wanted: GtidSet, within_s: float
+) -> GtidSet:
+    """What is `visible`, as soon as it has these as well; it's looked at again and again. Raises Transient."""
+    deadline, pause = monotonic() + within_s, _FIRST_LOOK_S
+    while not usable(seen := await visible(), wanted):
+        if monotonic() > deadline:
+            raise Transient(f"transactions of the log aren't visible in the source: {wanted - seen}")
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_LOOK_S)
+    return seen

@@ -1,0 +1,232 @@
+"""What has to be known of the source before capture can start: whether it's fit, and its tables' schemas.
+
+The schemas come with the set K that they are known at, and `pipeline.verifier.step` needs that no statement
+lies between the two. So the schemas are read, then K and the schemas, and these again until nothing has changed in
+between: then the last schemas hold at the last K.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from actors.runtime.state_folder import local_folder
+from actors.source import gtid_history, server_facts
+from actors.source.connection import Source
+from actors.source.watermark_table import SignalTable
+from pipeline.config.settings import ForeignKeys, Settings, SourceSettings, Watermark
+from pipeline.errors import Definite
+from pipeline.gtid import file_positions
+from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.schema.table_traits import Traits
+from pipeline.source.information_schema import Descriptions
+from pipeline.source.prerequisites import (
+    Finding,
+    ServerFacts,
+    Severity,
+    findings,
+    logs_cascades,
+    markers,
+    places,
+    unlogged_foreign_keys,
+)
+from pipeline.verifier import signal_table as signal_rows
+from pipeline.verifier.cascades import Doubts, ForeignKey
+from pipeline.verifier.schema_fence import Answer
+from pipeline.verifier.state import Known
+
+# The oldest Java that Spark 4 runs on (Spark 4.2 documentation, "Downloading").
+OLDEST_JAVA = 17
+
+
+class Unfit(Definite):
+    """The source can't be captured from; the message lists all that's wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """What was found of the source: what's wrong, the schemas, and which transactions its log has no more.
+
+    `source`: how it's reached. `server`: what it calls itself; a connection that leads to another one is of no use with
+    what's found here.
+    `markers`: the signal table, where positions are places in its log and not GTIDs (`actors.source.gtid_history`).
+    `foreign_keys`: those whose work isn't in the log; `doubts`: what to do about further ones, None where the server
+    logs what they do.
+    """
+
+    findings: tuple[Finding, ...]
+    known: Known
+    purged: GtidSet
+    source: SourceSettings
+    server: str
+    markers: SignalTable | None
+    foreign_keys: tuple[ForeignKey, ...] = ()
+    doubts: Doubts | None = None
+
+    def raise_errors(self) -> None:
+        """Raises Unfit if capture can't run."""
+        errors = [finding for finding in self.findings if finding.severity is Severity.ERROR]
+        if errors:
+            lines = (f"  {finding.wrong}; {finding.remedy}" for finding in errors)
+            raise Unfit("\n".join(["the source isn't as capture needs it:", *lines]))
+
+
+async def preflight(settings: Settings) -> Preflight:
+    """Look at the source, to begin there. Raises Transient or Definite where it can't be reached."""
+    source = await Source.connect(settings.source)
+    try:
+        return await inspected(source, settings, NO_GTIDS)
+    finally:
+        source.close()
+
+
+async def inspected(source: Source, settings: Settings, position: GtidSet) -> Preflight:
+    """Look at a source, to go on from this position. Raises Transient or Definite where that fails."""
+    tables = await _tables(source, settings)
+    told = await source.descriptions(tables)
+    facts = await server_facts.facts(source, tables, told.described, settings.snapshot.allow_lock)
+    reread = settings.snapshot.foreign_keys is ForeignKeys.REREAD
+    by_places = signal_table(settings) if _by_places(facts, position) else None
+    judged = findings(facts, reread, by_places is not None, begun=bool(position))
+    found = [*judged, *await _markers(source, facts, settings)]
+    found += places(
+        source.server, file_positions.server_of(position), by_places is not None, settings.snapshot
+    )
+    found += await _signal_table(source, settings)
+    if not any(map(settings.tables.match, tables)):
+        patterns = ", ".join(settings.tables.patterns)
+        found.append(
+            Finding(
+                Severity.NOTE,
+                f"no table that the user may see matches {patterns}",
+                "correct `tables`, or grant SELECT",
+            )
+        )
+    errors = any(finding.severity is Severity.ERROR for finding in found)
+    if errors:
+        return Preflight(
+            tuple(found), Known({}, NO_GTIDS), NO_GTIDS, settings.source, source.server, by_places
+        )
+    # First, so that the other one has it.
+    purged = await gtid_history.purged(source, by_places is not None)
+    known = await _known_schemas(source, settings, told, by_places)
+    keys = unlogged_foreign_keys(facts)
+    logged = logs_cascades(source.version, facts.variables)
+    doubts = None if logged else Doubts(reread)
+    return Preflight(tuple(found), known, purged, settings.source, source.server, by_places, keys, doubts)
+
+
+def _by_places(facts: ServerFacts, position: GtidSet) -> bool:
+    """Whether positions are places in the log: as the position is, or, for a first one, where there are no GTIDs."""
+    return file_positions.server_of(position) is not None if position else not facts.has_gtids
+
+
+def signal_table(settings: Settings) -> SignalTable | None:
+    """The table that watermarks are written into, if they are."""
+    table = settings.signals.table
+    return SignalTable(table) if settings.snapshot.watermark is Watermark.SIGNAL_TABLE and table else None
+
+
+async def _markers(source: Source, facts: ServerFacts, settings: Settings) -> Iterable[Finding]:
+    table = signal_table(settings)
+    return () if table is None else markers(facts, table.id, await table.refusal(source))
+
+
+async def _signal_table(source: Source, settings: Settings) -> Iterable[Finding]:
+    if (table := settings.signals.table) is None:
+        return ()
+    described = (await source.describe([table])).get(table)
+    wrong = (
+        f"there's no {table} that the user may see"
+        if described is None
+        else signal_rows.problem(described.schema)
+    )
+    remedy = f"{signal_rows.CREATE.format(table=table)}, grant SELECT on it, or leave out signals.table"
+    return () if wrong is None else (Finding(Severity.ERROR, f"signals.table: {wrong}", remedy),)
+
+
+async def _known_schemas(
+    source: Source, settings: Settings, told: Descriptions, markers: SignalTable | None
+) -> Known:
+    """The schemas of the tables that are read out of the log, and a set that they hold at.
+
+    `told`: what the source said before; `markers`: see `answer`.
+    """
+    folds = await source.folds_names()
+    while True:
+        later = await gtid_history.visible(source, markers)
+        tables = await _tables(source, settings)
+        again = await source.descriptions(tables)
+        if again == told:
+            return Known(_schemas(again), later, folds, again.refused, _traits(again))
+        told = again
+
+
+async def answer(
+    settings: SourceSettings,
+    server: str,
+    tables: frozenset[TableId],
+    markers: SignalTable | None = None,
+    *,
+    cascades: bool = False,
+) -> Answer:
+    """What this server says of these tables now. Raises Transient or Definite where it can't be reached.
+
+    `markers`: where positions are places in its log. `cascades`: whether it doesn't log what foreign keys do.
+    """
+    source = await Source.connect(settings, server)
+    try:
+        ordered = sorted(tables)
+        while True:
+            at, first = await gtid_history.visible(source, markers), await source.descriptions(ordered)
+            # Before MySQL 8.0 a table's columns and its key are looked at one after the other.
+            told = await source.descriptions(ordered)
+            if told == first:
+                keys = await source.cascading() if cascades else ()
+                end, _ = await source.end_of_log()
+                return Answer(tables, _schemas(told), at, end, keys, told.refused, _traits(told))
+    finally:
+        source.close()
+
+
+async def _tables(source: Source, settings: Settings) -> list[TableId]:
+    """Those of the source's tables that are read out of the log."""
+    return [table for table in await source.tables() if settings.read.match(table)]
+
+
+def _schemas(told: Descriptions) -> dict[TableId, TableSchema]:
+    return {table: found.schema for table, found in told.described.items()}
+
+
+def _traits(told: Descriptions) -> dict[TableId, Traits]:
+    return {table: found.traits for table, found in told.described.items()}
+
+
+def local_findings(settings: Settings) -> Iterator[Finding]:
+    """What's wrong on this machine: folders and Java."""
+    yield from _folder("journal.path", local_folder(settings.journal.path, settings.name))
+    if "://" not in settings.lake.path:
+        yield from _folder("lake.path", Path(settings.lake.path))
+    yield from _java()
+
+
+def _folder(key: str, path: Path) -> Iterator[Finding]:
+    there = next(folder for folder in (path, *path.parents) if folder.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        yield Finding(Severity.ERROR, f"{key}: {there} can't be written to", "change its owner or its mode")
+
+
+def _java() -> Iterator[Finding]:
+    remedy = f"install Java {OLDEST_JAVA} or newer, and set JAVA_HOME or PATH to it"
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None or not Path(java).exists():
+        yield Finding(Severity.ERROR, f"there's no Java at {java}" if java else "there's no Java", remedy)
+        return
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = told.partition('version "')[2].partition('"')[0]
+    if not version.partition(".")[0].isdigit() or int(version.partition(".")[0]) < OLDEST_JAVA:
+        yield Finding(Severity.ERROR, f"Java is {version or 'of an unknown version'} at {java}", remedy)

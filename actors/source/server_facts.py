@@ -1,0 +1,95 @@
+"""What `pipeline.source.prerequisites` judges: the source's settings, and what of capture the user may not do there.
+
+The latter is found by trying, since rights can come by roles, by wildcards and from a proxy user. It's done whenever
+capture begins, so that a thousand tables may not take a thousand round trips: many are tried by one statement, and
+each of them by one of its own where that is refused.
+"""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from actors.source.connection import Source
+from actors.source.errors import RightLacked
+from pipeline.errors import Definite
+from pipeline.schema.table_schema import TableId
+from pipeline.source.information_schema import Described
+from pipeline.source.prerequisites import VARIABLES, Privilege, ServerFacts
+from pipeline.source.statement import Statement, quoted_table
+
+TABLES_AT_ONCE: Final = 50
+
+_Denied = dict[Privilege | TableId, str]
+
+
+async def facts(
+    source: Source, tables: Sequence[TableId], described: Mapping[TableId, Described], locks: bool = False
+) -> ServerFacts:
+    """The facts about these tables and the server.
+
+    `described`: what the source says of those whose columns the user may see. `locks`: whether capture may have to lock
+    the server.
+    """
+    denied: _Denied = {}
+    variables = await source.variables(VARIABLES)
+    log_status = await _tried(source, Privilege.CLIENT, source.log_status, denied)
+    replica_status = await _tried(source, Privilege.CLIENT, f"SHOW {source.replica} STATUS", denied)
+    replicas = "SHOW REPLICAS" if source.replica == "REPLICA" else "SHOW SLAVE HOSTS"
+    await _tried(source, Privilege.SLAVE, replicas, denied)
+    if locks and (refusal := await _refused_lock(source)):
+        denied[Privilege.RELOAD] = refusal
+    for begin in range(0, len(tables), TABLES_AT_ONCE):
+        denied |= await _refused(source, tables[begin : begin + TABLES_AT_ONCE])
+    keys = await source.cascading()
+    [(user,)] = await source.ask(Statement("SELECT CURRENT_USER()"))
+    return ServerFacts(
+        version=source.version_text,
+        variables=variables,
+        replica=bool(replica_status),
+        log_filters=tuple(text for text in log_status[0][2:4] if text) if log_status else (),
+        user=user,
+        denied=denied,
+        cascading=tuple(key for key in keys if key.child in tables),
+        tables=frozenset(tables),
+        doubtful={table: found.doubtful for table, found in described.items() if found.doubtful},
+    )
+
+
+async def _tried(source: Source, right: Privilege, sql: str, denied: _Denied) -> list[tuple[Any, ...]]:
+    try:
+        return await source.ask(Statement(sql))
+    except Definite as refusal:
+        denied[right] = str(refusal)
+        return []
+
+
+async def _refused(source: Source, tables: Sequence[TableId]) -> _Denied:
+    """Those of these tables that the user may not SELECT all columns of.
+
+    One that can't be read for another reason has its own trouble: its snapshot fails by name.
+    """
+    selects = {table: f"SELECT * FROM {quoted_table(table)} LIMIT 0" for table in tables}  # noqa: S608 - quoted names
+    together = " UNION ALL ".join(f"SELECT 0 FROM ({select}) t" for select in selects.values())  # noqa: S608 - as above
+    try:
+        await source.ask(Statement(together))
+    except Definite:
+        each = {table: await _refusal(source, select) for table, select in selects.items()}
+        return {table: refusal for table, refusal in each.items() if refusal is not None}
+    return {}
+
+
+async def _refused_lock(source: Source) -> str | None:
+    """Why the user may not lock the server, if so. A table is named that can't be there: so nothing is locked."""
+    refusal = await _refusal(source, f"FLUSH TABLES `{uuid.uuid4()}`.`none` WITH READ LOCK")
+    return refusal if refusal is not None and Privilege.RELOAD in refusal else None
+
+
+async def _refusal(source: Source, sql: str) -> str | None:
+    """Why the user may not do this; None if that's not what is wrong."""
+    try:
+        await source.ask(Statement(sql))
+    except RightLacked as refusal:
+        return str(refusal)
+    except Definite:
+        return None
+    return None

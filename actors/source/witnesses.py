@@ -1,0 +1,81 @@
+"""Whether a server has the very transactions that have passed here, and not others by the same names.
+
+Each witness (`pipeline.gtid.witness`) is asked for by itself: the server is told that all that it has executed has
+passed but this one, and so it sends this one, and what's committed meanwhile. It looks for it as it looks for any
+position, so that it's found as fast as capture itself begins. What it has purged can't be asked for any more.
+"""
+
+from actors.source import gtid_history
+from actors.source.binlog_dump import BinlogDump
+from actors.source.connection import Source
+from pipeline.binlog.commit_times import Beginnings
+from pipeline.config.settings import SourceSettings
+from pipeline.gtid import file_positions
+from pipeline.gtid.gtid_set import Gtid, GtidSet
+from pipeline.gtid.witness import MOST, Witness, Witnesses
+from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.watermark import Coordinates
+
+
+async def contradiction(source: Source, settings: SourceSettings, last: Checkpoint) -> str | None:
+    """Why this server can't be the one that the checkpoint's history is of; None if nothing speaks against it.
+
+    Raises Transient where it can't be asked.
+    """
+    places_of = file_positions.server_of(last.position)
+    if places_of not in (None, source.server):
+        return None  # places in another server's log, which is refused for that
+    by_places = places_of is not None
+    gone = await gtid_history.purged(source, by_places)
+    for witness in reversed(last.witnesses):
+        if witness.gtid in gone:
+            continue
+        found = await _found(source, settings, witness.gtid, by_places)
+        if found is not None and witness.differs(found, last.server == source.server):
+            return witness.contradicted(found)
+    return None
+
+
+async def at_beginning(settings: SourceSettings, server: str, position: GtidSet) -> Witnesses:
+    """The witnesses of a position that capture begins at, so that nothing of it has passed here.
+
+    That's the last transaction of each source, as far as it's in the log; that of the server's own comes last.
+    """
+    if file_positions.server_of(position) is not None:
+        return ()
+    ends = {source: int(numbers.edges[-1]) - 1 for source, numbers in position.intervals.items()}
+    last = [Gtid(each, ends[each]) for each in sorted(ends, key=lambda each: each.uuid == server)]
+    source = await Source.connect(settings, server)
+    try:
+        gone = await gtid_history.purged(source, by_places=False)
+        there = [gtid for gtid in last[-MOST:] if gtid not in gone]
+        found = [await _found(source, settings, gtid, by_places=False) for gtid in there]
+    finally:
+        source.close()
+    return tuple(each for each in found if each is not None)
+
+
+async def _found(source: Source, settings: SourceSettings, wanted: Gtid, by_places: bool) -> Witness | None:
+    """The transaction of that name in the server's log."""
+    if by_places:
+        asked = GtidSet.of_range(wanted.source, 1, wanted.number)
+    else:
+        asked = await source.executed() - GtidSet().with_gtid(wanted)
+    end, _ = await source.end_of_log()
+    dump = await BinlogDump.open(settings, asked, source.server)
+    try:
+        return await _looked_for(dump, Beginnings(asked), wanted, end)
+    finally:
+        dump.close()
+
+
+async def _looked_for(
+    dump: BinlogDump, beginnings: Beginnings, wanted: Gtid, end: Coordinates
+) -> Witness | None:
+    while not beginnings.reached(end):
+        await dump.receive()
+        while (frames := dump.frames()) is not None:
+            for begun in beginnings.walk(frames):
+                if begun.gtid == wanted:
+                    return begun
+    return None

@@ -1,0 +1,105 @@
+"""Asks the source how far it is, on a connection of its own: what the actors can't tell while they're stuck.
+
+Three short statements now and then, which read and lock nothing: the end of the log with the executed set, how long the
+log is kept, and the files of the log where the reader isn't in the last one. Where the source doesn't answer, that's
+told, and what was found before stays.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import structlog
+
+from actors.binlog_reader import BinlogReader
+from actors.journal_writer import JournalWriter
+from actors.runtime.actor import Actor
+from actors.runtime.metrics import Metrics
+from actors.source.connection import Source
+from pipeline import metrics as catalogue
+from pipeline.config.settings import SourceSettings
+from pipeline.errors import Definite, Transient
+from pipeline.gtid import file_positions
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.messages.topology import Actor as Name
+from pipeline.source import binlog_retention
+
+log = structlog.get_logger()
+
+LOOK_EVERY_S: Final = 5.0
+
+
+class LagWatch:
+    """Compares where the source is with where these actors are, which are replaced when they're built anew.
+
+    `settings`: whom to ask before there's a reader, which may follow another server by then.
+    """
+
+    def __init__(self, settings: SourceSettings, actors: Mapping[Name, Actor[Any]], metrics: Metrics) -> None:
+        self._settings = settings
+        self._actors = actors
+        self._metrics = metrics
+        self._source: Source | None = None
+
+    async def run(self) -> None:
+        """Look now and then, until cancelled."""
+        self._metrics.set(catalogue.SOURCE_UP, 0)
+        for unknown in (catalogue.LAG_BYTES, catalogue.LAG_TRANSACTIONS, catalogue.PURGE):
+            self._metrics.set(unknown, math.nan)
+        try:
+            while True:
+                await self._look()
+                await asyncio.sleep(LOOK_EVERY_S)
+        finally:
+            self._close()
+
+    async def _look(self) -> None:
+        try:
+            reader = self._reader
+            where = self._settings if reader is None else reader.source
+            self._source = await Source.kept(self._source, where)
+            await self._compare(self._source)
+        except (Transient, Definite) as failure:
+            self._close()
+            self._metrics.set(catalogue.SOURCE_UP, 0)
+            log.info("the source can't be asked how far it is", error=str(failure))
+        else:
+            self._metrics.set(catalogue.SOURCE_UP, 1)
+
+    async def _compare(self, source: Source) -> None:
+        """Tell how far behind we are."""
+        kept = binlog_retention.kept_s(await source.variables(binlog_retention.RETENTION))
+        end, executed = await source.end_of_log()
+        reader, sealed = self._reader, self._sealed
+        place = None if reader is None else reader.place
+        if place is None or sealed is None:
+            return
+        behind = binlog_retention.bytes_behind(
+            {} if place.file == end.file else await source.logs(), end, place
+        )
+        self._metrics.set(catalogue.LAG_BYTES, behind)
+        if file_positions.server_of(sealed) is None:
+            behind = (executed - sealed).count()
+            self._metrics.set(catalogue.LAG_TRANSACTIONS, behind)
+        newest = self._metrics.value(catalogue.SOURCE_COMMIT) or self._metrics.value(catalogue.SEALED_COMMIT)
+        purged_at = binlog_retention.purged_at(time.time(), kept, newest or math.nan, behind=behind > 0)
+        self._metrics.set(catalogue.PURGE, purged_at)
+
+    def _close(self) -> None:
+        if self._source is not None:
+            self._source.close()
+            self._source = None
+
+    @property
+    def _reader(self) -> BinlogReader | None:
+        reader = self._actors.get(Name.BINLOG_READER)
+        return reader if isinstance(reader, BinlogReader) else None
+
+    @property
+    def _sealed(self) -> GtidSet | None:
+        """All that's durable; None before the first segment."""
+        writer = self._actors.get(Name.JOURNAL_WRITER)
+        checkpoint = writer.sealed if isinstance(writer, JournalWriter) else None
+        return None if checkpoint is None else checkpoint.position

@@ -1,0 +1,71 @@
+"""What's told of each captured table, from what the actors say: `/tables`, and the page's rows."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from actors.status.range_progress import RangeMaps
+
+Told = dict[str, Any]
+
+# What's told of a table's snapshot as it is in the snapshot.
+_COUNTS = (
+    "rows",
+    "given_up",
+    "expected",
+    "ranges",
+    "ranges_done",
+    "windows",
+    "rows_per_second",
+    "left_seconds",
+)
+
+
+def tables(capture: Told, delivery: Told, snapshots: Iterable[Told], maps: RangeMaps) -> list[Told]:
+    """All tables by name: those that are captured, those that were stopped, and those of the known snapshots.
+
+    `capture` and `delivery` are what the coordinator and the sink say, `snapshots` the former's with their pace.
+    """
+    last: dict[str, tuple[Told, Told]] = {}
+    for snapshot in snapshots:
+        for table in snapshot["tables"]:
+            last[f"{table['database']}.{table['table']}"] = (snapshot, table)
+    open_ranges: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for window in capture.get("windows", ()):
+        open_ranges[window["snapshot"], window["table"]].append(window["range"])
+    stopped: Mapping[str, str] = capture.get("stopped", {})
+    names = {*capture.get("captured", ()), *stopped, *last}
+    return [
+        {
+            "table": name,
+            "stopped": stopped.get(name),
+            "keyless": name in capture.get("keyless", ()),
+            "unread_rows": capture.get("unread", {}).get(name, 0),
+            "snapshot": _snapshot(*last[name], open_ranges, maps) if name in last else None,
+            "lake": _lake(name, capture, delivery),
+        }
+        for name in sorted(names)
+    ]
+
+
+def _snapshot(
+    snapshot: Told, table: Told, open_ranges: Mapping[tuple[str, str], list[int]], maps: RangeMaps
+) -> Told:
+    name = f"{table['database']}.{table['table']}"
+    return {
+        "id": snapshot["id"],
+        "state": table["state"],
+        "reason": table.get("reason"),
+        **{count: table[count] for count in _COUNTS},
+        "map": maps.told(snapshot["id"], table, open_ranges.get((snapshot["id"], name), ())),
+    }
+
+
+def _lake(name: str, capture: Told, delivery: Told) -> Told:
+    told = delivery.get("tables", {}).get(name, {})
+    return {
+        "mirror": capture.get("mirrors", {}).get(name),
+        "pending_rows": told.get("pending"),
+        "late": name in delivery.get("late", ()),
+        "stopped": told.get("stopped"),
+    }

@@ -1,0 +1,71 @@
+"""When the transactions of a log were committed, and nothing else of them: what they hold isn't looked at."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from pipeline.binlog.event_buffer import Frames
+from pipeline.binlog.event_type import Code
+from pipeline.binlog.events import event as events
+from pipeline.binlog.events.event import FormatDescription, Heartbeat, Rotate
+from pipeline.binlog.events.gtid_event import TransactionBegins
+from pipeline.binlog.events.query_event import Query
+from pipeline.binlog.log_position import Reached
+from pipeline.binlog.stream_state import State
+from pipeline.binlog.transaction_ids import Names
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.gtid.witness import Witness
+from pipeline.snapshot.watermark import Coordinates
+
+_LOOKED_AT: Final = frozenset(
+    {
+        Code.ANONYMOUS_GTID,
+        Code.FORMAT_DESCRIPTION,
+        Code.GTID,
+        Code.HEARTBEAT,
+        Code.HEARTBEAT_V2,
+        Code.QUERY,
+        Code.ROTATE,
+        Code.TAGGED_GTID,
+    }
+)
+
+
+class Beginnings:
+    """Reads a log that is asked for from this position on."""
+
+    def __init__(self, position: GtidSet) -> None:
+        self._names = Names(position)
+        self._reached = Reached(State(0, 0))
+        self._checksum = True
+
+    def reached(self, place: Coordinates) -> bool:
+        """Whether it has come to this place."""
+        return self._reached.file is not None and self._reached.at().reaches(place)
+
+    def walk(self, frames: Frames) -> Iterator[Witness]:
+        """The transactions that begin in these events. Raises UndecodableError."""
+        for i in range(len(frames)):
+            event = frames.event(i)
+            head = events.header(event)
+            if head.code not in _LOOKED_AT:
+                self._reached.advance(head)
+                continue
+            this = events.parse(head, event, checksum=self._checksum)
+            self._reached.advance(head)
+            match this:
+                case Rotate(file, offset):
+                    self._reached.rotate(file, offset)
+                case Heartbeat(file, offset):
+                    self._reached.heartbeat(file, offset)
+                case FormatDescription(checksum):
+                    self._checksum = checksum
+                case TransactionBegins():
+                    yield self._witness(this)
+                case Query() if self._names.by_places:  # before MySQL 5.7 nothing comes before it
+                    yield self._witness(TransactionBegins(None, self._reached.time))
+                case _:
+                    pass
+
+    def _witness(self, event: TransactionBegins) -> Witness:
+        name = self._names.name(event.gtid, self._reached.at(self._reached.begins))
+        return Witness(name, event.commit_time, event.original_time)

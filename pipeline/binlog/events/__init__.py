@@ -1,0 +1,1 @@
+"""What each binlog event says."""

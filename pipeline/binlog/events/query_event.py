@@ -1,0 +1,129 @@
+"""The QUERY event: a statement as text. It ends most transactions that aren't rows, and frames those that are.
+
+Source: MySQL 9.7 source documentation, class mysql::binlog::event::Query_event.
+"""
+
+import struct
+from dataclasses import dataclass, field
+from typing import Final
+
+from pipeline.binlog.cursor import Cursor, decoded
+from pipeline.binlog.errors import UndecodableError
+from pipeline.errors import Definite
+from pipeline.types.charsets import to_text
+from pipeline.types.collations import charset
+
+# Thread id, seconds it took, length of the database's name, error code, length of the status variables.
+_POST_HEADER: Final = struct.Struct("<IIBHH")
+
+_UPDATED_DATABASES: Final = 12
+_TOO_MANY_DATABASES: Final = 254
+_UTF8MB4: Final = 255
+# STRICT_TRANS_TABLES and STRICT_ALL_TABLES in sql_mode; ALTER TABLE doesn't tell them apart (THD::is_strict_mode).
+_STRICT: Final = 1 << 21 | 1 << 22
+# What may be in sql_mode besides and has no say in how ALTER TABLE converts values: all but PAD_CHAR_TO_FULL_LENGTH
+# (bit 31) and TIME_TRUNCATE_FRACTIONAL (bit 32) of MySQL 9.7, and what later servers may bring.
+_NO_CONVERSION: Final = (1 << 31) - 1
+
+# Bytes of each status variable of a fixed length, by its code.
+_FIXED: Final = {
+    0: 4,
+    3: 4,
+    4: 6,
+    7: 2,
+    8: 2,
+    9: 8,
+    10: 4,
+    13: 3,
+    16: 1,
+    17: 8,
+    18: 2,
+    19: 1,
+    20: 1,
+    21: 1,
+}
+_SQL_MODE: Final = 1
+_OLD_CATALOG: Final = 2
+_COLLATIONS: Final = 4
+_ONE_TEXT: Final = (5, 6)
+_INVOKER: Final = 11
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A statement, run with `database` as the default one ("" for none).
+
+    `updated`: the databases in which it changed something, None where the event doesn't say. `strict`: whether the
+    session's sql_mode refused values that don't fit, and left the others as they are.
+    """
+
+    database: str
+    statement: str = field(repr=False)  # it may hold a password
+    updated: frozenset[str] | None
+    strict: bool
+
+
+def query(body: bytes) -> Query:
+    """The QUERY event with this body. Raises UndecodableError.
+
+    The statement's bytes are in the client's character set. Where they aren't, or it's one that isn't known, each
+    byte beyond ASCII becomes U+FFFD.
+    """
+    if len(body) < _POST_HEADER.size:
+        raise UndecodableError("it is shorter than its own head")
+    _, _, database_bytes, _, variables_bytes = _POST_HEADER.unpack_from(body)
+    cursor = Cursor(body, _POST_HEADER.size)
+    variables, database = cursor.take(variables_bytes), cursor.take(database_bytes)
+    cursor.take(1)
+    statement = cursor.rest()
+    # What frames nearly all transactions; what they changed is in their rows.
+    if statement == b"BEGIN":
+        return _BEGIN
+    updated, collation, mode = _variables(Cursor(variables))
+    strict = bool(mode & _STRICT) and not mode & ~_NO_CONVERSION
+    return Query(decoded(database), _text(statement, collation), updated, strict)
+
+
+_BEGIN: Final = Query("", "BEGIN", None, False)
+
+
+def _text(statement: bytes, collation: int) -> str:
+    try:
+        name = charset(collation)
+        # The bytes of a client that has none are taken for names as they are, and names are kept in UTF-8.
+        return to_text(statement, "utf8mb4" if name == "binary" else name)
+    except Definite:
+        return statement.decode("ascii", errors="replace")
+
+
+def _variables(variables: Cursor) -> tuple[frozenset[str] | None, int, int]:
+    """The databases that were updated, the client's collation and sql_mode; what's behind an unknown one isn't seen."""
+    updated, collation, mode = None, _UTF8MB4, 0
+    while variables.left:
+        match variables.integer(1):
+            case code if code == _UPDATED_DATABASES:
+                updated = _names(variables)
+            case code if code == _COLLATIONS:
+                collation = variables.integer(2)  # the client's; the connection's and the server's follow
+                variables.take(4)
+            case code if code == _SQL_MODE:
+                mode = variables.integer(8)
+            case code if code in _FIXED:
+                variables.take(_FIXED[code])
+            case code if code in _ONE_TEXT:
+                variables.take(variables.integer(1))
+            case code if code == _OLD_CATALOG:
+                variables.take(variables.integer(1) + 1)
+            case code if code == _INVOKER:
+                variables.take(variables.integer(1))
+                variables.take(variables.integer(1))
+            case _:
+                break
+    return updated, collation, mode
+
+
+def _names(variables: Cursor) -> frozenset[str] | None:
+    count = variables.integer(1)
+    if count == _TOO_MANY_DATABASES:
+        return None
+    return frozenset(decoded(variables.until_zero()) for _ in range(count))

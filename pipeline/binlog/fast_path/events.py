@@ -1,0 +1,273 @@
+"""The compiled walk over the log's usual events: the fold's commonest path, taken without Python.
+
+It takes an event only if it's whole, undamaged, of the usual kind and at its usual place: a GTID of a known source
+between two transactions; BEGIN behind it; then table maps that are known byte for byte, rows events whose table id
+one of these has explained, ROWS_QUERY, and the XID that ends it. Whatever else comes is left untouched, with all of
+the state as it was, and the walk says `RARE`: the fold in `stream` takes that event, and is the one place that knows
+what may be where and what it's called if it's refused. So the two can't disagree on more than the usual.
+
+**No access outside of the buffers.** Each event's bounds lie in the buffer (`event_buffer`), and each read in an event
+is behind a comparison with these bounds. What is written is written behind a comparison with the room that's left,
+where the walk says `NO_ROOM` and, as with `RARE`, has changed nothing.
+
+Sources: MySQL 9.7 source documentation, namespace mysql::binlog::event.
+"""
+
+from typing import Final
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from pipeline.binlog.event_type import Code
+from pipeline.binlog.fast_path.crc32 import crc32
+from pipeline.binlog.fast_path.gtid import begin, begin_tagged
+from pipeline.binlog.rows.cells import SLACK, Bytes, Int
+from pipeline.binlog.stream_state import (
+    BEGUN,
+    BETWEEN,
+    CODE,
+    DONE,
+    END,
+    FRAMED,
+    FULL,
+    KNOWN_TYPE,
+    MAP,
+    NO_ROOM,
+    RARE,
+    ROWS_TYPE,
+    START,
+    STATE_TYPE,
+    TRANSACTION,
+    Known,
+    Record,
+    Rows,
+)
+from pipeline.types.byte_kernels import copy, integer, same
+from pipeline.types.jit import compiled, part
+
+_HEADER: Final = 19
+_OFFSETS: Final = 2**32  # a header has an offset's lowest 32 bits
+
+_QUERY_HEAD: Final = 13
+_BEGIN_BYTES: Final = 5
+_BEGIN: Final = int.from_bytes(b"BEGIN", "little")
+
+_MAP_HEAD: Final = 8
+_TABLE_ID_BYTES: Final = 6
+
+# As Python's numbers, since compiled code doesn't know enumerations by name.
+_QUERY: Final = int(Code.QUERY)
+_XID: Final = int(Code.XID)
+_TABLE_MAP: Final = int(Code.TABLE_MAP)
+_ROWS_QUERY: Final = int(Code.ROWS_QUERY)
+_GTID: Final = int(Code.GTID)
+_TAGGED_GTID: Final = int(Code.TAGGED_GTID)
+_IS_ROWS: Final = np.array(
+    [
+        code
+        in (
+            Code.WRITE_ROWS_V1,
+            Code.UPDATE_ROWS_V1,
+            Code.DELETE_ROWS_V1,
+            Code.WRITE_ROWS,
+            Code.UPDATE_ROWS,
+            Code.DELETE_ROWS,
+            Code.PARTIAL_UPDATE_ROWS,
+        )
+        for code in range(256)
+    ]
+)
+
+
+@part
+def _sound(buffer: Bytes, start: Int, end: Int, checksum_bytes: int) -> bool:
+    """Whether the event is as long as it says, and undamaged."""
+    if end - start < _HEADER + checksum_bytes or integer(buffer, start + 9, 4) != end - start:
+        return False
+    if checksum_bytes == 0:
+        return True
+    return crc32(buffer, start, end - checksum_bytes) == integer(buffer, end - checksum_bytes, 4)
+
+
+@part
+def _frame(buffer: Bytes, at: Int, end: Int, state: Record) -> int:
+    """A QUERY event's body, which is a BEGIN; see `query_event.query`."""
+    if state.phase != BEGUN or end - at < _QUERY_HEAD:
+        return RARE
+    # Behind the status variables are the database's name, a zero, and the statement.
+    statement = at + _QUERY_HEAD + integer(buffer, at + 11, 2) + np.int64(buffer[at + 8]) + 1
+    if end - statement != _BEGIN_BYTES or integer(buffer, statement, _BEGIN_BYTES) != _BEGIN:
+        return RARE
+    state.phase = FRAMED
+    return DONE
+
+
+@part
+def _find(buffer: Bytes, at: Int, end: Int, known: Known) -> Int:
+    """The number of the table map whose content is buffer[at:end], or -1."""
+    mask = len(known.slots) - 1
+    slot = crc32(buffer, at, end) & mask
+    while known.slots[slot] >= 0:
+        number = np.int64(known.slots[slot])
+        start = known.ends[number]
+        if known.ends[number + 1] - start == end - at and same(buffer, at, known.content, start, end - at):
+            return number
+        slot = (slot + 1) & mask
+    return np.int64(-1)
+
+
+@part
+def _explained(state: Record, explained: NDArray[np.int64], table_id: Int) -> int:
+    """Where in `explained` the table id is, or -1; most often it's the last one."""
+    for i in range(state.tables - 1, -1, -1):
+        if explained[0, i] == table_id:
+            return i
+    return -1
+
+
+@part
+def _map(buffer: Bytes, at: Int, end: Int, state: Record, known: Known, explained: NDArray[np.int64]) -> int:
+    """A TABLE_MAP event's body."""
+    if state.phase < FRAMED or end - at < _MAP_HEAD:
+        return RARE
+    number = _find(buffer, at + _MAP_HEAD, end, known)
+    if number < 0:
+        return RARE
+    table_id = integer(buffer, at, _TABLE_ID_BYTES)
+    i = _explained(state, explained, table_id)
+    if i < 0:
+        if state.tables == explained.shape[1]:
+            return NO_ROOM
+        i = state.tables
+        state.tables += 1
+    explained[0, i], explained[1, i] = table_id, number
+    return DONE
+
+
+@part
+def _rows(
+    buffer: Bytes,
+    at: Int,
+    end: Int,
+    code: Int,
+    state: Record,
+    known: Known,
+    explained: NDArray[np.int64],
+    rows: Rows,
+) -> int:
+    """A rows event's body."""
+    if state.phase < FRAMED or end - at < _TABLE_ID_BYTES:
+        return RARE
+    i = _explained(state, explained, integer(buffer, at, _TABLE_ID_BYTES))
+    if i < 0:
+        return RARE
+    number = explained[1, i]
+    if not known.captured[number]:
+        return DONE
+    start, length = state.bytes, end - at
+    if start + length + SLACK > len(rows.body) or state.events == rows.events.shape[1]:
+        return NO_ROOM
+    copy(buffer, at, length, rows.body, start)
+    event = state.events
+    rows.events[MAP, event] = number
+    rows.events[CODE, event] = code
+    rows.events[START, event] = start
+    rows.events[END, event] = start + length
+    rows.events[TRANSACTION, event] = state.transactions
+    state.events += 1
+    state.bytes += length
+    return FULL if state.bytes >= state.most_bytes else DONE
+
+
+@part
+def _commit(state: Record, rows: Rows) -> int:
+    """An XID event."""
+    if state.phase != FRAMED:
+        return RARE
+    if state.transactions == rows.transactions.shape[1]:
+        return NO_ROOM
+    rows.transactions[0, state.transactions] = state.source
+    rows.transactions[1, state.transactions] = state.number
+    rows.transactions[2, state.transactions] = state.commit_time
+    rows.transactions[3, state.transactions] = state.original_time
+    state.transactions += 1
+    state.first_event, state.first_byte = state.events, state.bytes
+    state.phase = BETWEEN
+    state.tables = 0
+    return FULL if state.transactions >= state.most_transactions else DONE
+
+
+@part
+def _event(
+    buffer: Bytes,
+    start: Int,
+    end: Int,
+    state: Record,
+    sources: NDArray[np.uint8],
+    known: Known,
+    explained: NDArray[np.int64],
+    rows: Rows,
+) -> int:
+    if not _sound(buffer, start, end, state.checksum_bytes):
+        return RARE
+    code = np.int64(buffer[start + 4])
+    at, body_end = start + _HEADER, end - state.checksum_bytes
+    status = RARE
+    if code == _TABLE_MAP:
+        status = _map(buffer, at, body_end, state, known, explained)
+    elif _IS_ROWS[code]:
+        status = _rows(buffer, at, body_end, code, state, known, explained, rows)
+    elif code == _GTID and not state.within:
+        status = begin(buffer, at, body_end, state, sources)
+    elif code == _TAGGED_GTID and not state.within:
+        status = begin_tagged(buffer, at, body_end, state, sources)
+    elif code == _QUERY:
+        status = _frame(buffer, at, body_end, state)
+    elif code == _XID:
+        status = _commit(state, rows)
+    elif code == _ROWS_QUERY:
+        status = DONE
+    if status in (DONE, FULL):
+        place = integer(buffer, start + 13, 4)
+        if place != 0 and not state.within:
+            state.offset += (place - state.offset) % _OFFSETS
+        if code == _XID:
+            state.end = state.offset
+    return status
+
+
+@compiled(
+    types.UniTuple(types.int64, 2)(  # type: ignore[no-untyped-call]
+        types.uint8[::1],
+        types.int64[:, ::1],
+        types.int64,
+        STATE_TYPE,
+        types.uint8[:, ::1],
+        KNOWN_TYPE,
+        types.int64[:, ::1],
+        ROWS_TYPE,
+    )
+)
+def walk(
+    buffer: Bytes,
+    bounds: NDArray[np.int64],
+    first: int,
+    state: Record,
+    sources: NDArray[np.uint8],
+    known: Known,
+    explained: NDArray[np.int64],
+    rows: Rows,
+) -> tuple[int, int]:
+    """Take the events with these bounds (`Frames`), from the first on.
+
+    `sources` is that of `Sources`, `known` that of `Maps`; `explained` [2, room] holds the table ids of the open
+    transaction, each above its map's number. Returns how it ended, and the index of the next event.
+    """
+    for i in range(first, len(bounds)):
+        status = _event(buffer, bounds[i, 0], bounds[i, 1], state, sources, known, explained, rows)
+        if status == FULL:
+            return FULL, i + 1
+        if status != DONE:
+            return status, i
+    return DONE, len(bounds)

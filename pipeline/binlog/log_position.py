@@ -1,0 +1,53 @@
+"""Where the log stands: in which file, and behind which of its bytes."""
+
+from typing import Final
+
+from pipeline.binlog.errors import UndecodableError
+from pipeline.binlog.event_type import Code
+from pipeline.binlog.events.event import Header
+from pipeline.binlog.stream_state import State
+from pipeline.snapshot.watermark import Coordinates
+
+_OFFSET_BITS: Final = 32  # that a header has room for
+
+
+class Reached:
+    """The end of the last event; its offset is in the state, which the compiled walk moves as well.
+
+    `begins`: the offset at which the event at hand begins, and `time` its header's, in µs since the epoch.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.file: str | None = None
+        self.begins = 0
+        self.time = 0
+
+    def advance(self, head: Header) -> None:
+        """Go to the event's end. Its header has the offset's lowest 32 bits only: a file with one very large
+        transaction is longer than that, but goes on from the place before. What's in a payload has no place."""
+        if self._state.within:
+            return
+        self.begins, self.time = self._state.offset, head.time * 1_000_000
+        if head.end and head.code != Code.HEARTBEAT_V2:
+            self._state.offset += (head.end - self._state.offset) % 2**_OFFSET_BITS
+
+    def heartbeat(self, file: str, offset: int | None) -> None:
+        """Go where a heartbeat says. Raises UndecodableError where that isn't ahead."""
+        if file != self.file:
+            raise UndecodableError(f"a heartbeat came from the file {file}")
+        if offset is None:
+            return
+        if offset < self._state.offset:
+            raise UndecodableError(f"a heartbeat came from {file}:{offset}, which lies behind")
+        self._state.offset = offset
+
+    def rotate(self, file: str, offset: int) -> None:
+        """Go to another file."""
+        self.file, self._state.offset = file, offset
+
+    def at(self, offset: int | None = None) -> Coordinates:
+        """This place, or this offset in the same file. Raises UndecodableError before the log's first event."""
+        if self.file is None:
+            raise UndecodableError("a transaction came before the log had said in which file it is")
+        return Coordinates(self.file, self._state.offset if offset is None else offset)

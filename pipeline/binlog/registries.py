@@ -1,0 +1,126 @@
+"""What the stream has met before: sources of GTIDs, and table maps, each with a number by which the walk knows it.
+
+A source keeps its number for the stream's whole life, a map until `Maps.forget`.
+"""
+
+import zlib
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.binlog.events.table_map_event import table_id
+from pipeline.binlog.stream_state import Known, wider
+from pipeline.gtid.gtid_set import Source
+from pipeline.messages.inboxes import TableUnreadable
+from pipeline.schema.table_map import TableMap
+from pipeline.schema.table_schema import TableId
+
+_HEAD_BYTES: Final = 8  # of a table map's body, before what it says
+_TAG_BYTES: Final = 32
+_SOURCE_BYTES: Final = 16 + 1 + _TAG_BYTES  # the UUID, the tag's length, the tag
+
+
+class Sources:
+    """The sources of GTIDs, in the order in which they were met; `encoded` has a row for each, and no others."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Source, int] = {}
+        self.all: tuple[Source, ...] = ()
+        self.encoded = np.empty((0, _SOURCE_BYTES), np.uint8)
+
+    def number(self, source: Source) -> int:
+        """The source's number, which is a new one where it hasn't been met."""
+        if source not in self._numbers:
+            tag = source.tag.encode()
+            row = (
+                bytes.fromhex(source.uuid.replace("-", "")) + bytes([len(tag)]) + tag.ljust(_TAG_BYTES, b"\0")
+            )
+            self.encoded = np.concatenate([self.encoded, np.frombuffer(row, np.uint8)[None]])
+            self._numbers[source] = len(self._numbers)
+            self.all = (*self.all, source)
+        return self._numbers[source]
+
+
+class Described(NamedTuple):
+    """A table map that outlives its number, which it had: what it says, and the table."""
+
+    number: int
+    content: bytes
+    table: TableMap | TableUnreadable
+
+
+class Maps:
+    """The table maps by what they say, without the table id, which changes with each opening of the table."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Know none any more."""
+        self._numbers: dict[bytes, int] = {}
+        self._tables: list[TableMap | TableUnreadable | None] = []
+        self.known = Known(
+            np.empty(0, np.uint8), np.zeros(1, np.int64), np.empty(0, np.uint8), np.full(16, -1, np.int32)
+        )
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def wants(self, number: int) -> bool:
+        """Whether the map with this number is a captured table's."""
+        return self._tables[number] is not None
+
+    def captured(self, number: int) -> TableMap | TableUnreadable:
+        """What the map with this number says of a captured table."""
+        table = self._tables[number]
+        assert table is not None
+        return table
+
+    def described(self, number: int) -> Described:
+        """What the map with this number says of a captured table, to be known again by later."""
+        return Described(number, self._content(number), self.captured(number))
+
+    def table(self, number: int) -> TableId:
+        """The table, captured or not, that the map with this number is of."""
+        return table_id(bytes(_HEAD_BYTES) + self._content(number))
+
+    def _content(self, number: int) -> bytes:
+        content, ends = self.known.content, self.known.ends
+        return content[ends[number] : ends[number + 1]].tobytes()
+
+    def number_of(self, described: Described) -> int:
+        """The number that this map has now."""
+        number = self.number(described.content)
+        return self.add(described.content, described.table) if number is None else number
+
+    def number(self, described: bytes) -> int | None:
+        """The number of the map that says this, if there is one."""
+        return self._numbers.get(described)
+
+    def add(self, described: bytes, table: TableMap | TableUnreadable | None) -> int:
+        """Know one more; returns its number."""
+        number = len(self._tables)
+        self._numbers[described] = number
+        self._tables.append(table)
+        content, ends, captured, slots = self.known
+        if 2 * len(self._tables) > len(slots):
+            slots = np.full(2 * len(slots), -1, np.int32)
+            for each, its_number in self._numbers.items():
+                _put(slots, each, its_number)
+        else:
+            _put(slots, described, number)
+        end = int(ends[number]) + len(described)
+        content, ends, captured = wider(content, end), wider(ends, number + 2), wider(captured, number + 1)
+        content[ends[number] : end] = np.frombuffer(described, np.uint8)
+        ends[number + 1] = end
+        captured[number] = table is not None
+        self.known = Known(content, ends, captured, slots)
+        return number
+
+
+def _put(slots: NDArray[np.int32], described: bytes, number: int) -> None:
+    slot = zlib.crc32(described) & (len(slots) - 1)
+    while slots[slot] >= 0:
+        slot = (slot + 1) & (len(slots) - 1)
+    slots[slot] = number

@@ -1,0 +1,1 @@
+"""Row images to Arrow columns."""

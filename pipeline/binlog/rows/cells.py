@@ -1,0 +1,344 @@
+"""Where each value of row images lies: one compiled walk over the rows events of a table.
+
+A *cell* says of one column in one row image where its value begins in the buffer, or, where that's negative, what
+there is instead: `NULL`; `ABSENT`, if the log doesn't give the column (binlog_row_image MINIMAL or NOBLOB); or the
+place of JSON diffs (`diffs_at`), which make the value out of the row image before it (PARTIAL_UPDATE_ROWS).
+
+**An update doesn't change what its after image leaves out.** So there the cell is that of the before image, and only
+what neither image has is `ABSENT`.
+
+**No read outside the buffer.** Compiled code isn't checked, so the argument is this. The walk alone looks at lengths
+that come from the log. An event is walked only if it ends at least `SLACK` bytes before the buffer does. An image is
+counted only when each of its values, length prefixes included, lies before the end of its event; what isn't whole ends
+the walk with a status, after a read of no more than eight bytes beyond the event. So whoever begins at a cell may read
+8 bytes, or the width that the walk has checked, or the length in the prefix that it has checked.
+
+Source: MySQL 9.7 source documentation, class mysql::binlog::event::Rows_event; `unpack_row` in sql/rpl_record.cc;
+WL#5092 (columns-present bitmaps), WL#2955 (partial JSON).
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.binlog.event_type import Code
+from pipeline.types.jit import compiled
+
+Bytes = NDArray[np.uint8]
+Cells = NDArray[np.int32]  # of one column
+CellTable = NDArray[np.int32]  # [columns, room]
+Longs = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Int = int | np.integer[Any]  # compiled code knows but the latter
+
+SLACK: Final = 8  # bytes
+LARGEST_BUFFER: Final = 2**31 - 1  # bytes, that cells can point to
+
+NULL: Final = -1
+ABSENT: Final = -2
+_DIFFS: Final = -3
+
+# How a walk ends.
+WHOLE: Final = 0
+FULL: Final = 1  # there are more row images than room for them
+TRUNCATED: Final = 2  # an event ends inside of an image
+OTHER_COLUMNS: Final = 3  # an event has another number of columns than its table map
+OUTSIDE: Final = 4  # an event isn't in the buffer
+OTHER_OPTIONS: Final = 5  # a row image has value options that aren't known
+
+# What `state` holds: the next event, the next row image, the column at fault (-1: none), and whether an event may have
+# cells that are ABSENT: none has them if its first images have all columns, since an after image takes from those.
+EVENT: Final = 0
+ROW: Final = 1
+COLUMN: Final = 2
+PARTIAL: Final = 3
+STATE: Final = 4  # numbers
+
+_HEADER: Final = 8  # table id (6 bytes) and flags (2 bytes)
+_PARTIAL_JSON: Final = 1  # the one value option
+
+_V2: Final = int(Code.WRITE_ROWS)
+_UPDATE_V1: Final = int(Code.UPDATE_ROWS_V1)
+_UPDATE: Final = int(Code.UPDATE_ROWS)
+_UPDATE_PARTLY: Final = int(Code.PARTIAL_UPDATE_ROWS)
+
+
+def diffs_at(cell: int) -> int:
+    """Where the JSON diffs of such a cell begin. It's its own inverse."""
+    return _DIFFS - cell
+
+
+@compiled("int64(uint8[::1], int64, int64)", inlined=True)
+def unsigned(buffer: Bytes, at: Int, width: Int) -> Int:
+    """The little-endian integer of `width` (up to 4) bytes."""
+    value, first = np.int64(0), np.uint64(at)
+    for i in range(width):
+        value |= np.int64(buffer[first + np.uint64(i)]) << (8 * i)
+    return value
+
+
+@compiled("boolean(uint8[::1], int64, int64)", inlined=True)
+def _bit(buffer: Bytes, at: Int, bit: Int) -> bool:
+    return bool((buffer[at + (bit >> 3)] >> (bit & 7)) & 1)
+
+
+@compiled("int64(uint8[::1], int64, int64)", inlined=True)
+def _count(buffer: Bytes, at: Int, bits: Int) -> Int:
+    """How many of the first `bits` bits are set."""
+    count: Int = np.int64(0)
+    for bit in range(bits):
+        count += np.int64(_bit(buffer, at, bit))
+    return count
+
+
+@compiled("UniTuple(int64, 2)(uint8[::1], int64, int64, int64, int64)", inlined=True)
+def _bitmaps(buffer: Bytes, start: Int, end: Int, code: Int, columns: Int) -> tuple[Int, Int]:
+    """The status of an event's header, and where its columns-present bitmaps begin."""
+    at: Int = start + _HEADER
+    if code >= _V2:
+        if at + 2 > end:
+            return TRUNCATED, at
+        at += unsigned(buffer, at, 2)  # it counts its own two bytes; if not, no columns are counted behind it
+    if at >= end:
+        return TRUNCATED, at
+    count: Int = np.int64(buffer[at])
+    at += 1
+    if count == 252:  # a length-encoded integer; a table has no more than 4096 columns
+        if at + 2 > end:
+            return TRUNCATED, at
+        count = unsigned(buffer, at, 2)
+        at += 2
+    elif count > 250:
+        return OTHER_COLUMNS, at
+    if count != columns:
+        return OTHER_COLUMNS, at
+    return WHOLE, at
+
+
+@compiled(
+    "UniTuple(int64, 2)(uint8[::1], int64, int64, int64[::1], int64[::1], int64[::1], int32[:, ::1], int64)",
+    inlined=True,
+)
+def _whole_image(
+    buffer: Bytes, at: Int, end: Int, widths: Longs, masks: Longs, sizes: Longs, cells: CellTable, row: Int
+) -> tuple[Int, Int]:
+    """Find the cells of an image that has all columns. Returns where it ends, or -1 and the column at fault."""
+    columns = np.int64(len(widths))
+    nulls = at
+    at += (columns + 7) >> 3
+    if at > end:
+        return np.int64(-1), np.int64(-1)
+    for column in range(columns):
+        if (buffer[nulls + (column >> 3)] >> (column & 7)) & 1:
+            cells[column, row] = NULL
+            continue
+        cells[column, row] = at
+        # A length that isn't whole ends in the slack, and makes the value end behind it.
+        size = unsigned(buffer, at, 4) & masks[column]
+        sizes[column] += size
+        at += widths[column] + size
+        if at > end:
+            return np.int64(-1), np.int64(column)
+    return at, np.int64(-1)
+
+
+@compiled(
+    "UniTuple(int64, 2)(uint8[::1], int64, int64, int64, int64, boolean, int64[::1], int64[::1], int64[::1],"
+    " boolean[::1], int32[:, ::1], int64)",
+    inlined=True,
+)
+def _partial_image(
+    buffer: Bytes,
+    at: Int,
+    end: Int,
+    present: Int,
+    partial: Int,
+    after: bool,
+    widths: Longs,
+    masks: Longs,
+    sizes: Longs,
+    json: Flags,
+    cells: CellTable,
+    row: Int,
+) -> tuple[Int, Int]:
+    """Find the cells of an image with the columns of the bitmap at `present`; else as `_whole_image`.
+
+    `partial`: where the bitmap is that says which JSON columns have diffs, or -1. `after`: the image before it in
+    `cells` is its before image.
+    """
+    columns = np.int64(len(widths))
+    nulls = at
+    at += (_count(buffer, present, columns) + 7) >> 3
+    if at > end:
+        return np.int64(-1), np.int64(-1)
+    bit, document = np.int64(0), np.int64(0)
+    for column in range(columns):
+        differs = False
+        if partial >= 0 and json[column]:
+            differs = _bit(buffer, partial, document)
+            document += 1
+        if not _bit(buffer, present, column):
+            same = np.int64(cells[column, row - 1]) if after else np.int64(ABSENT)
+            cells[column, row] = same
+            if same >= 0:
+                sizes[column] += unsigned(buffer, same, 4) & masks[column]
+            continue
+        null = _bit(buffer, nulls, bit)
+        bit += 1
+        if null:
+            cells[column, row] = NULL
+            continue
+        cells[column, row] = _DIFFS - at if differs else at
+        size = unsigned(buffer, at, 4) & masks[column]
+        sizes[column] += size
+        at += widths[column] + size
+        if at > end:
+            return np.int64(-1), np.int64(column)
+    return at, np.int64(-1)
+
+
+@compiled("UniTuple(int64, 3)(uint8[::1], int64, int64, int64)", inlined=True)
+def _value_options(buffer: Bytes, at: Int, end: Int, documents: Int) -> tuple[Int, Int, Int]:
+    """What stands before the after images of PARTIAL_UPDATE_ROWS: status, where the bitmap of JSON columns that have
+    diffs is (-1 without any), and where the image begins."""
+    if at >= end:
+        return TRUNCATED, np.int64(-1), at
+    options = buffer[at]
+    at += 1
+    if options > _PARTIAL_JSON:
+        return OTHER_OPTIONS, np.int64(-1), at
+    if options == 0:
+        return WHOLE, np.int64(-1), at
+    partial = at
+    at += (documents + 7) >> 3
+    if at > end:
+        return TRUNCATED, np.int64(-1), at
+    return WHOLE, partial, at
+
+
+@compiled(
+    "UniTuple(int64, 2)(uint8[::1], int64, int64, int64, int64, boolean, boolean, int64[::1], int64[::1], int64[::1],"
+    " boolean[::1], int32[:, ::1], int64, int64[::1])"
+)
+def _images(
+    buffer: Bytes,
+    at: Int,
+    end: Int,
+    before: Int,
+    after: Int,
+    update: bool,
+    partly: bool,
+    widths: Longs,
+    masks: Longs,
+    sizes: Longs,
+    json: Flags,
+    cells: CellTable,
+    row: Int,
+    state: Longs,
+) -> tuple[Int, Int]:
+    """Find the cells of the images at buffer[at:end], from `row` on. Returns a status and the row behind the last one.
+
+    `before`, `after`: where the bitmaps of the columns are that images have; the second one is for after images.
+    """
+    columns = np.int64(len(widths))
+    documents = np.int64(0)
+    for column in range(columns):
+        documents += np.int64(json[column])
+    present_before = _count(buffer, before, columns)
+    # An inserted row of nothing but defaults may have no column, and so no bytes; it's alone in its event.
+    nothing = present_before == 0
+    if nothing and (update or at < end):
+        return np.int64(TRUNCATED), row
+    whole_before = present_before == columns
+    whole_after = _count(buffer, after, columns) == columns and not partly
+    state[PARTIAL] |= not whole_before
+    is_after = False
+    while at < end or is_after or nothing:
+        if row == cells.shape[1]:
+            return np.int64(FULL), row
+        if whole_after if is_after else whole_before:
+            at, fault = _whole_image(buffer, at, end, widths, masks, sizes, cells, row)
+        else:
+            partial: Int = np.int64(-1)
+            if is_after and partly:
+                status, partial, at = _value_options(buffer, at, end, documents)
+                if status != WHOLE:
+                    return status, row
+            present = after if is_after else before
+            at, fault = _partial_image(
+                buffer, at, end, present, partial, is_after, widths, masks, sizes, json, cells, row
+            )
+        if at < 0:
+            state[COLUMN] = fault
+            return np.int64(TRUNCATED), row
+        row += 1
+        is_after = update and not is_after
+        nothing = False
+    return np.int64(WHOLE), row
+
+
+@compiled(
+    "int64(uint8[::1], int64[::1], int64[::1], uint8[::1], int64[::1], int64[::1], int64[::1], boolean[::1],"
+    " int32[:, ::1], int64[::1], int64[::1])"
+)
+def walk(
+    buffer: Bytes,
+    starts: Longs,
+    ends: Longs,
+    codes: Bytes,
+    widths: Longs,
+    masks: Longs,
+    sizes: Longs,
+    json: Flags,
+    cells: CellTable,
+    images: Longs,
+    state: Longs,
+) -> Int:
+    """Find the cells of the rows events with these bodies and type codes. Returns a status.
+
+    A column's value takes its `widths` in bytes, and those that its first four bytes, masked by `masks`, count; of all
+    row images these are added up in `sizes`. `json` says which columns are of that type. `cells` is [columns, room];
+    `images` takes the number of row images of each event, and `state` and `sizes` begin with zeros.
+
+    With FULL, the whole is to be done again with more room. With any other status but WHOLE, `state` stands at the
+    event at fault.
+    """
+    columns = np.int64(len(widths))
+    size = (columns + 7) >> 3
+    state[COLUMN] = -1
+    while state[EVENT] < len(starts):
+        event = state[EVENT]
+        start, end, code = starts[event], ends[event], np.int64(codes[event])
+        if start < 0 or end < start or end > len(buffer) - SLACK:
+            return OUTSIDE
+        status, before = _bitmaps(buffer, start, end, code, columns)
+        if status != WHOLE:
+            return status
+        partly = code == _UPDATE_PARTLY
+        update = code in (_UPDATE, _UPDATE_V1) or partly
+        after = before + size if update else before
+        if after + size > end:
+            return TRUNCATED
+        status, row = _images(
+            buffer,
+            after + size,
+            end,
+            before,
+            after,
+            update,
+            partly,
+            widths,
+            masks,
+            sizes,
+            json,
+            cells,
+            state[ROW],
+            state,
+        )
+        if status != WHOLE:
+            return status
+        images[event] = row - state[ROW]
+        state[ROW] = row
+        state[EVENT] = event + 1
+    return WHOLE

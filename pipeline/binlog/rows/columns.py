@@ -1,0 +1,244 @@
+"""One column's stored values into one Arrow array, of the canonical type that `rows_type` says.
+
+What can't be a value of the column's type is an UndecodableError.
+
+Source: MySQL 9.7 source, sql/field.cc (how each field is packed).
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Final, assert_never
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.binlog.errors import UndecodableError
+from pipeline.binlog.rows import temporal
+from pipeline.binlog.rows.json import document as json
+from pipeline.binlog.rows.stored_values import Stored, laid_out, little_endian, varying
+from pipeline.errors import InvariantBroken
+from pipeline.schema.table_map import Storage
+from pipeline.types import arrow_arrays, packed_decimal, value_kernels
+from pipeline.types.arrow_arrays import fixed
+from pipeline.types.charsets import to_strings
+from pipeline.types.column_types import (
+    DECIMAL128_DIGITS,
+    Binary,
+    Bit,
+    Date,
+    DateTime,
+    Decimal,
+    Double,
+    Enum,
+    FixedBinary,
+    Float,
+    Geometry,
+    Integer,
+    Json,
+    LogType,
+    RawChar,
+    RawInteger,
+    RawString,
+    Set,
+    Text,
+    Time,
+    Timestamp,
+    Vector,
+    Year,
+    arrow_type,
+)
+from pipeline.types.field_types import (
+    BLOBS,
+    INTEGERS,
+    FieldType,
+    high_byte,
+    low_byte,
+    real_type,
+    stored_width,
+    string_type,
+)
+
+
+def rows_type(column: LogType) -> pa.DataType:
+    """The Arrow type of a column in `TableImages.rows`: canonical, but an ENUM's index, a SET's bits, and raw types."""
+    match column:
+        case RawInteger(size):
+            return arrow_type(Integer(size, unsigned=False))
+        case RawChar() | RawString():
+            return pa.binary()
+        case Enum():
+            return pa.int32()
+        case Set():
+            return pa.int64()
+        case _:
+            return arrow_type(column)
+
+
+@cache
+def check(column: LogType, storage: Storage) -> None:
+    """Raise UndecodableError for a way to store that Tidemark doesn't know, InvariantBroken if it's not the type's."""
+    width = stored_width(storage)
+    fits = real_type(storage) in _codes(column)
+    match column:
+        case Integer(size, _) | RawInteger(size):
+            fits = fits and width == size
+        case Decimal(precision, scale):
+            fits = fits and storage.meta == precision | scale << 8
+        case Bit(bits):
+            fits = fits and high_byte(storage) * 8 + low_byte(storage) == bits
+        case FixedBinary(size) | RawChar(size):
+            fits = fits and string_type(storage)[1] == size
+        case Time(digits) | DateTime(digits) | Timestamp(digits):
+            fits = fits and storage.meta == digits
+        case _:
+            pass
+    if not fits:
+        raise InvariantBroken(f"a column of type {column} can't be stored as {storage}")
+
+
+_LONG_DIGITS: Final = 18  # of a DECIMAL that 64 bits hold
+
+_STRINGS: Final = frozenset({FieldType.STRING, FieldType.VARCHAR, FieldType.VAR_STRING})
+
+
+def _codes(column: LogType) -> frozenset[FieldType]:
+    match column:
+        case Integer() | RawInteger():
+            return frozenset(INTEGERS.values())
+        case Decimal():
+            return frozenset({FieldType.NEWDECIMAL})
+        case Float():
+            return frozenset({FieldType.FLOAT})
+        case Double():
+            return frozenset({FieldType.DOUBLE})
+        case Bit():
+            return frozenset({FieldType.BIT})
+        case Year():
+            return frozenset({FieldType.YEAR})
+        case Date():
+            return frozenset({FieldType.DATE})
+        case Time():
+            return frozenset({FieldType.TIME, FieldType.TIME2})
+        case DateTime():
+            return frozenset({FieldType.DATETIME, FieldType.DATETIME2})
+        case Timestamp():
+            return frozenset({FieldType.TIMESTAMP, FieldType.TIMESTAMP2})
+        case Text():
+            return _STRINGS | BLOBS
+        case FixedBinary() | RawChar():
+            return frozenset({FieldType.STRING})
+        case Binary() | RawString():
+            return _STRINGS - {FieldType.STRING} | BLOBS
+        case Enum():
+            return frozenset({FieldType.ENUM})
+        case Set():
+            return frozenset({FieldType.SET})
+        case Json():
+            return frozenset({FieldType.JSON})
+        case Geometry():
+            return frozenset({FieldType.GEOMETRY})
+        case Vector():
+            return frozenset({FieldType.VECTOR})
+        case _:
+            assert_never(column)
+
+
+def decode(column: LogType, storage: Storage, stored: Stored) -> pa.Array:
+    """The column's values as an array of `rows_type(column)`. `check` has passed the column and its storage."""
+    match column:
+        case Integer(size, unsigned):
+            return _integers(size, unsigned, stored)
+        case RawInteger(size):
+            return _integers(size, unsigned=False, stored=stored)
+        case Decimal(precision, scale):
+            return _decimals(precision, scale, storage, stored)
+        case Float():
+            values = little_endian(4, stored).astype(np.uint32).view(np.float32)
+            return fixed(pa.float32(), values, stored.exists)
+        case Double():
+            return fixed(pa.float64(), little_endian(8, stored).view(np.float64), stored.exists)
+        case Bit(width):
+            return _bits(width, storage, stored)
+        case Year():
+            years = little_endian(1, stored)
+            return fixed(pa.int16(), np.where(years > 0, years + 1900, 0).astype(np.int16), stored.exists)
+        case Date():
+            return temporal.dates(stored)
+        case Time():
+            return temporal.times(storage, stored)
+        case DateTime():
+            return temporal.datetimes(storage, stored)
+        case Timestamp():
+            return temporal.timestamps(storage, stored)
+        case Text(charset):
+            return to_strings(varying(storage, stored), charset, stored.name)
+        case FixedBinary(width):
+            return varying(storage, stored, width)
+        case Binary() | Geometry() | RawChar() | RawString():
+            return varying(storage, stored)
+        case Enum():
+            indices = little_endian(stored_width(storage), stored).astype(np.int32)
+            return fixed(pa.int32(), indices, stored.exists)
+        case Set():
+            return fixed(pa.int64(), little_endian(stored_width(storage), stored), stored.exists)
+        case Json():
+            return json.texts(-stored_width(storage), stored)
+        case Vector():
+            return _vectors(storage, stored)
+        case _:
+            assert_never(column)
+
+
+def _integers(size: int, unsigned: bool, stored: Stored) -> pa.Array:
+    values = little_endian(size, stored, signed=not unsigned)
+    kind = arrow_type(Integer(size, unsigned))
+    if pa.types.is_decimal(kind):
+        words = np.zeros((len(stored), 2), np.int64)
+        words[:, 0] = values
+        return fixed(kind, words, stored.exists)
+    return fixed(kind, values.astype(kind.to_pandas_dtype()), stored.exists)
+
+
+def _decimals(precision: int, scale: int, storage: Storage, stored: Stored) -> pa.Array:
+    if precision > DECIMAL128_DIGITS:
+        return _texts(
+            lambda value: packed_decimal.text(value, precision, scale), varying(storage, stored), stored
+        )
+    groups = packed_decimal.groups(precision, scale)
+    sizes = np.array([size for size, _ in groups], np.int64)
+    limits = np.array([10**digits for _, digits in groups], np.int64)
+    words = np.empty((len(stored), 2), np.uint64)
+    wrong = value_kernels.decimals(
+        stored.buffer, stored.cells, sizes, limits, precision <= _LONG_DIGITS, words
+    )
+    if wrong != value_kernels.NONE:
+        stored.refuse(f"DECIMAL({precision}, {scale})")
+    return fixed(pa.decimal128(precision, scale), words, stored.exists)
+
+
+def _bits(width: int, storage: Storage, stored: Stored) -> pa.Array:
+    first = little_endian(1, stored)  # byte, with the odd bits
+    if (first >> (width % 8 or 8)).any():
+        stored.refuse(f"BIT({width})")
+    if width > 1:
+        return varying(storage, stored)
+    flags = np.packbits(first == 1, bitorder="little")
+    return fixed(pa.bool_(), flags, stored.exists)
+
+
+def _vectors(storage: Storage, stored: Stored) -> pa.Array:
+    offsets, data = laid_out(storage, stored)
+    if (offsets % 4).any():
+        stored.refuse("VECTOR")
+    return arrow_arrays.vectors(offsets, data, stored.exists)
+
+
+def _texts(text: Callable[[bytes], str], packed: pa.Array, stored: Stored) -> pa.Array:
+    """Text made value by value, for types that Arrow has no form of."""
+    values: list[str | None] = []
+    for value in packed.to_pylist():
+        try:
+            values.append(None if value is None else text(value))
+        except UndecodableError as error:
+            raise UndecodableError(f"{stored.name}: {error}") from error
+    return pa.array(values, pa.string())

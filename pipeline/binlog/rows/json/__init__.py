@@ -1,0 +1,1 @@
+"""MySQL's binary JSON to the text that the server prints."""

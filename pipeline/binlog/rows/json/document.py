@@ -1,0 +1,83 @@
+"""JSON columns into the texts that the server prints: the compiled walk over all documents, and what is wrong with one.
+
+Source: MySQL 9.7 source, sql-common/json_binary.h; WL#2955 (partial updates in the log).
+"""
+
+from typing import Final, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from pipeline.binlog.errors import UndecodableError
+from pipeline.binlog.rows.cells import ABSENT
+from pipeline.binlog.rows.json import document_kernels, doubles, opaque_values, partial_update
+from pipeline.binlog.rows.json.text_kernels import PIECE
+from pipeline.binlog.rows.stored_values import LONGEST_DATA, Stored
+from pipeline.types import arrow_arrays
+from pipeline.types.charsets import to_strings
+
+_WRONG: Final = {
+    opaque_values.NO_DECIMAL: "a DECIMAL in a JSON document isn't one",
+    opaque_values.NO_DATE: "a date or time in a JSON document isn't one",
+    document_kernels.ENDS: "a JSON document ends inside of a value",
+    document_kernels.OVERLAPS: "values of a JSON document overlap",
+    document_kernels.TOO_DEEP: "a JSON document is nested more than 100 times",
+    document_kernels.REACHES_BEYOND: "a part of a JSON document reaches beyond it",
+    document_kernels.NO_TYPE: "a JSON document has a value of a type that JSON doesn't have",
+    document_kernels.NO_LITERAL: "a JSON document has a literal that is neither null nor true nor false",
+    document_kernels.NO_NUMBER: "a JSON document has a double that is no number",
+    document_kernels.TOO_LONG: "a length in a JSON document has more than 5 bytes",
+}
+
+_Number = TypeVar("_Number", bound=np.generic)
+
+_LARGEST_ROOM: Final = 2**32  # bytes, holes included
+_ROOM_OF_EACH: Final = 64  # bytes, for small documents whose text is longer than they are
+
+
+def texts(prefix: int, stored: Stored) -> pa.Array:
+    """Documents behind lengths of `prefix` bytes as pa.string().
+
+    Raises UndecodableError or TextError, which name the column.
+    """
+    printed = _printed(prefix, stored)
+    differ = np.less(stored.cells, ABSENT)
+    if not differ.any():
+        return printed
+    changed = partial_update.changed(prefix, stored, np.flatnonzero(differ))
+    return pc.replace_with_mask(printed, pa.array(differ), _printed(partial_update.PREFIX, changed))
+
+
+def _printed(prefix: int, stored: Stored) -> pa.Array:
+    """The texts of the documents that are there; what is made from diffs is an empty text here."""
+    offsets = np.empty(len(stored) + 1, np.int64)
+    out = np.empty(2 * stored.size + _ROOM_OF_EACH * len(stored) + 4 * PIECE, np.uint8)
+    holes = np.empty(stored.size // 32 + 16, np.int64)
+    stack = np.empty(document_kernels.STACK, np.int64)
+    state = np.zeros(document_kernels.STATE, np.int64)
+    while True:
+        status = document_kernels.texts(
+            stored.buffer, stored.cells, prefix, stack, offsets, out, holes, state
+        )
+        if status != opaque_values.NO_ROOM:
+            break
+        if len(out) >= _LARGEST_ROOM:
+            stored.refuse_size()
+        out = _larger(out, int(state[document_kernels.TO]))
+        holes = _larger(holes, int(state[document_kernels.HOLES]))
+    if status < 0:
+        raise UndecodableError(f"{stored.name}: {_WRONG[int(status)]}")
+    found = int(state[document_kernels.HOLES])
+    doubles.fill(out, offsets, holes[:found])
+    if offsets[-1] > LONGEST_DATA:
+        stored.refuse_size()
+    texts = arrow_arrays.varying(pa.binary(), offsets, out[: offsets[-1]], stored.exists)
+    return to_strings(texts, "utf8mb4", stored.name)
+
+
+def _larger(array: NDArray[_Number], used: int) -> NDArray[_Number]:
+    larger = np.empty(2 * len(array), array.dtype)
+    larger[:used] = array[:used]
+    return larger

@@ -1,0 +1,176 @@
+"""Row events into Arrow: the row images of one table map in one slice of the log.
+
+Two steps. `locate` walks over all of the table's events at once, in compiled code, and finds where each cell is
+(`cells`); with it, one knows how many images each event has. `finish` makes each column from its cells in one go
+(`columns`). No row becomes a Python object, and no value but a few rare ones. Both release the GIL while they work and
+share nothing, so that slices can be decoded beside each other in threads.
+
+Source: MySQL 9.7 source documentation, class mysql::binlog::event::Rows_event.
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Never
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pipeline.binlog.errors import UndecodableError
+from pipeline.binlog.event_type import Code
+from pipeline.binlog.rows import cells
+from pipeline.binlog.rows.columns import check, decode, rows_type
+from pipeline.binlog.rows.stored_values import Stored
+from pipeline.errors import InvariantBroken
+from pipeline.gtid.intervals import Int64s
+from pipeline.messages.inboxes import Kind, TableImages
+from pipeline.messages.row_images import IMAGE_FIELDS
+from pipeline.schema.table_map import FullMetadata, TableMap
+from pipeline.types import arrow_arrays
+from pipeline.types.field_types import FieldType, stored_width
+
+_FIRST_KINDS: Final[dict[int, Kind]] = {
+    Code.WRITE_ROWS_V1: Kind.INSERT,
+    Code.UPDATE_ROWS_V1: Kind.UPDATE_BEFORE,
+    Code.DELETE_ROWS_V1: Kind.DELETE,
+    Code.WRITE_ROWS: Kind.INSERT,
+    Code.UPDATE_ROWS: Kind.UPDATE_BEFORE,
+    Code.DELETE_ROWS: Kind.DELETE,
+    Code.PARTIAL_UPDATE_ROWS: Kind.UPDATE_BEFORE,
+}
+
+# WRITE, UPDATE and DELETE_ROWS of version 1 (MySQL 5.5) and 2, and PARTIAL_UPDATE_ROWS.
+ROW_EVENTS: Final = frozenset(_FIRST_KINDS)
+
+# Of each type code, the kind of its first image.
+_KINDS: Final = np.zeros(256, np.int8)
+for _code, _kind in _FIRST_KINDS.items():
+    _KINDS[_code] = _kind
+
+_SMALLEST_ROOM: Final = 64  # row images
+
+
+class RowsEvents(NamedTuple):
+    """The rows events of one table map in one slice, in the log's order; as long as each other."""
+
+    start: Int64s  # bounds of each body in the buffer: behind the event's header, before its checksum
+    end: Int64s
+    code: NDArray[np.uint8]  # its type code, one of ROW_EVENTS
+    transaction: NDArray[np.int32]  # the index of its transaction in the slice
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Where all values of the events' row images are; `images` is the number of row images of each event.
+
+    `cells` is [columns, row images] (see pipeline.binlog.rows.cells), `sizes` the bytes of each column's values that
+    are of no fixed width. `partial` says whether an event may leave columns out.
+    """
+
+    table_map: TableMap
+    buffer: cells.Bytes
+    events: RowsEvents
+    images: Int64s
+    cells: cells.CellTable
+    sizes: Int64s
+    partial: bool
+
+
+def locate(table_map: TableMap, buffer: cells.Bytes, events: RowsEvents) -> Located:
+    """Find the row images of the events. Behind the last body the buffer has at least `cells.SLACK` bytes.
+
+    Raises UndecodableError, which names the table: a column is stored in a way that Tidemark doesn't know, or the
+    bytes aren't whole row images of such columns.
+    """
+    for column, storage in zip(table_map.types, table_map.storage, strict=True):
+        check(column, storage)
+    if len(buffer) > cells.LARGEST_BUFFER:
+        raise InvariantBroken(
+            f"{table_map.table}: a slice has {len(buffer)} bytes, more than a cell can point to"
+        )
+    stored = np.array([stored_width(storage) for storage in table_map.storage], np.int64)
+    widths = np.abs(stored)  # of the value, or of the length before it
+    masks = np.where(stored < 0, (np.int64(1) << (8 * widths * (stored < 0))) - 1, 0)
+    json = np.array([storage.code == FieldType.JSON for storage in table_map.storage], np.bool_)
+    smallest = int(widths.sum()) + (len(stored) + 7) // 8  # bytes of an image without NULLs and texts
+    room = max(_SMALLEST_ROOM, int((events.end - events.start).sum()) // smallest)
+    images = np.zeros(len(events.start), np.int64)
+    while True:
+        found = np.empty((len(stored), room), np.int32)
+        sizes, state = np.zeros(len(stored), np.int64), np.zeros(cells.STATE, np.int64)
+        status = cells.walk(
+            buffer, events.start, events.end, events.code, widths, masks, sizes, json, found, images, state
+        )
+        if status != cells.FULL:
+            break
+        room *= 2
+    if status != cells.WHOLE:
+        _refuse(table_map, int(status), int(state[cells.COLUMN]))
+    return Located(
+        table_map, buffer, events, images, found[:, : state[cells.ROW]], sizes, bool(state[cells.PARTIAL])
+    )
+
+
+def finish(located: Located, first_ordinals: Int64s) -> TableImages:
+    """The row images in columns; `first_ordinals` has, of each event, the ordinal of its first image.
+
+    Raises UndecodableError or TextError, which name table and column, if a value isn't one of its column's type.
+    """
+    columns: list[pa.Array] = []
+    fields: list[pa.Field] = []
+    impossible_dates = 0
+    table_map = located.table_map
+    for i, (column, storage) in enumerate(zip(table_map.types, table_map.storage, strict=True)):
+        stored = Stored(located.buffer, located.cells[i], _column_name(table_map, i), int(located.sizes[i]))
+        values = decode(column, storage, stored)
+        impossible_dates += values.null_count - stored.nulls
+        columns.append(values)
+        fields.append(pa.field(str(i), rows_type(column)))
+    rows = pa.record_batch(columns, schema=pa.schema(fields))
+    return TableImages(table_map, _images(located, first_ordinals), rows, impossible_dates)
+
+
+def _images(located: Located, first_ordinals: Int64s) -> pa.RecordBatch:
+    """IMAGE_FIELDS of each row image."""
+    counts = located.images
+    starts = np.cumsum(counts) - counts
+    place = np.arange(counts.sum()) - np.repeat(starts, counts)
+    first = np.repeat(_KINDS[located.events.code], counts)
+    kinds = np.where(first == Kind.UPDATE_BEFORE, first + place % 2, first).astype(np.int8)
+    transactions = np.repeat(located.events.transaction, counts)
+    ordinals = (np.repeat(first_ordinals, counts) + place).astype(np.int32)
+    fields = [pa.array(kinds), pa.array(transactions), pa.array(ordinals), _absent(located)]
+    return pa.record_batch(fields, schema=IMAGE_FIELDS)
+
+
+def _absent(located: Located) -> pa.Array:
+    """The bitmap of absent columns of each row image, null where there are none."""
+    columns, images = located.cells.shape
+    if not located.partial:
+        return pa.nulls(images, pa.binary())
+    absent = np.equal(located.cells, cells.ABSENT)
+    some: cells.Flags = np.logical_or.reduce(absent, axis=0)
+    size = (columns + 7) // 8
+    offsets = np.zeros(images + 1, np.int64)
+    np.cumsum(some * size, out=offsets[1:])
+    bitmaps = np.packbits(absent[:, some], axis=0, bitorder="little")
+    return arrow_arrays.varying(pa.binary(), offsets, np.ascontiguousarray(bitmaps.T).reshape(-1), some)
+
+
+def _refuse(table_map: TableMap, status: int, column: int) -> Never:
+    table = table_map.table
+    match status:
+        case cells.OUTSIDE:
+            raise InvariantBroken(f"{table}: a rows event lies outside of the slice's buffer")
+        case cells.OTHER_COLUMNS:
+            raise UndecodableError(f"{table}: a row event has another number of columns than its table map")
+        case cells.OTHER_OPTIONS:
+            raise UndecodableError(f"{table}: a row image has value options that Tidemark doesn't know")
+        case _:
+            where = f"column {_column_name(table_map, column)}" if column >= 0 else "between its columns"
+            raise UndecodableError(f"{table}: a row event ends inside of a row image, {where}")
+
+
+def _column_name(table_map: TableMap, column: int) -> str:
+    metadata = table_map.metadata
+    name = metadata.names[column] if isinstance(metadata, FullMetadata) else str(column)
+    return f"{table_map.table}.{name}"

@@ -1,0 +1,131 @@
+"""What the compiled walk and the fold in Python both work on: one state, whichever of the two takes the next event.
+
+- `State`: where the log stands, and which transaction is open.
+- `Known`: the table maps that have been explained (by `registries.Maps`), as bytes with which the walk compares.
+- `Rows`: the slice in the making. What is in the open transaction lies behind what has passed, in the same arrays.
+
+This is memory's layout and nothing else, so that the walk isn't compiled anew when something else has changed.
+"""
+
+from typing import Any, Final, NamedTuple, TypeVar
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.binlog.rows.cells import SLACK, Bytes, Longs
+
+# The phases of the log.
+BETWEEN: Final = 0  # two transactions
+BEGUN: Final = 1  # a GTID has come
+FRAMED: Final = 2  # and the BEGIN behind it
+SPECIAL: Final = (
+    3  # framed, but its end is the fold's business: an XA transaction, a created or emptied table's
+)
+
+# How the walk takes an event, and how it ends.
+DONE: Final = 0  # it's taken, and so are all
+RARE: Final = 1  # it's for the fold
+NO_ROOM: Final = 2  # it would be taken if there were room for it
+FULL: Final = 3  # it's taken, and the slice is full with it
+
+STATE: Final = np.dtype(
+    [
+        ("offset", np.int64),  # behind the last event, in its file
+        ("checksum_bytes", np.int64),
+        ("within", np.int64),  # 1 while the events are those of a payload, which have no places of their own
+        ("phase", np.int64),
+        # The open transaction.
+        ("source", np.int64),
+        ("number", np.int64),
+        ("commit_time", np.int64),
+        ("original_time", np.int64),
+        ("tables", np.int64),  # how many table ids it has explained
+        ("first_event", np.int64),  # of its rows in the slice; without one, where the next one's will be
+        ("first_byte", np.int64),
+        # The slice, with what's open.
+        ("transactions", np.int64),  # those that have passed
+        ("events", np.int64),
+        ("bytes", np.int64),
+        ("end", np.int64),  # the offset behind the last transaction that has passed
+        # When it's full.
+        ("most_transactions", np.int64),
+        ("most_bytes", np.int64),
+    ]
+)
+
+Record = Any  # of STATE, as compiled code sees it; numpy's types don't know its fields
+
+
+class Known(NamedTuple):
+    """Table maps by their content, as the walk looks them up: an open-addressing table of their CRC32.
+
+    The content of map i is content[ends[i] : ends[i + 1]]; `captured` is 1 for a map whose rows are wanted.
+    """
+
+    content: Bytes
+    ends: Longs
+    captured: Bytes
+    slots: NDArray[np.int32]
+
+
+class Rows(NamedTuple):
+    """A slice in columns, as the walk fills them.
+
+    `body`: the bodies of rows events, end to end, and SLACK bytes. `events` [5, room]: the map, the type code, the
+    body's start and end, and the transaction's index. `transactions` [4, room]: source, number, and both
+    commit times.
+    """
+
+    body: Bytes
+    events: NDArray[np.int64]
+    transactions: NDArray[np.int64]
+
+
+MAP, CODE, START, END, TRANSACTION = range(5)
+
+STATE_TYPE: Final = numba.from_dtype(STATE)
+_BYTES: Final = numba.types.uint8[::1]
+_TABLE: Final = numba.types.int64[:, ::1]
+KNOWN_TYPE: Final = numba.types.NamedTuple(  # type: ignore[no-untyped-call]
+    [_BYTES, numba.types.int64[::1], _BYTES, numba.types.int32[::1]], Known
+)
+ROWS_TYPE: Final = numba.types.NamedTuple([_BYTES, _TABLE, _TABLE], Rows)  # type: ignore[no-untyped-call]
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+class State:
+    """The state, with its fields as attributes; `record` is what compiled code works on."""
+
+    record: Record
+
+    def __init__(self, most_transactions: int, most_bytes: int) -> None:
+        """Before the log's first event, which has a checksum."""
+        object.__setattr__(self, "record", np.zeros(1, STATE)[0])
+        self.checksum_bytes = 4
+        self.most_transactions, self.most_bytes = most_transactions, most_bytes
+
+    def __getattr__(self, field: str) -> int:
+        return int(self.record[field])
+
+    def __setattr__(self, field: str, value: int) -> None:
+        self.record[field] = value
+
+
+def new_rows(body_room: int, events_room: int, transactions_room: int) -> Rows:
+    """An empty slice with room for so much."""
+    return Rows(
+        np.empty(body_room + SLACK, np.uint8),
+        np.empty((5, events_room), np.int64),
+        np.empty((4, transactions_room), np.int64),
+    )
+
+
+def wider(table: NDArray[Scalar], room: int) -> NDArray[Scalar]:
+    """The same with this much room along its last axis, at the least."""
+    if table.shape[-1] >= room:
+        return table
+    larger = np.empty((*table.shape[:-1], max(room, 2 * table.shape[-1])), table.dtype)
+    larger[..., : table.shape[-1]] = table
+    return larger

@@ -1,0 +1,502 @@
+"""The fold from events to messages: whole transactions, in slices, in the log's order.
+
+A transaction's rows events are laid behind those that have passed, and pass with the event that commits it. A slice
+may be cut between any two transactions, whenever there's nothing more to read or it has reached its bound; what's
+open goes to the next one.
+
+**Each transaction passes exactly once**, with images or without: one whose tables aren't captured passes as well,
+since the position has to be whole. A statement that isn't rows (DDL and its like) ends the slice before it and
+passes by itself. CREATE TABLE … SELECT is both in one transaction (WL#13355): it ends the slice before it as
+`CreationRead`, and begins the next slice with its rows, where it passes. Without GTIDs it was so before (MySQL 5.6).
+
+**A transaction that is larger than a slice** is given in parts, which say that it hasn't ended. What has passed
+before it is cut off first, so that behind a part there's nothing but further parts, until the slice with which the
+transaction passes, as the first in it.
+
+**XA transactions** have two GTIDs: one for what was prepared, with the rows, and one for the XA COMMIT, which may
+come much later or not at all. Before it nobody sees the rows, and after an XA ROLLBACK nobody ever will. So nothing
+of the first passes before the second comes; then both pass together, and the rows belong to the second, since a
+snapshot whose low watermark holds only the first didn't see them. The position has a gap meanwhile, so that after a
+restart the server sends the prepared transaction again. The rows wait here, so that they may not be too many.
+
+Nothing is dropped silently: what can't be followed is an error. The fold works on the same state as the compiled walk
+over the usual events (`stream_state`), and is the one place that knows the others.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Final, assert_never
+
+import numpy as np
+
+from pipeline.binlog.errors import UndecodableError
+from pipeline.binlog.events import table_map_event
+from pipeline.binlog.events.event import (
+    CHECKSUM_BYTES,
+    Event,
+    FormatDescription,
+    Heartbeat,
+    Rotate,
+    RowsChanged,
+    Skipped,
+    StatementLoaded,
+    Stop,
+    TableMapped,
+    XaPrepare,
+    Xid,
+)
+from pipeline.binlog.events.gtid_event import TransactionBegins
+from pipeline.binlog.events.payload_event import Payload
+from pipeline.binlog.events.query_event import Query
+from pipeline.binlog.log_position import Reached
+from pipeline.binlog.registries import Maps, Sources
+from pipeline.binlog.slice import Bound, Passed, Slice, SliceBuilder, Transaction
+from pipeline.binlog.stream_state import BEGUN, BETWEEN, FRAMED, MAP, SPECIAL, State, wider
+from pipeline.binlog.transaction_ids import Names
+from pipeline.binlog.xa_transactions import Prepared, PreparedTransactions
+from pipeline.errors import Definite
+from pipeline.gtid.gtid_set import Gtid, GtidSet
+from pipeline.messages.inboxes import CreationRead, LogAdvanced, RowsUnread, StatementRead, TableUnreadable
+from pipeline.schema.ddl.statement_kinds import emptied_memory_table
+from pipeline.schema.table_map import TableMap
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.prepared_xa import XaPrepared
+from pipeline.snapshot.watermark import Coordinates
+
+# What the fold gives; a slice becomes a LogRead or a TransactionPartRead (`Slice.read`).
+Given = Slice | StatementRead | CreationRead | LogAdvanced
+
+# How many different table maps are remembered. A server with more tables than this has them parsed more often.
+_MAPS_REMEMBERED: Final = 10_000
+
+
+# Why rows of tables have to be read anew.
+_STATEMENT: Final = (
+    "{what} was logged as a statement, which doesn't say which rows it changes; set binlog_format=ROW on the source, "
+    "for all of its sessions"
+)
+_ROLLED_BACK: Final = (
+    "a transaction that changed it was partly rolled back, and the log doesn't say what of it stayed; set "
+    "enforce_gtid_consistency=ON on the source"
+)
+_LET_GO: Final = (
+    "the XA transaction {xid} changed its rows, and these aren't at hand: there were too many of them to wait for its "
+    "second phase, or the log that has them was purged before that came"
+)
+_UNKNOWN: Final = (
+    "the XA transaction {xid} may have changed its rows: it was committed here, and prepared before the log's part "
+    "that is read"
+)
+
+
+class Fold:
+    """Takes one event after the other (`advance`, `take_in`); what they make is `given`.
+
+    `captured` says which tables' rows are wanted, `captures_in` whether there can be such a table in a database.
+    """
+
+    def __init__(
+        self,
+        captured: Callable[[TableId], bool],
+        captures_in: Callable[[str], bool],
+        bound: Bound,
+        names: Names,
+        prepared: Iterable[XaPrepared] = (),
+    ) -> None:
+        self._captured = captured
+        self._captures_in = captures_in
+        self.state = State(bound.transactions, bound.bytes)
+        self.sources = Sources()
+        self.maps = Maps()
+        self.explained = np.empty((2, 16), np.int64)  # table ids of the open transaction, and their maps
+        self.slice = SliceBuilder(self.state, self.sources, self.maps)
+        self._names = names
+        self._reached = Reached(self.state)
+        self.advance = self._reached.advance
+        self._told: Coordinates | None = None  # the end of the last message
+        self._passed_before = False  # whether the open transaction has, or, between two, the last one
+        # Of the open transaction: its XA identifier, the statement of a CREATE TABLE … SELECT, and the one by which a
+        # server says that its restart has emptied a MEMORY table (`bare`: without BEGIN and COMMIT).
+        self._xid = ""
+        self._creation: CreationRead | None = None
+        self._emptied: Query | None = None
+        self._bare = False
+        self._prepared = PreparedTransactions(bound.held, prepared)
+        self._let_go = False  # whether there was no room for its rows, of an XA transaction
+        # What changed rows and isn't in the slice's own: of the open transaction, and of those that have passed in it.
+        self._open_unread: list[RowsUnread] = []
+        self._unread: list[RowsUnread] = []
+        self._ready: list[Given] = []
+
+    @property
+    def placed(self) -> bool:
+        """Whether the log has said in which file it is."""
+        return self._reached.file is not None
+
+    @property
+    def prepared(self) -> tuple[XaPrepared, ...]:
+        """The XA transactions that wait for their second phase."""
+        return self._prepared.noted
+
+    def make_room(self, event_bytes: int) -> None:
+        """Have room for what an event of so many bytes can bring."""
+        self.slice.make_room(event_bytes)
+        self.explained = wider(self.explained, self.state.tables + 1)
+
+    def take_in(self, event: Event) -> None:
+        """Take an event, at whose end `state` stands. Raises Definite where it can't be followed."""
+        self._refuse_within(event)
+        if self._bare and not isinstance(event, TableMapped | RowsChanged | Skipped):
+            self._pass_emptied(self._reached.at(self._reached.begins))
+        self._take_in(event)
+        if self.slice.full:
+            self.relieve()
+
+    def _refuse_within(self, event: Event) -> None:
+        """A payload has the events between a GTID and the next alone, none about the log itself."""
+        if self.state.within and isinstance(
+            event, TransactionBegins | Rotate | Heartbeat | FormatDescription | Stop
+        ):
+            raise UndecodableError("an event that is no part of a transaction came in a compressed one")
+
+    def _take_in(self, event: Event) -> None:
+        match event:
+            case TableMapped():
+                self._map(event)
+            case RowsChanged():
+                self._rows(event)
+            case TransactionBegins():
+                self._begin(event)
+            case Query():
+                self._query(event)
+            case Xid():
+                self._in_transaction("an XID")
+                self._commit()
+            case XaPrepare():
+                self._prepare(event)
+            case StatementLoaded():
+                self._changed_by_statement("a LOAD DATA", None)
+            case Heartbeat(file, offset):
+                self._reached.heartbeat(file, offset)
+            case Rotate(file, offset):
+                self._rotate(file, offset)
+            case FormatDescription(checksum):
+                self.between_transactions("FORMAT_DESCRIPTION")
+                self.state.checksum_bytes = CHECKSUM_BYTES if checksum else 0
+            case Stop():
+                self.between_transactions("STOP")
+            case Skipped():
+                pass
+            case Payload():
+                raise AssertionError("a payload's events are taken, not itself")
+            case _:
+                assert_never(event)
+
+    # Where the log stands
+
+    def _rotate(self, file: str, offset: int) -> None:
+        """Go to the next file. A slice ends in the file that it began in, so that an offset tells its end."""
+        self.between_transactions("ROTATE")
+        self.cut()
+        self._reached.rotate(file, offset)
+
+    def between_transactions(self, what: str) -> None:
+        """Raises UndecodableError if a transaction is open when this comes."""
+        if self.state.phase != BETWEEN:
+            raise UndecodableError(f"{what} came before the transaction's end, so that the log isn't whole")
+
+    def place(self) -> str:
+        """Where in the log it is, for an error's text."""
+        at = f"at {self._reached.at()}" if self.placed else "before the log's first event"
+        return f"{at}, in the transaction {self._gtid()}" if self.state.phase != BETWEEN else at
+
+    # Rows
+
+    def _map(self, event: TableMapped) -> None:
+        described = event.body[8:]  # without the table id, which changes with each opening of the table
+        number = self.maps.number(described)
+        if number is None:
+            number = self.maps.add(described, self._table(event.body))
+        state = self.state
+        self.explained = wider(self.explained, state.tables + 1)
+        [known] = np.nonzero(self.explained[0, : state.tables] == event.table_id)
+        place = int(known[0]) if len(known) else state.tables
+        self.explained[:, place] = event.table_id, number
+        state.tables = max(state.tables, place + 1)
+
+    def _table(self, body: bytes) -> TableMap | TableUnreadable | None:
+        table = table_map_event.table_id(body)
+        if not self._captured(table):
+            return None
+        try:
+            return table_map_event.table_map(body)
+        except Definite as error:
+            return TableUnreadable(table, str(error))
+
+    def _rows(self, event: RowsChanged) -> None:
+        self._in_transaction("a rows event")
+        if self.state.phase == BEGUN:
+            raise UndecodableError("a rows event came before its transaction's BEGIN")
+        table_ids, maps = self.explained[:, : self.state.tables]
+        numbers = maps[table_ids == event.table_id]
+        if not len(numbers):
+            raise UndecodableError(
+                f"rows came for the table id {event.table_id}, which no table map explains"
+            )
+        [number] = numbers.tolist()
+        if self.maps.wants(number):
+            self.slice.add_rows(number, event.code, event.body)
+
+    # Transactions
+
+    def _begin(self, event: TransactionBegins) -> None:
+        self.between_transactions("the next transaction")
+        name = self._names.name(event.gtid, self._reached.at(self._reached.begins))
+        passed_before = self._names.has_passed(name)
+        if passed_before or self._passed_before:  # what is left out is never cut together with what isn't
+            self.cut()
+        state, self._passed_before = self.state, passed_before
+        state.phase = BEGUN
+        state.source = self.sources.number(name.source)
+        state.number = name.number
+        state.commit_time, state.original_time = event.commit_time, event.original_time
+
+    def _gtid(self) -> Gtid:
+        return Gtid(self.sources.all[self.state.source], self.state.number)
+
+    def _transaction(self) -> Transaction:
+        state = self.state
+        return Transaction(state.source, state.number, state.commit_time, state.original_time)
+
+    def _in_transaction(self, what: str) -> None:
+        if self.state.phase == BETWEEN:
+            raise UndecodableError(f"{what} came without a GTID before it; set gtid_mode=ON on the source")
+
+    def _query(self, event: Query) -> None:
+        if self.state.phase == BETWEEN:  # before MySQL 5.7 nothing comes before it where there are no GTIDs
+            self._begin(TransactionBegins(None, self._reached.time))
+        if self.state.phase != BEGUN:
+            self._framed_query(event)
+            return
+        match event.statement.split(" ", 2):
+            case ["BEGIN"]:
+                self.state.phase = FRAMED
+            case ["XA", "START", xid]:
+                self.state.phase, self._xid = SPECIAL, xid
+            case ["XA", "COMMIT", xid]:
+                self._commit_prepared(xid)
+            case ["XA", "ROLLBACK", xid]:
+                self._roll_back_prepared(xid)
+            case _ if emptied_memory_table(event.statement) is not None:
+                self.state.phase, self._emptied, self._bare = SPECIAL, event, True
+            case _:
+                self._statement(event, self._reached.at())
+
+    def _framed_query(self, event: Query) -> None:
+        match event.statement.split(" ", 2):
+            case ["COMMIT"]:
+                self._commit()
+            case ["ROLLBACK"]:
+                self._rolled_back()
+                self._commit()
+            case ["ROLLBACK", "TO", _]:
+                self._rolled_back()
+            case ["SAVEPOINT", *_] | ["XA", "END", _] | ["DROP", "TEMPORARY", _]:
+                pass
+            case ["CREATE", "TABLE", _]:
+                self.state.phase = SPECIAL
+                self._creation = CreationRead(event.database, event.statement)
+            case _ if event.updated is None or any(self._captures_in(name) for name in event.updated):
+                if self._emptied is None and emptied_memory_table(event.statement) is not None:
+                    self.state.phase, self._emptied = SPECIAL, event
+                else:
+                    self._changed_by_statement("a change", event.updated)
+            case _:
+                pass
+
+    def _changed_by_statement(self, what: str, databases: Iterable[str] | None) -> None:
+        """A change of these databases came as a statement, and a statement doesn't say which rows it changes."""
+        self._in_transaction(what)
+        of = None if databases is None else frozenset(databases)
+        self._not_in_rows(RowsUnread(_STATEMENT.format(what=what), frozenset(), of))
+
+    def _not_in_rows(self, unread: RowsUnread) -> None:
+        """The open transaction changes more than its rows tell; so its end isn't the walk's business."""
+        self._open_unread.append(unread)
+        self.state.phase = SPECIAL
+
+    def _rolled_back(self) -> None:
+        """What a ROLLBACK in the log takes back are its transactional tables' rows, and which these are isn't said.
+
+        It's logged only if the transaction also changed others, which GTIDs don't allow.
+        """
+        if self.slice.open_rows:
+            self.slice.hold()
+            self._not_in_rows(RowsUnread(_ROLLED_BACK, self._tables()))
+
+    def _commit(self) -> None:
+        if self._emptied is not None:
+            self._pass_emptied(self._reached.at())
+            return
+        self._tell_creation()
+        if self._let_go:
+            self.slice.hold()
+            self._not_in_rows(RowsUnread(_LET_GO.format(xid=self._xid), self._tables()))
+        self._pass(self._transaction())
+        self._leave()
+
+    def _prepare(self, event: XaPrepare) -> None:
+        self._in_transaction("an XA PREPARE")
+        if event.xid != self._xid:
+            raise UndecodableError(f"XA PREPARE of {event.xid} came in the transaction {self._xid!r}")
+        if event.one_phase:
+            self._commit()
+            return
+        if self._passed_before:
+            self.slice.hold()
+        else:
+            self._prepared_now(event.xid)
+        self._leave()
+
+    def _prepared_now(self, xid: str) -> None:
+        """Let the rows wait for the second phase; without any, or with too many, the first one passes."""
+        held, place = self.slice.hold(), self._reached.at()
+        noted = XaPrepared(xid, self.state.commit_time, tuple(sorted(self._tables())))
+        numbers: list[int] = np.unique(held.events[MAP]).tolist()
+        if numbers and not self._let_go and self._prepared.has_room(len(held.body)):
+            self._prepared.note(replace(noted, left_out=self._names.left_out(self._gtid(), place)))
+            maps = tuple(self.maps.described(number) for number in numbers)
+            self._prepared.hold(xid, Prepared(self._transaction(), place, held, maps))
+        else:
+            self._prepared.note(noted)
+            self._pass(self._transaction())
+
+    def _tables(self) -> frozenset[TableId]:
+        """The tables that the open transaction has rows of, captured ones and others."""
+        return frozenset(map(self.maps.table, self.explained[1, : self.state.tables].tolist()))
+
+    def _commit_prepared(self, xid: str) -> None:
+        if not self._passed_before:
+            match self._prepared.take(xid):
+                case Prepared(transaction, rows=rows, maps=maps):
+                    self._pass(transaction)
+                    numbers = {each.number: self.maps.number_of(each) for each in maps}
+                    rows.events[MAP] = [numbers[number] for number in rows.events[MAP].tolist()]
+                    self.slice.add_held(rows)
+                case XaPrepared(tables=tables):
+                    self._not_in_rows(RowsUnread(_LET_GO.format(xid=xid), frozenset(tables)))
+                case None:
+                    self._not_in_rows(RowsUnread(_UNKNOWN.format(xid=xid), frozenset(), None))
+        self._commit()
+
+    def _roll_back_prepared(self, xid: str) -> None:
+        if not self._passed_before:
+            prepared = self._prepared.take(xid)
+            if isinstance(prepared, Prepared):
+                self._pass(prepared.transaction)
+        self._commit()
+
+    def _pass(self, transaction: Transaction) -> None:
+        self.slice.add_transaction(transaction)
+        self._unread += self._open_unread
+        self._open_unread = []
+        self.state.end = self._reached.at().offset
+
+    def _pass_emptied(self, end: Coordinates) -> None:
+        """End the group in which a MEMORY table was emptied, and which may hold rows that came into it since.
+
+        The table is read again as a whole, and these with it. Before MySQL 5.7 such a group has no end of its own.
+        """
+        assert self._emptied is not None
+        rows = self.slice.hold()
+        tables = {self.maps.captured(int(number)).table for number in rows.events[MAP]}
+        if not self._open_unread and tables <= {emptied_memory_table(self._emptied.statement)}:
+            self._statement(self._emptied, end)
+            return
+        databases = self._emptied.updated or (self._emptied.database,)
+        of_rows = RowsUnread(_STATEMENT.format(what="a change"), self._tables(), frozenset(databases))
+        self._not_in_rows(of_rows)
+        self._pass(self._transaction())
+        self.state.end = end.offset
+        self._leave()
+
+    def _statement(self, event: Query, end: Coordinates) -> None:
+        self.cut()
+        state = self.state
+        statement = StatementRead(
+            self._gtid(),
+            state.commit_time,
+            event.database,
+            event.statement,
+            end,
+            self._covered(end),
+            event.strict,
+            state.original_time,
+        )
+        self._leave()
+        if not self._passed_before:
+            self._tell(statement, end)
+
+    def _leave(self) -> None:
+        self.state.phase = BETWEEN
+        self.state.tables = 0
+        self._xid, self._creation, self._emptied, self._bare = "", None, None, False
+        self._let_go = False
+
+    # Messages
+
+    def relieve(self) -> None:
+        """Cut a slice that's full, and what's open as well where that alone fills it; an XA transaction waits."""
+        self.cut()
+        if not self.slice.full:
+            return
+        if self._xid:
+            if self._let_go or not self._prepared.has_room(self.slice.open_bytes):
+                self.slice.hold()
+                self._let_go = True
+            return
+        self._tell_creation()
+        part = self.slice.cut_part(self._gtid(), self.state.commit_time)
+        if not self._passed_before:
+            self._ready.append(part)
+
+    def _tell_creation(self) -> None:
+        """Tell a table's creation before its rows; to what follows, it's a transaction like any other."""
+        if self._creation is not None:
+            self.cut()
+            if not self._passed_before:
+                self._ready.append(self._creation)
+            self._creation, self.state.phase = None, FRAMED
+
+    def cut(self) -> None:
+        """End the slice, if it has any transactions that have passed."""
+        if self.slice.passed:
+            end = self._reached.at(self.state.end)
+            passed = Passed(end, self._covered(end), tuple(self._unread), self._prepared.noted)
+            cut, self._unread = self.slice.cut(passed), []
+            if not self._passed_before:
+                self._tell(cut, end)
+        if len(self.maps) > _MAPS_REMEMBERED and self.state.phase == BETWEEN:
+            self.maps.forget()
+
+    def _covered(self, end: Coordinates) -> GtidSet:
+        return self._names.covered(end, self._prepared.waiting())
+
+    def _tell(self, given: Given, end: Coordinates) -> None:
+        self._ready.append(given)
+        self._told = end
+
+    @property
+    def between(self) -> Coordinates | None:
+        """Where the log is, if that's between two transactions."""
+        return self._reached.at() if self.state.phase == BETWEEN and self.placed else None
+
+    def tell_place(self) -> None:
+        """Say how far the log is, if it's between two transactions and that isn't known."""
+        if (place := self.between) is not None and place != self._told:
+            self._tell(LogAdvanced(place, self._covered(place), self._prepared.noted), place)
+
+    def given(self) -> list[Given]:
+        """What has been made since this was asked last."""
+        ready, self._ready = self._ready, []
+        return ready

@@ -1,0 +1,54 @@
+"""What the log's transactions are called: by their GTIDs, or, without these, by the places at which they begin.
+
+A server that's asked by GTIDs doesn't send what has passed. One that's asked for a file and an offset sends all behind
+that: from the first place that the position lacks. So what's in the position is left out here. That's little, since a
+position is one interval but for XA transactions that wait for their second phase.
+"""
+
+from collections.abc import Iterable
+
+from pipeline.binlog.errors import UndecodableError
+from pipeline.binlog.xa_transactions import Prepared
+from pipeline.gtid import file_positions
+from pipeline.gtid.gtid_set import NO_GTIDS, Gtid, GtidSet
+from pipeline.snapshot.watermark import Coordinates
+
+
+class Names:
+    """For a log that's read from this position on: by places, where that's one of places
+    (`pipeline.gtid.file_positions`)."""
+
+    def __init__(self, position: GtidSet) -> None:
+        self._position = position
+        self._server = file_positions.server_of(position)
+
+    @property
+    def by_places(self) -> bool:
+        """Whether there are no GTIDs."""
+        return self._server is not None
+
+    def name(self, gtid: Gtid | None, begins: Coordinates) -> Gtid:
+        """What a transaction is called that begins here. Raises UndecodableError where it has no GTID and needs one."""
+        if self._server is not None:
+            return file_positions.name(self._server, begins)
+        if gtid is None:
+            raise UndecodableError("a transaction has no GTID; set gtid_mode=ON on the source")
+        return gtid
+
+    def has_passed(self, name: Gtid) -> bool:
+        """Whether the transaction is to be left out, since it had passed before."""
+        return self._server is not None and name in self._position
+
+    def left_out(self, name: Gtid, end: Coordinates) -> GtidSet:
+        """What a position lacks without the transaction of that name, which ends here."""
+        return GtidSet().with_gtid(name) if self._server is None else file_positions.between(name, end)
+
+    def covered(self, end: Coordinates, prepared: Iterable[Prepared]) -> GtidSet:
+        """The places up to `end` at which no transaction to come begins but these; none for a log with GTIDs."""
+        if self._server is None:
+            return NO_GTIDS
+        first = file_positions.first_missing(self._position)
+        covered = file_positions.between(first, end)
+        for each in prepared:
+            covered -= file_positions.between(Gtid(first.source, each.transaction.number), each.end)
+        return covered

@@ -1,0 +1,1 @@
+"""The configuration: settings, their validation, and the import of Debezium's properties."""

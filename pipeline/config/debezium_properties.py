@@ -1,0 +1,343 @@
+"""The properties of Debezium's MySQL connector, and of Kafka Connect around it, that have no key of ours.
+
+Each is of one of three kinds. Most are about what isn't here: topics, their records, Java. Some ask for something to
+be otherwise than it is here, if they don't say what's so anyway. And some keep data from those who read the topics:
+masked or left out columns, rows that are filtered. Here those would be in the lake for all to see, so that a connector
+with one of them isn't taken over at all, until somebody has removed it and thereby said that it may be seen.
+
+The properties with a key of ours are in `pipeline.config.debezium_import`.
+
+Source: `MySqlConnector.config()` of Debezium 3.6.3, whose names a test holds these against; Debezium's documentation,
+"MySQL connector configuration properties", "Transformations"; Kafka 4.3's documentation, "Kafka Connect".
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Pointless:
+    """There's nothing here that it would be about."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Otherwise:
+    """It can't be had; with one of the values `so`, in lower case, it's as it is here."""
+
+    why: str
+    so: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """It keeps data back, which would be seen here; not so with one of the values `so`, in lower case."""
+
+    why: str
+    so: tuple[str, ...] = ()
+
+
+Verdict = Pointless | Otherwise | Withheld
+
+_TOPICS: Final = Pointless("changes go into lake tables, not into topics")
+_RECORDS: Final = Pointless("rows are columns of the lake, not Kafka's records")
+_CONNECT: Final = Pointless("there's no Kafka Connect")
+_JAVA: Final = Pointless("it's of Debezium's or Java's inside")
+_HISTORY: Final = Pointless("no history of schemas is kept: the log describes itself, or the server is asked")
+_LOCKS: Final = Pointless("nothing is locked")
+_LOST: Final = Pointless("a connection that's silent for source.read_timeout_s is made anew")
+_QUEUES: Final = Pointless("queues are bounded by messages and bytes by themselves")
+_CHUNKS: Final = Pointless("a chunk has as many rows as are read in snapshot.chunk_target_ms")
+_RETRIES: Final = Pointless("what may pass is tried again, with pauses that grow")
+_HEARTBEATS: Final = Pointless(
+    "the position advances with each event of the log; nothing is written to the source"
+)
+_POLLING: Final = Pointless("signals are taken as they come")
+_ALWAYS: Final = Pointless("it's always so")
+_NAMES: Final = Otherwise("names are those of the source", ("none",))
+_NEVER_SKIPPED: Final = Otherwise(
+    "what can't be read stops its table or the pipeline by name, and is never skipped", ("fail",)
+)
+_LINEAGE: Final = Otherwise("no lineage is told to others")
+_MASKED: Final = Withheld("columns aren't masked, cut or left out: all of a captured table is in the lake")
+
+VERDICTS: Final[dict[str, Verdict]] = {
+    # Kafka Connect's own.
+    "tasks.max": _CONNECT,
+    "tasks.max.enforce": _CONNECT,
+    "config.action.reload": _CONNECT,
+    "exactly.once.support": Pointless("each change reaches the lake exactly once"),
+    "transaction.boundary": _CONNECT,
+    "transaction.boundary.interval.ms": _CONNECT,
+    "offsets.storage.topic": Pointless("the journal's last segment is the position"),
+    "key.converter": _RECORDS,
+    "value.converter": _RECORDS,
+    "header.converter": _RECORDS,
+    "errors.tolerance": Otherwise("an error is never passed over", ("none",)),
+    "errors.retry.timeout": _RETRIES,
+    "errors.retry.delay.max.ms": _RETRIES,
+    "errors.log.enable": Pointless("errors are in the log"),
+    "errors.log.include.messages": Otherwise("no row's values are in the log", ("false",)),
+    "errors.max.retries": _RETRIES,
+    "retriable.restart.connector.wait.ms": _RETRIES,
+    "custom.retriable.exception": _RETRIES,
+    # What is captured, and what is kept back.
+    "table.ignore.builtin": Otherwise("the server's own tables are never captured", ("true",)),
+    "column.include.list": _MASKED,
+    "column.exclude.list": _MASKED,
+    "database.exclude.list": Withheld("`tables` names what's captured; say it with table.include.list"),
+    "table.exclude.list": Withheld("`tables` names what's captured; say it with table.include.list"),
+    "gtid.source.includes": Withheld("the transactions of all servers in the log are read"),
+    "gtid.source.excludes": Withheld("the transactions of all servers in the log are read"),
+    "gtid.source.filter.dml.events": Pointless("the transactions of all servers in the log are read"),
+    "snapshot.query.mode": Withheld("a snapshot reads all of a table's rows", ("select_all",)),
+    "snapshot.query.mode.custom.name": _JAVA,
+    "snapshot.select.statement.overrides": Withheld(
+        "a snapshot reads all of a table's rows; one of some rows is had by a signal (`additional-conditions`)"
+    ),
+    "skipped.operations": Withheld(
+        "all changes are kept, and a mirror's rows go as the source's do", ("none", "t")
+    ),
+    "skip.messages.without.change": Otherwise("each change is in the changelog", ("false",)),
+    "message.key.columns": Otherwise("a row's key is its primary key"),
+    "guardrail.collections.max": Otherwise("there's no bound on the number of tables", ("0",)),
+    "guardrail.collections.limit.action": Pointless("there's no bound on the number of tables"),
+    # Snapshots.
+    "snapshot.locking.mode": _LOCKS,
+    "snapshot.locking.mode.custom.name": _LOCKS,
+    "snapshot.lock.timeout.ms": _LOCKS,
+    "snapshot.mode.custom.name": _JAVA,
+    "snapshot.mode.configuration.based.snapshot.schema": _HISTORY,
+    "snapshot.mode.configuration.based.start.stream": Otherwise("the log is always followed", ("true",)),
+    "snapshot.mode.configuration.based.snapshot.on.schema.error": _HISTORY,
+    "snapshot.mode.configuration.based.snapshot.on.data.error": Otherwise(
+        'a purged log is a stop, unless snapshot.mode = "when_needed"', ("false",)
+    ),
+    "snapshot.max.threads.multiplier": Pointless("snapshot.ranges is twice the connections"),
+    "legacy.snapshot.max.threads": _JAVA,
+    "snapshot.fetch.size": _CHUNKS,
+    "query.fetch.size": _CHUNKS,
+    "min.row.count.to.stream.results": _CHUNKS,
+    "incremental.snapshot.chunk.size": _CHUNKS,
+    "incremental.snapshot.allow.schema.changes": _ALWAYS,
+    "incremental.snapshot.watermarking.strategy": Pointless("watermarks are read, not written"),
+    "snapshot.scan.all.columns.force": _HISTORY,
+    "snapshot.delay.ms": Otherwise("it begins at once", ("0",)),
+    "streaming.delay.ms": Otherwise("it begins at once", ("0",)),
+    "snapshot.tables.order.by.row.count": Otherwise(
+        "several tables are read at the same time; a signal's `priority` says which is first", ("disabled",)
+    ),
+    "read.only": Pointless(
+        'watermarks are read, not written; a server without GTIDs needs snapshot.watermark = "signal_table"'
+    ),
+    # The connection.
+    "database.query.timeout.ms": _LOST,
+    "database.connectionTimeZone": Pointless("times are read in UTC"),
+    "database.initial.statements": Otherwise("no statement of others is sent to the source"),
+    "database.jdbc.driver": _JAVA,
+    "database.protocol": _JAVA,
+    "database.server.id.offset": _JAVA,
+    "database.ssl.keystore": Otherwise("there are no certificates of clients; a password says who it is"),
+    "database.ssl.keystore.password": Pointless("there are no certificates of clients"),
+    "database.ssl.truststore": Otherwise(
+        "source.tls.ca is a file of PEM certificates: `keytool -exportcert -rfc` writes them"
+    ),
+    "database.ssl.truststore.password": Pointless("a file of PEM certificates has no password"),
+    "connection.validation.timeout.ms": _LOST,
+    "connect.keep.alive": _LOST,
+    "connect.keep.alive.interval.ms": _LOST,
+    "binlog.net.read.timeout": _LOST,
+    "binlog.net.write.timeout": _LOST,
+    "use.nongraceful.disconnect": _LOST,
+    "binlog.buffer.size": Pointless("transactions of any size pass in parts"),
+    "log.position.check.enable": _ALWAYS,
+    "gtid.ignore.on.recovery": _JAVA,
+    # What a change looks like.
+    "decimal.handling.mode": Otherwise("DECIMAL is decimal, beyond 38 digits text", ("precise",)),
+    "bigint.unsigned.handling.mode": Otherwise("BIGINT UNSIGNED is decimal(20, 0)", ("precise",)),
+    "binary.handling.mode": Otherwise("BINARY and BLOB are binary", ("bytes",)),
+    "time.precision.mode": Pointless("times are timestamps and dates of the lake, to the microsecond"),
+    "enable.time.adjuster": Pointless("years are those that the server has stored"),
+    "include.query": Otherwise("the statements' texts aren't kept", ("false",)),
+    "include.schema.changes": Pointless("schema changes are applied to the lake tables"),
+    "include.schema.comments": Pointless("comments aren't kept"),
+    "column.propagate.source.type": _RECORDS,
+    "datatype.propagate.source.type": _RECORDS,
+    "unavailable.value.placeholder": Pointless(
+        "a value that wasn't logged is read again, and never replaced"
+    ),
+    "field.name.adjustment.mode": _NAMES,
+    "schema.name.adjustment.mode": _RECORDS,
+    "custom.sanitize.pattern": _RECORDS,
+    "sourceinfo.struct.maker": _RECORDS,
+    "provide.transaction.metadata": Pointless(
+        "the changelog has each change's GTID and its place in the order"
+    ),
+    "transaction.metadata.factory": _RECORDS,
+    "tombstones.on.delete": _RECORDS,
+    "extended.headers.enabled": _RECORDS,
+    "event.processing.failure.handling.mode": _NEVER_SKIPPED,
+    "event.deserialization.failure.handling.mode": _NEVER_SKIPPED,
+    "event.converting.failure.handling.mode": _NEVER_SKIPPED,
+    "inconsistent.schema.handling.mode": _NEVER_SKIPPED,
+    # Topics.
+    "topic.naming.strategy": _TOPICS,
+    "topic.delimiter": _TOPICS,
+    "topic.cache.size": _TOPICS,
+    "topic.transaction": _TOPICS,
+    "topic.heartbeat.name": _TOPICS,
+    "topic.heartbeat.prefix": _TOPICS,
+    "heartbeat.topics.prefix": _TOPICS,
+    "heartbeat.interval.ms": _HEARTBEATS,
+    "heartbeat.action.query": Otherwise("nothing is ever written to the source"),
+    # Signals and notifications.
+    "signal.poll.interval.ms": _POLLING,
+    "signal.kafka.groupId": _POLLING,
+    "signal.kafka.poll.timeout.ms": _POLLING,
+    # Debezium's inside.
+    "ddl.parser.type": _HISTORY,
+    "max.batch.size": _QUEUES,
+    "max.queue.size": _QUEUES,
+    "max.queue.size.in.bytes": _QUEUES,
+    "poll.interval.ms": _QUEUES,
+    "queue.provider.type": _QUEUES,
+    "executor.shutdown.timeout.ms": _JAVA,
+    "memory.management.schemas.class": _JAVA,
+    "memory.management.tables.class": _JAVA,
+    "statistics.metrics.enabled": Pointless("docs/metrics.md has the metrics"),
+    "advanced.metrics.enable": Pointless("docs/metrics.md has the metrics"),
+    "custom.metric.tags": Otherwise("metrics have the labels of docs/metrics.md"),
+}
+
+# Whole families, by what their names begin with; the longest that fits holds.
+FAMILIES: Final[dict[str, Verdict]] = {
+    "key.converter.": _RECORDS,
+    "value.converter.": _RECORDS,
+    "header.converter.": _RECORDS,
+    "producer.override.": _TOPICS,
+    "consumer.override.": _CONNECT,
+    "admin.override.": _CONNECT,
+    "topic.creation.": _TOPICS,
+    "topic.key.": _TOPICS,
+    "topic.regex": _TOPICS,
+    "topic.replacement": _TOPICS,
+    "schema.history.internal": _HISTORY,
+    "openlineage.integration.": _LINEAGE,
+    "column.mask.": _MASKED,
+    "column.truncate.": _MASKED,
+    "snapshot.select.statement.overrides.": VERDICTS["snapshot.select.statement.overrides"],
+    "signal.consumer.": Otherwise("[signals.kafka] has no key for it"),
+    "database.": Pointless("it's for the JDBC driver, which isn't here"),
+    "driver.": Pointless("it's for the JDBC driver, which isn't here"),
+    "internal.": _JAVA,
+}
+
+_SHAPED: Final = Otherwise("rows are in the lake as the source has them")
+_ROUTED: Final = Otherwise(
+    "each table has its own lake tables, named for it; a view may unite or rename them"
+)
+_HIDDEN: Final = Withheld("nothing is left out of a captured table, neither rows nor columns")
+
+# What transformations do, by their classes.
+TRANSFORMATIONS: Final[dict[str, Verdict]] = {
+    "io.debezium.transforms.ExtractNewRecordState": Pointless(
+        "a mirror has the rows as they are, a changelog also what has become of them (__op, __gtid, …)"
+    ),
+    "io.debezium.transforms.ExtractChangedRecordState": Otherwise(
+        "which columns have changed is told by a changelog with before_images"
+    ),
+    "io.debezium.transforms.ByLogicalTableRouter": _ROUTED,
+    "io.debezium.transforms.ContentBasedRouter": _ROUTED,
+    "io.debezium.transforms.outbox.EventRouter": _ROUTED,
+    "io.debezium.transforms.partitions.PartitionRouting": _TOPICS,
+    "io.debezium.transforms.tracing.ActivateTracingSpan": _RECORDS,
+    "io.debezium.transforms.EnforceRecordSize": _RECORDS,
+    "io.debezium.transforms.ExtractSchemaToNewRecord": _RECORDS,
+    "io.debezium.transforms.GeometryFormatTransformer": _SHAPED,
+    "io.debezium.transforms.HeaderToValue": _SHAPED,
+    "io.debezium.transforms.SwapGeometryCoordinates": _SHAPED,
+    "io.debezium.transforms.TimezoneConverter": _SHAPED,
+    "io.debezium.transforms.VectorToJsonConverter": _SHAPED,
+    "io.debezium.transforms.SchemaChangeEventFilter": Pointless(
+        "schema changes are applied to the lake tables"
+    ),
+    "io.debezium.transforms.Filter": _HIDDEN,
+    "io.debezium.connector.mysql.transforms.ReadToInsertEvent": Otherwise(
+        "a snapshot's rows are in the mirror; a changelog has them as `r`, where it has them"
+    ),
+    "org.apache.kafka.connect.transforms.RegexRouter": _ROUTED,
+    "org.apache.kafka.connect.transforms.TimestampRouter": _ROUTED,
+    "org.apache.kafka.connect.transforms.Cast$Key": _SHAPED,
+    "org.apache.kafka.connect.transforms.Cast$Value": _SHAPED,
+    "org.apache.kafka.connect.transforms.Flatten$Key": _SHAPED,
+    "org.apache.kafka.connect.transforms.Flatten$Value": _SHAPED,
+    "org.apache.kafka.connect.transforms.HoistField$Key": _SHAPED,
+    "org.apache.kafka.connect.transforms.HoistField$Value": _SHAPED,
+    "org.apache.kafka.connect.transforms.InsertField$Key": _SHAPED,
+    "org.apache.kafka.connect.transforms.InsertField$Value": _SHAPED,
+    "org.apache.kafka.connect.transforms.InsertHeader": _SHAPED,
+    "org.apache.kafka.connect.transforms.DropHeaders": _RECORDS,
+    "org.apache.kafka.connect.transforms.SetSchemaMetadata$Key": _RECORDS,
+    "org.apache.kafka.connect.transforms.SetSchemaMetadata$Value": _RECORDS,
+    "org.apache.kafka.connect.transforms.TimestampConverter$Key": _SHAPED,
+    "org.apache.kafka.connect.transforms.TimestampConverter$Value": _SHAPED,
+    "org.apache.kafka.connect.transforms.ValueToKey": _SHAPED,
+    "org.apache.kafka.connect.transforms.ExtractField$Key": _SHAPED,
+    "org.apache.kafka.connect.transforms.ExtractField$Value": _HIDDEN,
+    "org.apache.kafka.connect.transforms.Filter": _HIDDEN,
+    "org.apache.kafka.connect.transforms.MaskField$Key": _HIDDEN,
+    "org.apache.kafka.connect.transforms.MaskField$Value": _HIDDEN,
+    "org.apache.kafka.connect.transforms.ReplaceField$Key": _HIDDEN,
+    "org.apache.kafka.connect.transforms.ReplaceField$Value": _HIDDEN,
+}
+
+# What makes values of columns, by classes: Debezium's own. Another one may do anything.
+CONVERTERS: Final[dict[str, Verdict]] = {
+    "io.debezium.connector.binlog.converters.TinyIntOneToBooleanConverter": Otherwise(
+        "TINYINT(1) is an integer"
+    ),
+    "io.debezium.connector.binlog.converters.JdbcSinkDataTypesConverter": _SHAPED,
+    "io.debezium.connector.binlog.converters.ZeroDateFallbackConverter": Otherwise("a zero date is null"),
+    "io.debezium.connector.mysql.converters.TinyIntOneToBooleanConverter": Otherwise(
+        "TINYINT(1) is an integer"
+    ),
+    "io.debezium.connector.mysql.converters.JdbcSinkDataTypesConverter": _SHAPED,
+    "io.debezium.connector.mysql.converters.ZeroDateFallbackConverter": Otherwise("a zero date is null"),
+    "io.debezium.processors.reselect.ReselectColumnsPostProcessor": Pointless(
+        "a value that wasn't logged is read again by itself"
+    ),
+}
+
+# A class of somebody's own may mask what it likes.
+UNKNOWN_CLASS: Final = Withheld("nobody here knows what this class does to the data")
+UNKNOWN: Final = Otherwise("no property of Debezium's MySQL connector has this name")
+
+# What properties were called before, and in Debezium 1.
+OLD_NAMES: Final = {
+    "database.server.name": "topic.prefix",
+    "database.whitelist": "database.include.list",
+    "database.blacklist": "database.exclude.list",
+    "table.whitelist": "table.include.list",
+    "table.blacklist": "table.exclude.list",
+    "column.whitelist": "column.include.list",
+    "column.blacklist": "column.exclude.list",
+    "incremental.snapshot.allow.schema.change": "incremental.snapshot.allow.schema.changes",
+}
+_OLD_FAMILIES: Final = {"database.history": "schema.history.internal"}
+
+
+def present_name(name: str) -> str:
+    """What a property is called now."""
+    for old, new in _OLD_FAMILIES.items():
+        if name.startswith(old):
+            return new + name.removeprefix(old)
+    return OLD_NAMES.get(name, name)
+
+
+def verdict(name: str) -> Verdict:
+    """What becomes of a property by its present name."""
+    if (found := VERDICTS.get(name)) is not None:
+        return found
+    families = [family for family in FAMILIES if name.startswith(family)]
+    return FAMILIES[max(families, key=len)] if families else UNKNOWN

@@ -1,0 +1,87 @@
+"""The tables that Debezium's lists of regular expressions mean, as a list of ours.
+
+Debezium's are Java's, separated by commas (one behind a backslash is part of an expression), and match whole names in
+any case; ours are RE2's, which have no look-around, back references and possessive repetitions. A list of databases and
+one of tables mean the tables of both. That's taken over as far as the databases of an expression can be told from
+it.
+
+Source: Debezium 3.6, `RelationalTableFilters`, `Strings.listOf`, `Predicates.includes`.
+"""
+
+import re
+from typing import Final
+
+from pipeline.schema.table_filter import Tables
+
+_SEPARATOR: Final = re.compile(r"(?<!\\),")
+# An expression that begins with a database's plain name, and a dot: itself, or what stands for any character.
+_OF_ONE_DATABASE: Final = re.compile(r"([\w-]+)(\\\.|\[\.\]|\.)(.+)", re.DOTALL)
+_REPEATED: Final = re.compile(r"[*+?{]")
+_PLAIN: Final = re.compile(r"[\w-]+")
+
+
+class NotOurs(ValueError):
+    """The lists can't be said here; `name` is that of the property that's in the way."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(why)
+        self.name = name
+
+
+def captured(databases: str | None, tables: str | None) -> tuple[str, ...]:
+    """Expressions over `database.table` for both lists, each None where it isn't given. Raises NotOurs."""
+    of_databases, of_tables = _expressions(databases), _expressions(tables)
+    if not of_tables:
+        name, found = "database.include.list", [rf"(?:{item})\..*" for item in of_databases] or [".*"]
+    else:
+        name, found = "table.include.list", _of_both(of_databases, of_tables)
+    try:
+        return Tables(tuple(f"(?i){item}" if item != ".*" else item for item in found)).patterns
+    except ValueError as error:
+        raise NotOurs(name, str(error)) from error
+
+
+def _expressions(given: str | None) -> list[str]:
+    parts = (part.strip().replace("\\,", ",") for part in _SEPARATOR.split(given or ""))
+    return [part for part in parts if part]
+
+
+def _of_both(databases: list[str], tables: list[str]) -> list[str]:
+    """Those of the tables that are of these databases, if there are any."""
+    if not databases:
+        return tables
+    if not all(map(_PLAIN.fullmatch, databases)):
+        raise NotOurs(
+            "database.include.list",
+            "with table.include.list as well it has to name databases without expressions",
+        )
+    names = {database.lower() for database in databases}
+    divided = [_divided(table, names) for table in tables]
+    found = [rf"{database}\.{rest}" for database, rest in divided if database.lower() in names]
+    if not found:
+        raise NotOurs("table.include.list", "it names no table of the databases of database.include.list")
+    return found
+
+
+def _divided(table: str, databases: set[str]) -> tuple[str, str]:
+    """The name of the database that an expression begins with, and an expression of the tables in it. Raises NotOurs.
+
+    Its dot may as well stand for a character of another database's name. So unless what's behind it is plain, that
+    mustn't have a dot for certain, and there mustn't be a database in the list whose name goes on there. Then it means
+    the same in these databases with the dot for what it is.
+    """
+    begin = _OF_ONE_DATABASE.fullmatch(table)
+    if begin is not None and "|" not in table:
+        database, dot, rest = begin.groups()
+        if dot != "." or _PLAIN.fullmatch(rest):
+            return database, rest
+        if rest in ("*", "+"):
+            rest = ".+"
+        elsewhere = any(name != database.lower() and name.startswith(database.lower()) for name in databases)
+        if not (elsewhere or _REPEATED.match(rest) or "\\." in rest or "[.]" in rest):
+            return database, rest
+    raise NotOurs(
+        "table.include.list",
+        f"{table!r} doesn't begin with a database's name, so that what it has in common with database.include.list "
+        "can't be said; write it out, and remove database.include.list",
+    )

@@ -1,0 +1,69 @@
+"""The settings that hold, as a configuration file would say them, with everything secret starred.
+
+Passwords and tokens are `Secret`s, which show themselves as stars. Secrets can also be where anything may stand: in
+Spark's own settings, which are looked at by their names as Spark itself does it (spark.redaction.regex), and in the URI
+of a place.
+
+Source: Spark 4.2's documentation, "Configuration".
+"""
+
+import dataclasses
+import re
+from pathlib import PurePath
+from typing import Any, Final
+
+from pipeline.config import toml_writer
+from pipeline.config.settings import Secret, Settings
+from pipeline.config.toml_writer import Value
+from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_schema import TableId
+
+STARS: Final = str(Secret(""))
+
+_SECRET_NAME: Final = re.compile(
+    r"secret|password|passphrase|token|credential|(access|account|private)[.]?key", re.IGNORECASE
+)
+_USER_OF_URI: Final = re.compile(r"(?<=://)[^/@]*(?=@)")
+_SECRET_OF_URI: Final = re.compile(r"([?&][^=&]*(?:secret|password|token|key)[^=&]*=)[^&]*", re.IGNORECASE)
+
+
+def effective(settings: Settings) -> str:
+    """TOML of all settings, those that nobody has said too."""
+    return toml_writer.document(_section(settings))
+
+
+def _section(section: Any) -> dict[str, Value]:
+    given = {field.name: getattr(section, field.name) for field in dataclasses.fields(section)}
+    return {name: _value(name, item) for name, item in given.items() if _is_given(item)}
+
+
+def _is_given(item: Any) -> bool:
+    return bool(item.value) if isinstance(item, Secret) else item is not None
+
+
+def _value(name: str, given: Any) -> Value:
+    match given:
+        case Secret():
+            return STARS
+        case Tables(patterns):
+            return patterns
+        case TableId():
+            return str(given)
+        case PurePath() | str():
+            return STARS if _SECRET_NAME.search(name) and "." in name else _place(str(given))
+        case dict():
+            return {item: _value(item, of) for item, of in given.items()}
+        case tuple():
+            return tuple(_value(name, item) for item in given)
+        case _ if dataclasses.is_dataclass(given):
+            return _section(given)
+        case _:
+            plain: Value = given
+            return plain
+
+
+def _place(text: str) -> str:
+    """Text that may be a URI, without who may use it."""
+    if "://" not in text:
+        return text
+    return _SECRET_OF_URI.sub(rf"\1{STARS}", _USER_OF_URI.sub(STARS, text))

@@ -1,0 +1,297 @@
+"""What the configuration file says, as values. Units are in the names; a field's name is the key in the file.
+
+A field's `metadata` says more of its value: `least` and `most` (both allowed), or a `pattern` with the words that
+describe it. What's wrong with a whole section is told by `pipeline.config.validation`. Reading the file is the business
+of `actors.service.config_file`.
+"""
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import PurePath
+
+from pipeline.config.table_rules import LakeRule
+from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_schema import TableId
+
+# How many chunks may be asked for or waiting to close at once.
+MOST_WINDOWS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """Text that is never shown: printing it gives stars. `file`: where it was read, to be read again when it's used."""
+
+    value: str
+    file: PurePath | None = None
+
+    def __repr__(self) -> str:
+        return "********"
+
+    __str__ = __repr__
+
+
+class TlsMode(StrEnum):
+    """How the connection to the source is protected."""
+
+    DISABLED = "disabled"
+    REQUIRED = "required"  # encrypted, whoever answers
+    VERIFY = "verify"  # encrypted, and the server's certificate and name are checked
+
+
+class SnapshotMode(StrEnum):
+    """What is snapshotted without a signal."""
+
+    INITIAL = "initial"  # captured tables that are new, while the log flows on
+    CONSISTENT = "consistent"  # the same ones, all at one position of the log
+    NO_DATA = "no_data"  # nothing
+    WHEN_NEEDED = "when_needed"  # as initial, and all tables anew where the log that is needed was purged
+
+
+class Watermark(StrEnum):
+    """What a chunk's watermarks are, and what the log does meanwhile."""
+
+    GTID = "gtid"  # GTID set and end of the log; the log flows on, and many windows are open at once
+    PAUSE = "pause"  # the same; the log waits while a chunk is read, and one window is open at a time
+    SIGNAL_TABLE = "signal_table"  # rows that are written into the signal table; the log flows on
+
+
+class KafkaSecurity(StrEnum):
+    """How a broker is spoken to, by Kafka's own names."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether it's spoken to by TLS."""
+        return self in (KafkaSecurity.SSL, KafkaSecurity.SASL_SSL)
+
+    @property
+    def authenticated(self) -> bool:
+        """Whether it wants to know who we are."""
+        return self in (KafkaSecurity.SASL_PLAINTEXT, KafkaSecurity.SASL_SSL)
+
+
+class SaslMechanism(StrEnum):
+    """How a broker is told who we are."""
+
+    PLAIN = "PLAIN"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+
+
+class ForeignKeys(StrEnum):
+    """What is done about tables that a foreign key changes without an event in the log."""
+
+    REFUSE = "refuse"  # they can't be captured
+    REREAD = "reread"  # their rows are read again when a row that they refer to goes or gets another key
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """`ca`: a file of certificates (PEM) to trust; without it, those that the machine trusts."""
+
+    mode: TlsMode = TlsMode.VERIFY
+    ca: PurePath | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """A MySQL server, and how it's reached.
+
+    An answer is waited for `read_timeout_s`. The log, of which heartbeats are asked for, counts as lost when two of
+    them haven't come.
+    """
+
+    host: str
+    user: str
+    port: int = field(default=3306, metadata={"least": 1, "most": 65535})
+    password: Secret = Secret("")
+    tls: TlsSettings = TlsSettings()
+    connect_timeout_s: float = field(default=10.0, metadata={"least": 0.1, "most": 3600})
+    read_timeout_s: float = field(default=30.0, metadata={"least": 1, "most": 86400})
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """Where a server is that's reached as the first one is."""
+
+    host: str
+    port: int = field(default=3306, metadata={"least": 1, "most": 65535})
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings(ServerSettings):
+    """The server whose log is read. `server_id` must be unique among all replicas of it.
+
+    `others`: servers that may take its place. One does when the server has been out of reach for `failover_after_s`.
+    Where none can give what comes next, one that might is waited for, until nothing has changed for `catch_up_s`.
+    """
+
+    server_id: int = field(kw_only=True, metadata={"least": 1, "most": 2**32 - 1})
+    others: tuple[ServerAddress, ...] = ()
+    failover_after_s: float = field(default=10.0, metadata={"least": 0, "most": 86400})
+    catch_up_s: float = field(default=60.0, metadata={"least": 0, "most": 604800})
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotSettings:
+    """How tables are read in chunks.
+
+    `windows`: how many chunks may be under way at once, read over at most `connections` connections; with
+    `watermark = "pause"` there's one at a time, whatever `windows` says. A table is divided into at most `ranges`
+    (twice the connections, if it isn't said).
+
+    A table's first chunk is of `chunk_rows`, and those behind it of as many as take `chunk_target_ms` to read and come
+    in `chunk_mib`. Rows that wait for their windows to close take `memory_mib` at most.
+
+    0 is no bound for `rows_per_s`, and for `most_threads_running` and `most_replica_lag_s`, beyond which no chunk is
+    asked for. `source`: another server of the same history that chunks are read from. `allow_lock`: a consistent
+    snapshot may lock the source for a moment where no other way is left.
+    """
+
+    mode: SnapshotMode = SnapshotMode.INITIAL
+    watermark: Watermark = Watermark.GTID
+    windows: int = field(default=4, metadata={"least": 1, "most": MOST_WINDOWS})
+    connections: int = field(default=2, metadata={"least": 1, "most": 256})
+    ranges: int | None = field(default=None, metadata={"least": 1, "most": 4096})
+    chunk_rows: int = field(default=50_000, metadata={"least": 1, "most": 10_000_000})
+    chunk_target_ms: int = field(default=200, metadata={"least": 1, "most": 600_000})
+    chunk_mib: int = field(default=8, metadata={"least": 1, "most": 4096})
+    memory_mib: int = field(default=256, metadata={"least": 1, "most": 1 << 20})
+    rows_per_s: int = field(default=0, metadata={"least": 0})
+    most_threads_running: int = field(default=0, metadata={"least": 0})
+    most_replica_lag_s: float = field(default=0.0, metadata={"least": 0})
+    source: ServerSettings | None = None
+    foreign_keys: ForeignKeys = ForeignKeys.REFUSE
+    allow_lock: bool = False
+
+    @property
+    def most_ranges(self) -> int:
+        """How many ranges a table is divided into at most."""
+        return 2 * self.connections if self.ranges is None else self.ranges
+
+
+@dataclass(frozen=True, slots=True)
+class JournalSettings:
+    """`path`: the journal's place, a local folder or any URI of a filesystem that pyarrow reaches.
+
+    A segment is sealed when it's `seal_after_ms` old or `seal_mib` big. It's kept until all consumers have it, and
+    then for `keep_hours`, as long as the journal isn't larger than `keep_mib`. Capture waits while consumers are behind
+    and it's larger than `quota_mib`; 0 is no bound.
+    """
+
+    path: str = field(metadata={"location": True})
+    seal_after_ms: int = field(default=200, metadata={"least": 1, "most": 600_000})
+    seal_mib: int = field(default=32, metadata={"least": 1, "most": 4096})
+    keep_hours: float = field(default=24.0, metadata={"least": 0})
+    keep_mib: int = field(default=10_240, metadata={"least": 0})
+    quota_mib: int = field(default=16_384, metadata={"least": 0})
+
+
+@dataclass(frozen=True, slots=True)
+class LakeSettings:
+    """`path`: the folder of all lake tables, a local one or any URI that Spark can write to.
+
+    A mirror merges its pending changes at `merge_rows` of them, or when the oldest is `merge_after_s` old. A lake table
+    is compacted after `compact_files` (0: never), a changelog kept for `keep_changelog_hours` (0: for good), and a file
+    that no newest version has for `vacuum_hours`. `rules`: what is kept of each table, where it's not the plain; the
+    first that matches holds. `catalog`: the catalog of Spark's that has each table's live view as a view.
+    """
+
+    path: str = field(metadata={"location": True})
+    merge_rows: int = field(default=1_000_000, metadata={"least": 1})
+    merge_after_s: float = field(default=300.0, metadata={"least": 0})
+    compact_files: int = field(default=500, metadata={"least": 0})
+    keep_changelog_hours: float = field(default=0.0, metadata={"least": 0})
+    vacuum_hours: float = field(default=168.0, metadata={"least": 1})
+    rules: tuple[LakeRule, ...] = ()
+    catalog: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """`jars`: jar files, or folders of them, that PySpark lacks. `conf` wins over what's set without it."""
+
+    master: str = "local[*]"
+    jars: tuple[PurePath, ...] = ()
+    driver_memory: str = field(
+        default="1g", metadata={"pattern": "[1-9][0-9]*[mg]", "words": "a size as 512m or 4g"}
+    )
+    conf: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def by_connect(self) -> bool:
+        """Whether it's a Spark that others run, reached by Spark Connect."""
+        return self.master.startswith("sc://")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """Where to listen. Port 0 takes a free one; which, is written to `http.json` in the journal's folder.
+
+    Who knows `token` may do everything, who knows `read_token` may look at everything.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = field(default=0, metadata={"least": 0, "most": 65535})
+    token: Secret = Secret("")
+    read_token: Secret = Secret("")
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSettings:
+    """Where signals come from Kafka: `topic`, of one partition; `answers_topic`: where answers go, if anywhere.
+
+    `ca`: a file of certificates (PEM) to trust; without it, those that the machine trusts.
+    """
+
+    bootstrap_servers: tuple[str, ...]
+    topic: str
+    answers_topic: str | None = None
+    security_protocol: KafkaSecurity = KafkaSecurity.PLAINTEXT
+    ca: PurePath | None = None
+    sasl_mechanism: SaslMechanism = SaslMechanism.SCRAM_SHA_512
+    sasl_username: str | None = None
+    sasl_password: Secret = Secret("")
+
+
+@dataclass(frozen=True, slots=True)
+class SignalSettings:
+    """`file`: signals may be appended to it, one JSON object a line; answers go beside it (`.answers`).
+
+    `table`: a table of the source, of three columns (id, type and data), into which signals may be inserted.
+    """
+
+    file: PurePath | None = None
+    table: TableId | None = None
+    kafka: KafkaSettings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One pipeline. `tables`: regular expressions over `database.table` that match the whole name."""
+
+    name: str = field(
+        metadata={
+            "pattern": r"[a-z][a-z0-9_-]{0,62}",
+            "words": "a-z, 0-9, _ and -, a letter first, at most 63",
+        }
+    )
+    tables: Tables
+    source: SourceSettings
+    journal: JournalSettings
+    lake: LakeSettings
+    snapshot: SnapshotSettings = SnapshotSettings()
+    spark: SparkSettings = SparkSettings()
+    http: HttpSettings = HttpSettings()
+    signals: SignalSettings = SignalSettings()
+
+    @property
+    def read(self) -> Tables:
+        """The tables whose rows are read out of the log: the captured ones, and the signal table."""
+        table = self.signals.table
+        return self.tables if table is None else Tables((*self.tables.patterns, re.escape(str(table))))

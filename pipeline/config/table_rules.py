@@ -1,0 +1,44 @@
+"""What the lake is to have of each table: rules by the table's name, of which the first that matches holds."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+
+from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_schema import TableId
+
+
+class Tiers(StrEnum):
+    """Which lake tables are kept of a table."""
+
+    BOTH = "both"  # mirror and changelog
+    MIRROR = "mirror"  # the changelog is only the mirror's inbox: what has been merged may be trimmed from it
+    CHANGELOG = "changelog"  # no mirror; a snapshot's rows go into the changelog too, as `r`
+
+
+class SchemaChanges(StrEnum):
+    """What becomes of a change of the table's columns."""
+
+    APPLY = "apply"  # all that the lake tables can take on
+    ADDITIVE = "additive"  # columns that are added or widened; any other stops the table
+    REFUSE = "refuse"  # any stops the table
+
+
+@dataclass(frozen=True, slots=True)
+class LakeRule:
+    """What holds for `tables`. `before_images`: an update's row before it is in the changelog too, as `b`."""
+
+    tables: Tables
+    tiers: Tiers = Tiers.BOTH
+    before_images: bool = False
+    schema_changes: SchemaChanges = SchemaChanges.APPLY
+
+
+# What holds for a table that no rule matches.
+PLAIN = LakeRule(Tables((".*",)))
+
+
+@lru_cache(maxsize=4096)
+def rule_of(rules: tuple[LakeRule, ...], table: TableId) -> LakeRule:
+    """The first rule that matches a table, PLAIN if none does."""
+    return next((rule for rule in rules if rule.tables.match(table)), PLAIN)

@@ -1,0 +1,149 @@
+"""What's wrong with settings as a whole, where no single value is: keys that exclude each other, or need each other."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pipeline.config import http_access
+from pipeline.config.settings import (
+    HttpSettings,
+    JournalSettings,
+    KafkaSettings,
+    Secret,
+    ServerAddress,
+    ServerSettings,
+    Settings,
+    SnapshotMode,
+    SnapshotSettings,
+    SourceSettings,
+    SparkSettings,
+    TlsMode,
+    TlsSettings,
+    Watermark,
+)
+from pipeline.config.table_rules import LakeRule, Tiers
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """What is wrong with the value of `key`, and what to do about it."""
+
+    key: str
+    wrong: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.wrong}; {self.remedy}"
+
+
+_SAID_ELSEWHERE = {
+    "spark.master": "spark.master",
+    "spark.jars": "spark.jars",
+    "spark.driver.memory": "spark.driver_memory",
+}
+
+
+def contradictions(section: object) -> Iterator[Mistake]:
+    """What the types and bounds of single fields can't tell, with keys relative to the section."""
+    match section:
+        case TlsSettings(mode, ca):
+            if ca is not None and mode is not TlsMode.VERIFY:
+                yield Mistake("ca", f'it has no use with mode = "{mode}"', 'set mode = "verify"')
+        case SourceSettings():
+            yield from _of_source(section)
+        case SnapshotSettings():
+            yield from _of_snapshots(section)
+        case LakeRule():
+            yield from _of_rule(section)
+        case JournalSettings(keep_mib=kept, quota_mib=quota):
+            if 0 < quota <= kept:
+                yield Mistake(
+                    "quota_mib",
+                    f"{quota} MiB are reached by the {kept} MiB that are kept (keep_mib)",
+                    "raise it, or lower keep_mib",
+                )
+        case KafkaSettings():
+            yield from _of_kafka(section)
+        case HttpSettings(host, _, token, read_token):
+            tokens = (None if secret == Secret("") else secret.value for secret in (token, read_token))
+            yield from (Mistake(*told) for told in http_access.mistakes(host, *tokens))
+        case SparkSettings(conf=conf):
+            for twice in sorted(conf.keys() & _SAID_ELSEWHERE.keys()):
+                yield Mistake(
+                    "conf", f"{twice} has a key of its own", f"say it with {_SAID_ELSEWHERE[twice]}"
+                )
+        case Settings():
+            yield from _of_all(section)
+
+
+def _of_source(source: SourceSettings) -> Iterator[Mistake]:
+    servers: tuple[ServerSettings | ServerAddress, ...] = (source, *source.others)
+    listed = [(server.host, server.port) for server in servers]
+    for twice in sorted({server for server in listed if listed.count(server) > 1}):
+        yield Mistake("others", f"{twice[0]}:{twice[1]} is there twice", "name each server once")
+
+
+def _of_snapshots(snapshot: SnapshotSettings) -> Iterator[Mistake]:
+    if snapshot.chunk_mib > snapshot.memory_mib:
+        yield Mistake(
+            "chunk_mib",
+            f"a chunk of {snapshot.chunk_mib} MiB doesn't fit into memory_mib ({snapshot.memory_mib})",
+            "lower it, or raise memory_mib",
+        )
+    if snapshot.allow_lock and snapshot.mode is not SnapshotMode.CONSISTENT:
+        yield Mistake("allow_lock", f'it has no use with mode = "{snapshot.mode}"', 'set mode = "consistent"')
+    if snapshot.source is None:
+        return
+    if snapshot.mode is SnapshotMode.CONSISTENT:
+        yield Mistake(
+            "source",
+            "a consistent snapshot is read from the server whose log is followed",
+            "remove [snapshot.source]",
+        )
+    if snapshot.watermark is Watermark.SIGNAL_TABLE:
+        yield Mistake(
+            "source",
+            "watermarks in a table are written, and show, where the chunks are read",
+            'remove [snapshot.source], or set watermark = "gtid"',
+        )
+
+
+def _of_rule(rule: LakeRule) -> Iterator[Mistake]:
+    if not rule.tables.patterns:
+        yield Mistake("tables", "it's empty", 'name at least one, as in ["shop\\\\.orders"]')
+    if rule.before_images and rule.tiers is Tiers.MIRROR:
+        yield Mistake(
+            "before_images",
+            f'with tiers = "{rule.tiers}" nobody would see them',
+            'remove it, or set tiers = "both"',
+        )
+
+
+def _of_kafka(kafka: KafkaSettings) -> Iterator[Mistake]:
+    protocol, said = kafka.security_protocol, kafka.sasl_username is not None
+    if not kafka.bootstrap_servers:
+        yield Mistake("bootstrap_servers", "it's empty", 'name at least one, as in ["kafka:9092"]')
+    if kafka.ca is not None and not protocol.encrypted:
+        yield Mistake("ca", f'it has no use with security_protocol = "{protocol}"', 'set "SSL" or "SASL_SSL"')
+    if said and not protocol.authenticated:
+        yield Mistake(
+            "sasl_username",
+            f'it has no use with security_protocol = "{protocol}"',
+            'set "SASL_SSL" or "SASL_PLAINTEXT"',
+        )
+    if protocol.authenticated and not (said and kafka.sasl_password.value):
+        yield Mistake(
+            "security_protocol",
+            f"with {protocol} the broker has to be told who we are",
+            "say it with sasl_username and sasl_password_file",
+        )
+
+
+def _of_all(settings: Settings) -> Iterator[Mistake]:
+    if not settings.tables.patterns:
+        yield Mistake("tables", "it's empty", 'name at least one, as in ["shop\\\\.orders"]')
+    if settings.snapshot.watermark is Watermark.SIGNAL_TABLE and settings.signals.table is None:
+        yield Mistake(
+            "snapshot.watermark",
+            "it needs a table to write watermarks into",
+            'name one of three text columns (id, type, data) with signals.table, as in "tidemark.signals"',
+        )

@@ -1,0 +1,169 @@
+"""What the ChunkSelector has found: plans and chunks, and that one or the other can't be had.
+
+Each order has one answer, and an answer counts only if what it was given for is still so. A chunk whose window was
+dropped, or a plan that a statement made stale, is let go, and only leaves room for another order.
+
+A plan counts under the schema that holds in the stream, so that chunks of another one are never asked for. Where the
+source is ahead, the table waits until the stream is there (`Unsettled`): at the statement that changed it, or when its
+new schema is proven. Where neither comes, the table stops (`contradicted`): nobody waits for ever.
+"""
+
+from dataclasses import replace
+
+from pipeline.coordinator import handle_log, reselect
+from pipeline.coordinator import window as windows
+from pipeline.coordinator.chunk_size import Size, measured
+from pipeline.coordinator.consistent_state import Nowhere
+from pipeline.coordinator.reselect_keys import ReadKeys
+from pipeline.coordinator.state import (
+    FoundEmpty,
+    Planned,
+    Planning,
+    State,
+    Unsettled,
+    begun_anew,
+    dropped,
+    ended,
+    reading,
+    size_of,
+    snapshot_of,
+    with_run,
+    with_size,
+    with_table,
+    without_run,
+)
+from pipeline.coordinator.window import Reading
+from pipeline.messages.inboxes import (
+    ChunkFailed,
+    ChunkOutdated,
+    ChunkRead,
+    PlanFailed,
+    TablePlanned,
+    TableStopped,
+)
+from pipeline.schema.compatibility import agree, difference
+from pipeline.schema.row_keys import Key, indistinct
+from pipeline.schema.table_schema import TableSchema
+from pipeline.snapshot.checkpoint import Filling
+from pipeline.snapshot.snapshot import ChunkId, Chunking, Progress, Range, Snapshot, progressed
+
+_CONTRADICTED = (
+    "the source and the log say different things of it, and no statement has come that would tell why: {reason}; if it "
+    "was altered with sql_log_bin = 0, or is read at another server (snapshot.source), make the two equal"
+)
+_NOT_AGAIN = (
+    "its changes lack columns (binlog_row_image), and rows whose values they don't tell can't be read again: {reason}; "
+    "set binlog_row_image = FULL"
+)
+
+
+def table_planned(state: State, message: TablePlanned) -> State:
+    """A table's snapshot begins, or goes on where it was, or begins anew because its walk has changed."""
+    table = message.schema.table
+    run, snapshot = state.runs.get(table), snapshot_of(state.checkpoint, table)
+    state = without_run(state, table)
+    if snapshot is None or run != Planning(snapshot.id):
+        return state
+    schema = state.checkpoint.schemas.get(table)
+    if schema is None or not agree(message.schema, schema):
+        return with_run(state, table, _ahead(state, message, schema))
+    message = replace(message, schema=schema)
+    match snapshot.tables[table]:
+        case Chunking(ranges, walk_version):
+            if walk_version != message.walk.version(schema):
+                return begun_anew(state, snapshot, table)
+            return with_run(state, table, Planned(schema, message.walk, ranges))
+        case _ if message.end is None:
+            return with_run(state, table, FoundEmpty(snapshot.id, message.high))
+        case _:
+            return _table_begun(state, snapshot, message, message.end)
+
+
+def _ahead(state: State, message: TablePlanned, schema: TableSchema | None) -> Unsettled:
+    reason = "the log doesn't have it" if schema is None else difference(message.schema, schema)
+    return Unsettled(reason, message.high if isinstance(state.stand, Nowhere) else None)
+
+
+def contradicted(state: State) -> State:
+    """Stop the tables of which the source and the log say different things for good.
+
+    The stream has passed all that the source showed. A statement that had changed the table would have come by then.
+    """
+    checkpoint = state.checkpoint
+    for table, run in state.runs.items():
+        known = table in checkpoint.schemas and table not in checkpoint.unproven
+        if isinstance(run, Unsettled) and run.high is not None and known and state.passed.has(run.high):
+            reason = _CONTRADICTED.format(reason=run.reason)
+            state = handle_log.table_stopped(state, TableStopped(table, reason))
+    return state
+
+
+def _table_begun(state: State, snapshot: Snapshot, message: TablePlanned, end: Key) -> State:
+    table, request = message.schema.table, snapshot.request(message.schema.table)
+    begins, ends = (None, *message.splits), (*message.splits, end)
+    ranges = tuple(Range(number, *keys) for number, keys in enumerate(zip(begins, ends, strict=True)))
+    filling = isinstance(state.checkpoint.mirrors.get(table), Filling)
+    first = filling and request.whole and request.surrogate is None
+    known = state.sizes.get(table)
+    size = Size(request.chunk_rows or state.limits.chunk_rows, known.row_bytes if known else None)
+    counts = Progress(expected=message.expected, ranges=len(ranges))
+    chunking = Chunking(ranges, message.walk.version(message.schema), first, counts)
+    begun = with_table(with_size(state, table, size), snapshot, table, chunking)
+    return with_run(begun, table, Planned(message.schema, message.walk, ranges))
+
+
+def plan_failed(state: State, message: PlanFailed) -> State:
+    """The table's snapshot fails, if the plan was wanted."""
+    table = message.table
+    run, snapshot = state.runs.get(table), snapshot_of(state.checkpoint, table)
+    state = without_run(state, table)
+    wanted = snapshot is not None and run == Planning(snapshot.id)
+    return ended(state, table, message.reason) if wanted else state
+
+
+def chunk_read(state: State, message: ChunkRead) -> State:
+    """The chunk's window knows its rows and watermarks, and the next chunk of its range can be asked for."""
+    state = _answered(state, message.chunk)
+    window = reading(state, message.chunk)
+    if window is None:  # dropped since: by a statement, a stop, or a failure of its table
+        return state
+    if isinstance(window.order, ReadKeys):
+        return reselect.measured(_reconciling(state, window, message), message)
+    order, table = window.order, window.order.schema.table
+    if why := indistinct(order.schema, message.rows):
+        return ended(state, table, f"{why}; its changes still stream, as long as none has such a key")
+    run = state.runs[table]
+    assert isinstance(run, Planned)  # the window would have been dropped with it
+    state = _reconciling(state, window, message)
+    state = with_size(state, table, measured(size_of(state, order), order, message, state.limits))
+    return with_run(state, table, replace(run, ranges=progressed(run.ranges, order.range, message.upto)))
+
+
+def _reconciling(state: State, window: Reading, message: ChunkRead) -> State:
+    reconciling = windows.chunk_read(window, message)
+    return replace(state, open=tuple(reconciling if w is window else w for w in state.open))
+
+
+def chunk_failed(state: State, message: ChunkFailed) -> State:
+    """The table's snapshot fails, if the chunk was wanted; its capture stops where rows can't be read again."""
+    window, table = reading(state, message.chunk), message.chunk.table
+    state = _answered(state, message.chunk)
+    if window is None:
+        return state
+    if isinstance(window.order, ReadKeys):
+        return handle_log.table_stopped(state, TableStopped(table, _NOT_AGAIN.format(reason=message.reason)))
+    return ended(state, table, message.reason)
+
+
+def chunk_outdated(state: State, message: ChunkOutdated) -> State:
+    """The stream has to come to the statement that changed the table; nothing of it is asked for before."""
+    table, wanted = message.chunk.table, reading(state, message.chunk) is not None
+    state = _answered(state, message.chunk)
+    unsettled = Unsettled(message.reason, message.high)
+    return with_run(dropped(state, {table}), table, unsettled) if wanted else state
+
+
+def _answered(state: State, chunk: ChunkId) -> State:
+    if state.rereading == chunk:
+        return replace(state, rereading=None)
+    return replace(state, asked={other: size for other, size in state.asked.items() if other != chunk})

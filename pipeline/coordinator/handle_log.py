@@ -1,0 +1,334 @@
+"""What has passed of the log: the position moves on, keys touch the open windows, statements and signals take effect.
+
+Rows of the signal table (`ChangesVerified.signals`) take effect with the transactions that they came in, and in the
+segment that holds these: once, however often the log is read again. Of the watermarks among them only the one behind a
+SELECT counts: whoever wrote the one before has waited for its commit (`pipeline.snapshot.watermark`).
+
+**What a window keeps while its chunk is being read** is bounded: the keys of all that passes, since it isn't known yet
+which of it is in the low watermark. Where they take more than a chunk may, the window is dropped, and the chunk asked
+for again with half its rows; the answer to the first order finds no window. No writer can keep that up. As long as no
+chunk of the table comes its orders only get smaller: of those that are out at once, no more than there are connections,
+each makes the next ones half of itself at most, and one for a single row is never given up. So it's the connections
+times the halvings of a chunk's rows that are asked for in vain before a chunk comes.
+"""
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from pipeline.config.settings import SnapshotMode
+from pipeline.coordinator import reselect
+from pipeline.coordinator import window as windows
+from pipeline.coordinator.chunk_size import halved
+from pipeline.coordinator.handle_signals import signalled_by_row
+from pipeline.coordinator.partial_rows import Divided, Partial, any_partial, divided
+from pipeline.coordinator.reselect_keys import key_rows
+from pipeline.coordinator.resume import begun
+from pipeline.coordinator.state import (
+    Between,
+    State,
+    Unsettled,
+    Within,
+    checkpointed,
+    dropped,
+    ended,
+    size_of,
+    snapshot_of,
+    table_ended,
+    table_of,
+    to_be_filled,
+    with_mirror,
+    with_size,
+    with_snapshot,
+    with_table,
+)
+from pipeline.coordinator.window import PassedKeys, Reading, Window
+from pipeline.errors import InvariantBroken
+from pipeline.gtid.transactions import Transactions
+from pipeline.gtid.witness import Witness, with_witnesses, witnessed
+from pipeline.lake.missing_generations import MirrorsLacked
+from pipeline.messages.inboxes import (
+    ChangePart,
+    ChangesVerified,
+    Judged,
+    Kind,
+    LogAdvanced,
+    ReadChunk,
+    SchemaChanged,
+    SchemaVerified,
+    TableChanges,
+    TableRestarted,
+    TableStopped,
+    TransactionPartVerified,
+)
+from pipeline.messages.row_images import CHANGE_FIELDS
+from pipeline.schema.row_keys import indistinct, tokens
+from pipeline.schema.table_schema import TableId
+from pipeline.signals.signal import SourceSignal
+from pipeline.snapshot.checkpoint import Filling, Ready
+from pipeline.snapshot.snapshot import Completed, Snapshot, Waiting, progress
+from pipeline.snapshot.watermark import CLOSE_MARKER, OPEN_MARKER
+
+# Stands in a row's place where there's none any more.
+_EMPTIED = pa.RecordBatch.from_pylist(
+    [{"kind": int(Kind.EMPTIED), "transaction": 0, "ordinal": 0}], CHANGE_FIELDS
+)
+
+_GONE = "a consumer of the journal lacks rows of it that retention has removed"
+
+# Transactions
+
+
+def changes_passed(state: State, message: ChangesVerified) -> tuple[State, tuple[ChangePart, ...]]:
+    """A slice has passed."""
+    run, checkpoint = message.transactions, state.checkpoint
+    if isinstance(state.place, Within) and run.gtid(0) != state.place.gtid:
+        raise InvariantBroken(f"{run.gtid(0)} passed within {state.place.gtid}, which hadn't ended")
+    tables = _captured(state, message.tables)
+    after = touched(replace(state, stream=message.end, place=Between()), tables, run)
+    passed = checkpointed(
+        after,
+        position=run.added_to(checkpoint.position) | message.covered,
+        scn=checkpoint.scn + len(run),
+        witnesses=witnessed(checkpoint.witnesses, run),
+        prepared=message.prepared,
+    )
+    return _restarted(passed, message.restarted), _change_parts(state, _captured(after, tables), run)
+
+
+def part_passed(state: State, message: TransactionPartVerified) -> tuple[State, tuple[ChangePart, ...]]:
+    """A part of a transaction has passed."""
+    place = state.place if isinstance(state.place, Within) else Within(message.gtid)
+    if place.gtid != message.gtid:
+        raise InvariantBroken(f"rows of {message.gtid} came within {place.gtid}, which hadn't ended")
+    transaction = Transactions.of([(message.gtid, message.commit_time)])
+    tables = _captured(state, message.tables)
+    passed = touched(replace(state, place=place), tables, transaction)
+    return passed, _change_parts(state, _captured(passed, tables), transaction)
+
+
+def _captured(state: State, tables: tuple[TableChanges, ...]) -> tuple[TableChanges, ...]:
+    """Without those of tables that stopped here, which whoever verifies schemas doesn't know of."""
+    stopped = state.checkpoint.stopped
+    return tuple(each for each in tables if each.schema.table not in stopped) if stopped else tables
+
+
+def _change_parts(
+    state: State, tables: tuple[TableChanges, ...], run: Transactions
+) -> tuple[ChangePart, ...]:
+    return tuple(ChangePart(changes, run, state.checkpoint.scn + 1) for changes in tables)
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """Changes with their keys' tokens, and what they are to rows that were read where images leave columns out."""
+
+    changes: TableChanges
+    tokens: pa.Array
+    divided: Divided | None
+
+
+def touched(state: State, tables: tuple[TableChanges, ...], run: Transactions) -> State:
+    """The state in which these changes have touched the windows of their tables, and unknown rows are to be read.
+
+    A table with a mirror stops where that couldn't tell the rows of these changes apart.
+    """
+    for changes in tables:
+        table = changes.schema.table
+        opened = any(table_of(window) == table for window in state.open)
+        mirrored = table in state.checkpoint.mirrors
+        if mirrored and (why := indistinct(changes.schema, changes.rows)):
+            state = table_stopped(state, TableStopped(table, why))
+            continue
+        if not opened and not (mirrored and any_partial(changes)):
+            continue
+        keys = keyed(state, changes)
+        if opened:
+            state = _touched(state, table, keys_of(keys, run))
+        if mirrored and keys.divided is not None:
+            state = _unknown_wanted(state, keys, keys.divided, len(run))
+    return state
+
+
+def keyed(state: State, changes: TableChanges) -> Keyed:
+    """The changes with what's asked of them by windows and for rows that are to be read again alike."""
+    keys = tokens(changes.rows, changes.schema.key)
+    if not any_partial(changes):
+        return Keyed(changes, keys, None)
+    return Keyed(changes, keys, divided(changes, keys, reselect.moving(state, changes.schema.table)))
+
+
+def keys_of(keyed: Keyed, run: Transactions) -> PassedKeys:
+    """The keys of the changes; every image counts, so that an update gives both its old and its new key."""
+    images, keys, of = keyed.changes.images, keyed.tokens, keyed.divided
+    transaction = images.column("transaction").to_numpy()
+    if of is None:
+        return PassedKeys(run, transaction, keys)
+    partial = pa.array(of.partial)
+    absent = images.column("absent").filter(partial)
+    rows = Partial(keys.filter(partial), absent, keyed.changes.rows.filter(partial))
+    return PassedKeys(run, transaction[of.decisive], keys.filter(pa.array(of.decisive)), rows)
+
+
+def _unknown_wanted(state: State, keyed: Keyed, of: Divided, transactions: int) -> State:
+    """The state in which the rows that these changes leave unknown are to be read again."""
+    schema, mask = keyed.changes.schema, pa.array(of.unknown)
+    rows = keyed.changes.rows.select(list(schema.key)).filter(mask)
+    return reselect.wanted(state, schema.table, key_rows(schema, rows.columns), transactions)
+
+
+def _touched(state: State, table: TableId, keys: PassedKeys) -> State:
+    still_open: list[Window] = []
+    for window in state.open:
+        after = windows.keys_passed(window, keys) if table_of(window) == table else window
+        order = after.order
+        if isinstance(order, ReadChunk) and keeps_too_much(after, state.limits.chunk_bytes):
+            smaller = halved(size_of(state, order), order)
+            state = with_size(state, table_of(after), smaller)
+        else:
+            still_open.append(after)
+    return replace(state, open=tuple(still_open))
+
+
+def keeps_too_much(window: Window, most: int) -> bool:
+    """Whether the window's chunk is to be asked for again with fewer rows."""
+    order = window.order
+    fewer = isinstance(order, ReadChunk) and order.limit > 1
+    return isinstance(window, Reading) and window.kept > most and fewer
+
+
+# Rows of the signal table
+
+
+def rows_signalled(state: State, rows: tuple[SourceSignal, ...]) -> tuple[State, tuple[Judged, ...]]:
+    """What these rows ask for has taken effect, or is refused; a watermark has passed."""
+    answers: list[Judged] = []
+    for row in rows:
+        if row.type == CLOSE_MARKER:
+            state = replace(state, markers=state.markers | {row.id})
+        elif row.type != OPEN_MARKER:
+            state, answer = signalled_by_row(state, row)
+            answers.append(answer)
+    return state, tuple(answers)
+
+
+# Statements, schemas, and tables that go
+
+
+def must_be_between(state: State, what: str) -> None:
+    """What can't come within a transaction. Raises InvariantBroken if it did."""
+    if isinstance(state.place, Within):
+        raise InvariantBroken(f"{what} came within {state.place.gtid}, which hadn't ended")
+
+
+def statement_passed(state: State, message: SchemaChanged) -> State:
+    """A statement has passed: windows and plans of tables that it may have changed are dropped, and some restarted."""
+    must_be_between(state, f"the statement {message.gtid}")
+    checkpoint = state.checkpoint
+    if message.gtid in checkpoint.position:
+        raise InvariantBroken(
+            f"the statement {message.gtid} had passed before: it is in the position {checkpoint.position}"
+        )
+    witness = Witness(message.gtid, message.commit_time, message.original_time)
+    passed = checkpointed(
+        replace(state, stream=message.end),
+        position=checkpoint.position.with_gtid(message.gtid) | message.covered,
+        scn=checkpoint.scn + 1,
+        witnesses=with_witnesses(checkpoint.witnesses, (witness,)),
+        unproven=checkpoint.unproven | (message.tables & checkpoint.schemas.keys()),
+        schemas=checkpoint.schemas | {each.schema.table: each.schema for each in message.alterations},
+    )
+    return _restarted(dropped(passed, message.tables), message.restarted)
+
+
+def emptied(state: State, message: SchemaChanged) -> tuple[ChangePart, ...]:
+    """What says among a table's changes that the statement that has just passed took all of its rows.
+
+    Its SCN is that of the mirror's new generation, for which nothing up to there counts.
+    """
+    run = Transactions.of([(message.gtid, message.commit_time)])
+    schemas = (alteration.schema for alteration in message.alterations if alteration.emptied)
+    changes = (
+        TableChanges(schema, _EMPTIED, pa.RecordBatch.from_pylist([{}], schema.arrow)) for schema in schemas
+    )
+    return tuple(ChangePart(each, run, state.checkpoint.scn) for each in changes)
+
+
+def log_advanced(state: State, message: LogAdvanced) -> State:
+    """The log goes on behind this place, and all that's covered by then has passed."""
+    must_be_between(state, f"the log's advance to {message.end}")
+    position = state.checkpoint.position
+    prepared = message.prepared
+    state = replace(state, stream=message.end)
+    if message.covered <= position and prepared == state.checkpoint.prepared:
+        return state
+    return checkpointed(state, position=position | message.covered, prepared=prepared)
+
+
+def _restarted(state: State, tables: tuple[TableRestarted, ...]) -> State:
+    for each in tables:
+        state = table_restarted(state, each)
+    return state
+
+
+def schema_verified(state: State, message: SchemaVerified) -> State:
+    """The table's schema is this one from here on; chunks that are asked for under another one aren't emitted.
+
+    A generation that its mirror begins for it has no checkpoint without it.
+    """
+    schema, state = message.schema, _restarted(state, message.restarted)
+    schemas = state.checkpoint.schemas
+    if schemas.get(schema.table) != schema or isinstance(state.runs.get(schema.table), Unsettled):
+        state = dropped(state, {schema.table})
+    unproven = state.checkpoint.unproven - {schema.table}
+    state = checkpointed(state, schemas={**schemas, schema.table: schema}, unproven=unproven)
+    return replace(state, checkpoint=begun(state.checkpoint, state.unasked))
+
+
+def table_restarted(state: State, message: TableRestarted) -> State:
+    """What the table's mirror has isn't so any more: a new generation of it begins here."""
+    table, scn = message.table, state.checkpoint.scn
+    mirror = state.checkpoint.mirrors.get(table)
+    if message.gap and mirror is None and not _begins(state, table):
+        return table_stopped(state, TableStopped(table, message.reason))
+    state = reselect.forgotten(dropped(state, {table}), table)
+    while message.emptied and (snapshot := snapshot_of(state.checkpoint, table)):
+        state = table_ended(state, snapshot, table, Completed(progress(snapshot.tables[table])))
+    if message.emptied:
+        return state if mirror is None else with_mirror(state, table, Ready(scn))
+    if (snapshot := snapshot_of(state.checkpoint, table)) is not None:
+        state = with_table(state, snapshot, table, Waiting())
+    if mirror is None:
+        return state
+    state = with_mirror(state, table, Filling(scn))
+    if to_be_filled(state.checkpoint, table):
+        return state
+    return with_snapshot(state, Snapshot(f"restart-{scn}-{table}", {table: Waiting()}))
+
+
+def _begins(state: State, table: TableId) -> bool:
+    """Whether a table without a mirror gets one, and is read, once its schema is proven."""
+    schema = state.checkpoint.schemas.get(table)
+    return state.unasked is not SnapshotMode.NO_DATA and (schema is None or bool(schema.key))
+
+
+def mirrors_lacked(state: State, message: MirrorsLacked) -> State:
+    """Generations that a consumer lacks rows of begin anew, unless they have done so since."""
+    mirrors, stopped = state.checkpoint.mirrors, state.checkpoint.stopped
+    meant = [
+        table
+        for table, since in sorted(message.generations.items())
+        if table in mirrors and mirrors[table].since == since and table not in stopped
+    ]
+    return _restarted(state, tuple(TableRestarted(table, False, _GONE) for table in meant))
+
+
+def table_stopped(state: State, message: TableStopped) -> State:
+    """The table isn't captured any more: its snapshots fail, and nothing of an open transaction comes of it."""
+    if isinstance(state.place, Within):
+        state = replace(state, place=replace(state.place, stopped=state.place.stopped | {message.table}))
+    stopped = checkpointed(state, stopped={**state.checkpoint.stopped, message.table: message.reason})
+    stopped = reselect.forgotten(stopped, message.table)
+    while snapshot_of(stopped.checkpoint, message.table):  # also those that wait for the first one
+        stopped = ended(stopped, message.table, message.reason)
+    return stopped

@@ -1,0 +1,225 @@
+"""Requests: what a signal changes, or why it changes nothing.
+
+What is wrong with a signal itself (a pattern that no table matches, a condition or a key that doesn't fit its table)
+refuses the whole of it. What is the matter with one of its tables (it can't be read in chunks, its capture has
+stopped) lets that table's snapshot fail by name, and the others are taken.
+"""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from pipeline.coordinator import recapture
+from pipeline.coordinator.state import (
+    State,
+    checkpointed,
+    table_ended,
+    unended,
+    with_snapshot,
+)
+from pipeline.messages.inboxes import SignalAccepted, SignalAnswer, SignalRejected
+from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_schema import TableId
+from pipeline.signals.outcomes import Outcome, SignalState
+from pipeline.signals.signal import (
+    ExecuteSnapshot,
+    LogPosition,
+    MalformedSignal,
+    PauseSnapshot,
+    Recapture,
+    ResumeSnapshot,
+    SetBinlogPosition,
+    Signal,
+    SourceSignal,
+    StopSnapshot,
+    parse_row,
+)
+from pipeline.snapshot import key_literals, row_filter, row_filter_parser
+from pipeline.snapshot.checkpoint import Checkpoint, Moving
+from pipeline.snapshot.snapshot import (
+    WHOLE,
+    Failed,
+    Progress,
+    Request,
+    Snapshot,
+    Stopped,
+    TableState,
+    Waiting,
+    progress,
+)
+
+# How many taken signals the checkpoint remembers, so that the same one twice is taken once.
+SIGNALS_REMEMBERED = 1000
+
+
+class _Rejected(Exception):
+    """The signal has no effect, and why."""
+
+
+def signalled(state: State, signal: Signal) -> tuple[State, SignalAnswer]:
+    """The state with the signal's effect, and its answer. The same id again changes nothing."""
+    checkpoint = state.checkpoint
+    # A snapshot that's under way may be older than all signals that are remembered.
+    if signal.id in checkpoint.signals or any(s.id == signal.id for s in checkpoint.snapshots):
+        return state, SignalAccepted(
+            signal.id, "a signal with this id has been taken before; nothing was done again"
+        )
+    try:
+        requested, detail = _effect(state, signal)
+    except _Rejected as rejected:
+        return state, SignalRejected(signal.id, str(rejected))
+    taken = (*checkpoint.signals, signal.id)[-SIGNALS_REMEMBERED:]
+    return checkpointed(requested, signals=taken), SignalAccepted(signal.id, detail)
+
+
+def signalled_by_row(state: State, row: SourceSignal) -> tuple[State, SignalState]:
+    """The same for a signal that came as a row of the signal table."""
+    try:
+        state, answer = signalled(state, parse_row(row))
+    except MalformedSignal as error:
+        return state, SignalState(row.id, Outcome.REJECTED, str(error))
+    match answer:
+        case SignalAccepted(id_, detail):
+            return state, SignalState(id_, Outcome.ACCEPTED, detail)
+        case SignalRejected(id_, reason):
+            return state, SignalState(id_, Outcome.REJECTED, reason)
+        case _:
+            assert_never(answer)
+
+
+def _effect(state: State, signal: Signal) -> tuple[State, str]:
+    match signal:
+        case ExecuteSnapshot():
+            return _snapshot_asked(state, signal)
+        case StopSnapshot(_, tables):
+            return _stop_asked(state, tables)
+        case Recapture():
+            return _recapture_asked(state, signal)
+        case PauseSnapshot():
+            return checkpointed(state, paused=True), "snapshots are paused"
+        case ResumeSnapshot():
+            return checkpointed(state, paused=False), "snapshots go on"
+        case LogPosition(_, message):
+            return state, message.replace("{}", str(state.checkpoint.position))
+        case SetBinlogPosition():
+            return _move_asked(state, signal)
+        case _:
+            assert_never(signal)
+
+
+# A snapshot is asked for
+
+
+def _snapshot_asked(state: State, signal: ExecuteSnapshot) -> tuple[State, str]:
+    checkpoint = state.checkpoint
+    meant = _meant(checkpoint, signal.tables)
+    narrowing = [*(each.tables for each in signal.filters), *(each.tables for each in signal.keys)]
+    for tables in narrowing:
+        if not any(map(tables.match, meant)):
+            pattern = tables.patterns[0]
+            raise _Rejected(f"none of the signal's tables matches {pattern}: {_named(meant)}")
+    refused = {table: reason for table in meant if (reason := _refusal(checkpoint, table))}
+    requests = {t: _request(checkpoint, signal, t) for t in meant if t in checkpoint.schemas}
+    reasons = "; ".join(f"{table}: {reason}" for table, reason in refused.items())
+    if len(refused) == len(meant):
+        raise _Rejected(reasons)
+    states: dict[TableId, TableState] = {
+        table: Failed(refused[table], Progress()) if table in refused else Waiting() for table in meant
+    }
+    narrowed = {t: request for t, request in requests.items() if request != WHOLE and t not in refused}
+    snapshot = Snapshot(signal.id, states, narrowed, signal.blocking, signal.priority)
+    accepted = _named(table for table in meant if table not in refused)
+    return with_snapshot(state, snapshot), f"snapshot of {accepted}" + (
+        f" (refused: {reasons})" if refused else ""
+    )
+
+
+def _meant(checkpoint: Checkpoint, tables: Tables) -> list[TableId]:
+    """The captured tables that are meant, those that have stopped among them; each pattern has to mean one."""
+    found, idle = recapture.meant(checkpoint, tables)
+    if idle:
+        captured = _named(sorted(checkpoint.schemas)) or "none"
+        raise _Rejected(f"no captured table matches {' or '.join(idle)}; captured are: {captured}")
+    return found
+
+
+def _request(checkpoint: Checkpoint, signal: ExecuteSnapshot, table: TableId) -> Request:
+    schema = checkpoint.schemas[table]
+    filters = [each.condition for each in signal.filters if each.tables.match(table)]
+    if len(filters) > 1:
+        raise _Rejected(f"more than one filter is about {table}; join them with AND or OR")
+    keys = [key for each in signal.keys if each.tables.match(table) for key in each.keys]
+    try:
+        for condition in filters:
+            row_filter.checked(row_filter_parser.parse(condition), schema)
+        bound = tuple(dict.fromkeys(key_literals.bound(schema, key) for key in keys)) if schema.key else ()
+    except ValueError as error:
+        raise _Rejected(f"of {table}, {error}") from error
+    return Request(filters[0] if filters else None, bound, signal.surrogate, signal.chunk_rows)
+
+
+def _refusal(checkpoint: Checkpoint, table: TableId) -> str | None:
+    if table in checkpoint.stopped:
+        return f"it has stopped: {recapture.told(table, checkpoint.stopped[table])}"
+    if not checkpoint.schemas[table].key:
+        return "it has no primary key, so its rows can't be read in chunks (its changes still stream)"
+    return None
+
+
+# A snapshot is stopped
+
+
+def _stop_asked(state: State, tables: Tables) -> tuple[State, str]:
+    stopped: list[TableId] = []
+    for snapshot, table in list(unended(state.checkpoint)):
+        if tables.match(table):
+            current = next(s for s in state.checkpoint.snapshots if s.id == snapshot.id)
+            state = table_ended(state, current, table, Stopped(progress(snapshot.tables[table])))
+            stopped.append(table)
+    if not stopped:
+        raise _Rejected(f"no snapshot of {' or '.join(tables.patterns)} is under way")
+    return state, f"stopped the snapshot of {_named(stopped)}"
+
+
+# Tables are to begin again
+
+
+def _recapture_asked(state: State, signal: Recapture) -> tuple[State, str]:
+    checkpoint = state.checkpoint
+    tables, idle = recapture.meant(checkpoint, signal.tables)
+    if idle:
+        raise _Rejected(f"no table that's captured or has stopped matches {' or '.join(idle)}")
+    asked = {table: by for table in tables if (by := checkpoint.recapturing.get(table))}
+    if len(asked) == len(tables):
+        raise _Rejected("; ".join(f"{t} is being recaptured already, by {by}" for t, by in asked.items()))
+    recapturing = {**dict.fromkeys(tables, signal.id), **checkpoint.recapturing}
+    stopped = [table for table in tables if table in checkpoint.stopped]
+    others = [table for table in tables if table not in stopped]
+    whole = [f"{_named(stopped)}, which had stopped"] if stopped else []
+    whole += [f"{_named(others)}, though capture hadn't stopped"] if others else []
+    return checkpointed(state, recapturing=recapturing), f"recapture of {', and of '.join(whole)}"
+
+
+# Another position is asked for
+
+
+def _move_asked(state: State, signal: SetBinlogPosition) -> tuple[State, str]:
+    """Only forward: what has passed is in the lake, and to pass again it would have to go back in time."""
+    checkpoint, wanted = state.checkpoint, signal.position
+    if checkpoint.moving is not None:
+        raise _Rejected(f"the signal {checkpoint.moving.id} is moving the position already")
+    if lost := checkpoint.position - wanted:
+        raise _Rejected(
+            f"it lacks {lost}, which has passed: rows would go back in time; give a set that holds the position "
+            f"{checkpoint.position}"
+        )
+    skipped = wanted - checkpoint.position
+    if not skipped:
+        raise _Rejected("it's the position already")
+    return checkpointed(state, moving=Moving(signal.id, wanted)), (
+        f"capture goes on behind {wanted}, if the source has executed that; {skipped.count():,} transactions are "
+        "skipped, so that each table is snapshotted anew, and one without a primary key stops"
+    )
+
+
+def _named(tables: Iterable[TableId]) -> str:
+    return ", ".join(map(str, tables))

@@ -1,0 +1,218 @@
+"""Rows that are read again, since the log has a part of them and nobody knows the rest (`partial_rows` says which).
+
+They're asked for by their primary keys, many at once, and come as a chunk does: through a window, into the stream as
+changes of their own (`op` = r), each equal to the source at that place. One that isn't there any more doesn't come,
+and that's right: what took it away is in the stream.
+
+**Durable.** The keys needn't be kept: the rows that lack columns are in the journal. What the checkpoint has of them is
+the SCN of each table up to which none is unread (`Checkpoint.unread`), and a start finds the others' keys in the
+segments behind it. It takes every row that lacks columns there, whether it had to be read again or not, which does no
+harm. Where a window is dropped, by a statement for one, its keys wait again.
+
+**Bounded.** One order is out at a time, and its rows are few; a number of windows may wait for the stream. Where more
+keys wait than may be kept in memory, the table is read anew as a whole: a snapshot of it is asked for, and takes its
+turn. All that's unread then was in the log before it begins. If the table's first snapshot has yet to begin, that one
+will read them, and the mirror that it fills begins behind what has passed until now.
+
+A row that can't be read again stops its table by name, since it would be missing for good: where its key has no value
+here (a zero date), or the server refuses the question. What may pass is tried again until it does.
+
+Rows are read again whether or not snapshots are paused, for they belong to the changes; but a source that has enough to
+do isn't asked, nor is one where the stream is about to stand still, or does.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.coordinator.chunk_size import Size
+from pipeline.coordinator.reselect_keys import ReadKeys, Unread, key_rows
+from pipeline.coordinator.state import (
+    Flowing,
+    Planned,
+    State,
+    Strained,
+    Unsettled,
+    checkpointed,
+    dropped,
+    snapshot_of,
+    table_of,
+    with_mirror,
+    with_size,
+    with_snapshot,
+)
+from pipeline.coordinator.window import Reading
+from pipeline.messages.inboxes import ChunkRead
+from pipeline.schema.row_keys import tokens
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.snapshot.checkpoint import Checkpoint, Filling
+from pipeline.snapshot.snapshot import ChunkId, Chunking, Snapshot, Waiting
+
+# What's said in a row's `__chunk` in place of a snapshot's id.
+REREAD: Final = "reread"
+
+# So many keys are asked for at once. The server finds each by its index if its optimizer has room for their list: 1.5
+# MB at some 700 bytes for a key of several parts (MySQL 5.7 Reference Manual, `range_optimizer_max_mem_size`).
+MOST_KEYS: Final = 2000
+
+# So many are asked for as long as it isn't known what a row of the table takes.
+FIRST_KEYS: Final = 100
+
+# How many windows of such rows may wait for the stream.
+MOST_OPEN: Final = 16
+
+# How many bytes of keys of a table may wait.
+MOST_BYTES: Final = 32 << 20
+
+
+def measured(state: State, read: ChunkRead) -> State:
+    """The state in which it's known what a row of the table takes, now that some have come."""
+    table, rows = read.chunk.table, len(read.rows)
+    if not rows:
+        return state
+    known = state.sizes.get(table)
+    row_bytes = max(read.bytes, read.rows.nbytes) / rows
+    return with_size(state, table, Size(known.rows if known else state.limits.chunk_rows, row_bytes))
+
+
+def moving(state: State, table: TableId) -> tuple[str, ...]:
+    """The columns by whose change a row may move out of what a snapshot still has to read.
+
+    That's those of the index that it walks along, where this isn't the primary key's; all before that's known again.
+    """
+    snapshot = snapshot_of(state.checkpoint, table)
+    if snapshot is None or snapshot.request(table).surrogate is None:
+        return ()
+    if not isinstance(snapshot.tables[table], Chunking):
+        return ()
+    schema, run = state.checkpoint.schemas[table], state.runs.get(table)
+    indices = run.walk.columns if isinstance(run, Planned) else range(len(schema.columns))
+    return tuple(schema.columns[index].name for index in indices if index not in schema.key)
+
+
+def wanted(state: State, table: TableId, keys: pa.RecordBatch, transactions: int) -> State:
+    """The state in which the rows with these keys are to be read again, which so many transactions made unknown."""
+    if not len(keys):
+        return state
+    listed = (*state.unread.get(table, ()), Unread(state.checkpoint.scn + 1, keys))
+    if sum(each.keys.nbytes for each in listed) <= MOST_BYTES:
+        return replace(state, unread={**state.unread, table: listed})
+    return read_anew(forgotten(state, table), table, state.checkpoint.scn + transactions)
+
+
+def read_anew(state: State, table: TableId, scn: int) -> State:
+    """The state in which all rows of the table will be read, whatever changed them up to this SCN."""
+    snapshot, mirror = snapshot_of(state.checkpoint, table), state.checkpoint.mirrors[table]
+    if isinstance(mirror, Filling) and snapshot and isinstance(snapshot.tables[table], Waiting):
+        return with_mirror(dropped(state, {table}), table, Filling(scn))
+    return with_snapshot(state, Snapshot(f"{REREAD}-{scn}-{table}", {table: Waiting()}))
+
+
+def forgotten(state: State, table: TableId) -> State:
+    """The state in which no row of the table waits to be read again."""
+    still_open = (w for w in state.open if not (isinstance(w.order, ReadKeys) and table_of(w) == table))
+    unread = {other: listed for other, listed in state.unread.items() if other != table}
+    return replace(state, open=tuple(still_open), unread=unread)
+
+
+def found(state: State, keys: Mapping[TableId, pa.RecordBatch | None]) -> State:
+    """The state at a start, with the keys of the rows behind the checkpoint's marks; None: they aren't to be had."""
+    for table, since in state.checkpoint.unread.items():
+        listed = keys.get(table)
+        if table not in state.checkpoint.mirrors or table in state.checkpoint.stopped:
+            continue
+        if listed is None or listed.nbytes > MOST_BYTES:
+            state = read_anew(state, table, state.checkpoint.scn)
+        elif len(listed):
+            state = replace(state, unread={**state.unread, table: (Unread(since + 1, listed),)})
+    return marked(state)
+
+
+def marked(state: State) -> State:
+    """The state whose checkpoint says of each table up to where no row is unread."""
+    first: dict[TableId, int] = {t: min(each.since for each in listed) for t, listed in state.unread.items()}
+    for window in state.open:
+        if isinstance(window.order, ReadKeys):
+            since = window.order.since
+            first[table_of(window)] = min(since, first.get(table_of(window), since))
+    unread = {table: since - 1 for table, since in first.items()}
+    return state if unread == state.checkpoint.unread else checkpointed(state, unread=unread)
+
+
+def asked(state: State) -> tuple[State, tuple[ReadKeys, ...]]:
+    """Ask for the rows that wait longest, if it can be done now."""
+    if not state.unread or state.rereading is not None or not isinstance(state.gate, Flowing):
+        return state, ()
+    if isinstance(state.source, Strained) or _open(state) >= MOST_OPEN:
+        return state, ()
+    readable = [table for table in state.unread if _settled(state, table)]
+    if not readable:
+        return state, ()
+    table = min(readable, key=lambda table: state.unread[table][0].since)
+    schema, listed = state.checkpoint.schemas[table], state.unread[table]
+    keys, left = _first(schema, listed, _rows(state, table))
+    named = tokens(keys, range(len(schema.key)))
+    order = ReadKeys(
+        ChunkId(REREAD, table, state.chunks + 1),
+        schema,
+        keys,
+        named,
+        listed[0].since,
+        state.checkpoint.position,
+    )
+    unread = {other: several for other, several in state.unread.items() if other != table}
+    return replace(
+        state,
+        unread=unread | ({table: left} if left else {}),
+        rereading=order.chunk,
+        open=(*state.open, Reading(order)),
+        chunks=state.chunks + 1,
+    ), (order,)
+
+
+def waiting(state: State) -> dict[TableId, int]:
+    """How many keys of each table are to be read again, or are being read."""
+    counts = {table: sum(len(each.keys) for each in listed) for table, listed in state.unread.items()}
+    for window in state.open:
+        if isinstance(window.order, ReadKeys):
+            counts[table_of(window)] = counts.get(table_of(window), 0) + len(window.order.keys)
+    return counts
+
+
+def _open(state: State) -> int:
+    return sum(isinstance(window.order, ReadKeys) for window in state.open)
+
+
+def _settled(state: State, table: TableId) -> bool:
+    """Whether the table's schema is known to hold in the stream, and the source wasn't found to be ahead of it."""
+    checkpoint: Checkpoint = state.checkpoint
+    unsettled = isinstance(state.runs.get(table), Unsettled)
+    return table in checkpoint.schemas and table not in checkpoint.unproven and not unsettled
+
+
+def _rows(state: State, table: TableId) -> int:
+    """How many rows are asked for at once, so that they take no more memory than a chunk may."""
+    size = state.sizes.get(table)
+    if size is None or size.row_bytes is None:
+        return FIRST_KEYS
+    return round(min(max(state.limits.chunk_bytes / max(size.row_bytes, 1), 1), MOST_KEYS))
+
+
+def _first(
+    schema: TableSchema, listed: tuple[Unread, ...], room: int
+) -> tuple[pa.RecordBatch, tuple[Unread, ...]]:
+    """The keys that wait longest, each once, no more than there's room for, and what's left."""
+    taken: list[pa.RecordBatch] = []
+    while listed and room:
+        first, *others = listed
+        taken.append(key_rows(schema, first.keys.slice(0, room).columns))
+        rest = first.keys.slice(room)
+        room -= len(taken[-1])
+        listed = (*((Unread(first.since, rest),) if len(rest) else ()), *others)
+    keys = pa.concat_batches(taken)
+    each = tokens(keys, range(len(schema.key))).dictionary_encode().indices.to_numpy()
+    _, once = np.unique(each, return_index=True)
+    return keys.take(pa.array(np.sort(once))), listed

@@ -1,0 +1,99 @@
+"""The closing of windows: rows of chunks are put into the stream, and what's done moves on.
+
+A window closes between two transactions, once the stream has passed its high watermark and all earlier windows of its
+range have closed. So `done` of a range needs no more than one key, and says all.
+"""
+
+from dataclasses import replace
+
+from pipeline.coordinator import window as windows
+from pipeline.coordinator.reselect_keys import ReadKeys
+from pipeline.coordinator.state import (
+    FoundEmpty,
+    Planned,
+    State,
+    checkpointed,
+    range_of,
+    snapshot_of,
+    table_ended,
+    table_of,
+    with_table,
+    without_run,
+)
+from pipeline.coordinator.window import Reconciling, Window
+from pipeline.errors import InvariantBroken
+from pipeline.messages.inboxes import ChunkPart
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.snapshot import Chunking, Completed, Progress, progressed
+
+
+def closed(state: State) -> tuple[State, tuple[ChunkPart, ...]]:
+    """Close what can be closed, in the order asked, and each range's windows strictly one after the other."""
+    parts: list[ChunkPart] = []
+    still_open: list[Window] = []
+    held: set[tuple[TableId, int]] = set()
+    for window in state.open:
+        free = range_of(window) not in held
+        if free and isinstance(window, Reconciling) and windows.closes(window, state.passed):
+            state, part = _emitted(state, window)
+            parts.append(part)
+        else:
+            held.add(range_of(window))
+            still_open.append(window)
+    state = _markers_forgotten(_emptied(replace(state, open=tuple(still_open))))
+    return state, tuple(part for part in parts if part.rows.num_rows)
+
+
+def _emptied(state: State) -> State:
+    """Complete the tables that were found empty, once they are so here."""
+    for table, run in state.runs.items():
+        if not isinstance(run, FoundEmpty):
+            continue
+        snapshot = snapshot_of(state.checkpoint, table)
+        if snapshot is None or snapshot.id != run.snapshot:
+            # It's the turn of one that came since, which has to look for itself.
+            state = without_run(state, table)
+        elif state.passed.has(run.high):
+            state = table_ended(state, snapshot, table, Completed(Progress()))
+    return state
+
+
+def _emitted(state: State, window: Reconciling) -> tuple[State, ChunkPart]:
+    order = window.order
+    table, schema = table_of(window), order.schema
+    if schema != state.checkpoint.schemas.get(table):
+        raise InvariantBroken(f"a window of {table} is open under a schema that doesn't hold any more")
+    if isinstance(order, ReadKeys):
+        scn = state.checkpoint.scn + 1
+        part = ChunkPart(
+            order.chunk, schema, windows.untouched(window), window.low, window.high, scn, first=False
+        )
+        return checkpointed(state, scn=scn), part
+    snapshot = snapshot_of(state.checkpoint, table)
+    chunking = snapshot.tables[table] if snapshot else None
+    if snapshot is None or not isinstance(chunking, Chunking):
+        raise InvariantBroken(
+            f"a window of {table} is open, but the table's snapshot is in the state {chunking}"
+        )
+    rows = windows.untouched(window)
+    left = progressed(chunking.ranges, order.range, window.upto)
+    counts = replace(
+        chunking.progress,
+        chunks=chunking.progress.chunks + 1,
+        rows=chunking.progress.rows + rows.num_rows,
+        given_up=chunking.progress.given_up + window.given_up + len(window.rows) - len(rows),
+        ranges_done=chunking.progress.ranges - len(left),
+    )
+    scn = state.checkpoint.scn + 1
+    part = ChunkPart(order.chunk, schema, rows, window.low, window.high, scn, chunking.first)
+    emitted = checkpointed(state, scn=scn)
+    if not left:
+        return table_ended(emitted, snapshot, table, Completed(counts)), part
+    return with_table(emitted, snapshot, table, replace(chunking, ranges=left, progress=counts)), part
+
+
+def _markers_forgotten(state: State) -> State:
+    """Marker rows matter only as long as a window or an empty table may wait for them."""
+    if not state.markers or state.open or any(not isinstance(run, Planned) for run in state.runs.values()):
+        return state
+    return replace(state, markers=frozenset())

@@ -1,0 +1,126 @@
+"""Transactions in columns, in the order in which the log gave them.
+
+A batch of the log holds up to a million of them, so that they aren't objects: each is an index into a few
+sources, a number and a time. What is asked of them is asked of all at once.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.errors import InvariantBroken
+from pipeline.gtid import file_positions
+from pipeline.gtid.gtid_set import Gtid, GtidSet, Source
+from pipeline.gtid.intervals import Bools, Int64s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Transactions:
+    """A run of transactions, oldest in the log first; the four arrays have one element for each.
+
+    `source` indexes `sources`, `number` is the GTID's number there, `commit_time` the commit's time on the server that
+    wrote this log, in µs since the epoch (UTC), and `original_time` that on the server on which it was committed first,
+    0 where the log doesn't tell.
+    """
+
+    sources: tuple[Source, ...]
+    source: npt.NDArray[np.int32]
+    number: Int64s
+    commit_time: Int64s
+    original_time: Int64s
+
+    @staticmethod
+    def empty() -> "Transactions":
+        """The run of none."""
+        return Transactions.of(())
+
+    @staticmethod
+    def of(transactions: Iterable[tuple[Gtid, int]]) -> "Transactions":
+        """The run of these GTIDs with their commit times, in this order; when they were committed first isn't told."""
+        indices: dict[Source, int] = {}
+        source, number, commit_time = [], [], []
+        for gtid, time in transactions:
+            source.append(indices.setdefault(gtid.source, len(indices)))
+            number.append(gtid.number)
+            commit_time.append(time)
+        return Transactions(
+            sources=tuple(indices),
+            source=np.array(source, dtype=np.int32),
+            number=np.array(number, dtype=np.int64),
+            commit_time=np.array(commit_time, dtype=np.int64),
+            original_time=np.zeros(len(number), dtype=np.int64),
+        )
+
+    @staticmethod
+    def joined(runs: Sequence["Transactions"]) -> "Transactions":
+        """Several runs as one, in this order."""
+        indices: dict[Source, int] = {}
+        places = {
+            sources: _places(sources, indices) for sources in dict.fromkeys(run.sources for run in runs)
+        }
+        return Transactions(
+            sources=tuple(indices),
+            source=np.concatenate([places[run.sources][run.source] for run in runs]),
+            number=np.concatenate([run.number for run in runs]),
+            commit_time=np.concatenate([run.commit_time for run in runs]),
+            original_time=np.concatenate([run.original_time for run in runs]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def gtid(self, i: int) -> Gtid:
+        """The GTID of the i-th transaction."""
+        return Gtid(self.sources[self.source[i]], int(self.number[i]))
+
+    def gtid_texts(self) -> pa.Array:
+        """Each transaction's GTID as text (Arrow strings), as "uuid:7" or "uuid:tag:7"; null where it has none."""
+        names = [None if source.tag == file_positions.TAG else str(source) for source in self.sources]
+        sources = pa.array(names, type=pa.string())
+        numbers = pc.cast(pa.array(self.number), pa.string())
+        return pc.binary_join_element_wise(sources.take(pa.array(self.source)), numbers, ":")
+
+    def not_in(self, gtids: GtidSet) -> Bools:
+        """Of each transaction, whether it's missing from the set; membership decides, never order."""
+        missing = np.empty(len(self), dtype=np.bool_)
+        for index, source in enumerate(self.sources):
+            here = self.source == index
+            missing[here] = ~gtids.contains_many(source, self.number[here])
+        return missing
+
+    def added_to(self, position: GtidSet) -> GtidSet:
+        """The position once all of these have passed.
+
+        Raises InvariantBroken if one of them had passed before, or comes twice in the run: a log gives each
+        transaction once, so that its rows would otherwise be delivered twice.
+        """
+        again = ~self.not_in(position)
+        if again.any():
+            i = int(again.argmax())
+            raise InvariantBroken(
+                f"transaction {self.gtid(i)}, the {i}th of a run of {len(self)}, had passed before: "
+                f"it is in the position {position}"
+            )
+        after = position
+        for index, source in enumerate(self.sources):
+            after = after.with_numbers(source, self.number[self.source == index])
+        if after.count() != position.count() + len(self):
+            raise InvariantBroken(f"transaction {self._first_repeated()} comes twice in a run of {len(self)}")
+        return after
+
+    def _first_repeated(self) -> Gtid:
+        seen: set[Gtid] = set()
+        for gtid in map(self.gtid, range(len(self))):
+            if gtid in seen:
+                return gtid
+            seen.add(gtid)
+        raise AssertionError("the run has each transaction once")
+
+
+def _places(sources: tuple[Source, ...], indices: dict[Source, int]) -> npt.NDArray[np.int32]:
+    """Where each of these sources is in `indices`, to which those are added that it lacks."""
+    return np.array([indices.setdefault(source, len(indices)) for source in sources], dtype=np.int32)

@@ -1,0 +1,87 @@
+"""Witnesses: the last transactions that have passed, by which a server's history is known again.
+
+A position is a set of names. A server that was reset, restored from a copy, or that lost the end of its log gives the
+same names again, to other transactions: it then has executed all that the position names, and still its rows are
+others. What a log's end has lost always includes the last transaction that was read of it. So of each source the last
+transaction is kept with the times of its commit, in µs, sealed with the position; and a server's log is only read on
+where its transaction of that name has the same ones (`actors.source.witnesses`).
+
+**Which times.** Since MySQL 8.0.1 the log has two of them: when this server committed it, and when its first one did.
+The second one is the same on each server, and in a log that was replayed from a backup; so it's compared where both
+sides know it. Otherwise the first one is, at the server that told it. An older server's log has only that, in whole
+seconds, and of another old server's log nothing can be said.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from pipeline.gtid.gtid_set import Gtid
+from pipeline.gtid.transactions import Transactions
+
+# Of so many sources at the most the last transaction is kept; those of which one passed last. A replica set has few.
+MOST: Final = 16
+
+ANOTHER_HISTORY: Final = (
+    "the source has another history: {gtid}, which has passed here, was committed at {ours}, and its transaction of "
+    "that name at {theirs}; it was reset, or restored from a copy, or has lost the end of its log, and has given the "
+    "same names again. Connect to a server that has the one that passed here, or begin a new journal and lake; "
+    'snapshot.mode = "when_needed" begins anew only where a log was purged'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """A transaction that has passed: when the server that it was read from committed it, and when its first one did.
+
+    `original_time` is 0 where the log didn't tell.
+    """
+
+    gtid: Gtid
+    commit_time: int
+    original_time: int
+
+    def differs(self, other: "Witness", same_server: bool) -> bool:
+        """Whether the transaction of that name that a server has is surely another one."""
+        if self.original_time and other.original_time:
+            return self.original_time != other.original_time
+        return same_server and self.commit_time != other.commit_time
+
+    def contradicted(self, other: "Witness") -> str:
+        """What's to be said of a server that has the other one."""
+        times = self.original_time and other.original_time
+        ours, theirs = (each.original_time if times else each.commit_time for each in (self, other))
+        return ANOTHER_HISTORY.format(gtid=self.gtid, ours=_told(ours), theirs=_told(theirs))
+
+
+Witnesses = tuple[Witness, ...]  # the one that passed last comes last
+
+
+def witnessed(before: Witnesses, run: Transactions) -> Witnesses:
+    """The witnesses once these transactions have passed."""
+    last = sorted(int(np.flatnonzero(run.source == index)[-1]) for index in np.unique(run.source))
+    new = [Witness(run.gtid(i), int(run.commit_time[i]), int(run.original_time[i])) for i in last]
+    return with_witnesses(before, new)
+
+
+def with_witnesses(before: Witnesses, new: Sequence[Witness]) -> Witnesses:
+    """The witnesses with these ones, of different sources, in the place of those of the same sources."""
+    met = {each.gtid.source for each in new}
+    return (*(each for each in before if each.gtid.source not in met), *new)[-MOST:]
+
+
+def to_json(witness: Witness) -> list[Any]:
+    """A witness as plain JSON values."""
+    return [str(witness.gtid), witness.commit_time, witness.original_time]
+
+
+def from_json(value: list[Any]) -> Witness:
+    """The witness that `to_json` wrote."""
+    gtid, commit_time, original_time = value
+    return Witness(Gtid.parse(gtid), commit_time, original_time)
+
+
+def _told(time: int) -> str:
+    return f"{np.datetime64(time, 'us')} UTC"

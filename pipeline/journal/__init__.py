@@ -1,0 +1,1 @@
+"""The JournalWriter's machine: the durable order."""

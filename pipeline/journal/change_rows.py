@@ -1,0 +1,159 @@
+"""The rows of a changes file: what changes of the log and chunks become in a segment.
+
+What an update becomes depends on the key. Where old and new row have the same key, it's one row, the new one, with
+`u`: a consumer that takes the last row of each key needs no more. Where the key changed, the old key ends with `d` and
+the new one follows with `u`. Where a rule of the lake asks for it (`pipeline.config.table_rules`), what an update found
+is a row too, `b`, directly before its `u`; of one that changed the key, the `d` tells it. Without a primary key there's
+nothing to say which row is replaced, so that an update is the old row less (`d`) and the new row more (`c`): the table
+is then a bag, and its changes a sum.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.config.table_rules import LakeRule, Tiers, rule_of
+from pipeline.errors import InvariantBroken
+from pipeline.gtid.transactions import Transactions
+from pipeline.messages.inboxes import Append, ChangePart, ChunkPart, Kind
+from pipeline.messages.row_images import CHANGE_FIELDS
+from pipeline.schema.row_keys import tokens
+from pipeline.schema.spelling import folded
+from pipeline.schema.table_schema import TableSchema
+
+# `__op`: c, u, d, r (a snapshot's row), b (what an update found) or t (a statement took all rows away, and the table's
+# own columns are null). `__ordinal`: order inside the transaction or chunk. `__gtid` and `__commit_time` (of the
+# source's commit) are null for r, `__chunk` for all others. `__absent`: the columns of which the log doesn't give the
+# row's value, which is null in the table's own column and means nothing; null where it's all. `__segment`: the number
+# of the segment, so that a file says by itself where its rows belong.
+META = pa.schema(
+    [
+        pa.field("__op", pa.string(), nullable=False),
+        pa.field("__scn", pa.int64(), nullable=False),
+        pa.field("__ordinal", pa.int32(), nullable=False),
+        pa.field("__gtid", pa.string()),
+        pa.field("__commit_time", pa.timestamp("us", tz="UTC")),
+        pa.field("__chunk", pa.string()),
+        pa.field("__absent", CHANGE_FIELDS.field("absent").type),
+        pa.field("__segment", pa.int64(), nullable=False),
+    ]
+)
+
+# The letter of each Kind, by its number.
+_KEYED = pa.array(["c", "d", "u", "d", "t"])
+_KEYLESS = pa.array(["c", "d", "c", "d", "t"])
+
+
+def uncapturable(schema: TableSchema) -> str | None:
+    """Why a changes file can't have the table's rows, and what to do about it; None if it can."""
+    # Engines that read the file, Spark among them, don't tell names apart by case.
+    taken = (column.name for column in schema.columns if folded(column.name) in META.names)
+    if (name := next(taken, None)) is None:
+        return None
+    return (
+        f"its column {name!r} has the name of a column that Tidemark adds; rename it, or leave the table out"
+    )
+
+
+def changes_schema(schema: TableSchema) -> pa.Schema:
+    """The schema of a changes file, of a table that isn't `uncapturable`."""
+    return pa.schema([*META, *schema.arrow])
+
+
+def ruled(append: Append, rules: tuple[LakeRule, ...]) -> Append:
+    """The append with the chunks of tables that have no mirror as changes, since that's where their rows go."""
+    parts = tuple(
+        replace(part, first=False)
+        if isinstance(part, ChunkPart)
+        and part.first
+        and rule_of(rules, part.schema.table).tiers is Tiers.CHANGELOG
+        else part
+        for part in append.parts
+    )
+    return replace(append, parts=parts)
+
+
+def change_table(segment: int, *parts: ChangePart, before_images: bool = False) -> pa.Table:
+    """The rows of these parts, of one schema, as a changes file has them (`changes_schema`), in their order.
+
+    `before_images`: with what each update of a row with a key has found (`b`). Raises InvariantBroken if an update's
+    two images don't stand together.
+    """
+    schema = parts[0].changes.schema
+    images, rows = _one([part.changes.images for part in parts]), _one([part.changes.rows for part in parts])
+    transaction = [part.changes.images.column("transaction").to_numpy() for part in parts]
+    begins = accumulate((len(part.transactions) for part in parts), initial=0)
+    index = np.concatenate([here + begin for here, begin in zip(transaction, begins, strict=False)])
+    scn = np.concatenate(
+        [here.astype(np.int64) + part.first_scn for here, part in zip(transaction, parts, strict=True)]
+    )
+    ops = (_KEYED if schema.key else _KEYLESS).take(images.column("kind"))
+    overwritten = _overwritten(images.column("kind").to_numpy(), rows, schema)
+    if overwritten is not None and before_images:
+        ops = pc.if_else(pa.array(overwritten), "b", ops)
+    elif overwritten is not None:
+        kept = np.flatnonzero(~overwritten)
+        images, rows, ops = (each.take(pa.array(kept)) for each in (images, rows, ops))
+        index, scn = index[kept], scn[kept]
+    run = Transactions.joined([part.transactions for part in parts])
+    passed = Transactions(
+        run.sources, run.source[index], run.number[index], run.commit_time[index], run.original_time[index]
+    )
+    meta = [
+        ops,
+        pa.array(scn),
+        images.column("ordinal"),
+        passed.gtid_texts(),
+        pa.array(passed.commit_time).cast(META.field("__commit_time").type),
+        pa.nulls(len(rows), META.field("__chunk").type),
+        images.column("absent"),
+        pa.repeat(pa.scalar(segment, pa.int64()), len(rows)),
+    ]
+    return pa.Table.from_arrays([*meta, *rows.columns], schema=changes_schema(schema))
+
+
+def chunk_table(segment: int, part: ChunkPart) -> pa.Table:
+    """The rows of a chunk as a rows file has them, or, if it isn't of a first snapshot, as a changes file has."""
+    if part.first:
+        return pa.Table.from_batches([part.rows])
+    count = len(part.rows)
+    meta = [
+        pa.repeat(pa.scalar("r"), count),
+        pa.repeat(pa.scalar(part.scn, pa.int64()), count),
+        pa.array(np.arange(count, dtype=np.int32)),
+        pa.nulls(count, META.field("__gtid").type),
+        pa.nulls(count, META.field("__commit_time").type),
+        pa.repeat(pa.scalar(str(part.chunk)), count),
+        pa.nulls(count, META.field("__absent").type),
+        pa.repeat(pa.scalar(segment, pa.int64()), count),
+    ]
+    return pa.Table.from_arrays([*meta, *part.rows.columns], schema=changes_schema(part.schema))
+
+
+def _overwritten(
+    kind: npt.NDArray[np.int8], rows: pa.RecordBatch, schema: TableSchema
+) -> npt.NDArray[np.bool_] | None:
+    """Which images are what an update found that kept its key; None where there are no updates of rows with keys."""
+    before = np.flatnonzero(kind == Kind.UPDATE_BEFORE)
+    if not np.array_equal(before + 1, np.flatnonzero(kind == Kind.UPDATE_AFTER)):
+        raise InvariantBroken(f"an update of {schema.table} came without its image before or its image after")
+    if before.size == 0 or not schema.key:
+        return None
+    keys = rows.select(list(schema.key))
+    whole = range(len(schema.key))
+    same = pc.equal(
+        tokens(keys.take(pa.array(before)), whole), tokens(keys.take(pa.array(before + 1)), whole)
+    )
+    # A key without a token (a zero date, which is null here) counts as changed: the d before the u is harmless.
+    overwritten = np.zeros(len(kind), dtype=np.bool_)
+    overwritten[before[same.fill_null(False).to_numpy(zero_copy_only=False)]] = True
+    return overwritten
+
+
+def _one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

@@ -1,0 +1,206 @@
+"""The text of a manifest entry.
+
+It's JSON that is the same for equal entries, with the format's number before anything else is believed and a checksum
+over the rest. Whoever reads it back writes it again and compares, so that not one byte may differ.
+
+Schemas are named by their versions only. They are many, long, and nearly always those of the entry before, so each is
+a text of its own, written once; and since a version is a digest of the schema, it's the checksum of that text.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any, assert_never
+
+from pipeline.errors import Definite
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal.segment import CommitTimes, Entry, File, FileKind, SealedChunk
+from pipeline.schema import table_schema as schemas
+from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.snapshot import checkpoint as checkpoints
+from pipeline.snapshot.snapshot import ChunkId
+from pipeline.snapshot.watermark import Coordinates, High, MarkerRow
+
+# Raised by one whenever an older reader would misunderstand a newer entry.
+FORMAT = 4
+
+_REMEDY = "restore it from a copy of the journal"
+
+
+class Damaged(Definite):
+    """It isn't what was written, or not in the format that this version reads; the text says which."""
+
+
+def to_json(entry: Entry, journal: str) -> str:
+    """The entry as it's written into this journal: one text for equal entries, with a checksum over all of it."""
+    body = {
+        "segment": entry.segment,
+        "files": [_file_to_json(file) for file in entry.files],
+        "first_scn": entry.first_scn,
+        "last_scn": entry.last_scn,
+        "transactions": entry.transactions,
+        "commit_times": _times_to_json(entry.commit_times),
+        "chunks": [_chunk_to_json(chunk) for chunk in entry.chunks],
+        "checkpoint": checkpoints.to_json(entry.checkpoint),
+        "schemas": sorted(entry.schemas),
+        "sealed_at": entry.sealed_at,
+        "alterations": [_altered_to_json(altered) for altered in entry.alterations],
+    }
+    return _text({"format": FORMAT, "journal": journal, "entry": body, "sha256": _digest([journal, body])})
+
+
+def from_json(text: str, journal: str, schema: Callable[[str], TableSchema]) -> Entry:
+    """The entry that `to_json` wrote; `schema` gives the one of a version. Raises Damaged for any other text."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise Damaged(f"it isn't JSON ({error}), so it was cut short or overwritten; {_REMEDY}") from error
+    if not isinstance(value, dict) or "format" not in value:
+        raise Damaged(f"it isn't a manifest entry of a journal; {_REMEDY}")
+    if value["format"] != FORMAT:
+        raise Damaged(
+            f"it has the format {value['format']}, and this version reads {FORMAT}: use the version that wrote it"
+        )
+    if _text(value) != text or value.get("sha256") != _digest([value.get("journal"), value.get("entry")]):
+        raise Damaged(f"its checksum doesn't match, so it was changed after it was written; {_REMEDY}")
+    if value["journal"] != journal:
+        raise Damaged(f"it's of the journal {value['journal']}, and not of this one; {_REMEDY}")
+    body = value["entry"]
+    return _entry_from_json(body, {version: schema(version) for version in body["schemas"]})
+
+
+def schema_to_json(schema: TableSchema) -> str:
+    """The text of a schema; `schema_from_json` is its inverse."""
+    return _text(schemas.to_json(schema))
+
+
+def schema_from_json(text: str, version: str) -> TableSchema:
+    """The schema of this version. Raises Damaged where the text isn't that one's."""
+    try:
+        schema = schemas.from_json(json.loads(text))
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise Damaged(f"it isn't a table's schema, so it was cut short or overwritten; {_REMEDY}") from error
+    if schema.version != version or schema_to_json(schema) != text:
+        raise Damaged(
+            f"it isn't the schema of version {version}, so it was changed after it was written; {_REMEDY}"
+        )
+    return schema
+
+
+def _entry_from_json(value: dict[str, Any], named: dict[str, TableSchema]) -> Entry:
+    times = value["commit_times"]
+    versions = {version: schemas.to_json(schema) for version, schema in named.items()}
+    return Entry(
+        segment=value["segment"],
+        files=tuple(_file_from_json(file) for file in value["files"]),
+        first_scn=value["first_scn"],
+        last_scn=value["last_scn"],
+        transactions=value["transactions"],
+        commit_times=times and CommitTimes(times["oldest"], times["newest"], tuple(times["samples"])),
+        chunks=tuple(_chunk_from_json(chunk) for chunk in value["chunks"]),
+        checkpoint=checkpoints.from_json(value["checkpoint"], versions),
+        schemas=named,
+        sealed_at=value["sealed_at"],
+        alterations=tuple(_altered_from_json(altered, named) for altered in value["alterations"]),
+    )
+
+
+def _file_to_json(file: File) -> dict[str, Any]:
+    return {
+        "path": file.path,
+        "database": file.table.database,
+        "table": file.table.name,
+        "version": file.version,
+        "kind": file.kind.value,
+        "rows": file.rows,
+        "bytes": file.bytes,
+        "sha256": file.sha256,
+        "absent": file.absent,
+    }
+
+
+def _file_from_json(value: dict[str, Any]) -> File:
+    return File(
+        path=value["path"],
+        table=TableId(value["database"], value["table"]),
+        version=value["version"],
+        kind=FileKind(value["kind"]),
+        rows=value["rows"],
+        bytes=value["bytes"],
+        sha256=value["sha256"],
+        absent=value["absent"],
+    )
+
+
+def _chunk_to_json(sealed: SealedChunk) -> dict[str, Any]:
+    return {
+        "snapshot": sealed.chunk.snapshot,
+        "database": sealed.chunk.table.database,
+        "table": sealed.chunk.table.name,
+        "number": sealed.chunk.number,
+        "low": str(sealed.low),
+        "high": _high_to_json(sealed.high),
+        "rows": sealed.rows,
+    }
+
+
+def _chunk_from_json(value: dict[str, Any]) -> SealedChunk:
+    return SealedChunk(
+        chunk=ChunkId(value["snapshot"], TableId(value["database"], value["table"]), value["number"]),
+        low=GtidSet.parse(value["low"]),
+        high=_high_from_json(value["high"]),
+        rows=value["rows"],
+    )
+
+
+def _altered_to_json(altered: Altered) -> dict[str, Any]:
+    alteration = altered.alteration
+    return {
+        "scn": altered.scn,
+        "version": alteration.schema.version,
+        "statement": alteration.statement,
+        "renamed": [list(pair) for pair in alteration.changes.renamed],
+        "dropped": list(alteration.changes.dropped),
+        "emptied": alteration.emptied,
+    }
+
+
+def _altered_from_json(value: dict[str, Any], named: dict[str, TableSchema]) -> Altered:
+    changes = ColumnChanges(tuple((old, new) for old, new in value["renamed"]), tuple(value["dropped"]))
+    alteration = Alteration(named[value["version"]], value["statement"], changes, value["emptied"])
+    return Altered(value["scn"], alteration)
+
+
+def _high_to_json(high: High) -> dict[str, Any]:
+    match high:
+        case Coordinates(file, offset):
+            return {"file": file, "offset": offset}
+        case GtidSet():
+            return {"executed": str(high)}
+        case MarkerRow(id_):
+            return {"row": id_}
+        case _:
+            assert_never(high)
+
+
+def _high_from_json(value: dict[str, Any]) -> High:
+    if "row" in value:
+        return MarkerRow(value["row"])
+    if "executed" in value:
+        return GtidSet.parse(value["executed"])
+    return Coordinates(value["file"], value["offset"])
+
+
+def _times_to_json(times: CommitTimes | None) -> dict[str, Any] | None:
+    if times is None:
+        return None
+    return {"oldest": times.oldest, "newest": times.newest, "samples": list(times.samples)}
+
+
+def _digest(body: object) -> str:
+    return hashlib.sha256(_text(body).encode()).hexdigest()
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

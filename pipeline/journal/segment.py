@@ -1,0 +1,400 @@
+"""The journal: what capture has said, in order, durable, and read by any number of consumers.
+
+A *segment* is what came between two moments at which everything was made durable: one Parquet file for each table
+version and kind of file in it, and one *entry* in the manifest, which is what makes the segment exist. Segments are
+numbered from 1 without a gap. An entry holds the checkpoint that the segment's rows complete, so that the two can't
+come apart: capture goes on from the last entry, and what no entry names never happened.
+
+There are two kinds of files. A *changes* file has the meta columns of META, then the table's own columns by their
+names; its rows are in the order of the stream, which is the order of (`__scn`, `__ordinal`). A *rows* file has the
+table's own columns only: chunks of a table's first snapshot, which go to the mirror as they are. They are of the
+generation that the table's mirror has in the entry's checkpoint; where it began anew within the segment, the chunks
+before that are left out.
+
+Rows may be written *ahead*: into files of the open segment, which no entry names yet. There are two reasons for it.
+
+Where much comes for one file, it's written while the segment fills, so that a segment is sealed as soon as one with few
+rows: what waits in it for being durable doesn't wait for the writing of a snapshot's chunks. A file gets the rows that
+came for its table version and kind, in their order, behind those in the file before; so the files of one version and
+kind are in the order of the stream, and each but the last has at least AHEAD bytes of rows, which bounds their number.
+The rows' parts stay, without columns, since an entry tells of them. All chunks in a file were of the mirror's present
+generation when it was written; where the mirror begins anew behind that within the segment, the file is left out.
+
+A transaction is in one segment, however large it is. When its rows fill a segment before its end has come, they are
+written ahead as well. Nothing whole may wait then, so that the transaction is the first thing in its segment, and these
+files are the first ones of its entry. If the end never comes, no entry ever names them.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import assert_never
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.config.settings import JournalSettings
+from pipeline.config.table_rules import LakeRule, rule_of
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.gtid.intervals import Int64s
+from pipeline.journal.change_rows import change_table, chunk_table
+from pipeline.messages.inboxes import (
+    Append,
+    AppendRows,
+    ChangePart,
+    ChunkPart,
+    TableChanges,
+)
+from pipeline.messages.message_size import of_part
+from pipeline.schema.ddl.alter_table import Altered
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.snapshot.checkpoint import Checkpoint, Mirror
+from pipeline.snapshot.snapshot import ChunkId
+from pipeline.snapshot.watermark import High
+
+# How many commit times an entry keeps, at most, to tell how fresh its segment was.
+COMMIT_TIME_SAMPLES = 16
+
+# How many images of changes become rows together, unless a slice alone has more: a slice of ten takes a millisecond.
+TOGETHER = 20_000
+
+# How many bytes of rows one file gets ahead, at least.
+AHEAD = 4 << 20
+
+# How long (seconds) a new position alone may wait: it spares a restart the reading of filtered transactions, no more.
+POSITION_INTERVAL_S = 5.0
+
+
+class FileKind(StrEnum):
+    """What a file of a segment holds: changes (and later snapshots' rows) or rows of a first snapshot."""
+
+    CHANGES = "changes"
+    ROWS = "rows"
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A Parquet file of a segment: `path` relative to the segment's directory, `version` of the table's schema.
+
+    `absent`: whether there are rows in it that lack columns (`__absent`), so that nobody has to look for them.
+    """
+
+    path: str
+    table: TableId
+    version: str
+    kind: FileKind
+    rows: int
+    bytes: int
+    sha256: str
+    absent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SealedChunk:
+    """A chunk whose rows, as far as they didn't give way, are in the segment."""
+
+    chunk: ChunkId
+    low: GtidSet
+    high: High
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTimes:
+    """When a segment's transactions committed, in µs since the epoch; `samples` are evenly spaced in their order."""
+
+    oldest: int
+    newest: int
+    samples: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A sealed segment; the one before it is `segment` - 1.
+
+    Its SCNs are those from `first_scn` through `last_scn` (none if that is less). `transactions` counts those of the
+    slices that had changes of captured tables; `commit_times` are theirs, None if there are none. `checkpoint` is
+    what's true after its last row. `alterations` came before its first row. `schemas` holds, by version, those that the
+    files, the checkpoint and the alterations name. `sealed_at` in µs since the epoch.
+    """
+
+    segment: int
+    files: tuple[File, ...]
+    first_scn: int
+    last_scn: int
+    transactions: int
+    commit_times: CommitTimes | None
+    chunks: tuple[SealedChunk, ...]
+    checkpoint: Checkpoint
+    schemas: dict[str, TableSchema]
+    sealed_at: int
+    alterations: tuple[Altered, ...] = ()
+
+
+# Which of a segment's files.
+Which = tuple[TableSchema, FileKind]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What isn't sealed yet: at least one append, and the bytes of its rows, be they written ahead or not.
+
+    Moments are in seconds of one monotonic clock: `since` that of the first append, `urgent_since` that of the first
+    one with anything but a new position, None while there's none. `unwritten`: the bytes in memory, by file.
+    """
+
+    appends: tuple[Append, ...]
+    bytes: int
+    since: float
+    urgent_since: float | None
+    unwritten: Mapping[Which, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """A file that's written ahead, when the stream was at this SCN; None for one of a transaction that hadn't ended."""
+
+    file: File
+    scn: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """Rows of a transaction whose end hasn't come, as far as they are in memory, and their bytes."""
+
+    parts: tuple[ChangePart, ...] = ()
+    bytes: int = 0
+
+
+def continued(unfinished: Unfinished, rows: AppendRows) -> Unfinished:
+    """With more rows of the transaction."""
+    return Unfinished((*unfinished.parts, *rows.parts), unfinished.bytes + sum(map(of_part, rows.parts)))
+
+
+def written(unfinished: Unfinished) -> Unfinished:
+    """What's left in memory once the rows are written ahead: of each table version a part that says whose it is."""
+    left = {part.changes.schema: replace(part, changes=_rowless(part.changes)) for part in unfinished.parts}
+    return Unfinished(tuple(left.values()))
+
+
+def finished(unfinished: Unfinished, append: Append) -> Append:
+    """The append that ends the transaction, with its rows before its own."""
+    kept = [part for part in unfinished.parts if part.changes.schema.table not in append.withdrawn]
+    return replace(append, parts=(*kept, *append.parts))
+
+
+def kept(ahead: Iterable[Ahead], appends: Sequence[Append]) -> tuple[File, ...]:
+    """Those of the files written ahead that come into the segment."""
+    return tuple(each.file for each in ahead if not _is_void(each, appends))
+
+
+def _is_void(ahead: Ahead, appends: Sequence[Append]) -> bool:
+    table = ahead.file.table
+    if ahead.scn is None:  # its transaction ends with the segment's first append
+        return table in appends[0].withdrawn
+    return ahead.file.kind is FileKind.ROWS and _begun_anew(table, ahead.scn, appends[-1].checkpoint.mirrors)
+
+
+def appended(waiting: Waiting | None, append: Append, before: Checkpoint | None, now: float) -> Waiting:
+    """What waits after one more append; `before` is the last segment's checkpoint."""
+    if waiting is None:
+        waiting = Waiting((), 0, now, None)
+    urgent_since = waiting.urgent_since
+    if urgent_since is None and _urgent(append, before):
+        urgent_since = now
+    unwritten = Counter(waiting.unwritten)
+    for part in append.parts:
+        unwritten[_whose(part)] += of_part(part)
+    size = sum(map(of_part, append.parts))
+    return Waiting((*waiting.appends, append), waiting.bytes + size, waiting.since, urgent_since, unwritten)
+
+
+def ahead_of(waiting: Waiting) -> tuple[Waiting, list[ChangePart | ChunkPart]]:
+    """The parts that are worth a file of their own, and what waits once they're written ahead."""
+    large = {which for which, size in waiting.unwritten.items() if size >= AHEAD}
+    if not large:
+        return waiting, []
+    parts = [part for part in parts_of(waiting.appends) if _whose(part) in large]
+    appends = tuple(
+        replace(append, parts=tuple(_without_rows(p) if _whose(p) in large else p for p in append.parts))
+        for append in waiting.appends
+    )
+    unwritten = {which: size for which, size in waiting.unwritten.items() if which not in large}
+    return replace(waiting, appends=appends, unwritten=unwritten), parts
+
+
+def full(waiting: Waiting | None, unfinished: Unfinished, settings: JournalSettings) -> bool:
+    """Whether there are as many rows as a segment may have."""
+    size = unfinished.bytes + (waiting.bytes if waiting else 0)
+    return size > 0 and size >= settings.seal_mib << 20
+
+
+def seal_at(waiting: Waiting, settings: JournalSettings) -> float:
+    """The moment at which what waits is to be sealed, unless it's full before."""
+    if waiting.urgent_since is None:
+        return waiting.since + POSITION_INTERVAL_S
+    return waiting.urgent_since + settings.seal_after_ms / 1000
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentTable:
+    """What becomes one file of a segment."""
+
+    schema: TableSchema
+    kind: FileKind
+    rows: pa.Table
+
+    @property
+    def absent(self) -> bool:
+        """Whether there are rows that lack columns."""
+        return self.kind is FileKind.CHANGES and self.rows["__absent"].null_count < len(self.rows)
+
+    @property
+    def stated(self) -> list[str]:
+        """The columns of which the file's footer says the least and greatest value: those that choose rows."""
+        chosen_by = {"__segment", "__scn", *self.schema.key_names}
+        return [field.name for field in self.rows.schema if field.name in chosen_by and _ordered(field.type)]
+
+
+def _ordered(type_: pa.DataType) -> bool:
+    """Whether the order of its values is the same for all who read them."""
+    whole = pa.types.is_decimal(type_) and type_.scale == 0
+    return bool(pa.types.is_integer(type_) or whole or pa.types.is_date(type_))
+
+
+def segment_tables(
+    segment: int, parts: Iterable[ChangePart | ChunkPart], rules: tuple[LakeRule, ...] = ()
+) -> tuple[SegmentTable, ...]:
+    """One table for each table version and kind of file, in order of first appearance; none of them is empty."""
+    groups: dict[Which, list[ChangePart | ChunkPart]] = {}
+    for part in parts:
+        if not _is_written(part):
+            groups.setdefault(_whose(part), []).append(part)
+    pieces: dict[Which, list[pa.Table]] = {}
+    for which, group in groups.items():
+        rule = rule_of(rules, which[0].table)
+        pieces[which] = [rows for run in _runs(group) if len(rows := _piece(segment, run, rule))]
+    return tuple(SegmentTable(*which, pa.concat_tables(tables)) for which, tables in pieces.items() if tables)
+
+
+def seal(
+    segment: int,
+    appends: Sequence[Append],
+    files: tuple[File, ...],
+    before: Checkpoint | None,
+    sealed_at: int,
+) -> Entry:
+    """The entry of a segment that ends with the last append's checkpoint; `before` is that of the last one."""
+    parts = parts_of(appends)
+    slices = {part.first_scn: part.transactions for part in parts if isinstance(part, ChangePart)}
+    checkpoint = appends[-1].checkpoint
+    altered = tuple(each for append in appends for each in append.alterations)
+    named = [part.changes.schema if isinstance(part, ChangePart) else part.schema for part in parts]
+    named += [each.alteration.schema for each in altered]
+    return Entry(
+        segment=segment,
+        files=files,
+        first_scn=(before.scn if before else 0) + 1,
+        last_scn=checkpoint.scn,
+        transactions=sum(map(len, slices.values())),
+        commit_times=_commit_times([run.commit_time for run in slices.values() if len(run)]),
+        chunks=tuple(
+            SealedChunk(part.chunk, part.low, part.high, len(part.rows))
+            for part in parts
+            if isinstance(part, ChunkPart)
+        ),
+        checkpoint=checkpoint,
+        schemas={schema.version: schema for schema in {*named, *checkpoint.schemas.values()}},
+        sealed_at=sealed_at,
+        alterations=altered,
+    )
+
+
+def parts_of(appends: Sequence[Append]) -> list[ChangePart | ChunkPart]:
+    """All parts that come into a segment, in order; its last append's checkpoint says which rows count."""
+    mirrors = appends[-1].checkpoint.mirrors
+    return [part for append in appends for part in append.parts if not _left_behind(part, mirrors)]
+
+
+def _left_behind(part: ChangePart | ChunkPart, mirrors: Mapping[TableId, Mirror]) -> bool:
+    """Whether it's a chunk of a mirror that has begun anew since, so that nobody wants it any more."""
+    if isinstance(part, ChangePart) or not part.first:
+        return False
+    return _begun_anew(part.schema.table, part.scn, mirrors)
+
+
+def _begun_anew(table: TableId, scn: int, mirrors: Mapping[TableId, Mirror]) -> bool:
+    """Whether the table's mirror has begun anew at this SCN or behind it."""
+    mirror = mirrors.get(table)
+    return mirror is not None and scn <= mirror.since
+
+
+def _whose(part: ChangePart | ChunkPart) -> Which:
+    """Which of a segment's files it's for."""
+    match part:
+        case ChangePart():
+            return part.changes.schema, FileKind.CHANGES
+        case ChunkPart():
+            return part.schema, FileKind.ROWS if part.first else FileKind.CHANGES
+        case _:
+            assert_never(part)
+
+
+def _runs(parts: Sequence[ChangePart | ChunkPart]) -> Iterator[list[ChangePart | ChunkPart]]:
+    """The parts of one file, in their order; changes that are few are made rows together, a chunk by itself."""
+    run: list[ChangePart | ChunkPart] = []
+    rows = 0
+    for part in parts:
+        here = len(part.changes.rows) if isinstance(part, ChangePart) else 1 + TOGETHER
+        if run and rows + here > TOGETHER:
+            yield run
+            run, rows = [], 0
+        run.append(part)
+        rows += here
+    if run:
+        yield run
+
+
+def _piece(segment: int, run: Sequence[ChangePart | ChunkPart], rule: LakeRule) -> pa.Table:
+    match run:
+        case [ChunkPart() as chunk]:
+            return chunk_table(segment, chunk)
+        case _:
+            changes = [part for part in run if isinstance(part, ChangePart)]
+            return change_table(segment, *changes, before_images=rule.before_images)
+
+
+def _urgent(append: Append, before: Checkpoint | None) -> bool:
+    """Whether somebody waits for it: rows, an answer, or a change of what's being done."""
+    if append.parts or append.answers or before is None:
+        return True
+    return not append.checkpoint.same_but_position(before)
+
+
+def _without_rows(part: ChangePart | ChunkPart) -> ChangePart | ChunkPart:
+    """The part once its rows are written: without columns, but with their number."""
+    match part:
+        case ChangePart():
+            return replace(part, changes=_rowless(part.changes))
+        case ChunkPart():
+            return replace(part, rows=part.rows.select([]))
+        case _:
+            assert_never(part)
+
+
+def _rowless(changes: TableChanges) -> TableChanges:
+    return replace(changes, images=changes.images.select([]), rows=changes.rows.select([]))
+
+
+def _is_written(part: ChangePart | ChunkPart) -> bool:
+    rows = part.changes.rows if isinstance(part, ChangePart) else part.rows
+    return not rows.schema.names
+
+
+def _commit_times(times: list[Int64s]) -> CommitTimes | None:
+    if not times:
+        return None
+    all_times = np.concatenate(times)
+    places = np.linspace(0, all_times.size - 1, min(COMMIT_TIME_SAMPLES, all_times.size)).astype(np.int64)
+    return CommitTimes(int(all_times.min()), int(all_times.max()), tuple(all_times[places].tolist()))

@@ -1,0 +1,132 @@
+"""What the JournalWriter has in hand, and what its thread is at (`pipeline.journal.step`)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pipeline.config.settings import JournalSettings
+from pipeline.config.table_rules import LakeRule
+from pipeline.journal.quota import Room, Roomy
+from pipeline.journal.segment import Ahead, Entry, File, Unfinished, Waiting
+from pipeline.messages.inboxes import Append, ChangePart, ChunkPart
+from pipeline.signals.outcomes import SignalState
+from pipeline.snapshot.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """Write the rest of a segment, sync and publish it.
+
+    `ahead`: its files that are written already. `before`: the checkpoint of the segment before, None for the first.
+    """
+
+    segment: int
+    waiting: Waiting
+    ahead: tuple[Ahead, ...]
+    before: Checkpoint | None
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Publish a segment, whose files are all there."""
+
+    segment: int
+    waiting: Waiting
+    files: tuple[File, ...]
+    before: Checkpoint | None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteAhead:
+    """Write rows of a segment that isn't due; it has `first` files by now. `scn`: as of `Ahead`."""
+
+    segment: int
+    parts: Sequence[ChangePart | ChunkPart]
+    first: int
+    scn: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Remove old segments, and make the reserve if it isn't there, unless something waits for that room."""
+
+    reserve: bool
+
+
+Writing = Seal | Publish | WriteAhead
+Work = Writing | Keep
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """The thread has nothing to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """The thread is at a piece of work."""
+
+    work: Work
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """There was no room for what's `left` of a piece of work, which is to be done again at a moment (s)."""
+
+    left: Writing
+    again_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class MakingRoom:
+    """The thread keeps the journal small, and then there may be room for what's `left`."""
+
+    left: Writing
+    again_at: float
+
+
+Thread = Idle | Busy | Lacking | MakingRoom
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Messages are taken, as far as there's room for them in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """None is taken until all that came before this append is sealed: it begins a segment."""
+
+    append: Append
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """No more will come."""
+
+
+Taking = Open | Holding | Closed
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The open segment, and all around it.
+
+    `last`: the entry of the last sealed segment, None before the first. `begun`: the number of the last one that was
+    begun, sealed or not, and `checkpoint` what's true at its end. Of the open one, `waiting` is what came, `unfinished`
+    the rows of a transaction that hasn't ended, `ahead` the files that are written. `keep_at`: when (s) the journal is
+    to be kept small. `judged`: how the last signals that came as rows of the signal table were judged.
+    """
+
+    settings: JournalSettings
+    rules: tuple[LakeRule, ...]
+    last: Entry | None
+    begun: int
+    checkpoint: Checkpoint | None
+    waiting: Waiting | None = None
+    unfinished: Unfinished = field(default_factory=Unfinished)
+    ahead: tuple[Ahead, ...] = ()
+    thread: Thread = field(default_factory=Idle)
+    taking: Taking = field(default_factory=Open)
+    room: Room = field(default_factory=Roomy)
+    keep_at: float = 0.0
+    judged: tuple[SignalState, ...] = ()

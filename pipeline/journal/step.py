@@ -1,0 +1,332 @@
+"""When what was appended becomes a segment: the JournalWriter's decisions, without a thread or a disk.
+
+One segment is sealed at a time, while the next one fills; when that one is full too, no further message is taken. So
+segments are published in the order of the appends. An append that begins a segment, since it alters columns, waits
+until all that came before it is sealed.
+
+While a segment fills and isn't due, what has come in large pieces is written ahead (`pipeline.journal.segment`), chunks
+above all: then a commit waits for the end of one such piece at most, and not for the writing of all that came with it.
+
+Rows of a transaction that hasn't ended fill the next segment like everything else. Once they are what fills it, they're
+written ahead and memory lets go of them; what's whole and came before them is sealed first. A transaction whose end
+doesn't come before the mailbox is closed hasn't happened; the next recovery removes its files.
+
+So memory holds as much as two segments at most, each with one message more than fits, and no transaction changes that:
+what the thread has in hand is one segment's, and what fills up beside it isn't more than another's. Of a segment that's
+written ahead the rows in hand count among those that fill it until it's sealed.
+
+In between, the journal is kept small. Where it reaches its quota nevertheless, or its filesystem is full, that's told,
+and told again when there's room (`pipeline.journal.quota`). What there was no room for is done again, just that and
+nothing else before it, so that all stays in order; what comes meanwhile fills the next segment, and then waits. At the
+end nobody waits for room.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, assert_never
+
+from pipeline.config.settings import JournalSettings
+from pipeline.config.table_rules import LakeRule
+from pipeline.errors import InvariantBroken
+from pipeline.journal import segment as journal
+from pipeline.journal.change_rows import ruled
+from pipeline.journal.quota import Full, Room, Roomy, quota_reached
+from pipeline.journal.segment import Ahead, Entry, Unfinished
+from pipeline.journal.state import (
+    Busy,
+    Closed,
+    Holding,
+    Idle,
+    Keep,
+    Lacking,
+    MakingRoom,
+    Open,
+    Publish,
+    Seal,
+    State,
+    Thread,
+    Work,
+    WriteAhead,
+)
+from pipeline.messages.inboxes import (
+    Append,
+    AppendRows,
+    ChangePart,
+    ChunkPart,
+    SignalAccepted,
+    SignalRejected,
+    ToJournalWriter,
+)
+from pipeline.signals.outcomes import SignalState
+
+_ROWS_REMEMBERED: Final = 100
+
+# How often (seconds) the journal is kept small, and how soon that and what there was no room for is done again.
+KEEP_EVERY_S: Final = 5.0
+AGAIN_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class MailboxClosed:
+    """No more messages will come."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeCame:
+    """The moment of `next_at` has come, or any other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A segment is sealed; the journal has so many `bytes`."""
+
+    entry: Entry
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenAhead:
+    """Files are there that no entry names."""
+
+    files: tuple[Ahead, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSmall:
+    """What may go has gone: so many segments, and the journal has so many `bytes`.
+
+    `behind`: the consumer that the oldest segment is kept for, None if it's for none. `reserved`: whether the
+    filesystem has room, so that the reserve is there; `where` the journal is.
+    """
+
+    removed: int
+    behind: str | None
+    reserved: bool
+    bytes: int
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoomLacked:
+    """There was no room for a piece of work, and why; this is `left` of it."""
+
+    reason: str
+    left: Work
+
+
+Worked = Published | WrittenAhead | KeptSmall | RoomLacked
+Fact = ToJournalWriter | MailboxClosed | TimeCame | Worked
+
+
+@dataclass(frozen=True, slots=True)
+class TellRoom:
+    """Tell the coordinator, and people, that there's none any more, or some again."""
+
+    room: Room
+
+
+@dataclass(frozen=True, slots=True)
+class TellSealed:
+    """Tell those who wait for it that a segment is durable, `answers` to signals first; `judged`: as of State."""
+
+    entry: Entry
+    answers: tuple[SignalAccepted | SignalRejected, ...]
+    judged: tuple[SignalState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """End, since there's no room for the rest."""
+
+    reason: str
+
+
+Order = Work | TellRoom | TellSealed | GiveUp
+Next = tuple[State, tuple[Order, ...]]
+
+
+def begun(settings: JournalSettings, rules: tuple[LakeRule, ...], last: Entry | None) -> State:
+    """The state at a start, behind the last sealed segment."""
+    return State(settings, rules, last, last.segment if last else 0, last.checkpoint if last else None)
+
+
+def step(state: State, fact: Fact, now: float) -> Next:
+    """The state after a fact, and what is to be done, in this order; `now` in s."""
+    state, orders = _with(state, fact, now)
+    if any(isinstance(order, GiveUp) for order in orders):
+        return state, orders
+    state, work = _going_on(state, now)
+    return state, (*orders, *work)
+
+
+def takes(state: State) -> bool:
+    """Whether another message may come."""
+    return isinstance(state.taking, Open) and (isinstance(state.thread, Idle) or not _full(state))
+
+
+def next_at(state: State) -> float | None:
+    """When (s) there will be something to do by time alone; None while the thread is at work."""
+    match state.thread:
+        case Busy() | MakingRoom():
+            return None
+        case Lacking(_, again_at):
+            return min(state.keep_at, again_at)
+        case Idle() if state.waiting is not None:
+            return min(state.keep_at, journal.seal_at(state.waiting, state.settings))
+        case Idle():
+            return state.keep_at
+        case _:
+            assert_never(state.thread)
+
+
+def ended(state: State) -> bool:
+    """Whether all is sealed that ever came."""
+    return isinstance(state.taking, Closed) and _at_rest(state)
+
+
+def _with(state: State, fact: Fact, now: float) -> Next:
+    match fact:
+        case AppendRows():
+            return replace(state, unfinished=journal.continued(state.unfinished, fact)), ()
+        case Append() if fact.alterations and not _at_rest(state):
+            return replace(state, taking=Holding(fact)), ()
+        case Append():
+            return _appended(state, fact, now), ()
+        case MailboxClosed():
+            if not isinstance(state.taking, Open):
+                raise InvariantBroken(f"the mailbox closed while {state.taking}")
+            return replace(state, taking=Closed()), ()
+        case TimeCame():
+            return state, ()
+        case Published(entry, size):
+            return _published(state, entry, size, now)
+        case WrittenAhead(files):
+            return replace(state, thread=Idle(), ahead=(*state.ahead, *files)), ()
+        case KeptSmall():
+            return _kept(state, fact, now)
+        case RoomLacked(reason, left):
+            return _lacked(state, reason, left, now)
+        case _:
+            assert_never(fact)
+
+
+def _appended(state: State, append: Append, now: float) -> State:
+    """With an append, and the rows that came for it before."""
+    whole = journal.finished(state.unfinished, ruled(append, state.rules))
+    waiting = journal.appended(state.waiting, whole, state.checkpoint, now)
+    return replace(state, waiting=waiting, unfinished=Unfinished())
+
+
+def _published(state: State, entry: Entry, size: int, now: float) -> Next:
+    match state.thread:
+        case Busy(Seal(waiting=waiting) | Publish(waiting=waiting)):
+            answers = [answer for append in waiting.appends for answer in append.answers]
+        case other:
+            raise InvariantBroken(f"segment {entry.segment} was published while {other}")
+    told = tuple(each for each in answers if isinstance(each, SignalAccepted | SignalRejected))
+    judged = (*state.judged, *(each for each in answers if isinstance(each, SignalState)))[-_ROWS_REMEMBERED:]
+    full = isinstance(state.room, Full) or size >= state.settings.quota_mib << 20 > 0
+    keep_at = now if full else state.keep_at
+    state = replace(state, last=entry, judged=judged, thread=Idle(), keep_at=keep_at)
+    return state, (TellSealed(entry, told, judged),)
+
+
+def _kept(state: State, kept: KeptSmall, now: float) -> Next:
+    """See whether there's room, once all has gone that may go."""
+    thread: Thread
+    match state.thread:
+        case MakingRoom(left, again_at):
+            thread = Lacking(left, now if kept.removed else again_at)
+        case Busy(Keep()):
+            thread = Idle()
+        case other:
+            raise InvariantBroken(f"the journal was kept small while {other}")
+    state = replace(state, thread=thread)
+    if kept.removed:
+        return state, ()
+    state = replace(state, keep_at=now + (AGAIN_S if isinstance(state.room, Full) else KEEP_EVERY_S))
+    if kept.reserved:
+        of = state.settings
+        reason = quota_reached(of.quota_mib, of.keep_mib, kept.bytes, kept.behind, state.room)
+        return _having(state, Roomy() if reason is None else Full(reason))
+    if isinstance(state.room, Roomy):
+        return _having(state, Full(f"the filesystem of {kept.where} is full"))
+    return state, ()
+
+
+def _lacked(state: State, reason: str, left: Work, now: float) -> Next:
+    again_at = now + AGAIN_S
+    match state.thread, left:
+        case MakingRoom(undone, _), Keep():
+            state = replace(state, thread=Lacking(undone, again_at), keep_at=again_at)
+        case Busy(), Keep():
+            state = replace(state, thread=Idle(), keep_at=again_at)
+        case Busy(), Seal() | Publish() | WriteAhead():
+            if isinstance(state.taking, Closed):
+                return state, (GiveUp(reason),)
+            state = replace(state, thread=Lacking(left, again_at), keep_at=now)
+        case other, _:
+            raise InvariantBroken(f"there was no room while {other}")
+    return _having(state, Full(reason))
+
+
+def _having(state: State, room: Room) -> Next:
+    """With this room, which is told where it's another thing than before."""
+    tell = (TellRoom(room),) if type(room) is not type(state.room) else ()
+    return replace(state, room=room), tell
+
+
+def _going_on(state: State, now: float) -> Next:
+    """Give the thread something to do, unless it's at work or all is too early."""
+    match state.thread:
+        case Busy() | MakingRoom():
+            return state, ()
+        case Lacking(left, again_at):
+            if now >= state.keep_at:
+                return replace(state, thread=MakingRoom(left, again_at)), (Keep(reserve=False),)
+            return _doing(state, left) if now >= again_at else (state, ())
+        case Idle():
+            match state.taking:
+                case Holding(append) if state.waiting is None:
+                    return _going_on(_appended(replace(state, taking=Open()), append, now), now)
+                case _:
+                    return _idle(state, now)
+        case _:
+            assert_never(state.thread)
+
+
+def _idle(state: State, now: float) -> Next:
+    waiting, at_once = state.waiting, not isinstance(state.taking, Open)
+    if waiting is None:
+        if _full(state) and not isinstance(state.taking, Closed):
+            after = replace(state, unfinished=journal.written(state.unfinished))
+            return _writing_ahead(after, state.unfinished.parts, None)
+    elif at_once or _full(state) or now >= journal.seal_at(waiting, state.settings):
+        seal = Seal(state.begun + 1, waiting, state.ahead, state.checkpoint)
+        checkpoint = waiting.appends[-1].checkpoint
+        after = replace(state, begun=seal.segment, checkpoint=checkpoint, waiting=None, ahead=())
+        return _doing(after, seal)
+    else:
+        left, large = journal.ahead_of(waiting)
+        if large:
+            return _writing_ahead(replace(state, waiting=left), large, waiting.appends[-1].checkpoint.scn)
+    if now >= state.keep_at and not at_once:
+        return _doing(state, Keep(reserve=True))
+    return state, ()
+
+
+def _writing_ahead(state: State, parts: Sequence[ChangePart | ChunkPart], scn: int | None) -> Next:
+    return _doing(state, WriteAhead(state.begun + 1, parts, len(state.ahead), scn))
+
+
+def _doing(state: State, work: Work) -> Next:
+    return replace(state, thread=Busy(work)), (work,)
+
+
+def _full(state: State) -> bool:
+    return journal.full(state.waiting, state.unfinished, state.settings)
+
+
+def _at_rest(state: State) -> bool:
+    """Whether nothing waits, and nothing is under way."""
+    return state.waiting is None and isinstance(state.thread, Idle)

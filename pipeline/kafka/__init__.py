@@ -1,0 +1,1 @@
+"""Messages for Kafka, as Debezium's connector writes them."""

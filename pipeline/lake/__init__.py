@@ -1,0 +1,1 @@
+"""The SparkSink's machine, the lake's tables, and the live view."""

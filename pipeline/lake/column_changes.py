@@ -1,0 +1,267 @@
+"""How a lake table's columns follow those of its source.
+
+A lake table keeps each column that it ever had, since what was in it is the table's history:
+
+- A column that's added is added, and null in the rows that there were.
+- One that gets a wider type gets it here as well; where the source's becomes narrower, the lake's stays. A type that
+  holds the values of both is needed in any case, and Delta has to be able to widen the present one to it.
+- One that's renamed is renamed, with all of its values, if that's told (`pipeline.schema.ddl.alter_table`).
+- One that's dropped stays, and is null in new rows. When another column takes its name, it's *set aside*: it keeps its
+  values under a name that says until which segment it was called that. For a column of the same name isn't the same
+  column: rows have lost what they had in the first one, and the changelog must not give it back to them.
+- NULL and NOT NULL, character sets, labels and the columns' order in the source make no difference here.
+
+Where the table's mirror begins anew, with another schema, no row of before counts for it. Then a column that's new can
+go on in one of the same name that's there, if it can take its values; if it can't, that one is set aside.
+
+What happens in one commit of Delta's log (`actors.lake.lake`) is the way from what a lake table has to what it's to
+have, over any number of such steps. So it's the columns at the end that count, and each says which one it was. Names
+get their own life only when that's needed: column mapping is enabled with the first name that can't be without it or
+that changes, and type widening with the first type.
+
+Source: Delta Transaction Log Protocol, sections Column Mapping and Type Widening.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pipeline.errors import Definite
+from pipeline.lake.tables import META_COLUMNS, LakeColumn, Tier, columns, need_mapping
+from pipeline.schema.ddl.alter_table import Alteration
+from pipeline.schema.spelling import folded
+from pipeline.schema.table_schema import TableSchema
+
+
+class Incompatible(Definite):
+    """The lake tables of a table can't take on its new schema, or its rows."""
+
+
+REMEDY = "the lake tables of {table} are laid out for its new schema when it begins again"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A change that came with a segment: a schema, with which the mirror may begin `anew`, or what a statement did."""
+
+    segment: int
+    change: Alteration | TableSchema
+    anew: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A column that a lake table is to have, and what it `was` there; None if it's to be added."""
+
+    column: LakeColumn
+    was: LakeColumn | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The columns that a lake table is to have; `present`: the names of those of its schema, `folded`."""
+
+    columns: tuple[Planned, ...]
+    present: frozenset[str] = frozenset()
+
+    @property
+    def before(self) -> tuple[LakeColumn, ...]:
+        """The columns that the lake table has."""
+        return tuple(each.was for each in self.columns if each.was is not None)
+
+    @property
+    def after(self) -> tuple[LakeColumn, ...]:
+        """The columns that it's to have."""
+        return tuple(each.column for each in self.columns)
+
+    @property
+    def changes(self) -> bool:
+        """Whether any column isn't what it was."""
+        return any(each.was != each.column for each in self.columns)
+
+    @property
+    def renames(self) -> bool:
+        """Whether columns get other names."""
+        return any(each.was is not None and each.was.name != each.column.name for each in self.columns)
+
+    @property
+    def widens(self) -> bool:
+        """Whether columns get other types."""
+        return any(each.was is not None and each.was.type != each.column.type for each in self.columns)
+
+
+def planned(has: Iterable[LakeColumn], schema: TableSchema | None) -> Plan:
+    """The plan that leaves a lake table as it is: with these columns, and this schema taken on."""
+    names = schema.columns if schema is not None else ()
+    return Plan(tuple(Planned(column, column) for column in has), frozenset(folded(c.name) for c in names))
+
+
+def followed(plan: Plan, tier: Tier, steps: Iterable[Step]) -> Plan:
+    """The plan with these steps. Raises Incompatible where one can't be made, with the reason."""
+    for step in steps:
+        match step.change:
+            case Alteration() as alteration:
+                plan = _altered(plan, alteration, step.segment)
+            case TableSchema() as schema:
+                plan = _with_schema(plan, tier, schema, step)
+    return plan
+
+
+def _altered(plan: Plan, alteration: Alteration, segment: int) -> Plan:
+    present = plan.present - {folded(name) for name in alteration.changes.dropped}
+    names = {folded(old): new for old, new in alteration.changes.renamed if folded(old) in present}
+    taken = {folded(new) for new in names.values()}
+    for name in sorted(taken - names.keys()):
+        plan = _aside(plan, name, segment)
+    renamed = tuple(
+        replace(each, column=replace(each.column, name=names[folded(each.column.name)]))
+        if folded(each.column.name) in names
+        else each
+        for each in plan.columns
+    )
+    return Plan(renamed, present - names.keys() | taken)
+
+
+def _with_schema(plan: Plan, tier: Tier, schema: TableSchema, step: Step) -> Plan:
+    try:
+        wanted = columns(schema, tier)
+    except Definite as error:
+        raise Incompatible(f"{error}: rename it, or leave the table out") from error
+    place = 0
+    for column in wanted:
+        there = _index(plan, column.name)
+        if there is not None and (held := _held(plan, plan.columns[there], column, schema, step)):
+            found = tuple(held if i == there else each for i, each in enumerate(plan.columns))
+            plan, place = replace(plan, columns=found), there + 1
+            continue
+        if there is not None:
+            plan = _aside(plan, column.name, step.segment)
+        before, behind = plan.columns[:place], plan.columns[place:]
+        plan, place = replace(plan, columns=(*before, Planned(column, None), *behind)), place + 1
+    return replace(plan, present=frozenset(folded(column.name) for column in schema.columns))
+
+
+def _held(plan: Plan, there: Planned, column: LakeColumn, schema: TableSchema, step: Step) -> Planned | None:
+    """The column that's there, as it has to be to take this one's values; None if it's another one's."""
+    ours = column in META_COLUMNS
+    same = there.column.type.casefold() == column.type.casefold()
+    type_ = there.column.type if same else common(there.column.type, column.type)
+    if type_ is not None and (ours or step.anew or folded(column.name) in plan.present):
+        return replace(there, column=replace(there.column, type=type_))
+    if ours or (folded(column.name) in plan.present and not step.anew):
+        raise Incompatible(
+            f"column {column.name!r} of {schema.table} was {there.column.type.upper()} and is {column.type.upper()}, "
+            f"and no type holds both: {REMEDY.format(table=schema.table)}"
+        )
+    return None
+
+
+def aside(name: str, segment: object) -> str:
+    """What a column is called that was called so until a segment."""
+    return f"{name}__until_{segment}"
+
+
+def holds(has: str, wanted: str) -> bool:
+    """Whether a column of the type `has` can hold all values of `wanted` as they are."""
+    return common(has, wanted) == has.lower()
+
+
+def _aside(plan: Plan, name: str, segment: int) -> Plan:
+    """With the column of this name set aside, if there is one."""
+    there = _index(plan, name)
+    if there is None:
+        return plan
+    old = plan.columns[there]
+    other = aside(old.column.name, segment)
+    while _index(plan, other) is not None:
+        other += "_"
+    set_aside = replace(old, column=replace(old.column, name=other))
+    return replace(
+        plan, columns=tuple(set_aside if i == there else each for i, each in enumerate(plan.columns))
+    )
+
+
+def _index(plan: Plan, name: str) -> int | None:
+    found = (i for i, each in enumerate(plan.columns) if folded(each.column.name) == folded(name))
+    return next(found, None)
+
+
+# Types
+
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+# How many digits a decimal has to have before its point for Delta to take these.
+_DIGITS = {"tinyint": 10, "smallint": 10, "int": 10, "bigint": 20}
+_MOST_DIGITS = 38
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+# Wider types of other kinds.
+_WIDER = {
+    frozenset({"float", "double"}): "double",
+    **{frozenset({integer, "double"}): "double" for integer in _INTEGERS[:3]},
+    frozenset({"date", "timestamp_ntz"}): "timestamp_ntz",
+}
+
+
+def common(has: str, wanted: str) -> str | None:
+    """The type to which Delta can widen `has` and that holds all values of `wanted`; None if there's none."""
+    has, wanted = has.lower(), wanted.lower()
+    if has == wanted:
+        return has
+    if has in _INTEGERS and wanted in _INTEGERS:
+        return max(has, wanted, key=_INTEGERS.index)
+    if "decimal" in f"{has} {wanted}" and (digits := [_digits(has), _digits(wanted)]) and None not in digits:
+        whole, scale = (max(each) for each in zip(*filter(None, digits), strict=True))
+        return f"decimal({whole + scale},{scale})" if whole + scale <= _MOST_DIGITS else None
+    return _WIDER.get(frozenset({has, wanted}))
+
+
+def _digits(type_: str) -> tuple[int, int] | None:
+    """How many digits it may have before its point and behind it; None if it isn't an exact number."""
+    if decimal := _DECIMAL.fullmatch(type_):
+        return int(decimal[1]) - int(decimal[2]), int(decimal[2])
+    return (_DIGITS[type_], 0) if type_ in _DIGITS else None
+
+
+# Delta's own form
+
+_NAMES = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
+
+
+def features(plan: Plan, properties: Mapping[str, str]) -> dict[str, str]:
+    """The table properties that have to be set before a plan can be carried out, of those that aren't."""
+    mapped = plan.renames or need_mapping(column.name for column in plan.after)
+    wanted = {"delta.columnMapping.mode": "name"} if mapped else {}
+    wanted |= {"delta.enableTypeWidening": "true"} if plan.widens else {}
+    lacking = {name: value for name, value in wanted.items() if properties.get(name) != value}
+    had, has = ({column.type.lower() for column in of} for of in (plan.before, plan.after))
+    # This one doesn't become a property.
+    return lacking | ({"delta.feature.timestampNtz": "supported"} if "timestamp_ntz" in has - had else {})
+
+
+def schema_text(plan: Plan, present: str) -> str:
+    """The schema of a Delta table's metadata once a plan is carried out, out of its present one; both as JSON."""
+    schema = json.loads(present)
+    fields = {field["name"]: field for field in schema["fields"]}
+    return json.dumps({**schema, "fields": [_field(each, fields) for each in plan.columns]})
+
+
+def _field(planned: Planned, fields: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    type_ = _delta_type(planned.column.type)
+    if planned.was is None:
+        return {"name": planned.column.name, "type": type_, "nullable": True, "metadata": {}}
+    field = fields[planned.was.name]
+    metadata = dict(field["metadata"])
+    if planned.was.type != planned.column.type:
+        change = {"fromType": field["type"], "toType": type_}
+        metadata["delta.typeChanges"] = [*metadata.get("delta.typeChanges", ()), change]
+    return {**field, "name": planned.column.name, "type": type_, "metadata": metadata}
+
+
+def _delta_type(type_: str) -> object:
+    """A type of Spark's SQL as Delta's schemas have it."""
+    type_ = type_.lower()
+    if type_.startswith("array<"):
+        element = _delta_type(type_.removeprefix("array<").removesuffix(">"))
+        return {"type": "array", "elementType": element, "containsNull": True}
+    return _NAMES.get(type_, type_)

@@ -1,0 +1,156 @@
+"""What keeps the lake's tables small and quick to read, and when it's due.
+
+- *Compact*: OPTIMIZE writes many small files anew as few large ones. A changelog gets some files a second, as the
+  journal has them; a mirror gets a few with each MERGE, and deletion vectors that hide rows of those it had. Only files
+  below SMALL_BYTES are taken, and those of which a good part is hidden. So what has once become large stays as it is,
+  and a row is written a few times and not again and again.
+- *Trim*: changes that nobody needs are deleted from a changelog: all that its mirror has merged where the changelog is
+  only the mirror's inbox, else those that are older than they're to be kept. Its part of Delta's log that has expired
+  goes as well: Delta would remove that of a whole day at once.
+- *Vacuum*: VACUUM removes files that no version has which may still be asked for.
+- *Checkpoint*: Delta writes what its log amounts to in one file, so that nobody has to read all commits. By itself it
+  would do so in a commit, which takes a second or two then, and many beside a merge.
+
+None of it changes what anybody sees, and none of it is hurried: one thing at a time, beside the batches. A batch's
+commit only adds files, and reads none, so that nobody is in its way; and it's in nobody's but a trimming's, to which a
+busy changelog has to leave a moment.
+
+**A trimmed changelog and the live view.** What's removed are all changes through a segment t, and the mirror had merged
+them: t <= m. Who reads the mirror as it is at m or later, and a trimmed changelog, counts the changes behind some
+segment up to m, less those that were removed: all changes behind the greater of the two, which is m at most. That's
+what `pipeline.lake.live_view` wants. Only who read the mirror *before* that MERGE and the changelog *after* the
+trimming would miss something. A query reads the two tables one after the other, within moments; so what is trimmed was
+merged an hour ago at least. A reader that's bound to two versions reads these, until VACUUM.
+
+Source: Delta Lake, Optimizations (compaction), Table utility commands (VACUUM), Concurrency control.
+"""
+
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from pipeline.config.table_rules import LakeRule, Tiers
+from pipeline.lake.tables import CHANGELOG_VERSIONS_H, Tier
+from pipeline.schema.table_schema import TableId
+
+# A file below this is small, and none becomes larger than that by being written anew.
+SMALL_BYTES: Final = 32 << 20
+LARGE_BYTES: Final = 128 << 20
+
+# The part of a file's rows that may be hidden by a deletion vector before it's written anew.
+HIDDEN_PART: Final = 0.25
+
+# How many commits there may be behind a checkpoint.
+CHECKPOINT_AFTER: Final = 100
+
+# How often (s) changelogs are trimmed, and how long ago at least what is trimmed was merged.
+TRIM_EVERY_S: Final = 3_600.0
+VACUUM_EVERY_S: Final = 86_400.0
+# The first time after a start. A service that's started each day has its turn too.
+VACUUM_FIRST_S: Final = 3_600.0
+
+# How long (s) work rests that somebody else's commit has made nothing of.
+REST_S: Final = 30.0
+
+
+class Chore(StrEnum):
+    """A kind of maintenance."""
+
+    CHECKPOINT = "checkpoint"
+    COMPACT = "compact"
+    TRIM = "trim"
+    VACUUM = "vacuum"
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How many files a lake table has, how many of their rows are hidden by deletion vectors, and how many commits are
+    behind its log's last checkpoint.
+    """
+
+    files: int = 0
+    hidden: int = 0
+    commits: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The parts of the settings that say when a chore is due; 0 `compact_files` is never."""
+
+    compact_files: int
+    merge_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """Which changes to delete: those through the segment `merged` (all, if None) that were committed `hours` ago, or
+    longer (at any time, if None), and whatever came before these.
+    """
+
+    merged: int | None
+    hours: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A lake table: its `size` now, and as its last compaction `left` it. Moments are in s.
+
+    `trimmed` and `vacuumed`: when that was done, or counted as done. `merged`: the segment that its mirror had reached
+    at `trimmed`.
+    """
+
+    table: TableId
+    tier: Tier
+    size: Size
+    trimmed: float
+    vacuumed: float
+    left: Size = field(default_factory=Size)
+    merged: int = 0
+
+    @property
+    def come(self) -> int:
+        """The files that have come since it was compacted."""
+        return self.size.files - self.left.files
+
+
+def found(table: TableId, tier: Tier, size: Size, now: float, merged: int) -> Kept:
+    """A lake table that's met at a start, when nobody knows what was done before."""
+    return Kept(table, tier, size, now, now - VACUUM_EVERY_S + VACUUM_FIRST_S, merged=merged)
+
+
+def trim_of(kept: Kept, rule: LakeRule, keyed: bool, keep_hours: float) -> Trim | None:
+    """What is to be trimmed from a changelog by its table's rule; None for nothing. 0 `keep_hours` is no bound.
+
+    A table without a primary key (`keyed`) is the sum of its changes, so that they're kept where they aren't expressly
+    all that there is of it.
+    """
+    if rule.tiers is Tiers.MIRROR:
+        return Trim(kept.merged, None) if keyed else None
+    if not keep_hours:
+        return None
+    if rule.tiers is Tiers.CHANGELOG:
+        return Trim(None, keep_hours)
+    return Trim(kept.merged, keep_hours) if keyed else None
+
+
+def versions_h(tier: Tier, vacuum_hours: float) -> float:
+    """How many hours a file is kept that the newest version doesn't have: as long as there's a log of it at most."""
+    return vacuum_hours if tier is Tier.MIRROR else min(vacuum_hours, CHANGELOG_VERSIONS_H)
+
+
+def due_at(kept: Kept, policy: Policy) -> dict[Chore, float]:
+    """When (s) each chore is due for a lake table, which is long ago for what's due already; what only more files or
+    commits can bring isn't there.
+    """
+    hidden = kept.size.hidden - kept.left.hidden
+    many = kept.come >= policy.compact_files or hidden >= policy.merge_rows
+    at = {}
+    if kept.size.commits >= CHECKPOINT_AFTER:
+        at[Chore.CHECKPOINT] = -math.inf
+    if policy.compact_files and many:
+        at[Chore.COMPACT] = -math.inf
+    if kept.tier is Tier.CHANGELOG:
+        at[Chore.TRIM] = kept.trimmed + TRIM_EVERY_S
+    at[Chore.VACUUM] = kept.vacuumed + VACUUM_EVERY_S
+    return at

@@ -1,0 +1,149 @@
+"""A mirror is brought up to a segment out of the changelog, so that what's seen is the same before and after.
+
+Whatever has changed of a key since the mirror's segment, its row is what the live view shows
+(`pipeline.lake.live_view`), or there's none. So for each key that changed the mirror's row goes and the live view's
+comes, if it shows one. Of a partial table a row that isn't whole goes, and comes back with the whole one that capture
+reads again.
+
+That's said twice, for who can do what:
+
+- `Merge.places` and `Merge.rows` are the two halves as queries, for one transaction of Delta's that marks the first as
+  deleted and adds the second (`actors.lake.delta_table`). Of the mirror just the key is read, and of the changes each
+  row once.
+- `Merge.statement` is the same as one MERGE, which finds out row by row what becomes of it: it reads both tables twice,
+  once to find the files that it touches and once to write them, and carries the mirror's whole rows through a join.
+
+Most tables are written at one end: the rows that change are young, and of a new row the key is greater than any before.
+A first snapshot writes the mirror's files in the order of keys, and Delta knows the least and the greatest value of
+each. So the extent of the keys that changed is looked up first (`Merge.extent`), and the mirror is asked for no others:
+a file that has none of them isn't read, and what a merge costs doesn't grow with all that's old. It's done for those
+parts of a key that are integers, of which MySQL, Spark and Delta have one order. A key that changed is within the
+extent by its making, whether the mirror has it or not, so that nothing else becomes of any row.
+"""
+
+# ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers of ours
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pipeline.lake.live_view import OP, Reached, Values, last_changes, same_key
+from pipeline.lake.sql_dialects import Dialect
+from pipeline.lake.tables import CHANGED, MIRROR, SEGMENT, WHOLE, Tier, location, quoted, table_at
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.types.column_types import Integer
+
+_M, _C = quoted(MIRROR), quoted(CHANGED)
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """A mirror goes from where it has `reached` to segment `through`.
+
+    `schema` is the one that the lake tables have taken on; its table has a primary key. `bounds`: of parts of the key
+    the least and the greatest value in any key that has changed.
+    """
+
+    lake: str
+    schema: TableSchema
+    reached: Reached
+    through: int
+    bounds: tuple[tuple[str, object, object], ...] = ()
+
+    def extent(self) -> str | None:
+        """The query for what `within` is to be told, a row; None where no part of the key has an order."""
+        ends = [f"min({name}), max({name})" for name in map(quoted, self._ordered)]
+        return f"SELECT {', '.join(ends)} FROM {self._changelog} WHERE {self._where}" if ends else None
+
+    def within(self, extent: Sequence[object]) -> "Merge":
+        """The same one, which asks the mirror for no other keys than may have changed; for all, where none has."""
+        if None in extent:
+            return self
+        return replace(self, bounds=tuple(zip(self._ordered, extent[::2], extent[1::2], strict=True)))
+
+    def places(self, version: int) -> str:
+        """The query for the rows of the mirror, at a version of its log, whose keys have changed.
+
+        `path` is that of a row's file, and `row` its place in it. The keys that have changed are hashed, and the mirror
+        passes by them as it is: it would take more memory than there is to sort it.
+        """
+        return f"""SELECT /*+ SHUFFLE_HASH({_C}) */ {_M}._metadata.file_path AS path, {_M}._metadata.row_index AS row
+FROM {self._mirror(version)} AS {_M} LEFT SEMI JOIN (
+  {self.keys()}
+) AS {_C} ON {self._same}"""
+
+    def keys(self) -> str:
+        """The query for the keys that have changed."""
+        key = ", ".join(map(quoted, self.schema.key_names))
+        return f"SELECT DISTINCT {key} FROM {self._changelog} WHERE {self._where}"
+
+    def rows(self, version: int) -> str:
+        """The query for the rows that these keys have now, over the mirror at a version of its log."""
+        changes = last_changes(self.schema, self._changelog, self.reached, self._where)
+        if not self.reached.partial:
+            names = ", ".join(quoted(column.name) for column in self.schema.columns)
+            return f"SELECT {names} FROM (\n{changes}\n) WHERE {quoted(OP)} <> 'd'"
+        values, whole = Values(self.schema), f"{_C}.{quoted(WHOLE)}"
+        return f"""WITH {_C} AS (
+{changes}
+)
+SELECT {values.listed(values.laid_over)} FROM (SELECT * FROM {self._mirror(version)}) AS {_M} JOIN {_C}
+ON {self._same} WHERE {whole} IS NULL
+UNION ALL
+SELECT {values.listed(values.told)} FROM {_C} WHERE {whole}"""
+
+    def statement(self) -> str:
+        """All of it as one MERGE."""
+        return f"""MERGE INTO {table_at(location(self.lake, self.schema.table, Tier.MIRROR))} AS {_M}
+USING (
+{last_changes(self.schema, self._changelog, self.reached, self._where)}
+) AS {_C}
+ON {self._same}
+{_clauses(self.schema, self.reached)}"""
+
+    @property
+    def _ordered(self) -> tuple[str, ...]:
+        """The parts of the key that Spark has in an order of their own."""
+        key = (self.schema.columns[index] for index in self.schema.key)
+        return tuple(column.name for column in key if isinstance(column.type, Integer))
+
+    @property
+    def _same(self) -> str:
+        bounds = (f"{_M}.{quoted(name)} BETWEEN {least} AND {most}" for name, least, most in self.bounds)
+        return " AND ".join([same_key(self.schema), *bounds])
+
+    @property
+    def _changelog(self) -> str:
+        return Dialect.SPARK.table(self.lake, self.schema.table, Tier.CHANGELOG)
+
+    def _mirror(self, version: int) -> str:
+        return Dialect.SPARK.table(self.lake, self.schema.table, Tier.MIRROR, version)
+
+    @property
+    def _where(self) -> str:
+        return f"{self.reached.condition()} AND {quoted(SEGMENT)} <= {self.through}"
+
+
+def _clauses(schema: TableSchema, reached: Reached) -> str:
+    """What to do with each key that changed."""
+    if reached.partial:
+        values, whole = Values(schema), f"{_C}.{quoted(WHOLE)}"
+        return f"""WHEN MATCHED AND NOT {whole} THEN DELETE
+WHEN MATCHED THEN UPDATE SET {_assigned(values.laid_over)}
+WHEN NOT MATCHED AND {whole} THEN INSERT {_inserted(values.told)}"""
+    of_change = {column.name: f"{_C}.{quoted(column.name)}" for column in schema.columns}
+    return f"""WHEN MATCHED AND {_C}.{quoted(OP)} = 'd' THEN DELETE
+WHEN MATCHED THEN UPDATE SET {_assigned(of_change)}
+WHEN NOT MATCHED AND {_C}.{quoted(OP)} <> 'd' THEN INSERT {_inserted(of_change)}"""
+
+
+def _assigned(values: dict[str, str]) -> str:
+    return ", ".join(f"{quoted(name)} = {value}" for name, value in values.items())
+
+
+def _inserted(values: dict[str, str]) -> str:
+    return f"({', '.join(map(quoted, values))}) VALUES ({', '.join(values.values())})"
+
+
+def pending_sql(lake: str, table: TableId, reached: Reached) -> str:
+    """The query that counts the changes that the mirror hasn't merged."""
+    changelog = Dialect.SPARK.table(lake, table, Tier.CHANGELOG)
+    return f"SELECT count(*) FROM {changelog} WHERE {reached.condition()}"

@@ -1,0 +1,68 @@
+"""Which tables have a mirror in the lake: by their rules, and when a rule has changed.
+
+A table that has none by its rule has all that there is in its changelog, the rows of its first snapshot too. Where the
+lake has a mirror of such a table, or the journal rows for one, from the time of another rule, that's a stop by name:
+the mirror would grow old, or the rows be lost.
+
+Where a rule asks for a mirror that the lake hasn't got, although the lake has come further than where the mirror's
+generation began, rows of that generation may be anywhere: in the changelog, where another rule had them, or nowhere,
+since somebody removed the table. The mirror waits for another generation then, which whoever delivers asks for
+(`pipeline.lake.missing_generations`); the changelog goes on meanwhile.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from pipeline.config.table_rules import LakeRule, Tiers, rule_of
+from pipeline.errors import Definite
+from pipeline.lake.delivery import Batch, Delivered
+from pipeline.schema.table_schema import TableId
+
+_THERE = (
+    '{table} has a mirror in the lake, and lake.rules has tiers = "changelog" for it: remove the mirror (its folder '
+    "{table}/mirror of the lake), or give it another rule"
+)
+_WAITING = (
+    'rows of the first snapshot of {table} wait for its mirror, and lake.rules has tiers = "changelog" for it: give it '
+    "another rule until they are delivered"
+)
+
+
+def check(delivered: Delivered, table: TableId, rule: LakeRule) -> None:
+    """Raise Definite where the lake has a mirror of a table that is to have none."""
+    if rule.tiers is Tiers.CHANGELOG and delivered.generation is not None:
+        raise Definite(_THERE.format(table=table))
+
+
+def bare(
+    delivered: Mapping[TableId, Delivered], begun: Collection[TableId], rules: tuple[LakeRule, ...]
+) -> frozenset[TableId]:
+    """The tables without a mirror in the lake, of those whose mirror has `begun`, unless they're to have none."""
+    return frozenset(
+        table
+        for table, found in delivered.items()
+        if table in begun
+        and found.generation is None
+        and found.stopped is None
+        and rule_of(rules, table).tiers is not Tiers.CHANGELOG
+    )
+
+
+def ruled(
+    batch: Batch, rules: tuple[LakeRule, ...], waiting: frozenset[TableId] = frozenset(), since: int = 0
+) -> Batch:
+    """The batch without the generations of mirrors that aren't kept.
+
+    Of the tables that are `waiting` only those are kept that begin at the SCN `since` or behind it. Raises Definite
+    where a table that is to have no mirror has rows for it.
+    """
+    generations = {}
+    for table, begun in batch.generations.items():
+        if rule_of(rules, table).tiers is Tiers.CHANGELOG:
+            if table in batch.tables and batch.tables[table].rows:
+                raise Definite(_WAITING.format(table=table))
+            continue
+        kept = tuple(each for each in begun if table not in waiting or each.since >= since)
+        if kept:
+            generations[table] = kept
+    return replace(batch, generations=generations)

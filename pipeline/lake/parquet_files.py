@@ -1,0 +1,191 @@
+"""How a file of the journal becomes a file of a lake table, without a row of it being looked at.
+
+A file of the journal is immutable Parquet with just the columns of a table. So a lake table can take it as it is, by an
+`add` action in a commit of Delta's log, if each of its columns is called in the lake table's files what it's called
+here, and is of the same type. Columns of the lake table that the file doesn't have are null in its rows.
+
+Where that isn't so, the file is written anew with the names and types that the lake table wants: a column was renamed
+in the lake, or has a name that no other engine would take, so that Delta maps it to another one; or it's wider there
+than it was when these rows were captured, or than it has become since. What the file has and the lake table hasn't
+would be lost, and can't be: a lake table is given all columns before their first rows.
+
+Delta wants to be told how many rows a file has (a deletion vector doesn't do without), and leaves files out of a query
+by the least and greatest value of a column. These are in the Parquet footer, for the columns by which somebody
+asks for some rows only: the segment and the SCN of a change, and the key.
+
+Source: Delta Transaction Log Protocol, sections Add File, Per-file Statistics, Column Mapping, Type Widening.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Final
+
+import pyarrow as pa
+
+from pipeline.errors import InvariantBroken
+from pipeline.lake.column_changes import aside, holds
+from pipeline.lake.tables import SPARK_TYPES, spark_type
+from pipeline.schema.spelling import folded
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Day:
+    """A date, as days since 1970-01-01. MySQL has dates in the year 0, which Python's own can't be in."""
+
+    number: int
+
+    @property
+    def text(self) -> str | None:
+        """As Delta writes it; None outside of the years 1 to 9999, where engines differ in how they read it."""
+        ordinal = self.number + _EPOCH
+        return date.fromordinal(ordinal).isoformat() if 1 <= ordinal <= _LAST else None
+
+
+_EPOCH: Final = date(1970, 1, 1).toordinal()
+_LAST: Final = date.max.toordinal()
+
+# A value of a column whose bounds are stated (`pipeline.journal.segment.SegmentTable.stated`).
+Ordered = int | Decimal | Day
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A column of a lake table: its name in the table's files, its number there (None without column mapping), and its
+    type as Spark's SQL writes it.
+    """
+
+    name: str
+    type: str
+    number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AsItIs:
+    """The lake table can take the file as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """The file is to be written anew: its columns, in their order, with these names and types."""
+
+    schema: pa.Schema
+
+
+Fit = AsItIs | Rewritten
+
+
+def fit(file: pa.Schema, table: Mapping[str, Stored]) -> Fit:
+    """How a file comes into a lake table with these columns, by name.
+
+    Where a column can't hold the file's values, the one that was set aside within the file's segment has them.
+    Raises InvariantBroken where the table lacks a column of the file.
+    """
+    there = {folded(name): column for name, column in table.items()}
+    fields = []
+    for field in file:
+        column = there.get(folded(field.name))
+        if column is not None and not holds(column.type, spark_type(field.type)):
+            column = _set_aside(field, there) or column
+        if column is None:
+            raise InvariantBroken(
+                f"a file came with the column {field.name!r}, which its lake table doesn't have"
+            )
+        same = spark_type(field.type).casefold() == column.type.casefold()
+        number = None if column.number is None else {"PARQUET:field_id": str(column.number)}
+        fields.append(
+            pa.field(column.name, field.type if same else _arrow(column.type), field.nullable, number)
+        )
+    wanted = pa.schema(fields)
+    return AsItIs() if wanted.equals(file) else Rewritten(wanted)
+
+
+def _set_aside(field: pa.Field, there: Mapping[str, Stored]) -> Stored | None:
+    """The column that had this name last, of those that can hold the field's values; None if there's none."""
+    name = re.compile(re.escape(folded(aside(field.name, ""))) + r"(\d+)_*")
+    found = [
+        (int(match[1]), column)
+        for other, column in there.items()
+        if (match := name.fullmatch(other)) and holds(column.type, spark_type(field.type))
+    ]
+    return max(found, key=lambda each: each[0])[1] if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a footer says of the values of a column, or of a part of them: the least and the greatest, None where there
+    are but nulls, and how many of these.
+    """
+
+    column: str
+    least: Ordered | None
+    greatest: Ordered | None
+    nulls: int
+
+
+def stats(rows: int, said: Iterable[Bounds]) -> str:
+    """What Delta is told about a file, in JSON: how many rows it has, and what its footer says of columns.
+
+    Of a column with a bound that engines don't read alike none is told, so that no query leaves the file out.
+    """
+    least: dict[str, Ordered] = {}
+    greatest: dict[str, Ordered] = {}
+    nulls: dict[str, int] = {}
+    for each in said:
+        name = each.column
+        nulls[name] = nulls.get(name, 0) + each.nulls
+        if each.least is not None and each.greatest is not None:
+            least[name] = min(least.get(name, each.least), each.least)
+            greatest[name] = max(greatest.get(name, each.greatest), each.greatest)
+    told = {name: (_told(least[name]), _told(greatest[name])) for name in least}
+    told = {name: bounds for name, bounds in told.items() if None not in bounds}
+    return json.dumps(
+        {
+            "numRecords": rows,
+            "minValues": {name: bounds[0] for name, bounds in told.items()},
+            "maxValues": {name: bounds[1] for name, bounds in told.items()},
+            "nullCount": nulls,
+        }
+    )
+
+
+def add(path: str, size: int, modified_ms: int, told: str) -> str:
+    """The action that makes a file part of a lake table, as a line of Delta's log.
+
+    `path` is relative to the table and has no character that a URL would write otherwise, `size` in bytes,
+    `modified_ms` in ms since the epoch, `told` as `stats` tells it.
+    """
+    return json.dumps(
+        {
+            "add": {
+                "path": path,
+                "partitionValues": {},
+                "size": size,
+                "modificationTime": modified_ms,
+                "dataChange": True,
+                "stats": told,
+            }
+        }
+    )
+
+
+def _told(value: Ordered) -> int | str | None:
+    return value.text if isinstance(value, Day) else int(value)
+
+
+_ARROW_TYPES = {name: type_ for type_, name in SPARK_TYPES.items()}
+_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
+_ARRAY = re.compile(r"ARRAY<(.+)>")
+
+
+def _arrow(spark: str) -> pa.DataType:
+    """The canonical Arrow type that has this name in Spark's SQL."""
+    name = spark.upper()
+    if decimal := _DECIMAL.fullmatch(name):
+        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    if array := _ARRAY.fullmatch(name):
+        return pa.list_(_arrow(array[1]))
+    return _ARROW_TYPES[name]

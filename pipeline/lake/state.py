@@ -1,0 +1,172 @@
+"""What the SparkSink knows of the lake, and what it's at (`pipeline.lake.step`)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from pipeline.config.table_rules import LakeRule
+from pipeline.lake.delivery import Batch, Delivered
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.checkpoint import Checkpoint, Mirror
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """Tables that lack rows until their mirrors have begun anew, at the SCN `since` or behind it."""
+
+    tables: frozenset[TableId] = frozenset()
+    since: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Finding or delivering a table has failed for this reason, so many `times` in a row.
+
+    `again`: when (s) it is tried again.
+    """
+
+    reason: str
+    times: int
+    again: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """Where the other tables are while those that failed catch up: through `segment`, with its position and mirrors."""
+
+    segment: int
+    position: str
+    mirrors: Mapping[TableId, Mirror]
+
+
+@dataclass(frozen=True, slots=True)
+class SoFar:
+    """How far the lake is: through `segment`, at whose end are `position` and `mirrors`.
+
+    `tables`: what it has of each table that was met. `said`: the segment through which these say that all have
+    everything. `late`: tables that wait for a mirror which the journal has all of
+    (`pipeline.lake.missing_generations`), `aside`: those that failed and rest, and `whole` the segment through which
+    both have everything; `bare`: tables whose mirror isn't there (`pipeline.lake.mirror_rules`). `failed`: the tables
+    that have failed and aren't wholly delivered since; `ahead`: where the others are while such tables catch up.
+    """
+
+    segment: int = 0
+    position: str = ""
+    mirrors: Mapping[TableId, Mirror] = field(default_factory=dict)
+    tables: Mapping[TableId, Delivered] = field(default_factory=dict)
+    said: int = -1
+    late: Lacking = field(default_factory=Lacking)
+    whole: int = 0
+    bare: Lacking = field(default_factory=Lacking)
+    aside: frozenset[TableId] = frozenset()
+    failed: Mapping[TableId, Failed] = field(default_factory=dict)
+    ahead: Ahead | None = None
+
+    @property
+    def left_out(self) -> frozenset[TableId]:
+        """The tables that batches leave out."""
+        return self.late.tables | self.aside
+
+    @property
+    def catching_up(self) -> frozenset[TableId]:
+        """The tables that failed and are tried again."""
+        return frozenset(self.failed.keys() - self.aside)
+
+    @property
+    def mergeable(self) -> Mapping[TableId, Mirror]:
+        """The mirrors that may be merged: of tables that have everything that the others have."""
+        if self.ahead is not None:
+            return {}
+        return {table: mirror for table, mirror in self.mirrors.items() if table not in self.failed}
+
+    def stopped(self, table: TableId) -> str | None:
+        """Why a table gets nothing."""
+        if (failed := self.failed.get(table)) is not None:
+            return f"it failed {failed.times} times in a row and is tried again by itself: {failed.reason}"
+        return self.of(table).stopped
+
+    def times_failed(self, table: TableId) -> int:
+        """How often in a row."""
+        return 0 if (failed := self.failed.get(table)) is None else failed.times
+
+    def of(self, table: TableId) -> Delivered:
+        """What the lake has of a table, met or not."""
+        return self.tables.get(table, Delivered())
+
+    def having(self, table: TableId, delivered: Delivered) -> "SoFar":
+        """With this of a table."""
+        return replace(self, tables={**self.tables, table: delivered})
+
+
+@dataclass(frozen=True, slots=True)
+class Starting:
+    """Spark isn't up yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Searching:
+    """What the lake has of the tables at the journal's `end` is looked for: of those that are `left`."""
+
+    end: Checkpoint
+    left: frozenset[TableId]
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """The journal is told where the lake is, and asked for what's there, before anything is delivered."""
+
+    end: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Resting:
+    """All that's known to be sealed is delivered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A batch is read; the segments are sealed through `sealed`."""
+
+    sealed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """What the lake has of a batch's tables that were never met is looked for: of those that are `left`.
+
+    `began`: when the batch was read (s).
+    """
+
+    sealed: int
+    batch: Batch
+    began: float
+    left: frozenset[TableId]
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """A batch is delivered, to the tables that are `left`; then they'll say that all have everything through `said`."""
+
+    sealed: int
+    batch: Batch
+    began: float
+    left: frozenset[TableId]
+    said: int
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """A batch is delivered, and the journal is told."""
+
+    sealed: int
+
+
+Doing = Starting | Searching | Joining | Resting | Reading | Meeting | Landing | Telling
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What's known, and what's being done; `rules` are the lake's."""
+
+    rules: tuple[LakeRule, ...]
+    so_far: SoFar = field(default_factory=SoFar)
+    doing: Doing = field(default_factory=Starting)

@@ -1,0 +1,483 @@
+"""How the journal gets into the lake: the SparkSink's decisions, without Spark.
+
+Batches come one after the other; within one, tables are delivered at the same time. A batch takes all segments that
+wait (up to a bound), so that the further the sink lags the larger its commits and the less each row costs.
+
+**Where it goes on** is found in the tables themselves, at the start and so after each failure: the last segment that
+any of them says all had (`pipeline.lake.delivery`), or what the journal was told of the very same tables, if that's
+more: behind what they say there may have been segments with nothing for any of them. From there each batch begins
+behind the end of the one before, and ends before the next one is read. So a table that's killed in the middle of a
+batch is one of those that are delivered anew, of which `missing` leaves out what it has.
+
+**What has gone.** Where the journal begins behind that place, the tables that lack what has gone are left out until
+their mirrors have begun anew (`pipeline.lake.missing_generations`), and a batch ends where one of them can be taken
+again. Meanwhile the tables go on saying that all have everything through where it went missing, so that a restart finds
+that again.
+
+**What fails.** A table that can't be found or delivered is set aside, and the others get on: they say that all have
+everything through where the first one failed, so that a restart begins there. It is tried again by itself, after a
+pause that doubles each time: then batches begin there again. The other tables have what these bring, and where the
+table fails once more the next batch is the one that the others lack.
+
+**Facts** say what has happened, and `step` gives the orders that follow from one. The orders of a step don't depend on
+each other. Whoever carries out the first five kinds of them has a fact to tell; the others bring none.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain, takewhile
+from typing import TypeVar, assert_never
+
+from pipeline.config.table_rules import rule_of
+from pipeline.errors import InvariantBroken
+from pipeline.journal.segment import Entry
+from pipeline.lake import mirror_rules
+from pipeline.lake.delivery import MOST_BYTES, Batch, Delivered, Pieces, missing, next_batch, said_by
+from pipeline.lake.missing_generations import incomplete
+from pipeline.lake.state import (
+    Ahead,
+    Doing,
+    Failed,
+    Joining,
+    Lacking,
+    Landing,
+    Meeting,
+    Reading,
+    Resting,
+    Searching,
+    SoFar,
+    Starting,
+    State,
+    Telling,
+)
+from pipeline.messages.inboxes import SegmentSealed
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class JournalFoundEmpty:
+    """Spark is up, and nothing was ever sealed."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalFound:
+    """Spark is up, and this is what's true at the journal's `end`."""
+
+    end: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class TableFound:
+    """The lake has this of a table."""
+
+    table: TableId
+    found: Delivered
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceFound:
+    """The lake has everything `through` a segment that the journal still has, with its checkpoint."""
+
+    through: int
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class GapFound:
+    """The lake has everything `through` a segment, and the journal begins later, with `first`."""
+
+    through: int
+    first: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class BeginningFound:
+    """The lake has everything `through` a segment, and the journal begins with the next one."""
+
+    through: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRead:
+    """The next batch, and the tables that it leaves out."""
+
+    batch: Batch
+    late: frozenset[TableId]
+
+
+@dataclass(frozen=True, slots=True)
+class TableDelivered:
+    """The lake has this of a table now."""
+
+    table: TableId
+    after: Delivered
+
+
+@dataclass(frozen=True, slots=True)
+class TableFailed:
+    """A table couldn't be found or delivered, for a reason of its own: others can be."""
+
+    table: TableId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimeCame:
+    """Tables that were set aside are due again (`again_at`), and this is what's true at the journal's `end`."""
+
+    end: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class JournalTold:
+    """The journal knows how far the lake is."""
+
+
+Place = PlaceFound | GapFound | BeginningFound
+Fact = (
+    JournalFoundEmpty
+    | JournalFound
+    | SegmentSealed
+    | TableFound
+    | Place
+    | BatchRead
+    | TableDelivered
+    | TableFailed
+    | TimeCame
+    | JournalTold
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FindTable:
+    """Find out what the lake has of a table."""
+
+    table: TableId
+
+
+@dataclass(frozen=True, slots=True)
+class FindPlace:
+    """Find out where to go on, by what the tables have `said`."""
+
+    said: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBatch:
+    """Read the next batch (`next_batch_of`): of the segments behind `after`, `through` this one at most."""
+
+    after: int
+    through: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverTable:
+    """Bring a table to the end of the batch; `pieces` are those of its files that it lacks."""
+
+    table: TableId
+    before: Delivered
+    pieces: Pieces
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class TellJournal:
+    """Tell the journal that all is delivered through the batch's end, by tables that have `said` so, None where that
+    isn't to count; the batch took so many `seconds`.
+    """
+
+    batch: Batch
+    said: int | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class AskForMirrors:
+    """Ask that these generations of mirrors, by their `since`, begin anew."""
+
+    generations: dict[TableId, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TellOfGap:
+    """Tell people that these tables lack what has gone: the journal begins with the segment `begins`."""
+
+    tables: frozenset[TableId]
+    begins: int
+
+
+@dataclass(frozen=True, slots=True)
+class TellOfBareTables:
+    """Tell people that these tables have no mirror in the lake."""
+
+    tables: frozenset[TableId]
+
+
+Order = (
+    FindTable
+    | FindPlace
+    | ReadBatch
+    | DeliverTable
+    | TellJournal
+    | AskForMirrors
+    | TellOfGap
+    | TellOfBareTables
+)
+Next = tuple[State, tuple[Order, ...]]
+
+# How long (s) a table rests that has failed once, and at most.
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 600.0
+
+# How often in a row a table fails before people are told that it has stopped.
+TIMES_TO_TELL = 3
+
+_D = TypeVar("_D", bound=Doing)
+
+
+def step(state: State, fact: Fact, now: float) -> Next:
+    """The state after a fact, and what is to be done then; `now` in s.
+
+    Raises Definite where a rule isn't kept to, and InvariantBroken for a fact that nothing was under way for.
+    """
+    match fact:
+        case JournalFoundEmpty():
+            _doing(Starting, state, fact)
+            return replace(state, doing=Resting()), ()
+        case JournalFound(end):
+            _doing(Starting, state, fact)
+            tables = frozenset(end.schemas)
+            state, orders = _searching(state, Searching(end, tables))
+            return state, (*map(FindTable, sorted(tables)), *orders)
+        case TableFound():
+            return _found(state, fact, now)
+        case PlaceFound() | GapFound() | BeginningFound():
+            return _placed(state, fact, _doing(Joining, state, fact).end)
+        case SegmentSealed(segment):
+            _doing(Resting, state, fact)
+            return _going_on(state, segment)
+        case BatchRead(batch, late):
+            return _read(state, _doing(Reading, state, fact).sealed, batch, late, now)
+        case TableDelivered(table, after):
+            landing = _doing(Landing, state, fact)
+            landing = replace(landing, left=landing.left - {table})
+            return _landing(replace(state, so_far=state.so_far.having(table, after)), landing, now)
+        case TableFailed():
+            return _failed(state, fact, now)
+        case TimeCame(end):
+            _doing(Resting, state, fact)
+            return _again(state, end, now)
+        case JournalTold():
+            return _going_on(state, _doing(Telling, state, fact).sealed)
+        case _:
+            assert_never(fact)
+
+
+def _doing(kind: type[_D], state: State, fact: Fact) -> _D:
+    """What's under way, of the kind that the fact is an answer to."""
+    if isinstance(state.doing, kind):
+        return state.doing
+    raise InvariantBroken(f"{type(fact).__name__} came while {state.doing}")
+
+
+def again_at(state: State) -> float | None:
+    """When (s) a table is due again that was set aside; None where there's none, or something is under way."""
+    resting = isinstance(state.doing, Resting)
+    so_far = state.so_far
+    return min((so_far.failed[table].again for table in so_far.aside), default=None) if resting else None
+
+
+def whole_through(said: int, told: int, by: int | None) -> int:
+    """The segment through which the lake has everything, if its tables say that they have it through `said`.
+
+    What's behind that had nothing for them, as far as the journal was `told` of the very same tables: when they said
+    that they had it through `by` (None: not to be counted).
+    """
+    return max(0, said if by is None or by > said else max(said, told))
+
+
+def next_batch_of(state: State, entries: Iterator[Entry], most_bytes: int = MOST_BYTES) -> BatchRead:
+    """The next batch, of the entries behind what's there; one at least is, and more are taken only as it needs them.
+
+    It ends where one of the tables that it leaves out can be taken again. Raises Definite where a rule isn't kept to.
+    """
+    so_far = state.so_far
+
+    def late(entry: Entry) -> frozenset[TableId]:
+        return frozenset(incomplete(so_far.late.tables, entry.checkpoint, so_far.late.since))
+
+    first = next(entries)
+    left_out = late(first)
+    same = chain([first], takewhile(lambda entry: late(entry) == left_out, entries))
+    batch = next_batch(same, most_bytes)
+    batch = mirror_rules.ruled(batch, state.rules, so_far.bare.tables, so_far.bare.since)
+    # As long as a table is left out, a restart has to find that again.
+    return BatchRead(replace(batch, after=so_far.whole) if left_out or so_far.aside else batch, left_out)
+
+
+def _failed(state: State, fact: TableFailed, now: float) -> Next:
+    so_far, table = state.so_far, fact.table
+    times = so_far.times_failed(table) + 1
+    pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (times - 1))
+    failed = Failed(fact.reason, times, now + pause)
+    so_far = replace(so_far, aside=so_far.aside | {table}, failed={**so_far.failed, table: failed})
+    match state.doing:
+        case Searching(end, left):
+            return _searching(replace(state, so_far=so_far), Searching(end, left - {table}))
+        case Meeting() as meeting:
+            state = replace(state, so_far=replace(so_far, whole=meeting.batch.after))
+            return _meeting(state, replace(meeting, left=meeting.left - {table}), now)
+        case Landing() as landing:
+            state = replace(state, so_far=replace(so_far, whole=landing.batch.after))
+            return _landing(state, replace(landing, left=landing.left - {table}), now)
+        case doing:
+            raise InvariantBroken(f"{table} failed while {doing}")
+
+
+def _again(state: State, end: Checkpoint, now: float) -> Next:
+    """Look for the tables that are due, and go back to where they failed."""
+    so_far = state.so_far
+    due = frozenset(table for table in so_far.aside if so_far.failed[table].again <= now)
+    if not due:
+        return state, ()
+    so_far = replace(
+        so_far,
+        aside=so_far.aside - due,
+        ahead=so_far.ahead or Ahead(so_far.segment, so_far.position, so_far.mirrors),
+    )
+    state, orders = _searching(replace(state, so_far=so_far), Searching(end, due))
+    return state, (*map(FindTable, sorted(due)), *orders)
+
+
+def _found(state: State, fact: TableFound, now: float) -> Next:
+    table = fact.table
+    mirror_rules.check(fact.found, table, rule_of(state.rules, table))
+    state = replace(state, so_far=state.so_far.having(table, fact.found))
+    match state.doing:
+        case Searching(end, left):
+            return _searching(state, Searching(end, left - {table}))
+        case Meeting() as meeting:
+            return _meeting(state, replace(meeting, left=meeting.left - {table}), now)
+        case doing:
+            raise InvariantBroken(f"{table} was found while {doing}")
+
+
+def _searching(state: State, searching: Searching) -> Next:
+    if searching.left:
+        return replace(state, doing=searching), ()
+    if state.so_far.ahead is not None and not state.so_far.catching_up:
+        return replace(state, so_far=_caught_up(state.so_far), doing=Resting()), ()
+    said = said_by(state.so_far.tables.values())
+    state = replace(state, so_far=replace(state.so_far, said=said), doing=Joining(searching.end))
+    return state, (FindPlace(said if state.so_far.ahead is None else max(said, state.so_far.whole)),)
+
+
+def _placed(state: State, place: Place, end: Checkpoint) -> Next:
+    so_far, tell = state.so_far, tuple[Order, ...]()
+    match place:
+        case PlaceFound(through, then):
+            bare = mirror_rules.bare(so_far.tables, then.mirrors, state.rules)
+            so_far = replace(
+                so_far,
+                segment=through,
+                whole=through,
+                position=str(then.position),
+                mirrors=then.mirrors,
+                bare=Lacking(bare, then.scn),
+            )
+            tell = (TellOfBareTables(bare),) if bare else ()
+        case GapFound(through, first):
+            segment = first.segment - 1
+            behind = frozenset(t for t in first.checkpoint.schemas if so_far.of(t).changes < segment)
+            lacking = behind if so_far.ahead is None else so_far.catching_up | so_far.late.tables
+            late = Lacking(lacking, first.first_scn - 1)
+            so_far = replace(so_far, segment=segment, whole=through, late=late)
+            tell = (TellOfGap(late.tables, first.segment),)
+        case BeginningFound(through):
+            so_far = replace(so_far, segment=through, whole=through)
+        case _:
+            assert_never(place)
+    return replace(state, so_far=so_far, doing=Resting()), (*tell, *_asking(so_far, end))
+
+
+def _asking(so_far: SoFar, at: Checkpoint) -> tuple[AskForMirrors, ...]:
+    """For the mirrors that haven't begun anew at this checkpoint."""
+    lacked = {
+        table: since
+        for each in (so_far.bare, so_far.late)
+        for table, since in incomplete(each.tables, at, each.since).items()
+    }
+    return (AskForMirrors(lacked),) if lacked else ()
+
+
+def _going_on(state: State, sealed: int) -> Next:
+    if sealed <= state.so_far.segment:
+        return replace(state, doing=Resting()), ()
+    return replace(state, doing=Reading(sealed)), (ReadBatch(state.so_far.segment, sealed),)
+
+
+def _read(state: State, sealed: int, batch: Batch, late: frozenset[TableId], now: float) -> Next:
+    so_far = replace(state.so_far, late=replace(state.so_far.late, tables=late))
+    new = frozenset(table for table in _wanted(so_far, batch) if table not in so_far.tables)
+    state, orders = _meeting(replace(state, so_far=so_far), Meeting(sealed, batch, now, new), now)
+    return state, (*map(FindTable, sorted(new)), *orders)
+
+
+def _meeting(state: State, meeting: Meeting, now: float) -> Next:
+    if meeting.left:
+        return replace(state, doing=meeting), ()
+    so_far, batch = state.so_far, meeting.batch
+    orders = []
+    for table in _wanted(so_far, batch):
+        before = so_far.tables[table]
+        if before.stopped is None or batch.resumed(table, before):
+            pieces = missing(before, table, batch)
+            orders.append(DeliverTable(table, before, pieces, batch))
+    brought = any(order.pieces.changes or order.pieces.rows for order in orders)
+    left = frozenset(order.table for order in orders)
+    said = batch.after if brought else so_far.said
+    state, told = _landing(state, Landing(meeting.sealed, batch, meeting.began, left, said), now)
+    return state, (*orders, *told)
+
+
+def _landing(state: State, landing: Landing, now: float) -> Next:
+    if landing.left:
+        return replace(state, doing=landing), ()
+    batch = landing.batch
+    # A table that was made, and has nothing else yet, says something as well: that it's there.
+    there = any(table.schema is not None for table in state.so_far.tables.values())
+    so_far = replace(
+        state.so_far,
+        segment=batch.through,
+        position=str(batch.checkpoint.position),
+        mirrors=batch.checkpoint.mirrors,
+        said=max(landing.said, 0 if there else -1),
+    )
+    tell = TellJournal(batch, None if so_far.left_out else so_far.said, now - landing.began)
+    so_far = _caught_up(so_far)
+    state = replace(state, so_far=so_far, doing=Telling(landing.sealed))
+    return state, (tell, *_asking(so_far, batch.checkpoint))
+
+
+def _caught_up(so_far: SoFar) -> SoFar:
+    """On to where the other tables are, once none is catching up any more."""
+    if so_far.ahead is not None and so_far.ahead.segment > so_far.segment:
+        if so_far.catching_up:
+            return so_far
+        ahead = so_far.ahead
+        so_far = replace(
+            so_far, segment=ahead.segment, position=ahead.position, mirrors=ahead.mirrors, ahead=None
+        )
+    still = {table: each for table, each in so_far.failed.items() if table in so_far.aside}
+    return replace(so_far, failed=still, ahead=None)
+
+
+def _wanted(so_far: SoFar, batch: Batch) -> list[TableId]:
+    """The tables that have something in the batch, and those whose mirror is to be made, or begun anew."""
+    begun = [
+        table
+        for table in batch.generations
+        if batch.newly_begun(table, so_far.of(table)) or batch.resumed(table, so_far.of(table))
+    ]
+    wanted = dict.fromkeys([*batch.tables, *begun, *batch.alterations])
+    return [table for table in wanted if table not in so_far.left_out]

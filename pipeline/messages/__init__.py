@@ -1,0 +1,1 @@
+"""Everything that crosses from one actor to another, and the edges that it crosses."""

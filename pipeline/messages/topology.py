@@ -1,0 +1,186 @@
+"""The flow as data: who sends what to whom, how much may wait, and what happens when the mailbox is full.
+
+A cycle of full mailboxes in which every edge waits is a deadlock. So every cycle here has an edge that can't wait: by
+protocol no more messages can be under way on it than fit (BOUNDED), or only the newest counts (NEWEST). A test walks
+all cycles.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import get_args
+
+from pipeline.config.settings import MOST_WINDOWS
+from pipeline.coordinator.consistent_state import TransactionsOpened
+from pipeline.journal.quota import RoomEnded, RoomMade
+from pipeline.lake.missing_generations import MirrorsLacked
+from pipeline.messages import inboxes as messages
+from pipeline.signals.outcomes import CheckpointSealed
+from pipeline.source.throttle import SourceEased, SourceStrained
+
+
+class Actor(StrEnum):
+    """The actors, in the order in which a row meets them."""
+
+    SIGNAL_LISTENER = "SignalListener"
+    BINLOG_READER = "BinlogReader"
+    SCHEMA_VERIFIER = "SchemaVerifier"
+    WATERMARK_COORDINATOR = "WatermarkCoordinator"
+    CHUNK_SELECTOR = "ChunkSelector"
+    JOURNAL_WRITER = "JournalWriter"
+    SPARK_SINK = "SparkSink"
+
+
+class WhenFull(StrEnum):
+    """What a sender meets when the receiver's mailbox has no room."""
+
+    # It waits: back-pressure.
+    WAIT = "wait"
+    # That can't be: the protocol bounds what's under way. If it is, an invariant is broken.
+    BOUNDED = "bounded"
+    # The waiting message is replaced, since the newest says it all.
+    NEWEST = "newest"
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """An edge of the flow. `why` argues for BOUNDED and NEWEST.
+
+    It's full with `bound` messages, or when those that wait weigh `bytes` (`pipeline.messages.message_size`), where
+    that's said: one message more may be heavier than that, since it can't be divided.
+    """
+
+    sender: Actor
+    receiver: Actor
+    messages: tuple[type, ...]
+    bound: int
+    when_full: WhenFull
+    why: str = ""
+    bytes: int | None = None
+
+
+# How many signals may be unanswered at once; the SignalListener takes no further one before.
+MOST_SIGNALS = 64
+
+# How many bytes of rows out of the log may wait on each of the edges that they take: a full slice, and one more comes.
+ROWS_WAITING = 4 << 20
+
+EDGES = (
+    Edge(
+        Actor.SIGNAL_LISTENER,
+        Actor.WATERMARK_COORDINATOR,
+        (messages.SignalReceived,),
+        MOST_SIGNALS,
+        WhenFull.WAIT,
+    ),
+    Edge(
+        Actor.BINLOG_READER,
+        Actor.SCHEMA_VERIFIER,
+        get_args(messages.ToSchemaVerifier),
+        8,
+        WhenFull.WAIT,
+        bytes=ROWS_WAITING,
+    ),
+    Edge(
+        Actor.SCHEMA_VERIFIER,
+        Actor.WATERMARK_COORDINATOR,
+        (
+            messages.ChangesVerified,
+            messages.TransactionPartVerified,
+            messages.SchemaVerified,
+            messages.SchemaChanged,
+            messages.TableRestarted,
+            messages.TableStopped,
+            messages.LogAdvanced,
+            messages.ReadingPaused,
+        ),
+        8,
+        WhenFull.WAIT,
+        bytes=ROWS_WAITING,
+    ),
+    Edge(
+        Actor.WATERMARK_COORDINATOR,
+        Actor.CHUNK_SELECTOR,
+        get_args(messages.ToChunkSelector),
+        2 * MOST_WINDOWS,
+        WhenFull.BOUNDED,
+        "one order for each window or planned table, no more of these than MOST_WINDOWS each, one for rows that are "
+        "read again, and one for transactions",
+    ),
+    Edge(
+        Actor.CHUNK_SELECTOR,
+        Actor.WATERMARK_COORDINATOR,
+        (
+            messages.TablePlanned,
+            messages.PlanFailed,
+            messages.ChunkRead,
+            messages.ChunkFailed,
+            messages.ChunkOutdated,
+            SourceStrained,
+            SourceEased,
+            TransactionsOpened,
+        ),
+        2 * MOST_WINDOWS,
+        WhenFull.WAIT,
+    ),
+    Edge(
+        Actor.WATERMARK_COORDINATOR,
+        Actor.BINLOG_READER,
+        get_args(messages.ToBinlogReader),
+        4,
+        WhenFull.BOUNDED,
+        "a pause is ordered only while reading, a resume only while paused, and ReadingPaused lies between",
+    ),
+    Edge(
+        Actor.WATERMARK_COORDINATOR,
+        Actor.JOURNAL_WRITER,
+        get_args(messages.ToJournalWriter),
+        8,
+        WhenFull.WAIT,
+        bytes=ROWS_WAITING,
+    ),
+    Edge(
+        Actor.JOURNAL_WRITER,
+        Actor.WATERMARK_COORDINATOR,
+        (RoomEnded, RoomMade),
+        1,
+        WhenFull.NEWEST,
+        "the last one says how it is",
+    ),
+    Edge(
+        Actor.JOURNAL_WRITER,
+        Actor.SIGNAL_LISTENER,
+        get_args(messages.SignalAnswer),
+        2 * MOST_SIGNALS,
+        WhenFull.BOUNDED,
+        "one answer for each signal, and no more than MOST_SIGNALS unanswered",
+    ),
+    Edge(
+        Actor.JOURNAL_WRITER,
+        Actor.SIGNAL_LISTENER,
+        (CheckpointSealed,),
+        1,
+        WhenFull.NEWEST,
+        "a later checkpoint says all that has happened",
+    ),
+    Edge(
+        Actor.JOURNAL_WRITER,
+        Actor.SPARK_SINK,
+        (messages.SegmentSealed,),
+        1,
+        WhenFull.NEWEST,
+        "a later segment number includes the earlier ones",
+    ),
+    Edge(
+        Actor.SPARK_SINK,
+        Actor.WATERMARK_COORDINATOR,
+        (MirrorsLacked,),
+        1,
+        WhenFull.NEWEST,
+        "it names all that's lacked, and is asked again until it's there",
+    ),
+)
+
+
+def inbox(receiver: Actor) -> tuple[Edge, ...]:
+    """The edges that end at the receiver; its mailbox has room for the sum of their bounds."""
+    return tuple(edge for edge in EDGES if edge.receiver is receiver)

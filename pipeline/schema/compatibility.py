@@ -1,0 +1,129 @@
+"""Schema evolution: whether the rows that a table has under one schema are, as they are, its rows under the next one.
+
+Where they aren't, nobody may go on with them: what the server made of the values isn't in the log. Then the table's
+mirror begins a new generation (`pipeline.snapshot.checkpoint.Mirror`). That no value was cut to fit is presumed: where
+that may have been, the mirror begins anew with the statement (`pipeline.schema.ddl.unlogged_changes`).
+"""
+
+from itertools import zip_longest
+
+import pyarrow as pa
+
+from pipeline.schema.table_schema import Column, TableSchema
+from pipeline.types.column_types import (
+    Bit,
+    ColumnType,
+    Date,
+    DateTime,
+    Decimal,
+    Double,
+    Enum,
+    FixedBinary,
+    Float,
+    Integer,
+    Set,
+    Text,
+    Time,
+    Timestamp,
+    Year,
+    arrow_type,
+)
+from pipeline.types.enum_labels import alike
+
+
+def agree(one: TableSchema, other: TableSchema) -> bool:
+    """Whether the two are one schema, as far as labels are known (`pipeline.types.enum_labels`)."""
+    return one == other or (
+        one.table == other.table
+        and one.key == other.key
+        and len(one.columns) == len(other.columns)
+        and all(map(_agree, one.columns, other.columns))
+    )
+
+
+def _agree(one: Column, other: Column) -> bool:
+    match one.type, other.type:
+        case (Enum(labels), Enum(others)) | (Set(labels), Set(others)):
+            return (one.name, one.nullable) == (other.name, other.nullable) and alike(labels, others)
+        case _:
+            return one == other
+
+
+def difference(source: TableSchema, log: TableSchema) -> str:
+    """How two schemas differ that don't agree."""
+    if source.key_names != log.key_names:
+        names = (", ".join(schema.key_names) or "none" for schema in (source, log))
+        return "its primary key is ({}) at the source, and ({}) in the log".format(*names)
+    pairs = zip_longest(source.columns, log.columns)
+    one, other = next((pair for pair in pairs if None in pair or not _agree(*pair)), (None, None))
+    return f"the source has {one or 'no column'} where the log has {other or 'none'}"
+
+
+def obstacle(present: TableSchema, new: TableSchema) -> str | None:
+    """Why rows of `present` can't stay as they are under `new`, or None if they can.
+
+    They can if columns have only moved, or been added with NULL for the rows that there were.
+    """
+    if present.key_names != new.key_names:
+        before, after = (", ".join(names) or "none" for names in (present.key_names, new.key_names))
+        return f"the primary key of {new.table} was ({before}) and is ({after})"
+    has, had = ({column.name: column for column in schema.columns} for schema in (new, present))
+    for column in present.columns:
+        if column.name not in has:
+            return f"column {column.name!r} of {new.table} was dropped or renamed"
+        if not _keeps(column, has[column.name]):
+            return f"column {column.name!r} of {new.table} was {column.type} and is {has[column.name].type}"
+    for column in new.columns:
+        if column.name not in had and not column.nullable:
+            return (
+                f"column {column.name!r} was added to {new.table} as NOT NULL, so that its rows got a value that no "
+                "change tells"
+            )
+    return None
+
+
+def _keeps(old: Column, new: Column) -> bool:
+    """Whether each value of the old column that the new one has room for is the same value there."""
+    if arrow_type(old.type) != arrow_type(new.type):
+        return _widens(old.type, new.type)
+    match old.type, new.type:
+        case (Enum(before), Enum(after)) | (Set(before), Set(after)):
+            return alike(after[: len(before)], before)
+        case (Text(before_charset), Text(after_charset)):
+            # The one character set that turns a character into another one without an error: U+6661 into U+6659.
+            return before_charset == after_charset or after_charset != "cp932"
+        case (FixedBinary(before_width), FixedBinary(after_width)):
+            return before_width == after_width
+        case (Bit(before_width), Bit(after_width)):
+            return (before_width + 7) // 8 == (after_width + 7) // 8
+        case (Decimal(_, before_scale), Decimal(_, after_scale)):  # as text, which has all digits
+            return before_scale == after_scale
+        case (Time(before_digits), Time(after_digits)):
+            return before_digits <= after_digits
+        case (DateTime(before_digits), DateTime(after_digits)):
+            return before_digits <= after_digits
+        case (Timestamp(before_digits), Timestamp(after_digits)):
+            return before_digits <= after_digits
+        case _:
+            return type(old.type) is type(new.type)
+
+
+def _widens(old: ColumnType, new: ColumnType) -> bool:
+    """Whether values that are kept in another form are the same numbers, or moments."""
+    match old, new:
+        case (Integer() | Year(), Integer()) | (Float(), Double()) | (Date(), DateTime()):
+            return True
+        case Integer(), Decimal():
+            return _is_number(new)
+        case Decimal(_, before), Decimal(_, after):
+            return before <= after and _is_number(old) and _is_number(new)
+        case Integer(), Double():
+            # Kept as an int32 at most, as Delta wants it.
+            return old.bytes <= (2 if old.unsigned else 4)
+        case _:
+            return False
+
+
+def _is_number(column: ColumnType) -> bool:
+    """Whether it isn't kept as text, as decimals of very many digits are."""
+    return bool(pa.types.is_decimal(arrow_type(column)))

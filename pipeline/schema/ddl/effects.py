@@ -1,0 +1,201 @@
+"""What a statement in the log means for the captured tables: whose columns it may change, and whose rows.
+
+`known` are the tables that have ever been told here, those that are gone included: what a mirror has is of one of them.
+A server compares names exactly (lower_case_table_names = 0), or `folds` them: then a name that differs by case alone
+may mean a known table. It's never sure, since nobody but the server knows how it folds; so such a table's rows may have
+changed, and no more is made of it.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from pipeline.schema.ddl.alter_table import Alteration, altered, column_changes
+from pipeline.schema.ddl.sql_identifiers import identifiers
+from pipeline.schema.ddl.sql_lexer import readings
+from pipeline.schema.ddl.statement_kinds import (
+    AltersTable,
+    DefinesTable,
+    DropsDatabase,
+    DropsTables,
+    RenamesTables,
+    Unread,
+    read,
+)
+from pipeline.schema.ddl.unlogged_changes import (
+    NONE_EXACT,
+    Effect,
+    OfDatabase,
+    OfTables,
+    Unclear,
+    UnloggedChange,
+    changes_of,
+    unlogged_changes,
+)
+from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.schema.table_traits import Traits
+
+# A statement that means a whole database has one of these in it.
+_OF_DATABASES = frozenset({"database", "schema"})
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What names in a statement may mean: the tables that are captured, those of them that are known, and how."""
+
+    captured: Tables
+    known: Collection[TableId]
+    folds: bool = True
+
+    def meant(self, table: TableId) -> frozenset[TableId]:
+        """The known tables that this name may mean."""
+        if table in self.known:
+            return frozenset({table})
+        if not self.folds:
+            return frozenset()
+        return frozenset(each for each in self.known if _folded(str(each)) == _folded(str(table)))
+
+    def of_database(self, database: str) -> frozenset[TableId]:
+        """The known tables of the database that this name may mean."""
+        return frozenset(each for each in self.known if self.same(each.database, database))
+
+    def same(self, known: str, name: str) -> bool:
+        """Whether a name may be this one."""
+        return known == name or (self.folds and _folded(known) == _folded(name))
+
+
+def touched(names: Names, database: str, statement: str) -> frozenset[TableId]:
+    """The captured tables that a statement may be about: those that it names, and those of a database that it's about.
+
+    This errs on the safe side. Where the patterns match any name in the default database, words that name no table
+    are among the result. Text that couldn't be read may name any table.
+    """
+    named = set(identifiers(statement))
+    words = {identifier.name for identifier in named}
+    whole = bool({each.casefold() for each in words} & _OF_DATABASES)
+    unreadable = "\N{REPLACEMENT CHARACTER}" in statement
+    if names.folds:
+        words = {_folded(each) for each in words}
+
+    def is_named(name: str) -> bool:
+        return (_folded(name) if names.folds else name) in words
+
+    among_known = {
+        table
+        for table in names.known
+        if unreadable or is_named(table.name) or (whole and is_named(table.database))
+    }
+    unknown = {TableId(identifier.qualifier or database, identifier.name) for identifier in named}
+    return frozenset(among_known | {table for table in unknown if names.captured.match(table)})
+
+
+def may_alter(names: Names, database: str, statement: str) -> frozenset[TableId]:
+    """The captured tables whose columns or key a statement may change, or that it creates.
+
+    A table that's only referred to (LIKE, REFERENCES, a view or a trigger) isn't one of them.
+    """
+    found: set[TableId] = set()
+    for reading in readings(statement):
+        match meaning := read(reading, database):
+            case DefinesTable(table):
+                named = {table}
+            case DropsTables(tables):
+                named = set(tables)
+            case RenamesTables(pairs):
+                named = {table for pair in pairs for table in pair}
+            case AltersTable(table):
+                changes = changes_of(meaning)
+                if any(isinstance(change, Unclear) for change in changes):
+                    found |= touched(names, database, statement)
+                others = (change.tables for change in changes if isinstance(change, OfTables))
+                named = {table}.union(*others)
+            case DropsDatabase(name):
+                found |= names.of_database(name)
+                continue
+            case Unread():
+                found |= touched(names, database, statement)
+                continue
+            case _:
+                continue
+        for each in named:
+            found |= names.meant(each) or ({each} if names.captured.match(each) else frozenset())
+    return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Unlogged:
+    """What a statement makes of a table's rows without telling the log, and how it's told to people."""
+
+    what: str
+    effect: Effect
+
+
+def changed_unlogged(
+    names: Names, database: str, statement: str, exact: Mapping[TableId, Traits] = NONE_EXACT
+) -> dict[TableId, Unlogged]:
+    """The known tables whose rows a statement may change without telling the log; `exact`: see `unlogged_changes`.
+
+    A table that isn't known has no rows here to be changed. Where the statement can be read in two ways, only what it
+    is in each of them is sure, and else the rows are others.
+    """
+    read = unlogged_changes(database, statement, exact)
+    ways = [_effects(names, database, statement, way) for way in read]
+    found: dict[TableId, Unlogged] = {}
+    for table, unlogged in (item for way in ways for item in way.items()):
+        effects = {way[table].effect if table in way else None for way in ways}
+        found[table] = unlogged if len(effects) == 1 else Unlogged(unlogged.what, Effect.CHANGED)
+    return found
+
+
+def _effects(
+    names: Names, database: str, statement: str, changes: frozenset[UnloggedChange]
+) -> dict[TableId, Unlogged]:
+    """By table; where several things happen to one, its rows are others."""
+    found: dict[TableId, Unlogged] = {}
+    for change in changes:
+        for table, effect in _meant(names, database, statement, change):
+            effects = {effect, found[table].effect if table in found else effect}
+            found[table] = Unlogged(change.what, effect if len(effects) == 1 else Effect.CHANGED)
+    return found
+
+
+def _meant(
+    names: Names, database: str, statement: str, change: UnloggedChange
+) -> Iterator[tuple[TableId, Effect]]:
+    match change:
+        case OfTables(_, tables, effect):
+            for table in tables:
+                for each in names.meant(table):
+                    yield each, effect if each == table else Effect.CHANGED
+        case OfDatabase(_, name):
+            for each in names.of_database(name):
+                yield each, Effect.EMPTIED if each.database == name else Effect.CHANGED
+        case Unclear():
+            named = touched(names, database, statement) & frozenset(names.known)
+            yield from ((each, Effect.CHANGED) for each in named)
+        case _:
+            assert_never(change)
+
+
+def alterations(
+    known: Mapping[TableId, TableSchema], database: str, statement: str, emptied: Mapping[TableId, str]
+) -> tuple[Alteration, ...]:
+    """What a statement does to tables of these schemas: to their columns, and to those that it's known to empty.
+
+    Only a table that it names exactly is altered for certain.
+    """
+    found = {
+        table: Alteration(known[table], what, emptied=True)
+        for table, what in emptied.items()
+        if table in known
+    }
+    for table, changes in (told,) if (told := column_changes(database, statement)) else ():
+        if table in known and (alteration := altered(known[table], changes, "ALTER TABLE")):
+            found[table] = replace(alteration, emptied=table in found)
+    return tuple(found[table] for table in sorted(found))
+
+
+def _folded(name: str) -> str:
+    """The same for names that a server which folds names may take for the same, and maybe for some that it doesn't."""
+    return name.casefold().replace("\N{COMBINING DOT ABOVE}", "")

@@ -1,0 +1,42 @@
+"""The identifiers in a statement: which tables can a DDL statement be about?
+
+This is not a parser. It hands out every word and quoted identifier, keywords included. Who asks whether a table's
+name is among them errs on the safe side only. Where the same text can be read in two ways, it's handed out in both:
+"…" is an identifier with ANSI_QUOTES, a backslash in a string is no escape with NO_BACKSLASH_ESCAPES, and the inside
+of `/*! … */` is executed or not.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from pipeline.schema.ddl.sql_lexer import NAMES, Kind, Lexeme, lexemes
+
+
+@dataclass(frozen=True, slots=True)
+class Identifier:
+    """A name as it's written, and the one before it where a dot joins the two ("" where none does)."""
+
+    qualifier: str
+    name: str
+
+
+def identifiers(statement: str) -> Iterator[Identifier]:
+    """Every word, quoted identifier and double-quoted text of a statement, in order."""
+    yield from _identifiers(lexemes(statement))
+    if "\\" in statement:
+        yield from _identifiers(lexemes(statement, escapes=False))
+
+
+def _identifiers(found: Iterable[Lexeme]) -> Iterator[Identifier]:
+    last, qualifier = "", ""
+    for kind, text in found:
+        match kind:
+            case _ if kind in NAMES:
+                yield Identifier(qualifier, text)
+                last, qualifier = text, ""
+            case Kind.SIGN if text == ".":
+                qualifier = last
+            case Kind.OPENING | Kind.CLOSING:
+                pass
+            case _:  # a string and other punctuation name nothing
+                last, qualifier = "", ""

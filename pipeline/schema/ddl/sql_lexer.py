@@ -1,0 +1,206 @@
+"""A statement's lexemes, as MySQL's lexer tells them apart: words, quoted names, strings and signs, without comments.
+
+Where the same text can be read in two ways the reader decides: whether a backslash escapes (it doesn't with
+NO_BACKSLASH_ESCAPES), and what is made of "…" (a name with ANSI_QUOTES) and of the inside of `/*! … */` (executed or
+not, by the server's version).
+
+Source: MySQL 9.7 Reference Manual, "Schema Object Names", "String Literals" and "Comments".
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from pipeline.schema.table_schema import TableId
+
+_LEXEME = r"""
+      (?P<comment> \#[^\n]* | --(?=[\s\x00-\x1f]|\Z)[^\n]* | /\*(?!!).*?(?:\*/|\Z) )
+    | ` (?P<quoted> (?:[^`]|``)* ) (?:`|\Z)
+    | " (?P<double> (?:{character}|[^"\\]|"")* ) (?:"|\Z)
+    | ' (?P<string> (?:{character}|[^'\\]|'')* ) (?:'|\Z)
+    | (?P<word> [0-9A-Za-z_$\u0080-\U0010ffff]+ )
+    | (?P<opening> /\*!\d* )
+    | (?P<closing> \*/ )
+    | (?P<sign> \S )
+"""
+
+
+def _lexer(character: str) -> re.Pattern[str]:
+    return re.compile(_LEXEME.format(character=character), re.VERBOSE | re.DOTALL)
+
+
+_BACKSLASH_ESCAPES = _lexer(r"\\.")
+_NO_BACKSLASH_ESCAPES = _lexer(r"\\")
+
+
+class Kind(StrEnum):
+    """What a lexeme is; OPENING and CLOSING are the two ends of `/*! … */`."""
+
+    WORD = "word"
+    QUOTED = "quoted"
+    DOUBLE = "double"
+    STRING = "string"
+    OPENING = "opening"
+    CLOSING = "closing"
+    SIGN = "sign"
+
+
+# The oldest server with GTIDs, as `/*!50605 … */` has it.
+_OLDEST_SERVER = 5_06_05
+
+# What can be a name.
+NAMES = frozenset({Kind.WORD, Kind.QUOTED, Kind.DOUBLE})
+
+_DOUBLED = {Kind.QUOTED: "`", Kind.DOUBLE: '"'}
+
+
+class Lexeme(NamedTuple):
+    """A lexeme; `text` is without the quotes around it."""
+
+    kind: Kind
+    text: str
+
+
+def lexemes(statement: str, *, escapes: bool = True) -> Iterator[Lexeme]:
+    """The lexemes in order; `escapes`: whether a backslash in a string escapes what's behind it."""
+    lexer = _BACKSLASH_ESCAPES if escapes else _NO_BACKSLASH_ESCAPES
+    for match in lexer.finditer(statement):
+        if match.lastgroup == "comment":
+            continue
+        kind = Kind(str(match.lastgroup))
+        text = match[kind.value]
+        quote = _DOUBLED.get(kind)
+        yield Lexeme(kind, text if quote is None else text.replace(2 * quote, quote))
+
+
+def word(lexeme: Lexeme) -> str:
+    """The word in small letters, "" for anything else."""
+    return lexeme.text.casefold() if lexeme.kind is Kind.WORD else ""
+
+
+# Stands for what couldn't be decoded.
+_UNKNOWN: Final = "\N{REPLACEMENT CHARACTER}"
+
+_END: Final = Lexeme(Kind.SIGN, "")
+
+
+class NotRead(Exception):
+    """The statement isn't what was expected here."""
+
+
+class Reader:
+    """Takes lexemes from the front."""
+
+    def __init__(self, found: Sequence[Lexeme]) -> None:
+        self._found = found
+        self._at = 0
+
+    @property
+    def next(self) -> Lexeme:
+        """The one that is next, an empty sign at the end."""
+        return self._found[self._at] if self._at < len(self._found) else _END
+
+    def rest(self) -> Sequence[Lexeme]:
+        """All that haven't been taken."""
+        return self._found[self._at :]
+
+    def keyword(self, *words: str) -> bool:
+        """Take one of these words, if it's next and not quoted."""
+        found = word(self.next) in words
+        self._at += found
+        return found
+
+    def sign(self, text: str) -> bool:
+        """Take this sign, if it's next."""
+        found = self.next == (Kind.SIGN, text)
+        self._at += found
+        return found
+
+    def name(self) -> str:
+        """Take a name whose characters are known. Raises NotRead."""
+        kind, text = self.next
+        if kind not in NAMES or not text or _UNKNOWN in text:
+            raise NotRead
+        self._at += 1
+        return text
+
+    def value(self) -> None:
+        """Take a word, a name, a string or a number. Raises NotRead."""
+        if self.next.kind in (Kind.SIGN, Kind.OPENING, Kind.CLOSING):
+            raise NotRead
+        self._at += 1
+
+    def leave_parentheses(self) -> None:
+        """Take all up to the parenthesis that closes the one that was opened, and this one. Raises NotRead."""
+        depth = 1
+        while depth:
+            if self.next is _END:
+                raise NotRead
+            if self.next.kind is Kind.SIGN:
+                depth += {"(": 1, ")": -1}.get(self.next.text, 0)
+            self._at += 1
+
+    def table(self, database: str) -> TableId:
+        """Take a table's name, in this database if it isn't qualified. Raises NotRead."""
+        if self.sign("."):
+            return TableId(database, self.name())
+        name = self.name()
+        return TableId(name, self.name()) if self.sign(".") else TableId(database, name)
+
+    def expect(self, *words: str) -> None:
+        """Take one of these words. Raises NotRead."""
+        if not self.keyword(*words):
+            raise NotRead
+
+    def expect_sign(self, text: str) -> None:
+        """Take this sign. Raises NotRead."""
+        if not self.sign(text):
+            raise NotRead
+
+    def end(self) -> None:
+        """Raises NotRead if there's more."""
+        self.sign(";")
+        if self.next is not _END:
+            raise NotRead
+
+
+def readings(statement: str) -> Iterator[list[Lexeme]]:
+    """The statement in each way in which a server might have read it."""
+    for escapes in (True, False) if "\\" in statement else (True,):
+        found = list(lexemes(statement, escapes=escapes))
+        yield [lexeme for lexeme in found if lexeme.kind not in (Kind.OPENING, Kind.CLOSING)]
+        if any(lexeme.kind is Kind.OPENING and not _by_all(lexeme) for lexeme in found):
+            yield list(_by_all_servers(found))
+
+
+def _by_all_servers(found: list[Lexeme]) -> Iterator[Lexeme]:
+    """What is outside of `/*! … */`, or inside of one that no server leaves out."""
+    outside = True
+    for lexeme in found:
+        if lexeme.kind is Kind.OPENING:
+            outside = _by_all(lexeme)
+        elif lexeme.kind is Kind.CLOSING:
+            outside = True
+        elif outside:
+            yield lexeme
+
+
+def _by_all(opening: Lexeme) -> bool:
+    """Whether all servers execute it, as they do the TEMPORARY in what they log when a session ends."""
+    return int(opening.text.removeprefix("/*!") or 0) <= _OLDEST_SERVER
+
+
+def parts(found: Sequence[Lexeme]) -> Iterator[list[Lexeme]]:
+    """What stands between the commas that are in no parentheses."""
+    part: list[Lexeme] = []
+    depth = 0
+    for lexeme in found:
+        if lexeme == (Kind.SIGN, ",") and depth == 0:
+            yield part
+            part = []
+            continue
+        if lexeme.kind is Kind.SIGN:
+            depth += {"(": 1, ")": -1}.get(lexeme.text, 0)
+        part.append(lexeme)
+    yield part

@@ -1,0 +1,317 @@
+"""What a statement in the log is, by its text: what it does, and to which tables.
+
+Nothing here says what became of rows. A statement is known if all of it that names tables can be read; each kind that
+changes no table is listed by its first words. Everything else is `Unread`: it may be about any table that it names.
+
+Source: MySQL 9.7 Reference Manual, "SQL Statements"; "The MEMORY Storage Engine" for what a server logs by itself after
+a restart (`DELETE FROM` before MySQL 8.0, `TRUNCATE TABLE` since).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline.schema.ddl.sql_lexer import Kind, Lexeme, NotRead, Reader, parts, readings, word
+from pipeline.schema.table_schema import TableId
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesNoTable:
+    """It changes neither rows nor columns of any table."""
+
+
+@dataclass(frozen=True, slots=True)
+class DefinesTable:
+    """It creates the table, whose rows are in the log, or gives it an index or takes one; no other row changes."""
+
+    table: TableId
+
+
+@dataclass(frozen=True, slots=True)
+class EmptiesTable:
+    """It takes all rows of the table."""
+
+    table: TableId
+
+
+@dataclass(frozen=True, slots=True)
+class RepairsTables:
+    """It takes from tables what it can't read of them."""
+
+    tables: frozenset[TableId]
+
+
+@dataclass(frozen=True, slots=True)
+class DropsTables:
+    """It takes tables away, as far as they exist."""
+
+    tables: frozenset[TableId]
+
+
+@dataclass(frozen=True, slots=True)
+class DropsDatabase:
+    """It takes a database away with all its tables."""
+
+    database: str
+
+
+@dataclass(frozen=True, slots=True)
+class RenamesTables:
+    """Pairs of old name and new name, in their order."""
+
+    pairs: tuple[tuple[TableId, TableId], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AltersTable:
+    """ALTER TABLE with these options; with `ignore` (before MySQL 5.7) it drops rows that hinder it."""
+
+    table: TableId
+    database: str
+    ignore: bool
+    options: tuple[tuple[Lexeme, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """It begins with `what`, and may do anything to any table that it names."""
+
+    what: str
+
+
+Statement = (
+    ChangesNoTable
+    | DefinesTable
+    | EmptiesTable
+    | RepairsTables
+    | DropsTables
+    | DropsDatabase
+    | RenamesTables
+    | AltersTable
+    | Unread
+)
+
+# Statements that change no table, by their first word. OPTIMIZE makes a table's file again, with the same rows.
+_ADMINISTRATIVE = frozenset(
+    {
+        "analyze",
+        "begin",
+        "check",
+        "commit",
+        "flush",
+        "grant",
+        "install",
+        "optimize",
+        "revoke",
+        "set",
+        "uninstall",
+    }
+)
+# What CREATE, ALTER and DROP may be about besides tables and indexes; SPATIAL REFERENCE SYSTEM, UNDO TABLESPACE,
+# LOGFILE GROUP and RESOURCE GROUP by their first word.
+_NO_TABLES = frozenset(
+    {
+        "event", "function", "library", "logfile", "procedure", "resource", "role", "server", "tablespace", "trigger",
+        "undo", "user", "view",
+    }
+)  # fmt: skip
+
+
+def read(reading: Sequence[Lexeme], database: str) -> Statement:
+    """The statement that is read like this, run with this default database."""
+    if reading and reading[-1] == (Kind.SIGN, ";"):
+        reading = reading[:-1]
+    if not reading:
+        return ChangesNoTable()
+    reader = Reader(reading)
+    first = word(reader.next)
+    try:
+        if first in _ADMINISTRATIVE:
+            return ChangesNoTable()
+        match first:
+            case "create":
+                return _created(reader, database)
+            case "alter":
+                return _altered(reader, database)
+            case "drop":
+                return _dropped(reader, database)
+            case "rename":
+                return _renamed(reader, database)
+            case "truncate":
+                return _truncated(reader, database)
+            case "repair":
+                return _repaired(reader, database)
+            case _:
+                return Unread(reading[0].text)
+    except NotRead:
+        return Unread(_first_words(reading))
+
+
+def emptied_memory_table(statement: str) -> TableId | None:
+    """The MEMORY table of which a server before MySQL 8.0 tells like this that its restart has emptied it."""
+    meant = [_deleted_from(reading) for reading in readings(statement)]
+    return meant[0] if len(meant) == 1 else None
+
+
+def _deleted_from(reading: Sequence[Lexeme]) -> TableId | None:
+    reader = Reader(reading)
+    if not (reader.keyword("delete") and reader.keyword("from")):
+        return None
+    try:
+        table = reader.table("")
+        reader.end()
+    except NotRead:
+        return None
+    return table
+
+
+def _first_words(reading: Sequence[Lexeme]) -> str:
+    first, second = (word(lexeme).upper() for lexeme in (*reading[:2], Lexeme(Kind.SIGN, ""))[:2])
+    match first, second:
+        case "TRUNCATE", _:
+            return "TRUNCATE TABLE"
+        case "ALTER", "ONLINE" | "OFFLINE" | "IGNORE":
+            return "ALTER TABLE"
+        case "ALTER" | "CREATE" | "DROP" | "RENAME" | "REPAIR", "TABLE" | "TABLES":
+            return f"{first} TABLE"
+        case "DROP", "DATABASE" | "SCHEMA":
+            return "DROP DATABASE"
+        case _:
+            return first
+
+
+def _created(reader: Reader, database: str) -> Statement:
+    reader.expect("create")
+    if reader.keyword("or"):
+        reader.expect("replace")
+    if reader.keyword("temporary"):
+        # It hides another table of this name from its session only, and the log has no row of it.
+        return ChangesNoTable()
+    if reader.keyword("table"):
+        _if("not", reader)
+        return DefinesTable(reader.table(database))
+    return _of_index(reader, database) or _of_others(reader)
+
+
+def _altered(reader: Reader, database: str) -> Statement:
+    reader.expect("alter")
+    reader.keyword("online", "offline")  # before MySQL 5.7
+    ignore = reader.keyword("ignore")
+    if reader.keyword("table"):
+        table = reader.table(database)
+        options = (tuple(option) for option in parts(reader.rest()))
+        return AltersTable(table, database, ignore, tuple(options))
+    if reader.keyword("instance"):
+        return ChangesNoTable()
+    return _of_others(reader)
+
+
+def _dropped(reader: Reader, database: str) -> Statement:
+    reader.expect("drop")
+    if reader.keyword("temporary"):
+        return ChangesNoTable()
+    if reader.keyword("table", "tables"):
+        _if("", reader)
+        tables = _listed(reader, database)
+        reader.keyword("restrict", "cascade")
+        reader.end()
+        return DropsTables(tables)
+    if reader.keyword("database", "schema"):
+        _if("", reader)
+        name = reader.name()
+        reader.end()
+        return DropsDatabase(name)
+    return _of_index(reader, database) or _of_others(reader)
+
+
+def _renamed(reader: Reader, database: str) -> Statement:
+    reader.expect("rename")
+    if reader.keyword("user"):
+        return ChangesNoTable()
+    reader.expect("table", "tables")
+    pairs: list[tuple[TableId, TableId]] = []
+    while not pairs or reader.sign(","):
+        old = reader.table(database)
+        reader.expect("to")
+        pairs.append((old, reader.table(database)))
+    reader.end()
+    return RenamesTables(tuple(pairs))
+
+
+def _truncated(reader: Reader, database: str) -> Statement:
+    reader.expect("truncate")
+    reader.keyword("table")
+    table = reader.table(database)
+    reader.end()
+    return EmptiesTable(table)
+
+
+def _repaired(reader: Reader, database: str) -> Statement:
+    reader.expect("repair")
+    reader.keyword("no_write_to_binlog", "local")
+    reader.expect("table", "tables")
+    tables = _listed(reader, database)
+    while reader.keyword("quick", "extended", "use_frm"):
+        pass
+    reader.end()
+    return RepairsTables(tables)
+
+
+def _listed(reader: Reader, database: str) -> frozenset[TableId]:
+    tables = {reader.table(database)}
+    while reader.sign(","):
+        tables.add(reader.table(database))
+    return frozenset(tables)
+
+
+def _if(not_: str, reader: Reader) -> None:
+    if reader.keyword("if"):
+        if not_:
+            reader.expect(not_)
+        reader.expect("exists")
+
+
+def _of_index(reader: Reader, database: str) -> Statement | None:
+    """An index that comes or goes, of the table that ON names; None where it's no index."""
+    reader.keyword("online", "offline")  # before MySQL 5.7
+    if reader.keyword("spatial"):
+        if reader.keyword("reference"):
+            return ChangesNoTable()
+    else:
+        reader.keyword("unique", "fulltext")
+    if not reader.keyword("index"):
+        return None
+    reader.name()
+    if reader.keyword("using"):
+        reader.name()
+    reader.expect("on")
+    return DefinesTable(reader.table(database))
+
+
+def _of_others(reader: Reader) -> Statement:
+    """What's no table and no index. Raises NotRead."""
+    while True:
+        if reader.keyword("algorithm"):
+            reader.sign("=")
+            reader.name()
+        elif reader.keyword("definer"):
+            reader.sign("=")
+            _user(reader)
+        elif reader.keyword("sql"):
+            reader.expect("security")
+            reader.name()
+        elif not reader.keyword("aggregate", "json", "relational", "duality", "materialized"):
+            break
+    if reader.keyword("database", "schema"):  # DROP DATABASE has been read before
+        if "upgrade" in map(word, reader.rest()):
+            raise NotRead
+        return ChangesNoTable()
+    reader.expect(*_NO_TABLES)
+    return ChangesNoTable()
+
+
+def _user(reader: Reader) -> None:
+    reader.value()
+    if reader.sign("("):
+        reader.expect_sign(")")
+    if reader.sign("@"):
+        reader.value()

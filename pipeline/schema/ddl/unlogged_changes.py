@@ -1,0 +1,269 @@
+"""What statements do to rows without telling the log: DROP, TRUNCATE, RENAME, and some of what ALTER TABLE does.
+
+With binlog_format=ROW the log has each change of a row, but for what DDL does to rows as a side effect. A statement's
+text says at most that rows *may* have changed. So what leaves rows alone for certain is listed here and in
+`pipeline.schema.ddl.statement_kinds`: kinds of statements, options of ALTER TABLE, definitions of columns
+(`pipeline.schema.ddl.column_definitions`) and engines. Each other statement may have changed the rows of each table
+that it names.
+
+Where the text can be read in more ways than one (`pipeline.schema.ddl.sql_lexer`), what it does is what it does in any
+of them.
+
+MODIFY, CHANGE and CONVERT TO convert values. A mode that isn't strict cuts a value that's too long, and makes a NULL 0.
+A strict one lets the statement fail on such values; then a column's type before it and after it say whether its values
+are the same (`pipeline.schema.compatibility`), but for what the types don't show
+(`pipeline.schema.ddl.column_definitions`), and of a table that has no generated column, whose values follow from the
+others.
+
+Source: MySQL 9.7 Reference Manual, "ALTER TABLE Statement", "DROP TABLE Statement", "RENAME TABLE Statement",
+"TRUNCATE TABLE Statement", "Implicit Default Handling" (in "Data Type Default Values").
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import chain, pairwise
+from typing import assert_never
+
+from pipeline.schema.ddl.alter_table import added_by, dropped_by, renamed_by
+from pipeline.schema.ddl.column_definitions import adds_nulls, converts_exactly
+from pipeline.schema.ddl.sql_lexer import NAMES, Kind, Lexeme, NotRead, Reader, readings, word
+from pipeline.schema.ddl.statement_kinds import (
+    AltersTable,
+    ChangesNoTable,
+    DefinesTable,
+    DropsDatabase,
+    DropsTables,
+    EmptiesTable,
+    RenamesTables,
+    RepairsTables,
+    Statement,
+    Unread,
+    read,
+)
+from pipeline.schema.table_schema import TableId
+from pipeline.schema.table_traits import Traits
+
+# Engines that keep the rows that the log tells of, and no others.
+LOGGED_ENGINES = frozenset({"innodb", "myisam", "memory", "heap", "archive", "csv"})
+
+NONE_EXACT: Mapping[TableId, Traits] = {}
+
+# What ALTER TABLE may be followed by without touching a row, by its first words.
+_HARMLESS = frozenset(
+    {
+        ("alter",), ("drop",), ("order", "by"), ("enable", "keys"), ("disable", "keys"), ("force",),
+        ("with", "validation"), ("without", "validation"), ("rename", "column"), ("rename", "index"),
+        ("rename", "key"), ("analyze", "partition"), ("check", "partition"), ("optimize", "partition"),
+        ("rebuild", "partition"), ("coalesce", "partition"), ("remove", "partitioning"),
+        ("upgrade", "partitioning"), ("secondary_load",), ("secondary_unload",),
+    }
+)  # fmt: skip
+# What defines partitions: each row stays, in one or the other, but an engine may be named among them.
+_PARTITIONS = frozenset({("add", "partition"), ("reorganize", "partition"), ("partition", "by")})
+# Options of the table as a whole, each with a value.
+_TABLE_OPTIONS = frozenset(
+    {
+        "algorithm", "auto_increment", "autoextend_size", "avg_row_length", "charset", "checksum", "collate",
+        "comment", "compression", "delay_key_write", "encryption", "engine_attribute", "key_block_size", "lock",
+        "max_rows", "min_rows", "pack_keys", "password", "row_format", "secondary_engine",
+        "secondary_engine_attribute", "stats_auto_recalc", "stats_persistent", "stats_sample_pages", "storage",
+        "tablespace",
+    }
+)  # fmt: skip
+
+
+class Effect(StrEnum):
+    """What a statement makes of a table's rows: it takes them all, or they may be others."""
+
+    EMPTIED = "emptied"
+    CHANGED = "changed"
+
+
+@dataclass(frozen=True, slots=True)
+class OfTables:
+    """`what` has this effect on the rows of `tables`, as far as these exist."""
+
+    what: str
+    tables: frozenset[TableId]
+    effect: Effect = Effect.CHANGED
+
+
+@dataclass(frozen=True, slots=True)
+class OfDatabase:
+    """`what` takes away all tables of a database."""
+
+    what: str
+    database: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unclear:
+    """It may be `what`, of any table that's named in it."""
+
+    what: str
+
+
+UnloggedChange = OfTables | OfDatabase | Unclear
+
+
+def unlogged_changes(
+    database: str, statement: str, exact: Mapping[TableId, Traits] = NONE_EXACT
+) -> tuple[frozenset[UnloggedChange], ...]:
+    """What the statement, run with this default database, does to rows without telling the log, as each reads it.
+
+    `exact`: the tables of which strict mode lets no value pass that doesn't fit, as they were before the statement.
+    """
+    return tuple(frozenset(changes_of(read(reading, database), exact)) for reading in readings(statement))
+
+
+def changes_of(
+    statement: Statement, exact: Mapping[TableId, Traits] = NONE_EXACT
+) -> tuple[UnloggedChange, ...]:
+    """What a statement that's read does to rows without telling the log; see `unlogged_changes`."""
+    try:
+        return tuple(_changes(statement, exact))
+    except NotRead:
+        return (Unclear("ALTER TABLE"),)
+
+
+def _changes(statement: Statement, exact: Mapping[TableId, Traits]) -> Iterator[UnloggedChange]:
+    match statement:
+        case ChangesNoTable() | DefinesTable():
+            pass
+        case EmptiesTable(table):
+            yield OfTables("TRUNCATE TABLE", frozenset({table}), Effect.EMPTIED)
+        case RepairsTables(tables):
+            yield OfTables("REPAIR TABLE", tables)
+        case DropsTables(tables):
+            yield OfTables("DROP TABLE", tables, Effect.EMPTIED)
+        case DropsDatabase(database):
+            yield OfDatabase("DROP DATABASE", database)
+        case RenamesTables(pairs):
+            # A table that has lost its name has no rows; one that has got it has other rows than before.
+            old, new = (frozenset(names) for names in zip(*pairs, strict=True))
+            yield OfTables("RENAME TABLE", old - new, Effect.EMPTIED)
+            yield OfTables("RENAME TABLE", new)
+        case AltersTable():
+            yield from _altered(statement, exact.get(statement.table))
+        case Unread(what):
+            yield Unclear(what)
+        case _:
+            assert_never(statement)
+
+
+# ALTER TABLE
+
+
+def _altered(statement: AltersTable, before: Traits | None) -> Iterator[UnloggedChange]:
+    """`before`: the table's, if its conversions are exact. Raises NotRead."""
+    if (
+        before is not None and before.generated
+    ):  # a value that follows from one of another type may be another one
+        before = None
+    table, options = frozenset({statement.table}), tuple(_options(statement.options))
+    if statement.ignore:
+        yield OfTables("ALTER IGNORE TABLE", table)
+    for option in options:
+        yield from _option(Reader(option), table, statement.database, before)
+    renamed = [pair for option in options for pair in renamed_by(Reader(option))]
+    respelled = {old.casefold() for old, new in renamed if old.casefold() == new.casefold()}
+    taken = {old for old, _ in renamed} | {name for option in options for name in dropped_by(Reader(option))}
+    given = {new for _, new in renamed} | {
+        added[0].text for option in options for added in added_by(Reader(option)) if added
+    }
+    if ({name.casefold() for name in taken} & {name.casefold() for name in given}) - respelled:
+        yield OfTables("ALTER TABLE that gives a column's name to another", table)
+
+
+def _options(options: Sequence[Sequence[Lexeme]]) -> Iterator[Sequence[Lexeme]]:
+    """Each with the names that it lists: partitions, after which nothing else comes, or columns to order rows by."""
+    ordering = False
+    for number, option in enumerate(options):
+        words = list(map(word, option[:2]))
+        if words[1:] == ["partition"]:
+            yield tuple(chain.from_iterable(options[number:]))
+            return
+        is_column = bool(option) and option[0].kind in NAMES and words[1:] in ([], ["asc"], ["desc"])
+        if not (ordering and is_column and len(option) < 3):
+            yield option
+            ordering = words == ["order", "by"]
+
+
+def _option(
+    reader: Reader, table: frozenset[TableId], database: str, before: Traits | None
+) -> Iterator[UnloggedChange]:
+    """Raises NotRead."""
+    words = [word(lexeme) for lexeme in reader.rest() if lexeme != (Kind.SIGN, "=")]
+    match words[:2]:
+        case ["exchange", "partition"]:
+            while not reader.keyword("with"):
+                reader.name()
+            reader.expect("table")
+            yield OfTables("ALTER TABLE … EXCHANGE PARTITION", table | {reader.table(database)})
+        case ["truncate" | "drop" | "repair" as verb, "partition"]:
+            yield OfTables(f"ALTER TABLE … {verb.upper()} PARTITION", table)
+        case ["discard" | "import" as verb, "partition" | "tablespace" as of]:
+            yield OfTables(f"ALTER TABLE … {verb.upper()} {of.upper()}", table)
+        case first if tuple(first) in _PARTITIONS:
+            yield from _engines(words, table)
+        case first if not first or {tuple(first), tuple(first[:1])} & _HARMLESS:
+            pass
+        case ["rename", _]:
+            reader.keyword("rename")
+            if not reader.keyword("to", "as"):
+                reader.sign("=")
+            what, new = "ALTER TABLE … RENAME", frozenset({reader.table(database)})
+            yield OfTables(what, table - new, Effect.EMPTIED)
+            yield OfTables(what, new)
+        case ["modify" | "change" as verb, *_]:
+            reader.expect(verb)
+            reader.keyword("column")
+            old = reader.name() if verb == "change" else reader.next.text
+            if before is None or not converts_exactly(reader.rest(), old, before):
+                yield OfTables(f"ALTER TABLE … {verb.upper()}", table)
+        case ["convert", "to"]:
+            if before is None:
+                yield OfTables("ALTER TABLE … CONVERT TO", table)
+        case ["add", _]:
+            if not all(adds_nulls(definition) for definition in added_by(reader)):
+                yield OfTables("ALTER TABLE … ADD COLUMN with a value for the rows that there were", table)
+        case _:
+            yield from _table_options(reader, table)
+
+
+def _table_options(reader: Reader, table: frozenset[TableId]) -> Iterator[OfTables]:
+    """Options of the table as a whole, which need no commas between them, and partitions after them."""
+    while reader.next.text:
+        if word(reader.next) in ("partition", "remove"):
+            yield from _engines([word(each) for each in reader.rest() if each != (Kind.SIGN, "=")], table)
+            return
+        if reader.keyword("engine"):
+            reader.sign("=")
+            engine = reader.name()
+            if engine.casefold() not in LOGGED_ENGINES:
+                yield _of_engine(engine, table)
+            continue
+        reader.keyword("default")
+        if reader.keyword("data", "index"):
+            known = reader.keyword("directory")
+        elif reader.keyword("character", "char"):
+            known = reader.keyword("set")
+        else:
+            known = reader.keyword(*_TABLE_OPTIONS)
+        if not known:
+            yield OfTables("ALTER TABLE", table)
+            return
+        reader.sign("=")
+        reader.value()
+
+
+def _engines(words: list[str], table: frozenset[TableId]) -> Iterator[OfTables]:
+    """The engines that partitions are defined with, as far as the log may lack what their rows become."""
+    for setting, engine in pairwise(words):
+        if setting == "engine" and engine not in LOGGED_ENGINES:
+            yield _of_engine(engine, table)
+
+
+def _of_engine(engine: str, table: frozenset[TableId]) -> OfTables:
+    return OfTables(f"ALTER TABLE … ENGINE={engine.upper()}", table)

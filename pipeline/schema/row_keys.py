@@ -1,0 +1,104 @@
+"""Keys of rows: as parameters that go back to the server, and as tokens to compare.
+
+The server alone *orders* keys (collations, ENUM order, unsigned integers are its business). Here they are only
+compared for equality, byte for byte, and that's enough: if a row changed while its chunk was being read, then the
+key that the chunk saw is the new key of the last change before the SELECT or the old key of the first one after it,
+in exactly these bytes, even where the collation holds other bytes equal.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.schema.table_schema import TableSchema
+from pipeline.types.charsets import twins
+from pipeline.types.column_types import Enum, Set, Text
+
+_NO_VALUE = (
+    "{column} of its primary key has a zero or partial date, which has no value in the lake, so that its rows can't be"
+    " told apart; correct these dates, or give the table another primary key"
+)
+_TWO_CODES = (
+    "{column} of its primary key has a character with two codes in its character set ({charset}), so that two keys can"
+    " be one text; convert the column to utf8mb4"
+)
+_EMPTY = (
+    "{column} of its primary key has an empty text, which may be the label or the value 0, so that two keys can be one"
+    " text; give that label a text"
+)
+
+# One part of a key as it's bound to a statement: int for integers, bits, and the numbers of ENUM and SET, float for
+# floats, str for decimals, dates, times and text, bytes for binary and for text that isn't all of Unicode.
+KeyPart = int | float | str | bytes
+Key = tuple[KeyPart, ...]
+
+
+def tokens(rows: pa.RecordBatch, key: Sequence[int]) -> pa.Array:
+    """One binary token a row: equal tokens if and only if the key columns (indices `key`) are equal in value.
+
+    That's among rows of one schema, since a token is made of Arrow's own bytes, which cost nothing to have. A part of
+    varying length that isn't the last one is written with its length before it, so that no two different keys share a
+    token. A key with a part that has no value (a zero or partial date) has no token: null.
+    """
+    parts: list[pa.Array] = []
+    for index in key:
+        if parts and not _fixed(parts[-1]):
+            parts.insert(-1, pc.binary_length(parts[-1]))
+        parts.append(rows.column(index))
+    first, *others = (_bytes(part) for part in parts)
+    return pc.binary_join_element_wise(first, *others, pa.scalar(b"", pa.binary())) if others else first
+
+
+def indistinct(schema: TableSchema, rows: pa.RecordBatch) -> str | None:
+    """Why rows can't be told apart in the lake by the keys of these; None if they can.
+
+    A key may have no value: a zero or partial date. The server tells keys apart that are the same text where a
+    character set has two codes for a character, and where a label is empty as the value 0 is. Whoever brings a row to a
+    mirror has it looked at. Only a key of such a type costs more than a glance at each column.
+    """
+    for index in schema.key:
+        column = schema.columns[index]
+        if rows.column(index).null_count:
+            return _NO_VALUE.format(column=column.name)
+        if isinstance(column.type, Text) and (characters := twins(column.type.charset)):
+            listed = "".join(sorted(f"\\x{{{ord(character):x}}}" for character in characters))
+            held: pa.Array = pc.match_substring_regex(rows.column(index), f"[{listed}]")
+            if held.true_count:
+                return _TWO_CODES.format(column=column.name, charset=column.type.charset)
+        if isinstance(column.type, Enum | Set) and "" in column.type.labels:
+            empty: pa.Array = pc.equal(rows.column(index), "")
+            if empty.true_count:
+                return _EMPTY.format(column=column.name)
+    return None
+
+
+def key_to_json(key: Key) -> list[Any]:
+    """A key as JSON values; bytes as {"hex": …}. `key_from_json` is its inverse."""
+    return [{"hex": part.hex()} if isinstance(part, bytes) else part for part in key]
+
+
+def key_from_json(value: list[Any]) -> Key:
+    """The key that `key_to_json` wrote."""
+    return tuple(bytes.fromhex(part["hex"]) if isinstance(part, dict) else part for part in value)
+
+
+def _fixed(column: pa.Array) -> bool:
+    """Whether all values have as many bytes; BIT(1) is a byte each."""
+    return bool(pa.types.is_primitive(column.type) or pa.types.is_decimal(column.type))
+
+
+def _bytes(column: pa.Array) -> pa.Array:
+    """Each value's bytes as Arrow has them, without a copy."""
+    if not _fixed(column):
+        return column.cast(pa.binary())
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.int8())
+    exists, values = column.buffers()
+    width = column.type.bit_width // 8
+    ends = np.arange(column.offset + len(column) + 1, dtype=np.int32) * np.int32(width)
+    return pa.Array.from_buffers(
+        pa.binary(), len(column), [exists, pa.py_buffer(ends), values], offset=column.offset
+    )

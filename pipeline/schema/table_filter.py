@@ -1,0 +1,52 @@
+"""Which tables are meant, wherever somebody may say so: in the configuration, in a rule, in a signal."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.schema.table_schema import TableId
+
+# Made of no Python object: with the first one pyarrow loads pandas, and who needs that isn't known yet.
+_NO_NAME: Final = pa.nulls(1, pa.string())
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Which tables are meant: regular expressions over `database.table` that match the whole name.
+
+    They are RE2's, whose matching takes time linear in the name: a pattern can't run away with the service.
+    Raises ValueError where one isn't such an expression.
+    """
+
+    patterns: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for pattern in self.patterns:
+            try:
+                pc.match_substring_regex(_NO_NAME, pattern)
+            except pa.ArrowInvalid as error:
+                raise ValueError(f"{pattern!r} isn't a regular expression (RE2): {error}") from error
+
+    def match(self, table: TableId) -> bool:
+        """Whether one of the patterns matches the whole name."""
+        return any(
+            pc.match_substring_regex(str(table), rf"\A(?:{pattern})\z").as_py() for pattern in self.patterns
+        )
+
+    def may_match_in(self, database: str) -> bool:
+        """Whether some table of this database may be meant, by what each pattern begins with; yes, if in doubt."""
+        starts = (_literal_start(pattern) for pattern in self.patterns)
+        return any(start.startswith(f"{database}.") or f"{database}.".startswith(start) for start in starts)
+
+
+def _literal_start(pattern: str) -> str:
+    """Text that all matches of the pattern begin with."""
+    literal = re.match(r"(?:(?:\\[^\w\s]|[\w-])(?![*+?{]))*", pattern)
+    return "" if literal is None or "|" in pattern else literal[0].replace("\\", "")
+
+
+# Every table; a name may hold anything, a line's end included.
+ALL_TABLES: Final = Tables(("(?s:.*)",))

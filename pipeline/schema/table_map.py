@@ -1,0 +1,54 @@
+"""What a TABLE_MAP event says of a table's columns.
+
+Source: MySQL 9.7 source documentation, class mysql::binlog::event::Table_map_event; WL#4618 (optional metadata).
+"""
+
+from dataclasses import dataclass
+
+from pipeline.schema.table_schema import TableId
+from pipeline.types.column_types import LogType
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """How a column's values lie in a row image, which its type alone doesn't tell.
+
+    `code`: the column's type byte in the event (enum_field_types), 254 (STRING) where it is CHAR, BINARY, ENUM or SET.
+    `meta`: the type's metadata as `Field::do_save_field_metadata` writes it, zero for a type that has none, one byte
+    for a type that has one, otherwise two: the first byte in the low half, the second in the high half.
+    """
+
+    code: int
+    meta: int
+
+
+@dataclass(frozen=True, slots=True)
+class FullMetadata:
+    """What's in the log with binlog_row_metadata=FULL only: names (ENUM and SET labels are in the types then).
+
+    `key`: indices of the primary key's columns, in the key's order; empty without one.
+    """
+
+    names: tuple[str, ...]
+    key: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MinimalMetadata:
+    """binlog_row_metadata=MINIMAL: neither names nor keys nor labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoMetadata:
+    """What servers before MySQL 8.0.1 write: no names, and types that are raw where signs or character sets matter."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableMap:
+    """A table as the log describes it: equal maps describe the columns equally (the log's table id isn't in it)."""
+
+    table: TableId
+    types: tuple[LogType, ...]
+    storage: tuple[Storage, ...]
+    nullable: tuple[bool, ...]
+    metadata: FullMetadata | MinimalMetadata | NoMetadata

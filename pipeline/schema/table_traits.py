@@ -1,0 +1,106 @@
+"""What a server tells of a table and its log doesn't, even with full metadata, and where in the stream it holds.
+
+The values of a generated column follow from others, the rows of some engines lie elsewhere, and how long a text may be
+isn't in any schema (`pipeline.schema.table_schema`). What the server says of that holds at a place as a schema does
+(`pipeline.verifier.step`): until a statement may have altered the table, and again once the stream has come to the
+place of an answer that has the work of each such statement in it. Between these nothing is known of the table.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from pipeline.gtid.gtid_set import Gtid, GtidSet
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.watermark import Coordinates
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class TextColumn:
+    """How many characters, and how many bytes, a column of text has room for; `charset`: its character set."""
+
+    characters: int
+    octets: int
+    charset: str
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """`engine`: in small letters, "" where the server can't say. `generated`: whether any column is generated.
+
+    `charset`: what columns have whose definition names none. `columns`: all of them by their names, None for one that
+    isn't text.
+    """
+
+    engine: str
+    generated: bool = False
+    charset: str = ""
+    columns: Mapping[str, TextColumn | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    """The traits (None: there's no such table) with the work of all in `at`, which will hold at `end`.
+
+    Without an `end` they hold once all of `at` has passed.
+    """
+
+    traits: Traits | None
+    at: GtidSet
+    end: Coordinates | None
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Traits that hold; `wanted`: the tables to ask for, with the statements since; answers that don't hold yet."""
+
+    holding: Mapping[TableId, Traits] = field(default_factory=dict)
+    wanted: Mapping[TableId, GtidSet] = field(default_factory=dict)
+    answers: Mapping[TableId, _Answered] = field(default_factory=dict)
+
+    def altered(self, tables: Collection[TableId], gtid: Gtid) -> "Survey":
+        """A statement that has passed may have changed these tables."""
+        if not tables:
+            return self
+        known = {t for t in tables if t in self.answers and gtid in self.answers[t].at}
+        since = {t: self.wanted.get(t, GtidSet()).with_gtid(gtid) for t in tables if t not in known}
+        return Survey(
+            _without(self.holding, tables),
+            {**self.wanted, **since},
+            _without(self.answers, since),
+        )
+
+    def answered(
+        self, tables: Iterable[TableId], told: Mapping[TableId, Traits], at: GtidSet, end: Coordinates
+    ) -> "Survey":
+        """The server has answered for these tables."""
+        known = {t for t in tables if t in self.wanted and self.wanted[t] <= at}
+        answers = {t: _Answered(told.get(t), at, end) for t in known}
+        return replace(self, wanted=_without(self.wanted, known), answers={**self.answers, **answers})
+
+    def arrived(self, place: Coordinates | None, all_passed: bool) -> tuple["Survey", frozenset[TableId]]:
+        """With what holds at this place of the stream, and the tables of which that's new.
+
+        `all_passed`: whether all has passed that the server had executed at the start.
+        """
+        if not self.answers:
+            return self, frozenset()
+        there = {
+            table: answer.traits
+            for table, answer in self.answers.items()
+            if (all_passed if answer.end is None else place is not None and place.reaches(answer.end))
+        }
+        holding = {table: traits for table, traits in there.items() if traits is not None}
+        after = replace(self, holding={**self.holding, **holding}, answers=_without(self.answers, there))
+        return after, frozenset(holding)
+
+
+def known_at(told: Mapping[TableId, Traits], at: GtidSet) -> Survey:
+    """What the server said at the start, when it had executed `at`."""
+    return Survey(answers={table: _Answered(traits, at, None) for table, traits in told.items()})
+
+
+def _without(of: Mapping[TableId, Value], tables: Collection[TableId]) -> dict[TableId, Value]:
+    return {table: value for table, value in of.items() if table not in tables}

@@ -1,0 +1,1 @@
+"""Signals, their outcomes, and notifications."""

@@ -1,0 +1,156 @@
+"""Notices: what has become of snapshots, as the difference of two checkpoints, and in Debezium's form.
+
+Whoever tells them keeps the checkpoint that he told last. So what is told is durable, nothing has to be kept until it
+can be told, and what happened meanwhile is told at once. After a restart there's no such checkpoint, and all that's
+known is told again: at least once, with the same ids.
+
+Debezium says COMPLETED even where tables were skipped. Here it's said only where every table of the snapshot is
+complete, and ABORTED otherwise; so the end of a snapshot is always one of the two.
+
+Source: Debezium 3.6's documentation, "Receiving Debezium notifications"; as there all values of `additional_data` are
+text, and several in one have commas between them.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.schema.row_keys import Key
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.snapshot import (
+    Chunking,
+    Completed,
+    Failed,
+    Snapshot,
+    Stopped,
+    TableState,
+    Waiting,
+    progress,
+)
+
+_NOTHING: Final = Checkpoint(GtidSet())
+
+
+class NoticeType(StrEnum):
+    """What has happened, in the words of Debezium's notifications."""
+
+    STARTED = "STARTED"
+    PAUSED = "PAUSED"
+    RESUMED = "RESUMED"
+    ABORTED = "ABORTED"
+    IN_PROGRESS = "IN_PROGRESS"
+    TABLE_SCAN_COMPLETED = "TABLE_SCAN_COMPLETED"
+    COMPLETED = "COMPLETED"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What has become of the snapshot `id`; `table` where it's about one of its tables; `data` says more."""
+
+    id: str
+    type: NoticeType
+    table: TableId | None = None
+    data: Mapping[str, str] = field(default_factory=dict)
+
+
+def noticed(before: Checkpoint | None, after: Checkpoint) -> tuple[Notice, ...]:
+    """What has happened between the two; `before` is None where nothing has been told yet."""
+    earlier = before or _NOTHING
+    was = {snapshot.id: snapshot for snapshot in earlier.snapshots}
+    found: list[Notice] = []
+    for snapshot in after.snapshots:
+        found += _of_snapshot(was.get(snapshot.id), snapshot, earlier.paused, after.paused)
+    return (*found, *_of_move(earlier, after))
+
+
+def to_json(notice: Notice, pipeline: str, at: int) -> dict[str, Any]:
+    """Debezium's notification, of the pipeline with this name and this moment (ms since the epoch)."""
+    return {
+        "id": notice.id,
+        "aggregate_type": "Incremental Snapshot",
+        "type": notice.type.value,
+        "additional_data": {"connector_name": pipeline, **notice.data},
+        "timestamp": at,
+    }
+
+
+def _of_snapshot(was: Snapshot | None, now: Snapshot, paused_before: bool, paused: bool) -> Iterator[Notice]:
+    tables = {"data_collections": ",".join(map(str, now.tables))}
+    if was is None:
+        yield Notice(now.id, NoticeType.STARTED, data=tables)
+    if not now.ended and paused != (paused_before and was is not None):
+        yield Notice(now.id, NoticeType.PAUSED if paused else NoticeType.RESUMED, data=tables)
+    for table, state in now.tables.items():
+        if was is None or was.tables.get(table) != state:
+            yield from _of_table(now.id, table, state, tables)
+    if now.ended and (was is None or not was.ended):
+        yield _end(now, tables)
+
+
+def _of_table(id_: str, table: TableId, state: TableState, tables: Mapping[str, str]) -> Iterator[Notice]:
+    counts = progress(state)
+    if isinstance(state, Chunking):
+        first = state.ranges[0].done if state.ranges else None
+        data = {
+            "current_collection_in_progress": str(table),
+            "maximum_key": _key(state.ranges[-1].end) if state.ranges else "",
+            # All keys through this one are emitted; of the ranges behind, some more.
+            "last_processed_key": _key(first) if first else "",
+            "total_rows_scanned": str(counts.rows + counts.given_up),
+            "ranges": str(counts.ranges),
+            "ranges_done": str(counts.ranges_done),
+        }
+        yield Notice(id_, NoticeType.IN_PROGRESS, table, {**tables, **data})
+    elif not isinstance(state, Waiting):
+        data = {
+            "scanned_collection": str(table),
+            "total_rows_scanned": str(counts.rows + counts.given_up),
+            "status": _status(state),
+        }
+        if isinstance(state, Failed):
+            data["reason"] = state.reason
+        yield Notice(id_, NoticeType.TABLE_SCAN_COMPLETED, table, {**tables, **data})
+
+
+def _status(state: TableState) -> str:
+    match state:
+        case Completed(counts):
+            return "SUCCEEDED" if counts.rows or counts.given_up else "EMPTY"
+        case Stopped():
+            return "STOPPED"
+        case _:
+            return "FAILED"
+
+
+def _end(snapshot: Snapshot, tables: Mapping[str, str]) -> Notice:
+    rows = sum(progress(state).rows for state in snapshot.tables.values())
+    if all(isinstance(state, Completed) for state in snapshot.tables.values()):
+        return Notice(snapshot.id, NoticeType.COMPLETED, data={**tables, "total_rows": str(rows)})
+    failed = [f"{t}: {state.reason}" for t, state in snapshot.tables.items() if isinstance(state, Failed)]
+    stopped = [f"{t}: stopped" for t, state in snapshot.tables.items() if isinstance(state, Stopped)]
+    return Notice(
+        snapshot.id,
+        NoticeType.ABORTED,
+        data={**tables, "total_rows": str(rows), "reason": "; ".join((*failed, *stopped))},
+    )
+
+
+def _of_move(before: Checkpoint, after: Checkpoint) -> Iterator[Notice]:
+    """A move with a snapshot of its own is told by that."""
+    move = before.moving
+    if move is None or after.moving is not None or any(s.id == move.id for s in after.snapshots):
+        return
+    if move.position <= after.position:
+        yield Notice(move.id, NoticeType.COMPLETED, data={"position": str(after.position)})
+    else:
+        reason = (
+            f"the source hasn't executed {move.position - after.position}, so that the position is as it was"
+        )
+        yield Notice(move.id, NoticeType.ABORTED, data={"reason": reason})
+
+
+def _key(key: Key) -> str:
+    return ",".join(part.hex() if isinstance(part, bytes) else str(part) for part in key)

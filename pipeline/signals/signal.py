@@ -1,0 +1,371 @@
+"""Signals: what an operator may ask of a running service, in Debezium's JSON.
+
+    {"id": "s1", "type": "execute-snapshot",
+     "data": {"type": "incremental", "data-collections": ["shop\\\\.orders"]}}
+
+A signal is parsed into one of the types below or refused with the reason; it never holds text that reaches
+the source server. `docs/signals.md` is the reference for those who send them.
+
+Source: Debezium 3.6's documentation, "Sending signals to a Debezium connector". Other than there, nothing is
+ignored: a field or a type that isn't known is refused by its name. Ours are `recapture`, `keys`, `priority` and
+`chunk-rows`.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.schema.row_keys import Key, KeyPart
+from pipeline.schema.table_filter import ALL_TABLES, Tables
+from pipeline.snapshot import row_filter_parser
+
+# A signal is a line or a request; a longer one is a mistake or an attack.
+LONGEST: Final = 64 * 1024
+LONGEST_ID: Final = 128
+
+# A priority is from -MOST_PRIORITY to MOST_PRIORITY, 0 if it isn't said.
+MOST_PRIORITY: Final = 1000
+MOST_CHUNK_ROWS: Final = 10_000_000
+
+
+class MalformedSignal(ValueError):
+    """A text that isn't a signal, and why; `id` is the signal's, as far as it could be made out."""
+
+    def __init__(self, reason: str, id: str | None = None) -> None:  # noqa: A002 - the field's own name
+        super().__init__(reason)
+        self.id = id
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Of the tables that match, only the rows of which the condition (`pipeline.snapshot.row_filter_parser`) is
+    true."""
+
+    tables: Tables
+    condition: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyList:
+    """Of the tables that match, only the rows with these primary keys."""
+
+    tables: Tables
+    keys: tuple[Key, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExecuteSnapshot:
+    """Take a snapshot of the tables.
+
+    `filters` and `keys` narrow it. `surrogate`: a column, or a unique index by its name, to walk along instead of the
+    primary key. `blocking`: the stream waits while a chunk is read. `chunk_rows`: rows of a chunk, where that isn't
+    to be found by measuring. Of two snapshots the one with the higher `priority` comes first.
+    """
+
+    wire: ClassVar[str] = "ExecuteSnapshot"
+
+    id: str
+    tables: Tables
+    filters: tuple[Filter, ...] = ()
+    keys: tuple[KeyList, ...] = ()
+    surrogate: str | None = None
+    blocking: bool = False
+    chunk_rows: int | None = None
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StopSnapshot:
+    """Stop the snapshots of the tables, running or waiting."""
+
+    wire: ClassVar[str] = "StopSnapshot"
+
+    id: str
+    tables: Tables
+
+
+@dataclass(frozen=True, slots=True)
+class Recapture:
+    """Begin the tables again, whatever has stopped them (`pipeline.coordinator.recapture`)."""
+
+    wire: ClassVar[str] = "Recapture"
+
+    id: str
+    tables: Tables
+
+
+@dataclass(frozen=True, slots=True)
+class PauseSnapshot:
+    """Read no further chunks until a resume, also after a restart."""
+
+    wire: ClassVar[str] = "PauseSnapshot"
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeSnapshot:
+    """Go on with the chunks."""
+
+    wire: ClassVar[str] = "ResumeSnapshot"
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogPosition:
+    """Answer with the message, in which {} stands for the stream's position."""
+
+    wire: ClassVar[str] = "LogPosition"
+
+    id: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetBinlogPosition:
+    """Go on behind these transactions; those that are skipped by that are never read from the log."""
+
+    wire: ClassVar[str] = "SetBinlogPosition"
+
+    id: str
+    position: GtidSet
+
+
+_OfSnapshots = ExecuteSnapshot | StopSnapshot | PauseSnapshot | ResumeSnapshot
+Signal = _OfSnapshots | Recapture | LogPosition | SetBinlogPosition
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSignal:
+    """A row that was inserted into the signal table of the source; the third column is JSON."""
+
+    id: str
+    type: str
+    data: str
+
+
+_INTERNAL: Final = ("schema-changes", "snapshot-window-open", "snapshot-window-close")
+
+
+def parse(text: str | bytes, default_id: str | None = None) -> Signal:
+    """The signal that this JSON text is; `default_id` stands in where it has no id. Raises MalformedSignal."""
+    value = _json(text)
+    if not isinstance(value, dict):
+        raise MalformedSignal("it isn't a JSON object")
+    return _signal({"id": default_id, **value})
+
+
+def parse_row(row: SourceSignal) -> Signal:
+    """The signal that a row of the signal table is. Raises MalformedSignal."""
+    try:
+        data = _json(row.data) if row.data.strip() else {}
+    except MalformedSignal as error:
+        raise MalformedSignal(f'of its "data", {error}', row.id) from error
+    return _signal({"id": row.id, "type": row.type, "data": data})
+
+
+def _json(text: str | bytes) -> Any:
+    if len(text if isinstance(text, bytes) else text.encode(errors="replace")) > LONGEST:
+        raise MalformedSignal(f"it's longer than {LONGEST} bytes")
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise MalformedSignal(f"it isn't JSON that can be read: {error}") from error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError("a field comes twice in one object")
+    return value
+
+
+def _id(value: object) -> str:
+    if value is None:
+        raise MalformedSignal('it has no "id"')
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_ID or not value.isprintable():
+        raise MalformedSignal(f'"id" isn\'t printable text of 1 to {LONGEST_ID} characters')
+    return value
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON's")
+
+
+def _signal(value: Mapping[str, Any]) -> Signal:
+    id_ = _id(value["id"])
+    try:
+        return _typed(id_, value)
+    except ValueError as error:
+        raise MalformedSignal(str(error), id_) from error
+
+
+def _typed(id_: str, value: Mapping[str, Any]) -> Signal:
+    _only(value, "the signal", "id", "type", "data")
+    data = value.get("data", {})
+    if not isinstance(data, dict):
+        raise ValueError('"data" isn\'t a JSON object')
+    match value.get("type"):
+        case "execute-snapshot":
+            return _execute(id_, data)
+        case "stop-snapshot":
+            _only(data, '"data"', "type", "data-collections")
+            _blocking(data)
+            return StopSnapshot(id_, _tables(data) if data.get("data-collections") else ALL_TABLES)
+        case "recapture":
+            _only(data, '"data"', "data-collections")
+            return Recapture(id_, _tables(data))
+        case "pause-snapshot":
+            _only(data, '"data"', "type")
+            return PauseSnapshot(id_)
+        case "resume-snapshot":
+            _only(data, '"data"', "type")
+            return ResumeSnapshot(id_)
+        case "log":
+            _only(data, '"data"', "message")
+            return LogPosition(id_, _text(data.get("message", ""), '"message"'))
+        case "set-binlog-position":
+            return SetBinlogPosition(id_, _position(data))
+        case None:
+            raise ValueError('it has no "type"')
+        case str(internal) if internal in _INTERNAL:
+            raise ValueError(f"signals of the type {internal!r} are a connector's own, and not for sending")
+        case other:
+            raise ValueError(f"there's no signal of the type {other!r}")
+
+
+def _execute(id_: str, data: Mapping[str, Any]) -> ExecuteSnapshot:
+    known = (
+        "type",
+        "data-collections",
+        "additional-conditions",
+        "surrogate-key",
+        "keys",
+        "chunk-rows",
+        "priority",
+    )
+    _only(data, '"data"', *known)
+    return ExecuteSnapshot(
+        id_,
+        _tables(data),
+        tuple(map(_filter, _objects(data, "additional-conditions", "data-collection", "filter"))),
+        tuple(map(_key_list, _objects(data, "keys", "data-collection", "keys"))),
+        _text(data["surrogate-key"], '"surrogate-key"') if data.get("surrogate-key") is not None else None,
+        _blocking(data),
+        _integer(data, "chunk-rows", 1, MOST_CHUNK_ROWS, None),
+        _integer(data, "priority", -MOST_PRIORITY, MOST_PRIORITY, 0) or 0,
+    )
+
+
+def _blocking(data: Mapping[str, Any]) -> bool:
+    kind = data.get("type", "incremental")
+    if not isinstance(kind, str) or kind.lower() not in ("incremental", "blocking"):
+        raise ValueError(f"there's no snapshot of the type {kind!r}, only incremental and blocking")
+    return kind.lower() == "blocking"
+
+
+def _tables(data: Mapping[str, Any]) -> Tables:
+    patterns = data.get("data-collections")
+    if not isinstance(patterns, list) or not patterns:
+        raise ValueError('"data-collections" isn\'t a list of at least one regular expression')
+    if not all(isinstance(pattern, str) and pattern and pattern.isprintable() for pattern in patterns):
+        raise ValueError('"data-collections" holds something else than printable text')
+    return Tables(tuple(patterns))
+
+
+def _filter(value: Mapping[str, Any]) -> Filter:
+    tables, condition = _table(value), _text(value["filter"], '"filter"')
+    try:
+        row_filter_parser.parse(condition)
+    except ValueError as error:
+        raise ValueError(f'the "filter" of {value["data-collection"]!r} can\'t be taken: {error}') from error
+    return Filter(tables, condition)
+
+
+def _key_list(value: Mapping[str, Any]) -> KeyList:
+    keys = value["keys"]
+    if not isinstance(keys, list) or not keys:
+        raise ValueError(f'the "keys" of {value["data-collection"]!r} aren\'t a list of at least one')
+    return KeyList(_table(value), tuple(map(_key, keys)))
+
+
+def _key(value: object) -> Key:
+    """A key of several columns is a list, and one of a single column its value, or a list of that."""
+    parts = tuple(map(_key_part, value if isinstance(value, list) else [value]))
+    if not parts:
+        raise ValueError('"keys" holds an empty key')
+    return parts
+
+
+def _key_part(value: object) -> KeyPart:
+    match value:
+        case bool():
+            pass
+        case int() | str():
+            return value
+        case float() if math.isfinite(value):
+            return value
+        case {"hex": str(digits), **others} if not others:
+            try:
+                return bytes.fromhex(digits)
+            except ValueError:
+                pass
+        case _:
+            pass
+    raise ValueError(f'"keys" holds {value!r}; a key is made of numbers, texts and {{"hex": "00ff"}}')
+
+
+def _table(value: Mapping[str, Any]) -> Tables:
+    return Tables((_text(value["data-collection"], '"data-collection"'),))
+
+
+def _position(data: Mapping[str, Any]) -> GtidSet:
+    _only(data, '"data"', "gtid_set", "binlog_filename", "binlog_position")
+    if "gtid_set" not in data or len(data) > 1:
+        raise ValueError(
+            "a position is a set of transactions, and a file and an offset aren't taken: give the GTIDs of all that "
+            'has been executed up to there as "gtid_set" (mysqlbinlog shows them as Previous-GTIDs and GTID_NEXT)'
+        )
+    position = GtidSet.parse(_text(data["gtid_set"], '"gtid_set"'))
+    if not position:
+        raise ValueError('"gtid_set" is empty')
+    return position
+
+
+def _objects(data: Mapping[str, Any], field: str, *keys: str) -> list[dict[str, Any]]:
+    """The objects of an optional list, each of which has all of these keys and no others."""
+    values = data.get(field, [])
+    if not isinstance(values, list):
+        raise ValueError(f'"{field}" isn\'t a list')
+    for value in values:
+        if not isinstance(value, dict):
+            raise ValueError(f'"{field}" holds something else than JSON objects: {value!r}')
+        _only(value, f'"{field}"', *keys)
+        for missing in sorted(set(keys) - value.keys()):
+            raise ValueError(f'an entry of "{field}" has no "{missing}"')
+    return values
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{what} isn't text, or is empty")
+    return value
+
+
+def _integer(data: Mapping[str, Any], field: str, least: int, most: int, default: int | None) -> int | None:
+    value = data.get(field, default)
+    if value is None and field not in data:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ValueError(f'"{field}" isn\'t a whole number from {least} to {most}')
+    return value
+
+
+def _only(value: Mapping[str, Any], where: str, *known: str) -> None:
+    unknown = sorted(value.keys() - set(known))
+    if unknown:
+        raise ValueError(f"{where} has unknown fields: {', '.join(map(repr, unknown))}")

@@ -1,0 +1,139 @@
+"""The checkpoint: all that capture needs to go on, as it's written into each sealed segment.
+
+It travels with the data that it completes, so the two can't come apart: what a segment doesn't hold never happened.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from pipeline.gtid import witness as witnesses
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.gtid.witness import Witnesses
+from pipeline.schema import table_schema as schemas
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.snapshot import prepared_xa
+from pipeline.snapshot import snapshot as snapshots
+from pipeline.snapshot.prepared_xa import XaPrepared
+from pipeline.snapshot.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """Its first snapshot waits or is under way: chunks are appended to it, so that changes must not be merged yet."""
+
+    wire: ClassVar[str] = "filling"
+
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Its first snapshot has ended: from now on everything reaches it by merging changes."""
+
+    wire: ClassVar[str] = "ready"
+
+    since: int
+
+
+# How the mirror of a table in the lake is fed. A table without an entry has had no snapshot, and has no mirror yet.
+# `since` names the *generation* of the mirror: it begins empty behind this SCN, and no change up to there counts for
+# it. A table is begun anew by giving it a Filling with a later one.
+Mirror = Filling | Ready
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """A signal asked that capture go on from another position; the next start judges it, and moves or doesn't."""
+
+    id: str
+    position: GtidSet
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What's true after the last row of a segment.
+
+    `position`: the GTIDs of all transactions that have wholly passed. `scn`: the number given to the last thing put
+    into the stream (a transaction, a chunk, or the beginning of mirrors), rising by one each; no mirror begins there.
+    `schemas`: the version of each captured table that holds at the position. `snapshots`: those that haven't ended, and
+    the last ones that have. `signals`: ids of signals that took effect, so that the same one twice is taken once.
+    `paused`: no chunk is read until a resume. `stopped`: tables that can't be captured any more, each with its
+    reason. `unproven`: those that a statement may have altered since their schema was proven. `unread`: of tables
+    of which rows are to be read again (`pipeline.coordinator.reselect`), the SCN up to which none is. `server`: the
+    server (UUID) whose log gave what has passed last; empty where that was before it was kept. `witnesses`: the last
+    transactions that have passed (`pipeline.gtid.witness`); none where that was before they were kept. `recapturing`:
+    the tables that the next start of capture is to begin again, each with the signal that asked
+    (`pipeline.coordinator.recapture`). `prepared`: the XA transactions that wait for their second phase.
+    """
+
+    position: GtidSet
+    scn: int = 0
+    schemas: dict[TableId, TableSchema] = field(default_factory=dict)
+    mirrors: dict[TableId, Mirror] = field(default_factory=dict)
+    snapshots: tuple[Snapshot, ...] = ()
+    signals: tuple[str, ...] = ()
+    paused: bool = False
+    stopped: dict[TableId, str] = field(default_factory=dict)
+    moving: Moving | None = None
+    unproven: frozenset[TableId] = frozenset()
+    unread: dict[TableId, int] = field(default_factory=dict)
+    server: str = ""
+    witnesses: Witnesses = ()
+    prepared: tuple[XaPrepared, ...] = ()
+    recapturing: dict[TableId, str] = field(default_factory=dict)
+
+    @property
+    def to_be_resumed(self) -> bool:
+        """Whether capture is to start again from here, since only a start can do what a signal asked for."""
+        return self.moving is not None or bool(self.recapturing)
+
+    def same_but_position(self, other: "Checkpoint") -> bool:
+        """Whether nothing but the position has moved between the two, and what goes with it."""
+        moved = replace(self, position=other.position, scn=other.scn)
+        return replace(moved, witnesses=other.witnesses, prepared=other.prepared) == other
+
+
+_MIRRORS: dict[str, type[Mirror]] = {kind.wire: kind for kind in (Filling, Ready)}
+
+
+def to_json(checkpoint: Checkpoint) -> dict[str, Any]:
+    """A checkpoint as plain JSON values, schemas by their version only; `from_json` is its inverse."""
+    return {
+        "position": str(checkpoint.position),
+        "scn": checkpoint.scn,
+        "schemas": [[t.database, t.name, s.version] for t, s in checkpoint.schemas.items()],
+        "mirrors": [[t.database, t.name, m.wire, m.since] for t, m in checkpoint.mirrors.items()],
+        "snapshots": [snapshots.to_json(s) for s in checkpoint.snapshots],
+        "signals": list(checkpoint.signals),
+        "paused": checkpoint.paused,
+        "stopped": [[t.database, t.name, reason] for t, reason in checkpoint.stopped.items()],
+        "moving": checkpoint.moving and [checkpoint.moving.id, str(checkpoint.moving.position)],
+        "unproven": [[t.database, t.name] for t in sorted(checkpoint.unproven)],
+        "unread": [[t.database, t.name, scn] for t, scn in checkpoint.unread.items()],
+        "server": checkpoint.server,
+        "witnesses": [witnesses.to_json(each) for each in checkpoint.witnesses],
+        "recapturing": [[t.database, t.name, signal] for t, signal in checkpoint.recapturing.items()],
+        "prepared": [prepared_xa.to_json(each) for each in checkpoint.prepared],
+    }
+
+
+def from_json(value: dict[str, Any], versions: dict[str, dict[str, Any]]) -> Checkpoint:
+    """The checkpoint that `to_json` wrote; `versions` maps each schema version to the schema's JSON."""
+    moving = value["moving"]
+    return Checkpoint(
+        position=GtidSet.parse(value["position"]),
+        scn=value["scn"],
+        schemas={TableId(d, t): schemas.from_json(versions[v]) for d, t, v in value["schemas"]},
+        mirrors={TableId(d, t): _MIRRORS[m](since) for d, t, m, since in value["mirrors"]},
+        snapshots=tuple(snapshots.from_json(s) for s in value["snapshots"]),
+        signals=tuple(value["signals"]),
+        paused=value["paused"],
+        stopped={TableId(d, t): reason for d, t, reason in value["stopped"]},
+        moving=moving and Moving(moving[0], GtidSet.parse(moving[1])),
+        unproven=frozenset(TableId(d, t) for d, t in value["unproven"]),
+        unread={TableId(d, t): scn for d, t, scn in value["unread"]},
+        server=value.get("server", ""),
+        witnesses=tuple(witnesses.from_json(each) for each in value.get("witnesses", ())),
+        recapturing={TableId(d, t): signal for d, t, signal in value.get("recapturing", ())},
+        prepared=tuple(prepared_xa.from_json(each) for each in value.get("prepared", ())),
+    )

@@ -1,0 +1,44 @@
+"""The walk: the index along which a table's chunks are read, and which the server alone orders."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.schema.table_schema import to_json as schema_to_json
+
+PRIMARY: Final = "PRIMARY"
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """An index by its name, its columns (indices of the table's) in the index's order, and how each is ordered.
+
+    That's whether it's `descending`, and by which of `collations` where it's text, else None.
+
+    It's the primary key's, or that of a unique index over columns that can't be null (a *surrogate key*). The keys of
+    ranges and chunks are keys of the walk. Rows are told apart by the primary key, whatever the walk.
+    """
+
+    index: str
+    columns: tuple[int, ...]
+    descending: tuple[bool, ...]
+    collations: tuple[str | None, ...]
+
+    def version(self, schema: TableSchema) -> str:
+        """16 hex digits: where they differ, keys of two walks don't compare, or rows aren't told apart alike."""
+        own = TableSchema(TableId("", ""), tuple(schema.columns[i] for i in self.columns), ())
+        said = [
+            self.index,
+            list(self.descending),
+            list(self.collations),
+            schema_to_json(own),
+            schema.key_version,
+        ]
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def primary(schema: TableSchema) -> Walk:
+    """The walk along a primary key all of whose columns are ascending, and none of which is text."""
+    return Walk(PRIMARY, schema.key, (False,) * len(schema.key), (None,) * len(schema.key))

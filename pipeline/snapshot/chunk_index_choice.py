@@ -1,0 +1,135 @@
+"""Finding the walk: which index a table's chunks follow, or why there's none.
+
+An index can be walked if it holds each row once and no two rows at one place: it's unique, none of its columns can be
+NULL, and each is in it as a whole and as itself. Its order is the server's business, but its keys have to come out
+and go back in unchanged (pipeline/source/parameters.py), and that's what a type can be unfit for.
+
+Rows are told apart by the primary key whichever index is walked, so that a table needs one; where it has none, the
+server takes its first unique index without NULLs for it, here and in the log.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import assert_never
+
+from pipeline.errors import Definite, Transient
+from pipeline.schema.table_schema import TableSchema
+from pipeline.snapshot.chunk_index import Walk
+from pipeline.source.information_schema import Described, IndexPart
+from pipeline.types.column_types import (
+    Binary,
+    Bit,
+    ColumnType,
+    Date,
+    DateTime,
+    Decimal,
+    Double,
+    Enum,
+    FixedBinary,
+    Float,
+    Geometry,
+    Integer,
+    Json,
+    Set,
+    Text,
+    Time,
+    Timestamp,
+    Vector,
+    Year,
+)
+
+Indexes = Mapping[str, Sequence[IndexPart]]
+
+
+def walk(described: Described, indexes: Indexes, surrogate: str | None) -> Walk:
+    """The walk along the table's key, or along the unique index or column that `surrogate` names.
+
+    Raises Definite where there's none to walk along, and Transient where the two arguments aren't of one moment.
+    """
+    schema = described.schema
+    names = {column.name for column in schema.columns}
+    if any(part.column not in names for parts in indexes.values() for part in parts if part.column):
+        raise Transient(f"{schema.table} is being altered")
+    if not schema.key:
+        raise Definite(f"{schema.table} has no primary key to walk along; its changes still stream")
+    for index in schema.key:
+        if why := _unfit(schema.columns[index].type):
+            raise _refused(schema, f"column {schema.columns[index].name} of the primary key", why)
+    if surrogate is None:
+        if described.prefixed:
+            prefixed = f"column {described.prefixed[0]} of the primary key"
+            raise _refused(schema, prefixed, "is in it with a prefix only")
+        return _primary(schema, indexes)
+    return _surrogate(schema, indexes, surrogate)
+
+
+def _primary(schema: TableSchema, indexes: Indexes) -> Walk:
+    for name, parts in indexes.items():
+        if tuple(part.column for part in parts) == schema.key_names and not any(_faults(schema, parts)):
+            return _along(schema, name, parts)
+    raise Transient(f"{schema.table} is being altered")
+
+
+def _surrogate(schema: TableSchema, indexes: Indexes, wanted: str) -> Walk:
+    named = [name for name in indexes if name.casefold() == wanted.casefold()]
+    of_column = [
+        name
+        for name, (first, *more) in indexes.items()
+        if not more and first.column and first.column.casefold() == wanted.casefold()
+    ]
+    found = named or of_column
+    if not found:
+        raise Definite(
+            f"{schema.table} has no unique index that is called {wanted!r} or is over the one column {wanted!r}"
+            " and can be seen by statements; name one as surrogate-key"
+        )
+    fit = [name for name in found if not any(_faults(schema, indexes[name]))]
+    if not fit:
+        faults = "; ".join(_faults(schema, indexes[found[0]]))
+        raise Definite(f"the index {found[0]} of {schema.table} can't be a surrogate-key: {faults}")
+    return _along(schema, fit[0], indexes[fit[0]])
+
+
+def _along(schema: TableSchema, name: str, parts: Sequence[IndexPart]) -> Walk:
+    places = {column.name: index for index, column in enumerate(schema.columns)}
+    return Walk(
+        name,
+        tuple(places[part.column] for part in parts if part.column is not None),
+        tuple(part.descending for part in parts),
+        tuple(part.collation for part in parts),
+    )
+
+
+def _faults(schema: TableSchema, parts: Sequence[IndexPart]) -> Iterator[str]:
+    """Why rows can't be walked along this index."""
+    kinds = {column.name: column.type for column in schema.columns}
+    for part in parts:
+        if part.column is None:
+            yield "a part of it is an expression"
+        elif part.nullable:
+            yield f"its column {part.column} may be NULL, and any number of rows have that"
+        elif part.prefixed:
+            yield f"its column {part.column} is in it with a prefix only"
+        elif why := _unfit(kinds[part.column]):
+            yield f"its column {part.column} {why}"
+
+
+def _unfit(kind: ColumnType) -> str | None:
+    """Why a key can't hold a column of this type."""
+    match kind:
+        case Integer() | Decimal() | Float() | Double() | Bit() | Year():
+            return None
+        case Date() | Time() | DateTime() | Timestamp():
+            return None
+        case Text() | FixedBinary() | Binary():
+            return None
+        case Enum(labels) | Set(labels):
+            # Rows are told apart by the text of their keys.
+            return "has an empty label, which reads like the value 0" if "" in labels else None
+        case Json() | Geometry() | Vector():
+            return f"is a {kind.wire.upper()}"
+        case _:
+            assert_never(kind)
+
+
+def _refused(schema: TableSchema, what: str, why: str) -> Definite:
+    return Definite(f"{what} of {schema.table} {why}; its changes still stream")

@@ -1,0 +1,198 @@
+"""The queries of an incremental snapshot: a table in the order of its walk, chunk after chunk.
+
+The server alone orders keys, by each column's own collation. A chunk is the next rows behind a key, up to the frozen
+end. For a composite key that's a lexicographic comparison, and its form decides how it runs: MySQL doesn't use an
+index for `(a, b) > (x, y)`, but the range optimizer turns
+
+    a >= x AND (a > x OR (a = x AND (b > y OR (b = y AND c > z))))
+
+into one range on the walk's index that begins exactly behind (x, y, z), so a chunk reads its own rows and no others.
+Where a column of the index is descending, its comparisons are the other way round, and so is its place in ORDER BY.
+The index is forced, so that the optimizer takes no other one with a sort; if it's gone, the server says so.
+
+A *condition* leaves rows out, perhaps nearly all, and then a chunk's limit doesn't bound what the server reads. So
+the chunk's end is looked for first, by the index alone (`boundary`), and the condition holds up to there.
+
+Sources: MySQL 9.7 Reference Manual, "Range Optimization", "Index Hints", "LIMIT Query Optimization".
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from pipeline.schema.row_keys import Key
+from pipeline.schema.table_schema import TableSchema
+from pipeline.snapshot.chunk_index import Walk
+from pipeline.source.parameters import Fragment, comparison, stored
+from pipeline.source.result_set import Located
+from pipeline.source.statement import Statement, quoted, quoted_table
+from pipeline.types.column_types import ColumnType, Enum, Integer, Set
+
+NO_CONDITION: Final[Fragment] = ("", ())
+
+_TURNED: Final = {"<": ">", "<=": ">=", "=": "=", ">": "<", ">=": "<="}
+
+# How many columns EXPLAIN has since MySQL 5.7.
+_COLUMNS_OF_EXPLAIN: Final = 12
+
+# As what an ENUM's or SET's number is selected.
+_NUMBER: Final = Integer(8, unsigned=True)
+
+
+def chunk(
+    schema: TableSchema,
+    walk: Walk,
+    after: Key | None,
+    end: Key,
+    limit: int,
+    condition: Fragment = NO_CONDITION,
+) -> Statement:
+    """The next `limit` rows with `after` < key <= `end`, in the walk's order.
+
+    All columns come in the table's order, and behind them the numbers of the walk's ENUMs and SETs (`key_places`).
+    """
+    columns = [quoted(column.name) for column in schema.columns]
+    columns += [_selected(schema, index) for index in walk.columns if _numbered(schema, index)]
+    where = _between(schema, walk, after, end)
+    if condition[0]:
+        where = (f"{where[0]} AND ({condition[0]})", where[1] + condition[1])
+    return _select(schema, walk, columns, where, f"{_order(schema, walk)} LIMIT {limit:d}")
+
+
+def some(schema: TableSchema, where: Fragment) -> Statement:
+    """The rows that satisfy a condition, all columns in the table's order."""
+    columns = ", ".join(quoted(column.name) for column in schema.columns)
+    return Statement(f"SELECT {columns} FROM {quoted_table(schema.table)} WHERE {where[0]}", where[1])  # noqa: S608 - quoted names
+
+
+def boundary(schema: TableSchema, walk: Walk, after: Key | None, end: Key, number: int) -> Statement:
+    """The `number`th key with `after` < key <= `end`: one row with the key's parts, or none if there aren't as many."""
+    order = f"{_order(schema, walk)} LIMIT 1 OFFSET {number - 1:d}"
+    return _select(schema, walk, _key(schema, walk), _between(schema, walk, after, end), order)
+
+
+def first_key(schema: TableSchema, walk: Walk) -> Statement:
+    """The first key of the table: one row, or none for an empty table."""
+    return _select(schema, walk, _key(schema, walk), NO_CONDITION, f"{_order(schema, walk)} LIMIT 1")
+
+
+def last_key(schema: TableSchema, walk: Walk) -> Statement:
+    """The last key of the table: one row, or none for an empty table."""
+    order = f"{_order(schema, walk, backward=True)} LIMIT 1"
+    return _select(schema, walk, _key(schema, walk), NO_CONDITION, order)
+
+
+def last_through(schema: TableSchema, walk: Walk, after: Key, bound: Key, end: Key) -> Statement:
+    """The last key with `after` < key <= `bound` and <= `end`: one row or none.
+
+    `bound` may be the beginning of a key.
+    """
+    inner, outer = _between(schema, walk, after, bound), _between(schema, walk, None, end)
+    where = (f"{inner[0]} AND {outer[0]}", inner[1] + outer[1])
+    order = f"{_order(schema, walk, backward=True)} LIMIT 1"
+    return _select(schema, walk, _key(schema, walk), where, order)
+
+
+def first_behind(schema: TableSchema, walk: Walk, bound: Key, end: Key) -> Statement:
+    """The first key with `bound` < key <= `end`: one row or none. `bound` may be the beginning of a key."""
+    return boundary(schema, walk, bound, end, 1)
+
+
+def weight(schema: TableSchema, walk: Walk, after: Key, end: Key) -> Statement:
+    """What the server would do for the keys with `after` < key <= `end`: `estimated` tells their number.
+
+    With an index that's forced it counts no keys of a plain SELECT, and says that there's one; but it does for DISTINCT
+    (MySQL 9.7 Reference Manual, "Equality Range Optimization of Many-Valued Comparisons", on skipped index dives).
+    """
+    select = _select(schema, walk, ["DISTINCT 1"], _between(schema, walk, after, end), "")
+    return Statement(f"EXPLAIN FORMAT=TRADITIONAL {select.sql}", select.parameters)
+
+
+def estimated(plan: Located) -> int:
+    """The number of rows in the one row that `weight` gives: its column `rows`; none for a range that can't have any.
+
+    Behind it is `Extra`, and since MySQL 5.7 `filtered` between the two.
+    """
+    place = len(plan.columns) - (3 if len(plan.columns) == _COLUMNS_OF_EXPLAIN else 2)
+    return int.from_bytes(plan.value(place, 0), "little") if plan.cells[place, 0] >= 0 else 0
+
+
+def key_places(schema: TableSchema, walk: Walk) -> tuple[tuple[ColumnType, int], ...]:
+    """Where a row of `chunk` has the parts of its key: for each the type that it comes as, and its column."""
+    places, behind = [], len(schema.columns)
+    for index in walk.columns:
+        if _numbered(schema, index):
+            places.append((_kind(schema, index), behind))
+            behind += 1
+        else:
+            places.append((_kind(schema, index), index))
+    return tuple(places)
+
+
+def key_alone(schema: TableSchema, walk: Walk) -> tuple[tuple[ColumnType, int], ...]:
+    """As `key_places`, where a row is nothing but the key."""
+    return tuple((_kind(schema, index), place) for place, index in enumerate(walk.columns))
+
+
+def _select(
+    schema: TableSchema, walk: Walk, columns: Sequence[str], where: Fragment, order: str
+) -> Statement:
+    condition, parameters = where
+    table = f"{quoted_table(schema.table)} FORCE INDEX ({quoted(walk.index)})"
+    filtered = f" WHERE {condition}" if condition else ""
+    return Statement(f"SELECT {', '.join(columns)} FROM {table}{filtered}{order}", parameters)  # noqa: S608 - quoted names
+
+
+def _key(schema: TableSchema, walk: Walk) -> list[str]:
+    return [_selected(schema, index) for index in walk.columns]
+
+
+def _selected(schema: TableSchema, index: int) -> str:
+    name = quoted(schema.columns[index].name)
+    return f"CAST({name} AS UNSIGNED)" if _numbered(schema, index) else name
+
+
+def _numbered(schema: TableSchema, index: int) -> bool:
+    return isinstance(schema.columns[index].type, Enum | Set)
+
+
+def _kind(schema: TableSchema, index: int) -> ColumnType:
+    return _NUMBER if _numbered(schema, index) else stored(schema.columns[index].type)
+
+
+def _order(schema: TableSchema, walk: Walk, *, backward: bool = False) -> str:
+    parts = [
+        f"{quoted(schema.columns[index].name)}{' DESC' if descending != backward else ''}"
+        for index, descending in zip(walk.columns, walk.descending, strict=True)
+    ]
+    return f" ORDER BY {', '.join(parts)}"
+
+
+def _between(schema: TableSchema, walk: Walk, after: Key | None, end: Key) -> Fragment:
+    upper, upper_parameters = _beyond(schema, walk, end, "<", "<=")
+    if after is None:
+        return upper, upper_parameters
+    lower, lower_parameters = _beyond(schema, walk, after, ">", ">")
+    return f"{lower} AND {upper}", lower_parameters + upper_parameters
+
+
+def _beyond(schema: TableSchema, walk: Walk, key: Key, strict: str, last: str) -> Fragment:
+    """The condition that a row's key is beyond this one; `last` compares where all but the last part are equal.
+
+    Of the beginning of a key, all rows that have it are beyond or not as one.
+    """
+
+    def compared(part: int, operator: str) -> Fragment:
+        column = schema.columns[walk.columns[part]]
+        turned = _TURNED[operator] if walk.descending[part] else operator
+        return comparison(quoted(column.name), column.type, turned, key[part], walk.collations[part])
+
+    condition, parameters = compared(len(key) - 1, last)
+    for part in reversed(range(len(key) - 1)):
+        beyond, equal = compared(part, strict), compared(part, "=")
+        condition = f"({beyond[0]} OR ({equal[0]} AND {condition}))"
+        parameters = beyond[1] + equal[1] + parameters
+    if len(key) > 1:
+        least = compared(0, f"{strict}=")
+        condition = f"({least[0]} AND {condition})"
+        parameters = least[1] + parameters
+    return condition, parameters

@@ -1,0 +1,152 @@
+"""Primary keys as a signal gives them, made into the form that they're bound to a statement in
+(`pipeline.schema.row_keys`).
+
+A key says nothing of its types, so each part is held against its column: a part that can't be a value of it is
+refused by name rather than converted by the server to something that it isn't.
+"""
+
+from decimal import Decimal as Number
+from decimal import InvalidOperation
+from typing import Any, assert_never
+
+import pyarrow as pa
+
+from pipeline.errors import InvariantBroken
+from pipeline.schema.row_keys import Key, KeyPart
+from pipeline.schema.table_schema import Column, TableSchema
+from pipeline.snapshot import row_filter
+from pipeline.types.column_types import (
+    Binary,
+    Bit,
+    Date,
+    DateTime,
+    Decimal,
+    Double,
+    Enum,
+    FixedBinary,
+    Float,
+    Geometry,
+    Integer,
+    Json,
+    Set,
+    Text,
+    Time,
+    Timestamp,
+    Vector,
+    Year,
+)
+
+
+def of_rows(schema: TableSchema, keys: pa.RecordBatch) -> tuple[Key, ...]:
+    """Keys as they're bound, of the key's columns in their canonical form and order. Raises InvariantBroken."""
+    parts = []
+    for index, values in zip(schema.key, keys.columns, strict=True):
+        column = schema.columns[index]
+        parts.append([_of_value(column, value) for value in _plain(column, values).to_pylist()])
+    return tuple(zip(*parts, strict=True))
+
+
+def _plain(column: Column, values: pa.Array) -> pa.Array:
+    """Dates and moments as their text."""
+    match column.type:
+        case Timestamp():
+            return values.cast(pa.timestamp("us")).cast(pa.string())
+        case Date() | DateTime():
+            return values.cast(pa.string())
+        case _:
+            return values
+
+
+def _of_value(column: Column, value: Any) -> KeyPart:
+    part: KeyPart | None
+    match column.type:
+        case Integer() | Year() | Float() | Double() | Text() | FixedBinary() | Binary():
+            part = int(value) if isinstance(value, Number) else value
+        case Date() | DateTime() | Timestamp() | Decimal():
+            part = str(value) if isinstance(value, str) else f"{value:f}"
+        case Bit():
+            part = int.from_bytes(value) if isinstance(value, bytes) else int(value)
+        case Time():
+            part = _time(value)
+        case Enum(labels):
+            part = labels.index(value) + 1 if value in labels else 0
+        case Set(labels):
+            part = _bits(labels, value)
+        case Json() | Geometry() | Vector():  # these are in no key
+            part = None
+        case _:
+            assert_never(column.type)
+    if part is None:
+        raise InvariantBroken(
+            f"a {type(value).__name__} came as a key's {column.name}, which is {column.type}"
+        )
+    return part
+
+
+def _time(microseconds: int) -> str:
+    seconds, fraction = divmod(abs(microseconds), 1_000_000)
+    sign = "-" if microseconds < 0 else ""
+    return f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction:06}"
+
+
+def bound(schema: TableSchema, key: Key) -> Key:
+    """The key as it's bound. Raises ValueError where it can't be a key of the table."""
+    if len(key) != len(schema.key):
+        columns = ", ".join(schema.key_names)
+        raise ValueError(
+            f"{list(key)} has {len(key)} parts, and the primary key of {schema.table} is {columns}"
+        )
+    return tuple(_part(schema.columns[i], given) for i, given in zip(schema.key, key, strict=True))
+
+
+def _part(column: Column, given: KeyPart) -> KeyPart:
+    part = _value(column, given)
+    if part is None:
+        kind = column.type.wire.upper()
+        raise ValueError(f"{given!r} is no value of the key's column {column.name}, which is {kind}")
+    return part
+
+
+def _value(column: Column, given: KeyPart) -> KeyPart | None:
+    match column.type:
+        case Integer() | Year() | Bit():
+            return given if isinstance(given, int) else None
+        case Decimal():
+            return _decimal(given)
+        case Float() | Double():
+            return float(given) if isinstance(given, int | float) else None
+        case Text():
+            return given if isinstance(given, str) else None
+        case FixedBinary() | Binary():
+            return given.encode() if isinstance(given, str) else given if isinstance(given, bytes) else None
+        case Date() | DateTime() | Timestamp():
+            moment = row_filter.moment(given) if isinstance(given, str) else None
+            return None if moment is None else str(moment)
+        case Time():
+            return given if isinstance(given, str) and row_filter.TIME.fullmatch(given) else None
+        case Enum(labels):
+            return labels.index(given) + 1 if isinstance(given, str) and given in labels else None
+        case Set(labels):
+            return _bits(labels, given)
+        case Json() | Geometry() | Vector():  # these are in no key
+            return None
+        case _:
+            assert_never(column.type)
+
+
+def _decimal(given: KeyPart) -> str | None:
+    """Not from a float, which says another number than was written."""
+    if not isinstance(given, int | str):
+        return None
+    try:
+        number = Number(given)
+    except InvalidOperation:
+        return None
+    return f"{number:f}" if number.is_finite() else None
+
+
+def _bits(labels: tuple[str, ...], given: KeyPart) -> int | None:
+    chosen = set(given.split(",")) - {""} if isinstance(given, str) else {given}
+    if not chosen <= set(labels):
+        return None
+    return sum(1 << i for i, label in enumerate(labels) if label in chosen)

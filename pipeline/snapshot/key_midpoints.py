@@ -1,0 +1,151 @@
+"""Keys between two keys, proposed without asking the server.
+
+A proposal is only that: the server alone orders keys, and says which of its own is there. So any value of the
+column's type will do. A bad one, from a collation that sorts quite otherwise than characters are numbered, costs a
+question and makes parts uneven, but never loses a row.
+
+Of a composite key only the first part that differs is looked at; the proposal ends with it.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal as Exact
+from decimal import localcontext
+from typing import Final
+
+from pipeline.schema.row_keys import Key, KeyPart
+from pipeline.source.parameters import domain
+from pipeline.types.column_types import (
+    Bit,
+    ColumnType,
+    Date,
+    DateTime,
+    Decimal,
+    Double,
+    Enum,
+    Float,
+    Integer,
+    Set,
+    Time,
+    Timestamp,
+    Year,
+)
+
+_ALPHABET: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+_RANKS: Final = {letter: rank for rank, letter in enumerate(_ALPHABET)} | {"": 0}
+# How many characters or bytes behind the first that differs are counted with: beyond the 64 bits of a UUID's half.
+_DIGITS: Final = 12
+_CODES: Final = 0x110000
+_FINENESS: Final = 1 << 30
+_EPOCH: Final = datetime(1, 1, 1)  # noqa: DTZ001 - what DATETIME says has no zone
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def between(kinds: tuple[ColumnType, ...], low: Key, high: Key, fraction: float) -> Key | None:
+    """The beginning of a key that lies about this `fraction` of the way from `low` to `high`; None if none is known.
+
+    `kinds`: the types of the key's columns. Behind `low`, or the same as far as it goes.
+    """
+    for place, (kind, least, most) in enumerate(zip(kinds, low, high, strict=False)):
+        if least != most:
+            found = _between(kind, least, most, fraction)
+            return None if found is None else (*low[:place], found)
+    return None
+
+
+def _between(kind: ColumnType, low: KeyPart, high: KeyPart, fraction: float) -> KeyPart | None:
+    match kind, low, high:
+        case ((Integer() | Year() | Bit()), int(), int()):
+            return _part(low, high, fraction)
+        case ((Enum() | Set()), int(), int()):
+            # Where its numbers can't be listed, each question would read the index from its beginning.
+            return None if domain(kind) is None else _part(low, high, fraction)
+        case ((Float() | Double()), float(), float()):
+            return low * (1 - fraction) + high * fraction
+        case Decimal(_, scale), str(), str():
+            with localcontext(prec=70):
+                ends = [int(Exact(end).scaleb(scale)) for end in (low, high)]
+                return str(Exact(_part(ends[0], ends[1], fraction)).scaleb(-scale))
+        case ((Date() | DateTime() | Timestamp()), str(), str()):
+            return _moment(low, high, fraction)
+        case Time(), str(), str():
+            return _clock(_part(_microseconds(low), _microseconds(high), fraction))
+        case _, bytes(), bytes():
+            return _binary(low, high, fraction)
+        case _, str(), str():
+            return _text(low, high, fraction)
+        case _:
+            return None
+
+
+def _part(low: int, high: int, fraction: float) -> int:
+    """Exact for integers of any size, and never beyond one of the two."""
+    way = abs(high - low) * round(fraction * _FINENESS) // _FINENESS
+    return low + way if low < high else low - way
+
+
+def _moment(low: str, high: str, fraction: float) -> str | None:
+    try:
+        ends = [(datetime.fromisoformat(end) - _EPOCH) // _MICROSECOND for end in (low, high)]
+    except ValueError:
+        return None  # a date that no calendar has
+    moment = _EPOCH + _part(ends[0], ends[1], fraction) * _MICROSECOND
+    return moment.isoformat(" ", "microseconds")[: len(low)]
+
+
+def _microseconds(time: str) -> int:
+    hours, minutes, seconds = time.lstrip("-").split(":")
+    whole = (int(hours) * 60 + int(minutes)) * 60_000_000 + int(Exact(seconds) * 1_000_000)
+    return -whole if time.startswith("-") else whole
+
+
+def _clock(microseconds: int) -> str:
+    seconds, fraction = divmod(abs(microseconds), 1_000_000)
+    sign = "-" if microseconds < 0 else ""
+    return f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction:06}"
+
+
+def _binary(low: bytes, high: bytes, fraction: float) -> bytes:
+    same = _same(low, high)
+    ends = [int.from_bytes(end[same : same + _DIGITS].ljust(_DIGITS, b"\0")) for end in (low, high)]
+    return low[:same] + _part(ends[0], ends[1], fraction).to_bytes(_DIGITS)
+
+
+def _text(low: str, high: str, fraction: float) -> str:
+    """Letters and digits are counted as a number that's written with them, all else by code points."""
+    same = _same(low, high)
+    rests = [end[same : same + _DIGITS] for end in (low, high)]
+    if all(rest[:1].lower() in _RANKS for rest in rests):
+        ends = [_number([_RANKS.get(each, 0) for each in rest.lower()], len(_ALPHABET)) for rest in rests]
+        digits = _digits(_part(ends[0], ends[1], fraction), len(_ALPHABET))
+        found = "".join(_ALPHABET[digit] for digit in digits)
+        return low[:same] + (found.upper() if any(rest[:1].isupper() for rest in rests) else found)
+    ends = [_number([ord(each) for each in rest], _CODES) for rest in rests]
+    first, second, *_ = _digits(_part(ends[0], ends[1], fraction), _CODES)
+    return low[:same] + _character(first) + _character(second)
+
+
+def _same(low: Sequence[object], high: Sequence[object]) -> int:
+    """How many elements the two have in common at their beginning."""
+    pairs = zip(low, high, strict=False)
+    return next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(low), len(high)))
+
+
+def _number(digits: list[int], base: int) -> int:
+    number = 0
+    for digit in [*digits, *[0] * (_DIGITS - len(digits))]:
+        number = number * base + digit
+    return number
+
+
+def _digits(number: int, base: int) -> list[int]:
+    digits = []
+    for _ in range(_DIGITS):
+        number, digit = divmod(number, base)
+        digits.append(digit)
+    return digits[::-1]
+
+
+def _character(code: int) -> str:
+    """That has this code point; the one behind the surrogates for these, which are no characters."""
+    return chr(0xE000) if 0xD800 <= code < 0xE000 else chr(code)

@@ -1,0 +1,51 @@
+"""XA transactions that are prepared and have no second phase yet, as a checkpoint remembers them.
+
+The log has the rows with the first phase and nothing but the name with the second one, which may come years later. So
+the name is kept here with the tables whose rows it has:
+
+- With rows of captured tables, the first phase is left out of the position, so that a start is sent it again, and has
+  the rows. Where the log has been purged meanwhile, it isn't missed: the second phase then begins these tables anew.
+- Without such rows it passes at once, and so does its second phase.
+- With more rows than are held back it passes as well, and its second phase begins the tables anew.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
+from pipeline.schema.table_schema import TableId
+
+
+@dataclass(frozen=True, slots=True)
+class XaPrepared:
+    """One of them: its XA identifier, when it was prepared (µs since the epoch), and the tables that it changes.
+
+    Those are all of them, since others may be captured when the second phase comes. `left_out`: what the position
+    lacks for it.
+    """
+
+    xid: str
+    since: int
+    tables: tuple[TableId, ...]
+    left_out: GtidSet = NO_GTIDS
+
+
+def left_out(prepared: Iterable[XaPrepared]) -> GtidSet:
+    """All that a position lacks for these."""
+    found = NO_GTIDS
+    for each in prepared:
+        found |= each.left_out
+    return found
+
+
+def to_json(prepared: XaPrepared) -> list[Any]:
+    """One as plain JSON values."""
+    tables = [[table.database, table.name] for table in prepared.tables]
+    return [prepared.xid, prepared.since, tables, str(prepared.left_out)]
+
+
+def from_json(value: list[Any]) -> XaPrepared:
+    """What `to_json` wrote."""
+    xid, since, tables, gtids = value
+    return XaPrepared(xid, since, tuple(TableId(*table) for table in tables), GtidSet.parse(gtids))

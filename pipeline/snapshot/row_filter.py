@@ -1,0 +1,241 @@
+"""Conditions: which rows of a table a signal asks for, in a small part of SQL.
+
+    status = 'open' AND (price >= 9.99 OR `on sale` IS NOT NULL)
+    id IN (1, 2, 3)    created BETWEEN DATE'2026-01-01' AND DATE'2026-01-31'    name NOT LIKE 'te\\_st%'
+
+A text is parsed (`pipeline.snapshot.row_filter_parser`) into the tree below or refused with the place and the reason,
+and the tree is checked against the table. Only the tree goes on: names are quoted and values bound by whoever asks the
+server, so that nothing of a signal's text reaches it as text. What the grammar has means what it means to MySQL, and
+what it hasn't is refused: a filter that says something else than its writer thinks is worse than none.
+
+A column comes first and a literal behind it. AND binds more strongly than OR, and NOT more strongly than both.
+
+Source: MySQL 9.7 Reference Manual, "Comparison Functions and Operators", "String Comparison Functions and Operators".
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import Final, assert_never
+
+from pipeline.schema.spelling import column_called
+from pipeline.schema.table_schema import Column, TableSchema
+from pipeline.types.column_types import (
+    Binary,
+    Bit,
+    ColumnType,
+    Date,
+    DateTime,
+    Double,
+    Enum,
+    FixedBinary,
+    Float,
+    Geometry,
+    Integer,
+    Json,
+    Set,
+    Text,
+    Time,
+    Timestamp,
+    Vector,
+    Year,
+)
+from pipeline.types.column_types import Decimal as DecimalType
+
+# NULL is None. An int, a Decimal and a float are MySQL's exact integers, exact decimals and doubles.
+Literal = int | Decimal | float | str | bytes | bool | date | datetime | None
+
+
+class Refused(ValueError):
+    """A text that isn't a condition, or one that isn't about its table, and why."""
+
+
+class Operator(StrEnum):
+    """How a column is compared."""
+
+    EQUAL = "="
+    UNEQUAL = "<>"
+    LESS = "<"
+    AT_MOST = "<="
+    GREATER = ">"
+    AT_LEAST = ">="
+    SAME = "<=>"  # as `=`, and NULL is the same as NULL
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """`column operator value`."""
+
+    column: str
+    operator: Operator
+    value: Literal
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """`column [NOT] IN (values)`; there's at least one."""
+
+    column: str
+    values: tuple[Literal, ...]
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """`column [NOT] BETWEEN low AND high`."""
+
+    column: str
+    low: Literal
+    high: Literal
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """`column [NOT] LIKE pattern ESCAPE escape`; `escape` is one character, or "" for none."""
+
+    column: str
+    pattern: str
+    escape: str
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """`column IS [NOT] NULL`."""
+
+    column: str
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """What its part is not; unknown where that's unknown."""
+
+    part: "Condition"
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All of at least two parts."""
+
+    parts: tuple["Condition", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """One of at least two parts."""
+
+    parts: tuple["Condition", ...]
+
+
+Condition = Compare | In | Between | Like | IsNull | Not | And | Or
+
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_DATETIME: Final = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,6})?", re.ASCII)
+# MySQL's TIME spans 838 hours either way.
+TIME: Final = re.compile(r"-?(?:[0-7]?\d?\d|8[0-2]\d|83[0-8]):[0-5]\d:[0-5]\d(?:\.\d{1,6})?", re.ASCII)
+
+
+def moment(text: str) -> date | None:
+    """The date, or date and time, that this text is in MySQL's usual form; None if it's none in the calendar."""
+    try:
+        if _DATE.fullmatch(text):
+            return date.fromisoformat(text)
+        return datetime.fromisoformat(text) if _DATETIME.fullmatch(text) else None
+    except ValueError:
+        return None
+
+
+def checked(condition: Condition, schema: TableSchema) -> Condition:
+    """The condition with columns as the table spells them and literals that fit them. Raises Refused.
+
+    Text that stands for a date becomes one, so that it's compared as such whatever the server's version.
+    """
+    match condition:
+        case Compare(name, operator, value):
+            column = _column(schema, name)
+            return Compare(column.name, operator, _fitting(column, value))
+        case In(name, values, negated):
+            column = _column(schema, name)
+            return In(column.name, tuple(_fitting(column, value) for value in values), negated)
+        case Between(name, low, high, negated):
+            column = _column(schema, name)
+            return Between(column.name, _fitting(column, low), _fitting(column, high), negated)
+        case Like(name, pattern, escape, negated):
+            column = _column(schema, name)
+            if not isinstance(column.type, Text | Enum | Set | Binary | FixedBinary):
+                raise Refused(f"column {column.name} is {_word(column)}, and LIKE is for text")
+            return Like(column.name, pattern, escape, negated)
+        case IsNull(name, negated):
+            return IsNull(_column(schema, name).name, negated)
+        case Not(part):
+            return Not(checked(part, schema))
+        case And(parts):
+            return And(tuple(checked(part, schema) for part in parts))
+        case Or(parts):
+            return Or(tuple(checked(part, schema) for part in parts))
+        case _:
+            assert_never(condition)
+
+
+def _column(schema: TableSchema, name: str) -> Column:
+    """The server tells names of columns apart without regard to case."""
+    columns = {column.name: column for column in schema.columns}
+    found = column_called(name, columns)
+    if found is None:
+        raise Refused(f"{schema.table} has no column {name!r}; it has {', '.join(columns)}")
+    return columns[found]
+
+
+def _fitting(column: Column, value: Literal) -> Literal:
+    wanted = _wanted(column.type)
+    if value is None and wanted is not None:
+        return None
+    match column.type, value:
+        case (
+            (Integer() | DecimalType() | Float() | Double() | Bit() | Year()),
+            (int() | Decimal() | float()),
+        ):
+            return value
+        case ((Text() | Enum() | Set()), str()):
+            return value
+        case ((FixedBinary() | Binary()), (str() | bytes())):
+            return value
+        case Time(), str() if TIME.fullmatch(value):
+            return value
+        case ((Date() | DateTime() | Timestamp()), date()):
+            return value
+        case ((Date() | DateTime() | Timestamp()), str()) if (found := moment(value)) is not None:
+            return found
+        case _:
+            only = "it can't be compared, but IS [NOT] NULL will do"
+            raise Refused(
+                f"column {column.name} is {_word(column)}: "
+                + (only if wanted is None else f"it's compared with {wanted}, not with {value!r}")
+            )
+
+
+def _wanted(kind: ColumnType) -> str | None:
+    """What a column of this type is compared with, in words; None for nothing."""
+    match kind:
+        case Integer() | DecimalType() | Float() | Double() | Bit() | Year():
+            return "a number"
+        case Text() | Enum() | Set():
+            return "text"
+        case FixedBinary() | Binary():
+            return "text or hexadecimal"
+        case Time():
+            return "a time as '10:30:00'"
+        case Date() | DateTime() | Timestamp():
+            return "a date as '2026-01-31', perhaps with a time as '2026-01-31 10:30:00'"
+        case Json() | Geometry() | Vector():
+            return None
+        case _:
+            assert_never(kind)
+
+
+def _word(column: Column) -> str:
+    return column.type.wire.upper()

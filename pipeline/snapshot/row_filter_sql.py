@@ -1,0 +1,141 @@
+"""Which rows a request asks for, as a condition of SQL with bound values.
+
+What a signal says reaches the server as values only. The names of columns are the schema's own, quoted, and the words
+of SQL are this module's: a text from outside can select other rows than were meant, and do nothing else.
+
+Each value means on the server what its text would mean there: an exact decimal isn't compared as a float, and a date
+is a date whatever the server's version.
+
+Sources: MySQL 9.7 Reference Manual, "Comparison Functions and Operators", "Type Conversion in Expression Evaluation",
+"String Comparison Functions and Operators".
+"""
+
+from collections.abc import Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import assert_never
+
+from pipeline.schema.row_keys import Key
+from pipeline.schema.table_schema import TableSchema
+from pipeline.snapshot.row_filter import (
+    And,
+    Between,
+    Compare,
+    Condition,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Or,
+    Refused,
+    checked,
+)
+from pipeline.snapshot.row_filter_parser import parse
+from pipeline.snapshot.snapshot import Request
+from pipeline.source.parameters import TEXT, Fragment, comparison, placeholder
+from pipeline.source.statement import quoted
+from pipeline.types.column_types import ColumnType, Time
+
+
+def requested(schema: TableSchema, request: Request) -> Fragment | None:
+    """The condition that the rows asked for satisfy; None if all are. Raises Refused where it's none of this table."""
+    conditions = [one_of(schema, request.keys)] if request.keys else []
+    if request.condition is not None:
+        conditions.append(rendered(schema, checked(parse(request.condition), schema)))
+    return _joined([_grouped(each) for each in conditions], " AND ") if conditions else None
+
+
+def rendered(schema: TableSchema, condition: Condition) -> Fragment:
+    """A `checked` condition as SQL and the parameters that belong in it."""
+    kinds = {column.name: column.type for column in schema.columns}
+
+    def of(part: Condition) -> Fragment:
+        match part:
+            case Compare(column, operator, value):
+                bound = _bound(kinds[column], value)
+                return f"{quoted(column)} {operator} {bound[0]}", bound[1]
+            case In(column, values, negated):
+                listed = _joined([_bound(kinds[column], value) for value in values], ", ")
+                return f"{quoted(column)} {_not(negated)}IN ({listed[0]})", listed[1]
+            case Between(column, low, high, negated):
+                both = _joined([_bound(kinds[column], low), _bound(kinds[column], high)], " AND ")
+                return f"{quoted(column)} {_not(negated)}BETWEEN {both[0]}", both[1]
+            case Like(column, pattern, escape, negated):
+                return f"{quoted(column)} {_not(negated)}LIKE %s ESCAPE %s", (pattern, escape)
+            case IsNull(column, negated):
+                return f"{quoted(column)} IS {_not(negated)}NULL", ()
+            case Not(inner):
+                sql, parameters = of(inner)
+                return f"NOT ({sql})", parameters
+            case And(parts):
+                return _joined([_grouped(of(each)) for each in parts], " AND ")
+            case Or(parts):
+                return _joined([_grouped(of(each)) for each in parts], " OR ")
+            case _:
+                assert_never(part)
+
+    return of(condition)
+
+
+def one_of(schema: TableSchema, keys: Sequence[Key]) -> Fragment:
+    """That a row has one of these primary keys. Raises Refused where they're none of this table."""
+    columns = [schema.columns[index] for index in schema.key]
+    if any(len(key) != len(columns) for key in keys):
+        raise Refused(f"the primary key of {schema.table} has the parts {', '.join(schema.key_names)}")
+    if len(columns) == 1:
+        [column] = columns
+        places = ", ".join(placeholder(column.type, part, None) for (part,) in keys)
+        return f"{quoted(column.name)} IN ({places})", tuple(part for (part,) in keys)
+    rows = [
+        _joined(
+            [
+                comparison(quoted(column.name), column.type, "=", part, None)
+                for column, part in zip(columns, key, strict=True)
+            ],
+            " AND ",
+        )
+        for key in keys
+    ]
+    return _joined([_grouped(row) for row in rows], " OR ")
+
+
+def _bound(kind: ColumnType, value: Literal) -> Fragment:
+    match value:
+        case None:
+            return "NULL", ()
+        case bool():
+            return "%s", (int(value),)
+        case int() if not -(2**63) <= value < 2**64:
+            return _bound(kind, Decimal(value))
+        case str() if isinstance(kind, Time):
+            return f"CAST({TEXT} AS TIME(6))", (value,)
+        case int() | float() | str() | bytes():
+            return "%s", (value,)
+        case Decimal():
+            digits, scale = _size(value)
+            return f"CAST({TEXT} AS DECIMAL({digits}, {scale}))", (f"{value:f}",)
+        case datetime():
+            return f"CAST({TEXT} AS DATETIME(6))", (value.isoformat(" "),)
+        case date():
+            return f"CAST({TEXT} AS DATE)", (value.isoformat(),)
+        case _:
+            assert_never(value)
+
+
+def _size(value: Decimal) -> tuple[int, int]:
+    """All digits of an exact decimal as it's written out, and those behind its point."""
+    whole, _, fraction = f"{abs(value):f}".partition(".")
+    return len(whole) + len(fraction), len(fraction)
+
+
+def _joined(parts: Sequence[Fragment], separator: str) -> Fragment:
+    return separator.join(sql for sql, _ in parts), tuple(value for _, values in parts for value in values)
+
+
+def _grouped(fragment: Fragment) -> Fragment:
+    return f"({fragment[0]})", fragment[1]
+
+
+def _not(negated: bool) -> str:
+    return "NOT " if negated else ""

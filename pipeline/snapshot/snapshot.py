@@ -1,0 +1,286 @@
+"""The state of a snapshot, table by table: what's durable of it, and so what a restart goes on with.
+
+A table's snapshot is a sum type, and each state holds just what is true in it. A table is read in *ranges*, each of
+which goes on by itself: `Range.done` moves only when a chunk's rows have been put into the ordered stream, and a range
+leaves when its last chunk's have. So a restart reads again what wasn't sealed, and nothing else, in whatever order
+the ranges came along.
+
+`wire` is a state's name in checkpoints, in `/status` and in metrics. It never changes.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, assert_never
+
+from pipeline.schema.row_keys import Key, key_from_json, key_to_json
+from pipeline.schema.table_schema import TableId
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for of a table, beyond all of it in its usual way.
+
+    `condition`: only the rows that satisfy it, in the grammar of signals. `keys`: only the rows with these primary
+    keys. `surrogate`: the name of a unique index to walk along instead of the primary key's. `chunk_rows`: how many
+    rows a chunk has, where that isn't to be found by measuring.
+    """
+
+    condition: str | None = None
+    keys: tuple[Key, ...] = ()
+    surrogate: str | None = None
+    chunk_rows: int | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether all rows are asked for."""
+        return self.condition is None and not self.keys
+
+
+# All of a table in its usual way.
+WHOLE = Request()
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Counts of a table's snapshot: chunks and rows emitted, rows given up to changes, and the rows expected.
+
+    `expected` is the server's own estimate (information_schema), good for a bar and an ETA, not for a promise.
+    `ranges`: into how many the table was divided; of these, `ranges_done` have come to their end.
+    """
+
+    chunks: int = 0
+    rows: int = 0
+    given_up: int = 0
+    expected: int = 0
+    ranges: int = 0
+    ranges_done: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A range of a table that has something left: the keys behind `done` through `end`; those before are emitted.
+
+    It begins where the range before it ends, so that at first `done` is that one's end, and None in the first range.
+    `number` is its own in this table.
+    """
+
+    number: int
+    done: Key | None
+    end: Key
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Not begun."""
+
+    wire: ClassVar[str] = "waiting"
+
+
+@dataclass(frozen=True, slots=True)
+class Chunking:
+    """Under way: the ranges that have something left. Their last `end` was the last key when it began.
+
+    `walk_version` says what their keys are keys of (`pipeline.snapshot.chunk_index`). `first`: the rows are appended
+    straight to the mirror, which is being filled.
+    """
+
+    wire: ClassVar[str] = "chunking"
+
+    ranges: tuple[Range, ...]
+    walk_version: str
+    first: bool
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """Every key through the frozen end was emitted or gave way to a change."""
+
+    wire: ClassVar[str] = "completed"
+
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Ended by a signal."""
+
+    wire: ClassVar[str] = "stopped"
+
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Ended by a named reason; nothing of the table was skipped silently."""
+
+    wire: ClassVar[str] = "failed"
+
+    reason: str
+    progress: Progress
+
+
+TableState = Waiting | Chunking | Completed | Stopped | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A snapshot: the id of the signal that asked for it, and its tables in the order they're taken.
+
+    `requests` holds those of tables that aren't just taken as a whole. `blocking`: the stream is paused while a chunk
+    of it is read. Of two snapshots the one with the higher `priority` comes first, else the older one. `consistent`:
+    all of its tables are read at one place (`pipeline.coordinator.consistent_state`).
+    """
+
+    id: str
+    tables: dict[TableId, TableState]
+    requests: dict[TableId, Request] = field(default_factory=dict)
+    blocking: bool = False
+    priority: int = 0
+    consistent: bool = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether no table of it has anything left to do."""
+        return not any(isinstance(state, Waiting | Chunking) for state in self.tables.values())
+
+    def request(self, table: TableId) -> Request:
+        """What was asked for of the table."""
+        return self.requests.get(table, WHOLE)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkId:
+    """A chunk: the snapshot that it belongs to, its table, and a number that is never used twice in a run."""
+
+    snapshot: str
+    table: TableId
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.snapshot}/{self.table}/{self.number}"
+
+
+def progressed(ranges: tuple[Range, ...], number: int, upto: Key | None) -> tuple[Range, ...]:
+    """The ranges after a chunk of the one with this number: it has come to that key, or to its end and has left."""
+    return tuple(
+        replace(each, done=upto) if each.number == number else each
+        for each in ranges
+        if each.number != number or upto is not None
+    )
+
+
+def progress(state: TableState) -> Progress:
+    """The counts of a table's snapshot, whatever its state."""
+    return Progress() if isinstance(state, Waiting) else state.progress
+
+
+def to_json(snapshot: Snapshot) -> dict[str, Any]:
+    """A snapshot as plain JSON values; `from_json` is its inverse."""
+    return {
+        "id": snapshot.id,
+        "blocking": snapshot.blocking,
+        "consistent": snapshot.consistent,
+        "priority": snapshot.priority,
+        "tables": [
+            {
+                "database": table.database,
+                "table": table.name,
+                **_state_to_json(state),
+                "request": _request_to_json(snapshot.requests.get(table)),
+            }
+            for table, state in snapshot.tables.items()
+        ],
+    }
+
+
+def from_json(value: dict[str, Any]) -> Snapshot:
+    """The snapshot that `to_json` wrote."""
+    tables = {TableId(t["database"], t["table"]): t for t in value["tables"]}
+    return Snapshot(
+        value["id"],
+        {table: _state_from_json(t) for table, t in tables.items()},
+        {table: _request_from_json(t["request"]) for table, t in tables.items() if t["request"] is not None},
+        value["blocking"],
+        value["priority"],
+        value["consistent"],
+    )
+
+
+def _request_to_json(request: Request | None) -> dict[str, Any] | None:
+    if request is None:
+        return None
+    return {
+        "condition": request.condition,
+        "keys": [key_to_json(key) for key in request.keys],
+        "surrogate": request.surrogate,
+        "chunk_rows": request.chunk_rows,
+    }
+
+
+def _request_from_json(value: dict[str, Any]) -> Request:
+    keys = tuple(key_from_json(key) for key in value["keys"])
+    return Request(value["condition"], keys, value["surrogate"], value["chunk_rows"])
+
+
+def _state_to_json(state: TableState) -> dict[str, Any]:
+    common = {"state": state.wire, **_progress_to_json(progress(state))}
+    match state:
+        case Waiting() | Completed() | Stopped():
+            return common
+        case Chunking(ranges, walk_version, first):
+            to_go = [_range_to_json(each) for each in ranges]
+            return {**common, "to_go": to_go, "walk_version": walk_version, "first": first}
+        case Failed(reason):
+            return {**common, "reason": reason}
+        case _:
+            assert_never(state)
+
+
+def _state_from_json(value: dict[str, Any]) -> TableState:
+    counts = _progress_from_json(value)
+    match value["state"]:
+        case "waiting":
+            return Waiting()
+        case "chunking":
+            ranges = tuple(_range_from_json(each) for each in value["to_go"])
+            return Chunking(ranges, value["walk_version"], value["first"], counts)
+        case "completed":
+            return Completed(counts)
+        case "stopped":
+            return Stopped(counts)
+        case "failed":
+            return Failed(value["reason"], counts)
+        case other:
+            raise ValueError(f"a table's snapshot can't be in the state {other!r}")
+
+
+def _progress_to_json(progress: Progress) -> dict[str, int]:
+    return {
+        "chunks": progress.chunks,
+        "rows": progress.rows,
+        "given_up": progress.given_up,
+        "expected": progress.expected,
+        "ranges": progress.ranges,
+        "ranges_done": progress.ranges_done,
+    }
+
+
+def _progress_from_json(value: dict[str, Any]) -> Progress:
+    return Progress(
+        chunks=value["chunks"],
+        rows=value["rows"],
+        given_up=value["given_up"],
+        expected=value["expected"],
+        ranges=value["ranges"],
+        ranges_done=value["ranges_done"],
+    )
+
+
+def _range_to_json(each: Range) -> dict[str, Any]:
+    done = None if each.done is None else key_to_json(each.done)
+    return {"number": each.number, "done": done, "end": key_to_json(each.end)}
+
+
+def _range_from_json(value: dict[str, Any]) -> Range:
+    done = None if value["done"] is None else key_from_json(value["done"])
+    return Range(value["number"], done, key_from_json(value["end"]))

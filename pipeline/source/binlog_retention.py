@@ -1,0 +1,60 @@
+"""How far capture is behind the source, and until when the source keeps the part of its log that comes next.
+
+**Until when.** A server removes a file of its log once the file was last written to `binlog_expire_logs_seconds` ago,
+and does so when it next begins a new file. When that was isn't told by any statement. But let T be the commit time of
+the newest transaction that has been read: whatever comes next was written at T or later, by the same server's clock, so
+that its file was last written to at T or later. So it's kept until T + binlog_expire_logs_seconds at the least; and
+where nothing is behind, for that long from now. The truth is later than this estimate, by up to the time that one file
+spans and the time until the server begins its next one. It can't foresee a PURGE BINARY LOGS by hand, nor what a
+managed service does by rules of its own.
+
+What has been read is sealed a moment later; while the journal has no room that moment is long, but the reader waits as
+well then, and what's between the two is what it read within seconds.
+
+Sources: MySQL 9.7 Reference Manual, "Binary Logging Options and Variables" (binlog_expire_logs_seconds,
+binlog_expire_logs_auto_purge), "PURGE BINARY LOGS Statement"; MySQL 5.7, expire_logs_days.
+"""
+
+import math
+from collections.abc import Mapping
+
+from pipeline.snapshot.watermark import Coordinates
+
+# What a server's variables say of how long it keeps its log, by all the names that they have had.
+RETENTION = ("binlog_expire_logs_auto_purge", "binlog_expire_logs_seconds", "expire_logs_days")
+
+_DAY_S = 86_400
+
+
+def bytes_behind(logs: Mapping[str, int], end: Coordinates, ours: Coordinates) -> int:
+    """The bytes of the log from our place to its end, at which 0 is left.
+
+    `logs`: the bytes of each of the server's files. Of a file that has gone nothing is counted.
+    """
+    if ours.number >= end.number:  # the server was asked before the last was read
+        return max(0, end.offset - ours.offset) if ours.number == end.number else 0
+    between = sum(
+        size for name, size in logs.items() if ours.number < Coordinates(name, 0).number < end.number
+    )
+    return max(0, logs.get(ours.file, 0) - ours.offset) + between + end.offset
+
+
+def kept_s(variables: Mapping[str, str]) -> float:
+    """For how long a file of the log is kept, in seconds; infinite where the server removes none by itself.
+
+    `variables`: those of RETENTION that the server has, as it tells them.
+    """
+    if variables.get("binlog_expire_logs_auto_purge") == "OFF":
+        return math.inf
+    seconds = int(variables.get("binlog_expire_logs_seconds", "0"))
+    days = float(variables.get("expire_logs_days", "0"))
+    return seconds or days * _DAY_S or math.inf
+
+
+def purged_at(now: float, kept: float, newest: float, *, behind: bool) -> float:
+    """The earliest moment at which what comes next may be removed, infinite for never.
+
+    `newest`: the commit time of the newest transaction that has been read, NaN where none has been. Moments in seconds
+    since the epoch; `kept`, for how long a file is kept, in seconds.
+    """
+    return (newest if behind else now) + kept

@@ -1,0 +1,297 @@
+"""Failover: from which of several servers the log is read on.
+
+The log is asked for by GTIDs, so that any server will do whose log brings just what isn't in the position. Three things
+have to be so:
+
+1. It has executed all that has passed here: position ⊆ executed. One that lacks some of it is *behind*, or it's another
+   server's history. A replica may catch up, and is waited for as long as it gets nearer. One that replicates from
+   nobody never will: what it lacks was lost when it took over, and is in the lake already.
+2. Its log still has the rest: purged ⊆ position.
+3. What its log brings comes behind what has passed. A position is a set, and the server leaves out of its log what's in
+   it. So suppose that a client wrote E on a replica while that was no more than one (an *errant* transaction), and that
+   T of the primary, which changed the same row, came behind E there, and has passed here. Asked for what isn't in the
+   position, the replica gives E alone, and the row is as it was before T. Sets can't tell: E is new, as what a primary
+   wrote after it had taken over is. The order of the log can: nothing in it that's in the position comes behind what
+   the new primary wrote rightly (`Order`).
+
+And 4., the names have to mean the same: a server that was restored from a copy, or has lost the end of its log, gives
+them again, to other transactions (`pipeline.gtid.witness`).
+
+In 3 only transactions of the server itself are looked at, and of servers of which nothing has passed here. What one
+server logs before another and a second one the other way round is what the servers agreed upon otherwise: in a group,
+or with several sources, transactions that don't concern the same rows may be in either order. That leaves one case
+out: an errant transaction that came by way of a third server, which has been the primary at another time.
+
+With 1 to 3 the stream at the new server goes on as it would have gone on at the old one: the rows that the position
+stands for are those of the new server's history at that place, and each change behind it comes once and in order. What
+had been sealed of a snapshot holds: a chunk's rows were the source's at their place in the stream, and that place is in
+both histories. A window that was open is gone with the capture that it was of. Its watermarks are places in the old
+server's log, and its low one a set that the new server needn't have been at; its chunk is read again, all of it,
+with watermarks of the server that the stream comes from then. A replica that applies in parallel commits in the
+primary's order (`replica_preserve_commit_order`, which `pipeline.source.prerequisites` asks for), so that its executed
+set has no gap that a SELECT could see across; and a position with a gap of its own is compared as the set that it is.
+
+Source: MySQL 9.7 Reference Manual, "GTID Auto-Positioning", "Replication and Transaction Inconsistencies".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, assert_never
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.config.settings import SnapshotMode
+from pipeline.errors import Definite
+from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
+from pipeline.gtid.transactions import Transactions
+
+# For so long a position may be ahead of a server's executed set, in seconds: a transaction is in the log before it
+# commits.
+COMMITTING_S: Final = 5.0
+
+PURGED: Final = (
+    "the binlog that we need was purged: {missing}; restore it on the source and keep it for longer, or set "
+    'snapshot.mode = "when_needed" to begin anew with a snapshot of every table'
+)
+
+ERRANT: Final = (
+    "transactions were written on it while it was a replica: {errant} are in its log before others that have passed "
+    "here, and would come too late, over newer changes; begin a new journal to go on at it"
+)
+
+
+class NoServer(Definite):
+    """None of the servers can give what comes next; the message says of each why not."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What a server, which calls itself `server`, has executed, and what of that its log doesn't have any more.
+
+    `replica`: whether it replicates from another one.
+    """
+
+    server: str
+    executed: GtidSet
+    purged: GtidSet
+    replica: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Serves:
+    """Its log can be read on. `doubtful`: what it will bring that may have been written on a replica."""
+
+    server: str
+    doubtful: GtidSet = NO_GTIDS
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """It hasn't executed all that has passed here; a replica may yet."""
+
+    server: str
+    missing: GtidSet
+    replica: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """Its log doesn't go back to the position."""
+
+    server: str
+    missing: GtidSet
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """It can't be asked for now."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """It's of no use, and waiting won't help."""
+
+    why: str
+
+
+Verdict = Serves | Behind | Purged | Unreachable | Refused
+
+
+def _server_of(verdict: Verdict) -> str | None:
+    """What the server calls itself, as far as that was found."""
+    match verdict:
+        case Serves(server) | Behind(server) | Purged(server):
+            return server
+        case Unreachable() | Refused():
+            return None
+        case _:
+            assert_never(verdict)
+
+
+def judged(position: GtidSet, history: History, last: str) -> Verdict:
+    """Whether the log can be read on from the position at a server; `last`: the one that the position comes from."""
+    if missing := position - history.executed:
+        return Behind(history.server, missing, history.replica)
+    if missing := history.purged - position:
+        return Purged(history.server, missing)
+    if history.server == last or not last:
+        return Serves(history.server)
+    known = {source.uuid for source in position.intervals} - {history.server}
+    behind = history.executed - position
+    doubtful = {source: numbers for source, numbers in behind.intervals.items() if source.uuid not in known}
+    return Serves(history.server, GtidSet(doubtful))
+
+
+def described(verdict: Verdict) -> str:
+    """Why a server can't give what comes next, and what to do."""
+    match verdict:
+        case Serves():
+            return "it can go on"
+        case Behind(_, missing, replica=True):
+            return f"it's behind: it hasn't executed {missing}, which has passed here; let it catch up"
+        case Behind(_, missing):
+            return (
+                f"the source is a divergent server: it hasn't executed {missing}, which has passed here; "
+                "connect to the server that has, or begin a new journal"
+            )
+        case Purged(_, missing):
+            return PURGED.format(missing=missing)
+        case Unreachable(why) | Refused(why):
+            return why
+        case _:
+            assert_never(verdict)
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """Go on at this one, by its place in the list."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Look again in a moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """None of them will do, and none ever will."""
+
+
+Decision = Go | Wait | GiveUp
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long the server that we're at may be out of reach before another one is taken, and how long servers are
+    waited for that get no nearer, in seconds."""
+
+    failover_after_s: float
+    catch_up_s: float
+
+
+def decided(
+    verdicts: Sequence[Verdict],
+    at: int | None,
+    waited_s: float,
+    stood_s: float,
+    patience: Patience,
+    mode: SnapshotMode,
+) -> Decision:
+    """What to do with these servers, in the list's order.
+
+    `at`: the one that we're at. `waited_s`: for how long it's been looked for; `stood_s`: for how long none of them has
+    got any nearer.
+    """
+    if at is not None:
+        if isinstance(verdicts[at], Serves):
+            return Go(at)
+        if waited_s < _grace_s(verdicts[at], patience):
+            return Wait()
+    for index, verdict in enumerate(verdicts):
+        if isinstance(verdict, Serves):
+            return Go(index)
+    if stood_s < max(_worth_s(verdict, patience) for verdict in verdicts):
+        return Wait()
+    if mode is SnapshotMode.WHEN_NEEDED:
+        for index, verdict in enumerate(verdicts):
+            if isinstance(verdict, Purged):
+                return Go(index)
+    return GiveUp()
+
+
+def present(verdicts: Sequence[Verdict], last: str) -> int | None:
+    """Which of them is the server that the position comes from, or may be; None if none is.
+
+    One that can't be reached may be. `last` is empty if it isn't known: then it's the first of the list.
+    """
+    if not last:
+        return 0
+    servers = list(map(_server_of, verdicts))
+    unknown = (index for index, verdict in enumerate(verdicts) if isinstance(verdict, Unreachable))
+    return servers.index(last) if last in servers else next(unknown, None)
+
+
+def _grace_s(verdict: Verdict, patience: Patience) -> float:
+    """How long another one isn't taken, in case that this one comes to serve."""
+    match verdict:
+        case Unreachable():
+            return patience.failover_after_s
+        case Behind():
+            return COMMITTING_S
+        case Serves() | Purged() | Refused():
+            return 0.0
+        case _:
+            assert_never(verdict)
+
+
+def _worth_s(verdict: Verdict, patience: Patience) -> float:
+    """How long this one is waited for where none serves."""
+    match verdict:
+        case Unreachable() | Behind(replica=True):
+            return patience.catch_up_s
+        case Behind():
+            return COMMITTING_S
+        case Serves() | Purged() | Refused():
+            return 0.0
+        case _:
+            assert_never(verdict)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a server's log, read up to some place, says of the order in which it had the doubtful transactions.
+
+    `ahead`: of the position, what comes there yet. `open`: those doubtful ones that have come and behind which nothing
+    has that's in the position. `errant`: those behind which something has.
+    """
+
+    doubtful: GtidSet
+    ahead: GtidSet
+    open: GtidSet = NO_GTIDS
+    errant: GtidSet = NO_GTIDS
+
+    def followed_by(self, run: Transactions) -> "Order":
+        """The same behind these transactions, which come next in the log."""
+        passed = np.flatnonzero(~run.not_in(self.ahead))
+        doubtful = np.flatnonzero(~run.not_in(self.doubtful))
+        if not passed.size:
+            return replace(self, open=self.open | _of(run, doubtful))
+        return Order(
+            self.doubtful,
+            self.ahead - _of(run, passed),
+            _of(run, doubtful[doubtful > passed[-1]]),
+            self.errant | self.open | _of(run, doubtful[doubtful < passed[-1]]),
+        )
+
+
+def _of(run: Transactions, indices: npt.NDArray[np.intp]) -> GtidSet:
+    """These of the transactions, as a set."""
+    gtids = NO_GTIDS
+    for index, source in enumerate(run.sources):
+        gtids = gtids.with_numbers(source, run.number[indices[run.source[indices] == index]])
+    return gtids

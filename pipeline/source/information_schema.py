@@ -1,0 +1,416 @@
+"""Tables as the server's information_schema describes them.
+
+The result is equal, down to its `version`, to what a TABLE_MAP event with full metadata says of the same table. So
+only what such an event says is taken: no display widths, no ZEROFILL, no DOUBLE(m, d), no collation beyond its
+character set. Invisible and generated columns count, virtual ones too, since they are in row images; the hidden
+columns behind functional indexes are in neither place.
+
+The key is the primary key, or where there's none what the server takes for it, in the log too: its first unique index
+without NULLs or prefixes. COLUMN_KEY marks that one's columns.
+
+Two unique indexes may have the same columns. Then the server takes the one that SHOW KEYS lists first (`contested`).
+
+A table that can't be described is told with the reason (`Descriptions.refused`): the others are described all the same.
+
+The columns and the key come from one statement, so that no ALTER TABLE can come between the two. Before MySQL 8.0 one
+still can, since the server looks at the table once for each; who needs to be sure asks until two answers are equal.
+
+Source: MySQL 9.7 Reference Manual, "The INFORMATION_SCHEMA COLUMNS Table" and "… STATISTICS Table". How labels are
+escaped in COLUMN_TYPE isn't documented: it's `append_unescaped` of the server's sql/field.cc. A label of CHARACTER SET
+binary that isn't ASCII stands there as x'…' (observed of MySQL 9.7).
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.schema.table_traits import TextColumn, Traits
+from pipeline.source.statement import Statement, quoted_table
+from pipeline.types.column_types import (
+    Binary,
+    Bit,
+    ColumnType,
+    Date,
+    DateTime,
+    Decimal,
+    Double,
+    Enum,
+    FixedBinary,
+    Float,
+    Geometry,
+    Integer,
+    Json,
+    Set,
+    Text,
+    Time,
+    Timestamp,
+    Vector,
+    Year,
+)
+from pipeline.types.enum_labels import NO_TEXT, UNKNOWN
+from pipeline.verifier.cascades import ForeignKey
+
+_DESCRIBE = """\
+SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, c.COLUMN_TYPE, c.CHARACTER_SET_NAME, c.IS_NULLABLE,
+       c.COLUMN_KEY, c.EXTRA, c.CHARACTER_MAXIMUM_LENGTH, c.CHARACTER_OCTET_LENGTH, t.ENGINE, t.TABLE_COLLATION,
+       s.INDEX_NAME, s.SEQ_IN_INDEX, s.SUB_PART
+FROM information_schema.COLUMNS c JOIN information_schema.TABLES t
+  ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME AND t.TABLE_TYPE = 'BASE TABLE'
+     AND CAST(t.TABLE_SCHEMA AS BINARY) = CAST(c.TABLE_SCHEMA AS BINARY)
+     AND CAST(t.TABLE_NAME AS BINARY) = CAST(c.TABLE_NAME AS BINARY)
+  LEFT JOIN information_schema.STATISTICS s
+  ON s.TABLE_SCHEMA = c.TABLE_SCHEMA AND s.TABLE_NAME = c.TABLE_NAME AND s.COLUMN_NAME = c.COLUMN_NAME
+     AND s.NON_UNIQUE = 0
+     AND CAST(s.TABLE_SCHEMA AS BINARY) = CAST(c.TABLE_SCHEMA AS BINARY)
+     AND CAST(s.TABLE_NAME AS BINARY) = CAST(c.TABLE_NAME AS BINARY)
+WHERE {tables}
+ORDER BY CAST(c.TABLE_SCHEMA AS BINARY), CAST(c.TABLE_NAME AS BINARY), c.ORDINAL_POSITION"""
+
+# The names as they are compared, for the server's indexes; and byte for byte, since before MySQL 8.0 `t` equals `T`.
+_ONE = (
+    "({c}TABLE_SCHEMA = %s AND {c}TABLE_NAME = %s"
+    " AND CAST({c}TABLE_SCHEMA AS BINARY) = CAST(%s AS BINARY)"
+    " AND CAST({c}TABLE_NAME AS BINARY) = CAST(%s AS BINARY))"
+)
+
+_TYPE = re.compile(
+    r"(?P<name>\w+)(?:\((?P<arguments>.*)\))?(?P<unsigned> unsigned)?(?: zerofill)?"
+    r"(?: /\* 5\.5 binary format \*/)?",  # what show_old_temporals says of a column made before MySQL 5.6.4
+    re.DOTALL,
+)
+_LABEL = re.compile(r"(?P<hex>x?)'(?P<label>(?:[^'\\]|''|\\.)*)'(?:,|$)", re.DOTALL)
+_ESCAPE = re.compile(r"''|\\(.)", re.DOTALL)
+_ESCAPED = {"0": "\0", "n": "\n", "r": "\r"}
+
+_INTEGER_BYTES = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
+_TEXTS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext"}
+_BINARIES = {"varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
+_SPATIAL = {
+    "geometry",
+    "point",
+    "linestring",
+    "polygon",
+    "multipoint",
+    "multilinestring",
+    "multipolygon",
+    "geomcollection",
+    "geometrycollection",
+}
+_WITHOUT_ARGUMENTS: dict[str, ColumnType] = {
+    "float": Float(),
+    "double": Double(),
+    "date": Date(),
+    "json": Json(),
+    "vector": Vector(),
+}
+_LABELLED: dict[str, type[Enum] | type[Set]] = {"enum": Enum, "set": Set}
+# Character sets that hold what utf8mb3, in which the server keeps COLUMN_TYPE, does not.
+_BEYOND_UTF8MB3 = {"utf8mb4", "utf16", "utf16le", "utf32", "gb18030", "binary"}
+
+# A row of `describe`: database, table, column, COLUMN_TYPE, character set or None, "YES" or "NO", "PRI" for a column of
+# the key, EXTRA, the characters and the bytes that a text has room for; the table's engine and its default collation;
+# then, once for each unique index that has the column: the index, the column's place in it (from 1) and, if the index
+# holds only the beginning of the value, that one's length.
+ColumnRow = tuple[
+    str, str, str, str, str | None, str, str, str, int | None, int | None, str | None, str | None,
+    str | None, int | None, int | None,
+]  # fmt: skip
+# What EXTRA says of a generated column, since MySQL 5.7; DEFAULT_GENERATED is a default that's an expression.
+_GENERATED = ("VIRTUAL GENERATED", "STORED GENERATED")
+
+
+class _Part(NamedTuple):
+    """A column in an index: its place there, its number in the table, and whether only the value's beginning is in."""
+
+    place: int
+    column: int
+    prefixed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A table's schema and what it can't express.
+
+    `prefixed`: columns of which the primary key holds only a prefix. `traits`: what the log doesn't say of the table.
+    """
+
+    schema: TableSchema
+    prefixed: tuple[str, ...]
+    traits: Traits = field(default_factory=lambda: Traits(""))
+
+    @property
+    def doubtful(self) -> tuple[str, ...]:
+        """The ENUM and SET columns with a label that isn't wholly known (`enum_labels.UNKNOWN`)."""
+        return tuple(
+            column.name
+            for column in self.schema.columns
+            if isinstance(column.type, Enum | Set) and any(UNKNOWN in label for label in column.type.labels)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptions:
+    """What the server says of tables, and why some can't be captured as it describes them."""
+
+    described: Mapping[TableId, Described]
+    refused: Mapping[TableId, str]
+
+
+class Undescribed(ValueError):
+    """A table can't be captured as the server describes it; the text says why and what to do."""
+
+
+# The unique indexes of a table with the parts of each in order: rows of `IndexRow`. A part that is an expression has no
+# column; an index that's invisible (since MySQL 8.0) is none that a statement can use.
+_INDEXES = """\
+SELECT s.INDEX_NAME, s.COLUMN_NAME, s.NULLABLE, s.SUB_PART, s.COLLATION, c.COLLATION_NAME
+FROM information_schema.STATISTICS s LEFT JOIN information_schema.COLUMNS c
+  ON c.TABLE_SCHEMA = s.TABLE_SCHEMA AND c.TABLE_NAME = s.TABLE_NAME AND c.COLUMN_NAME = s.COLUMN_NAME
+     AND CAST(c.TABLE_SCHEMA AS BINARY) = CAST(s.TABLE_SCHEMA AS BINARY)
+     AND CAST(c.TABLE_NAME AS BINARY) = CAST(s.TABLE_NAME AS BINARY)
+WHERE s.NON_UNIQUE = 0 /*!80000 AND s.IS_VISIBLE = 'YES' */ AND {table}
+ORDER BY s.INDEX_NAME, s.SEQ_IN_INDEX"""
+
+# A row of `indexes`: the index, the part's column or None, "YES" where that may be NULL, the length of the prefix if it
+# holds only that, "A" or "D" for its direction, and the column's collation.
+IndexRow = tuple[str, str | None, str, int | None, str | None, str | None]
+
+
+class IndexPart(NamedTuple):
+    """A part of an index: its column (None: an expression), its order, and what keeps it from telling rows apart."""
+
+    column: str | None
+    descending: bool
+    collation: str | None
+    nullable: bool
+    prefixed: bool
+
+
+# All tables but views and the server's own: rows of database and name.
+TABLES = Statement(
+    "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'BASE TABLE'"
+    " AND TABLE_SCHEMA NOT IN ('information_schema', 'mysql', 'performance_schema', 'sys')"
+    " ORDER BY TABLE_SCHEMA, TABLE_NAME"
+)
+
+
+# Foreign keys that change or delete rows along with another table's: rows of the child's database and name, the
+# constraint, the parent's database and name, a column that's referred to, and whether it works on delete, on update.
+CASCADING = Statement(
+    "SELECT k.TABLE_SCHEMA, k.TABLE_NAME, k.CONSTRAINT_NAME, k.REFERENCED_TABLE_SCHEMA, k.REFERENCED_TABLE_NAME,"
+    " k.REFERENCED_COLUMN_NAME, r.DELETE_RULE IN ('CASCADE', 'SET NULL'), r.UPDATE_RULE IN ('CASCADE', 'SET NULL')"
+    " FROM information_schema.REFERENTIAL_CONSTRAINTS r JOIN information_schema.KEY_COLUMN_USAGE k"
+    " ON k.CONSTRAINT_SCHEMA = r.CONSTRAINT_SCHEMA AND k.CONSTRAINT_NAME = r.CONSTRAINT_NAME"
+    " AND k.TABLE_NAME = r.TABLE_NAME"
+    " WHERE r.DELETE_RULE IN ('CASCADE', 'SET NULL') OR r.UPDATE_RULE IN ('CASCADE', 'SET NULL')"
+    " ORDER BY k.TABLE_SCHEMA, k.TABLE_NAME, k.CONSTRAINT_NAME, k.ORDINAL_POSITION"
+)
+
+
+def describe(tables: Sequence[TableId]) -> Statement:
+    """The statement that asks for these tables (at least one); its rows are `ColumnRow`s."""
+    return Statement(
+        _DESCRIBE.format(tables=" OR ".join([_ONE.format(c="c.")] * len(tables))),
+        tuple(part for table in tables for part in 2 * (table.database, table.name)),
+    )
+
+
+def foreign_keys(rows: Iterable[tuple[Any, ...]]) -> tuple[ForeignKey, ...]:
+    """The foreign keys in the rows of CASCADING."""
+    found = []
+    for _, of_key in groupby(rows, key=lambda row: row[:3]):
+        parts = list(of_key)
+        child, name, _, parent, parent_name, _, deletes, updates = parts[0]
+        columns = tuple(part[5] for part in parts)
+        of_parent = TableId(parent, parent_name)
+        found.append(ForeignKey(TableId(child, name), of_parent, columns, bool(deletes), bool(updates)))
+    return tuple(found)
+
+
+def indexes(table: TableId) -> Statement:
+    """The statement that asks for the unique indexes of a table; its rows are `IndexRow`s."""
+    return Statement(_INDEXES.format(table=_ONE.format(c="s.")), 2 * (table.database, table.name))
+
+
+def indexed(rows: Iterable[IndexRow]) -> dict[str, tuple[IndexPart, ...]]:
+    """The unique indexes in these rows, by name."""
+    return {
+        name: tuple(
+            IndexPart(column, direction == "D", collation, nullable == "YES", prefix is not None)
+            for _, column, nullable, prefix, direction, collation in parts
+        )
+        for name, parts in groupby(rows, lambda row: row[0])
+    }
+
+
+def estimate(table: TableId) -> Statement:
+    """The statement that asks for the server's estimate of a table's rows: one row with one column, maybe NULL."""
+    return Statement(
+        f"SELECT TABLE_ROWS FROM information_schema.TABLES WHERE {_ONE.format(c='')}",  # noqa: S608 - no names in it
+        2 * (table.database, table.name),
+    )
+
+
+def described(
+    rows: Iterable[ColumnRow], listed: Mapping[TableId, Sequence[str]] | None = None
+) -> Descriptions:
+    """The tables in these rows; one that isn't there doesn't exist, or is a view, or the user may not see it.
+
+    `listed`: the indexes of contested tables as SHOW KEYS lists them.
+    """
+    found: dict[TableId, Described] = {}
+    refused: dict[TableId, str] = {}
+    for table, columns in _by_table(rows):
+        try:
+            found[table] = _table(table, columns, (listed or {}).get(table, ()))
+        except Undescribed as refusal:
+            refused[table] = str(refusal)
+    return Descriptions(found, refused)
+
+
+def contested(rows: Iterable[ColumnRow]) -> tuple[TableId, ...]:
+    """The tables in these rows whose key is one of several unique indexes: SHOW KEYS tells which."""
+    return tuple(table for table, columns in _by_table(rows) if len(_candidates(*_keyed(columns))) > 1)
+
+
+def show_keys(table: TableId) -> Statement:
+    """The statement that lists a table's indexes in the server's order; the index is the third column of its rows."""
+    return Statement(f"SHOW KEYS FROM {quoted_table(table)}")
+
+
+def _by_table(rows: Iterable[ColumnRow]) -> Iterator[tuple[TableId, list[ColumnRow]]]:
+    for table, columns in groupby(rows, lambda r: TableId(r[0], r[1])):
+        yield table, list(columns)
+
+
+def column_type(text: str, charset: str | None) -> ColumnType | None:
+    """The type that COLUMN_TYPE and CHARACTER_SET_NAME name, or None for an unknown one. Raises Undescribed."""
+    match = _TYPE.fullmatch(text)
+    if match is None:
+        return None
+    name, arguments = match["name"], match["arguments"]
+    if name in _INTEGER_BYTES:
+        return Integer(_INTEGER_BYTES[name], unsigned=match["unsigned"] is not None)
+    if name in _TEXTS:
+        return Text(_charset(charset))
+    if name in _BINARIES:
+        return Binary()
+    if name in _SPATIAL:
+        return Geometry()
+    if name in _LABELLED:
+        return _LABELLED[name](tuple(_labels(arguments or "", charset)))
+    return _WITHOUT_ARGUMENTS.get(name) or _with_arguments(name, arguments)
+
+
+def _with_arguments(name: str, arguments: str | None) -> ColumnType | None:
+    match name:
+        case "decimal":
+            precision, scale = (arguments or "").split(",")
+            return Decimal(int(precision), int(scale))
+        case "year" if arguments != "2":  # a YEAR(2) shows the half of what the log has of it
+            return Year()
+        case "bit":
+            return Bit(int(arguments or 1))
+        case "time":
+            return Time(int(arguments or 0))
+        case "datetime":
+            return DateTime(int(arguments or 0))
+        case "timestamp":
+            return Timestamp(int(arguments or 0))
+        case "binary":
+            return FixedBinary(int(arguments or 1))
+        case _:
+            return None
+
+
+def _table(table: TableId, rows: Sequence[ColumnRow], listed: Sequence[str]) -> Described:
+    columns = tuple(_column(table, next(of_column)) for _, of_column in groupby(rows, lambda row: row[2]))
+    key = _key(*_keyed(rows), listed)
+    schema = TableSchema(table, columns, tuple(part.column for part in key))
+    prefixed = tuple(columns[part.column].name for part in key if part.prefixed)
+    return Described(schema, prefixed, _traits(rows))
+
+
+def _column(table: TableId, row: ColumnRow) -> Column:
+    _, _, name, text, charset, nullable, *_ = row
+    try:
+        kind = column_type(text, charset)
+    except Undescribed as error:
+        raise Undescribed(f"column {name} of {table}: {error}") from error
+    if kind is None:
+        raise Undescribed(f"column {name} of {table} has the type {text!r}, which isn't supported; change it")
+    return Column(name, kind, nullable == "YES")
+
+
+def _keyed(rows: Iterable[ColumnRow]) -> tuple[set[int], dict[str, list[_Part]]]:
+    """The numbers of the columns that are marked as the key's, and the parts of each unique index by its name."""
+    marked: set[int] = set()
+    indexes: dict[str, list[_Part]] = {}
+    for number, (_, entries) in enumerate(groupby(rows, lambda row: row[2])):
+        for row in entries:
+            mark, (index, place, prefix) = row[6], row[-3:]
+            if mark == "PRI":
+                marked.add(number)
+            if index is not None and place is not None:
+                indexes.setdefault(index, []).append(_Part(place, number, prefix is not None))
+    return marked, indexes
+
+
+def _traits(rows: Iterable[ColumnRow]) -> Traits:
+    columns: dict[str, TextColumn | None] = {}
+    traits = Traits("")
+    for row in rows:
+        _, _, name, _, charset, _, _, extra, characters, octets, engine, collation, *_ = row
+        room = None if characters is None or charset is None else TextColumn(characters, octets or 0, charset)
+        columns[name] = room
+        generated = traits.generated or any(words in extra for words in _GENERATED)
+        traits = Traits((engine or "").casefold(), generated, (collation or "").partition("_")[0], columns)
+    return traits
+
+
+def _candidates(marked: set[int], indexes: Mapping[str, list[_Part]]) -> list[str]:
+    """Those of the unique indexes that may be the key."""
+    if "PRIMARY" in indexes:
+        return ["PRIMARY"]
+    return [name for name, parts in indexes.items() if {part.column for part in parts} == marked]
+
+
+def _key(marked: set[int], indexes: Mapping[str, list[_Part]], listed: Sequence[str]) -> list[_Part]:
+    """The parts in order of that one of these unique indexes which is the key: of several the one that's listed first.
+
+    One that isn't listed has come since; whoever asks until two answers are equal asks again.
+    """
+    candidates = _candidates(marked, indexes)
+    first = min(
+        candidates, key=lambda name: listed.index(name) if name in listed else len(listed), default=None
+    )
+    return [] if first is None else sorted(indexes[first])
+
+
+def _charset(name: str | None) -> str:
+    # Servers before 8.0.30 still call it by its old name.
+    return "utf8mb3" if name == "utf8" else str(name)
+
+
+def _labels(arguments: str, charset: str | None) -> Iterator[str]:
+    """The labels, with UNKNOWN for each question mark that may stand for a character beyond U+FFFF.
+
+    Raises Undescribed where one isn't text.
+    """
+    for match in _LABEL.finditer(arguments):
+        if match["hex"]:
+            try:
+                yield bytes.fromhex(match["label"]).decode()
+            except UnicodeDecodeError as error:
+                raise Undescribed(NO_TEXT.format(label=match["label"])) from error
+        else:
+            label = _ESCAPE.sub(_unescape, match["label"])
+            yield label.replace("?", UNKNOWN) if charset in _BEYOND_UTF8MB3 else label
+
+
+def _unescape(match: re.Match[str]) -> str:
+    letter = match[1]
+    return "'" if letter is None else _ESCAPED.get(letter, letter)

@@ -1,0 +1,138 @@
+"""What a result set says of its columns, held against the schema that its statement was made from.
+
+A table can be altered between the plan of its chunks and their SELECT. The stream carries the statement that did it,
+so the coordinator will drop such a chunk; this check keeps its values from being read as something that they aren't
+until then.
+
+Source: MySQL 9.7 source documentation, "Protocol::ColumnDefinition41", enum_field_types, "Column Definition Flags",
+"Binary Protocol Value".
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from pipeline.schema.table_schema import TableSchema
+from pipeline.types.collations import CHARSETS
+from pipeline.types.column_types import (
+    Binary,
+    Bit,
+    ColumnType,
+    Date,
+    DateTime,
+    Decimal,
+    Double,
+    Enum,
+    FixedBinary,
+    Float,
+    Geometry,
+    Integer,
+    Json,
+    Set,
+    Text,
+    Time,
+    Timestamp,
+    Vector,
+    Year,
+)
+from pipeline.types.field_types import BLOBS, INTEGERS, FieldType
+
+_BINARY_CHARSET: Final = 63
+_UNSIGNED: Final = 32
+_ENUM: Final = 256
+_SET: Final = 2048
+_STRINGS: Final = BLOBS | {FieldType.STRING, FieldType.VAR_STRING, FieldType.VARCHAR}
+
+
+@dataclass(frozen=True, slots=True)
+class ResultColumn:
+    """A column of a result: its type's code, flags, collation's number, length in bytes, and decimals."""
+
+    code: int
+    flags: int
+    collation: int
+    length: int
+    decimals: int
+
+
+# The bytes of a value in the binary protocol; of all other types a value tells its own length.
+WIDTHS: Final[Mapping[int, int]] = {
+    FieldType.TINY: 1,
+    FieldType.SHORT: 2,
+    FieldType.YEAR: 2,
+    FieldType.INT24: 4,
+    FieldType.LONG: 4,
+    FieldType.LONGLONG: 8,
+    FieldType.FLOAT: 4,
+    FieldType.DOUBLE: 8,
+}
+
+
+def charset_of(column: ResultColumn) -> str:
+    """The character set that the column's text comes in."""
+    return CHARSETS.get(column.collation, f"of collation {column.collation}")
+
+
+def mismatch(schema: TableSchema, columns: Sequence[ResultColumn]) -> str | None:
+    """Why a result with these columns isn't one of all columns of the schema's table; None if it is."""
+    if len(columns) != len(schema.columns):
+        return f"{schema.table} gave {len(columns)} columns where its schema has {len(schema.columns)}"
+    for told, column in zip(columns, schema.columns, strict=True):
+        if not _fits(column.type, told):
+            return f"column {column.name} of {schema.table} isn't of the type that its schema says any more"
+    return None
+
+
+def _fits(kind: ColumnType, told: ResultColumn) -> bool:
+    match kind:
+        case Integer(size, unsigned):
+            return told.code == INTEGERS[size] and bool(told.flags & _UNSIGNED) == unsigned
+        case Decimal(precision, scale):
+            signs = (0 if told.flags & _UNSIGNED else 1) + (1 if scale else 0)
+            return (told.code, told.decimals, told.length - signs) == (
+                FieldType.NEWDECIMAL,
+                scale,
+                precision,
+            )
+        case Float():
+            return told.code == FieldType.FLOAT
+        case Double():
+            return told.code == FieldType.DOUBLE
+        case Bit(width):
+            return (told.code, told.length) == (FieldType.BIT, width)
+        case Year():
+            return told.code == FieldType.YEAR
+        case Date():
+            return told.code == FieldType.DATE
+        case Time(digits):
+            return (told.code, told.decimals) == (FieldType.TIME, digits)
+        case DateTime(digits):
+            return (told.code, told.decimals) == (FieldType.DATETIME, digits)
+        case Timestamp(digits):
+            return (told.code, told.decimals) == (FieldType.TIMESTAMP, digits)
+        case Text(charset):
+            return _string(told) and charset_of(told) == charset
+        case FixedBinary(width):
+            return (told.code, told.length) == (FieldType.STRING, width) and _binary(told)
+        case Binary():
+            return _string(told) and _binary(told)
+        case Enum():
+            return bool(told.flags & _ENUM)
+        case Set():
+            return bool(told.flags & _SET)
+        case Json():
+            return told.code == FieldType.JSON
+        case Geometry():
+            return told.code == FieldType.GEOMETRY
+        case Vector():
+            return told.code == FieldType.VECTOR
+        case _:
+            assert_never(kind)
+
+
+def _string(told: ResultColumn) -> bool:
+    return told.code in _STRINGS and not told.flags & (_ENUM | _SET)
+
+
+def _binary(told: ResultColumn) -> bool:
+    return told.collation == _BINARY_CHARSET

@@ -1,0 +1,88 @@
+"""A statement for the source server: text without values, and the values, which are bound to it.
+
+The text holds one `%s` for each parameter and is otherwise doubled where it means a percent sign (PEP 249,
+paramstyle "format"). Names can't be bound, so they go through `quoted`.
+
+What a value is to the server is said by its type: a whole number is a BIGINT, a float a DOUBLE of the same bits, a
+str is text in utf8mb4, and bytes are a binary string.
+
+Source: MySQL 9.7 source documentation, "COM_STMT_EXECUTE" and "Binary Protocol Value".
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from pipeline.schema.row_keys import KeyPart
+from pipeline.schema.table_schema import TableId
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What to send: `sql` with as many placeholders `%s` as there are `parameters`."""
+
+    sql: str
+    parameters: tuple[KeyPart, ...] = ()
+
+    @property
+    def marked(self) -> str:
+        """The text as a prepared statement has it, with a question mark in each value's place."""
+        return self.sql % (("?",) * len(self.parameters))
+
+
+# The types of bound values (enum_field_types), each with the flag that says whether it's unsigned.
+_BIGINT: Final = b"\x08\x00"
+_BIGINT_UNSIGNED: Final = b"\x08\x80"
+_DOUBLE: Final = b"\x05\x00"
+_VAR_STRING: Final = b"\xfd\x00"
+_BLOB: Final = b"\xfc\x00"
+
+
+def encoded(parameters: Sequence[KeyPart]) -> bytes:
+    """The parameters as COM_STMT_EXECUTE has them, from the bitmap of NULLs on; nothing where there are none."""
+    if not parameters:
+        return b""
+    types, values = zip(*map(_encoded, parameters), strict=True)
+    no_nulls = bytes((len(parameters) + 7) // 8)
+    return no_nulls + b"\x01" + b"".join(types) + b"".join(values)
+
+
+def _encoded(value: KeyPart) -> tuple[bytes, bytes]:
+    match value:
+        case int():
+            return (
+                (_BIGINT_UNSIGNED, struct.pack("<Q", value))
+                if value >= 0
+                else (_BIGINT, struct.pack("<q", value))
+            )
+        case float():
+            return _DOUBLE, struct.pack("<d", value)
+        case str():
+            return _VAR_STRING, _counted(value.encode())
+        case bytes():
+            return _BLOB, _counted(value)
+        case _:
+            assert_never(value)
+
+
+def _counted(value: bytes) -> bytes:
+    """The bytes behind their number (a length-encoded integer)."""
+    size = len(value)
+    if size < 0xFB:
+        return size.to_bytes(1) + value
+    if size < 1 << 16:
+        return b"\xfc" + size.to_bytes(2, "little") + value
+    if size < 1 << 24:
+        return b"\xfd" + size.to_bytes(3, "little") + value
+    return b"\xfe" + size.to_bytes(8, "little") + value
+
+
+def quoted(name: str) -> str:
+    """A name of a column, table or database as the text of a Statement takes it."""
+    return "`" + name.replace("`", "``").replace("%", "%%") + "`"
+
+
+def quoted_table(table: TableId) -> str:
+    """A table's full name as the text of a Statement takes it."""
+    return f"{quoted(table.database)}.{quoted(table.name)}"

@@ -1,0 +1,1 @@
+"""MySQL's column types: their Arrow forms, character sets, and compiled kernels over bytes and values."""

@@ -1,0 +1,39 @@
+"""Arrow arrays over buffers that compiled loops have filled, the same for rows out of the log and out of a SELECT.
+
+`exists` says of each value whether it isn't NULL. Values that are NULL take room in a fixed-width array (of whatever
+value), and none in the others. `offsets` has one entry more than there are values: where each begins in `data`.
+"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pipeline.gtid.intervals import Bools, Int64s
+
+Offsets = Int64s | NDArray[np.int32]
+
+
+def fixed(kind: pa.DataType, values: NDArray[Any], exists: Bools) -> pa.Array:
+    """An array of a type of fixed width, over the memory of `values`."""
+    return pa.Array.from_buffers(kind, len(exists), [_validity(exists), pa.py_buffer(values)])
+
+
+def varying(kind: pa.DataType, offsets: Offsets, data: NDArray[np.uint8], exists: Bools) -> pa.Array:
+    """An array of pa.string() or pa.binary() over the memory of `data`; no more than 2 GiB of it."""
+    places = pa.py_buffer(offsets.astype(np.int32, copy=False))
+    return pa.Array.from_buffers(kind, len(exists), [_validity(exists), places, pa.py_buffer(data)])
+
+
+def vectors(offsets: Offsets, data: NDArray[np.uint8], exists: Bools) -> pa.Array:
+    """Lists of 4-byte floats over the memory of `data`; the offsets, in bytes, are multiples of 4."""
+    floats = pa.Array.from_buffers(pa.float32(), len(data) // 4, [None, pa.py_buffer(data)])
+    places = pa.py_buffer((offsets // 4).astype(np.int32))
+    return pa.Array.from_buffers(
+        pa.list_(pa.float32()), len(exists), [_validity(exists), places], children=[floats]
+    )
+
+
+def _validity(exists: Bools) -> pa.Buffer | None:
+    return None if exists.all() else pa.py_buffer(np.packbits(exists, bitorder="little"))

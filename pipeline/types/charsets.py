@@ -1,0 +1,127 @@
+"""Text in MySQL's character sets as Arrow's strings, which are UTF-8.
+
+Both ways into Tidemark bring text as its column's own bytes and come through here, so that it reads alike in both:
+the log has them anyway, and a SELECT is told not to convert them (the server would print a question mark for a code
+that has no character, and so make one text of many). What isn't a character of its set is refused, by the column's
+name: nothing takes its place.
+"""
+
+from functools import cache
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pipeline.errors import Definite
+from pipeline.types import charset_kernels as kernels
+from pipeline.types.charset_tables import TABLED, tables
+
+
+class TextError(Definite):
+    """Text that isn't of its column's character set, or a character set that Tidemark doesn't know."""
+
+
+class _Wide(NamedTuple):
+    """A set of Unicode's with units of more than a byte; `pairs`: two units may make one character."""
+
+    width: int
+    little: bool = False
+    pairs: bool = False
+
+
+# Their bytes are UTF-8 already.
+_UTF_8: Final = frozenset({"ascii", "utf8mb3", "utf8mb4"})
+# The highest byte of those that aren't all of it.
+_HIGHEST: Final = {"ascii": 0x7F, "utf8mb3": 0xEF}
+
+_WIDE: Final = {
+    "ucs2": _Wide(2),
+    "utf16": _Wide(2, pairs=True),
+    "utf16le": _Wide(2, little=True, pairs=True),
+    "utf32": _Wide(4),
+}
+
+# Sets of the table in which a byte below 0x80 isn't always the character of ASCII.
+_NOT_ASCII: Final = frozenset({"swe7"})
+
+KNOWN: Final = _UTF_8 | frozenset(_WIDE) | TABLED
+
+_LONGEST_CODE: Final = 4
+_MOST: Final = 2**31 - 1  # bytes, since Arrow's strings have 32-bit offsets
+
+
+def to_strings(values: pa.Array, charset: str, column: str) -> pa.Array:
+    """pa.binary() values in MySQL's `charset` as pa.string(), over the same memory where they're UTF-8 already.
+
+    Raises TextError, which names `column`.
+    """
+    if charset in _UTF_8:
+        return _utf8(values, charset, column)
+    if charset in _WIDE:
+        return _converted(values, charset, column)
+    if charset not in TABLED:
+        raise TextError(
+            f"{column}: Tidemark doesn't know the character set {charset}; change the column to utf8mb4 or leave"
+            " its table out of the capture"
+        )
+    plain = charset not in _NOT_ASCII and _data(values).max(initial=0) < 0x80
+    return _utf8(values, charset, column) if plain else _converted(values, charset, column)
+
+
+def to_text(value: bytes, charset: str) -> str:
+    """One value in MySQL's `charset`, such as an ENUM's label. Raises TextError."""
+    return str(to_strings(pa.array([value], pa.binary()), charset, repr(value))[0].as_py())
+
+
+@cache
+def twins(charset: str) -> frozenset[str]:
+    """The characters of which MySQL's `charset` has more than one code, so that two texts in it can read alike."""
+    if charset not in TABLED:
+        return frozenset()
+    codes = np.concatenate([table[table >= 0] for table in tables(charset)])
+    found, times = np.unique(codes, return_counts=True)
+    return frozenset(map(chr, found[times > 1].tolist()))
+
+
+def _ends(values: pa.Array) -> NDArray[np.int32]:
+    """Where values begin and end in the data: one entry more than there are values."""
+    ends = np.frombuffer(values.buffers()[1], np.int32)
+    return ends[values.offset : values.offset + len(values) + 1]
+
+
+def _data(values: pa.Array) -> NDArray[np.uint8]:
+    """All values end to end."""
+    ends, data = _ends(values), values.buffers()[2]
+    return np.frombuffer(data or b"", np.uint8)[ends[0] : ends[-1]]
+
+
+def _utf8(values: pa.Array, charset: str, column: str) -> pa.Array:
+    text = pa.Array.from_buffers(pa.string(), len(values), values.buffers(), offset=values.offset)
+    try:
+        text.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise TextError(f"{column}: a value isn't text in {charset}: {error}") from error
+    if charset in _HIGHEST and (highest := int(_data(values).max(initial=0))) > _HIGHEST[charset]:
+        raise TextError(f"{column}: a value isn't text in {charset}: there's no byte {highest:#x} in it")
+    return text
+
+
+def _converted(values: pa.Array, charset: str, column: str) -> pa.Array:
+    ends, data = _ends(values), _data(values)
+    ends = ends - ends[0]
+    out, out_ends = np.empty(kernels.GROWTH * len(data), np.uint8), np.empty(len(ends), np.int64)
+    if charset in _WIDE:
+        wide = _WIDE[charset]
+        wrong = kernels.by_unit(data, ends, wide.width, wide.little, wide.pairs, out, out_ends)
+    else:
+        wrong = kernels.by_table(data, ends, *tables(charset), out, out_ends)
+    if wrong != kernels.WHOLE:
+        behind = min(int(ends[np.searchsorted(ends, wrong, "right")]), int(wrong) + _LONGEST_CODE)
+        raise TextError(f"{column}: a value isn't text in {charset}: {data[wrong:behind].tobytes()!r}")
+    if out_ends[-1] > _MOST:
+        raise TextError(f"{column}: more than 2 GiB of text at once")
+    valid = values.is_valid().buffers()[1] if values.null_count else None
+    places = pa.py_buffer(out_ends.astype(np.int32))
+    text = pa.py_buffer(out[: out_ends[-1]].copy())  # gives back the room that it didn't take
+    return pa.Array.from_buffers(pa.string(), len(values), [valid, places, text])

@@ -1,0 +1,1 @@
+"""The SchemaVerifier's machine: columns get their names, and only proven ones."""

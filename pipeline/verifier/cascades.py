@@ -1,0 +1,86 @@
+"""Foreign keys whose work isn't in the log, and the tables that may have changed along with another one.
+
+InnoDB does what ON DELETE and ON UPDATE say by itself, below the log; since MySQL 9.6 the server does it, and logs it,
+unless it's told not to. Which rows a foreign key changed can't be known: the log has the parent's row alone, and a row
+that went along with it can't be read any more. So a table whose rows may have changed is read anew as a whole.
+
+Foreign keys come while capture runs, by a statement, whose text isn't parsed for them: the server is asked again behind
+each one that may have altered a table. What its new foreign keys did since then hasn't been noticed, so that their
+tables are read anew at once, and from then on as the others. Those that go stay known, which costs a reading too many.
+
+Source: MySQL 9.7 Reference Manual, "FOREIGN KEY Constraints", and `innodb_native_foreign_keys` there.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.gtid.gtid_set import Gtid, GtidSet
+from pipeline.messages.inboxes import Kind, TableChanges
+from pipeline.schema.table_schema import TableId
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    """Rows of `child` go or change with those of `parent`.
+
+    That's when a row of `parent` is deleted, if `deletes`, or gets other values in `columns`, if `updates`.
+    """
+
+    child: TableId
+    parent: TableId
+    columns: tuple[str, ...]
+    deletes: bool
+    updates: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Doubts:
+    """The tables that may have other foreign keys by now: the server hasn't been asked since these statements.
+
+    `reread`: whether tables that foreign keys change are read anew; else they stop.
+    """
+
+    reread: bool
+    tables: Mapping[TableId, GtidSet] = field(default_factory=dict)
+
+    def altered(self, tables: Collection[TableId], gtid: Gtid) -> "Doubts":
+        """A statement may have given them others."""
+        statements = {table: self.tables.get(table, GtidSet()).with_gtid(gtid) for table in tables}
+        return replace(self, tables={**self.tables, **statements})
+
+    def asked(self, at: GtidSet) -> "Doubts":
+        """The server was asked when it had executed `at`."""
+        return replace(self, tables={t: gtids for t, gtids in self.tables.items() if not gtids <= at})
+
+
+def cascaded(keys: Iterable[ForeignKey], changes: TableChanges) -> frozenset[TableId]:
+    """The tables whose rows may have changed along with these: what a foreign key did another one may go on with."""
+    known = tuple(keys)
+    return along(known, {k.child for k in known if k.parent == changes.schema.table and _works(k, changes)})
+
+
+def along(keys: Collection[ForeignKey], changed: Collection[TableId]) -> frozenset[TableId]:
+    """The tables whose rows may have changed if those of `changed` have, with these."""
+    found = set(changed)
+    while more := {key.child for key in keys if key.parent in found} - found:
+        found |= more
+    return frozenset(found)
+
+
+def _works(key: ForeignKey, changes: TableChanges) -> bool:
+    kinds = changes.images.column("kind").to_numpy()
+    if key.deletes and bool((kinds == Kind.DELETE).any()):
+        return True
+    return key.updates and _moved(key, changes, kinds)
+
+
+def _moved(key: ForeignKey, changes: TableChanges, kinds: npt.NDArray[np.int8]) -> bool:
+    """Whether an update gave a row other values in the columns that are referred to."""
+    before = np.flatnonzero(kinds == Kind.UPDATE_BEFORE)
+    if not set(key.columns) <= {column.name for column in changes.schema.columns}:
+        return bool(before.size)  # they have other names by now
+    rows = changes.rows.select(list(key.columns))
+    return bool(before.size) and not rows.take(before).equals(rows.take(before + 1))

@@ -1,0 +1,118 @@
+"""What the log leaves open of a table's columns, completed by a schema that is proven to hold.
+
+ENUM and SET come as indices and bits whatever the log says of their labels. One without any metadata (before MySQL
+8.0.1) says neither which integers are unsigned nor which strings are text: integers come with their bits read as
+signed, strings as the bytes that are stored. By the schema's types each column becomes canonical in one go. Whatever
+the log does say has to agree with the schema.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.errors import Definite, InvariantBroken
+from pipeline.schema.table_map import FullMetadata, TableMap
+from pipeline.schema.table_schema import Column, TableSchema
+from pipeline.types.charsets import to_strings
+from pipeline.types.column_types import (
+    Binary,
+    ColumnType,
+    Enum,
+    FixedBinary,
+    Integer,
+    LogType,
+    RawChar,
+    RawInteger,
+    RawString,
+    RawType,
+    Set,
+    Text,
+    arrow_type,
+)
+from pipeline.types.enum_labels import enum_texts, set_texts
+
+
+class TooLong(Definite):
+    """A value is longer than its column."""
+
+
+def self_described(table_map: TableMap, metadata: FullMetadata) -> TableSchema:
+    """The schema that a map with full metadata is by itself."""
+    columns: list[Column] = []
+    for name, kind, nullable in zip(metadata.names, table_map.types, table_map.nullable, strict=True):
+        if isinstance(kind, RawType):
+            raise InvariantBroken(
+                f"{table_map.table}: the log names the column {name} and leaves its type open"
+            )
+        columns.append(Column(name, kind, nullable))
+    return TableSchema(table_map.table, tuple(columns), metadata.key)
+
+
+def difference(schema: TableSchema, table_map: TableMap) -> str | None:
+    """How the schema differs from what the log says, as far as the log says it; None if it fits."""
+    if len(schema.columns) != len(table_map.types):
+        return f"the log has {len(table_map.types)} columns, and the server's schema {len(schema.columns)}"
+    for column, kind, nullable in zip(schema.columns, table_map.types, table_map.nullable, strict=True):
+        if not _fits(column.type, kind) or column.nullable != nullable:
+            return f"the log has {kind}, nullable={nullable}, where the server's schema has {column}"
+    return None
+
+
+def _fits(column: ColumnType, logged: LogType) -> bool:
+    match column, logged:
+        case (Enum(), Enum()) | (Set(), Set()):
+            return True
+        case Integer(size, _), RawInteger(stored):
+            return size == stored
+        case FixedBinary(width), RawChar(stored):
+            return width == stored
+        case (Text(), RawChar()) | (Text() | Binary(), RawString()):
+            return True
+        case _:
+            return column == logged
+
+
+def completed(schema: TableSchema, table_map: TableMap, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows of a map that fits the schema (`TableImages.rows`), under its names and of its types (`schema.arrow`).
+
+    Raises Definite: a value isn't one of its column's type (a label that isn't there, bytes that aren't text).
+    """
+    return pa.record_batch(list(_columns(schema, table_map, rows)), schema=schema.arrow)
+
+
+def _columns(schema: TableSchema, table_map: TableMap, rows: pa.RecordBatch) -> Iterator[pa.Array]:
+    for column, logged, values in zip(schema.columns, table_map.types, rows.columns, strict=True):
+        match column.type, logged:
+            case Enum(labels), _:
+                yield enum_texts(values, labels)
+            case Set(labels), _:
+                yield set_texts(values, labels)
+            case Integer(size, unsigned=True), RawInteger():
+                yield _unsigned(values, size)
+            case FixedBinary(width), RawChar():
+                yield _padded(values, width, f"{schema.table}.{column.name}")
+            case Text(charset), RawChar() | RawString():
+                yield to_strings(values, charset, f"{schema.table}.{column.name}")
+            case _:
+                yield values
+
+
+_BITS: Final = {1: pa.uint8(), 2: pa.uint16(), 4: pa.uint32(), 8: pa.uint64()}
+
+
+def _unsigned(values: pa.Array, size: int) -> pa.Array:
+    """The same bits, of integers with this many bytes, without a sign."""
+    if size == 3:  # in four bytes, of which the highest repeats the sign
+        return pc.bit_wise_and(values, pa.scalar(0xFFFFFF, pa.int32()))
+    return values.view(_BITS[size]).cast(arrow_type(Integer(size, unsigned=True)))
+
+
+def _padded(values: pa.Array, width: int, column: str) -> pa.Array:
+    """The same bytes with zero bytes behind them, up to `width`."""
+    longest = pc.max(pc.binary_length(values)).as_py() or 0
+    if longest > width:
+        raise TooLong(f"{column}: a value has {longest} bytes, and the column {width}")
+    # Arrow pads only what it calls text, byte by byte and whatever the bytes are.
+    return pc.ascii_rpad(values.view(pa.string()), width, "\0").view(pa.binary())

@@ -1,0 +1,191 @@
+"""Row images get the names of their columns, by what is known of their table's schema.
+
+With full metadata a table map says it all. Any other has to be held against the schema that holds at its place in the
+stream, and where none is proven to, or it doesn't fit the map, the table is stopped: nothing is guessed.
+
+**What stops a table in mid-stream.** Rows that the reader couldn't decode, a value without a label, a column of the
+key that the log leaves out: none of the table's images of that slice or part is passed on. Of a transaction that
+comes in parts, earlier parts may have been; the coordinator sees to it that they don't come to anything.
+
+**Absent columns** are bits where the log is read, since only names last: the table may be altered later. A row image
+without all columns is told from the others by the names of those that it lacks.
+"""
+
+from dataclasses import dataclass, field
+from typing import ClassVar, assert_never
+
+import pyarrow as pa
+
+from pipeline.errors import Definite
+from pipeline.gtid.gtid_set import Gtid, GtidSet
+from pipeline.journal.change_rows import uncapturable
+from pipeline.messages.inboxes import TableChanges, TableImages, TableStopped, TableUnreadable
+from pipeline.messages.row_images import CHANGE_FIELDS
+from pipeline.schema.table_map import FullMetadata, MinimalMetadata, NoMetadata, TableMap
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.snapshot.watermark import Coordinates
+from pipeline.verifier.column_metadata import completed, difference, self_described
+
+REMEDY = (
+    "set binlog_row_metadata=FULL on the source; before MySQL 8.0.1, alter a captured table only when capture has "
+    "caught up with the statement before"
+)
+_KEY_ABSENT = (
+    "the log has rows of it without {columns} of its primary key, so that they can't be told apart; set "
+    "binlog_row_image=FULL on the source"
+)
+
+
+class KeyAbsent(Definite):
+    """The log leaves out a column of the primary key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unproven:
+    """No schema is proven; a map with full metadata brings one, and the server is to be asked.
+
+    `statements`: those that have passed since one was proven, and may have changed it.
+    """
+
+    wire: ClassVar[str] = "unproven"
+
+    statements: GtidSet = field(default_factory=GtidSet)
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """The schema that the server had at the start, which will hold once all of `Known.at` has passed."""
+
+    wire: ClassVar[str] = "awaited"
+
+    schema: TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The server's schema (None: there's no such table), which will hold at `end` of the log.
+
+    It has the work of all statements in `at` in it, and none from behind `end`.
+    """
+
+    wire: ClassVar[str] = "answered"
+
+    schema: TableSchema | None
+    at: GtidSet
+    end: Coordinates
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """This schema holds; no table map has been held against it yet."""
+
+    wire: ClassVar[str] = "holding"
+
+    schema: TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """This schema holds, and this map fits it."""
+
+    wire: ClassVar[str] = "verified"
+
+    schema: TableSchema
+    map: TableMap
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The table's changes can't be given any more."""
+
+    wire: ClassVar[str] = "stopped"
+
+
+Capturable = Unproven | Awaited | Answered | Holding | Verified
+TableState = Capturable | Stopped
+
+
+def behind(state: TableState | None, gtid: Gtid, to_come: TableSchema | None) -> TableState:
+    """A table's state behind a statement that may have altered it; `to_come`: the schema that has its work in it."""
+    match state:
+        case Answered(_, at) as answer if gtid in at:
+            return answer
+        case Unproven(statements):
+            return Unproven(statements.with_gtid(gtid))
+        case _:
+            return Unproven(GtidSet().with_gtid(gtid)) if to_come is None else Awaited(to_come)
+
+
+def named(
+    state: Capturable, images: TableImages | TableUnreadable
+) -> tuple[Verified, TableChanges] | TableStopped:
+    """The images under their table's schema, and the table's state then; or why it stops."""
+    if isinstance(images, TableUnreadable):
+        return TableStopped(images.table, images.reason)
+    table = images.map.table
+    verified = _verified(state, images.map)
+    if isinstance(verified, str):
+        return TableStopped(table, verified)
+    if verified is not state and (why := uncapturable(verified.schema)) is not None:
+        return TableStopped(table, why)
+    try:
+        fields = _with_names(verified.schema, images.images)
+        rows = completed(verified.schema, images.map, images.rows)
+    except Definite as error:
+        return TableStopped(table, str(error))
+    return verified, TableChanges(verified.schema, fields, rows)
+
+
+def table_of(images: TableImages | TableUnreadable) -> TableId:
+    """The table that these are of."""
+    return images.table if isinstance(images, TableUnreadable) else images.map.table
+
+
+def waits(state: TableState, images: TableImages | TableUnreadable) -> bool:
+    """Whether these images have to wait for the proof of their table's schema."""
+    if isinstance(images, TableUnreadable) or isinstance(images.map.metadata, FullMetadata):
+        return False
+    return isinstance(state, Unproven | Awaited | Answered)
+
+
+def _verified(state: Capturable, table_map: TableMap) -> Verified | str:
+    """The table's state with this map in the stream, or why its schema isn't proven."""
+    if isinstance(state, Verified) and state.map == table_map:
+        return state
+    match table_map.metadata:
+        case FullMetadata() as metadata:
+            return Verified(self_described(table_map, metadata), table_map)
+        case MinimalMetadata() | NoMetadata():
+            return _proven(state, table_map)
+        case _:
+            assert_never(table_map.metadata)
+
+
+def _proven(state: Capturable, table_map: TableMap) -> Verified | str:
+    match state:
+        case Unproven() | Awaited() | Answered():
+            return f"the log doesn't name its columns, and no schema is proven to hold here; {REMEDY}"
+        case Holding(schema) | Verified(schema):
+            differs = difference(schema, table_map)
+            return Verified(schema, table_map) if differs is None else f"{differs}; {REMEDY}"
+        case _:
+            assert_never(state)
+
+
+def _with_names(schema: TableSchema, images: pa.RecordBatch) -> pa.RecordBatch:
+    """IMAGE_FIELDS as CHANGE_FIELDS. Raises KeyAbsent."""
+    *fields, bitmaps = images.columns
+    return pa.record_batch([*fields, _absent(schema, bitmaps)], schema=CHANGE_FIELDS)
+
+
+def _absent(schema: TableSchema, bitmaps: pa.Array) -> pa.Array:
+    """Of each row image the names of the absent columns, null where there are none. Raises KeyAbsent."""
+    kind = CHANGE_FIELDS.field("absent").type
+    if bitmaps.null_count == len(bitmaps):
+        return pa.nulls(len(bitmaps), kind)
+    encoded = bitmaps.dictionary_encode()
+    bits = [int.from_bytes(bitmap, "little") for bitmap in encoded.dictionary.to_pylist()]
+    if lacking := [schema.columns[i].name for i in schema.key if any(each >> i & 1 for each in bits)]:
+        raise KeyAbsent(_KEY_ABSENT.format(columns=" and ".join(lacking)))
+    names = [[column.name for i, column in enumerate(schema.columns) if each >> i & 1] for each in bits]
+    return pa.array(names, kind).take(encoded.indices)

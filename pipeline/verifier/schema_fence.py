@@ -1,0 +1,96 @@
+"""The schema fence: messages of the log that wait until a table's schema is proven, and what lies behind them.
+
+Images whose log doesn't name their columns can't go on while their table's schema is in doubt, and nothing may overtake
+them. So they're held, with all that comes behind them, as long as that isn't too much. What comes behind is looked at
+meanwhile, since it decides whether the server's answer proves anything (`pipeline.verifier.step`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.messages.inboxes import CreationRead, LogAdvanced, LogRead, StatementRead, TransactionPartRead
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.schema.table_traits import Traits
+from pipeline.snapshot.watermark import Coordinates
+from pipeline.verifier.cascades import ForeignKey
+from pipeline.verifier.column_names import REMEDY, Answered, Holding, TableState, Unproven, table_of, waits
+
+# How many bytes of rows are held, at most, until a schema is proven.
+MOST_HELD = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the server says of `tables`: their schemas, read behind the executed set `at` and before the log's `end`.
+
+    And their traits, which the log never tells, and all foreign keys whose work isn't in the log, read then, too.
+    `refused`: the tables that can't be captured as the server describes them, and why.
+    """
+
+    tables: frozenset[TableId]
+    schemas: Mapping[TableId, TableSchema]
+    at: GtidSet
+    end: Coordinates
+    foreign_keys: tuple[ForeignKey, ...] = ()
+    refused: Mapping[TableId, str] = field(default_factory=dict)
+    traits: Mapping[TableId, Traits] = field(default_factory=dict)
+
+
+Held = LogRead | TransactionPartRead | StatementRead | CreationRead | LogAdvanced
+
+_BETWEEN = (
+    "one statement after another altered it, and the log doesn't name the columns of its changes in between, which are "
+    f"missing from its changelog; {REMEDY}"
+)
+_BEHIND = (
+    "the log doesn't name its columns, and is too far behind for a proof of its schema: changes are missing from its "
+    f"changelog; {REMEDY}"
+)
+_GONE = (
+    "the server has no such table any more, and what its columns were isn't known: changes are missing from its "
+    f"changelog; {REMEDY}"
+)
+
+# Which captured tables a statement may alter.
+Alters = Callable[[StatementRead | CreationRead], frozenset[TableId]]
+
+
+def waiting(tables: Mapping[TableId, TableState], message: Held) -> frozenset[TableId]:
+    """The tables whose images in this message have to wait."""
+    if not isinstance(message, LogRead | TransactionPartRead):
+        return frozenset()
+    read = ((table_of(images), images) for images in message.tables)
+    return frozenset(table for table, images in read if waits(tables.get(table, Unproven()), images))
+
+
+def settled(
+    table: TableId, state: TableState, held: Sequence[Held], size: int, alters: Alters
+) -> Holding | str | None:
+    """The schema that's proven for a table whose images wait at the front; or why none ever will be; None: not yet.
+
+    `held` has `size` bytes of rows. An answer speaks for the images at the front if no statement comes between them and
+    its place in the log: what holds there has held since.
+    """
+    if isinstance(state, Answered):
+        for message in held:
+            there = place(message)
+            if isinstance(message, StatementRead | CreationRead) and table in alters(message):
+                between = there is None or state.end.reaches(there)
+                return _BETWEEN if between else _proven(state)
+            if there is not None and there.reaches(state.end):
+                return _proven(state)
+    if size > MOST_HELD:
+        return _BEHIND
+    return None
+
+
+def place(message: Held) -> Coordinates | None:
+    """Where the stream is behind the message; None inside a transaction."""
+    return None if isinstance(message, TransactionPartRead | CreationRead) else message.end
+
+
+def _proven(answer: Answered) -> Holding | str:
+    if answer.schema is None:
+        return _GONE
+    return Holding(answer.schema)

@@ -1,0 +1,97 @@
+"""Rows of the signal table: taken out of what the SchemaVerifier tells, and put beside the transactions they came in.
+
+The table is read out of the log like a captured one, with proven columns. What is inserted into it goes on as signals,
+with the very message by which their transactions pass, so that each takes effect once: with the position that holds
+it. Those of a transaction in parts wait for its end. Updates and deletes say nothing, so that the table may be emptied.
+If it's captured as well its rows go on as rows too; otherwise nothing behind here knows of it.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.messages.inboxes import (
+    ChangesVerified,
+    Kind,
+    SchemaChanged,
+    SchemaVerified,
+    TableChanges,
+    TableRestarted,
+    TableStopped,
+    TransactionPartVerified,
+)
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.signals.signal import SourceSignal
+from pipeline.types.column_types import Json, Text
+from pipeline.verifier.step import FromVerifier
+
+# As Debezium's documentation has it.
+CREATE: Final = (
+    "CREATE TABLE {table} (id VARCHAR(42) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048) NULL)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SignalRows:
+    """Which table it is, whether it's captured too, and the signals of a transaction that hasn't ended."""
+
+    table: TableId
+    captured: bool
+    waiting: tuple[SourceSignal, ...] = ()
+
+
+def problem(schema: TableSchema) -> str | None:
+    """Why signals can't be read from the table; None if they can."""
+    kinds = [type(column.type) for column in schema.columns]
+    if len(kinds) == 3 and set(kinds[:2]) == {Text} and kinds[2] in (Text, Json):
+        return None
+    columns = ", ".join(f"{column.name} {column.type.wire.upper()}" for column in schema.columns)
+    return f"{schema.table} hasn't three columns of text (id, type, data), but {columns}"
+
+
+def diverted(rows: SignalRows, message: FromVerifier) -> tuple[SignalRows, FromVerifier | None]:
+    """What is told instead of the message, None for nothing."""
+    match message:
+        case ChangesVerified(tables=tables):
+            signals, others = (*rows.waiting, *_signals(rows, tables)), _others(rows, tables)
+            restarted = _other_restarts(rows, message.restarted)
+            return replace(rows, waiting=()), replace(
+                message, tables=others, signals=signals, restarted=restarted
+            )
+        case TransactionPartVerified(tables=tables):
+            waiting = (*rows.waiting, *_signals(rows, tables))
+            return replace(rows, waiting=waiting), replace(message, tables=_others(rows, tables))
+        case SchemaChanged(tables=tables) if not rows.captured:
+            restarted = _other_restarts(rows, message.restarted)
+            return rows, replace(message, tables=tables - {rows.table}, restarted=restarted)
+        case SchemaVerified(schema=TableSchema(table=table)) if not rows.captured and table == rows.table:
+            return rows, None
+        case TableRestarted(table) | TableStopped(table) if not rows.captured and table == rows.table:
+            return rows, None
+        case _:
+            return rows, message
+
+
+def _others(rows: SignalRows, tables: tuple[TableChanges, ...]) -> tuple[TableChanges, ...]:
+    return tables if rows.captured else tuple(t for t in tables if t.schema.table != rows.table)
+
+
+def _other_restarts(rows: SignalRows, restarted: tuple[TableRestarted, ...]) -> tuple[TableRestarted, ...]:
+    return restarted if rows.captured else tuple(each for each in restarted if each.table != rows.table)
+
+
+def _signals(rows: SignalRows, tables: tuple[TableChanges, ...]) -> list[SourceSignal]:
+    return [
+        SourceSignal(*row)
+        for changes in tables
+        if changes.schema.table == rows.table and problem(changes.schema) is None
+        for row in _inserted(changes)
+    ]
+
+
+def _inserted(changes: TableChanges) -> list[tuple[str, str, str]]:
+    inserted = pc.equal(changes.images.column("kind"), pa.scalar(int(Kind.INSERT), pa.int8()))
+    columns = [column.fill_null("").to_pylist() for column in changes.rows.filter(inserted).columns]
+    return list(zip(*columns, strict=True))

@@ -1,0 +1,492 @@
+"""Columns get their names here, and only proven ones.
+
+With full metadata a table map describes itself. With minimal metadata it gives the columns' types without names or
+labels, and without any (before MySQL 8.0.1) not even the types wholly; then the schema has to come from the server's
+information_schema (`pipeline.verifier.column_names`). What is needed is a proof that this schema holds at this place in
+the stream. Chunks need it in any case: they're read under the schema that holds in the stream.
+
+**The proof at the start.** Only a statement changes a table. So the schema by which a table was last verified holds at
+the checkpoint, unless one has passed since that touches it; and the checkpoint knows (`unproven`). Of other tables only
+the server knows. Let K be a GTID set at which its schemas held (`Known`). A schema holds once every transaction of K
+has passed, until a statement passes that touches the table: what K holds had made the schema what it is. While
+transactions of K are still to come, one of them may be such a statement, and the schema is `Awaited`.
+
+**The proof behind a statement.** Where a statement that isn't in K may have altered a table, the server is asked again:
+for its executed set A, then for the schema, then for the end E of its log (`Answer`). The schema has in it what the
+statements in A did, since they had committed before it was read; and of those behind E nothing, since a statement is in
+the log before anybody sees its work. So if each statement that touched the table and passed before E is in A, the
+schema has just their work in it: it holds at E. And since only a statement changes a table, it has held since the last
+one of them passed. Images that lie between wait for the stream to get to E, which is seen without letting them go
+(`pipeline.verifier.schema_fence`). A statement that isn't in A has the server asked once more. Images between two
+statements that one answer has in it can't be proven anything of.
+
+A table that can't be captured as it is (`uncapturable`, `Answer.refused`) is stopped, too, as soon as that's known.
+
+Images without a proof are left out, and just behind them the table's mirror begins again: nothing is guessed. The
+changelog lacks them, and the restart says so. A table that has no mirror, and gets none, is stopped instead. Which
+tables a statement touches is decided on the safe side (`pipeline.schema.ddl.effects`).
+
+**Rows that change without an event.** What the mirror has of a table isn't so any more where a statement changes rows
+and the log doesn't tell (`pipeline.schema.ddl.unlogged_changes`), or leaves them under a schema in which they can't
+stay as they are (`pipeline.schema.compatibility`). Then the table is restarted, with the statement's own passing or
+with the schema, since no checkpoint may have these without it, nor a restart that a schema is the reason of without
+that. Twice does no harm.
+
+**Tables that the checkpoint doesn't know** are told as soon as their schema is proven: those of the server's schemas
+at the start, or once nothing is to come, and any other with its first map or the answer behind its creation. One that
+isn't captured any more is stopped, since it would have a gap if it were captured again.
+
+A pause of the reader is told at once, also while images wait: they then come behind it, as what it hasn't read does.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import assert_never
+
+from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
+from pipeline.journal.change_rows import uncapturable
+from pipeline.messages.inboxes import (
+    ChangesVerified,
+    CreationRead,
+    LogAdvanced,
+    LogRead,
+    ReadingPaused,
+    RowsUnread,
+    SchemaChanged,
+    SchemaVerified,
+    StatementRead,
+    TableChanges,
+    TableImages,
+    TableRestarted,
+    TableStopped,
+    TableUnreadable,
+    ToSchemaVerifier,
+    TransactionPartRead,
+    TransactionPartVerified,
+)
+from pipeline.messages.message_size import weight
+from pipeline.schema.compatibility import obstacle
+from pipeline.schema.ddl import effects as ddl
+from pipeline.schema.ddl.alter_table import Alteration
+from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.schema.table_traits import known_at
+from pipeline.verifier import schema_fence
+from pipeline.verifier.cascades import Doubts, ForeignKey
+from pipeline.verifier.column_names import (
+    Answered,
+    Awaited,
+    Holding,
+    Stopped,
+    TableState,
+    Unproven,
+    Verified,
+    behind,
+    named,
+    table_of,
+)
+from pipeline.verifier.schema_fence import Answer, Held
+from pipeline.verifier.state import Known, State
+from pipeline.verifier.table_restarts import (
+    LEFT_OUT,
+    by_engines,
+    by_foreign_keys,
+    by_gaps,
+    by_new_foreign_keys,
+    by_statement,
+    by_unread,
+    orphans,
+    parents_of,
+)
+
+News = SchemaVerified | TableRestarted | TableStopped
+FromVerifier = ChangesVerified | TransactionPartVerified | SchemaChanged | LogAdvanced | ReadingPaused | News
+
+
+def started(
+    captured: Tables,
+    known: Known,
+    position: GtidSet,
+    schemas: Mapping[TableId, TableSchema],
+    stopped: Iterable[TableId],
+    unproven: frozenset[TableId],
+    foreign_keys: tuple[ForeignKey, ...] = (),
+    doubts: Doubts | None = None,
+) -> tuple[State, tuple[News, ...]]:
+    """The state at a checkpoint with this position, these schemas and tables, and what's new there."""
+    to_come = known.at - position
+    tables: dict[TableId, TableState] = {
+        table: Holding(schema) if to_come and table not in unproven else Unproven()
+        for table, schema in schemas.items()
+    }
+    for table, schema in known.schemas.items():
+        if not isinstance(tables.get(table), Holding):
+            tables[table] = Awaited(schema) if to_come else Holding(schema)
+    ended: dict[TableId, TableState] = dict.fromkeys(stopped, Stopped())
+    # Where capture had begun, nobody refused to start for these.
+    cascading = (
+        by_new_foreign_keys(foreign_keys, foreign_keys, captured, ended, reread=doubts.reread)[0]
+        if doubts
+        else ()
+    )
+    given = {stop.table: stop.reason for stop in cascading}
+    left = {table: LEFT_OUT for table in schemas if not captured.match(table)}
+    proven = _refused(schema for table, schema in schemas.items() if table not in unproven)
+    stops = _stops(ended, {**proven, **known.refused, **given, **left})
+    tables |= ended | {stop.table: Stopped() for stop in stops}
+    doubtful = frozenset(table for table, state in tables.items() if isinstance(state, Unproven | Awaited))
+    state = State(captured, known, to_come, tables, dict(schemas), doubtful=doubtful)
+    state = replace(state, foreign_keys=foreign_keys, doubts=doubts, survey=known_at(known.traits, known.at))
+    state, elsewhere = _surveyed(state)
+    new = [s.schema for t, s in state.tables.items() if isinstance(s, Holding) and s.schema != schemas.get(t)]
+    state, news = _all_told(state, new)
+    return state, (*stops, *elsewhere, *news)
+
+
+def step(state: State, message: ToSchemaVerifier) -> tuple[State, tuple[FromVerifier, ...]]:
+    """The state after the message, and what the coordinator is told, in this order."""
+    if isinstance(message, ReadingPaused):
+        return state, (message,)
+    held = (*state.held, message)
+    return _released(replace(state, held=held, held_bytes=state.held_bytes + weight(message)))
+
+
+def asked(state: State) -> frozenset[TableId]:
+    """The tables that the server is to be asked for."""
+    doubts = state.doubts.tables.keys() if state.doubts else frozenset[TableId]()
+    return _unproven(state) | doubts | state.survey.wanted.keys()
+
+
+def _unproven(state: State) -> frozenset[TableId]:
+    return frozenset(
+        table for table in state.doubtful if isinstance(state.tables.get(table), Unproven | Awaited)
+    )
+
+
+def answered(state: State, answer: Answer) -> tuple[State, tuple[FromVerifier, ...]]:
+    """The state with the server's answer, and what the coordinator is told."""
+    tables = dict(state.tables)
+    for table in answer.tables & _unproven(state):
+        known = tables[table]  # what may have altered an awaited one was in K, and so it's in A
+        if not isinstance(known, Unproven) or known.statements <= answer.at:
+            tables[table] = Answered(answer.schemas.get(table), answer.at, answer.end)
+    survey = state.survey.answered(answer.tables, answer.traits, answer.at, answer.end)
+    state = replace(state, tables=tables, survey=survey)
+    stops = _stops(_ended(state), answer.refused)
+    state, cascades = _cascades(_with(state, {stop.table: Stopped() for stop in stops}), answer)
+    state, news = _arrived(state)
+    state, said = _released(state)
+    return state, (*stops, *cascades, *news, *said)
+
+
+def _cascades(state: State, answer: Answer) -> tuple[State, tuple[News, ...]]:
+    """The state with the server's foreign keys, and what that makes of the tables that new ones change."""
+    if state.doubts is None:
+        return state, ()
+    new = [
+        key
+        for key in answer.foreign_keys
+        if state.captured.match(key.child) and key not in state.foreign_keys
+    ]
+    keys, reread = (*state.foreign_keys, *new), state.doubts.reread
+    stops, restarts = by_new_foreign_keys(keys, new, state.captured, _ended(state), reread=reread)
+    state = replace(state, foreign_keys=keys, doubts=state.doubts.asked(answer.at))
+    return _with(state, {stop.table: Stopped() for stop in stops}), (*stops, *restarts)
+
+
+# What waits, and what goes on
+
+
+def _released(state: State) -> tuple[State, tuple[FromVerifier, ...]]:
+    """Let go on what doesn't have to wait any more, in order."""
+    said: list[FromVerifier] = []
+    while state.held:
+        state, news, unnamed = _settled(state)
+        said += news
+        message = state.held[0]
+        if schema_fence.waiting(state.tables, message) - unnamed.keys():
+            break
+        state = replace(state, held=state.held[1:], held_bytes=state.held_bytes - weight(message))
+        state, orphaned = _orphaned(state)
+        state, taken = _taken(state, _left_out(message, unnamed))
+        state, arrived = _arrived(replace(state, place=schema_fence.place(message) or state.place))
+        said += (*orphaned, *taken, *arrived)
+    return state, tuple(said)
+
+
+def _left_out(message: Held, unnamed: Mapping[TableId, str]) -> Held:
+    """The message without the images of these tables."""
+    if not unnamed or not isinstance(message, LogRead | TransactionPartRead):
+        return message
+    return replace(message, tables=tuple(each for each in message.tables if table_of(each) not in unnamed))
+
+
+def _settled(state: State) -> tuple[State, tuple[News, ...], Mapping[TableId, str]]:
+    """Prove what can be proven of the tables whose images wait at the front.
+
+    Returns also those whose images there will never have a proof, with the reasons.
+    """
+    state = _bound(state)
+    said: list[News] = []
+    unnamed: dict[TableId, str] = {}
+    for table in sorted(schema_fence.waiting(state.tables, state.held[0])):
+        before = state.tables.get(table, Unproven())
+        if isinstance(before, Awaited):
+            before = Unproven()
+        outcome = schema_fence.settled(table, before, state.held, state.held_bytes, partial(_altered, state))
+        match outcome:
+            case Holding(schema):
+                state, news = _all_told(_with(state, {table: outcome}), [schema])
+                said += news
+            case str(reason):
+                state, unnamed[table] = _with(state, {table: before}), reason
+            case None:
+                state = _with(state, {table: before})
+            case _:
+                assert_never(outcome)
+    emptied = state.emptied - unnamed.keys()
+    return replace(state, unnamed={**state.unnamed, **unnamed}, emptied=emptied), tuple(said), unnamed
+
+
+def _bound(state: State) -> State:
+    """The tables that are being created have their statement's GTID with the first rows."""
+    message = state.held[0]
+    if not state.creating or not isinstance(message, LogRead | TransactionPartRead):
+        return state
+    gtid = message.gtid if isinstance(message, TransactionPartRead) else message.transactions.gtid(0)
+    created = Unproven(GtidSet().with_gtid(gtid))
+    survey = state.survey.altered(state.creating, gtid)
+    return replace(_with(state, dict.fromkeys(state.creating, created)), creating=frozenset(), survey=survey)
+
+
+def _taken(state: State, message: Held) -> tuple[State, tuple[FromVerifier, ...]]:
+    match message:
+        case LogRead():
+            return _slice_read(state, message)
+        case TransactionPartRead(gtid, commit_time, tables):
+            state, news, changes = _tables_read(state, tables)
+            parents = parents_of(state.foreign_keys, changes, state.cascaded)
+            said = (*news, TransactionPartVerified(gtid, commit_time, changes))
+            return replace(state, cascaded=parents), said
+        case StatementRead():
+            return _statement_read(state, message)
+        case CreationRead():
+            created = _altered(state, message)
+            return replace(_with(state, dict.fromkeys(created, Unproven())), creating=created), ()
+        case LogAdvanced(_, covered):
+            state, arrived = _passed(state, covered)
+            return state, (message, *arrived)
+        case _:
+            assert_never(message)
+
+
+def _with(state: State, changed: Mapping[TableId, TableState]) -> State:
+    """The state with these tables changed, but for those that are stopped: that's for good."""
+    stopped = {table: s for table in changed if isinstance(s := state.tables.get(table), Stopped)}
+    in_doubt = {table for table, s in changed.items() if isinstance(s, Unproven | Awaited | Answered)}
+    return replace(state, tables={**state.tables, **changed, **stopped}, doubtful=state.doubtful | in_doubt)
+
+
+# Statements
+
+
+def _altered(state: State, message: StatementRead | CreationRead) -> frozenset[TableId]:
+    """The captured tables whose columns a statement may change."""
+    return ddl.may_alter(_names(state), message.database, message.statement)
+
+
+def _names(state: State) -> ddl.Names:
+    """What names in a statement may mean; a table that's gone is known as well."""
+    return ddl.Names(state.captured, state.tables.keys() | state.told.keys(), state.known.folds)
+
+
+def _statement_read(state: State, message: StatementRead) -> tuple[State, tuple[FromVerifier, ...]]:
+    gtid, database, statement = message.gtid, message.database, message.statement
+    names = _names(state)
+    touched = ddl.touched(names, database, statement)
+    changed = _altered(state, message)
+    # Of two statements in a row, of which the first one's schema isn't known, nobody could say what they converted.
+    exact = (
+        {t: s for t, s in state.survey.holding.items() if t not in state.doubtful} if message.strict else {}
+    )
+    # What has never been told has no mirror: what a statement does to its rows changes nothing here.
+    told = replace(names, known=state.told.keys())
+    unlogged = ddl.changed_unlogged(told, database, statement, exact)
+    restarts = by_statement(unlogged, gtid, _ended(state))
+    emptied = {restart.table: unlogged[restart.table].what for restart in restarts if restart.emptied}
+    state = replace(state, emptied=state.emptied - {restart.table for restart in restarts} | emptied.keys())
+    alterations = _surely(state, message, emptied)
+    unfit = _stops((), _refused(alteration.schema for alteration in alterations))
+    state = _with(state, {stop.table: Stopped() for stop in unfit})
+    gone = {stop.table for stop in unfit}
+    alterations = tuple(each for each in alterations if each.schema.table not in gone)
+    state = replace(state, told={**state.told, **{each.schema.table: each.schema for each in alterations}})
+    if state.doubts is not None:
+        state = replace(state, doubts=state.doubts.altered(changed, gtid))
+    state = replace(state, survey=state.survey.altered(changed, gtid))
+    to_come = state.known.schemas if gtid in state.to_come else {}
+    state = _with(state, {t: behind(state.tables.get(t), gtid, to_come.get(t)) for t in changed})
+    still = (state.tables.get(table) for table in sorted(touched - changed))
+    same = [SchemaVerified(known.schema) for known in still if isinstance(known, Holding | Verified)]
+    state, arrived = _passed(state, GtidSet().with_gtid(gtid) | message.covered)
+    passed = SchemaChanged(
+        gtid,
+        touched,
+        statement,
+        message.end,
+        restarts,
+        message.covered,
+        alterations,
+        message.commit_time,
+        message.original_time,
+    )
+    return state, (*unfit, passed, *same, *arrived)
+
+
+def _orphaned(state: State) -> tuple[State, tuple[TableStopped, ...]]:
+    """The state in which tables stop along with those that foreign keys change them by."""
+    stops = orphans(state.foreign_keys, _ended(state)) if state.foreign_keys else ()
+    return _with(state, {stop.table: Stopped() for stop in stops}), stops
+
+
+def _ended(state: State) -> frozenset[TableId]:
+    return frozenset(table for table, known in state.tables.items() if isinstance(known, Stopped))
+
+
+def _surely(state: State, message: StatementRead, emptied: Mapping[TableId, str]) -> tuple[Alteration, ...]:
+    """What a statement is sure to make of tables that haven't stopped; `emptied` are known to be."""
+    told = {t: s for t, s in state.told.items() if not isinstance(state.tables.get(t), Stopped)}
+    return ddl.alterations(told, message.database, message.statement, emptied)
+
+
+# Schemas that are proven
+
+
+def _passed(state: State, gtids: GtidSet) -> tuple[State, tuple[News, ...]]:
+    """The state after these transactions; once none is to come, the schemas of the start hold."""
+    to_come = state.to_come - gtids
+    if to_come or not state.to_come:
+        return replace(state, to_come=to_come), ()
+    arrived = {t: Holding(s.schema) for t, s in state.tables.items() if isinstance(s, Awaited)}
+    state = _with(replace(state, to_come=to_come), arrived)
+    state, told = _all_told(state, [holding.schema for holding in arrived.values()])
+    state, stops = _surveyed(state)
+    return state, (*told, *stops)
+
+
+def _surveyed(state: State) -> tuple[State, tuple[TableStopped, ...]]:
+    """The state in which answers hold of what the log doesn't tell; tables stop whose rows it can't tell."""
+    survey, new = state.survey.arrived(state.place, not state.to_come)
+    stops = by_engines(survey.holding, new, _ended(state)) if new else ()
+    return _with(replace(state, survey=survey), {stop.table: Stopped() for stop in stops}), stops
+
+
+def _arrived(state: State) -> tuple[State, tuple[News, ...]]:
+    """The state in which the server's answers hold as far as the stream has got to their place."""
+    state, stops = _surveyed(state)
+    if not state.doubtful or state.place is None:
+        return state, stops
+    tables = dict(state.tables)
+    proven: list[TableSchema] = []
+    for table in sorted(state.doubtful):
+        match tables.get(table):
+            case Answered(schema, _, end) if state.place.reaches(end):
+                if schema is None:
+                    del tables[table]
+                else:
+                    tables[table] = Holding(schema)
+                    proven.append(schema)
+            case _:
+                pass
+    doubtful = frozenset(
+        t for t in state.doubtful if isinstance(tables.get(t), Unproven | Awaited | Answered)
+    )
+    state, told = _all_told(replace(state, tables=tables, doubtful=doubtful), proven)
+    return state, (*stops, *told)
+
+
+def _refused(schemas: Iterable[TableSchema]) -> dict[TableId, str]:
+    """Those of these tables that can't be captured, and why."""
+    return {schema.table: why for schema in schemas if (why := uncapturable(schema)) is not None}
+
+
+def _stops(ended: Collection[TableId], reasons: Mapping[TableId, str]) -> tuple[TableStopped, ...]:
+    """The stops for these reasons, of tables that haven't stopped yet."""
+    return tuple(TableStopped(table, reasons[table]) for table in sorted(reasons.keys() - set(ended)))
+
+
+def _all_told(state: State, schemas: Iterable[TableSchema]) -> tuple[State, tuple[News, ...]]:
+    """Tell these schemas; a table whose rows can't stay as they are is restarted, and one that can't be had stops."""
+    schemas = list(schemas)
+    stops = _stops(_ended(state), _refused(schemas))
+    state = _with(state, {stop.table: Stopped() for stop in stops})
+    news: list[News] = [*stops]
+    told = dict(state.told)
+    for schema in schemas:
+        table = schema.table
+        if isinstance(state.tables.get(table), Stopped):
+            continue
+        before = told.get(table)
+        why = None if before is None else obstacle(before, schema)
+        restarted = () if why is None else (TableRestarted(table, table in state.emptied, why),)
+        news.append(SchemaVerified(schema, restarted))
+        told[table] = schema
+    return replace(state, told=told), tuple(news)
+
+
+# Slices, and parts of a transaction
+
+
+def _slice_read(state: State, message: LogRead) -> tuple[State, tuple[FromVerifier, ...]]:
+    after, news, changes = _tables_read(state, message.tables)
+    parents = parents_of(after.foreign_keys, changes, after.cascaded)
+    restarts = by_foreign_keys(parents, _ended(after)) if parents else ()
+    stops, reread = _unread(after, message.unread)
+    gaps = by_gaps(after.unnamed, _ended(after)) if after.unnamed else ()
+    restarts = (*restarts, *reread, *gaps)
+    verified = ChangesVerified(
+        message.transactions, changes, message.end, (), restarts, message.covered, message.prepared
+    )
+    after = _with(after, {stop.table: Stopped() for stop in stops})
+    emptied = after.emptied - {restart.table for restart in restarts}
+    after = replace(after, cascaded={}, unnamed={}, emptied=emptied)
+    gtids = message.transactions.added_to(NO_GTIDS) | message.covered if after.to_come else NO_GTIDS
+    after, arrived = _passed(after, gtids)
+    return after, (*news, verified, *stops, *arrived)
+
+
+def _unread(
+    state: State, unread: tuple[RowsUnread, ...]
+) -> tuple[tuple[TableStopped, ...], tuple[TableRestarted, ...]]:
+    """What becomes of tables whose rows changed, and the log at hand doesn't tell which."""
+    return by_unread(unread, state.foreign_keys, state.told, frozenset(state.tables) - _ended(state))
+
+
+def _tables_read(
+    state: State, read: Iterable[TableImages | TableUnreadable]
+) -> tuple[State, tuple[News, ...], tuple[TableChanges, ...]]:
+    """The state after these images, what's new of their tables, and the changes of those that aren't stopped."""
+    tables = dict(state.tables)
+    news: list[News] = []
+    changes: list[TableChanges] = []
+    for images in read:
+        table = table_of(images)
+        before = tables.get(table, Unproven())
+        if isinstance(before, Stopped):
+            continue
+        judged = named(before, images)
+        if isinstance(judged, TableStopped):
+            tables[table] = Stopped()
+            news.append(judged)
+            continue
+        tables[table], change = judged
+        changes.append(change)
+        if not isinstance(before, Verified) or before.schema != change.schema:
+            state, told = _all_told(state, [change.schema])
+            news += told
+        if table in state.emptied:
+            state = replace(state, emptied=state.emptied - {table})
+    state, orphaned = _orphaned(replace(state, tables=tables))
+    going_on = (c for c in changes if not isinstance(state.tables[c.schema.table], Stopped))
+    return state, (*news, *orphaned), tuple(going_on)

@@ -1,0 +1,158 @@
+"""Tables whose mirrors begin again, since the log doesn't tell how rows changed, or that stop, since nothing does."""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from pipeline.gtid.gtid_set import Gtid
+from pipeline.messages.inboxes import RowsUnread, TableChanges, TableRestarted, TableStopped
+from pipeline.schema.ddl.effects import Unlogged
+from pipeline.schema.ddl.unlogged_changes import LOGGED_ENGINES, Effect
+from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.schema.table_traits import Traits
+from pipeline.verifier.cascades import ForeignKey, along, cascaded
+
+LEFT_OUT = (
+    "the configuration doesn't capture it any more, so that its changes are missing from here on; to have it again, "
+    "let the configuration capture it"
+)
+_ORPHANED = (
+    "a foreign key changes its rows along with those of {parents}, which is stopped, so that nothing tells when; "
+    "mend what stopped that one, and recapture both"
+)
+_ELSEWHERE = (
+    "its engine is {engine}, so that the log doesn't tell which rows it has; give it an engine whose rows are in the "
+    "log (InnoDB, say)"
+)
+_UNLOGGED = "{what} ({gtid}) changed its rows, and the log doesn't tell which"
+_KEYLESS = "{reason}; it has no primary key, so that it can't be read anew: give it one, and begin it anew"
+_CASCADED = (
+    "a foreign key may have changed its rows along with those of {parents}, and the log doesn't tell which"
+)
+_REFUSED = (
+    "a foreign key that came meanwhile changes its rows along with those of {parents}, and this server doesn't log "
+    'that; drop it, or set snapshot.foreign_keys = "reread" and capture both'
+)
+_GIVEN = "a foreign key that came meanwhile may have changed its rows, and the log doesn't tell which"
+
+
+def by_statement(
+    unlogged: Mapping[TableId, Unlogged], gtid: Gtid, ended: Collection[TableId]
+) -> tuple[TableRestarted, ...]:
+    """The tables that are restarted with a statement; `ended`: those that have stopped already."""
+    return tuple(
+        TableRestarted(table, effect is Effect.EMPTIED, _UNLOGGED.format(what=what, gtid=gtid))
+        for table in sorted(unlogged.keys() - set(ended))
+        for what, effect in [(unlogged[table].what, unlogged[table].effect)]
+    )
+
+
+def by_gaps(unnamed: Mapping[TableId, str], ended: Collection[TableId]) -> tuple[TableRestarted, ...]:
+    """The restarts of the tables of which changes were left out, since nobody can name their columns."""
+    return tuple(
+        TableRestarted(table, False, unnamed[table], gap=True)
+        for table in sorted(unnamed.keys() - set(ended))
+    )
+
+
+def by_engines(
+    traits: Mapping[TableId, Traits], tables: Collection[TableId], ended: Collection[TableId]
+) -> tuple[TableStopped, ...]:
+    """The tables among these that stop, since their rows are elsewhere, or nowhere."""
+    return tuple(
+        TableStopped(table, _ELSEWHERE.format(engine=traits[table].engine.upper() or "unknown"))
+        for table in sorted(set(tables) - set(ended))
+        if traits[table].engine not in LOGGED_ENGINES
+    )
+
+
+def by_unread(
+    unread: Iterable[RowsUnread],
+    keys: Collection[ForeignKey],
+    told: Mapping[TableId, TableSchema],
+    there: Collection[TableId],
+) -> tuple[tuple[TableStopped, ...], tuple[TableRestarted, ...]]:
+    """The tables, of those that are `there`, whose rows are to be read anew, and those that have no key to do it by.
+
+    Where any table may be meant, a table without a key goes on: most likely it isn't.
+    """
+    stops: dict[TableId, TableStopped] = {}
+    restarts: dict[TableId, TableRestarted] = {}
+    for each in unread:
+        meant = along(keys, [table for table in there if _meant(each, table)]) & frozenset(there)
+        for table in sorted(meant):
+            if table not in told or told[table].key:
+                restarts[table] = TableRestarted(table, False, each.reason)
+            elif each.databases is not None:
+                stops[table] = TableStopped(table, _KEYLESS.format(reason=each.reason))
+    return tuple(stops.values()), tuple(restarts.values())
+
+
+def _meant(unread: RowsUnread, table: TableId) -> bool:
+    """Databases are compared without their case, as some servers do; that's the safe side."""
+    if unread.databases is None or table in unread.tables:
+        return True
+    return table.database.casefold() in {name.casefold() for name in unread.databases}
+
+
+def orphans(keys: Collection[ForeignKey], ended: Collection[TableId]) -> tuple[TableStopped, ...]:
+    """The tables that stop along with others: foreign keys change them by these, of which nothing is known any more."""
+    parents: dict[TableId, set[TableId]] = {}
+    lost = set(ended)
+    while more := [key for key in keys if key.parent in lost and key.child not in lost]:
+        for key in more:
+            parents.setdefault(key.child, set()).add(key.parent)
+        lost |= parents.keys()
+    return tuple(
+        TableStopped(child, _ORPHANED.format(parents=" and ".join(map(str, sorted(parents[child])))))
+        for child in sorted(parents)
+    )
+
+
+def parents_of(
+    keys: Collection[ForeignKey],
+    changes: Iterable[TableChanges],
+    before: Mapping[TableId, frozenset[TableId]],
+) -> Mapping[TableId, frozenset[TableId]]:
+    """The tables that foreign keys may have changed along with these changes, and the tables that began it.
+
+    With those that had been found `before` in the same transaction.
+    """
+    found = dict(before)
+    for each in changes if keys else ():
+        for child in cascaded(keys, each):
+            found[child] = found.get(child, frozenset()) | {each.schema.table}
+    return found
+
+
+def by_foreign_keys(
+    parents: Mapping[TableId, frozenset[TableId]], ended: Collection[TableId]
+) -> tuple[TableRestarted, ...]:
+    """The restarts of these tables (`parents_of`), but of those that have stopped."""
+    return tuple(
+        TableRestarted(child, False, _CASCADED.format(parents=", ".join(map(str, sorted(parents[child])))))
+        for child in sorted(parents.keys() - set(ended))
+    )
+
+
+def by_new_foreign_keys(
+    keys: Collection[ForeignKey],
+    new: Collection[ForeignKey],
+    captured: Tables,
+    ended: Collection[TableId],
+    *,
+    reread: bool,
+) -> tuple[tuple[TableStopped, ...], tuple[TableRestarted, ...]]:
+    """The tables that stop since some of `keys` are `new`, and those that are restarted.
+
+    Those stop whose foreign keys aren't to be noticed (`reread`), or can't be, as the parent isn't captured.
+    """
+    parents: dict[TableId, set[TableId]] = {}
+    for key in new:
+        if key.child not in ended and not (reread and captured.match(key.parent)):
+            parents.setdefault(key.child, set()).add(key.parent)
+    stops = tuple(
+        TableStopped(child, _REFUSED.format(parents=" and ".join(map(str, sorted(parents[child])))))
+        for child in sorted(parents)
+    )
+    changed = along(keys, {key.child for key in new}) - parents.keys() - set(ended)
+    return stops, tuple(TableRestarted(table, False, _GIVEN) for table in sorted(changed))

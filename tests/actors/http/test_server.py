@@ -1,0 +1,399 @@
+"""The HTTP server, asked by a real client over loopback; the supervisor behind it runs tiny actors."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+import pytest
+
+from actors.http import static_files
+from actors.http.access import HEADERS, Access, Bucket
+from actors.http.routes import ROUTES
+from actors.http.server import LIMITS, HttpServer
+from actors.runtime.actor import Actor, Outlet
+from actors.runtime.mailbox import Mailbox
+from actors.runtime.metrics import Metrics
+from actors.runtime.recent_events import Recent
+from actors.runtime.supervisor import GROUPS, Group, Limits, Supervisor
+from actors.signal_listener import SignalListener
+from actors.signals.rest import SignalRest
+from actors.status.status_board import StatusBoard
+from pipeline import metrics as catalogue
+from pipeline.config.settings import HttpSettings, Secret
+from pipeline.errors import Definite, Transient
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.messages.inboxes import SignalAccepted, SignalRejected
+from pipeline.messages.topology import EDGES, inbox
+from pipeline.messages.topology import Actor as Name
+from pipeline.signals.outcomes import CheckpointSealed, Outcome, SignalState
+from pipeline.signals.signal import LONGEST, parse
+from pipeline.snapshot.checkpoint import Checkpoint
+
+PAUSE = {"id": "p", "type": "pause-snapshot"}
+
+
+class Plain(Actor[Any]):
+    """Does nothing, and says so."""
+
+    def __init__(self, name: Name, bench: "Bench") -> None:
+        super().__init__(bench.mailboxes[name], bench.metrics)
+        self.name = name  # type: ignore[misc]
+        self._bench = bench
+
+    async def run(self) -> None:
+        self._bench.has_begun(self.name)
+        await super().run()
+
+    async def handle(self, message: Any) -> None:
+        raise NotImplementedError
+
+    def status(self) -> dict[str, Any]:
+        return self._bench.said.get(self.name, {})
+
+    def not_ready(self) -> str | None:
+        return self._bench.reasons.get(self.name)
+
+
+class Bench:
+    """A server with all that's behind it."""
+
+    def __init__(self, address: Path, answer_within_s: float, settings: HttpSettings) -> None:
+        self.address = address
+        self.metrics = Metrics()
+        self.mailboxes: dict[Name, Mailbox[Any]] = {name: Mailbox(inbox(name)) for name in Name}
+        self.said: dict[Name, dict[str, Any]] = {}
+        self.reasons: dict[Name, str] = {}
+        self.fails: set[Group] = set()
+        self.begun: set[Name] = set()
+        self.all_begun = asyncio.Event()
+        self.signals = SignalRest()
+        self.supervisor = Supervisor(
+            self.build, self.mailboxes, self.metrics, Limits(first_pause_s=60, longest_pause_s=60)
+        )
+        self.recent = Recent()
+        self.board = StatusBoard("shop", self.supervisor, self.mailboxes, self.metrics, self.recent)
+        self.server = HttpServer(settings, address, self.board, self.metrics, self.signals, answer_within_s)
+
+    async def build(self, group: Group) -> tuple[Actor[Any], ...]:
+        if group in self.fails:
+            self.has_begun(*group.actors)
+            raise Transient("Spark's JVM ended")
+        return tuple(Plain(name, self) for name in group.actors)
+
+    def has_begun(self, *names: Name) -> None:
+        self.begun.update(names)
+        if self.begun == set(Name):
+            self.all_begun.set()
+
+    async def get(self, path: str, **headers: str) -> tuple[int, str]:
+        status, _, text = await self.ask("GET", path, headers)
+        return status, text
+
+    async def ask(
+        self, method: str, path: str, headers: dict[str, str]
+    ) -> tuple[int, Mapping[str, str], str]:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request(method, self.server.url + path, headers=headers) as answer,
+        ):
+            live = answer.content_type == "text/event-stream"  # which has no end
+            text = (await answer.content.readuntil(b"\n\n")).decode() if live else await answer.text()
+            return answer.status, answer.headers, text
+
+    async def post(self, body: Any, **headers: str) -> tuple[int, dict[str, Any]]:
+        headers = {"Content-Type": "application/json", **headers}
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        url = self.server.url + "/signals"
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(url, data=data, headers=headers) as answer,
+        ):
+            return answer.status, await answer.json()
+
+
+@asynccontextmanager
+async def served(
+    tmp_path: Path,
+    *,
+    fails: set[Group] | None = None,
+    within_s: float = 5.0,
+    settings: HttpSettings = HttpSettings(),  # noqa: B008 - it's frozen
+) -> AsyncIterator[Bench]:
+    bench = Bench(tmp_path / "journal" / "http.json", within_s, settings)
+    bench.fails = fails or set()
+    async with asyncio.timeout(60), bench.server:
+        run = asyncio.create_task(bench.supervisor.run())
+        try:
+            await bench.all_begun.wait()
+            yield bench
+        finally:
+            bench.supervisor.stop()
+            await run
+
+
+async def test_it_says_where_it_listens_until_it_ends(tmp_path: Path) -> None:
+    async with served(tmp_path) as bench:
+        assert json.loads(bench.address.read_text())["url"] == bench.server.url
+        assert bench.server.url.startswith("http://127.0.0.1:")
+    assert not bench.address.exists()
+
+
+async def test_a_port_that_is_taken_is_said_to_be(tmp_path: Path) -> None:
+    async with served(tmp_path) as bench:
+        port = int(bench.server.url.rpartition(":")[2])
+        other = HttpServer(
+            HttpSettings(port=port), tmp_path / "http.json", bench.board, bench.metrics, SignalRest()
+        )
+        with pytest.raises(Definite, match=f"127.0.0.1:{port} can't be listened on"):
+            await other.__aenter__()
+
+
+async def test_livez_and_metrics(tmp_path: Path) -> None:
+    async with served(tmp_path) as bench:
+        bench.metrics.count(catalogue.TRANSACTIONS, 17)
+        assert await bench.get("/livez") == (200, "alive\n")
+        status, text = await bench.get("/metrics")
+        assert status == 200
+        assert "tidemark_transactions_total 17.0" in text
+
+
+async def test_readyz_names_who_is_not_ready(tmp_path: Path) -> None:
+    async with served(tmp_path, fails={GROUPS[1]}) as bench:
+        bench.reasons[Name.BINLOG_READER] = "it isn't connected"
+        status, text = await bench.get("/readyz")
+        assert status == 503
+        assert json.loads(text)["reasons"] == {
+            "BinlogReader": "it isn't connected",
+            "SparkSink": "delivery: Spark's JVM ended",
+        }
+
+
+async def test_readyz_when_all_is_well(tmp_path: Path) -> None:
+    async with served(tmp_path) as bench:
+        bench.metrics.set(catalogue.SOURCE_LAG, 3600)
+        assert (await bench.get("/readyz"))[0] == 200
+
+
+async def test_status_puts_together_what_the_actors_say(tmp_path: Path) -> None:
+    async with served(tmp_path) as bench:
+        table = {
+            "database": "shop",
+            "table": "orders",
+            "state": "chunking",
+            "rows": 100,
+            "given_up": 0,
+            "expected": 600,
+            "ranges": 4,
+            "ranges_done": 1,
+            "to_go": [{"number": 1, "done": ["geheim"], "end": ["z"]}],
+            "request": {"condition": "name = 'geheim'"},
+        }
+        bench.said[Name.WATERMARK_COORDINATOR] = {
+            "position": "uuid:1-5",
+            "snapshots": [{"id": "s1", "tables": [table]}],
+            "windows": [{"chunk": "s1/shop.orders/7", "snapshot": "s1", "table": "shop.orders", "range": 0}],
+            "busy": "65 threads run on the source",
+        }
+        bench.said[Name.SPARK_SINK] = {"position": "uuid:1-4", "freshness_seconds": 0.5}
+        bench.said[Name.JOURNAL_WRITER] = {"no_room": "its quota is reached"}
+        bench.board.look(10.0, 1000.0)
+        table["rows"] = 200
+        bench.board.look(15.0, 1005.0)
+        text = (await bench.get("/status"))[1]
+        assert "geheim" not in text
+        status = json.loads(text)
+        assert (status["name"], status["position"], status["delivered_position"]) == (
+            "shop",
+            "uuid:1-5",
+            "uuid:1-4",
+        )
+        (seen,) = status["snapshots"][0]["tables"]
+        assert (seen["rows_per_second"], seen["left_seconds"], seen["windows"]) == (20.0, 20.0, 1)
+        assert bench.metrics.value(catalogue.SNAPSHOT_LEFT, table="shop.orders") == 20.0
+        assert status["busy"] == "65 threads run on the source"
+        assert status["no_room"] == "its quota is reached"
+        reader = status["actors"]["BinlogReader"]
+        assert (reader["state"], reader["restarts"]) == ("running", 0)
+        assert reader["mailbox"] == {"depth": 0, "capacity": bench.mailboxes[Name.BINLOG_READER].capacity}
+
+
+async def test_a_signal_is_accepted_or_rejected(tmp_path: Path) -> None:
+    async with served(tmp_path) as bench:
+        asking = asyncio.create_task(bench.post(PAUSE))
+        arrived = await bench.signals.receive()
+        await arrived.answer(SignalAccepted("p", "paused"))
+        assert await asking == (200, {"id": "p", "outcome": "accepted", "detail": "paused"})
+        asking = asyncio.create_task(bench.post({"type": "resume-snapshot"}))
+        arrived = await bench.signals.receive()
+        signal = parse(arrived.text, arrived.default_id)
+        await arrived.answer(SignalRejected(signal.id, "nothing is paused"))
+        assert await asking == (409, {"id": signal.id, "outcome": "rejected", "error": "nothing is paused"})
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "error"),
+    [
+        (b"{", {}, 422, "JSON"),
+        ({"type": "explode"}, {}, 422, "no signal of the type 'explode'"),
+        ({"type": "pause-snapshot", "id": 7}, {}, 422, "isn't printable"),
+        (b" " * (LONGEST + 1), {}, 413, "longer than"),
+        (PAUSE, {"Content-Type": "text/plain"}, 415, "Content-Type"),
+        (PAUSE, {"Host": "evil.example"}, 403, "loopback"),
+        (PAUSE, {"Host": "localhost:x"}, 400, "the Host header names no host"),
+    ],
+)
+async def test_what_is_no_signal_is_refused_at_the_door(
+    tmp_path: Path, body: Any, headers: dict[str, str], status: int, error: str
+) -> None:
+    async with served(tmp_path) as bench:
+        got, answer = await bench.post(body, **headers)
+        assert got == status
+        assert error in answer["error"]
+
+
+async def test_a_signal_without_an_answer(tmp_path: Path) -> None:
+    async with served(tmp_path, within_s=0.01) as bench:
+        status, answer = await bench.post(PAUSE)
+        assert status == 503
+        assert "send it again with the same id" in answer["error"]
+
+
+async def test_how_far_a_signal_has_come_can_be_asked(tmp_path: Path) -> None:
+    async with served(tmp_path) as bench:
+        edge = next(edge for edge in EDGES if edge.sender is Name.SIGNAL_LISTENER)
+        to_coordinator = Outlet[Any](edge, bench.mailboxes[Name.WATERMARK_COORDINATOR])
+        mailbox: Mailbox[Any] = Mailbox(inbox(Name.SIGNAL_LISTENER))
+        listener = SignalListener(mailbox, bench.metrics, to_coordinator, ())
+        bench.supervisor.actors[Name.SIGNAL_LISTENER] = listener
+        row = SignalState("a/b ä", Outcome.REJECTED, "no such table")
+        await listener.handle(CheckpointSealed(Checkpoint(GtidSet()), (row,)))
+        status, text = await bench.get("/signals/a%2Fb%20%C3%A4")
+        assert (status, json.loads(text)) == (
+            200,
+            {"id": "a/b ä", "outcome": "rejected", "reason": "no such table"},
+        )
+        status, text = await bench.get("/signals/other")
+        assert (status, json.loads(text)) == (404, {"error": "no such signal is known"})
+
+
+async def test_errors_tell_nothing_of_the_inside(tmp_path: Path) -> None:
+    async with served(tmp_path) as bench:
+        bench.said[Name.SPARK_SINK] = {"odd": {1, 2}}  # no JSON
+        status, text = await bench.get("/status")
+        assert status == 500
+        assert json.loads(text) == {"error": "internal error; the service's log has the story"}
+        assert (await bench.get("/nowhere"))[0] == 404
+        async with aiohttp.ClientSession() as session, session.post(f"{bench.server.url}/status") as answer:
+            assert (answer.status, await answer.json()) == (405, {"error": "Method Not Allowed"})
+
+
+ALL, READ, WRONG = "a" * 32, "b" * 32, "c" * 32
+WHERE = {
+    "loopback": HttpSettings(),
+    "loopback with tokens": HttpSettings("127.0.0.1", 0, Secret(ALL), Secret(READ)),
+    "beyond": HttpSettings("0.0.0.0", 0, Secret(ALL), Secret(READ)),
+}
+
+
+def allowed(where: str, access: Access, token: str | None) -> int:
+    """The refusal that's due, or 200."""
+    free = access is Access.OPEN or where == "loopback" or (access is Access.READ and where != "beyond")
+    if free or token == ALL:
+        return 200
+    return 401 if token in (None, WRONG) else 200 if access is Access.READ else 403
+
+
+@pytest.mark.parametrize("where", WHERE)
+async def test_every_route_with_every_token(tmp_path: Path, where: str) -> None:
+    async with served(tmp_path, settings=WHERE[where], within_s=0.01) as bench:
+        for route in ROUTES:
+            for token in (None, WRONG, READ, ALL):
+                headers = {"Authorization": f"Bearer {token}"} if token else {}
+                path = re.sub(r"{\w+}", "x", route.path)
+                status, answered, text = await bench.ask(route.method, path, headers)
+                wanted = allowed(where, route.access, token)
+                asked = f"{where}: {route.method} {route.path} with {token}"
+                if wanted == 200:
+                    assert status not in (401, 403, 500), asked
+                    continue
+                assert status == wanted, asked
+                assert list(json.loads(text)) == ["error"], asked
+                assert ("WWW-Authenticate" in answered) == (status == 401), asked
+        assert (await bench.get("/nowhere"))[0] == (401 if where == "beyond" else 404)
+
+
+async def test_probes_tell_strangers_nothing(tmp_path: Path) -> None:
+    async with served(tmp_path, settings=WHERE["beyond"]) as bench:
+        bench.reasons[Name.BINLOG_READER] = "db-7.internal refuses us"
+        bench.said[Name.WATERMARK_COORDINATOR] = {"position": "uuid:1-5"}
+        assert await bench.get("/livez", Host="10.1.2.3:8321") == (200, "alive\n")
+        status, text = await bench.get("/readyz", Host="10.1.2.3:8321")
+        assert (status, json.loads(text)) == (503, {"ready": False, "reasons": {}})
+        _, text = await bench.get("/readyz", Authorization=f"Bearer {READ}")
+        assert json.loads(text)["reasons"] == {"BinlogReader": "db-7.internal refuses us"}
+        for path in ("/", "/openapi.json", "/page/page.js"):
+            text = (await bench.get(path))[1]
+            assert "uuid:1-5" not in text and "internal refuses" not in text
+
+
+async def test_every_answer_tells_browsers_to_be_careful(tmp_path: Path) -> None:
+    async with served(tmp_path) as bench:
+        for path in ("/", "/page/page.css", "/status", "/live", "/nowhere"):
+            _, headers, _ = await bench.ask("GET", path, {"Origin": "https://evil.example"})
+            assert HEADERS.keys() <= headers.keys()
+            assert headers["X-Content-Type-Options"] == "nosniff"
+            assert "unsafe" not in headers["Content-Security-Policy"]
+            assert not any(header.lower().startswith("access-control") for header in headers)
+        assert (await bench.ask("OPTIONS", "/signals", {"Origin": "https://evil.example"}))[0] == 405
+
+
+async def test_the_page_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    async with served(tmp_path) as bench:
+        names = ["", *(f"page/{name}" for name in static_files.load())]
+        assert {"page/page.js", "page/page.css", "page/icon.svg"} < set(names)
+        for name in names:
+            _, headers, text = await bench.ask("GET", f"/{name}", {})
+            assert headers["Content-Type"].split(";")[0] in text_types()
+            assert "innerHTML" not in text
+            links = set(re.findall(r"https?://[^\s\"']+", text))
+            assert links <= {"http://www.w3.org/2000/svg"}, name
+        assert (await bench.get("/page/..%2Fhttp.py"))[0] == 404
+
+
+def text_types() -> set[str]:
+    return {"text/html", "text/css", "text/javascript", "image/svg+xml"}
+
+
+async def test_too_many_requests_at_once_are_told_to_wait(tmp_path: Path) -> None:
+    """Each kind by itself, and never the probes: who asks too often doesn't get the service killed."""
+    async with served(tmp_path, within_s=0.001) as bench:
+        bench.server._buckets = {access: Bucket(1e-9, 3) for access in LIMITS}
+        told = [(await bench.post({"type": "explode"}))[0] for _ in range(5)]
+        assert told == [422, 422, 422, 429, 429]
+        told = [
+            (await bench.get(path))[0] for path in ("/status", "/metrics", "/nowhere", "/tables", "/live")
+        ]
+        assert told == [200, 200, 404, 429, 429]
+        assert [(await bench.get("/livez"))[0] for _ in range(5)] == [200] * 5
+
+
+async def test_what_is_asked_for_by_name(tmp_path: Path) -> None:
+    async with served(tmp_path) as bench:
+        bench.said[Name.WATERMARK_COORDINATOR] = {"captured": ['shop.<img src=x onerror="x">', "shop.a/b"]}
+        for name in ("shop.a/b", 'shop.<img src=x onerror="x">'):
+            status, text = await bench.get(f"/tables/{quote(name, safe='')}")
+            assert (status, json.loads(text)["table"]) == (200, name)
+        for path in ("/tables/shop.other", "/snapshots/other", "/page/other"):
+            status, text = await bench.get(path)
+            assert (status, list(json.loads(text))) == (404, ["error"])
+
+
+async def test_it_is_reached_by_loopback_where_it_listens_everywhere(tmp_path: Path) -> None:
+    async with served(tmp_path, settings=WHERE["beyond"]) as bench:
+        assert json.loads(bench.address.read_text())["url"].startswith("http://127.0.0.1:")

@@ -1,0 +1,70 @@
+"""The keys of rows that are to be read again, found in a journal."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from actors.journal.reselect_keys import unread
+from actors.journal.store import JournalStore
+from pipeline.journal import segment as journal
+from pipeline.messages.inboxes import Append, ChangePart, TableChanges
+from pipeline.schema.table_schema import Column, TableSchema
+from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.types.column_types import Integer
+from tests.actors.segments import COMMIT_TIME, ITEMS, part, position
+
+KIND = Integer(8, unsigned=False)
+WIDE = TableSchema(ITEMS.table, (*ITEMS.columns, Column("more", KIND, nullable=True)), key=(0,))
+
+
+def lacking(number: int, *partial: int) -> ChangePart:
+    """The numbers of the n-th append as inserts, some of which lack a column."""
+    whole = part(number, 0, 10)
+    ids = whole.changes.rows.column(0)
+    absent = pa.array([["more"] if each in partial else None for each in ids.to_pylist()])
+    images = whole.changes.images.set_column(3, whole.changes.images.schema.field(3), absent)
+    rows = pa.RecordBatch.from_arrays([ids, ids], schema=WIDE.arrow)
+    return replace(whole, changes=TableChanges(WIDE, images, rows))
+
+
+def sealed(store: JournalStore, number: int, *partial: int, mark: int) -> journal.Entry:
+    changes = lacking(number, *partial)
+    scn = changes.first_scn
+    checkpoint = Checkpoint(position(number), scn, {WIDE.table: WIDE}, unread={WIDE.table: mark})
+    files = store.write(number, journal.segment_tables(number, [changes]))
+    before = Checkpoint(position(number - 1), scn - 1)
+    entry = journal.seal(number, [Append((changes,), checkpoint)], files, before, COMMIT_TIME)
+    store.publish(entry)
+    return entry
+
+
+def test_the_keys_behind_the_mark_are_found_in_the_stream_s_order(tmp_path: Path) -> None:
+    store = JournalStore.open_single_writer(tmp_path, "shop")
+    entries = [sealed(store, number, 10 * number, 10 * number + 3, mark=11) for number in (1, 2, 3)]
+    found = unread(store, entries[-1], entries[-1].checkpoint)
+    assert found[WIDE.table].to_pydict() == {"id": [20, 23, 30, 33]}, (
+        "those of the first segment aren't behind it"
+    )
+    store.close()
+
+
+def test_what_retention_may_have_removed_is_not_looked_for(tmp_path: Path) -> None:
+    store = JournalStore.open_single_writer(tmp_path, "shop")
+    first, last = (
+        sealed(store, number, 10 * number, mark=first_scn - 1) for number, first_scn in ((1, 11), (2, 21))
+    )
+    for path in (tmp_path / "manifest").glob(f"*{first.segment}.json*"):
+        path.unlink()
+    assert unread(store, last, last.checkpoint)[WIDE.table].to_pydict() == {"id": [20]}
+    store.close()
+
+
+def test_nothing_is_looked_for_where_nothing_is_unread(tmp_path: Path) -> None:
+    store = JournalStore.open_single_writer(tmp_path, "shop")
+    entry = sealed(store, 1, 10, mark=0)
+    assert unread(store, entry, replace(entry.checkpoint, unread={})) == {}
+    assert unread(store, None, Checkpoint(position(0))) == {}
+    (none,) = unread(store, entry, replace(entry.checkpoint, unread={WIDE.table: 11})).values()
+    assert none.num_rows == 0
+    store.close()

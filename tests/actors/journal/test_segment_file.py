@@ -1,0 +1,29 @@
+"""A file of a segment: what's told of it is what's in it."""
+
+import hashlib
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from actors.journal import segment_file
+from pipeline.journal.segment import FileKind, SegmentTable, segment_tables
+from tests.actors.segments import ITEMS, append
+
+
+@pytest.mark.parametrize("rows", [1, 3, 3000])
+def test_its_bytes_and_digest_are_told(rows: int) -> None:
+    ids = pa.table({"id": pa.array(range(rows), pa.int64())}, schema=ITEMS.arrow)
+    file = io.BytesIO()
+    size, digest = segment_file.write(file, SegmentTable(ITEMS, FileKind.ROWS, ids))
+    content = file.getvalue()
+    assert (size, digest) == (len(content), hashlib.sha256(content).hexdigest())
+    assert pq.read_table(io.BytesIO(content)).equals(ids)
+
+
+def test_changes_come_back_as_they_were() -> None:
+    for table in segment_tables(1, append(1, chunk=True).parts):
+        file = io.BytesIO()
+        segment_file.write(file, table)
+        assert pq.read_table(file).equals(table.rows)

@@ -1,0 +1,563 @@
+"""The journal's files: through crashes at every step, damage, a second writer and a full disk."""
+
+import json
+import os
+import random
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from actors.journal.files import LocalFiles
+from actors.journal.store import JournalReader, JournalStore, Removed
+from pipeline.errors import Definite, InvariantBroken, Transient
+from pipeline.journal import segment as journal
+from pipeline.journal.segment import Entry, FileKind
+from pipeline.schema.table_schema import TableId
+from tests.actors import crashing_journal
+from tests.actors.crashing_journal import ALL_OLD, GOING, GOOD_SEGMENTS, LATER, RETAINED, WAYS
+from tests.actors.segments import ITEMS, ROWS, moved, part, seal
+
+NEXT = GOOD_SEGMENTS + 1
+
+# What has to be durable before what: files before their directory, that before the entry, that before its name.
+STEPS = [
+    "mkdir segments/000000000003-CLAIM.tmp",
+    f"fsync 000000000003-CLAIM.tmp/0000.{ITEMS.version}.changes.parquet",
+    f"fsync 000000000003-CLAIM.tmp/0001.{ITEMS.version}.changes.parquet",
+    f"fsync 000000000003-CLAIM.tmp/0002.{ITEMS.version}.rows.parquet",
+    "fsync segments/000000000003-CLAIM.tmp",
+    "rename segments/000000000003-CLAIM.tmp",
+    "fsync whole/segments",
+    "fsync manifest/000000000003-CLAIM.json.tmp",
+    "rename manifest/000000000003-CLAIM.json.tmp",
+    "fsync whole/manifest",
+]
+PUBLISHING = STEPS.index("rename manifest/000000000003-CLAIM.json.tmp")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[JournalStore]:
+    opened = JournalStore.open_single_writer(tmp_path / "journal", "test")
+    yield opened
+    opened.close()
+
+
+def check(reader: JournalReader, last: int) -> None:
+    """The journal holds just the segments through `last`, each with its rows, and no file more."""
+    assert reader.last_segment() == last
+    entries = list(reader.entries(0, last))
+    assert [entry.segment for entry in entries] == list(range(1, last + 1))
+    for entry in entries:
+        ids = list(range(ROWS * entry.segment, ROWS * (entry.segment + 1)))
+        assert [file.kind for file in entry.files] == [FileKind.CHANGES, FileKind.CHANGES, FileKind.ROWS]
+        tables = [pq.read_table(reader.path(entry, file)).column("id").to_pylist() for file in entry.files]
+        assert [tables[0] + tables[1], tables[2]] == [ids, ids]
+        assert entry.checkpoint == moved(entry.segment).checkpoint
+    named = {reader.path(entry, file) for entry in entries for file in entry.files}
+    named |= {manifest_path(reader, entry.segment) for entry in entries}
+    named |= {reader.directory / "schemas" / f"{ITEMS.version}.json", reader.directory / "lock"}
+    named |= {begun(reader), begun(reader).with_suffix("").with_suffix(".json")}
+    assert {path for path in reader.directory.rglob("*") if path.is_file()} == named
+    assert {path.name for path in (reader.directory / "segments").iterdir()} == {
+        manifest_path(reader, entry.segment).stem for entry in entries
+    }
+
+
+def manifest_path(reader: JournalReader, segment: int) -> Path:
+    return reader.directory / reader._entry_name(segment)
+
+
+def begun(reader: JournalReader) -> Path:
+    (path,) = (reader.directory / "claims").glob("*.begun.json")
+    return path
+
+
+def names(reader: JournalReader) -> list[str]:
+    return sorted(path.name for path in (reader.directory / "segments").iterdir())
+
+
+def start(directory: Path | str, mode: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", crashing_journal.__name__, mode, str(directory)]
+    root = Path(__file__).parents[3]
+    return subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.fixture(scope="module")
+def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Journals whose writers were killed at each step of sealing, in each way."""
+    directory = tmp_path_factory.mktemp("crashed")
+    with start(directory, "seal") as process:
+        process.communicate()
+    assert process.returncode == 0
+    return directory
+
+
+def test_the_order_in_which_a_segment_becomes_durable(crashed: Path) -> None:
+    assert json.loads((crashed / "steps.json").read_text()) == STEPS
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("step", range(len(STEPS)), ids=STEPS)
+def test_a_kill_at_any_step_leaves_the_last_published_segment(crashed: Path, step: int, way: str) -> None:
+    published = step > PUBLISHING or (step == PUBLISHING and way == "after")
+    store = JournalStore.open_single_writer(crashed / f"{step}-{way}", "test")
+    try:
+        recovered = store.recover()
+        last = NEXT if published else GOOD_SEGMENTS
+        assert recovered.last is not None
+        assert recovered.last.segment == last
+        check(store, last)
+        assert recovered.bytes == sum(file.bytes for entry in store.entries(0, last) for file in entry.files)
+        seal(store, last + 1)
+        check(store, last + 1)
+    finally:
+        store.close()
+
+
+def test_kills_at_random_moments(tmp_path: Path) -> None:
+    directory = tmp_path / "journal"
+    last = 0
+    for _ in range(4):
+        with start(directory, "loop") as process:
+            assert process.stdout is not None
+            numbers = [int(process.stdout.readline()) for _ in range(random.randint(1, 5))]
+            # Any moment will do, so this one wait is not for an event.
+            time.sleep(random.uniform(0, 0.02))
+            process.kill()
+            numbers += [int(line) for line in process.stdout]
+        assert numbers == list(range(last + 1, last + 1 + len(numbers)))
+        store = JournalStore.open_single_writer(directory, "test")
+        try:
+            recovered = store.recover().last
+            assert recovered is not None
+            last = recovered.segment
+            # The process may have been killed between a segment's publishing and its saying so.
+            assert last - numbers[-1] in (0, 1)
+            check(store, last)
+        finally:
+            store.close()
+
+
+@pytest.fixture(scope="module")
+def retained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Journals whose writers were killed at each step of removing what they keep no longer, before and after it."""
+    directory = tmp_path_factory.mktemp("retained")
+    with start(directory, "retain") as process:
+        process.communicate()
+    assert process.returncode == 0
+    return directory
+
+
+def test_the_order_in_which_segments_go(retained: Path) -> None:
+    steps = json.loads((retained / "steps.json").read_text())
+    beginning = ["fsync first/000000000003.tmp", "rename first/000000000003.tmp", "fsync whole/first"]
+    assert steps[:3] == beginning
+    entries = [step for step in steps[3:] if "manifest" in step]
+    assert entries == [f"unlink manifest/{n:012}-CLAIM.json" for n in (1, 2)]
+    # Each entry goes after its files, and before those of the next one.
+    assert [step for step in steps[3:] if "CLAIM" in step] == [
+        step
+        for n in (1, 2)
+        for step in (f"rmdir segments/{n:012}-CLAIM", f"unlink manifest/{n:012}-CLAIM.json")
+    ]
+
+
+def test_a_kill_at_any_step_of_retention_leaves_a_journal_that_can_go_on(retained: Path) -> None:
+    steps = json.loads((retained / "steps.json").read_text())
+    for step, way in product(range(len(steps)), WAYS):
+        store = JournalStore.open_single_writer(retained / f"{step}-{way}", "test")
+        recovered = store.recover()
+        assert recovered.last is not None
+        assert recovered.last.segment == RETAINED
+        assert len(list(store.entries(GOING, RETAINED))) == RETAINED - GOING
+        assert recovered.bytes == sum(path.stat().st_size for path in store.directory.rglob("*.parquet"))
+        while store.retain(ALL_OLD, LATER).segments:
+            pass
+        left = [store._view.name(n) for n in range(GOING + 1, RETAINED + 1)]
+        assert names(store) == left
+        assert sorted(path.stem for path in (store.directory / "manifest").iterdir()) == left
+        again = store.recover()
+        assert again.bytes == sum(file.bytes for file in store.entry(RETAINED).files)
+        seal(store, RETAINED + 1)
+        store.close()
+
+
+def test_retention_keeps_what_a_consumer_lacks_and_the_last_segment(store: JournalStore) -> None:
+    for number in (1, 2, 3):
+        seal(store, number)
+    store.recover()
+    store.consumers.tell("lake", 0)
+    assert store.retain(ALL_OLD, LATER) == Removed(0, 0)
+    assert store.told == {"lake": 0}
+    store.consumers.tell("lake", 3)
+    size = store.recover().bytes
+    removed = store.retain(ALL_OLD, LATER)
+    assert removed.segments == 2
+    assert store.recover().bytes == size - removed.bytes
+    assert store.retain(ALL_OLD, LATER) == Removed(0, 0)
+    assert names(store) == [store._view.name(3)]
+    assert store.consumers.first() == 3
+    store = reopened(store)
+    assert store.recover().last == store.entry(3)
+    seal(store, 4)
+    assert store.retain(ALL_OLD, LATER).segments == 0  # the consumer is at the third one
+    store.consumers.tell("lake", 4)
+    assert store.retain(ALL_OLD, LATER).segments == 1
+    assert names(store) == [store._view.name(4)]
+    store.close()
+
+
+def test_a_consumer_that_comes_while_segments_go_finds_what_it_saw(
+    store: JournalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in (1, 2, 3, 4):
+        seal(store, number)
+    real = store.consumers.begin_at
+
+    def begin_at(segment: int) -> None:
+        assert store.consumers.first() == 1
+        store.consumers.tell("topics", 2)
+        real(segment)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store.consumers, "begin_at", begin_at)
+        assert store.retain(ALL_OLD, LATER).segments == 1
+    assert [entry.segment for entry in store.entries(1, 4)] == [2, 3, 4]
+    assert store.consumers.first() == 4
+    store.consumers.forget("topics")
+    assert store.retain(ALL_OLD, LATER).segments == 2
+    assert names(store) == [store._view.name(4)]
+
+
+def test_schemas_go_with_the_last_segment_that_names_them(store: JournalStore) -> None:
+    other = replace(ITEMS, table=TableId("shop", "other"))
+    tables = journal.segment_tables(1, [part(1, 0, 5, other)])
+    sealed = journal.seal(
+        1, [replace(moved(1), parts=(part(1, 0, 5, other),))], store.write(1, tables), None, 5
+    )
+    store.publish(sealed)
+    seal(store, 2)
+    seal(store, 3)
+    schemas = store.directory / "schemas"
+    assert {path.stem for path in schemas.iterdir()} == {ITEMS.version, other.version}
+    assert store.retain(ALL_OLD, LATER).segments == 2
+    assert {path.stem for path in schemas.iterdir()} == {ITEMS.version}
+    sealed = replace(sealed, segment=4, files=store.write(4, tables))
+    store.publish(sealed)
+    assert JournalReader(store.directory).entry(4) == sealed
+
+
+def test_entries_lost_at_the_end_behind_the_beginning_are_refused(store: JournalStore) -> None:
+    for number in (1, 2, 3):
+        seal(store, number)
+    assert store.retain(ALL_OLD, LATER).segments == 2
+    manifest_path(store, 3).unlink()
+    with pytest.raises(Definite, match=r"000000000003-.*\.json is missing"):
+        store.recover()
+
+
+def test_a_start_lists_the_segments_and_reads_the_last_one(
+    store: JournalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(1, 8):
+        seal(store, number)
+    read: list[str] = []
+    real = LocalFiles.read
+
+    def reading(files: LocalFiles, name: str) -> bytes:
+        read.append(name)
+        return real(files, name)
+
+    monkeypatch.setattr(LocalFiles, "read", reading)
+    store = reopened(store)
+    store.recover()
+    assert [name for name in read if name.startswith("manifest")] == [store._entry_name(7)]
+    assert {name for name in read if name.startswith("segments")} == {
+        f"{store._folder(7)}/{file.path}" for file in store.entry(7).files
+    }
+    store.close()
+
+
+def test_a_new_journal_is_empty_and_keeps_its_identity(store: JournalStore) -> None:
+    recovered = store.recover()
+    assert (recovered.last, recovered.bytes, store.last_segment()) == (None, 0, 0)
+    store.close()
+    again = JournalStore.open_single_writer(store.directory, "test")
+    assert again.identity == store.identity == JournalReader(store.directory).identity
+    assert again.identity.pipeline == "test"
+    again.close()
+
+
+def test_two_journals_have_two_identities(store: JournalStore, tmp_path: Path) -> None:
+    other = JournalStore.open_single_writer(tmp_path / "other", "test")
+    assert other.identity.id != store.identity.id
+    other.close()
+
+
+def test_a_segment_without_files(store: JournalStore) -> None:
+    entry = journal.seal(1, [moved(1)], store.write(1, ()), None, sealed_at=5)
+    store.publish(entry)
+    assert store.recover().last == entry
+    assert list((store.directory / "segments").iterdir()) == []
+
+
+def test_what_a_consumer_is_told_of_is_durable(
+    store: JournalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    store.last_segment()
+    assert synced == [store.directory / "manifest"]
+    synced.clear()
+    seal(store, 1)
+    schema = store.directory / "schemas" / f"{ITEMS.version}.json.tmp"
+    entry = manifest_path(store, 1).with_suffix(".json.tmp")
+    assert synced[-4:] == [schema, schema.parent, entry, entry.parent]
+    synced.clear()
+    JournalStore.open_single_writer(tmp_path / "other", "test").close()
+    assert {tmp_path, tmp_path / "other", tmp_path / "other" / "claims"} <= set(synced)
+
+
+def test_a_schema_is_written_once(store: JournalStore) -> None:
+    seal(store, 1)
+    path = store.directory / "schemas" / f"{ITEMS.version}.json"
+    written = path.stat().st_mtime_ns
+    seal(store, 2)
+    again = reopened(store)
+    entry = seal(again, 3)
+    assert path.stat().st_mtime_ns == written
+    assert JournalReader(store.directory).entry(3) == entry
+    again.close()
+
+
+def test_entries_are_given_from_behind_a_cursor(store: JournalStore) -> None:
+    sealed = [seal(store, number) for number in (1, 2, 3, 4)]
+    reader = JournalReader(store.directory)
+    assert list(reader.entries(1, 3)) == sealed[1:3]
+    assert list(reader.entries(4, 4)) == []
+
+
+def test_a_segment_is_sealed_once(store: JournalStore) -> None:
+    entry = seal(store, 1)
+    with pytest.raises(InvariantBroken, match="segment 1"):
+        store.publish(entry)
+
+
+def test_a_second_writer_is_refused_and_told_who_the_first_is(store: JournalStore) -> None:
+    with pytest.raises(Definite) as refusal:
+        JournalStore.open_single_writer(store.directory, "test")
+    assert f"process {os.getpid()} on {socket.gethostname()}: " in str(refusal.value)
+    (store.directory / "lock").write_text("process 4711 on another machine, which was killed")
+    store.close()
+    again = JournalStore.open_single_writer(store.directory, "test")
+    with pytest.raises(Definite, match=f"by process {os.getpid()} on {socket.gethostname()}: "):
+        JournalStore.open_single_writer(store.directory, "test")
+    again.close()
+    JournalStore.open_single_writer(store.directory, "test").close()
+
+
+def test_another_pipeline_is_refused(store: JournalStore) -> None:
+    store.close()
+    with pytest.raises(Definite, match=r"'test'.*'other'"):
+        JournalStore.open_single_writer(store.directory, "other")
+    # The refused one has given the lock back.
+    JournalStore.open_single_writer(store.directory, "test").close()
+
+
+def test_a_directory_without_a_journal_is_refused_to_a_reader(tmp_path: Path) -> None:
+    with pytest.raises(Definite, match="holds no journal"):
+        JournalReader(tmp_path)
+
+
+def test_segments_without_claims_are_refused(store: JournalStore) -> None:
+    seal(store, 1)
+    store.close()
+    for path in (store.directory / "claims").iterdir():
+        path.unlink()
+    with pytest.raises(Definite, match="segments without claims"):
+        JournalStore.open_single_writer(store.directory, "test")
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"\xff", bytes(80)])
+def test_a_damaged_claim_is_refused(store: JournalStore, content: bytes) -> None:
+    store.close()
+    begun(store).write_bytes(content)
+    with pytest.raises(Definite, match=r"begun\.json is damaged"):
+        JournalStore.open_single_writer(store.directory, "test")
+
+
+def flipped(content: bytes, at: int) -> bytes:
+    return content[:at] + bytes([content[at] ^ 0x40]) + content[at + 1 :]
+
+
+def damages(content: bytes) -> Iterator[bytes]:
+    middle = len(content) // 2
+    yield b""
+    yield bytes(len(content))
+    yield content[:-1]
+    yield content[:middle]
+    yield content[:middle] + bytes(len(content) - middle)
+    yield content + b"\n"
+    yield from (flipped(content, at) for at in (0, 1, middle, len(content) - 5, len(content) - 1))
+
+
+def paths(store: JournalStore, entry: Entry) -> tuple[Path, ...]:
+    schemas = [store.directory / "schemas" / f"{version}.json" for version in entry.schemas]
+    return manifest_path(store, entry.segment), *schemas, *(store.path(entry, file) for file in entry.files)
+
+
+def reopened(store: JournalStore) -> JournalStore:
+    store.close()
+    return JournalStore.open_single_writer(store.directory, "test")
+
+
+def test_a_damaged_last_segment_is_refused_by_the_name_of_the_file(store: JournalStore) -> None:
+    seal(store, 1)
+    last = seal(store, 2)
+    for path in paths(store, last):
+        content = path.read_bytes()
+        for damaged in damages(content):
+            path.write_bytes(damaged)
+            store = reopened(store)
+            with pytest.raises(Definite) as refusal:
+                store.recover()
+            assert str(path) in str(refusal.value)
+        path.write_bytes(content)
+    store = reopened(store)
+    assert store.recover().last == last
+    store.close()
+
+
+def test_a_missing_file_of_the_last_segment_is_refused_by_its_name(store: JournalStore) -> None:
+    last = seal(store, 1)
+    for path in paths(store, last)[1:]:
+        path.rename(path.with_suffix(".away"))
+        store = reopened(store)
+        with pytest.raises(Definite) as refusal:
+            store.recover()
+        assert str(path) in str(refusal.value)
+        path.with_suffix(".away").rename(path)
+    store.close()
+
+
+def test_a_consumer_is_told_of_a_damaged_a_missing_and_a_misplaced_entry(store: JournalStore) -> None:
+    for number in (1, 2, 3):
+        seal(store, number)
+    path = manifest_path(store, 2)
+    content = path.read_bytes()
+    others = manifest_path(store, 3).read_bytes()
+    for wrong in (b"\xff", content[:-1], others):
+        path.write_bytes(wrong)
+        with pytest.raises(Definite, match=path.name):
+            list(store.entries(1, 3))
+    path.unlink()
+    with pytest.raises(Definite, match=path.name):
+        list(store.entries(0, 3))
+
+
+def test_segments_behind_a_lost_entry_are_not_taken_for_leftovers(store: JournalStore) -> None:
+    for number in (1, 2, 3):
+        seal(store, number)
+    folder = store.path(store.entry(3), store.entry(3).files[0]).parent
+    for number in (2, 3):
+        manifest_path(store, number).unlink()
+    with pytest.raises(Definite, match="entries have been lost"):
+        store.recover()
+    assert folder.exists()
+
+
+@pytest.mark.parametrize("missing", [1, 2])
+def test_a_gap_in_the_manifest_is_refused_by_the_name_of_what_is_missing(
+    store: JournalStore, missing: int
+) -> None:
+    for number in (1, 2, 3):
+        seal(store, number)
+    path = manifest_path(store, missing)
+    path.unlink()
+    with pytest.raises(Definite, match=f"{path.stem} is missing|{path.name} is missing"):
+        store.recover()
+    store.close()
+    with pytest.raises(Definite, match=f"{path.stem} is missing"):
+        JournalStore.open_single_writer(store.directory, "test")
+
+
+def test_a_foreign_file_in_the_manifest_and_an_entry_of_another_journal_are_refused(
+    store: JournalStore, tmp_path: Path
+) -> None:
+    seal(store, 1)
+    other = JournalStore.open_single_writer(tmp_path / "other", "test")
+    seal(other, 1)
+    other.close()
+    manifest_path(store, 1).write_bytes(manifest_path(other, 1).read_bytes())
+    with pytest.raises(Definite, match=f"it's of the journal {other.identity.id}"):
+        store.recover()
+    foreign = store.directory / "manifest" / "000000000002.json"
+    foreign.write_text("{}")
+    with pytest.raises(Definite, match=rf"{foreign} isn't a journal's"):
+        store.recover()
+
+
+def test_half_written_texts_are_removed(store: JournalStore) -> None:
+    seal(store, 1)
+    for directory in ("manifest", "schemas"):
+        (store.directory / directory / "anything.json.tmp").write_text("{")
+    store.recover()
+    check(store, 1)
+
+
+def test_a_file_of_somebody_else_is_left_alone(store: JournalStore) -> None:
+    seal(store, 1)
+    note = store.directory / "segments" / "README"
+    note.write_text("kept")
+    store.recover()
+    assert note.read_text() == "kept"
+
+
+def test_a_file_that_gets_no_more_room_is_transient(store: JournalStore) -> None:
+    seal(store, 1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (256, hard))
+    try:
+        with pytest.raises(Transient, match="no room"):
+            seal(store, 2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    last = store.recover().last
+    assert last is not None
+    assert last.segment == 1
+    check(store, 1)
+    seal(store, 2)
+    check(store, 2)
+
+
+def test_a_full_disk_is_transient(store: JournalStore) -> None:
+    seal(store, 1)
+    temporary = manifest_path(store, 2).with_suffix(".json.tmp")
+    temporary.symlink_to("/dev/full")
+    with pytest.raises(Transient, match="no room") as failure:
+        seal(store, 2)
+    assert str(store.directory) in str(failure.value)
+    store.recover()
+    seal(store, 2)
+    check(store, 2)
+
+
+def test_a_path_through_a_file_is_definite(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Definite, match="can't be written"):
+        JournalStore.open_single_writer(tmp_path / "file" / "journal", "test")

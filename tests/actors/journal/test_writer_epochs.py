@@ -1,0 +1,201 @@
+"""Claims on a journal, on a disk whose lock isn't seen by the other one and in an object store."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from actors.journal import writer_epochs
+from actors.journal.files import LocalFiles
+from actors.journal.store import JournalReader, JournalStore
+from actors.journal.writer_epochs import Fenced, NoJournal
+from pipeline.errors import Definite
+from tests.actors import crashing_journal
+from tests.actors.segments import ROWS, moved, seal
+from tests.servers.stopped import stop
+
+
+@pytest.fixture(params=["local", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """On a disk, two processes on two machines don't see each other's lock."""
+    if request.param == "s3":
+        return str(request.getfixturevalue("s3"))
+    monkeypatch.setattr(LocalFiles, "lock", lambda _: None)
+    return str(tmp_path / "journal")
+
+
+def opened(place: str) -> JournalStore:
+    store = JournalStore.open_single_writer(place, "test")
+    store.recover()
+    return store
+
+
+def test_there_is_no_journal_before_one_begins(place: str) -> None:
+    with pytest.raises(NoJournal, match="holds no journal"):
+        JournalReader(place)
+
+
+def test_the_newer_writer_goes_on_and_the_older_one_is_fenced(place: str) -> None:
+    older = opened(place)
+    seal(older, 1)
+    newer = opened(place)
+    assert newer.identity == older.identity
+    seal(newer, 2)
+    with pytest.raises(Fenced, match="another instance claimed the journal"):
+        seal(older, 2)
+    with pytest.raises(Fenced):
+        older.recover()
+    seal(newer, 3)
+    reader = JournalReader(place)
+    assert reader.last_segment() == newer.last_segment() == 3
+    assert [entry.checkpoint for entry in reader.entries(0, 3)] == [moved(n).checkpoint for n in (1, 2, 3)]
+
+
+def test_what_the_older_one_publishes_after_the_claim_does_not_count(place: str) -> None:
+    older = opened(place)
+    seal(older, 1)
+    newer = opened(place)
+    with pytest.raises(Fenced):
+        seal(older, 2)  # its entry is there now, and the newer one has begun without it
+    reader = JournalReader(place)
+    assert reader.last_segment() == 1
+    entry = seal(newer, 2)
+    assert reader.last_segment() == 2
+    assert reader.entry(2) == entry
+    again = opened(place)
+    assert sorted(writer_epochs.listed(again.files)) == [
+        (1, older._own.claim),
+        (2, newer._own.claim),
+    ]
+    assert len(again.files.sizes("segments")) == 2
+
+
+def test_a_segment_that_is_being_published_while_the_journal_is_claimed_is_kept_or_not_for_all(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entry comes after the newer one's claim and before its listing: it's in its past, and the older one ends."""
+    older = opened(place)
+    seal(older, 1)
+    real = writer_epochs._past
+
+    def past(files: object, pipeline: str) -> object:
+        with pytest.raises(Fenced):
+            seal(older, 2)
+        return real(files, pipeline)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(writer_epochs, "_past", past)
+        newer = opened(place)
+    assert newer.last_segment() == 2
+    seal(newer, 3)
+    assert JournalReader(place).last_segment() == 3
+
+
+def test_of_two_that_claim_at_once_one_goes_on(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seal(opened(place), 1)
+    real, others = writer_epochs._past, []
+
+    def past(files: object, pipeline: str) -> object:
+        monkeypatch.setattr(writer_epochs, "_past", real)
+        others.append(opened(place))
+        return real(files, pipeline)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(writer_epochs, "_past", past)
+    with pytest.raises(Fenced):
+        opened(place)
+    (other,) = others
+    seal(other, 2)
+    assert JournalReader(place).last_segment() == 2
+
+
+def test_while_a_claim_has_not_begun_only_the_past_is_certain(place: str) -> None:
+    store = opened(place)
+    seal(store, 1)
+    again = opened(place)
+    seal(again, 2)
+    again.files.put("claims/00000099-00000000.json", b"{}")
+    assert JournalReader(place).last_segment() == 1
+    after = opened(place)
+    assert after.last_segment() == 2
+    assert sorted(after.files.listed("claims")) == [
+        f"{after._own.claim}.begun.json",
+        f"{after._own.claim}.json",
+    ]
+
+
+def test_another_pipeline_is_refused_and_fences_nobody(place: str) -> None:
+    store = opened(place)
+    with pytest.raises(Definite, match=r"'test'.*'other'"):
+        JournalStore.open_single_writer(place, "other")
+    seal(store, 1)
+    assert store.last_segment() == 1
+
+
+@pytest.fixture
+def sealing(place: str) -> Iterator["subprocess.Popen[str]"]:
+    """A process that seals for ever, and says the number of each segment."""
+    command = [sys.executable, "-m", crashing_journal.__name__, "loop", place]
+    root = Path(__file__).parents[3]
+    with subprocess.Popen(
+        command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize("place", ["s3"], indirect=True)
+def test_a_stopped_writer_that_awakes_is_fenced(place: str, sealing: "subprocess.Popen[str]") -> None:
+    assert sealing.stdout is not None
+    assert sealing.stderr is not None
+    assert int(sealing.stdout.readline()) == 1
+    stop(sealing.pid)
+    newer = opened(place)
+    last = newer.last_segment()
+    assert last >= 1
+    seal(newer, last + 1)
+    os.kill(sealing.pid, signal.SIGCONT)
+    assert sealing.wait(60) == 1
+    assert "Fenced" in sealing.stderr.read()
+    # What it said was sealed is in the past of the newer one.
+    said = [1, *map(int, sealing.stdout)]
+    assert said == list(range(1, len(said) + 1))
+    assert last - len(said) in (0, 1)
+    seal(newer, last + 2)
+    reader = JournalReader(place)
+    entries = list(reader.entries(0, reader.last_segment()))
+    assert [entry.first_scn for entry in entries] == [
+        ROWS * n + 1 if n > 1 else 1 for n in range(1, last + 3)
+    ]
+
+
+@pytest.mark.parametrize("place", ["s3"], indirect=True)
+def test_a_killed_writer_leaves_what_it_said(place: str, sealing: "subprocess.Popen[str]") -> None:
+    assert sealing.stdout is not None
+    numbers = [int(sealing.stdout.readline()) for _ in range(3)]
+    sealing.kill()
+    numbers += [int(line) for line in sealing.stdout]
+    store = opened(place)
+    last = store.last_segment()
+    assert numbers == list(range(1, numbers[-1] + 1))
+    assert last - numbers[-1] in (0, 1)
+    assert set(store.files.sizes("segments")) == {store._view.name(n) for n in range(1, last + 1)}
+    seal(store, last + 1)
+
+
+def test_on_a_disk_a_stopped_writer_keeps_its_lock_and_a_killed_one_does_not(tmp_path: Path) -> None:
+    directory = tmp_path / "journal"
+    command = [sys.executable, "-m", crashing_journal.__name__, "loop", str(directory)]
+    root = Path(__file__).parents[3]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        stop(process.pid)
+        with pytest.raises(Definite, match=f"is being written to by process {process.pid} on "):
+            JournalStore.open_single_writer(directory, "test")
+        process.kill()
+        process.wait()
+        opened(str(directory)).close()

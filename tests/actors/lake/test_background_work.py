@@ -1,0 +1,70 @@
+"""What is begun beside the batches, as far as that needs no Spark."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from actors.lake.background_work import Background
+from actors.lake.delta_table import Conflict
+from actors.lake.maintenance import Upkeep
+from actors.runtime.metrics import Metrics
+from pipeline.config.settings import LakeSettings
+from pipeline.lake import maintenance
+from pipeline.lake.delivery import Delivered
+from pipeline.lake.maintenance import Size
+from pipeline.lake.tables import Tier
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.snapshot.checkpoint import Ready
+from pipeline.types.column_types import Integer
+
+ORDERS = TableSchema(TableId("shop", "orders"), (Column("id", Integer(4, unsigned=False), False),), (0,))
+
+
+def nothing_is_called(function: Callable[..., Any], *_: Any, **__: Any) -> Awaitable[Any]:
+    raise AssertionError(f"{function} is called")
+
+
+@pytest.mark.parametrize(
+    ("delivered", "due"),
+    [
+        (Delivered(ORDERS, generation=0, pending=5), True),
+        (Delivered(ORDERS, generation=0), False),
+        (Delivered(ORDERS, pending=5), False),  # by its rule it has a changelog alone, or its mirror waits
+        (Delivered(ORDERS, generation=0, pending=5, stopped="so"), False),
+    ],
+)
+def test_a_mirror_is_merged_if_there_is_one(delivered: Delivered, *, due: bool) -> None:
+    lake: Any = None
+    background = Background(LakeSettings("lake", merge_rows=1), Metrics(), lake, nothing_is_called)
+    background.found(ORDERS.table, delivered, {})
+    assert (background.time_left({ORDERS.table: Ready(0)}) is not None) is due
+
+
+async def test_what_was_given_up_rests_and_the_rest_keeps_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what's given up again and again would have all else of its table wait for ever."""
+    for every in ("TRIM_EVERY_S", "VACUUM_EVERY_S", "VACUUM_FIRST_S"):
+        monkeypatch.setattr(maintenance, every, -1.0)
+    done: list[str] = []
+
+    async def run(function: Callable[..., Any], *_: Any, **__: Any) -> Any:
+        done.append(function.__name__)
+        if function.__name__ == "trim":
+            raise Conflict("somebody else")
+        return Size()
+
+    lake: Any = SimpleNamespace(upkeep=Upkeep)
+    background = Background(LakeSettings("lake"), Metrics(), lake, run)
+    background.found(ORDERS.table, Delivered(ORDERS, generation=0), {Tier.CHANGELOG: Size()})
+    for _ in range(4):
+        background.begin_if_due({}, 1, "")
+        if background.work is not None:
+            await asyncio.wait({background.work.task})
+    assert [name for name in done if name != "size"] == ["trim", "vacuum", "vacuum", "vacuum"]
+    monkeypatch.setattr(maintenance, "VACUUM_EVERY_S", 600.0)
+    background.ended()
+    left = background.time_left({})
+    assert left is not None
+    assert 0 < left <= maintenance.REST_S

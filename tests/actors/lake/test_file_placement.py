@@ -1,0 +1,222 @@
+"""Files of a journal in the folder of a lake table: linked, copied, written anew."""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from actors.lake import file_placement
+from actors.lake.file_placement import LakeFiles
+from pipeline.errors import Definite, InvariantBroken, Transient
+from pipeline.journal.segment import Entry, FileKind
+from pipeline.lake.delivery import Piece
+from pipeline.lake.parquet_files import Stored
+from pipeline.lake.tables import Tier, columns
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.types.column_types import Date, Integer, Text
+from tests.integration.history import FILLING, History
+
+ORDERS = TableSchema(
+    TableId("shop", "orders"),
+    (Column("id", Integer(4, unsigned=False), False), Column("note", Text("utf8mb4"), True)),
+    (0,),
+)
+OLD = 1_600_000_000
+
+
+class Placing:
+    """A journal with one segment, of three changes and a chunk of two rows, and an empty folder of a lake table."""
+
+    def __init__(self, journal: Path, table: Path) -> None:
+        self.history = History(journal)
+        orders = self.history.table(ORDERS, FILLING)
+        orders.source = {(8,): (8, "old"), (9,): (9, None)}
+        self.history.transaction((orders, "c", (3, "a")), (orders, "c", (1, "b")))
+        self.history.transaction((orders, "d", (3, "a")))
+        self.history.chunk(orders, [(8,), (9,)])
+        self.history.seal()
+        self.entry: Entry = self.history.store.entry(1)
+        self.table = table
+        table.mkdir()
+
+    def source(self, tier: Tier) -> Path:
+        kind = FileKind.CHANGES if tier is Tier.CHANGELOG else FileKind.ROWS
+        (file,) = (file for file in self.entry.files if file.kind is kind)
+        return self.history.store.path(self.entry, file)
+
+    def place(self, tier: Tier, as_table: dict[str, Stored] | None = None) -> dict[str, Any]:
+        """The action that came of it."""
+        source = self.source(tier)
+        (place,) = (i for i, file in enumerate(self.entry.files) if file.path == source.name)
+        file = self.entry.files[place]
+        piece = Piece(1, place, source.name, ORDERS, file.rows, file.bytes, absent=False)
+        there = as_table or {c.name: Stored(c.name, c.type) for c in columns(ORDERS, tier)}
+        (line,) = LakeFiles(self.history.store).place(str(self.table), tier, [piece], there)
+        action: dict[str, Any] = json.loads(line)["add"]
+        return action
+
+    def placed(self) -> Path:
+        (file,) = self.table.iterdir()
+        return file
+
+
+@pytest.fixture
+def placing(tmp_path: Path) -> Iterator[Placing]:
+    made = Placing(tmp_path / "journal", tmp_path / "table")
+    with closing(made.history.store):
+        yield made
+
+
+def test_a_file_that_fits_is_linked_and_told_of(placing: Placing) -> None:
+    source = placing.source(Tier.CHANGELOG)
+    os.utime(source, (OLD, OLD))
+    action = placing.place(Tier.CHANGELOG)
+    placed = placing.placed()
+    assert placed.samefile(source)
+    journal = placing.history.store.identity.id
+    assert action["path"] == placed.name
+    assert placed.name.startswith("000000000001-000")
+    assert placed.name.endswith(f"-{journal[:8]}.parquet")
+    assert action["size"] == source.stat().st_size
+    # VACUUM would take it for a leftover of long ago.
+    assert action["modificationTime"] == placed.stat().st_mtime_ns // 1_000_000 > OLD * 1000
+    assert json.loads(action["stats"]) == {
+        "numRecords": 3,
+        "minValues": {"__segment": 1, "__scn": 1, "id": 1},
+        "maxValues": {"__segment": 1, "__scn": 2, "id": 3},
+        "nullCount": {"__segment": 0, "__scn": 0, "id": 0},
+    }
+
+
+def test_a_file_is_placed_as_often_as_one_likes_and_over_whatever_is_there(placing: Placing) -> None:
+    first = placing.place(Tier.MIRROR)
+    placed = placing.placed()
+    assert placing.place(Tier.MIRROR)["path"] == first["path"]
+    placed.unlink()
+    placed.write_bytes(b"of an earlier try, as other columns wanted it")
+    Path(f"{placed}.tmp").write_bytes(b"half of")
+    assert placing.place(Tier.MIRROR)["size"] == first["size"]
+    assert placing.placed().samefile(placing.source(Tier.MIRROR))
+
+
+def test_on_another_filesystem_it_is_copied(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+        assert Path(memory).stat().st_dev != tmp_path.stat().st_dev
+        placing = Placing(Path(memory) / "journal", tmp_path / "table")
+        with closing(placing.history.store):
+            action = placing.place(Tier.MIRROR)
+            source = placing.source(Tier.MIRROR)
+            assert placing.placed().read_bytes() == source.read_bytes()
+            assert action["size"] == source.stat().st_size
+
+
+def test_a_file_that_does_not_fit_is_written_anew(placing: Placing) -> None:
+    wider = {
+        "id": Stored("col-1", "bigint", 7),
+        "note": Stored("note", "string", 8),
+        "more": Stored("x", "INT"),
+    }
+    action = placing.place(Tier.MIRROR, wider)
+    with pq.ParquetFile(placing.placed()) as file:
+        table = file.read()
+        assert [file.metadata.schema.column(i).path for i in range(2)] == ["col-1", "note"]
+    assert table.schema.types == [pa.int64(), pa.string()]
+    assert [field.metadata[b"PARQUET:field_id"] for field in table.schema] == [b"7", b"8"]
+    assert [*table.to_pydict().values()] == [[8, 9], ["old", None]]
+    assert action["size"] == placing.placed().stat().st_size
+    assert json.loads(action["stats"]) == {
+        "numRecords": 2,
+        "minValues": {"col-1": 8},
+        "maxValues": {"col-1": 9},
+        "nullCount": {"col-1": 0},
+    }
+
+
+def test_a_value_that_the_lake_cannot_have_is_no_null(placing: Placing) -> None:
+    with pytest.raises(InvariantBroken, match="isn't one of its column in the lake"):
+        placing.place(Tier.MIRROR, {"id": Stored("id", "int"), "note": Stored("note", "date")})
+
+
+def test_a_file_that_is_gone_from_the_journal_is_named(placing: Placing) -> None:
+    source = placing.source(Tier.MIRROR)
+    piece = placing.place
+    source.unlink()
+    with pytest.raises(Definite, match=f"{source.name} is missing"):
+        piece(Tier.MIRROR)
+
+
+def test_a_file_that_is_not_as_long_as_it_was_made_is_named(placing: Placing) -> None:
+    with placing.source(Tier.MIRROR).open("ab") as damaged:
+        damaged.write(b"x")
+    with pytest.raises(Definite, match=r"has \d+ bytes, and had \d+ when it was sealed: restore it"):
+        placing.place(Tier.MIRROR)
+
+
+def test_a_commit_is_durable_with_all_that_come_before_it(
+    placing: Placing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = placing.table / "_delta_log"
+    log.mkdir()
+    for version in range(2, 6):  # those before have expired
+        (log / f"{version:020}.json").touch()
+    synced: list[str] = []
+
+    def synced_if_there(path: str) -> None:
+        assert Path(path).stat()
+        synced.append(Path(path).stem)
+
+    monkeypatch.setattr(file_placement, "sync", synced_if_there)
+    files = LakeFiles(placing.history.store)
+    files.settle(str(placing.table), 3)
+    assert [int(name) for name in synced[:-1]] == [2, 3]
+    assert synced[-1] == "_delta_log"
+    synced.clear()
+    files.settle(str(placing.table), 5)
+    assert [int(name) for name in synced[:-1]] == [3, 4, 5]
+
+
+def test_a_long_log_is_not_gone_through_at_a_start(placing: Placing, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(file_placement, "sync", asked.append)
+    LakeFiles(placing.history.store).settle(str(placing.table), 10_000_000)
+    assert len(asked) == file_placement._BEFORE + 2
+
+
+def test_a_lake_that_cannot_be_written_is_a_matter_of_time(placing: Placing) -> None:
+    placing.table.rmdir()
+    with pytest.raises(Transient, match="files can't be placed"):
+        placing.place(Tier.MIRROR)
+    with pytest.raises(Transient, match="files can't be placed"):
+        LakeFiles(placing.history.store).settle(str(placing.table), 1)
+
+
+def test_a_lake_of_an_unknown_kind_is_refused(placing: Placing) -> None:
+    piece = Piece(1, 0, "0000", ORDERS, 1, 100, absent=False)
+    with pytest.raises(Definite, match="dbfs://x can't be reached"):
+        LakeFiles(placing.history.store).place("dbfs://x", Tier.MIRROR, [piece], {})
+
+
+def test_a_date_of_the_year_0_is_placed_and_no_bound(tmp_path: Path) -> None:
+    days = TableSchema(TableId("shop", "days"), (Column("d", Date(), nullable=False),), (0,))
+    history = History(tmp_path / "journal")
+    with closing(history.store):
+        table = history.table(days, FILLING)
+        for day in (-719_500, 18_000):
+            history.transaction((table, "c", (day,)))
+        history.seal()
+        (file,) = history.store.entry(1).files
+        piece = Piece(1, 0, file.path, days, file.rows, file.bytes, absent=False)
+        there = {c.name: Stored(c.name, c.type) for c in columns(days, Tier.CHANGELOG)}
+        (tmp_path / "table").mkdir()
+        (line,) = LakeFiles(history.store).place(str(tmp_path / "table"), Tier.CHANGELOG, [piece], there)
+    told = json.loads(json.loads(line)["add"]["stats"])
+    assert told["minValues"] == {"__segment": 1, "__scn": 1}
+    assert told["maxValues"] == {"__segment": 1, "__scn": 2}
+    assert told["nullCount"] == {"__segment": 0, "__scn": 0, "d": 0}

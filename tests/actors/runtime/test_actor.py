@@ -1,0 +1,130 @@
+"""The actor's contract: how it ends, what is counted, and when it's taken for hung."""
+
+import asyncio
+
+import pytest
+
+from actors.runtime.actor import Actor, Outlet
+from actors.runtime.mailbox import Mailbox
+from actors.runtime.metrics import Metrics
+from pipeline import metrics as catalogue
+from pipeline.errors import Transient
+from pipeline.messages import topology
+from pipeline.messages.names import UNNAMED
+from pipeline.messages.topology import EDGES
+
+EDGE = next(edge for edge in EDGES if edge.sender is topology.Actor.BINLOG_READER)
+
+
+class Scribe(Actor[str]):
+    """Writes down what happens to it."""
+
+    name = topology.Actor.BINLOG_READER
+    patience = -1.0  # whatever it's at, it's at it for too long
+
+    def __init__(self) -> None:
+        super().__init__(Mailbox((EDGE,)), Metrics())
+        self.story: list[str] = []
+        self.at_work = asyncio.Event()
+
+    async def handle(self, message: str) -> None:
+        self.story.append(message)
+        if message == "fail":
+            raise Transient("it failed")
+        if message == "stay":
+            self.at_work.set()
+            await asyncio.Event().wait()
+
+    async def release(self) -> None:
+        self.story.append("released")
+
+
+async def test_it_handles_all_that_waits_and_releases() -> None:
+    scribe = Scribe()
+    await scribe.mailbox.put(EDGE, "a")
+    await scribe.mailbox.put(EDGE, "b")
+    scribe.mailbox.close()
+    await scribe.run()
+    assert scribe.story == ["a", "b", "released"]
+    handled = {"actor": scribe.name, "message": UNNAMED, "outcome": "done"}
+    assert scribe.metrics.value(catalogue.HANDLED, **handled) == 2
+    assert scribe.metrics.value(catalogue.PROGRESS, actor=scribe.name) > 0
+
+
+async def test_after_a_failure_it_only_releases() -> None:
+    scribe = Scribe()
+    await scribe.mailbox.put(EDGE, "fail")
+    await scribe.mailbox.put(EDGE, "a")
+    with pytest.raises(Transient):
+        await scribe.run()
+    assert scribe.story == ["fail", "released"]
+    handled = {"actor": scribe.name, "message": UNNAMED, "outcome": "failed"}
+    assert scribe.metrics.value(catalogue.HANDLED, **handled) == 1
+
+
+async def test_after_a_cancellation_it_only_releases_and_at_work_it_can_hang() -> None:
+    scribe = Scribe()
+    run = asyncio.create_task(scribe.run())
+    assert not scribe.hung()
+    await scribe.mailbox.put(EDGE, "stay")
+    await scribe.at_work.wait()
+    assert scribe.hung()
+    run.cancel()
+    await asyncio.wait({run})
+    assert run.cancelled()
+    assert not scribe.hung()
+    assert scribe.story == ["stay", "released"]
+    handled = {"actor": scribe.name, "message": UNNAMED, "outcome": "cancelled"}
+    assert scribe.metrics.value(catalogue.HANDLED, **handled) == 1
+
+
+async def test_waiting_for_room_is_rest_and_going_on_is_work() -> None:
+    scribe = Scribe()
+    outlet = Outlet(EDGE, Mailbox[str]((EDGE,)))
+    for _ in range(EDGE.bound):
+        await outlet.put("x")
+    scribe.beat()
+    sending = asyncio.create_task(scribe.send(outlet, "y"))
+    await asyncio.tasks.sleep(0)
+    assert not scribe.hung()
+    await outlet.mailbox.get()
+    await sending
+    assert scribe.hung()
+    scribe.rest()
+    await outlet.mailbox.get()
+    await scribe.send(outlet, "z")
+    assert not scribe.hung()
+
+
+async def next_taken(scribe: Scribe) -> bool:
+    """Let it take what comes next; whether it still listens then."""
+    waiting = scribe._taking
+    assert waiting is not None
+    await asyncio.wait({waiting})
+    await scribe.taken(waiting)
+    return scribe._taking is not None
+
+
+async def test_one_that_waits_for_other_things_too_takes_what_comes_until_the_close() -> None:
+    scribe = Scribe()
+    scribe.listen()
+    for message in ("a", "b"):
+        await scribe.mailbox.put(EDGE, message)
+        assert await next_taken(scribe)
+    scribe.mailbox.close()
+    assert not await next_taken(scribe)
+    assert scribe.story == ["a", "b"]
+    scribe.stop_listening()
+
+
+async def test_the_next_wait_has_begun_before_a_message_is_handled() -> None:
+    scribe = Scribe()
+    scribe.listen()
+    first = scribe._taking
+    await scribe.mailbox.put(EDGE, "stay")
+    handling = asyncio.create_task(next_taken(scribe))
+    await scribe.at_work.wait()
+    assert scribe._taking is not first
+    handling.cancel()
+    await asyncio.wait({handling})
+    scribe.stop_listening()

@@ -1,0 +1,20 @@
+"""Where a pipeline keeps what's of this machine only."""
+
+from pathlib import Path
+
+import pytest
+
+from actors.runtime.state_folder import local_folder
+
+
+@pytest.mark.parametrize("location", ["/var/lib/journal", "file:///var/lib/journal"])
+def test_a_local_journals_folder_is_its_own(location: str) -> None:
+    assert local_folder(location, "shop") == Path("/var/lib/journal")
+
+
+def test_a_remote_journals_folder_is_of_the_users_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    assert local_folder("s3://bucket/journal", "shop") == Path("/state/tidemark/shop")
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", "/home/someone")
+    assert local_folder("s3://bucket/journal", "shop") == Path("/home/someone/.local/state/tidemark/shop")

@@ -1,0 +1,25 @@
+"""Who only looks is begun again; the rest of the assembly is in tests/integration/service/test_run.py."""
+
+import asyncio
+
+import pytest
+
+from actors.service import assembly
+
+
+@pytest.mark.measuring_fails
+async def test_who_fails_looking_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assembly, "LOOKS_AGAIN_S", 0.0)
+    looks, again = iter([ZeroDivisionError("a bug")]), asyncio.Event()
+
+    async def look() -> None:
+        if (failure := next(looks, None)) is not None:
+            raise failure
+        again.set()
+        await asyncio.Event().wait()
+
+    looking = asyncio.create_task(assembly._look(look))
+    await asyncio.wait_for(again.wait(), 10)
+    looking.cancel()
+    await asyncio.wait({looking})
+    assert looking.cancelled()

@@ -1,0 +1,296 @@
+"""The configuration: what it gives, and that all that's wrong with it is said at once, by key."""
+
+from pathlib import Path, PurePath
+
+import pytest
+
+from actors.service.config_file import InvalidConfiguration, load
+from pipeline.config.settings import Secret, ServerSettings, Settings, SnapshotMode, TlsMode, Watermark
+from pipeline.config.table_rules import LakeRule, SchemaChanges, Tiers
+from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_schema import TableId
+
+GOOD = """
+name = "shop"
+tables = ["shop\\\\.orders", "crm\\\\..*"]
+
+[source]
+host = "db"
+user = "tidemark"
+server_id = 7
+tls = { mode = "verify", ca = "ca.pem" }
+read_timeout_s = 5
+
+[snapshot]
+mode = "when_needed"
+watermark = "pause"
+most_replica_lag_s = 5
+
+[snapshot.source]
+host = "replica"
+user = "tidemark"
+
+[journal]
+path = "journal"
+
+[lake]
+path = "lake"
+
+[spark]
+jars = ["jars"]
+
+[spark.conf]
+"spark.ui.enabled" = "true"
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "shop.toml"
+
+
+def read(path: Path, text: str = GOOD, **environment: str) -> Settings:
+    path.write_text(text)
+    return load(path, environment)
+
+
+def mistakes(path: Path, text: str = GOOD, **environment: str) -> list[str]:
+    with pytest.raises(InvalidConfiguration) as refused:
+        read(path, text, **environment)
+    assert all(f"  {mistake}" in str(refused.value) for mistake in refused.value.mistakes)
+    return [str(mistake) for mistake in refused.value.mistakes]
+
+
+def test_a_good_file(path: Path) -> None:
+    settings = read(path)
+    assert settings.name == "shop"
+    assert settings.tables.patterns == ("shop\\.orders", "crm\\..*")
+    assert settings.source.tls.mode is TlsMode.VERIFY
+    assert settings.source.tls.ca == PurePath(path.parent / "ca.pem")
+    assert settings.source.read_timeout_s == 5.0
+    assert settings.snapshot.mode is SnapshotMode.WHEN_NEEDED
+    assert settings.snapshot.watermark is Watermark.PAUSE
+    assert settings.snapshot.most_replica_lag_s == 5.0
+    assert settings.snapshot.source == ServerSettings("replica", "tidemark")
+    assert settings.journal.path == str(path.parent / "journal")
+    assert settings.lake.path == str(path.parent / "lake")
+    assert settings.spark.jars == (PurePath(path.parent / "jars"),)
+    assert settings.spark.conf == {"spark.ui.enabled": "true"}
+    assert settings.signals.file is None
+    assert settings.signals.table is None
+    assert settings.signals.kafka is None
+
+
+def test_a_lake_may_be_a_uri(path: Path) -> None:
+    assert read(path, GOOD.replace('"lake"', '"s3a://bucket/lake"')).lake.path == "s3a://bucket/lake"
+
+
+RULES = """
+[[lake.rules]]
+tables = ["shop\\\\.audit_.*"]
+tiers = "changelog"
+
+[[lake.rules]]
+tables = [".*"]
+before_images = true
+schema_changes = "additive"
+"""
+
+
+def test_rules_of_the_lake_in_their_order(path: Path) -> None:
+    audit, rest = read(path, GOOD + RULES).lake.rules
+    assert audit == LakeRule(Tables(("shop\\.audit_.*",)), Tiers.CHANGELOG)
+    assert rest == LakeRule(Tables((".*",)), Tiers.BOTH, True, SchemaChanges.ADDITIVE)
+    (other,) = read(path, GOOD + RULES, TIDEMARK__LAKE__RULES='[{tables = ["a\\\\.b"]}]').lake.rules
+    assert other == LakeRule(Tables(("a\\.b",)))
+
+
+def test_a_mistake_in_a_rule_names_which(path: Path) -> None:
+    text = GOOD + RULES.replace('"changelog"', '"none"').replace("before_images", "before_image")
+    assert mistakes(path, text) == [
+        "lake.rules[1].tiers: 'none' isn't one of them; choose from both, mirror, changelog",
+        "lake.rules[2].before_image: there's no such key; did you mean before_images?",
+    ]
+    (mistake,) = mistakes(path, GOOD.replace('path = "lake"', 'path = "lake"\nrules = "all"'))
+    assert mistake == "lake.rules: 'all' isn't a list of tables; write each as [[lake.rules]]"
+
+
+def test_the_environment_wins(path: Path) -> None:
+    settings = read(
+        path,
+        TIDEMARK__SOURCE__HOST="other",
+        TIDEMARK__SOURCE__PORT="3307",
+        TIDEMARK__TABLES='["a\\\\.b"]',
+        TIDEMARK__SIGNALS__FILE="signals.jsonl",
+        TIDEMARK__SIGNALS__TABLE="tidemark.signals",
+        TIDEMARK__SIGNALS__KAFKA__BOOTSTRAP_SERVERS='["a:1", "b:2"]',
+        TIDEMARK__SIGNALS__KAFKA__TOPIC="signals",
+        TIDEMARK__SNAPSHOT__ALLOW_LOCK="false",
+        TIDEMARK__SNAPSHOT__SOURCE__PORT="3308",
+        TIDEMARK__HTTP__PORT="8080",
+        TIDEMARK_CACHE="not ours",
+    )
+    assert (settings.source.host, settings.source.port) == ("other", 3307)
+    assert settings.tables.patterns == ("a\\.b",)
+    assert settings.signals.file == PurePath(path.parent / "signals.jsonl")
+    assert settings.signals.table == TableId("tidemark", "signals")
+    assert settings.signals.kafka is not None
+    assert settings.signals.kafka.bootstrap_servers == ("a:1", "b:2")
+    assert settings.signals.kafka.answers_topic is None
+    assert settings.snapshot.source is not None
+    assert settings.snapshot.source.port == 3308
+    assert settings.http.port == 8080
+
+
+def test_the_password_is_read_and_never_shown(path: Path) -> None:
+    (path.parent / "password").write_text("geheim \n")
+    with_file = GOOD.replace('user = "tidemark"', 'user = "tidemark"\npassword_file = "password"', 1)
+    settings = read(path, with_file)
+    assert settings.source.password == Secret("geheim ", path.parent / "password")
+    assert "geheim" not in repr(settings)
+    assert read(path, TIDEMARK__SOURCE__PASSWORD="x=1").source.password.value == "x=1"
+    (both,) = mistakes(path, with_file, TIDEMARK__SOURCE__PASSWORD="geheim")
+    assert both.startswith("source.password_file: TIDEMARK__SOURCE__PASSWORD is set as well")
+    assert "geheim" not in both
+
+
+def test_a_password_in_the_file_is_refused_unshown(path: Path) -> None:
+    (mistake,) = mistakes(
+        path, GOOD.replace('user = "tidemark"', 'user = "tidemark"\npassword = "geheim"', 1)
+    )
+    assert mistake.startswith("source.password: ")
+    assert "geheim" not in mistake
+
+
+def test_each_server_has_a_password_of_its_own(path: Path) -> None:
+    (path.parent / "second").write_text("zweites")
+    first = {"TIDEMARK__SOURCE__PASSWORD": "erstes"}
+    with_file = GOOD.replace('host = "replica"', 'host = "replica"\npassword_file = "second"')
+    settings = read(path, with_file, **first)
+    assert settings.source.password == Secret("erstes")
+    assert settings.snapshot.source is not None
+    assert settings.snapshot.source.password == Secret("zweites", path.parent / "second")
+    settings = read(path, **first, TIDEMARK__SNAPSHOT__SOURCE__PASSWORD="drittes")
+    assert settings.snapshot.source is not None
+    assert settings.snapshot.source.password == Secret("drittes")
+    (both,) = mistakes(path, with_file, TIDEMARK__SNAPSHOT__SOURCE__PASSWORD="drittes")
+    assert both.startswith(
+        "snapshot.source.password_file: TIDEMARK__SNAPSHOT__SOURCE__PASSWORD is set as well"
+    )
+
+
+def test_the_file_of_a_password_may_be_named_by_the_environment(path: Path) -> None:
+    (path.parent / "elsewhere").write_text("geheim")
+    settings = read(path, TIDEMARK__SOURCE__PASSWORD_FILE="elsewhere")
+    assert settings.source.password == Secret("geheim", path.parent / "elsewhere")
+
+
+def test_all_mistakes_are_told_at_once(path: Path) -> None:
+    (path.parent / "ca.pem").touch()
+    text = """
+name = "Shop!"
+tables = ["("]
+colour = "blue"
+
+[source]
+host = ""
+user = 7
+server_id = 0
+port = 70000
+pasword_file = "x"
+password_file = "missing"
+tls = { mode = "sometimes" }
+
+[snapshot]
+windows = true
+window = "pause"
+watermark = "overlap"
+allow_lock = "yes"
+
+[snapshot.source]
+host = "replica"
+server_id = 8
+
+[signals]
+table = "signals"
+
+[signals.kafka]
+bootstrap_servers = "kafka:9092"
+
+[journal]
+seal_mib = 1.5
+
+[spark]
+conf = { "spark.jars" = "x" }
+driver_memory = "much"
+
+[http]
+host = "0.0.0.0"
+"""
+    told = mistakes(path, text, TIDEMARK__HTTP__PORTS="1", TIDEMARK__LAKE__MERGE_ROWS="many")
+    assert sorted(line.partition(":")[0] for line in told) == [
+        "TIDEMARK__HTTP__PORTS",
+        "TIDEMARK__LAKE__MERGE_ROWS",
+        "colour",
+        "http.host",
+        "journal.path",
+        "journal.seal_mib",
+        "lake.path",
+        "name",
+        "signals.kafka.bootstrap_servers",
+        "signals.kafka.topic",
+        "signals.table",
+        "snapshot.allow_lock",
+        "snapshot.source.server_id",
+        "snapshot.source.user",
+        "snapshot.watermark",
+        "snapshot.window",
+        "snapshot.windows",
+        "source.host",
+        "source.password_file",
+        "source.pasword_file",
+        "source.port",
+        "source.server_id",
+        "source.tls.mode",
+        "source.user",
+        "spark.conf",
+        "spark.driver_memory",
+        "tables",
+    ]
+    assert "source.pasword_file: there's no such key; did you mean password_file?" in told
+    assert "journal.path: it's missing; add it" in told
+    assert "snapshot.windows: True isn't a whole number; give a whole number" in told
+    assert "snapshot.allow_lock: 'yes' isn't true or false; give true or false" in told
+    assert """signals.table: 'signals' isn't a table's name; write it as "database.table\"""" in told
+    assert "snapshot.watermark: 'overlap' isn't one of them; choose from gtid, pause, signal_table" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("name = ", "the file: "),
+        (GOOD.replace("[journal]", "[journal2]"), "journal.path: it's missing"),
+        (GOOD.replace("[journal]", "[[journal]]"), "journal: "),
+        (
+            GOOD.replace('tables = ["shop\\\\.orders", "crm\\\\..*"]', 'tables = "shop"'),
+            "tables: 'shop' isn't a list",
+        ),
+        (GOOD.replace('tables = ["shop\\\\.orders", "crm\\\\..*"]', "tables = []"), "tables: it's empty"),
+        (GOOD.replace('"spark.ui.enabled" = "true"', '"spark.ui.enabled" = true'), "spark.conf: "),
+        (GOOD.replace('jars = ["jars"]', 'jars = "jars"'), "spark.jars: "),
+    ],
+)
+def test_each_kind_of_mistake_has_its_words(path: Path, text: str, wrong: str) -> None:
+    assert any(line.startswith(wrong) for line in mistakes(path, text))
+
+
+def test_a_variable_for_a_section_is_no_key(path: Path) -> None:
+    (mistake,) = mistakes(path, TIDEMARK__SOURCE="x")
+    assert mistake.startswith("TIDEMARK__SOURCE: ")
+    (mistake,) = mistakes(path, TIDEMARK__NAME__X="x")
+    assert mistake.startswith("TIDEMARK__NAME__X: ")
+
+
+def test_a_file_that_is_not_there(path: Path) -> None:
+    with pytest.raises(InvalidConfiguration, match="the file: it can't be read"):
+        load(path, {})

@@ -1,0 +1,27 @@
+"""Pandas stays out of a process that needs none, and comes to one that does; each is a process of its own."""
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import sys
+from actors.service import cli; from actors.service import no_pandas as unneeded
+
+if sys.argv[1] == "kept out":
+    unneeded.keep_out()
+import pyarrow as pa
+from actors.service import assembly
+
+assert pa.array([1, None]).to_pylist() == [1, None]
+print("pandas" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(("kept_out", "loaded"), [("kept out", "False"), ("not", "True")])
+def test_pyarrow_does_without_pandas_when_it_is_kept_out(kept_out: str, loaded: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM, kept_out], check=True, capture_output=True, text=True
+    )
+    assert ran.stdout.split() == [loaded]

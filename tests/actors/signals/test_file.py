@@ -1,0 +1,148 @@
+"""The file channel: over real files that grow, are cut off and replaced, and across restarts."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.signals.file import SignalFile
+from pipeline.messages.inboxes import SignalAccepted, SignalRejected
+from pipeline.signals.signal import LONGEST, MalformedSignal, parse
+from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.snapshot import Completed, Progress, Snapshot, Waiting
+from tests.pipeline.builders import ORDERS, gtids
+
+PAUSE = '{"id":"p","type":"pause-snapshot"}\n'
+RESUME = '{"id":"r","type":"resume-snapshot"}\n'
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "signals.jsonl"
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(text)
+
+
+def overwrite(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def answers(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.with_name(path.name + ".answers").read_text().splitlines()]
+
+
+async def texts(channel: SignalFile, count: int) -> list[str]:
+    async with asyncio.timeout(60):
+        return [bytes((await channel.receive()).text).decode() for _ in range(count)]  # type: ignore[arg-type]
+
+
+async def nothing(channel: SignalFile) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await channel.receive()
+
+
+async def test_lines_come_as_they_are_written(path: Path) -> None:
+    channel = SignalFile(path, 0.01)
+    waiting = asyncio.create_task(channel.receive())
+    append(path, PAUSE[:10])
+    await nothing(SignalFile(path, 0.01))
+    append(path, PAUSE[10:] + "\n" + RESUME)
+    assert bytes((await waiting).text).decode() == PAUSE.strip()  # type: ignore[arg-type]
+    assert await texts(channel, 1) == [RESUME.strip()]
+
+
+async def test_answers_are_written_beside_it(path: Path) -> None:
+    append(path, PAUSE + RESUME)
+    channel = SignalFile(path, 0.01)
+    await (await channel.receive()).answer(SignalAccepted("p", "paused"))
+    await (await channel.receive()).answer(SignalRejected("r", "nothing is paused"))
+    first, second = answers(path)
+    assert (first["id"], first["outcome"], first["detail"]) == ("p", "accepted", "paused")
+    assert (second["id"], second["outcome"], second["reason"]) == ("r", "rejected", "nothing is paused")
+
+
+def begun(*ids: str) -> Checkpoint:
+    """A checkpoint with a snapshot under way for each of the ids."""
+    return Checkpoint(gtids("a:1"), snapshots=tuple(Snapshot(id_, {ORDERS.table: Waiting()}) for id_ in ids))
+
+
+async def test_how_far_its_own_signals_come_is_appended(path: Path) -> None:
+    append(path, PAUSE + RESUME)
+    channel = SignalFile(path, 0.01)
+    await (await channel.receive()).answer(SignalAccepted("s1", "snapshot of shop.orders"))
+    await (await channel.receive()).answer(SignalRejected("s2", "no such table"))
+    await channel.sealed(begun("s1", "s2", "s3"))
+    await channel.sealed(begun("s1", "s2", "s3"))
+    again = SignalFile(path, 0.01)
+    await nothing(again)
+    done = Checkpoint(gtids("a:1"), snapshots=(Snapshot("s1", {ORDERS.table: Completed(Progress())}),))
+    await again.sealed(done)
+    assert [(answer["id"], answer["outcome"], "line" in answer) for answer in answers(path)] == [
+        ("s1", "accepted", True),
+        ("s2", "rejected", True),
+        ("s1", "running", False),
+        ("s1", "running", False),
+        ("s1", "done", False),
+    ]
+
+
+async def test_after_a_restart_only_what_is_unanswered_comes_again(path: Path) -> None:
+    append(path, PAUSE + RESUME)
+    channel = SignalFile(path, 0.01)
+    await (await channel.receive()).answer(SignalAccepted("p", "paused"))
+    await channel.receive()
+    again = SignalFile(path, 0.01)
+    assert await texts(again, 1) == [RESUME.strip()]
+    await nothing(again)
+
+
+async def test_a_repeated_line_comes_once(path: Path) -> None:
+    append(path, PAUSE + PAUSE + RESUME)
+    channel = SignalFile(path, 0.01)
+    assert await texts(channel, 2) == [PAUSE.strip(), RESUME.strip()]
+    await nothing(channel)
+
+
+async def test_the_file_may_be_cut_off_or_replaced(path: Path) -> None:
+    append(path, PAUSE + RESUME)
+    channel = SignalFile(path, 0.01)
+    await texts(channel, 2)
+    overwrite(path, b'{"id":"3"}\n')
+    assert await texts(channel, 1) == ['{"id":"3"}']
+    other = path.with_suffix(".new")
+    other.write_text('{"id":"4"}\n' * 20)
+    other.replace(path)
+    assert await texts(channel, 1) == ['{"id":"4"}']
+
+
+async def test_an_answer_cut_off_by_a_crash_is_none(path: Path) -> None:
+    append(path, PAUSE)
+    append(path.with_name(path.name + ".answers"), '{"line": "abc", "id"')
+    channel = SignalFile(path, 0.01)
+    await (await channel.receive()).answer(SignalAccepted("p", "paused"))
+    cut, whole = path.with_name(path.name + ".answers").read_text().splitlines()
+    assert cut == '{"line": "abc", "id"'
+    assert json.loads(whole)["id"] == "p"
+    await nothing(SignalFile(path, 0.01))
+
+
+async def test_a_line_that_is_too_long_is_refused_and_the_next_one_comes(path: Path) -> None:
+    append(path, "x" * (3 * 2**20) + "\n" + PAUSE)
+    long, good = await texts(SignalFile(path, 0.01), 2)
+    assert LONGEST < len(long) <= 2**20 + LONGEST + 1
+    with pytest.raises(MalformedSignal, match="longer than"):
+        parse(long)
+    assert good == PAUSE.strip()
+
+
+async def test_bytes_that_are_no_text_are_refused(path: Path) -> None:
+    overwrite(path, b"\xff\xfe\n")
+    arrived = await SignalFile(path, 0.01).receive()
+    with pytest.raises(MalformedSignal):
+        parse(arrived.text)

@@ -1,0 +1,49 @@
+"""Which of the driver's errors pass, and which don't."""
+
+import ssl
+
+import pymysql
+import pytest
+
+from actors.source.errors import AccessDenied, AnotherServer, Outdated, translated
+from pipeline.config.settings import ServerSettings
+from pipeline.errors import Definite, Transient
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "told"),
+    [
+        (pymysql.err.OperationalError(1205, "Lock wait"), Transient, r"^Lock wait \(asking\)$"),
+        (pymysql.err.OperationalError(2013, "Lost"), Transient, r"^Lost \(asking\)$"),
+        (ConnectionResetError("reset"), Transient, r"^reset \(asking\)$"),
+        (TimeoutError(), Transient, "^the source didn't answer in time: asking$"),
+        (pymysql.err.ProgrammingError(1146, "No table"), Outdated, r"^No table \(error 1146 of the source"),
+        (
+            pymysql.err.OperationalError(1525, "Incorrect DATE value: 'x'"),
+            Definite,
+            r"^Incorrect DATE value: '…'",
+        ),
+        (pymysql.err.OperationalError(1142, "No right"), Definite, r"^No right .error 1142 of the source"),
+        (pymysql.err.OperationalError(1045, "Denied"), AccessDenied, r"^Denied \(error 1045 of the source"),
+    ],
+)
+def test_an_error_of_the_driver_becomes_one_of_ours(
+    error: Exception, kind: type[Exception], told: str
+) -> None:
+    with pytest.raises(kind, match=told) as raised, translated("asking"):
+        raise error
+    assert type(raised.value) is kind
+
+
+def test_a_certificate_that_cannot_be_trusted_stays_so() -> None:
+    untrusted = pymysql.err.OperationalError(2003, "Can't connect")
+    untrusted.__cause__ = ssl.SSLCertVerificationError("self-signed")
+    told = r"certificate can't be trusted.*self-signed.*source\.tls"
+    with pytest.raises(Definite, match=told), translated("connecting"):
+        raise untrusted
+
+
+def test_another_server_may_be_the_right_one_again() -> None:
+    error = AnotherServer(ServerSettings("db.internal", "u"), "a", "b")
+    assert isinstance(error, Transient)
+    assert str(error).startswith("db.internal:3306 led to the server a, and now leads to b")

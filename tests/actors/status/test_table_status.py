@@ -1,0 +1,63 @@
+"""What's told of each table."""
+
+from typing import Any
+
+from actors.status.range_progress import RangeMaps
+from actors.status.table_status import tables
+
+COUNTS = {
+    "rows": 10,
+    "given_up": 1,
+    "expected": 20,
+    "ranges": 2,
+    "ranges_done": 1,
+    "windows": 0,
+    "rows_per_second": None,
+    "left_seconds": None,
+}
+
+
+def snapshot(id_: str, state: str, **more: Any) -> dict[str, Any]:
+    return {"id": id_, "tables": [{"database": "shop", "table": "orders", "state": state, **COUNTS, **more}]}
+
+
+def test_every_table_that_is_known_of_is_told_once_and_by_name() -> None:
+    capture = {
+        "captured": ["shop.log", "shop.items"],
+        "stopped": {"shop.odd": "no key"},
+        "keyless": ["shop.log"],
+        "mirrors": {"shop.items": "ready"},
+        "unread": {"shop.items": 3},
+    }
+    delivery = {
+        "tables": {
+            "shop.items": {"pending": 7, "stopped": None},
+            "shop.log": {"pending": 0, "stopped": "too wide"},
+        },
+        "late": ["shop.items"],
+    }
+    told = {
+        each["table"]: each for each in tables(capture, delivery, [snapshot("s", "waiting")], RangeMaps())
+    }
+    assert list(told) == ["shop.items", "shop.log", "shop.odd", "shop.orders"]
+    items = told["shop.items"]
+    assert items["lake"] == {"mirror": "ready", "pending_rows": 7, "late": True, "stopped": None}
+    assert (items["unread_rows"], items["snapshot"], items["keyless"]) == (3, None, False)
+    assert told["shop.odd"]["stopped"] == "no key"
+    assert told["shop.log"]["keyless"] is True
+    assert told["shop.log"]["lake"]["stopped"] == "too wide"
+
+
+def test_the_last_snapshot_of_a_table_is_the_one_that_counts() -> None:
+    capture = {"windows": [{"snapshot": "new", "table": "shop.orders", "range": 1}]}
+    of = [snapshot("old", "failed", reason="gone"), snapshot("new", "completed")]
+    (table,) = tables(capture, {}, of, RangeMaps())
+    assert table["snapshot"]["id"] == "new"
+    assert table["snapshot"]["reason"] is None
+    assert table["snapshot"]["map"] == {"filled": [1.0, 1.0], "open": [1]}
+    assert {key: table["snapshot"][key] for key in COUNTS} == COUNTS
+
+
+def test_no_key_is_told() -> None:
+    under_way = snapshot("s", "chunking", to_go=[{"number": 1, "done": ["geheim"], "end": ["z"]}])
+    assert "geheim" not in str(tables({}, {}, [under_way], RangeMaps()))

@@ -1,0 +1,242 @@
+"""The lake by a real Spark Connect server: what's delivered is the source, each change once, whatever falls over."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+from actors.lake import spark_session
+from actors.lake.delta_connect import ConnectTable
+from actors.lake.delta_table import is_conflict
+from actors.lake.delta_tables import delta_tables
+from actors.lake.live_view import live_view
+from actors.lake.spark_connect import Connected, connect
+from pipeline.config.settings import LakeSettings, SparkSettings
+from pipeline.errors import Definite, Transient
+from pipeline.lake.alter_statements import Becoming, beginning, remaining
+from pipeline.lake.column_changes import Plan, Planned
+from pipeline.lake.live_view import Reached
+from pipeline.lake.maintenance import Trim
+from pipeline.lake.tables import LakeColumn, Property, Tier, location
+from pipeline.schema.table_schema import Column
+from pipeline.types.column_types import Integer
+from tests.integration.history import FILLING, READY
+from tests.integration.lake.test_lake import ORDERS, USERS, Delivery, expected, rows
+from tests.integration.lake.test_spark_sink import House
+from tests.servers.spark import spark_settings
+from tests.servers.spark_connect import SparkConnectServer, connect_server
+
+__all__ = ["connect_server", "spark_settings"]
+
+# It warns when it's imported, of what isn't used here.
+pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+
+
+@pytest.fixture
+def connected(connect_server: SparkConnectServer, tmp_path: Path) -> Iterator[Connected]:
+    made = connect(connect_server.settings, tmp_path / "spark")
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def delivery(connected: Connected, tmp_path: Path) -> Iterator[Delivery]:
+    made = Delivery(connected, tmp_path)
+    with closing(made.history.store):
+        yield made
+
+
+@pytest.mark.full
+def test_a_journal_lands_once_and_whole_whatever_is_repeated(delivery: Delivery) -> None:
+    history = delivery.history
+    orders, users = history.table(ORDERS, FILLING), history.table(USERS)
+    orders.source = {(key,): (key, "old") for key in (7, 8, 9)}
+    history.transaction((orders, "c", (1, "it's")), (users, "c", (None, "ann", 1)))
+    history.chunk(orders, [(7,), (8,)])
+    delivery.deliver()
+    history.transaction((orders, "d", (7, "old")), (users, "u", (None, "ann", 2)))
+    history.chunk(orders, [(9,)])
+    orders.mirror = READY
+    history.seal()
+    before, batch = delivery.delivered[ORDERS.table], delivery.batch()
+    delivery.deliver_table(ORDERS.table, batch)
+    delivery.lake.deliver(
+        ORDERS.table, before, batch
+    )  # by whoever didn't learn of it; and then everything fails
+    delivery.begin()
+    found = [delivery.lake.find(table) for table in (ORDERS.table, USERS.table)]
+    assert [each.changes for each in found] == [2, 1]
+    assert max(each.after for each in found) == 1
+    delivery.segment = 1
+    delivery.deliver()
+    assert delivery.tier(orders, Tier.CHANGELOG).count() == 2
+    assert delivery.tier(users, Tier.CHANGELOG).count() == 2
+    for table in (orders, users):
+        assert delivery.view(table) == expected(table)
+    # A wider table, and a column more.
+    wider = replace(ORDERS, columns=(*ORDERS.columns, Column("n", Integer(8, unsigned=False), nullable=True)))
+    orders.schema = wider
+    orders.source = {key: (*row, None) for key, row in orders.source.items()}
+    orders.rows = {key: (*row, None) for key, row in orders.rows.items()}
+    history.transaction((orders, "u", (1, "ß", 5)), (orders, "c", (2, None, 6)))
+    delivery.deliver()
+    reached = Reached(READY.since)
+    delivery.lake.merge(ORDERS.table, reached, delivery.segment, "once")
+    merged = delivery.lake.find(ORDERS.table)
+    delivery.lake.merge(ORDERS.table, reached, delivery.segment, "and once more")
+    assert delivery.lake.find(ORDERS.table) == merged
+    assert rows(delivery.tier(orders, Tier.MIRROR)) == delivery.view(orders) == expected(orders)
+    upkeep = delivery.lake.upkeep
+    upkeep.compact(ORDERS.table, Tier.MIRROR)
+    upkeep.vacuum(ORDERS.table, Tier.CHANGELOG, 1)
+    upkeep.trim(ORDERS.table, Trim(merged=2, hours=None))
+    assert delivery.tier(orders, Tier.CHANGELOG).count() == 2
+    assert delivery.view(orders) == expected(orders)
+    assert delivery.lake.find(ORDERS.table).pending == 0
+    assert not [*Path(delivery.root).glob("shop/orders/placed/*/*")]
+
+
+@pytest.fixture
+def table(connected: Connected, tmp_path: Path) -> ConnectTable:
+    """A table of two columns and a row."""
+    path = str(tmp_path / "lake" / "table")
+    connected.session.sql(
+        f"CREATE TABLE delta.`{path}` (a INT, b INT) USING delta TBLPROPERTIES ("
+        "'delta.columnMapping.mode' = 'name', 'delta.enableTypeWidening' = 'true')"
+    )
+    connected.session.sql(f"INSERT INTO delta.`{path}` VALUES (1, 2)")
+    found = delta_tables(connected.session)(path)
+    assert isinstance(found, ConnectTable)
+    return found
+
+
+def read(connected: Connected, table: ConnectTable) -> list[dict[str, Any]]:
+    return [row.asDict() for row in connected.session.read.format("delta").load(table.path).collect()]
+
+
+EXCHANGED = Plan(
+    (
+        Planned(LakeColumn("B", "BIGINT"), LakeColumn("a", "INT")),
+        Planned(LakeColumn("new", "STRING"), None),
+        Planned(LakeColumn("A", "INT"), LakeColumn("b", "INT")),
+        Planned(LakeColumn("last", "TIMESTAMP"), None),
+    )
+)
+
+
+def test_columns_change_at_once_for_whoever_reads_and_are_finished_by_whoever_comes(
+    connected: Connected, table: ConnectTable
+) -> None:
+    before = table.snapshot()
+    assert before is not None
+    becoming = Becoming.by(EXCHANGED, before.columns, {Property.SINCE: "7"})
+    connected.session.sql(beginning(table.path, becoming))
+    for done, statement in enumerate(remaining(table.path, becoming, before.columns)):
+        found = table.snapshot()
+        assert found is not None
+        assert found.altering
+        if done == 4:
+            break
+        connected.session.sql(statement)
+    assert table.snapshot_at(before.version) == before
+    # Here it was cut off.
+    settled = table.settled()
+    assert settled is not None
+    assert (settled.altering, settled.since) == (False, 7)
+    assert [*settled.columns] == ["B", "new", "A", "last"]
+    assert table.settled() == settled
+    assert read(connected, table) == [{"B": 1, "new": None, "A": 2, "last": None}]
+
+
+def test_delta_itself_refuses_what_has_come_already(connected: Connected, table: ConnectTable) -> None:
+    rows = connected.session.sql("SELECT 3 AS a, 4 AS b")
+    for _ in range(2):
+        table._write(rows, "us", 5, "{}")
+    table._write(rows, "us", 4, "{}")
+    table.tell("after", 3)
+    found = table.snapshot()
+    assert found is not None
+    assert found.applications == {"us": 5, "after": 3}
+    assert len(read(connected, table)) == 2
+
+
+def test_a_conflict_is_told_from_a_failure(connected: Connected, table: ConnectTable) -> None:
+    with pytest.raises(PySparkException) as raised:
+        connected.session.sql(f"SELECT raise_error('x') FROM delta.`{table.path}`").collect()
+    assert not is_conflict(raised.value)
+    assert connected.lost(raised.value) is None
+
+
+def test_a_session_ends_its_predecessor(connect_server: SparkConnectServer, tmp_path: Path) -> None:
+    first = connect(connect_server.settings, tmp_path)
+    second = connect(connect_server.settings, tmp_path)
+    with pytest.raises(PySparkException) as raised:
+        first.session.sql("SELECT 1").collect()
+    assert first.lost(raised.value)
+    assert second.session.sql("SELECT 1").collect() == [(1,)]
+    second.kill()
+    with pytest.raises(PySparkException):
+        second.session.sql("SELECT 1").collect()
+
+
+def test_a_predecessor_is_not_forgotten_while_the_server_cannot_be_reached(tmp_path: Path) -> None:
+    (tmp_path / "connect-session").write_text(predecessor := str(uuid.uuid4()))
+    with pytest.raises(Transient, match=r"can.t be reached"):
+        connect(SparkSettings("sc://127.0.0.1:1"), tmp_path)
+    assert (tmp_path / "connect-session").read_text() == predecessor
+
+
+def test_a_predecessor_that_the_server_does_not_know_is_nobody(
+    connect_server: SparkConnectServer, tmp_path: Path
+) -> None:
+    connect(connect_server.settings, tmp_path).stop()
+    assert connect(connect_server.settings, tmp_path).session.sql("SELECT 1").collect() == [(1,)]
+
+
+def test_what_cannot_be_set_is_named(connect_server: SparkConnectServer, tmp_path: Path) -> None:
+    settings = replace(connect_server.settings, conf={"spark.sql.warehouse.dir": "/elsewhere"})
+    with pytest.raises(Definite, match=r"spark\.conf: spark\.sql\.warehouse\.dir can't be set"):
+        connect(settings, tmp_path)
+
+
+def test_a_server_that_is_not_there_is_a_matter_of_time(tmp_path: Path) -> None:
+    with pytest.raises(Transient, match=r"sc://127\.0\.0\.1:1 can.t be reached"):
+        spark_session.run(SparkSettings("sc://127.0.0.1:1"), tmp_path)
+
+
+@pytest.mark.full
+async def test_a_server_that_is_killed_comes_back_and_nothing_is_lost_or_doubled(
+    connect_server: SparkConnectServer, tmp_path: Path
+) -> None:
+    lake = LakeSettings(str(tmp_path / "lake"), merge_rows=1000, merge_after_s=600)
+    house = House(tmp_path, connect_server.settings, lake)
+    with closing(house.history.store):
+        async with house.life() as running:
+            await house.write(1, 1)
+            await house.until(house.arrived, running)
+            connect_server.kill()
+            await house.write(2, 2)
+            with pytest.raises(Transient, match="can't be reached"):
+                await running
+        connect_server.start()
+        async with house.life() as running:
+            await house.write(3, 3)
+            await house.until(house.arrived, running)
+            session = house.up.spark.session
+            for each in (house.items, house.orders):
+                table = each.schema.table
+                assert rows(live_view(session, lake.path, table)) == expected(each)
+                changelog = session.read.format("delta").load(location(lake.path, table, Tier.CHANGELOG))
+                assert sorted(tuple(row) for row in changelog.select("__segment", "id", "v").collect()) == [
+                    (1, 1, 1),
+                    (2, 2, 2),
+                    (3, 3, 3),
+                ]
+            house.mailbox.close()
+            await running
+    connect_server.kill()  # a process of this test by now; no other test comes behind it

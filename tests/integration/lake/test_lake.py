@@ -1,0 +1,607 @@
+"""The lake on a real Spark: at every segment the live view is what a plain dictionary says, and nothing comes twice."""
+
+import datetime as dt
+import json
+import random
+import string
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from decimal import Decimal as Exact
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame
+
+from actors.journal.store import JournalStore
+from actors.lake import lake
+from actors.lake.delta_log import logged
+from actors.lake.delta_table import DeltaTable, is_conflict
+from actors.lake.lake import Lake
+from actors.lake.live_view import live_view
+from actors.lake.spark_session import Running, Spark
+from actors.service.live_view_text import live_view_text
+from pipeline.errors import Definite
+from pipeline.lake import parquet_files
+from pipeline.lake.delivery import Batch, Delivered, accepted, next_batch
+from pipeline.lake.live_view import Reached
+from pipeline.lake.maintenance import Size
+from pipeline.lake.sql_dialects import Dialect
+from pipeline.lake.tables import Property, Tier, location
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.snapshot.checkpoint import Filling, Ready
+from pipeline.types.column_types import (
+    Binary,
+    Bit,
+    Date,
+    DateTime,
+    Decimal,
+    Double,
+    Enum,
+    Float,
+    Integer,
+    Json,
+    Text,
+    Time,
+    Timestamp,
+    Vector,
+    Year,
+)
+from tests.integration.history import FILLING, READY, History, Row, Table, random_step
+
+INT = Integer(8, unsigned=False)
+TEXT = Text("utf8mb4")
+
+
+def schema(name: str, *columns: Column, key: tuple[int, ...] = (0,)) -> TableSchema:
+    return TableSchema(TableId("shop", name), columns, key)
+
+
+ORDERS = schema("orders", Column("id", INT, False), Column("note", TEXT, True))
+# Keys in two parts, of which one differs by case and the other may be null here (a zero date).
+USERS = schema(
+    "users", Column("day", Date(), False), Column("name", TEXT, False), Column("n", INT, True), key=(1, 0)
+)
+
+
+class Delivery:
+    """A journal, the lake that's fed from it, and what the lake has."""
+
+    def __init__(self, spark: Running, directory: Path) -> None:
+        self.spark = spark
+        self.root = str(directory / "lake")
+        self.history = History(directory / "journal")
+        self.segment = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget all but what's durable, as a restart does."""
+        store = self.history.store
+        self.lake = Lake(self.spark.session, self.root, store)
+        self.delivered: dict[TableId, Delivered] = {}
+
+    def batch(self) -> Batch:
+        return next_batch(self.history.store.entries(self.segment, self.history.segment))
+
+    def deliver(self) -> None:
+        """Seal, and deliver all of it in one batch."""
+        self.history.seal()
+        batch = self.batch()
+        for table in dict.fromkeys([*batch.tables, *batch.generations]):
+            self.deliver_table(table, batch)
+        self.segment = batch.through
+
+    def deliver_table(self, table: TableId, batch: Batch) -> None:
+        before = self.delivered.get(table) or self.lake.find(table)
+        if before.stopped is None or batch.resumed(table, before):
+            self.delivered[table] = self.lake.deliver(table, before, batch)
+
+    def merge(self, table: Table) -> None:
+        id_ = table.schema.table
+        found = self.lake.find(id_)
+        assert found.schema is not None
+        assert found.generation is not None
+        self.lake.merge(id_, Reached(found.generation, found.merged, found.partial), self.segment, "position")
+
+    def view(self, table: Table) -> list[Row]:
+        return rows(live_view(self.spark.session, self.root, table.schema.table))
+
+    def properties(self, table: Table, tier: Tier) -> Mapping[str, str]:
+        found = logged(location(self.root, table.schema.table, tier))
+        assert found is not None
+        return found.properties
+
+    def tier(self, table: Table, tier: Tier) -> DataFrame:
+        return self.spark.session.read.format("delta").load(location(self.root, table.schema.table, tier))
+
+
+@pytest.fixture
+def delivery(spark: Spark, tmp_path: Path) -> Any:
+    made = Delivery(spark, tmp_path)
+    yield made
+    made.history.store.close()
+
+
+def rows(frame: DataFrame) -> list[Row]:
+    """The rows of a frame as Arrow has them, in an order of their own."""
+    found = frame.toArrow().to_pylist()
+    return sorted((tuple(row.values()) for row in found), key=repr)
+
+
+def expected(table: Table) -> list[Row]:
+    return sorted(table.rows.values(), key=repr)
+
+
+def order(some: random.Random) -> Row:
+    return (some.randint(0, 12), some.choice([None, "a", "b", "ß"]))
+
+
+def user(some: random.Random) -> Row:
+    day = some.choice([None, dt.date(1000, 1, 1), dt.date(2026, 11, 21)])
+    return (day, some.choice(["ann", "Ann", "ANN", "änn", ""]), some.randint(0, 1000))
+
+
+@pytest.mark.full
+def test_the_live_view_is_the_source_at_each_segment_whatever_was_merged(delivery: Delivery) -> None:
+    some = random.Random(4711)
+    history = delivery.history
+    orders, users = history.table(ORDERS, FILLING), history.table(USERS, READY)
+    orders.source = {(key,): (key, "old") for key in range(13)}
+    unread = list(orders.source)
+    for round_ in range(3):
+        for _ in range(2):
+            for _ in range(some.randint(1, 8)):
+                random_step(history, orders, some, order)
+                random_step(history, users, some, user)
+            chunk, unread = unread[:4], unread[4:]
+            history.chunk(orders, chunk)
+            orders.mirror = FILLING if unread else READY
+            history.seal()
+        delivery.deliver()
+        assert delivery.view(orders) == expected(orders), round_
+        assert delivery.view(users) == expected(users), round_
+        for table in (orders, users):
+            if table.mirror is READY and some.random() < 0.7:
+                delivery.merge(table)
+                assert rows(delivery.tier(table, Tier.MIRROR)) == expected(table), round_
+
+
+def test_a_replay_after_a_failure_between_two_tables_lands_once(delivery: Delivery) -> None:
+    history = delivery.history
+    orders, users = history.table(ORDERS, FILLING), history.table(USERS)
+    history.transaction((orders, "c", (1, "a")), (users, "c", (None, "ann", 1)))
+    delivery.deliver()
+    history.transaction((orders, "c", (2, "b")), (users, "c", (None, "Ann", 2)))
+    orders.source[7,] = (7, "old")
+    history.chunk(orders, [(7,)])
+    history.seal()
+    delivery.deliver_table(ORDERS.table, delivery.batch())  # and then everything fails
+    history.transaction((orders, "u", (2, "c")), (users, "d", (None, "ann", 1)))
+    history.seal()
+    delivery.begin()
+    found = [delivery.lake.find(table) for table in (ORDERS.table, USERS.table)]
+    assert [each.changes for each in found] == [2, 1]
+    delivery.segment = max(each.after for each in found)
+    assert delivery.segment == 1
+    delivery.deliver()
+    assert delivery.tier(orders, Tier.CHANGELOG).count() == 3
+    assert delivery.tier(users, Tier.CHANGELOG).count() == 3
+    assert delivery.tier(orders, Tier.MIRROR).count() == 1
+    assert delivery.view(orders) == expected(orders) == [(1, "a"), (2, "c"), (7, "old")]
+    assert delivery.view(users) == expected(users)
+
+
+def three_rows(table: Path, name: str) -> Any:
+    """What places a file of three rows in the folder of a lake table, and tells of it."""
+
+    def place(_folder: str, _columns: Any) -> list[str]:
+        file = table / f"{name}.parquet"
+        pq.write_table(pa.table({"n": pa.array(range(3), pa.int64())}), file)
+        return [parquet_files.add(file.name, file.stat().st_size, 1_700_000_000_000, '{"numRecords": 3}')]
+
+    return place
+
+
+def test_of_two_writers_of_the_same_segment_one_lands(spark: Spark, tmp_path: Path) -> None:
+    session, path = spark.session, str(tmp_path / "table")
+    session.sql(f"CREATE TABLE delta.`{path}` (n BIGINT) USING delta")
+    table = DeltaTable(session, path)
+
+    def rows(name: str, meanwhile: Any = lambda: None) -> Any:
+        """A place whose rows come after something that somebody else does meanwhile."""
+
+        def place(folder: str, columns: Any) -> list[str]:
+            meanwhile()
+            return list(three_rows(tmp_path / "table", name)(folder, columns))
+
+        return place
+
+    assert table.append(rows("a"), "us", 7, {"other": 1}, "{}") == 1
+    assert table.append(rows("b"), "us", 7, {}, "{}") is None, "it was there when the transaction began"
+
+    def rival() -> None:
+        assert DeltaTable(session.newSession(), path).append(rows("c"), "us", 8, {}, "{}") == 2
+
+    with pytest.raises(Exception, match="ConcurrentTransactionException") as raised:
+        table.append(rows("d", rival), "us", 8, {}, "{}")
+    assert is_conflict(raised.value)
+
+    def rival_of_another() -> None:
+        assert table.append(rows("e"), "them", 9, {}, "{}") == 3
+
+    assert table.append(rows("f", rival_of_another), "us", 9, {}, "{}") == 4
+    assert session.read.format("delta").load(path).count() == 12
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    assert snapshot.applications == {"us": 9, "them": 9, "other": 1}
+
+
+def test_without_checksums_the_log_itself_is_asked(spark: Spark, tmp_path: Path) -> None:
+    session, path = spark.session, str(tmp_path / "table")
+    session.sql(f"CREATE TABLE delta.`{path}` (n BIGINT) USING delta")
+    table = DeltaTable(session, path)
+    table.append(three_rows(tmp_path / "table", "a"), "us", 6, {}, "{}")
+    table.checkpoint()
+    table.append(three_rows(tmp_path / "table", "b"), "us", 7, {}, "{}")
+    for checksum in (tmp_path / "table" / "_delta_log").glob("*.crc"):
+        checksum.unlink()
+    session.sparkContext._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+    # As the sink's are: a thread that Spark has seen nothing of yet, and whose session it can't know.
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(table.size).result() == Size(files=2, commits=1)
+        place = three_rows(tmp_path / "table", "c")
+        assert thread.submit(table.append, place, "us", 7, {}, "{}").result() is None
+
+
+def test_a_log_without_a_version_as_a_kill_leaves_it_is_no_table(delivery: Delivery) -> None:
+    for tier in Tier:
+        Path(location(delivery.root, ORDERS.table, tier), "_delta_log", "_staged_commits").mkdir(parents=True)
+    orders = delivery.history.table(ORDERS)
+    delivery.history.transaction((orders, "c", (1, "a")))
+    delivery.deliver()
+    assert delivery.view(orders) == expected(orders)
+
+
+def test_a_merge_that_was_made_is_not_made_again(delivery: Delivery) -> None:
+    orders = delivery.history.table(ORDERS)
+    delivery.history.transaction((orders, "c", (1, "a")))
+    delivery.deliver()
+    delivery.merge(orders)
+    version = DeltaTable(
+        delivery.spark.session, location(delivery.root, ORDERS.table, Tier.MIRROR)
+    ).snapshot()
+    delivery.lake.merge(ORDERS.table, Reached(), delivery.segment, "position")
+    again = DeltaTable(delivery.spark.session, location(delivery.root, ORDERS.table, Tier.MIRROR)).snapshot()
+    assert version == again
+    assert delivery.lake.find(ORDERS.table).pending == 0
+
+
+@pytest.mark.full
+def test_a_merge_reads_no_file_that_has_none_of_the_keys(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lake, "FILES_TO_LEAVE_OUT", 1)
+    orders = delivery.history.table(ORDERS)
+    delivery.history.transaction(*((orders, "c", (number, "old")) for number in range(1, 4)))
+    delivery.deliver()
+    delivery.merge(orders)
+    old = list(Path(location(delivery.root, ORDERS.table, Tier.MIRROR)).glob("*.parquet"))
+    for path in old:
+        path.rename(path.with_suffix(".aside"))
+    delivery.history.transaction((orders, "c", (4, "new")), (orders, "c", (6, "new")))
+    delivery.deliver()
+    delivery.merge(orders)
+    delivery.history.transaction((orders, "u", (3, "changed")), (orders, "d", (4, "new")))
+    delivery.deliver()
+    with pytest.raises(Py4JJavaError, match=r"\.parquet"):
+        delivery.merge(orders)
+    for path in old:
+        path.with_suffix(".aside").rename(path)
+    delivery.merge(orders)
+    assert delivery.lake.find(ORDERS.table).pending == 0
+    assert rows(delivery.tier(orders, Tier.MIRROR)) == delivery.view(orders) == expected(orders)
+
+
+@pytest.mark.full
+def test_added_columns_are_taken_on_and_older_segments_stay_readable(delivery: Delivery) -> None:
+    history, id_, note = delivery.history, *ORDERS.columns
+    orders = history.table(ORDERS)
+    history.transaction((orders, "c", (1, "a")), (orders, "c", (2, "b")))
+    delivery.deliver()
+    delivery.merge(orders)
+    history.transaction((orders, "u", (2, "c")))
+    orders.close_version()
+    first, middle, last = (Column(name, INT, True) for name in ("first", "middle", "last"))
+    orders.schema = replace(ORDERS, columns=(first, id_, middle, note, last), key=(1,))
+    orders.rows = {key: (None, row[0], None, row[1], None) for key, row in orders.rows.items()}
+    history.transaction((orders, "c", (10, 3, 30, "x", 40)))
+    # The columns have been added when everything fails, and then the same files come again.
+    delivery.history.seal()
+    wanted, present = orders.schema, delivery.delivered[ORDERS.table]
+    todo = accepted(present, ORDERS.table, delivery.batch())
+    delivery.lake._prepare(ORDERS.table, present, todo, wanted)
+    delivery.begin()
+    delivery.deliver()
+    assert delivery.delivered[ORDERS.table].stopped is None
+    assert delivery.tier(orders, Tier.MIRROR).columns == [c.name for c in wanted.columns]
+    assert delivery.tier(orders, Tier.CHANGELOG).columns[-5:] == [c.name for c in wanted.columns]
+    assert delivery.view(orders) == expected(orders)
+    delivery.merge(orders)
+    assert rows(delivery.tier(orders, Tier.MIRROR)) == expected(orders)
+
+
+# A column went, and the key is another one.
+RENEWED = schema("orders", Column("code", TEXT, False), Column("id", INT, False))
+
+
+class Cut(Exception):
+    """The end of a delivery, at the step where a test wants it."""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("step", "begun"),
+    [
+        ("_create", False),
+        ("_take_on", False),
+        ("_begin", True),
+        ("append", True),
+    ],
+)
+def test_a_mirror_that_begins_anew_does_so_once_whatever_fails(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch, step: str, begun: bool
+) -> None:
+    history = delivery.history
+    orders = history.table(ORDERS, FILLING)
+    orders.source[7,] = (7, "old")
+    history.chunk(orders, [(7,)])
+    history.transaction((orders, "c", (1, "a")))
+    history.seal()
+    orders.mirror = READY
+    history.transaction((orders, "c", (2, "b")))
+    if step != "_create":  # else the very first batch has both generations in it
+        delivery.deliver()
+        delivery.merge(orders)
+    before = expected(orders) if step != "_create" else []
+    history.transaction((orders, "u", (1, "gone")))
+    history.restart(orders, RENEWED, Filling)
+    orders.source = {("x",): ("x", 1), ("y",): ("y", 2)}
+    history.transaction((orders, "u", ("y", 3)), (orders, "c", ("z", 4)))
+    history.chunk(orders, [("x",), ("y",)])
+    owner = DeltaTable if step == "append" else Lake
+    original = getattr(owner, step)
+
+    def cut(one: Any, *arguments: Any) -> Any:
+        original(one, *arguments)
+        raise Cut
+
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, step, cut)
+        with pytest.raises(Cut):
+            delivery.deliver()
+    if step != "_create":
+        # Behind the changes of the changelog there's more to see than of the beginning.
+        there = [("y", 3), ("z", 4)] if step == "append" else []
+        assert delivery.view(orders) == (there if begun else before)
+    delivery.begin()
+    delivery.segment = delivery.lake.find(ORDERS.table).after
+    delivery.deliver()
+    assert delivery.view(orders) == expected(orders) == [("x", 1), ("y", 3), ("z", 4)]
+    assert delivery.tier(orders, Tier.CHANGELOG).count() == 5
+    assert rows(delivery.tier(orders, Tier.MIRROR)) == [("x", 1), ("y", 3)]
+    orders.mirror = Ready(delivery.lake.find(ORDERS.table).generation or 0)
+    history.transaction((orders, "d", ("x", 1)))
+    delivery.deliver()
+    assert delivery.lake.find(ORDERS.table).pending == 3
+    delivery.merge(orders)
+    assert rows(delivery.tier(orders, Tier.MIRROR)) == expected(orders)
+    # The changelog still has what the table had before.
+    told = rows(delivery.tier(orders, Tier.CHANGELOG).where("code IS NULL").select("__op", "id", "note"))
+    assert told == [("c", 1, "a"), ("c", 2, "b"), ("u", 1, "gone")]
+
+
+@pytest.mark.full
+def test_a_table_that_was_emptied_is_empty_at_once(delivery: Delivery) -> None:
+    history = delivery.history
+    orders = history.table(ORDERS)
+    history.transaction((orders, "c", (1, "a")), (orders, "c", (2, "b")))
+    delivery.deliver()
+    before = delivery.lake.find(ORDERS.table)
+    history.restart(orders, ORDERS, Ready)
+    delivery.deliver()
+    assert delivery.view(orders) == []
+    # A merge that was ordered before doesn't bring the old rows back.
+    assert before.generation is not None
+    delivery.lake.merge(ORDERS.table, Reached(before.generation, before.merged), 1, "position")
+    assert delivery.tier(orders, Tier.MIRROR).count() == 0
+    history.transaction((orders, "c", (2, "c")))
+    delivery.deliver()
+    assert delivery.view(orders) == expected(orders) == [(2, "c")]
+    delivery.merge(orders)
+    assert rows(delivery.tier(orders, Tier.MIRROR)) == [(2, "c")]
+
+
+def test_any_other_schema_change_stops_the_table_by_name_and_for_good(delivery: Delivery) -> None:
+    history = delivery.history
+    orders, users = history.table(ORDERS), history.table(USERS)
+    history.transaction((orders, "c", (1, "a")), (users, "c", (None, "ann", 1)))
+    history.seal()
+    orders.schema = replace(ORDERS, columns=(ORDERS.columns[0], Column("note", INT, True)))
+    history.transaction((orders, "c", (2, 5)))
+    history.seal()
+    orders.schema = ORDERS
+    history.transaction((orders, "c", (3, "a")), (users, "c", (None, "Ann", 2)))
+    delivery.deliver()
+    delivery.begin()
+    found = delivery.lake.find(ORDERS.table)
+    assert found.stopped is not None
+    assert found.stopped.startswith("from segment 2 on: column 'note' of shop.orders was Text")
+    assert found.changes == 1
+    assert delivery.view(orders) == [(1, "a")]
+    assert delivery.view(users) == expected(users)
+
+
+def test_a_stopped_table_comes_back_with_the_next_generation_of_its_mirror(delivery: Delivery) -> None:
+    history = delivery.history
+    orders = history.table(ORDERS)
+    history.transaction((orders, "c", (1, "a")))
+    delivery.deliver()
+    retyped = replace(ORDERS, columns=(ORDERS.columns[0], Column("note", INT, True)))
+    orders.schema = retyped  # and the mirror doesn't begin anew
+    history.transaction((orders, "c", (2, 5)))
+    delivery.deliver()
+    assert "was Text" in (delivery.lake.find(ORDERS.table).stopped or "")
+    history.transaction((orders, "c", (3, 6)))
+    delivery.deliver()
+    assert delivery.view(orders) == [(1, "a")]
+    orders.source = {(1,): (1, 7), (2,): (2, 5)}
+    history.restart(orders, retyped, Filling)
+    history.chunk(orders, [(1,), (2,)])
+    history.transaction((orders, "c", (4, 8)))
+    delivery.begin()
+    delivery.deliver()
+    for _ in range(2):
+        found = delivery.lake.find(ORDERS.table)
+        assert (found.stopped, found.schema) == (None, retyped)
+        assert delivery.view(orders) == [(1, 7), (2, 5), (4, 8)]
+        history.transaction((orders, "c", (1, 7)))
+        delivery.begin()
+        delivery.deliver()
+    told = delivery.tier(orders, Tier.CHANGELOG).select("id", "note", "note__until_4").collect()
+    assert {tuple(row) for row in told} == {(1, None, "a"), (4, 8, None), (1, 7, None)}
+
+
+def test_rows_that_lack_columns_are_merged_column_by_column_and_never_become_null(delivery: Delivery) -> None:
+    history, session = delivery.history, delivery.spark.session
+    id_, note = ORDERS.columns
+    wide = history.table(replace(ORDERS, columns=(id_, note, Column("n", INT, True))))
+
+    def lacking(op: str, row: Row, *absent: str) -> None:
+        history.transaction((wide, op, row))
+        wide.absent[history.scn, 0] = list(absent)
+
+    history.transaction((wide, "c", (1, "a", 1)), (wide, "c", (2, "b", 2)))
+    delivery.deliver()
+    assert Property.PARTIAL not in delivery.properties(wide, Tier.CHANGELOG)
+    lacking("u", (1, None, 5), "note")
+    lacking("u", (1, None, None), "note")
+    lacking("d", (2, None, None), "note", "n")
+    lacking("c", (2, None, 7), "note")
+    delivery.deliver()
+    assert delivery.properties(wide, Tier.CHANGELOG)[Property.PARTIAL] == "true"
+    assert delivery.view(wide) == [(1, "a", None)], "what the new row 2 has as its note was never told"
+    text = live_view_text(delivery.root, "shop.orders", Dialect.SPARK)
+    assert rows(session.sql(text)) == [(1, "a", None)]
+    delivery.merge(wide)
+    assert rows(delivery.tier(wide, Tier.MIRROR)) == delivery.view(wide) == [(1, "a", None)]
+    lacking("u", (2, None, 8), "note")
+    history.transaction((wide, "r", (2, "new", 8)))
+    lacking("u", (1, "c", None), "n")
+    delivery.begin()
+    delivery.deliver()
+    assert delivery.view(wide) == [(1, "c", None), (2, "new", 8)]
+    delivery.merge(wide)
+    assert rows(delivery.tier(wide, Tier.MIRROR)) == [(1, "c", None), (2, "new", 8)]
+
+
+def test_a_table_that_cannot_be_represented_is_stopped_from_the_start(delivery: Delivery) -> None:
+    history = delivery.history
+    odd = history.table(schema("odd", Column("id", INT, False), Column("__SCN", INT, True)))
+    delivery.deliver()
+    stopped = delivery.lake.find(odd.schema.table).stopped
+    assert stopped is not None
+    assert "'__SCN' of shop.odd has the name of a column that Tidemark adds" in stopped
+
+
+def test_names_of_any_kind(delivery: Delivery) -> None:
+    awkward = TableSchema(
+        TableId("_héé lo", "a/../b`.'c%2F*"),
+        (Column("the `key`", INT, False), Column("v,;{}()=\t'", TEXT, True), Column("c", TEXT, True)),
+        (0,),
+    )
+    table = delivery.history.table(awkward, FILLING)
+    delivery.history.transaction((table, "c", (1, "it's", "\\")))
+    table.source[2,] = (2, "old", "`")
+    delivery.history.chunk(table, [(2,)])
+    delivery.deliver()
+    table.mirror = READY
+    delivery.history.transaction((table, "u", (2, "new", None)))
+    delivery.deliver()
+    assert delivery.view(table) == expected(table)
+    delivery.merge(table)
+    assert rows(delivery.tier(table, Tier.MIRROR)) == expected(table)
+    used = set("".join(path.name for path in Path(delivery.root).glob("*/*")))
+    assert used <= set(string.ascii_letters + string.digits + "~-_")
+
+
+def test_values_of_each_type_come_through(delivery: Delivery) -> None:
+    utc = dt.UTC
+    values: list[tuple[Any, Any]] = [
+        (Integer(8, unsigned=False), -(2**63)),
+        (Integer(8, unsigned=True), Exact(2**64 - 1)),
+        (Integer(1, unsigned=False), -128),
+        (Integer(2, unsigned=False), -32768),
+        (Integer(4, unsigned=True), 2**32 - 1),
+        (Decimal(38, 30), Exact("-12345678.000000000000000000000000000001")),
+        (Decimal(65, 0), "9" * 65),
+        (Float(), 0.5),
+        (Double(), 1e300),
+        (Bit(1), True),
+        (Bit(64), b"\x80\0\0\0\0\0\0\1"),
+        (Year(), 2155),
+        (Date(), dt.date(1000, 1, 1)),
+        (Time(6), -838 * 3_600_000_000),
+        (DateTime(6), dt.datetime.fromisoformat("1000-01-01T00:00:00.000001")),
+        (DateTime(6), dt.datetime.fromisoformat("9999-12-31T23:59:59.999999")),
+        (Timestamp(6), dt.datetime(2038, 1, 19, 3, 14, 7, 999999, tzinfo=utc)),
+        (TEXT, "\U0001f30a\0'"),
+        (Enum(("a", "b")), "b"),
+        (Json(), '{"a": 1}'),
+        (Binary(), b"\0\xff"),
+        (Vector(), [0.5, -1.0]),
+    ]
+    columns = tuple(Column(f"c{i}", type_, i > 0) for i, (type_, _) in enumerate(values))
+    table = delivery.history.table(schema("types", *columns), FILLING)
+    row = tuple(value for _, value in values)
+    table.source[table.key(row)] = row
+    delivery.history.chunk(table, [table.key(row)])
+    delivery.history.transaction((table, "c", (1, *row[1:])), (table, "c", (2, *[None] * (len(row) - 1))))
+    delivery.deliver()
+    assert delivery.view(table) == expected(table)
+
+
+def test_a_table_without_a_key_has_a_changelog_only(delivery: Delivery) -> None:
+    bag = delivery.history.table(schema("bag", Column("v", TEXT, True), key=()), mirror=None)
+    bag.changes = [("c", 1, 0, ("x",)), ("c", 1, 1, ("x",)), ("d", 2, 0, ("x",))]
+    delivery.deliver()
+    changelog = delivery.tier(bag, Tier.CHANGELOG)
+    assert rows(changelog.select("__op", "__segment", "v")) == [("c", 1, "x"), ("c", 1, "x"), ("d", 1, "x")]
+    with pytest.raises(Definite, match=r"no mirror of shop\.bag"):
+        delivery.view(bag)
+
+
+def test_a_lake_of_another_journal_is_refused(delivery: Delivery, tmp_path: Path) -> None:
+    orders = delivery.history.table(ORDERS)
+    delivery.history.transaction((orders, "c", (1, "a")))
+    delivery.deliver()
+    with closing(JournalStore.open_single_writer(tmp_path / "another", "test")) as another:
+        lake = Lake(delivery.spark.session, delivery.root, another)
+        with pytest.raises(Definite, match="give this pipeline a lake of its own"):
+            lake.find(ORDERS.table)
+
+
+def test_a_commit_tells_its_position(delivery: Delivery) -> None:
+    orders = delivery.history.table(ORDERS)
+    delivery.history.transaction((orders, "c", (1, "a")))
+    delivery.history.seal()
+    batch = delivery.batch()
+    delivery.deliver_table(ORDERS.table, batch)
+    path = location(delivery.root, ORDERS.table, Tier.CHANGELOG)
+    (newest, *_) = delivery.spark.session.sql(f"DESCRIBE HISTORY delta.`{path}`").collect()
+    told = json.loads(newest.userMetadata)
+    assert (told["segment"], told["position"]) == (1, str(batch.checkpoint.position))

@@ -1,0 +1,169 @@
+"""Views in a catalog are kept current: before, in the midst of, and after what changes their text."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.types import Row as SparkRow
+
+from actors.lake.delta_table import DeltaTable
+from actors.lake.lake import Lake
+from actors.lake.live_view import CatalogViews
+from actors.lake.spark_session import PARTITIONS, Spark
+from pipeline.errors import Definite
+from pipeline.lake.delivery import Delivered, next_batch
+from pipeline.lake.live_view import Reached, live_view_sql
+from pipeline.lake.merge import Merge
+from pipeline.lake.tables import Tier, location
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.snapshot.checkpoint import Filling
+from pipeline.types.column_types import Integer, Text
+from tests.integration.history import READY, History
+from tests.pipeline.live_view_cases import SCHEMA, Schedule, by_story
+
+INT = Integer(8, unsigned=False)
+ORDERS = TableSchema(
+    TableId("shop_live", "orders"),
+    (Column("id", INT, False), Column("it's `a`", Text("utf8mb4"), True)),
+    (0,),
+)
+VIEW = "spark_catalog.shop_live.orders"
+
+
+class Cut(Exception):
+    """The end of a delivery, at the step where the test wants it."""
+
+
+@pytest.mark.full
+def test_a_view_is_right_before_amid_and_after_what_changes_its_text(
+    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history, root = History(tmp_path / "journal"), str(tmp_path / "lake")
+    table = history.table(ORDERS, READY)
+    readers = spark.session.newSession()
+    for name in PARTITIONS:  # some hundreds else
+        readers.conf.set(name, str(spark.cores))
+    delivered, present = 0, Delivered()
+
+    def lake() -> Lake:
+        return Lake(spark.session, root, history.store, catalog="spark_catalog")
+
+    def deliver() -> None:
+        nonlocal delivered, present
+        batch = next_batch(history.store.entries(delivered, history.segment))
+        present = lake().deliver(ORDERS.table, lake().find(ORDERS.table), batch)
+        delivered = batch.through
+
+    def shown() -> list[tuple[Any, ...]]:
+        rows: list[SparkRow] = readers.sql(f"SELECT * FROM {VIEW}").collect()
+        return sorted(tuple(row) for row in rows)
+
+    history.transaction((table, "c", (1, "a")), (table, "c", (2, "b")))
+    history.seal()
+    deliver()
+    assert shown() == [(1, "a"), (2, "b")]
+    history.transaction((table, "u", (2, "c")))
+    history.seal()
+    deliver()
+    assert shown() == [(1, "a"), (2, "c")], "the view follows without being made anew"
+    lake().merge(ORDERS.table, Reached(0, 0), delivered, "position")
+    assert shown() == [(1, "a"), (2, "c")]
+    # The mirror begins anew, with another column, and everything fails when it has begun.
+    wide = replace(ORDERS, columns=(*ORDERS.columns, Column("n", INT, True)))
+    history.restart(table, wide, Filling)
+    table.source = {(7,): (7, "x", 1)}
+    history.transaction((table, "c", (8, "y", 2)))
+    history.chunk(table, [(7,)])
+    history.seal()
+    with monkeypatch.context() as patched:
+
+        def cut(*_: object, **__: object) -> None:
+            raise Cut
+
+        patched.setattr(DeltaTable, "append", cut)
+        with pytest.raises(Cut):
+            deliver()
+    assert shown() == [(1, "a"), (2, "c")], "what was there before, and nothing in between"
+    deliver()
+    assert shown() == [(7, "x", 1), (8, "y", 2)]
+    history.store.close()
+
+
+@pytest.mark.full
+def test_a_catalog_that_refuses_is_named(spark: Spark, tmp_path: Path) -> None:
+    history, root = History(tmp_path / "journal"), str(tmp_path / "lake")
+    history.table(ORDERS, READY)
+    odd = replace(ORDERS, table=TableId("shop_live", "it's `odd`"))
+    history.table(odd, READY)
+    history.seal()
+    lake = Lake(spark.session, root, history.store)
+    for table in (ORDERS.table, odd.table):
+        lake.deliver(table, Delivered(), next_batch(history.store.entries(0, 1)))
+    for table in (TableId("shop_live", "none"), odd.table):  # there's no mirror, and no name for a view
+        CatalogViews(spark.session, root, "nowhere").follow(table)
+    with pytest.raises(Definite, match=r"no view can be kept in the catalog nowhere"):
+        CatalogViews(spark.session, root, "nowhere").follow(ORDERS.table)
+    history.store.close()
+
+
+def test_of_two_tables_that_differ_by_case_the_first_one_keeps_its_view(spark: Spark, tmp_path: Path) -> None:
+    history, root = History(tmp_path / "journal"), str(tmp_path / "lake")
+    small = replace(ORDERS, table=TableId("shop_case", "orders"))
+    large = replace(ORDERS, table=TableId("shop_case", "Orders"))
+    for number, schema in enumerate((small, large)):
+        history.transaction((history.table(schema, READY), "c", (number, "a")))
+    history.seal()
+    batch = next_batch(history.store.entries(0, 1))
+    for order in ((small, large), (large, small)):  # the second time in another life
+        lake = Lake(spark.session, root, history.store, catalog="spark_catalog")
+        assert lake.views is not None
+        for schema in order:
+            lake.deliver(schema.table, lake.find(schema.table), batch)
+        assert [*lake.views.refused] == [large.table]
+        assert "shop_case.orders has a view of that name" in lake.views.refused[large.table]
+        lake.merge(large.table, Reached(0, 0), 1, "position")
+        for name in ("orders", "Orders"):
+            assert [
+                tuple(row) for row in spark.session.sql(f"FROM spark_catalog.shop_case.{name}").collect()
+            ] == [(0, "a")]
+    history.store.close()
+
+
+@pytest.mark.parametrize(("seed", "partial"), [pytest.param(0, False, marks=pytest.mark.full), (1, True)])
+def test_spark_shows_and_merges_random_histories_as_duckdb_does(
+    spark: Spark, tmp_path: Path, seed: int, partial: bool
+) -> None:
+    """A sample of what tests/pipeline/lake/test_live_view.py does with thousands of them."""
+    session, root = spark.session, str(tmp_path)
+    mirror, changelog = (
+        f"delta.`{location(root, SCHEMA.table, tier)}`" for tier in (Tier.MIRROR, Tier.CHANGELOG)
+    )
+    own = "history BIGINT, id BIGINT, part STRING, n BIGINT, `it's` STRING"
+    meta = "__op STRING, __scn BIGINT, __ordinal INT, __absent ARRAY<STRING>, __segment BIGINT"
+    session.sql(
+        f"CREATE TABLE {mirror} ({own}) USING delta TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
+    )
+    session.sql(f"CREATE TABLE {changelog} ({meta}, {own}) USING delta")
+    schedule, reached = Schedule.random(seed, histories=40), Reached()
+    assert schedule.partial is partial
+    for sealed in schedule.segments(2):
+        if sealed.begun is not None:
+            session.sql(f"DELETE FROM {mirror}")
+            reached = Reached(sealed.begun, 0, partial)
+        for table, columns, rows in (
+            (mirror, own, sealed.rows),
+            (changelog, f"{meta}, {own}", sealed.changes),
+        ):
+            session.createDataFrame(rows, columns).writeTo(table).append()
+        for merged in (False, True) if sealed.ready else (False,):
+            if merged:
+                merge = Merge(root, SCHEMA, reached, sealed.number)
+                DeltaTable(session, location(root, SCHEMA.table, Tier.MIRROR)).merge(merge, "test", "{}")
+                reached = replace(reached, merged=sealed.number)
+            found = session.sql(live_view_sql(root, SCHEMA, reached)).collect()
+            shown = by_story([tuple(row) for row in found])
+            for story in schedule.stories:
+                assert not story.judged(shown.get(story.number, [])), (
+                    f"{story.number} at {sealed.number}, {reached}"
+                )

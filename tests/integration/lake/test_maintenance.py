@@ -1,0 +1,249 @@
+"""Maintenance on a real Spark: tables stay small, and whoever reads sees nothing of it."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JError
+
+from actors.lake.background_work import Arguments, Background, Result
+from actors.lake.delta_table import Conflict
+from actors.lake.live_view import live_view
+from actors.lake.maintenance import Upkeep
+from actors.lake.spark_session import Spark
+from actors.runtime.metrics import Metrics
+from pipeline import metrics as catalogue
+from pipeline.config.settings import LakeSettings
+from pipeline.lake import maintenance
+from pipeline.lake.delivery import Pieces
+from pipeline.lake.live_view import Reached, live_view_sql
+from pipeline.lake.maintenance import Size, Trim
+from pipeline.lake.tables import Tier, location
+from pipeline.snapshot.checkpoint import Ready
+from tests.integration.history import READY, Table
+from tests.integration.lake.test_lake import ORDERS, Delivery, expected, rows
+from tests.servers.at_work import at_work
+
+SEGMENTS = 3
+ID = ORDERS.table
+
+
+@pytest.fixture
+def delivery(spark: Spark, tmp_path: Path) -> Any:
+    made = Delivery(spark, tmp_path)
+    yield made
+    made.history.store.close()
+
+
+def change(delivery: Delivery, table: Table, number: int) -> None:
+    """A segment with an insert, an update and a delete."""
+    history = delivery.history
+    history.transaction((table, "c", (100 + number, "new")))
+    history.transaction((table, "u", (1, f"changed {number}")))
+    if number:
+        history.transaction((table, "d", table.rows[100 + number - 1,]))
+    delivery.deliver()
+
+
+def filled(delivery: Delivery) -> Table:
+    """A table whose changelog has a file for each of some segments."""
+    table = delivery.history.table(ORDERS, READY)
+    for number in range(SEGMENTS):
+        change(delivery, table, number)
+    return table
+
+
+def size(delivery: Delivery, tier: Tier) -> Size:
+    found = delivery.lake.upkeep.size(ID, tier)
+    assert found is not None
+    return found
+
+
+@pytest.mark.full
+def test_compaction_leaves_few_files_and_what_is_seen(delivery: Delivery) -> None:
+    table = filled(delivery)
+    assert size(delivery, Tier.CHANGELOG).files == SEGMENTS
+    held, then = live_view(delivery.spark.session, delivery.root, ID), expected(table)
+    everything = rows(delivery.tier(table, Tier.CHANGELOG))
+    delivery.lake.upkeep.compact(ID, Tier.CHANGELOG)
+    assert size(delivery, Tier.CHANGELOG).files == 1
+    assert rows(delivery.tier(table, Tier.CHANGELOG)) == everything
+    assert delivery.view(table) == expected(table)
+    change(delivery, table, SEGMENTS)
+    delivery.merge(table)
+    for tier in Tier:
+        delivery.lake.upkeep.compact(ID, tier)
+        delivery.lake.upkeep.vacuum(ID, tier, 1.0)
+        assert size(delivery, tier).files == 1
+    assert delivery.view(table) == expected(table)
+    assert rows(held) == then, "a reader's old version is still there"
+
+
+def checkpoints(delivery: Delivery) -> int:
+    """How many checkpoints the changelog's log has."""
+    log = Path(location(delivery.root, ID, Tier.CHANGELOG)) / "_delta_log"
+    return len(list(log.glob("*.checkpoint*.parquet")))
+
+
+def test_a_batch_leaves_the_checkpoint_of_a_log_to_maintenance(delivery: Delivery) -> None:
+    table = delivery.history.table(ORDERS, READY)
+    change(delivery, table, 0)
+    commits = size(delivery, Tier.CHANGELOG).commits
+    for number in range(1, 12):  # of its own Delta makes one each ten commits
+        change(delivery, table, number)
+    assert checkpoints(delivery) == 0
+    assert size(delivery, Tier.CHANGELOG).commits == commits + 11
+    delivery.lake.upkeep.checkpoint(ID, Tier.CHANGELOG)
+    assert checkpoints(delivery) == 1
+    assert size(delivery, Tier.CHANGELOG).commits == 0
+    change(delivery, table, 12)
+    assert size(delivery, Tier.CHANGELOG).commits == 1
+    assert delivery.view(table) == expected(table)
+
+
+def test_what_the_jvm_prints_is_not_in_our_own_log(spark: Spark) -> None:
+    assert {Path(f"/proc/{spark.pid}/fd/{number}").readlink().name for number in (1, 2)} == {"output.log"}
+
+
+@pytest.mark.full
+def test_compaction_of_a_mirror_takes_what_is_hidden(delivery: Delivery) -> None:
+    table = filled(delivery)
+    delivery.merge(table)
+    for number in range(2):
+        change(delivery, table, number)
+        delivery.merge(table)
+    before = size(delivery, Tier.MIRROR)
+    assert before.files > 1
+    assert before.hidden > 0
+    delivery.lake.upkeep.compact(ID, Tier.MIRROR)
+    after = size(delivery, Tier.MIRROR)
+    assert (after.files, after.hidden) == (1, 0)
+    assert rows(delivery.tier(table, Tier.MIRROR)) == delivery.view(table) == expected(table)
+
+
+@pytest.mark.full
+def test_what_has_been_merged_is_trimmed_and_a_text_of_before_stays_right(delivery: Delivery) -> None:
+    table = filled(delivery)
+    early = live_view_sql(delivery.root, ORDERS, Reached())
+    delivery.merge(table)
+    merged = delivery.segment
+    change(delivery, table, SEGMENTS)
+    last = rows(delivery.tier(table, Tier.CHANGELOG).where(f"__segment > {merged}"))
+    upkeep: Upkeep = delivery.lake.upkeep
+    for kept in (Trim(0, 1.0), Trim(merged, 1e6)):
+        upkeep.trim(ID, kept)
+        assert size(delivery, Tier.CHANGELOG).files == SEGMENTS + 1, kept
+    upkeep.trim(ID, Trim(2, None))
+    assert size(delivery, Tier.CHANGELOG).files == SEGMENTS + 1 - 2
+    assert delivery.view(table) == rows(delivery.spark.session.sql(early)) == expected(table)
+    upkeep.trim(ID, Trim(merged, 1.0))  # all that's here was committed long ago
+    assert rows(delivery.tier(table, Tier.CHANGELOG)) == last
+    assert delivery.view(table) == rows(delivery.spark.session.sql(early)) == expected(table)
+    delivery.begin()
+    change(delivery, table, SEGMENTS + 1)
+    assert delivery.view(table) == expected(table)
+    delivery.merge(table)
+    assert rows(delivery.tier(table, Tier.MIRROR)) == expected(table)
+    upkeep.trim(ID, Trim(None, 1.0))
+    assert rows(delivery.tier(table, Tier.CHANGELOG)) == []
+    assert delivery.view(table) == expected(table)
+
+
+def test_a_changelog_is_trimmed_although_changes_never_cease(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = filled(delivery)
+    delivery.merge(table)
+    merged, delete = delivery.segment, Upkeep._delete
+    numbers, changing, gave_up = iter(range(SEGMENTS, 100)), threading.Event(), threading.Event()
+
+    def change_for_ever(stop: threading.Event) -> None:
+        while not stop.is_set():
+            change(delivery, table, next(numbers))
+            changing.set()
+
+    def watched(upkeep: Upkeep, *which: Any) -> None:
+        changing.wait()
+        try:
+            delete(upkeep, *which)
+        except Py4JError:
+            gave_up.set()
+            raise
+
+    monkeypatch.setattr(Upkeep, "_delete", watched)
+    with at_work([change_for_ever]):
+        delivery.lake.upkeep.trim(ID, Trim(merged, None))
+    assert gave_up.is_set()
+    segments = [segment for (segment,) in delivery.tier(table, Tier.CHANGELOG).select("__segment").collect()]
+    assert min(segments) == merged + 1
+    assert delivery.view(table) == expected(table)
+
+
+@pytest.mark.full
+def test_a_users_own_optimize_is_in_nobodys_way(delivery: Delivery) -> None:
+    table = filled(delivery)
+
+    def optimize(stop: threading.Event) -> None:
+        session = delivery.spark.session.newSession()
+        while not stop.is_set():
+            session.sql(f"OPTIMIZE delta.`{location(delivery.root, ID, Tier.CHANGELOG)}`")
+
+    with at_work([optimize]):
+        for number in range(2):
+            change(delivery, table, number)
+            assert delivery.view(table) == expected(table)
+    delivery.lake.upkeep.compact(ID, Tier.CHANGELOG)
+    assert size(delivery, Tier.CHANGELOG).files == 1
+    found = rows(delivery.tier(table, Tier.CHANGELOG).groupBy("__scn", "__ordinal").count())
+    assert {count for *_, count in found} == {1}
+
+
+async def test_work_that_delta_gave_up_is_tried_again(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "REST_S", 0.0)
+    table = filled(delivery)
+    conflicts = iter(["merge", "compact"])
+    done: list[str] = []
+
+    async def run(
+        function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Result:
+        name = function.__name__
+        if name != "size":
+            done.append(name)
+            if name == next(conflicts, None):
+                raise Conflict("somebody else")
+        return await asyncio.to_thread(function, *args, **kwargs)
+
+    metrics = Metrics()
+    settings = LakeSettings(delivery.root, merge_rows=1, compact_files=SEGMENTS, keep_changelog_hours=1.0)
+    background = Background(settings, metrics, delivery.lake, run)
+    sizes = {tier: delivery.lake.upkeep.size(ID, tier) for tier in Tier}
+    background.found(ID, delivery.lake.find(ID), sizes)
+
+    async def next_work() -> str | None:
+        assert background.time_left({ID: Ready(0)}) == 0
+        background.begin_if_due({ID: Ready(0)}, delivery.segment, "position")
+        if background.work is None:
+            return None
+        await asyncio.wait({background.work.task})
+        name = background.work.name
+        background.ended()
+        return name
+
+    # What was given up is due again at once, and yet what had been due before comes first.
+    assert [await next_work() for _ in range(4)] == ["merge", "compact", "merge", "compact"]
+    assert done == ["merge", "compact", "merge", "compact"]
+    for work in ("merge", "compact"):
+        assert metrics.value(catalogue.CONFLICTS, kind=work) == 1
+    told = background.status(ID)
+    assert (told["pending"], told["merged"]) == (0, delivery.segment)
+    assert told["uncompacted"]["changelog"] == 0
+    assert size(delivery, Tier.CHANGELOG).files == 1
+    assert delivery.view(table) == expected(table)
+    background.delivered(ID, delivery.lake.find(ID), Pieces())
+    assert background.time_left({ID: Ready(0)}) != 0

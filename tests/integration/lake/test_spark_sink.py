@@ -1,0 +1,571 @@
+"""The SparkSink with a real journal and a real Spark: it delivers, merges, and comes back from a killed JVM."""
+
+import asyncio
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+
+from actors.lake import spark_session
+from actors.lake.live_view import live_view
+from actors.lake.spark_session import Spark
+from actors.runtime.actor import Outlet
+from actors.runtime.mailbox import Mailbox
+from actors.runtime.metrics import Metrics
+from actors.spark_sink import CONSUMER, SparkSink, Up
+from pipeline import metrics as catalogue
+from pipeline.config.settings import JournalSettings, LakeSettings, SparkSettings
+from pipeline.config.table_rules import LakeRule, Tiers
+from pipeline.errors import Definite, Transient
+from pipeline.journal.segment import CommitTimes
+from pipeline.lake import step as spark_sink
+from pipeline.lake.missing_generations import MirrorsLacked
+from pipeline.messages.inboxes import SegmentSealed, ToSparkSink
+from pipeline.messages.topology import EDGES, Actor, inbox
+from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.snapshot.checkpoint import Filling
+from pipeline.types.column_types import Integer
+from tests.integration.history import FILLING, History
+from tests.servers.stopped import stop
+
+INT = Integer(8, unsigned=False)
+(SEALED,) = inbox(Actor.SPARK_SINK)
+(ASKING,) = (edge for edge in EDGES if edge.sender is Actor.SPARK_SINK)
+WITHIN_S = 120.0
+
+
+def table(name: str) -> TableSchema:
+    return TableSchema(TableId("shop", name), (Column("id", INT, False), Column("v", INT, True)), (0,))
+
+
+class House:
+    """A journal and a lake; `sink` and `mailbox` are those of the present life."""
+
+    def __init__(self, directory: Path, spark: SparkSettings, lake: LakeSettings) -> None:
+        self.history = History(directory / "journal")
+        self.lake, self.spark, self.root = lake, spark, Path(lake.path)
+        self.orders = self.history.table(table("orders"), FILLING)
+        self.items = self.history.table(table("items"))
+
+    @asynccontextmanager
+    async def life(self) -> AsyncIterator[asyncio.Task[None]]:
+        """A sink that runs. Whoever doesn't end it, kills it."""
+        self.mailbox: Mailbox[ToSparkSink] = Mailbox(inbox(Actor.SPARK_SINK))
+        self.metrics = Metrics()
+        self.coordinator: Mailbox[Any] = Mailbox(inbox(Actor.WATERMARK_COORDINATOR))
+        self.sink = SparkSink(
+            self.mailbox,
+            self.metrics,
+            self.lake,
+            self.spark,
+            self.history.store,
+            Outlet(ASKING, self.coordinator),
+        )
+        running = asyncio.create_task(self.sink.run())
+        try:
+            yield running
+        finally:
+            running.cancel()
+            await asyncio.wait({running})
+
+    async def write(self, first: int, v: int) -> None:
+        """Commit a row to both tables, seal, and tell the sink."""
+        self.history.transaction((self.orders, "u", (first, v)), (self.items, "u", (first, v)))
+        now = int(time.time() * 1e6)
+        segment = self.history.seal(CommitTimes(now, now, (now,)))
+        await self.mailbox.put(SEALED, SegmentSealed(segment))
+
+    async def until(self, condition: Callable[[], bool], running: asyncio.Task[None]) -> None:
+        """Wait for the sink to get there."""
+        async with asyncio.timeout(WITHIN_S):
+            while not condition():
+                if running.done():
+                    running.result()
+                    raise AssertionError("the sink has ended")
+                await asyncio.sleep(0.05)
+
+    async def at_work(self, running: asyncio.Task[None]) -> Spark:
+        """The sink's Spark, once it has delivered a first row."""
+        await self.until(lambda: self.metrics.value(catalogue.SPARK_UP) == 1, running)
+        await self.write(1, 1)
+        await self.until(self.arrived, running)
+        assert isinstance(self.up.spark, Spark)
+        return self.up.spark
+
+    @property
+    def up(self) -> Up:
+        """What the sink has since Spark has been up."""
+        assert self.sink._up is not None
+        return self.sink._up
+
+    def arrived(self) -> bool:
+        """Whether the last segment is delivered."""
+        return bool(self.sink.status()["segment"] == self.history.segment)
+
+    def stopped(self, name: str) -> str:
+        """Why a table gets nothing, as the status has it; nothing where it isn't so."""
+        return self.sink.status()["tables"].get(f"shop.{name}", {}).get("stopped") or ""
+
+    def shown(self, name: str) -> list[tuple[int, int]]:
+        """The live view of a table."""
+        return sorted(
+            map(tuple, live_view(self.up.spark.session, str(self.root), table(name).table).collect())
+        )
+
+    def changes(self, name: str) -> list[tuple[int, int, int]]:
+        """(segment, id, v) of all files that the changelog was ever given: nothing ever removes one."""
+        files = ds.dataset(
+            str(self.root / "shop" / name / "changelog"), format="parquet", exclude_invalid_files=False
+        )
+        return sorted((r["__segment"], r["id"], r["v"]) for r in files.to_table().to_pylist())
+
+
+@pytest.fixture
+def house(spark_settings: SparkSettings, tmp_path: Path) -> Iterator[House]:
+    lake = LakeSettings(str(tmp_path / "lake"), merge_rows=1000, merge_after_s=600)
+    made = House(tmp_path, spark_settings, lake)
+    yield made
+    made.history.store.close()
+
+
+async def test_it_delivers_what_was_sealed_and_what_will_be_and_merges_when_due(house: House) -> None:
+    house.lake = replace(house.lake, merge_rows=3)
+    history = house.history
+    history.transaction((house.orders, "c", (1, 1)), (house.items, "c", (1, 1)))
+    history.seal()
+    async with house.life() as running:
+        await house.until(house.arrived, running)
+        assert house.metrics.value(catalogue.SPARK_UP) == 1
+        house.orders.schema = replace(house.orders.schema, key=(1, 0))  # stops by name; the others go on
+        await house.write(2, 2)
+        await house.write(3, 3)
+        await house.until(house.arrived, running)
+        await house.until(lambda: house.sink.status()["tables"]["shop.items"]["merged"] == 3, running)
+        assert house.sink.status()["tables"]["shop.items"]["pending"] == 0
+        stopped = house.sink.status()["tables"]["shop.orders"]["stopped"]
+        assert stopped == (
+            "from segment 2 on: the primary key of shop.orders was (id) and is (v, id): the lake tables of shop.orders "
+            "are laid out for its new schema when it begins again; then begin it again: tidemark signal CONFIG "
+            r"recapture --tables 'shop\.orders'"
+        )
+        assert house.metrics.value(catalogue.DELIVERED, table="shop.items", tier="changelog") == 3
+        assert house.metrics.value(catalogue.DELIVERED_SEGMENT) == 3
+        observed = house.metrics.registry.get_sample_value("tidemark_freshness_seconds_count")
+        assert observed == 2
+        history.transaction((house.items, "c", (4, 4)))
+        last = history.seal()
+        await house.mailbox.put(SEALED, SegmentSealed(last))
+        house.mailbox.close()
+        await running  # a clean stop delivers the last segment
+    assert house.changes("items") == [(1, 1, 1), (2, 2, 2), (3, 3, 3), (4, 4, 4)]
+    assert house.changes("orders") == [(1, 1, 1)]
+    assert house.metrics.value(catalogue.SPARK_UP) == 0
+
+
+async def test_a_life_that_is_broken_off_while_spark_starts_leaves_no_jvm_to_the_next(house: House) -> None:
+    lock = house.history.store.local_folder / "spark" / "lock"
+    async with house.life() as running:
+        await house.until(lock.exists, running)
+    async with house.life() as running:
+        await house.at_work(running)
+        house.mailbox.close()
+        await running
+
+
+async def test_what_spark_says_of_a_log_that_it_cannot_read_outlives_its_jvm(house: House) -> None:
+    log = house.root / "shop" / "items" / "changelog" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_text("CANARY-4711")
+    house.history.transaction((house.items, "c", (1, 1)), (house.orders, "c", (1, 1)))
+    house.history.seal()
+    async with house.life() as running:
+        await house.until(house.arrived, running)
+        text = house.stopped("items")
+        assert "SparkFailed: An error occurred while calling" in text
+        assert "FAILED_READ_FILE" in text
+        assert "CANARY" not in text
+        assert not house.stopped("orders")
+        house.mailbox.close()
+        await running
+
+
+async def test_one_tables_trouble_is_its_own_and_ends_when_it_is_mended(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_sink, "LONGEST_PAUSE_S", 1.0)
+    folder, items = house.root / "shop" / "items", str(house.items.schema.table)
+    log, away = folder / "changelog" / "_delta_log", house.root.parent / "away"
+    name = f"{2:012}-{1:04}-{house.history.store.identity.id[:8]}.parquet.tmp"
+    in_the_way = folder / "changelog" / name
+
+    def stopped() -> bool:
+        return house.metrics.value(catalogue.TABLE_STOPPED, table=items, part="lake") == 1
+
+    async with house.life() as running:
+        await house.at_work(running)
+        in_the_way.mkdir()  # where a file of the second segment is to be
+        for n in (2, 3):
+            await house.write(n, n)
+        await house.until(lambda: house.arrived() and stopped(), running)
+        assert house.metrics.value(catalogue.STOPPED_TABLES, part="lake") == 1
+        assert "files can't be placed" in house.stopped("items")
+        assert not house.stopped("orders")
+        assert house.shown("orders") == [(n, n) for n in (1, 2, 3)]
+        in_the_way.rmdir()
+        await house.until(lambda: house.arrived() and not house.stopped("items"), running)
+        assert house.shown("items") == [(n, n) for n in (1, 2, 3)]
+        await house.write(4, 4)
+        await house.until(house.arrived, running)
+        assert house.metrics.value(catalogue.STOPPED_TABLES, part="lake") == 0
+        house.mailbox.close()
+        await running
+    log.rename(away)
+    log.mkdir()
+    (log / f"{0:020}.json").write_text("what's no log")
+    async with house.life() as running:
+        await house.write(5, 5)
+        await house.until(lambda: house.arrived() and stopped(), running)
+        assert house.shown("orders") == [(n, n) for n in (1, 2, 3, 4, 5)]
+        house.mailbox.close()
+        await running
+    async with house.life() as running:  # which finds again what the table lacks
+        await house.until(lambda: house.arrived() and bool(house.stopped("items")), running)
+        shutil.rmtree(log)
+        away.rename(log)
+        await house.write(6, 6)
+        await house.until(lambda: house.arrived() and not house.stopped("items"), running)
+        for name in ("orders", "items"):
+            assert house.shown(name) == [(n, n) for n in (1, 2, 3, 4, 5, 6)]
+            assert house.changes(name) == [(n, n, n) for n in (1, 2, 3, 4, 5, 6)]
+        assert house.coordinator.depth == 0, "no mirror began anew for it"
+        house.mailbox.close()
+        await running
+
+
+@pytest.mark.full
+async def test_it_compacts_its_tables_beside_the_batches(house: House) -> None:
+    house.lake = replace(house.lake, compact_files=3)
+    for n in (1, 2, 3):
+        house.history.transaction((house.items, "c", (n, n)))
+        house.history.seal()
+    async with house.life() as running:
+        count = "tidemark_maintenance_seconds_count"
+        compacted = partial(house.metrics.registry.get_sample_value, count, {"kind": "compact"})
+        await house.until(lambda: compacted() == 1, running)
+        status = house.sink.status()["tables"]["shop.items"]
+        assert (status["pending"], status["uncompacted"]["changelog"]) == (3, 0)
+        await house.write(4, 4)
+        await house.until(house.arrived, running)
+        assert house.metrics.value(catalogue.FILES_COME, table="shop.items", tier="changelog") == 1
+        shown = live_view(house.up.spark.session, str(house.root), house.items.schema.table).collect()
+        assert sorted(map(tuple, shown)) == [(n, n) for n in range(1, 5)]
+        house.mailbox.close()
+        await running
+
+
+@pytest.mark.full
+async def test_it_tells_the_journal_how_far_it_is(house: House) -> None:
+    async with house.life() as running:
+        await house.until(lambda: CONSUMER in house.history.store.consumers.all(), running)
+        await house.write(1, 1)
+        await house.until(lambda: house.history.store.consumers.all()[CONSUMER].segment == 1, running)
+        house.mailbox.close()
+        await running
+    assert house.changes("items") == [(1, 1, 1)]
+
+
+@pytest.mark.full
+async def test_a_rule_that_changes_is_followed_or_refused_by_name(house: House) -> None:
+    items = house.items.schema.table
+    plain = replace(house.lake, merge_rows=1)
+    changelog_only = replace(plain, rules=(LakeRule(Tables(("shop\\.items",)), Tiers.CHANGELOG),))
+    house.lake = changelog_only
+    async with house.life() as running:
+        for n in (1, 2):
+            await house.write(n, n)
+            await house.until(house.arrived, running)
+        house.mailbox.close()
+        await running
+    mirror = house.root / "shop" / "items" / "mirror"
+    assert (house.root / "shop" / "orders" / "mirror").exists()
+    assert not mirror.exists()
+    # Rows of before may be anywhere by now: the mirror waits for a generation of its own, and asks for it.
+    house.lake = plain
+    async with house.life() as running:
+        await house.until(lambda: bool(house.coordinator.depth), running)
+        assert await house.coordinator.get() == MirrorsLacked({items: 0})
+        await house.write(3, 3)
+        await house.until(house.arrived, running)
+        assert not mirror.exists()
+        house.history.restart(house.items, house.items.schema, Filling)
+        await house.write(4, 4)
+        await house.until(house.arrived, running)
+        assert mirror.exists()
+        house.mailbox.close()
+        await running
+    assert house.changes("items") == [(1, 1, 1), (2, 2, 2), (3, 3, 3), (4, 4, 4)]
+    house.lake = changelog_only
+    async with house.life() as running:
+        with pytest.raises(Definite, match=r"shop\.items has a mirror in the lake"):
+            await running
+
+
+async def test_a_lake_that_comes_when_segments_have_gone_asks_for_mirrors_that_begin_anew(
+    house: House,
+) -> None:
+    history, store = house.history, house.history.store
+    bag = history.table(replace(table("bag"), key=()), None)
+    for n in (1, 2, 3):
+        history.transaction((house.orders, "c", (n, n)), (house.items, "c", (n, n)), (bag, "c", (n, n)))
+        history.seal()
+    store.recover()
+    assert store.retain(JournalSettings("journal", keep_hours=0), time.time_ns() // 1000).segments == 2
+    async with house.life() as running:
+        await house.until(
+            lambda: bool(house.sink.status()["segment"] == 3 and house.coordinator.depth), running
+        )
+        asked = await house.coordinator.get()
+        assert asked == MirrorsLacked({house.orders.schema.table: 0, house.items.schema.table: 0})
+        assert house.sink.status()["late"] == ["shop.items", "shop.orders"]
+        assert house.changes("bag") == [
+            (3, 3, 3)
+        ]  # it has no mirror: its changes begin where the journal does
+        lake = house.up.lake
+        found = await asyncio.to_thread(lake.find, bag.schema.table)
+        assert (found.changes, found.after) == (3, 0)  # so that a restart finds that it comes late
+        history.restart(house.items, house.items.schema, Filling)
+        history.chunk(house.items, list(house.items.source))
+        await house.write(4, 4)
+        await house.until(house.arrived, running)
+        assert house.sink.status()["late"] == ["shop.orders"]
+        lacked = MirrorsLacked({house.orders.schema.table: 0})
+        async with asyncio.timeout(60):  # what was asked before may be there still
+            while await house.coordinator.get() != lacked:
+                pass
+        history.restart(house.orders, house.orders.schema, Filling)
+        history.chunk(house.orders, list(house.orders.source))
+        await house.write(5, 5)
+        await house.until(house.arrived, running)
+        assert house.sink.status()["late"] == []
+        await house.write(6, 6)
+        await house.until(house.arrived, running)
+        found = await asyncio.to_thread(lake.find, house.items.schema.table)
+        assert found.after == 5
+        for each in (house.orders, house.items):
+            shown = live_view(house.up.spark.session, str(house.root), each.schema.table).collect()
+            assert sorted(map(tuple, shown)) == [(n, n) for n in range(1, 7)]
+        house.mailbox.close()
+        await running
+    assert house.changes("items") == [(n, n, n) for n in (4, 5, 6)]
+    assert house.changes("orders") == [(n, n, n) for n in (5, 6)]
+
+
+async def test_a_table_that_stopped_is_told_again_and_begins_anew_when_it_is_removed(house: House) -> None:
+    history, items = house.history, house.items.schema.table
+    house.items = history.table(house.items.schema, FILLING)
+    history.transaction((house.orders, "c", (1, 1)), (house.items, "c", (1, 1)))
+    history.seal()
+    house.items.schema = replace(house.items.schema, key=(1, 0))
+    history.transaction((house.orders, "c", (2, 2)), (house.items, "c", (2, 2)))
+    history.seal()
+    for _ in range(2):
+        async with house.life() as running:
+            await house.until(house.arrived, running)
+            assert house.metrics.value(catalogue.TABLE_STOPPED, table=str(items), part="lake") == 1
+            assert house.metrics.value(catalogue.STOPPED_TABLES, part="lake") == 1
+            assert house.coordinator.depth == 0
+            house.mailbox.close()
+            await running
+    shutil.rmtree(house.root / "shop" / "items")
+    async with house.life() as running:
+        await house.until(lambda: bool(house.coordinator.depth), running)
+        assert house.metrics.value(catalogue.TABLE_STOPPED, table=str(items), part="lake") == 0
+        assert house.metrics.value(catalogue.STOPPED_TABLES, part="lake") == 0
+        assert await house.coordinator.get() == MirrorsLacked({items: 0})
+        history.restart(house.items, house.items.schema, Filling)
+        history.chunk(house.items, list(house.items.source))
+        await house.write(3, 3)
+        await house.until(house.arrived, running)
+        for each in (house.orders, house.items):
+            shown = live_view(house.up.spark.session, str(house.root), each.schema.table).collect()
+            assert sorted(map(tuple, shown)) == [(n, n) for n in (1, 2, 3)]
+        house.mailbox.close()
+        await running
+
+
+@pytest.mark.full
+async def test_tables_that_got_nothing_for_long_are_not_begun_anew_when_what_had_nothing_for_them_has_gone(
+    house: House,
+) -> None:
+    history, store = house.history, house.history.store
+    history.transaction((house.orders, "c", (1, 1)), (house.items, "c", (1, 1)))
+    history.seal()
+    async with house.life() as running:
+        await house.until(house.arrived, running)
+        for _ in range(3):
+            await house.mailbox.put(SEALED, SegmentSealed(history.seal()))
+        await house.until(house.arrived, running)
+        house.mailbox.close()
+        await running
+    store.recover()
+    assert store.retain(JournalSettings("journal", keep_hours=0), time.time_ns() // 1000).segments == 3
+    async with house.life() as running:
+        await house.write(2, 2)
+        await house.until(house.arrived, running)
+        assert house.sink.status()["late"] == []
+        assert house.coordinator.depth == 0
+        house.mailbox.close()
+        await running
+    assert house.changes("items") == [(1, 1, 1), (5, 2, 2)]
+    # Of tables of another time that's not known, however far this journal's consumer had come.
+    store.recover()
+    assert store.retain(JournalSettings("journal", keep_hours=0), time.time_ns() // 1000).segments == 1
+    shutil.rmtree(house.root)
+    async with house.life() as running:
+        await house.until(lambda: house.sink.status()["late"] != [], running)
+
+
+def killed(spark: Spark) -> None:
+    """End the JVM at once."""
+    os.kill(spark.pid, signal.SIGKILL)
+
+
+def out_of_memory(spark: Spark) -> None:
+    """Have the JVM want more than it may have."""
+    jvm: Any = spark.session.sparkContext._jvm
+    with suppress(Py4JError, ConnectionError):
+        jvm.java.nio.ByteBuffer.allocate(2**31 - 1)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        (killed, "Spark's JVM has ended, or was killed"),
+        (out_of_memory, "Spark's JVM ran out of memory"),
+    ],
+)
+async def test_a_jvm_that_ends_is_transient_and_the_next_life_goes_on_without_doubles(
+    house: House, end: Callable[[Spark], None], told: str
+) -> None:
+    async with house.life() as running:
+        await asyncio.to_thread(end, await house.at_work(running))
+        await house.write(2, 2)
+        with pytest.raises(Transient, match=told):
+            await running
+    async with house.life() as running:
+        await house.until(house.arrived, running)
+        await house.write(3, 3)
+        house.mailbox.close()
+        await running
+    assert house.changes("items") == house.changes("orders") == [(1, 1, 1), (2, 2, 2), (3, 3, 3)]
+
+
+@pytest.mark.full
+async def test_a_jvm_that_stands_still_while_a_batch_is_delivered_is_found_and_the_next_life_goes_on(
+    house: House,
+) -> None:
+    async with house.life() as running:
+        stop((await house.at_work(running)).pid)
+        await house.write(2, 2)
+        await house.until(lambda: house.sink.hung() == "Spark hasn't answered for 12 s", running)
+    async with house.life() as running:
+        await house.write(3, 3)
+        await house.until(house.arrived, running)
+        house.mailbox.close()
+        await running
+    assert house.changes("items") == house.changes("orders") == [(1, 1, 1), (2, 2, 2), (3, 3, 3)]
+
+
+ORPHAN = """
+import sys, time
+from pathlib import Path
+from actors.lake.lake import spark_session
+from deploy.toolchain.parts import locate
+from pipeline.config.settings import SparkSettings
+spark = spark_session.start(SparkSettings(jars=locate().jars), Path(sys.argv[1]))
+print(spark.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_the_jvm_ends_when_its_python_is_killed_and_no_other_begins_before(
+    spark_settings: SparkSettings, tmp_path: Path
+) -> None:
+    with subprocess.Popen([sys.executable, "-c", ORPHAN, tmp_path], stdout=subprocess.PIPE) as python:
+        assert python.stdout is not None
+        handle = os.pidfd_open(int(python.stdout.readline()))
+        with pytest.raises(Transient, match="an earlier run hasn't ended yet"):
+            spark_session.start(spark_settings, tmp_path)
+        python.kill()
+    ended = select.poll()
+    ended.register(handle, select.POLLIN)
+    assert ended.poll(60_000), "the JVM outlives its Python"
+    os.close(handle)
+
+
+def test_a_jvm_that_is_killed_while_it_starts_is_not_taken_for_the_next_one(
+    spark_settings: SparkSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch, initialize = spark_session._launch_gateway, SparkContext._initialize_context
+
+    def end(gateway: Any) -> None:
+        gateway.proc.kill()
+        gateway.proc.wait()
+
+    def stillborn(*arguments: Any) -> Any:
+        gateway = launch(*arguments)
+        end(gateway)
+        return gateway
+
+    def struck(context: SparkContext, conf: Any) -> Any:
+        end(SparkContext._gateway)
+        return initialize(context, conf)
+
+    for owner, step, dying in (
+        (spark_session, "_launch_gateway", stillborn),
+        (SparkContext, "_initialize_context", struck),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, step, dying)
+            with pytest.raises(Transient, match="Spark didn't start at local"):
+                spark_session.start(spark_settings, tmp_path)
+    spark = spark_session.start(spark_settings, tmp_path)
+    assert spark.session.range(3).count() == 3
+    spark.stop()
+
+
+@pytest.mark.parametrize(
+    ("jars", "told"),
+    [
+        ([], "must hold just one Delta, delta-spark_4.2_2.13-4.4.0.jar .*none"),
+        (["delta-spark_4.1_2.13-4.4.0.jar"], "delta-spark_4.1_2.13-4.4.0.jar doesn't fit PySpark 4.2.0"),
+        (["delta-spark_4.2_2.13-4.4.1.jar"], "delta-spark_4.2_2.13-4.4.1.jar doesn't fit PySpark 4.2.0"),
+        (["delta-spark_4.2_2.13-4.4.0.jar", "delta-spark_4.1_2.13-4.4.0.jar"], "just one Delta"),
+    ],
+)
+def test_parts_that_do_not_fit_are_named(jars: list[str], told: str, tmp_path: Path) -> None:
+    for jar in jars:
+        (tmp_path / jar).touch()
+    with pytest.raises(Definite, match=told):
+        spark_session.start(SparkSettings(jars=(tmp_path,)), tmp_path)
+
+
+def test_a_jar_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Definite, match=r"gone\.jar, which isn't there"):
+        spark_session.start(SparkSettings(jars=(tmp_path / "gone.jar",)), tmp_path)

@@ -1,0 +1,27 @@
+"""The priorities of a real Spark's threads."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from actors.lake.spark_session import Spark
+from actors.lake.thread_priorities import NICE
+
+
+def test_tasks_give_way_and_nobody_else(spark: Spark) -> None:
+    spark.session.range(0, 1000, 1, 8).selectExpr("sum(id)").collect()
+    nices: dict[str, set[int]] = {}
+    for thread in Path(f"/proc/{spark.pid}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            name = (thread / "comm").read_text().rstrip("\n")
+            nices.setdefault(name, set()).add(os.getpriority(os.PRIO_PROCESS, int(thread.name)))
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    tasks = [nice for name, nice in nices.items() if name.startswith("Executor task")]
+    assert tasks
+    assert all(nice == {NICE} for nice in tasks), nices
+    # What takes a task's result is begun by the dispatcher as well.
+    assert not {
+        name
+        for name, nice in nices.items()
+        if nice != {own} and not name.startswith(("Executor task", "dispatcher-even", "task-result"))
+    }

@@ -1,0 +1,104 @@
+"""A real Spark is asked how far it is: what gets on isn't taken for hung, and what stands still is."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from threading import Event
+
+import pytest
+from py4j.protocol import Py4JJavaError
+
+from actors.lake import spark_session, stall_detector
+from actors.lake.spark_session import Pool, Spark
+from actors.lake.stall_detector import ANSWERS_WITHIN_S, GETS_ON_WITHIN_S, LOOK_EVERY_S, Pulse
+from actors.runtime.supervisor import Limits
+from tests.integration.source.test_lost_connections import HUNG_AFTER_S
+from tests.servers.service import until
+from tests.servers.stopped import stop
+
+# So many tasks that it would take long.
+LONG = "SELECT java_method('java.lang.Thread', 'sleep', 10L) FROM range(0, 20000, 1, 20000)"
+
+
+@asynccontextmanager
+async def felt(spark: Spark) -> AsyncIterator[Pulse]:
+    pulse = Pulse()
+    pulse.begin(spark.progress)
+    try:
+        yield pulse
+    finally:
+        await pulse.end()
+
+
+@pytest.fixture(autouse=True)
+def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stall_detector, "LOOK_EVERY_S", 0.1)
+
+
+def got_on_since(pulse: Pulse, pool: Pool) -> Callable[[], bool]:
+    """Whether there has been a sign of life since now."""
+    before = pulse._got_on[pool]
+    return lambda: pulse._got_on[pool] > before
+
+
+@pytest.mark.parametrize("pool", Pool)
+async def test_a_long_call_gets_on_as_long_as_its_tasks_end(spark: Spark, pool: Pool) -> None:
+    def work() -> None:
+        if pool is Pool.BATCHES:
+            spark.session.sql(LONG).collect()
+        else:
+            with spark_session.beside(spark.session, {}) as session:
+                session.sql(LONG).collect()
+
+    async with felt(spark) as pulse:
+        with pulse.call(pool):
+            working = asyncio.create_task(asyncio.to_thread(work))
+            try:
+                for _ in range(3):
+                    await until(got_on_since(pulse, pool), "it gets on", ended=working.done)
+                assert pulse.stuck() is None
+            finally:
+                spark.session.sparkContext.cancelAllJobs()
+                with pytest.raises(Py4JJavaError, match="SPARK_JOB_CANCELLED"):
+                    await working
+        # What goes on beside may be what a batch waits for, but not the other way round.
+        assert pulse._got_on[Pool.BATCHES] > 0
+        assert (pulse._got_on[Pool.BESIDE] > 0) == (pool is Pool.BESIDE)
+
+
+@pytest.mark.parametrize(
+    ("pool", "what"), [(Pool.BATCHES, "a batch"), (Pool.BESIDE, "what goes on beside the batches")]
+)
+async def test_a_call_that_does_not_get_on_is_found_though_spark_answers(
+    spark: Spark, pool: Pool, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(GETS_ON_WITHIN_S, pool, 0.5)
+    ended = Event()
+    told = f"Spark answers, but {what} hasn't got on for 0.5 s"
+    async with felt(spark) as pulse:
+        with pulse.call(pool):
+            call = asyncio.create_task(asyncio.to_thread(ended.wait))
+            try:
+                await until(lambda: pulse.stuck() == told, "it's found")
+            finally:
+                ended.set()
+                await call
+        assert pulse.stuck() is None
+
+
+async def test_a_jvm_that_stands_still_is_found(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stall_detector, "ANSWERS_WITHIN_S", 0.5)
+    async with felt(spark) as pulse:
+        stop(spark.pid)
+        try:
+            with pulse.call(Pool.BATCHES):
+                await until(lambda: pulse.stuck() == "Spark hasn't answered for 0.5 s", "it's found")
+        finally:
+            os.kill(spark.pid, signal.SIGCONT)
+        await until(lambda: pulse.stuck() is None, "it answers again")
+
+
+def test_it_is_found_as_soon_as_an_actor_that_hangs() -> None:
+    assert LOOK_EVERY_S + ANSWERS_WITHIN_S + Limits().look_every_s < HUNG_AFTER_S

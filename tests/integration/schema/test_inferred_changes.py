@@ -1,0 +1,423 @@
+"""The log doesn't say what a statement did to rows: each history ends with a mirror that equals the source.
+
+A step's statements run in one session; then capture catches up, and has the server's answer.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pymysql.err import DataError, OperationalError
+
+from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, GTIDS_56, MysqlServer
+from pipeline import metrics as catalogue
+from pipeline.config.settings import SnapshotMode
+from pipeline.messages.topology import Actor as Name
+from pipeline.schema.table_schema import TableId
+from tests.servers.journal_oracle import entries, unequal
+from tests.servers.mysql import MysqlFactory
+from tests.servers.service import Running, pipeline, running
+
+Steps = Sequence[Sequence[str]]
+
+T: Final = "CREATE TABLE t (id INT PRIMARY KEY, v INT)"
+NEW: Final = "CREATE TABLE t_new (id INT PRIMARY KEY, v INT)"
+ROWS: Final = "INSERT INTO t VALUES (1, 1), (2, 2)"
+FILLED: Final = (T, ROWS, NEW, "INSERT INTO t_new VALUES (1, 10), (2, 20), (3, 30)")
+GONE: Final = {
+    "rename": "RENAME TABLE t TO t_old",
+    "drop": "DROP TABLE t",
+    "alter": "ALTER TABLE t RENAME TO t_old",
+}
+BACK: Final = {
+    "rename": "RENAME TABLE t_new TO t",
+    "alter": "ALTER TABLE t_new RENAME TO t",
+    "exchange": "ALTER TABLE parted EXCHANGE PARTITION p WITH TABLE t",
+    "select": "CREATE TABLE t (PRIMARY KEY (id)) SELECT * FROM t_new",
+}
+
+
+async def history(
+    server: MysqlServer,
+    folder: Path,
+    database: str,
+    before: Sequence[str],
+    steps: Steps,
+    *tables: str,
+    restarted: set[str] | None = None,
+) -> None:
+    """Capture it, and hold these tables against the source; `restarted`: those whose mirrors begin again, if said."""
+    server.sql(*before, database=database)
+    async with running(pipeline(server, folder, database)) as service:
+        await service.begun()
+        await service.execute("s")
+        await service.completed("s")
+        for step in steps:
+            with closing(server.connect(database=database)) as connection, connection.cursor() as cursor:
+                for statement in step:
+                    cursor.execute(statement)
+                connection.commit()
+            await at_rest(service, server)
+        assert service.status()["stopped"] == {}
+        value = service.assembly.metrics.value
+        names = {
+            table for table in service.status()["mirrors"] if value(catalogue.TABLE_RESTARTS, table=table)
+        }
+        await service.stop()
+    assert unequal(server, folder / "journal", *(TableId(database, table) for table in tables)) == []
+    assert restarted is None or names == {f"{database}.{table}" for table in restarted}
+
+
+async def at_rest(service: Running, server: MysqlServer) -> None:
+    """Until all has passed, the server has answered, and what begins again has been read."""
+    await service.caught_up(server)
+    doubtful = {"unproven", "awaited", "answered"}
+
+    def proven() -> bool:
+        verifier = service.status(Name.SCHEMA_VERIFIER)
+        return not verifier["asked"] and doubtful.isdisjoint(verifier["tables"].values())
+
+    def read() -> bool:
+        tables = [table for snapshot in service.status()["snapshots"] for table in snapshot["tables"]]
+        return all(table["state"] in ("completed", "failed", "stopped") for table in tables)
+
+    await service.until(proven, "the server's answer")
+    await service.until(read, "all that begins again has been read")
+
+
+@pytest.mark.parametrize("gone", GONE)
+@pytest.mark.parametrize("back", ["rename", "alter", "select"])
+async def test_a_table_that_is_gone_and_comes_back_with_rows(
+    mysql: MysqlServer, database: str, tmp_path: Path, gone: str, back: str
+) -> None:
+    steps = ((GONE[gone],), (BACK[back],), ("INSERT INTO t VALUES (4, 40)",))
+    await history(mysql, tmp_path, database, FILLED, steps, "t")
+
+
+async def test_a_table_that_is_gone_comes_back_empty_and_gets_a_partitions_rows(
+    mysql: MysqlServer, database: str, tmp_path: Path
+) -> None:
+    partitions = "PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (9))"
+    parted = f"CREATE TABLE parted (id INT PRIMARY KEY, v INT) {partitions}"
+    before = (*FILLED, parted, "INSERT INTO parted SELECT * FROM t_new")
+    steps = ((GONE["drop"],), (T,), (BACK["exchange"],), ("INSERT INTO t VALUES (4, 40)",))
+    await history(mysql, tmp_path, database, before, steps, "t", "parted")
+
+
+async def test_it_comes_back_with_rows_behind_a_restart_of_the_service(
+    mysql: MysqlServer, database: str, tmp_path: Path
+) -> None:
+    mysql.sql(*FILLED, database=database)
+    settings = pipeline(mysql, tmp_path, database)
+    async with running(settings) as service:
+        await service.begun()
+        await service.execute("s")
+        await service.completed("s")
+        mysql.sql(GONE["drop"], database=database)
+        await at_rest(service, mysql)
+        await service.stop()
+    async with running(settings) as service:
+        await service.begun()
+        await at_rest(service, mysql)
+        mysql.sql(BACK["rename"], database=database)
+        await at_rest(service, mysql)
+        await service.stop()
+    assert unequal(mysql, tmp_path / "journal", TableId(database, "t")) == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP TABLE IF EXISTS T",
+        "DROP TABLE IF EXISTS strasse",
+        "ALTER TABLE Orders DROP COLUMN v",
+        "TRUNCATE Orders",
+        "DROP TABLE Orders",
+    ],
+)
+async def test_another_table_whose_name_differs_by_case_is_another_one(
+    mysql: MysqlServer, database: str, tmp_path: Path, statement: str
+) -> None:
+    # `Orders` isn't captured: its key is of no matter, and nor are its rows.
+    orders = "CREATE TABLE orders (id INT PRIMARY KEY, v INT)"
+    names = ("t", "straße", "orders")
+    before = (
+        T, ROWS, "CREATE TABLE `straße` LIKE t", "INSERT INTO `straße` SELECT * FROM t", orders,
+        "INSERT INTO orders SELECT * FROM t", "CREATE TABLE Orders LIKE t", "INSERT INTO Orders SELECT * FROM t",
+    )  # fmt: skip
+    more = tuple(f"INSERT INTO `{table}` VALUES (3, 3)" for table in names)
+    other = {"Orders"} if statement in ("TRUNCATE Orders", "DROP TABLE Orders") else set[str]()
+    await history(mysql, tmp_path, database, before, ((statement,), more), *names, restarted=other)
+
+
+async def test_a_database_whose_name_differs_by_case_is_another_one(
+    mysql: MysqlServer, database: str, tmp_path: Path
+) -> None:
+    steps = ((f"DROP DATABASE IF EXISTS {database.upper()}",), ("INSERT INTO t VALUES (3, 3)",))
+    await history(mysql, tmp_path, database, (T, ROWS), steps, "t", restarted=set())
+
+
+async def test_a_server_that_folds_names_means_a_table_by_any_case(
+    mysql_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    server = mysql_factory({**GTIDS, **FULL_METADATA, "lower_case_table_names": "1"})
+    server.sql("CREATE DATABASE shop")
+    steps = (
+        ("TRUNCATE TABLE T",),
+        ("INSERT INTO T VALUES (3, 3)", "ALTER TABLE Shop.T RENAME COLUMN v TO w"),
+        ("INSERT INTO t VALUES (4, 4)", "RENAME TABLE T TO U, T_NEW TO T"),
+        ("INSERT INTO t VALUES (5, 5)",),
+    )
+    await history(server, tmp_path, "shop", FILLED, steps, "t")
+
+
+PADDED: Final = "SET sql_mode = 'STRICT_ALL_TABLES,PAD_CHAR_TO_FULL_LENGTH'"
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "step"),
+    [
+        ("VARCHAR(400)", "CONCAT('x', SPACE(302))", ("ALTER TABLE t MODIFY v TINYTEXT",)),
+        ("VARCHAR(400)", "CONCAT('x', SPACE(302))", ("ALTER TABLE t MODIFY v VARCHAR(9)",)),
+        ("CHAR(5)", "'a'", (PADDED, "ALTER TABLE t MODIFY v VARCHAR(9)")),
+    ],
+)
+async def test_a_strict_conversion_that_still_changes_values(
+    mysql: MysqlServer, database: str, tmp_path: Path, column: str, value: str, step: Sequence[str]
+) -> None:
+    before = (f"CREATE TABLE t (id INT PRIMARY KEY, v {column})", f"INSERT INTO t VALUES (1, {value})")
+    await history(mysql, tmp_path, database, before, (step,), "t", restarted={"t"})
+
+
+def test_strict_mode_refuses_to_cut_what_has_no_spaces_to_spare(mysql: MysqlServer, database: str) -> None:
+    """Also where it's spaces that are cut: a value of these types that passed is whole."""
+    mysql.sql("CREATE TABLE t (a VARBINARY(400), b BLOB)", database=database)
+    mysql.sql("INSERT INTO t SELECT s, s FROM (SELECT CONCAT('x', SPACE(302)) s) x", database=database)
+    for column, kind in (("a", "TINYBLOB"), ("b", "TINYBLOB"), ("a", "VARBINARY(9)")):
+        with pytest.raises((DataError, OperationalError)):
+            mysql.sql(f"ALTER TABLE t MODIFY {column} {kind}", database=database)
+
+
+FOLLOWS: Final = "w VARCHAR(40) AS (CONCAT(v)) "
+
+
+@pytest.mark.parametrize(
+    ("columns", "value", "statement"),
+    [
+        (
+            "v VARCHAR(9) COLLATE utf8mb4_0900_ai_ci, w INT AS (v = 'admin') VIRTUAL",
+            "'ADMIN'",
+            "ALTER TABLE t MODIFY v VARCHAR(9) COLLATE utf8mb4_bin",
+        ),
+        (
+            "v VARCHAR(9) COLLATE utf8mb4_0900_ai_ci, w INT AS (v = 'admin') VIRTUAL",
+            "'ADMIN'",
+            "ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+        ),
+        (f"v FLOAT, {FOLLOWS} VIRTUAL", "0.1", "ALTER TABLE t MODIFY v DOUBLE"),
+        (f"v DATE, {FOLLOWS} STORED", "'2020-01-01'", "ALTER TABLE t CHANGE v v DATETIME"),
+    ],
+)
+async def test_a_generated_column_follows_a_strict_conversion(
+    mysql: MysqlServer, database: str, tmp_path: Path, columns: str, value: str, statement: str
+) -> None:
+    before = (f"CREATE TABLE t (id INT PRIMARY KEY, {columns})", f"INSERT INTO t (id, v) VALUES (1, {value})")
+    await history(mysql, tmp_path, database, before, ((statement,),), "t", restarted={"t"})
+
+
+async def test_ordinary_migrations_read_nothing_again(
+    mysql: MysqlServer, database: str, tmp_path: Path
+) -> None:
+    texts = "id INT PRIMARY KEY, a VARCHAR(20), b TEXT, c CHAR(5)"
+    before = (
+        f"CREATE TABLE t ({texts}, d INT, e ENUM('x'), f DECIMAL(5,2), g TIMESTAMP(0) NULL) COMMENT 'x'",
+        "INSERT INTO t VALUES (1, 'a ', 'b ', 'c', 4, 'x', 1.5, NOW())",
+    )
+    steps = [
+        (f"ALTER TABLE t {options}", "INSERT INTO t (id, b, d) SELECT MAX(id) + 1, 'b', MAX(id) + 9 FROM t")
+        for options in (
+            "MODIFY a VARCHAR(200)",
+            "MODIFY a TEXT",
+            "MODIFY b TEXT NOT NULL DEFAULT ('x')",
+            "CHANGE b b MEDIUMTEXT COMMENT 'b'",
+            "MODIFY c VARCHAR(5), MODIFY d BIGINT UNSIGNED",
+            "MODIFY e ENUM('x', 'y'), MODIFY f DECIMAL(9,2)",
+            "MODIFY g TIMESTAMP(6) NULL",
+            "CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+            "ADD INDEX (a(5)), ADD UNIQUE (d)",
+            "ADD COLUMN h INT, ADD i VARCHAR(9) DEFAULT NULL AFTER a, ALGORITHM=INSTANT",
+            "RENAME COLUMN h TO j, DROP INDEX d, ALTER COLUMN d SET DEFAULT 5",
+            "ENGINE=InnoDB, ROW_FORMAT=DYNAMIC COMMENT 'y'",
+            "PARTITION BY HASH (id) PARTITIONS 3",
+            "COALESCE PARTITION 1",
+            "DROP COLUMN j",
+            "REMOVE PARTITIONING",
+            "ENGINE=MyISAM",
+        )
+    ]
+    await history(mysql, tmp_path, database, before, steps, "t", restarted=set())
+
+
+async def test_views_are_no_tables(mysql: MysqlServer, database: str, tmp_path: Path) -> None:
+    mysql.sql(T, ROWS, "CREATE VIEW before_it AS SELECT * FROM t", database=database)
+    async with running(pipeline(mysql, tmp_path, database, mode=SnapshotMode.INITIAL)) as service:
+        await service.begun()
+        mysql.sql("CREATE VIEW v AS SELECT * FROM t", "ALTER VIEW v AS SELECT id FROM t", database=database)
+        mysql.sql("INSERT INTO t VALUES (3, 3)", "DROP VIEW v", database=database)
+        await at_rest(service, mysql)
+        assert service.status()["keyless"] == []
+        assert set(service.status()["mirrors"]) == {f"{database}.t"}
+        await service.stop()
+    assert {table.name for table in entries(tmp_path / "journal")[-1].checkpoint.schemas} == {"t"}
+
+
+@pytest.mark.parametrize("metadata", ["FULL", "MINIMAL"])
+async def test_a_table_whose_rows_are_elsewhere_stops_by_name(
+    mysql_factory: MysqlFactory, tmp_path: Path, metadata: str
+) -> None:
+    server = mysql_factory({**GTIDS, "binlog_row_metadata": metadata})
+    server.sql("CREATE DATABASE shop")
+    server.sql(T, ROWS, "CREATE TABLE first (id INT PRIMARY KEY) ENGINE=BLACKHOLE", database="shop")
+    merged = "(id INT, v INT, INDEX (id))"
+    created = (
+        "CREATE TABLE hole (id INT PRIMARY KEY, v INT) ENGINE=BLACKHOLE",
+        "INSERT INTO hole VALUES (1, 1)",
+        "SET default_storage_engine = BLACKHOLE",
+        "CREATE TABLE silent (id INT PRIMARY KEY, v INT)",
+        "INSERT INTO silent VALUES (1, 1)",
+        f"CREATE TABLE a {merged} ENGINE=MyISAM",
+        f"CREATE TABLE merged {merged} ENGINE=MERGE UNION=(a)",
+        "INSERT INTO t VALUES (3, 3)",
+    )
+    async with running(pipeline(server, tmp_path, "shop", mode=SnapshotMode.INITIAL)) as service:
+        await service.begun()
+        server.sql(*created, database="shop")
+        await service.until(lambda: len(service.status()["stopped"]) > 3, "four have stopped")
+        await at_rest(service, server)
+        stopped = service.status()["stopped"]
+        assert stopped.keys() == {f"shop.{table}" for table in ("first", "hole", "silent", "merged")}
+        assert stopped["shop.merged"].startswith("its engine is MRG_MYISAM")
+        await service.stop()
+    assert unequal(server, tmp_path / "journal", TableId("shop", "t")) == []
+
+
+async def test_strict_conversions_of_one_table_after_the_other_read_none_again(
+    mysql: MysqlServer, database: str, tmp_path: Path
+) -> None:
+    tables = ("a", "b", "c")
+    before = [
+        s for t in tables for s in (f"CREATE TABLE {t} (id INT PRIMARY KEY)", f"INSERT INTO {t} VALUES (1)")
+    ]
+    step = [f"ALTER TABLE {table} MODIFY id BIGINT" for table in tables]
+    await history(mysql, tmp_path, database, before, (step,), *tables, restarted=set())
+
+
+async def test_statements_that_only_name_a_table_leave_it_alone(
+    mysql_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    server = mysql_factory(GTIDS)  # whose log has minimal metadata
+    server.sql("CREATE DATABASE shop")
+    step = (
+        "INSERT INTO t VALUES (3, 3)",
+        "CREATE TABLE l LIKE t",
+        "INSERT INTO t VALUES (4, 4)",
+        "CREATE TABLE chi (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES t (id))",
+        "INSERT INTO t VALUES (5, 5)",
+        "CREATE VIEW w AS SELECT * FROM t",
+        "CREATE TRIGGER r AFTER INSERT ON t FOR EACH ROW SET @a = 1",
+        "INSERT INTO t VALUES (6, 6)",
+    )
+    await history(server, tmp_path, "shop", (T, ROWS), (step,), "t", "l", "chi", restarted=set())
+
+
+async def test_rows_that_alter_ignore_drops(mysql56: MysqlServer, database56: str, tmp_path: Path) -> None:
+    before = (T, "INSERT INTO t VALUES (1, 1), (2, 1), (3, 2)")
+    steps = (("ALTER IGNORE TABLE t ADD UNIQUE KEY (v)",), ("INSERT INTO t VALUES (4, 4)",))
+    await history(mysql56, tmp_path, database56, before, steps, "t", restarted={"t"})
+
+
+@pytest.mark.parametrize("old", [True, False])
+async def test_a_memory_table_that_a_restart_of_the_server_empties(
+    mysql_factory: MysqlFactory, mysql56_factory: MysqlFactory, tmp_path: Path, old: bool
+) -> None:
+    start: Callable[[], MysqlServer] = lambda: (  # noqa: E731
+        mysql56_factory(GTIDS_56) if old else mysql_factory({**GTIDS, **FULL_METADATA})
+    )
+    server = start()
+    server.sql("CREATE DATABASE shop")
+    server.sql(f"{T} ENGINE=MEMORY", ROWS, database="shop")
+    async with running(pipeline(server, tmp_path, "shop")) as service:
+        await service.begun()
+        await service.execute("s")
+        await service.completed("s")
+        server.stop()
+        server.start()
+        server.sql("INSERT INTO t VALUES (3, 3)", database="shop")
+        await at_rest(service, server)
+        assert service.status()["stopped"] == {}
+        await service.stop()
+    assert unequal(server, tmp_path / "journal", TableId("shop", "t")) == []
+
+
+ALTERED_TWICE: Final = (
+    "ALTER TABLE t ADD COLUMN x INT",
+    "INSERT INTO t (id, v) VALUES (3, 3)",
+    "DELETE FROM t WHERE id = 1",
+    "ALTER TABLE t RENAME COLUMN x TO y",
+    "INSERT INTO t (id, v) VALUES (4, 4)",
+    "CREATE TABLE fresh (id INT PRIMARY KEY, v INT)",
+    "INSERT INTO fresh VALUES (1, 1)",
+    "ALTER TABLE fresh ADD COLUMN x INT",
+    "INSERT INTO fresh VALUES (2, 2, 2)",
+    "CREATE TABLE gone (id INT PRIMARY KEY)",
+    "INSERT INTO gone VALUES (1)",
+    "DROP TABLE gone",
+)
+
+
+async def test_changes_whose_columns_nobody_can_name_have_the_table_read_again(
+    mysql_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    """They come while nobody looks, so that one answer has both statements in it."""
+    server = mysql_factory(GTIDS)  # whose log has minimal metadata
+    server.sql("CREATE DATABASE shop")
+    server.sql(T, ROWS, database="shop")
+    settings = pipeline(server, tmp_path, "shop", mode=SnapshotMode.INITIAL)
+    async with running(settings) as service:
+        await service.begun()
+        await at_rest(service, server)
+        await service.stop()
+    server.sql(*ALTERED_TWICE, database="shop")
+    for _ in range(2):  # it's the same once more
+        async with running(settings) as service:
+            await service.begun()
+            await at_rest(service, server)
+            assert service.status()["stopped"] == {}
+            await service.stop()
+        server.sql("INSERT INTO t (id, v) SELECT MAX(id) + 1, 9 FROM t", database="shop")
+    async with running(settings) as service:
+        await service.begun()
+        await at_rest(service, server)
+        await service.stop()
+    assert unequal(server, tmp_path / "journal", TableId("shop", "t"), TableId("shop", "fresh")) == []
+
+
+async def test_a_table_without_a_mirror_stops_where_changes_cannot_be_named(
+    mysql_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    """Nothing else would tell of them."""
+    server = mysql_factory(GTIDS)
+    server.sql("CREATE DATABASE shop")
+    server.sql(T, ROWS, database="shop")
+    settings = pipeline(server, tmp_path, "shop")
+    async with running(settings) as service:
+        await service.begun()
+        await service.stop()
+    server.sql(*ALTERED_TWICE[:5], database="shop")
+    async with running(settings) as service:
+        await service.begun()
+        stopped = await service.until(lambda: service.status()["stopped"], "it's stopped")
+        assert "missing from its changelog" in stopped["shop.t"]
+        await service.stop()

@@ -1,0 +1,95 @@
+"""Tables that begin to match while a journal is there, known before their first change; columns that aren't logged."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from actors.journal.store import JournalReader
+from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
+from pipeline.schema.table_filter import Tables
+from tests.servers.journal_oracle import entries
+from tests.servers.mysql import MysqlFactory
+from tests.servers.service import Running, pipeline, running
+
+
+async def known(service: Running, table: str) -> None:
+    """Until a table can be asked for."""
+    await service.until(lambda: table in service.status().get("captured", ()), f"{table} is captured")
+
+
+async def test_a_table_that_the_configuration_takes_in_later(
+    mysql: MysqlServer, database: str, tmp_path: Path
+) -> None:
+    mysql.sql("CREATE TABLE first (id INT PRIMARY KEY)", database=database)
+    mysql.sql("CREATE TABLE later (id INT PRIMARY KEY)", "INSERT INTO later VALUES (1)", database=database)
+    settings = pipeline(mysql, tmp_path, database)
+    narrow = replace(settings, tables=Tables((rf"{database}\.first",)))
+    async with running(narrow) as service:
+        await service.begun()
+        assert service.status()["captured"] == [f"{database}.first"]
+        await service.stop()
+    async with running(settings) as service:
+        await known(service, f"{database}.later")
+        await service.execute("s", rf"{database}\.later")
+        await service.completed("s")
+        assert service.tables("s")["later"]["rows"] == 1
+        await service.stop()
+    # Taken out again it's stopped, since its further changes are missing.
+    async with running(narrow) as service:
+        await service.until(lambda: service.status().get("stopped"), "it's stopped")
+        assert service.status()["stopped"].keys() == {f"{database}.later"}
+        await service.stop()
+
+
+async def test_a_table_that_was_created_in_between(mysql_factory: MysqlFactory, tmp_path: Path) -> None:
+    """Its creation is still to come at the start, so that it's known behind it, be it empty or not."""
+    server = mysql_factory({**GTIDS, **FULL_METADATA})
+    server.sql("CREATE DATABASE shop", "CREATE TABLE shop.first (id INT PRIMARY KEY)")
+    settings = pipeline(server, tmp_path, "shop")
+    async with running(settings) as service:
+        await service.begun()
+        await service.stop()
+    server.sql("CREATE TABLE shop.empty (id INT PRIMARY KEY)", "INSERT INTO shop.first VALUES (1)")
+    async with running(settings) as service:
+        await known(service, "shop.empty")
+        await service.execute("s", r"shop\.empty")
+        await service.completed("s")
+        await service.stop()
+
+
+async def test_columns_that_the_log_leaves_out_are_named_in_the_journal(
+    mysql: MysqlServer, database: str, tmp_path: Path
+) -> None:
+    mysql.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)",
+        "INSERT INTO t VALUES (1, 1, 1)",
+        database=database,
+    )
+    async with running(pipeline(mysql, tmp_path, database)) as service:
+        await service.begun()
+        mysql.sql(
+            "SET SESSION binlog_row_image = MINIMAL",
+            "UPDATE t SET a = 2",
+            "INSERT INTO t (id, b) VALUES (2, NULL)",
+            "DELETE FROM t WHERE id = 1",
+            "SET SESSION binlog_row_image = FULL",
+            "INSERT INTO t VALUES (3, NULL, NULL)",
+            database=database,
+        )
+        await service.caught_up(mysql)
+        await service.stop()
+    reader = JournalReader(tmp_path / "journal")
+    files = [(entry, file) for entry in entries(tmp_path / "journal") for file in entry.files]
+    tables = [pq.read_table(reader.path(entry, file)) for entry, file in files]
+    assert [file.absent for _, file in files] == [
+        table["__absent"].null_count < len(table) for table in tables
+    ]
+    told = pa.concat_tables(tables).select(["__op", "id", "a", "b", "__absent"])
+    assert [tuple(row.values()) for row in told.to_pylist()] == [
+        ("u", 1, 2, None, ["b"]),
+        ("c", 2, None, None, ["a"]),
+        ("d", 1, None, None, ["a", "b"]),
+        ("c", 3, None, None, None),
+    ]

@@ -1,0 +1,148 @@
+"""Schemas from information_schema are those of the log, on a real server."""
+
+import pytest
+
+from actors.source.connection import Source
+from deploy.toolchain.mysql_server import Account, MysqlServer
+from pipeline.binlog.events.table_map_event import table_map
+from pipeline.schema.table_map import FullMetadata, TableMap
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.types.column_types import Enum, Set
+from pipeline.types.enum_labels import UNKNOWN
+from pipeline.verifier.column_metadata import self_described
+from tests.servers.source import connected, read_whole, settings
+from tests.servers.values import CASES
+
+
+def table_maps(server: MysqlServer) -> dict[str, TableMap]:
+    """The newest table map of each table in the server's newest log file."""
+    [(name, *_)] = server.sql("SHOW BINARY LOG STATUS")
+    log = (server.data / name).read_bytes()
+    maps: dict[str, TableMap] = {}
+    at = 4
+    while at < len(log):
+        code, size = log[at + 4], int.from_bytes(log[at + 9 : at + 13], "little")
+        if code == 19:
+            found = table_map(log[at + 19 : at + size - 4])
+            maps[found.table.name] = found
+        at += size
+    return maps
+
+
+def of_log(found: TableMap) -> TableSchema:
+    assert isinstance(found.metadata, FullMetadata)
+    return self_described(found, found.metadata)
+
+
+def in_bmp(column: str) -> str:
+    """Without what information_schema can't show in labels."""
+    return column.replace("😀", "€")
+
+
+FIRST_VALUES = f"VALUES (1, {', '.join(case.literals[0] for case in CASES)})"
+ODD_TABLES = {
+    "generated": "(id INT, a VARCHAR(9), v INT AS (id + 1) VIRTUAL, s INT AS (id + 2) STORED, i INT INVISIBLE,"
+    " PRIMARY KEY (id), INDEX ((LOWER(a))))",
+    "key_order": "(a INT, b VARCHAR(9) CHARACTER SET latin1, c BINARY(3), PRIMARY KEY (c, a))",
+    "key_prefix": "(a TEXT, b VARCHAR(99), n INT NOT NULL, PRIMARY KEY (n, b(5), a(3)))",
+    "no_key": "(a INT NOT NULL, b INT, t VARCHAR(9) NOT NULL, UNIQUE (b), UNIQUE (t(3)), INDEX (a))",
+    "unique": "(a INT NOT NULL, b INT NOT NULL, c INT, UNIQUE (c), UNIQUE (b, a), UNIQUE (a))",
+    "two_uniques": "(a INT NOT NULL, b INT NOT NULL, UNIQUE z (b, a), UNIQUE y (a, b))",
+    "binary_labels": "(id INT PRIMARY KEY, a ENUM('x', 0xF09F9880, 'it''s') CHARACTER SET binary,"
+    " b SET('y', '?') CHARACTER SET binary)",
+    "unique_beside_prefix": "(a VARCHAR(9) NOT NULL, b INT NOT NULL, UNIQUE (a(5), b), UNIQUE (b))",
+    "labels": r"(id INT PRIMARY KEY, a ENUM('''', '\\', ',', '\n', '(''x'')', 'ü', '\0', '%'), b SET('x''', 'ß'))",
+    "charsets": "(id INT PRIMARY KEY, a CHAR(3) CHARACTER SET binary, b TEXT CHARACTER SET utf8mb3,"
+    " c VARCHAR(9) COLLATE latin1_bin, d ENUM('ж') CHARACTER SET cp1251, e SET('x') CHARACTER SET utf16,"
+    " f LONGTEXT COLLATE utf8mb4_0900_as_cs, g VARCHAR(9) COLLATE utf8mb4_bin) CHARACTER SET latin2",
+    "it's `odd` %s": "(`a``b` INT PRIMARY KEY, `%s` INT, `sp ace` INT, `ünï` INT)",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [
+        (
+            "types",
+            "(id INT PRIMARY KEY, "
+            + ", ".join(f"c{i} {in_bmp(case.column)}" for i, case in enumerate(CASES))
+            + ")",
+        ),
+        (
+            "not_null",
+            "(id INT PRIMARY KEY, "
+            + ", ".join(f"c{i} {in_bmp(c.column)} NOT NULL" for i, c in enumerate(CASES))
+            + ")",
+        ),
+        *ODD_TABLES.items(),
+    ],
+)
+async def test_a_schema_is_the_same_from_the_log(
+    mysql: MysqlServer, database: str, name: str, columns: str
+) -> None:
+    values = FIRST_VALUES if name == "not_null" else "() VALUES ()"
+    quoted = name.replace("`", "``")
+    mysql.sql(
+        "SET NAMES utf8mb4",
+        f"CREATE TABLE `{quoted}` {columns}",
+        "SET sql_mode = ''",
+        f"INSERT IGNORE INTO `{quoted}` {values}",
+        database=database,
+    )
+    async with connected(mysql, database) as source:
+        table = TableId(database, name)
+        assert table in await source.tables()
+        [found] = (await source.describe([table])).values()
+    logged = of_log(table_maps(mysql)[name])
+    assert [*found.schema.columns] == [*logged.columns]
+    assert found.schema == logged
+    assert found.schema.version == logged.version
+    assert found.prefixed == (("b", "a") if name == "key_prefix" else ())
+
+
+async def test_a_generated_invisible_key_is_a_key(mysql: MysqlServer, database: str) -> None:
+    mysql.sql(
+        "SET sql_generate_invisible_primary_key = ON",
+        "CREATE TABLE t (a INT)",
+        "INSERT INTO t VALUES (5), (6)",
+        database=database,
+    )
+    async with connected(mysql, database) as source:
+        [found] = (await source.describe([TableId(database, "t")])).values()
+        assert found.schema.key_names == ("my_row_id",)
+        assert found.schema == of_log(table_maps(mysql)["t"])
+        assert (await read_whole(source, found.schema)).column("a").to_pylist() == [5, 6]
+
+
+async def test_a_label_beyond_the_servers_own_charset_is_doubtful(mysql: MysqlServer, database: str) -> None:
+    mysql.sql(
+        "SET NAMES utf8mb4", "CREATE TABLE t (a ENUM('😀'), b SET('?'), c ENUM('ok'))", database=database
+    )
+    async with connected(mysql, database) as source:
+        [found] = (await source.describe([TableId(database, "t")])).values()
+    assert [column.type for column in found.schema.columns[:2]] == [Enum((UNKNOWN,)), Set((UNKNOWN,))]
+    assert found.doubtful == ("a", "b")
+
+
+async def test_what_the_user_may_not_see_is_not_there(mysql: MysqlServer, database: str) -> None:
+    mysql.sql(f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
+    mysql.sql("CREATE USER blind", "GRANT REPLICATION CLIENT ON *.* TO blind")
+    source = await Source.connect(settings(mysql, Account("blind", "")))
+    assert await source.describe([TableId(database, "t"), TableId(database, "none")]) == {}
+    assert await source.describe([]) == {}
+    assert await source.tables() == ()
+    source.close()
+    mysql.sql("DROP USER blind")
+
+
+async def test_the_estimate_is_near(mysql: MysqlServer, database: str) -> None:
+    values = ", ".join(f"({i})" for i in range(1000))
+    mysql.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY)",
+        f"INSERT INTO t VALUES {values}",
+        "ANALYZE TABLE t",
+        database=database,
+    )
+    async with connected(mysql, database) as source:
+        assert 500 < await source.estimate(TableId(database, "t")) < 2000
+        assert await source.estimate(TableId(database, "none")) == 0

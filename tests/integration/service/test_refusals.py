@@ -1,0 +1,109 @@
+"""What the service can't work with is refused in words that say what's wrong and what to do."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from actors.runtime.supervisor import ExitCode
+from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, Account, MysqlServer
+from pipeline.config.settings import Secret, Settings
+from pipeline.messages.inboxes import SignalRejected
+from tests.servers.mysql import MysqlFactory
+from tests.servers.service import pipeline, running
+
+
+async def refusal(settings: Settings) -> str:
+    """The last words of a service that ends by itself, for good."""
+    async with running(settings) as service:
+        outcome = await service.end()
+    assert outcome.code is ExitCode.DEFINITE
+    return outcome.message
+
+
+@pytest.mark.parametrize("right", ["REPLICATION SLAVE", "REPLICATION CLIENT", "SELECT"])
+async def test_a_right_that_is_missing(mysql: MysqlServer, database: str, tmp_path: Path, right: str) -> None:
+    mysql.sql("CREATE TABLE t (id INT PRIMARY KEY)", database=database)
+    account = Account(f"without {right[-6:].lower()}", "secret")
+    mysql.create_capture_user(*(() if right == "SELECT" else (database,)), account=account)
+    name = f"'{account.user}'@'%'"
+    if right == "SELECT":  # who may insert into a table can see that it's there
+        mysql.sql(f"GRANT INSERT ON {database}.t TO {name}")
+    else:
+        mysql.sql(f"REVOKE {right} ON *.* FROM {name}")
+    settings = pipeline(mysql, tmp_path, database)
+    source = replace(settings.source, user=account.user, password=Secret(account.password))
+    told = await refusal(replace(settings, source=source))
+    target = f"`{database}`.`t`" if right == "SELECT" else "*.*"
+    assert f"GRANT {right} ON {target} TO {name}" in told
+    assert "secret" not in told
+
+
+async def test_a_wrong_password(mysql: MysqlServer, database: str, tmp_path: Path) -> None:
+    settings = pipeline(mysql, tmp_path, database)
+    told = await refusal(replace(settings, source=replace(settings.source, password=Secret("wrong"))))
+    assert "Access denied for user 'tidemark'" in told
+
+
+async def test_a_server_without_gtids(mysql_factory: MysqlFactory, tmp_path: Path) -> None:
+    server = mysql_factory(
+        {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF", "binlog_format": "STATEMENT"}
+    )
+    told = await refusal(pipeline(server, tmp_path, "shop"))
+    for variable in ("gtid_mode", "enforce_gtid_consistency", "binlog_format"):  # all of them at once
+        assert f"{variable} is" in told
+
+
+async def test_a_binlog_that_was_purged(mysql_factory: MysqlFactory, tmp_path: Path) -> None:
+    server = mysql_factory({**GTIDS, **FULL_METADATA})
+    server.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)")
+    settings = pipeline(server, tmp_path, "shop")
+    async with running(settings) as service:
+        await service.begun()
+        await service.stop()
+    before = server.executed()
+    server.sql("INSERT INTO shop.t VALUES (1)")
+    lost = int(before.rpartition("-")[2]) + 1
+    server.purge_binlogs()
+    told = await refusal(settings)
+    assert f"the binlog that we need was purged: {server.uuid}:{lost}; restore it on the source" in told
+    assert 'set snapshot.mode = "when_needed"' in told
+
+
+async def test_an_unknown_table_in_a_signal(mysql: MysqlServer, database: str, tmp_path: Path) -> None:
+    mysql.sql("CREATE TABLE t (id INT PRIMARY KEY)", database=database)
+    async with running(pipeline(mysql, tmp_path, database)) as service:
+        await service.begun()
+        answer = await service.tell("execute-snapshot", "s", r"shop\.oders")
+        wanted = rf"no captured table matches shop\.oders; captured are: {database}.t"
+        assert answer == SignalRejected("s", wanted)
+        await service.stop()
+
+
+def test_all_mistakes_of_a_configuration_at_once(tmp_path: Path) -> None:
+    config = tmp_path / "shop.toml"
+    config.write_text("""
+nmae = "shop"
+tables = ["shop\\\\.(orders"]
+journal = { path = "journal", seal_after_ms = 0 }
+lake = { path = "" }
+source = { host = "127.0.0.1", user = "u", server_id = 7, password = "secret" }
+""")
+    told = subprocess.run(
+        [sys.executable, "-m", "actors", "run", str(config)], capture_output=True, text=True, check=False
+    )
+    assert told.returncode == 2
+    first, *mistakes = told.stderr.splitlines()
+    assert first == f"tidemark: {config} can't be used:"
+    assert sorted(mistake.split(":")[0].strip() for mistake in mistakes) == [
+        "journal.seal_after_ms",
+        "lake.path",
+        "name",
+        "nmae",
+        "source.password",
+        "tables",
+    ]
+    assert "did you mean name?" in told.stderr
+    assert "secret" not in told.stderr

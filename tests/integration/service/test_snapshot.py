@@ -1,0 +1,52 @@
+"""Snapshots under writes, judged on the journal: every row and every change, in each mode of each server."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from deploy.toolchain.mysql_server import GTIDS, SMALL_AND_QUICK, MysqlServer
+from deploy.toolchain.parts import Parts
+from pipeline.config.settings import Watermark
+from tests.servers.journal_oracle import unequal, untrue
+from tests.servers.service import pipeline, running
+from tests.servers.shop import TABLES, stocked, writing
+
+
+@pytest.fixture(scope="module", params=["FULL", "MINIMAL"])
+def server(
+    request: pytest.FixtureRequest, parts: Parts, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[MysqlServer]:
+    """A server that says as much of its tables in the log."""
+    options = {**SMALL_AND_QUICK, **GTIDS, "binlog_row_metadata": request.param}
+    with MysqlServer(parts.mysql, tmp_path_factory.mktemp("mysql"), options) as server:
+        yield server
+
+
+WAYS: Final[dict[str, dict[str, Any]]] = {
+    "one window after the other": {"windows": 1, "connections": 1, "ranges": 1},
+    "many windows on many ranges": {"windows": 16, "connections": 4, "ranges": 8},
+    "in pauses": {"watermark": Watermark.PAUSE, "ranges": 8},
+}
+
+
+@pytest.mark.usefixtures("small_ranges")
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_snapshot_under_writes_equals_the_source(
+    server: MysqlServer, tmp_path: Path, way: str
+) -> None:
+    settings = pipeline(server, tmp_path, "shop", **WAYS[way])
+    with stocked(server):
+        async with running(settings) as service:
+            await service.begun()
+            with writing(server) as tally:
+                for snapshot in ("first", "second"):
+                    await service.execute(snapshot, chunk_rows=50)
+                    await service.completed(snapshot)
+                    divided = [table["ranges"] for table in service.tables(snapshot).values()]
+                    assert max(divided) == WAYS[way]["ranges"], divided
+            await service.caught_up(server)
+            await service.stop()
+        assert unequal(server, tmp_path / "journal", *TABLES) == []
+        assert untrue(tmp_path / "journal", tally, *TABLES) == []

@@ -1,0 +1,99 @@
+"""The source is looked at while chunks are read: what strains it is told, and so is that it's eased."""
+
+import asyncio
+from contextlib import ExitStack, closing
+
+import pytest
+from pymysql.connections import Connection
+from pymysql.cursors import Cursor
+
+from actors.snapshot import load_watch
+from deploy.toolchain.mysql_server import GTIDS, MysqlServer
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.messages.inboxes import ChunkRead, PlanTable
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.snapshot import WHOLE
+from pipeline.source.throttle import Bounds, SourceEased, SourceStrained
+from tests.servers.mysql import MysqlFactory
+from tests.servers.selector import bench
+from tests.servers.service import until
+from tests.servers.source import connected, process_list
+
+
+async def test_the_least_rights_suffice_to_look(mysql: MysqlServer, database: str) -> None:
+    async with connected(mysql, database) as source:
+        load = await source.load()
+    assert load.threads_running >= 1 and load.replica_lag_s == 0.0
+
+
+async def test_of_a_replica_is_asked_only_where_it_matters(mysql_factory: MysqlFactory) -> None:
+    server = mysql_factory(GTIDS)
+    server.sql("SET GLOBAL general_log = ON")
+    async with connected(server) as source:
+        await source.load(lag=False)
+        assert not [command for command in server.logged() if "REPLICA STATUS" in command.text]
+        await source.load()
+    assert [command for command in server.logged() if "REPLICA STATUS" in command.text]
+
+
+async def test_threads_that_run_strain_the_source_until_they_end(
+    mysql_factory: MysqlFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_watch, "LOOK_S", 0.02)
+    server = mysql_factory(GTIDS)
+    server.sql("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY)", "INSERT INTO d.t VALUES (1)")
+    order = PlanTable(TableId("d", "t"), WHOLE, 1, GtidSet())
+    with ExitStack() as ends:
+        sleepers = [ends.enter_context(closing(server.connect())) for _ in range(4)]
+        sleeping = [asyncio.create_task(asyncio.to_thread(sleep, sleeper)) for sleeper in sleepers]
+
+        def at_it() -> int:
+            return sum(each.state == "User sleep" for each in process_list(server))
+
+        await until(lambda: at_it() == len(sleepers), "all of them sleep")
+        async with bench(server, "d", bounds=Bounds(threads_running=3)) as running:
+            told: list[object] = []
+            while not (strained := [each for each in told if isinstance(each, SourceStrained)]):
+                await running.order(order)
+                told.append(await running.answer())
+            assert "threads run on it (most_threads_running = 3)" in strained[0].reason
+            assert running.selector.status()["source"]["strained"] is not None
+            for sleeper in sleepers:
+                server.sql(f"KILL QUERY {sleeper.thread_id()}")  # type: ignore[no-untyped-call]
+            while await running.answer() != SourceEased():
+                pass
+            assert running.selector.status()["source"]["strained"] is None
+        await asyncio.gather(*sleeping)
+
+
+def sleep(connection: "Connection[Cursor]") -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT SLEEP(3600)")
+
+
+async def test_rows_that_come_too_fast_wait_for_their_time(mysql: MysqlServer, database: str) -> None:
+    rows = ", ".join(f"({i})" for i in range(300))
+    mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", f"INSERT INTO t VALUES {rows}", database=database)
+    async with bench(mysql, database, bounds=Bounds(rows_per_s=200)) as running:
+        order = running.chunk(await running.plan(TableId(database, "t")), None, (299,), 1000)
+        clock = asyncio.get_running_loop().time
+        begun = clock()
+        told: list[object] = []
+        for _ in range(3):
+            await running.order(order)
+            while not isinstance(answer := await running.answer(), ChunkRead):
+                told.append(answer)
+            while running.selector.status()["source"]["strained"]:
+                told.append(await running.answer())
+        # The rows of a second, fewer than a chunk's, are saved up before, and the last chunk's aren't waited for.
+        assert clock() - begun >= (2 * 300 - 200) / 200
+    assert SourceEased() in told and any(isinstance(each, SourceStrained) for each in told)
+
+
+async def test_a_replica_that_does_not_apply_strains(mysql_factory: MysqlFactory) -> None:
+    server = mysql_factory(GTIDS)
+    server.sql(
+        "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = 1, SOURCE_USER = 'nobody'"
+    )
+    async with connected(server) as source:
+        assert (await source.load()).replica_lag_s is None

@@ -1,0 +1,172 @@
+"""Chunks from a replica: on two real servers, of which one applies what the other's 24 writers do."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import structlog
+
+from actors import chunk_selector
+from actors.snapshot.replica_watermarks import Replica
+from deploy.demo import shop
+from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
+from pipeline.errors import Definite, Transient
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.messages.inboxes import ChunkRead
+from pipeline.schema.table_schema import TableId
+from tests.integration.source.test_group_commit import counting, logged, prepare
+from tests.servers.journal_oracle import unequal, untrue
+from tests.servers.mysql import MysqlFactory
+from tests.servers.selector import bench
+from tests.servers.service import pipeline, running
+from tests.servers.shop import SIZE, TABLES, stocked, writing
+from tests.servers.source import ask, connected_with, settings
+
+log = structlog.get_logger()
+
+TRANSACTIONS_EACH = 150
+
+
+class Read(NamedTuple):
+    """What a SELECT on the replica saw of each writer, and the executed set and high that were read after it."""
+
+    counts: list[tuple[int, int]]
+    executed: GtidSet
+    high: GtidSet
+
+
+def replicated(mysql_factory: MysqlFactory) -> tuple[MysqlServer, MysqlServer]:
+    """A server and its replica, which applies in parallel."""
+    source = mysql_factory({**GTIDS, **FULL_METADATA})
+    replica = mysql_factory({**GTIDS, "replica_parallel_workers": "8", "read_only": "ON"})
+    account = source.create_capture_user()
+    replica.sql(
+        f"CHANGE REPLICATION SOURCE TO SOURCE_HOST = '{source.host}', SOURCE_PORT = {source.port},"
+        f" SOURCE_USER = '{account.user}', SOURCE_PASSWORD = '{account.password}', SOURCE_AUTO_POSITION = 1,"
+        " GET_SOURCE_PUBLIC_KEY = 1",
+        "START REPLICA",
+    )
+    return source, replica
+
+
+def caught_up(source: MysqlServer, replica: MysqlServer) -> None:
+    replica.sql(f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{source.executed()}', 60)")
+
+
+@pytest.mark.filterwarnings("ignore:'db' is deprecated:DeprecationWarning")  # mysql-replication's own
+async def test_high_has_all_that_a_select_saw_on_a_replica(mysql_factory: MysqlFactory) -> None:
+    source, server = replicated(mysql_factory)
+    prepare(source)
+    caught_up(source, server)
+    writers = counting(source, TRANSACTIONS_EACH)
+    account = source.create_capture_user("d")
+    caught_up(source, server)
+    replica = Replica(settings(server, account), settings(source, account))
+    reads: list[Read] = []
+    async with connected_with(server, account) as connection:
+        for writer in writers:
+            writer.start()
+        end: GtidSet | None = None
+        while end is None or not reads or not end <= reads[-1].executed:
+            if end is None and not any(writer.is_alive() for writer in writers):
+                end = GtidSet.parse(source.executed())
+            counts = await ask(connection, "SELECT writer, n FROM d.counters")
+            executed = await connection.executed()
+            reads.append(
+                Read([(int(w), int(n)) for w, n in counts], executed, await replica.high(connection))
+            )
+    for writer in writers:
+        writer.join()
+    told = await asyncio.to_thread(lambda: dict(logged(source)))
+    ahead = 0
+    for read in reads:
+        seen = [told[count].gtid for count in read.counts if count[1]]
+        ahead += any(gtid not in read.executed for gtid in seen)
+        assert all(gtid in read.high for gtid in seen)
+    log.info("reads ahead of the executed set", ahead=ahead, reads=len(reads))
+
+
+async def test_a_chunk_from_a_replica_lies_between_its_own_sets(
+    mysql_factory: MysqlFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunk_selector, "FIRST_PAUSE_S", 0.001)
+    source, server = replicated(mysql_factory)
+    source.sql("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY)", "INSERT INTO d.t VALUES (1), (9)")
+    account = source.create_capture_user("d")
+    caught_up(source, server)
+    elsewhere = settings(server, account)
+    async with bench(source, "d", elsewhere=elsewhere) as running:
+        caught_up(source, server)
+        plan = await running.plan(TableId("d", "t"))
+        assert plan.high == GtidSet.parse(source.executed())
+        server.sql("STOP REPLICA SQL_THREAD")
+        source.sql("INSERT INTO d.t VALUES (5)")
+        passed = GtidSet.parse(source.executed())
+        await running.order(replace(running.chunk(plan, None, (9,), 10), asked_at=passed))
+        server.sql("START REPLICA SQL_THREAD")
+        chunk = await running.answer()
+    assert isinstance(chunk, ChunkRead)
+    assert chunk.rows["a"].to_pylist() == [1, 5, 9]
+    assert passed <= chunk.low and isinstance(chunk.high, GtidSet) and passed <= chunk.high
+
+
+async def test_high_has_what_is_received_and_may_be_visible_before_it_counts_as_executed(
+    mysql_factory: MysqlFactory,
+) -> None:
+    source, server = replicated(mysql_factory)
+    account = source.create_capture_user()
+    caught_up(source, server)
+    server.sql("STOP REPLICA SQL_THREAD")
+    source.sql("CREATE DATABASE later")
+    later = GtidSet.parse(source.executed())
+    async with connected_with(server, account) as connection, asyncio.timeout(60):
+        while not later <= (await connection.received() or GtidSet()):
+            pass
+        high = await Replica(settings(server, account), settings(source, account)).high(connection)
+        assert not later <= await connection.executed()
+    assert high == later
+
+
+async def test_what_cannot_be_proven_is_refused_by_name(mysql_factory: MysqlFactory) -> None:
+    source, server = replicated(mysql_factory)
+    account = source.create_capture_user()
+    caught_up(source, server)
+    of_source, of_server = settings(source, account), settings(server, account)
+    async with connected_with(source, account) as connection:
+        with pytest.raises(Definite, match="is no replica"):
+            await Replica(of_source, of_source).high(connection)
+    async with connected_with(server, account) as connection:
+        replica = Replica(of_server, of_source)
+        assert await replica.high(connection) == GtidSet.parse(source.executed())
+        server.sql("SET GLOBAL read_only = OFF")
+        with pytest.raises(Definite, match="takes writes of its own"):
+            await replica.high(connection)
+        server.sql("CREATE DATABASE stray", "SET GLOBAL read_only = ON")
+        with pytest.raises(Transient, match=f"{server.uuid}:1.*don't share a history"):
+            await replica.low(connection)
+
+
+@pytest.mark.usefixtures("small_ranges")
+async def test_a_snapshot_from_a_replica_under_writes_equals_the_source(
+    mysql_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    source, server = replicated(mysql_factory)
+    with stocked(source):
+        # What the shop has at first isn't in the log: the replica is stocked by itself.
+        server.sql("STOP REPLICA", "DROP DATABASE IF EXISTS shop")
+        shop.fill(server, SIZE)
+        purged = f"SET GLOBAL gtid_purged = '{source.executed()}'"
+        server.sql("RESET BINARY LOGS AND GTIDS", purged, "START REPLICA")
+        plain = pipeline(source, tmp_path, "shop", connections=4, ranges=4)
+        elsewhere = replace(plain.source, host=server.host, port=server.port)
+        async with running(replace(plain, snapshot=replace(plain.snapshot, source=elsewhere))) as service:
+            await service.begun()
+            with writing(source) as tally:
+                await service.execute("first", chunk_rows=25)
+                await service.completed("first")
+            await service.caught_up(source)
+            await service.stop()
+        assert unequal(source, tmp_path / "journal", *TABLES) == []
+        assert untrue(tmp_path / "journal", tally, *TABLES) == []

@@ -1,0 +1,65 @@
+"""The dump itself, on a real server; what the BinlogReader makes of it is in test_binlog_reader.py."""
+
+import asyncio
+
+import pytest
+
+from actors.source.binlog_dump import BinlogDump
+from deploy.toolchain.mysql_server import MysqlServer
+from pipeline.binlog.event_type import Code
+from pipeline.binlog.events import event as events
+from pipeline.errors import Definite
+from pipeline.gtid.gtid_set import GtidSet
+from tests.servers.source import settings
+
+WITHIN_S = 60.0
+
+
+async def codes_through(dump: BinlogDump, last: Code) -> list[int]:
+    """The kinds of the events that come, until there is one of this kind."""
+    found: list[int] = []
+    async with asyncio.timeout(WITHIN_S):
+        while True:
+            await dump.receive()
+            while (frames := dump.frames()) is not None:
+                found += [events.header(frames.event(i)).code for i in range(len(frames))]
+            if last in found:
+                return found
+
+
+async def test_what_is_not_in_the_position_comes_and_nothing_else(mysql: MysqlServer, database: str) -> None:
+    mysql.sql("CREATE TABLE a (id INT PRIMARY KEY)", "INSERT INTO a VALUES (1)", database=database)
+    account = mysql.create_capture_user(database)
+    dump = await BinlogDump.open(settings(mysql, account), GtidSet.parse(mysql.executed()))
+    try:
+        mysql.sql("INSERT INTO a VALUES (2)", database=database)
+        came = await codes_through(dump, Code.XID)
+    finally:
+        dump.close()
+    assert came[0] == Code.ROTATE
+    assert came.count(Code.GTID) == came.count(Code.WRITE_ROWS) == 1
+
+
+async def test_the_older_of_two_with_the_same_id_is_ended_by_name(mysql: MysqlServer, database: str) -> None:
+    account = mysql.create_capture_user(database)
+    position = GtidSet.parse(mysql.executed())
+    older = await BinlogDump.open(settings(mysql, account), position)
+    await codes_through(older, Code.FORMAT_DESCRIPTION)
+    newer = await BinlogDump.open(settings(mysql, account), position)
+    try:
+        with pytest.raises(Definite, match="same server_uuid"):
+            await codes_through(older, Code.STOP)
+    finally:
+        older.close()
+        newer.close()
+
+
+async def test_the_server_tells_of_us_as_of_a_replica(mysql: MysqlServer, database: str) -> None:
+    account = mysql.create_capture_user(database)
+    dump = await BinlogDump.open(settings(mysql, account), GtidSet.parse(mysql.executed()))
+    try:
+        await codes_through(dump, Code.FORMAT_DESCRIPTION)
+        replicas = mysql.sql("SHOW REPLICAS")
+    finally:
+        dump.close()
+    assert [(number, host, port) for number, host, port, *_ in replicas] == [(7, "tidemark", 0)]

@@ -1,0 +1,182 @@
+"""XA transactions whose rows aren't at hand when they're committed, and changes that are logged as statements.
+
+None of them ends the pipeline: the tables that they may have changed are read anew, and all others go on.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
+from pipeline.binlog.slice import Bound
+from pipeline.config.settings import Settings, SnapshotMode
+from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
+from pipeline.messages.topology import Actor as Name
+from pipeline.schema.table_schema import TableId
+from tests.servers.journal_oracle import entries, unequal
+from tests.servers.mysql import MysqlFactory
+from tests.servers.service import Running, pipeline, running
+
+T, U = TableId("d", "t"), TableId("d", "u")
+
+
+@pytest.fixture
+def server(mysql_factory: MysqlFactory) -> MysqlServer:
+    """With two captured tables, and one that isn't."""
+    server = mysql_factory({**GTIDS, **FULL_METADATA})
+    server.sql(
+        "CREATE DATABASE d",
+        "CREATE DATABASE elsewhere",
+        *(f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT)" for name in ("d.t", "d.u", "elsewhere.t")),
+        *(f"INSERT INTO {name} VALUES (1, 0)" for name in ("d.t", "d.u", "elsewhere.t")),
+    )
+    return server
+
+
+def prepare(server: MysqlServer, xid: str, *statements: str) -> GtidSet:
+    """The first phase, by a client that's gone then; its GTID."""
+    before = GtidSet.parse(server.executed())
+    server.sql(f"XA START '{xid}'", *statements, f"XA END '{xid}'", f"XA PREPARE '{xid}'")
+    return GtidSet.parse(server.executed()) - before
+
+
+def captured(server: MysqlServer, folder: Path) -> Settings:
+    return pipeline(server, folder, "d", mode=SnapshotMode.INITIAL)
+
+
+async def equal(
+    service: Running, server: MysqlServer, settings: Settings, waiting: GtidSet = NO_GTIDS
+) -> None:
+    """All but what waits has passed, all snapshots have ended, and the mirrors are the source."""
+    wanted = GtidSet.parse(server.executed()) - waiting
+
+    def settled() -> bool:
+        snapshots = service.status().get("snapshots", [])
+        states = {table["state"] for each in snapshots for table in each["tables"]}
+        sealed = service.status(Name.JOURNAL_WRITER).get("position") or ""
+        return states <= {"completed"} and wanted <= GtidSet.parse(sealed)
+
+    await service.until(settled, "it's settled")
+    await service.until(lambda: unequal(server, Path(settings.journal.path), T, U) == [], "they're equal")
+
+
+def begun_anew(settings: Settings) -> set[str]:
+    """The tables whose mirrors have begun anew."""
+    last = entries(Path(settings.journal.path))[-1].checkpoint
+    restarts = (each for each in last.snapshots if each.id.startswith("restart-"))
+    return {table.name for each in restarts for table in each.tables}
+
+
+async def test_what_was_prepared_before_the_first_start(server: MysqlServer, tmp_path: Path) -> None:
+    settings = captured(server, tmp_path)
+    prepare(server, "ours", "INSERT INTO d.t VALUES (2, 0)", "UPDATE d.u SET v = 1")
+    prepare(server, "theirs", "UPDATE elsewhere.t SET v = 1")
+    async with running(settings) as service:
+        await service.completed("initial-0")
+        server.sql("XA COMMIT 'ours'")
+        await equal(service, server, settings)
+        server.sql("XA COMMIT 'theirs'")
+        await equal(service, server, settings)
+        await service.stop()
+    async with running(settings) as service:
+        server.sql("INSERT INTO d.t VALUES (3, 0)")
+        await equal(service, server, settings)
+        await service.stop()
+
+
+async def test_what_was_prepared_elsewhere_and_forgotten_holds_nothing(
+    server: MysqlServer, tmp_path: Path
+) -> None:
+    settings = captured(server, tmp_path)
+    async with running(settings) as service:
+        await service.completed("initial-0")
+        prepare(server, "theirs", "UPDATE elsewhere.t SET v = 1")
+        await service.caught_up(server)
+        told = service.status(Name.BINLOG_READER)["prepared_xa"]
+        assert [(each["tables"], each["holds_the_position"]) for each in told] == [(["elsewhere.t"], False)]
+        assert GtidSet.parse(server.executed()) <= GtidSet.parse(service.status()["position"])
+        await service.stop()
+    server.sql("INSERT INTO d.t VALUES (2, 0)")
+    async with running(settings) as service:
+        await equal(service, server, settings)
+        server.sql("XA COMMIT 'theirs'")
+        await service.caught_up(server)
+        assert service.status(Name.BINLOG_READER)["prepared_xa"] == []
+        await service.stop()
+    assert begun_anew(settings) == set()
+
+
+async def test_what_was_prepared_here_and_purged_has_its_tables_read_anew(
+    server: MysqlServer, tmp_path: Path
+) -> None:
+    settings = captured(server, tmp_path)
+    async with running(settings) as service:
+        await service.completed("initial-0")
+        waiting = prepare(server, "ours", "INSERT INTO d.t VALUES (2, 0)")
+        server.sql("INSERT INTO d.u VALUES (3, 0)")
+        await service.until(
+            lambda: any(each["holds_the_position"] for each in _prepared(service)), "it holds the position"
+        )
+        await equal(service, server, settings, waiting)
+        await service.stop()
+    server.purge_binlogs()
+    async with running(settings) as service:
+        await equal(service, server, settings)
+        server.sql("XA COMMIT 'ours'", "INSERT INTO d.u VALUES (4, 0)")
+        await equal(service, server, settings)
+        await service.stop()
+    assert begun_anew(settings) == {"t"}
+
+
+def _prepared(service: Running) -> list[dict[str, bool]]:
+    told: list[dict[str, bool]] = service.status(Name.BINLOG_READER).get("prepared_xa", [])
+    return told
+
+
+@pytest.mark.parametrize("end", ["COMMIT 'ours'", "ROLLBACK 'ours'"])
+async def test_between_its_phases_a_restart_costs_nothing(
+    server: MysqlServer, tmp_path: Path, end: str
+) -> None:
+    settings = captured(server, tmp_path)
+    async with running(settings) as service:
+        await service.completed("initial-0")
+        waiting = prepare(server, "ours", "INSERT INTO d.t VALUES (2, 0)")
+        server.sql("INSERT INTO d.u VALUES (3, 0)")
+        await equal(service, server, settings, waiting)
+        await service.stop()
+    async with running(settings) as service:
+        server.sql(f"XA {end}")
+        await equal(service, server, settings)
+        await service.stop()
+    assert begun_anew(settings) == set()
+
+
+async def test_one_with_more_rows_than_may_wait(
+    server: MysqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.binlog.stream.Bound", lambda: Bound(bytes=1000, held=2000))
+    settings = captured(server, tmp_path)
+    rows = ", ".join(f"({key}, 0)" for key in range(10, 600))
+    async with running(settings) as service:
+        await service.completed("initial-0")
+        prepare(server, "ours", f"INSERT INTO d.t VALUES {rows}")
+        server.sql("XA COMMIT 'ours'")
+        await equal(service, server, settings)
+        server.sql("XA START 'o'", "DELETE FROM d.t WHERE id > 50", "XA END 'o'", "XA COMMIT 'o' ONE PHASE")
+        await equal(service, server, settings)
+        await service.stop()
+    assert begun_anew(settings) == {"t"}
+
+
+async def test_a_session_that_logs_statements(server: MysqlServer, tmp_path: Path) -> None:
+    settings = captured(server, tmp_path)
+    async with running(settings) as service:
+        await service.completed("initial-0")
+        server.sql(
+            "SET SESSION binlog_format = 'STATEMENT'",
+            "UPDATE d.t SET v = v + 1",
+            "UPDATE elsewhere.t SET v = v + 1",
+        )
+        await equal(service, server, settings)
+        await service.stop()
+    assert begun_anew(settings) == {"t", "u"}

@@ -1,0 +1,118 @@
+"""What's told of the distance to the source, by a real source whose log is held back."""
+
+import asyncio
+import math
+import re
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from actors.status import lag_watch
+from actors.status.lag_watch import LagWatch
+from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
+from pipeline import metrics as catalogue
+from pipeline.metrics import Gauge
+from tests.servers.delay import HELD, DelayedLog
+from tests.servers.mysql import MysqlFactory
+from tests.servers.service import Running, pipeline, running
+
+KEPT_S = 5000
+
+
+@pytest.fixture(autouse=True)
+def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lag_watch, "LOOK_EVERY_S", 0.05)
+
+
+@pytest.fixture
+def server(mysql_factory: MysqlFactory) -> MysqlServer:
+    server = mysql_factory({**GTIDS, **FULL_METADATA})
+    server.sql(
+        f"SET GLOBAL binlog_expire_logs_seconds = {KEPT_S}, general_log = ON",
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.t (a INT PRIMARY KEY)",
+    )
+    return server
+
+
+@pytest.fixture
+def proxy(server: MysqlServer) -> Iterator[DelayedLog]:
+    with DelayedLog(server.port) as proxy:
+        yield proxy
+
+
+@asynccontextmanager
+async def watched(proxy: DelayedLog, server: MysqlServer, folder: Path) -> AsyncIterator[Running]:
+    """The service, whose source is behind the proxy, and one who looks."""
+    settings = pipeline(server, folder, "shop")
+    source = replace(settings.source, port=proxy.port, read_timeout_s=120.0)
+    async with running(replace(settings, source=source)) as service:
+        await service.begun()
+        watch = LagWatch(source, service.supervisor.actors, service.assembly.metrics)
+        looking = asyncio.create_task(watch.run())
+        try:
+            yield service
+        finally:
+            looking.cancel()
+            with suppress(asyncio.CancelledError):
+                await looking
+
+
+def told(service: Running, gauge: Gauge) -> float:
+    return service.assembly.metrics.value(gauge)
+
+
+async def test_what_is_behind_is_told_in_transactions_and_bytes_and_when_it_may_go(
+    server: MysqlServer, proxy: DelayedLog, tmp_path: Path
+) -> None:
+    async with watched(proxy, server, tmp_path) as service:
+        server.sql("INSERT INTO shop.t VALUES (0)")
+        await service.caught_up(server)
+        await service.until(lambda: told(service, catalogue.LAG_TRANSACTIONS) == 0, "nothing is behind")
+        assert told(service, catalogue.SOURCE_UP) == 1
+        await service.until(
+            lambda: told(service, catalogue.PURGE) > time.time() + KEPT_S - 30, "it's kept from now on"
+        )
+        read = told(service, catalogue.SOURCE_COMMIT)
+        proxy.delay_s = HELD
+        place = service.status()["stream"]
+        server.sql(
+            "INSERT INTO shop.t VALUES (1)",
+            "FLUSH BINARY LOGS",
+            "INSERT INTO shop.t VALUES (2)",
+            "INSERT INTO shop.t VALUES (3)",
+        )
+        await service.until(lambda: told(service, catalogue.LAG_TRANSACTIONS) == 3, "three are behind")
+        (_, before, *_), (_, after, *_) = server.sql("SHOW BINARY LOGS")[-2:]
+        behind = int(before) - int(place.rpartition(":")[2]) + int(after)
+        await service.until(
+            lambda: told(service, catalogue.LAG_BYTES) == behind, f"{behind} bytes are behind"
+        )
+        assert told(service, catalogue.PURGE) == pytest.approx(read + KEPT_S)
+        server.sql("SET GLOBAL binlog_expire_logs_seconds = 0")
+        await service.until(lambda: told(service, catalogue.PURGE) == math.inf, "nothing is purged")
+        proxy.delay_s = 0
+        await service.until(lambda: told(service, catalogue.LAG_TRANSACTIONS) == 0, "it has caught up")
+    logged = [each for each in server.logged() if each.kind == "Query"]
+    (ours,) = {each.connection for each in logged if each.text.startswith("SHOW GLOBAL VARIABLES WHERE")} - {
+        each.connection for each in logged if "binlog_format" in each.text
+    }
+    asked = [each.text for each in logged if each.connection == ours]
+    reads = re.compile(r"(/\*!\d+ )?(SHOW|SELECT|SET SESSION|SET NAMES) ")
+    assert [text for text in asked if not reads.match(text)] == []
+    assert "SHOW BINARY LOGS" in asked
+
+
+async def test_a_source_that_does_not_answer_is_told_of(
+    server: MysqlServer, proxy: DelayedLog, tmp_path: Path
+) -> None:
+    async with watched(proxy, server, tmp_path) as service:
+        await service.until(lambda: told(service, catalogue.SOURCE_UP) == 1, "it answers")
+        server.kill()
+        await service.until(lambda: told(service, catalogue.SOURCE_UP) == 0, "it doesn't")
+        server.start()
+        await service.until(lambda: told(service, catalogue.SOURCE_UP) == 1, "it answers again")

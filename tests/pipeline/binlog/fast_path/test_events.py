@@ -1,0 +1,72 @@
+"""The walk by itself: it takes what is usual, and whatever it doesn't take it leaves as it was."""
+
+import numpy as np
+import pytest
+
+from pipeline.binlog.event_type import Code
+from pipeline.binlog.fast_path import events as kernels
+from pipeline.binlog.registries import Maps, Sources
+from pipeline.binlog.stream_state import BETWEEN, DONE, FRAMED, NO_ROOM, RARE, State, new_rows
+from pipeline.gtid.gtid_set import Source
+from tests.pipeline.binlog.events.test_event import made
+from tests.pipeline.binlog.test_stream import XID, flipped
+from tests.pipeline.binlog.test_transaction_assembler import SERVER, begin, frames, query, row, table
+
+
+class Walking:
+    """A walk's arguments, for one known map, of `orders` as `test_stream` has it."""
+
+    def __init__(self) -> None:
+        self.state, self.sources, self.maps = State(10, 1000), Sources(), Maps()
+        self.sources.number(Source(SERVER))
+        self.described = table(1, "orders")[19 + 8 : -4]
+        self.maps.add(self.described, None)
+        self.explained = np.empty((2, 4), np.int64)
+        self.rows = new_rows(100, 4, 4)
+
+    def walk(self, *log_events: bytes) -> tuple[int, int]:
+        these = frames(log_events)
+        status, at = kernels.walk(
+            these.buffer,
+            these.bounds,
+            0,
+            self.state.record,
+            self.sources.encoded,
+            self.maps.known,
+            self.explained,
+            self.rows,
+        )
+        return int(status), int(at)
+
+
+USUAL = [begin(1), query("BEGIN"), table(1, "orders"), row(1, 5), made(Code.ROWS_QUERY, b"\x02hi"), XID]
+
+
+def test_what_is_usual_is_taken_without_python() -> None:
+    """Else the two ways would be one: slow."""
+    walking = Walking()
+    assert walking.walk(*USUAL, *USUAL) == (DONE, 2 * len(USUAL))
+    assert (walking.state.phase, walking.state.transactions) == (BETWEEN, 2)
+    assert walking.walk(*USUAL[:-1]) == (DONE, len(USUAL) - 1)
+    assert (walking.state.phase, walking.state.number) == (FRAMED, 1)
+
+
+@pytest.mark.parametrize("at", range(len(USUAL)))
+def test_a_damaged_event_is_left_and_nothing_changed(at: int) -> None:
+    walking = Walking()
+    assert walking.walk(*USUAL[:at], flipped(USUAL[at])) == (RARE, at)
+    before = walking.state.record.tolist()
+    assert walking.walk(flipped(USUAL[at])) == (RARE, 0)
+    assert walking.state.record.tolist() == before
+
+
+def test_it_asks_for_room_and_has_changed_nothing() -> None:
+    walking = Walking()
+    transactions = USUAL * 4
+    assert walking.walk(*transactions) == (DONE, len(transactions))
+    assert walking.walk(*USUAL) == (NO_ROOM, len(USUAL) - 1)
+    assert walking.walk(XID) == (NO_ROOM, 0)
+    walking = Walking()
+    maps = [table(i, "orders") for i in range(1, 6)]
+    assert walking.walk(begin(1), query("BEGIN"), *maps) == (NO_ROOM, 6)
+    assert walking.state.tables == 4

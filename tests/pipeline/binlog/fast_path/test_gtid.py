@@ -1,0 +1,34 @@
+"""Transactions begin without Python where their source is known, tagged or not."""
+
+import pytest
+
+from pipeline.binlog.stream_state import BEGUN, BETWEEN, DONE, RARE
+from pipeline.gtid.gtid_set import Source
+from tests.pipeline.binlog.fast_path.test_events import Walking
+from tests.pipeline.binlog.test_stream import tagged
+from tests.pipeline.binlog.test_transaction_assembler import SERVER, begin
+
+
+@pytest.mark.parametrize(
+    ("event", "source"), [(begin(7), Source(SERVER)), (tagged(7), Source(SERVER, "tag"))]
+)
+def test_a_known_source_is_found_among_others(event: bytes, source: Source) -> None:
+    walking = Walking()
+    for other in (Source(SERVER, "gat"), Source(SERVER, "t"), Source(SERVER[:-1] + "3", "tag")):
+        walking.sources.number(other)
+    number = walking.sources.number(source)
+    assert walking.walk(event) == (DONE, 1)
+    assert (walking.state.phase, walking.state.source, walking.state.number) == (BEGUN, number, 7)
+
+
+def test_a_new_source_is_left_to_the_fold() -> None:
+    walking = Walking()
+    assert walking.walk(tagged(7)) == (RARE, 0)
+    assert walking.state.phase == BETWEEN
+
+
+@pytest.mark.parametrize("event", [begin(0), tagged(0)])
+def test_a_number_that_cannot_be_is_left_to_the_fold(event: bytes) -> None:
+    walking = Walking()
+    walking.sources.number(Source(SERVER, "tag"))
+    assert walking.walk(event) == (RARE, 0)

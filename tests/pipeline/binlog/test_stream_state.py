@@ -1,0 +1,20 @@
+"""The memory that Python and the walk share."""
+
+import numpy as np
+
+from pipeline.binlog.stream_state import State, wider
+
+
+def test_the_state_is_plain_numbers_in_one_record() -> None:
+    state = State(most_transactions=7, most_bytes=100)
+    assert (state.checksum_bytes, state.most_transactions, state.most_bytes, state.phase) == (4, 7, 100, 0)
+    state.offset += 2**40
+    assert state.offset == 2**40
+    assert state.record["offset"] == 2**40
+
+
+def test_tables_widen_by_doubling() -> None:
+    table = np.arange(6).reshape(2, 3)
+    assert wider(table, 3) is table
+    assert wider(table, 4).shape == (2, 6)
+    assert wider(table, 9)[:, :3].tolist() == table.tolist()

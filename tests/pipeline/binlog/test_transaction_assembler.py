@@ -1,0 +1,512 @@
+"""The fold: which transactions pass, in what order, in which slices, and what stops it."""
+
+import contextlib
+import struct
+import uuid
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.binlog import transaction_assembler
+from pipeline.binlog.errors import UndecodableError
+from pipeline.binlog.event_buffer import Frames
+from pipeline.binlog.event_type import Code
+from pipeline.binlog.events import event as events
+from pipeline.binlog.slice import Bound, Slice
+from pipeline.binlog.stream import LogStream, Message
+from pipeline.binlog.transaction_assembler import Given
+from pipeline.errors import Definite
+from pipeline.gtid.gtid_set import Gtid, GtidSet
+from pipeline.messages.inboxes import (
+    CreationRead,
+    Kind,
+    LogAdvanced,
+    LogRead,
+    StatementRead,
+    TableImages,
+    TableUnreadable,
+)
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.watermark import Coordinates
+from tests.pipeline.binlog.events.test_event import made
+from tests.pipeline.binlog.golden import STORIES, story
+from tests.pipeline.builders import decoded
+
+SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+
+
+def last(messages: list[Message]) -> LogRead:
+    """The last one, which is a slice."""
+    assert isinstance(messages[-1], LogRead)
+    return messages[-1]
+
+
+def everything(table: TableId) -> bool:
+    return bool(table.name)
+
+
+def anywhere(database: str) -> bool:
+    return bool(database)
+
+
+def stream(*tables: str, bound: Bound | None = None) -> LogStream:
+    """A stream that captures these tables of the database `shop`, or all of all databases."""
+    if not tables:
+        return LogStream(everything, anywhere, bound)
+    wanted = {TableId("shop", name) for name in tables}
+    return LogStream(lambda table: table in wanted, lambda database: database == "shop", bound)
+
+
+def frames(log_events: Iterable[bytes]) -> Frames:
+    """The events as they lie in a buffer."""
+    kept = list(log_events)
+    ends = np.cumsum([len(event) for event in kept], dtype=np.int64)
+    starts = ends - np.array([len(event) for event in kept], np.int64)
+    return Frames(np.frombuffer(bytearray(b"".join(kept)), np.uint8), np.stack([starts, ends], axis=1))
+
+
+def messages(given: Iterable[Given]) -> Iterator[Message]:
+    """What was given, with slices in columns."""
+    ordinal = 0
+    for each in given:
+        if isinstance(each, Slice):
+            assert each.continues or not ordinal
+            message, ordinal = each.read(ordinal)
+            yield message
+        else:
+            yield each
+
+
+def walked(log: LogStream, log_events: Iterable[bytes]) -> list[Message]:
+    return list(messages([*log.walk(frames(log_events)), *log.take()]))
+
+
+def folded(log: LogStream, log_events: Iterable[bytes]) -> list[Message]:
+    return list(messages([*(given for event in log_events for given in log.fold(event)), *log.take()]))
+
+
+def read(log: LogStream, log_events: Iterable[bytes]) -> list[Message]:
+    return walked(log, log_events)
+
+
+Image = tuple[str, str, list[object]]
+
+
+def images(message: Message) -> list[tuple[int, int, Image]]:
+    """The images of a slice in the log's order: transaction, ordinal, and what it is."""
+    assert isinstance(message, LogRead)
+    return sorted(
+        (i["transaction"], i["ordinal"], (table.map.table.name, Kind(i["kind"]).name, list(row.values())))
+        for table in decoded(message.tables)
+        for i, row in zip(table.images.to_pylist(), table.rows.to_pylist(), strict=True)
+    )
+
+
+def numbers(message: Message) -> list[str]:
+    assert isinstance(message, LogRead)
+    return [text.split(":", 1)[1] for text in message.transactions.gtid_texts().to_pylist()]
+
+
+# -- made-up events
+
+
+def begin(number: int) -> bytes:
+    body = b"\x00" + uuid.UUID(SERVER).bytes + number.to_bytes(8, "little")
+    return made(Code.GTID, body)
+
+
+def query(statement: str, database: str = "shop", updated: str | None = None) -> bytes:
+    variables = b"" if updated is None else b"\x0c\x01" + updated.encode() + b"\0"
+    head = struct.pack("<IIBHH", 1, 0, len(database), 0, len(variables))
+    return made(Code.QUERY, head + variables + database.encode() + b"\0" + statement.encode())
+
+
+def rotate(file: str = "binlog.000001", offset: int = 4) -> bytes:
+    return made(Code.ROTATE, offset.to_bytes(8, "little") + file.encode())
+
+
+def transaction(number: int, *inside: bytes, end: bytes | None = None) -> list[bytes]:
+    return [begin(number), query("BEGIN"), *inside, end or made(Code.XID, bytes(8))]
+
+
+# One row of shop.orders (id INT), and its table map.
+ONE_INT = b"\x01\x03\x00\x00" + b"\x01\x01\x00" + b"\x04\x03\x02id"
+
+
+def table(table_id: int, name: str) -> bytes:
+    head = table_id.to_bytes(6, "little") + bytes(2)
+    return made(Code.TABLE_MAP, head + b"\x04shop\0" + bytes([len(name)]) + name.encode() + b"\0" + ONE_INT)
+
+
+def row(table_id: int, value: int) -> bytes:
+    head = table_id.to_bytes(6, "little") + b"\x01\x00\x02\x00\x01\xff"
+    return made(Code.WRITE_ROWS, head + b"\0" + value.to_bytes(4, "little"))
+
+
+MAP, ROW = table(1, "orders"), row(1, 5)
+
+
+# -- whole stories
+
+
+def test_the_servers_own_story() -> None:
+    said = read(stream(), story("transactions"))
+    kinds = [type(message) for message in said]
+    assert kinds == [*[StatementRead] * 4, LogRead, CreationRead, LogRead, StatementRead]
+    slice_, creation, filled, truncated = said[4:]
+    assert numbers(slice_) == ["5", "mytag:1", "6"]
+    assert images(slice_) == [
+        (0, 0, ("orders", "INSERT", [1, "a"])),
+        (0, 1, ("orders", "INSERT", [2, "b"])),
+        (0, 2, ("items", "INSERT", [10, 1])),
+        (0, 3, ("orders", "UPDATE_BEFORE", [2, "b"])),
+        (0, 4, ("orders", "UPDATE_AFTER", [2, "c"])),
+        (0, 5, ("items", "DELETE", [10, 1])),
+        (1, 0, ("orders", "INSERT", [3, "tagged"])),
+        (2, 0, ("log", "INSERT", [7])),
+    ]
+    assert isinstance(slice_, LogRead)
+    assert [table.map.table.name for table in decoded(slice_.tables)] == ["orders", "items", "log"]
+    assert slice_.end == Coordinates("binlog.000001", 2332)
+    assert isinstance(creation, CreationRead)
+    assert creation.statement.startswith("CREATE TABLE `shop`.`copy`")
+    assert numbers(filled) == ["7"]
+    assert [image for _, _, image in images(filled)] == [
+        ("copy", "INSERT", [1, "a"]),
+        ("copy", "INSERT", [2, "c"]),
+        ("copy", "INSERT", [3, "tagged"]),
+    ]
+    assert isinstance(truncated, StatementRead)
+    assert (truncated.gtid.number, truncated.statement) == (8, "TRUNCATE shop.copy")
+    assert truncated.end == Coordinates("binlog.000002", 415)
+
+
+def test_transactions_of_other_tables_pass_without_images() -> None:
+    said = read(stream("items"), story("transactions"))
+    slice_ = said[4]
+    assert numbers(slice_) == ["5", "mytag:1", "6"]
+    # Ordinals count the images of captured tables alone.
+    assert images(slice_) == [
+        (0, 0, ("items", "INSERT", [10, 1])),
+        (0, 1, ("items", "DELETE", [10, 1])),
+    ]
+
+
+def test_a_log_without_checksums_is_the_same() -> None:
+    *_, slice_ = read(stream(), story("without_checksums"))
+    assert images(slice_) == [(0, 0, ("orders", "INSERT", [1]))]
+
+
+def test_a_prepared_transaction_passes_with_its_commit_and_its_rows_are_the_commits() -> None:
+    *_, slice_ = read(stream(), story("xa"))
+    # 3 is prepared before 4 and committed by 5; 6 is prepared and rolled back by 7; 8 does both phases at once.
+    assert numbers(slice_) == ["4", "3", "5", "6", "7", "8"]
+    assert images(slice_) == [
+        (0, 0, ("orders", "INSERT", [2])),
+        (2, 0, ("orders", "INSERT", [1])),
+        (5, 0, ("orders", "INSERT", [4])),
+    ]
+
+
+def test_a_prepared_transaction_does_not_pass_before_its_second_phase() -> None:
+    log_events = story("xa")
+    commit = next(i for i, event in enumerate(log_events) if b"XA COMMIT" in event)
+    log = stream()
+    *_, slice_ = read(log, log_events[: commit - 1])
+    assert numbers(slice_) == ["4"]
+    *_, slice_ = read(log, log_events[commit - 1 : commit + 1])
+    assert numbers(slice_) == ["3", "5"]
+
+
+def test_the_commit_of_what_was_prepared_before_the_log_may_have_changed_any_table() -> None:
+    slice_ = last(read(stream(), [rotate(), begin(1), query("XA COMMIT X'61',X'',1")]))
+    assert numbers(slice_) == ["1"]
+    [unread] = slice_.unread
+    assert (unread.tables, unread.databases) == (frozenset(), None)
+    assert "X'61',X'',1" in unread.reason
+    # A rollback takes back nothing that anybody saw.
+    slice_ = last(read(stream(), [rotate(), begin(1), query("XA ROLLBACK X'61',X'',1")]))
+    assert numbers(slice_) == ["1"]
+    assert slice_.unread == ()
+
+
+XA = "X'61',X'',1"
+
+
+def prepared(number: int, *rows: bytes) -> list[bytes]:
+    """An XA transaction's first phase."""
+    xid = b"\0" + (1).to_bytes(4, "little") + (1).to_bytes(4, "little") + bytes(4) + b"a"
+    maps = [MAP] if rows else []
+    end = query(f"XA END {XA}")
+    return [begin(number), query(f"XA START {XA}"), *maps, *rows, end, made(Code.XA_PREPARE, xid)]
+
+
+def committed(number: int) -> list[bytes]:
+    return [begin(number), query(f"XA COMMIT {XA}")]
+
+
+def test_what_waits_for_its_second_phase_is_told_with_its_tables() -> None:
+    log = stream()
+    there = last(read(log, [rotate(), *prepared(1, ROW), *transaction(2)]))
+    [noted] = there.prepared
+    assert (noted.xid, noted.tables) == (XA, (TableId("shop", "orders"),))
+    assert noted.left_out == GtidSet.parse(f"{SERVER}:1")
+    slice_ = last(read(log, committed(3)))
+    assert not slice_.prepared and not slice_.unread
+    assert (numbers(slice_), images(slice_)) == (["1", "3"], [(1, 0, ("orders", "INSERT", [5]))])
+
+
+def test_a_prepared_transaction_without_captured_rows_passes_at_once() -> None:
+    log = stream("items")
+    slice_ = last(read(log, [rotate(), *prepared(1, ROW)]))
+    assert numbers(slice_) == ["1"]
+    assert [(each.tables, each.left_out) for each in slice_.prepared] == [
+        ((TableId("shop", "orders"),), GtidSet())
+    ]
+    # So it does where it wasn't read, and its second phase is nothing to the tables that are captured.
+    noted = slice_.prepared
+    again = LogStream(lambda table: table.name == "items", anywhere, prepared=noted)
+    slice_ = last(read(again, [rotate(), *committed(2)]))
+    assert (numbers(slice_), slice_.prepared) == (["2"], ())
+    assert [each.tables for each in slice_.unread] == [frozenset({TableId("shop", "orders")})]
+
+
+def test_an_xa_transaction_with_more_rows_than_may_wait_has_its_tables_read_anew() -> None:
+    log = stream(bound=Bound(bytes=100, held=300))
+    slice_ = last(read(log, [rotate(), *prepared(1, *[ROW] * 40)]))
+    assert numbers(slice_) == ["1"]
+    slice_ = last(read(log, committed(2)))
+    assert (numbers(slice_), images(slice_)) == (["2"], [])
+    assert [each.tables for each in slice_.unread] == [frozenset({TableId("shop", "orders")})]
+
+
+def test_rows_that_wait_keep_their_table_maps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many others come meanwhile."""
+    monkeypatch.setattr(transaction_assembler, "_MAPS_REMEMBERED", 0)
+    log = stream()
+    read(log, [rotate(), *prepared(1, ROW)])
+    read(log, transaction(2, table(1, "others"), ROW))
+    slice_ = last(read(log, committed(3)))
+    assert [name for _, _, (name, _, _) in images(slice_)] == ["orders"]
+
+
+# -- slices
+
+
+def test_a_transaction_is_in_no_slice_before_it_ends() -> None:
+    log = stream()
+    assert read(log, [rotate()]) == [LogAdvanced(Coordinates("binlog.000001", 4))]
+    assert read(log, [begin(1), query("BEGIN"), MAP, ROW]) == []
+    [slice_] = read(log, [made(Code.XID, bytes(8), end=400)])
+    assert images(slice_) == [(0, 0, ("orders", "INSERT", [5]))]
+    assert isinstance(slice_, LogRead)
+    assert slice_.end == Coordinates("binlog.000001", 400)
+    assert slice_.transactions.gtid(0) == Gtid.parse(f"{SERVER}:1")
+    assert log.take() == []
+
+
+@given(st.lists(st.booleans(), min_size=40, max_size=40))
+def test_however_it_is_cut_the_same_passes(cuts: list[bool]) -> None:
+    def passed(messages: Iterable[Message]) -> list[object]:
+        flat: list[object] = []
+        for message in messages:
+            match message:
+                case LogRead(transactions):
+                    of_each = images(message)
+                    flat += [
+                        (transactions.gtid(i), [image for t, _, image in of_each if t == i])
+                        for i in range(len(transactions))
+                    ]
+                case StatementRead():
+                    flat.append((message.gtid, message.statement))
+                case _:
+                    pass
+        return flat
+
+    log_events = story("transactions")
+    log = stream()
+    came: list[Message] = []
+    for event, cut in zip(log_events, [*cuts, *[True] * len(log_events)], strict=False):
+        came += messages(log.fold(event))
+        if cut:
+            came += messages(log.take())
+    came += messages(log.take())
+    assert passed(came) == passed(read(stream(), log_events))
+
+
+def test_a_slice_is_full_at_its_bound_in_transactions() -> None:
+    log = stream(bound=Bound(transactions=2, bytes=1 << 20))
+    three = [rotate(), *(event for number in (1, 2, 3) for event in transaction(number))]
+    [full] = messages(log.walk(frames(three)))
+    assert numbers(full) == ["1", "2"]
+    [rest] = messages(log.take())
+    assert numbers(rest) == ["3"]
+
+
+def test_a_slice_is_full_at_its_bound_in_bytes() -> None:
+    body = len(ROW) - 23
+    log = stream(bound=Bound(transactions=100, bytes=2 * body))
+    three = [rotate(), *(event for number in (1, 2, 3) for event in transaction(number, MAP, ROW))]
+    # It's full with the row of a transaction that is open at the time, and goes to the next slice.
+    slices = list(messages([*log.walk(frames(three)), *log.take()]))
+    assert [numbers(each) for each in slices] == [["1"], ["2"], ["3"]]
+    assert [images(each) for each in slices] == 3 * [[(0, 0, ("orders", "INSERT", [5]))]]
+
+
+def test_where_the_log_stands_is_told_once() -> None:
+    log = stream()
+    read(log, [rotate()])
+    hb = made(Code.HEARTBEAT, b"binlog.000001", end=900)
+    assert read(log, [hb]) == [LogAdvanced(Coordinates("binlog.000001", 900))]
+    assert read(log, [hb]) == []
+    assert read(log, [rotate("binlog.000002")]) == [LogAdvanced(Coordinates("binlog.000002", 4))]
+
+
+def heartbeat(file: str, offset: int) -> bytes:
+    place = b"\xfe" + offset.to_bytes(8, "little")
+    return made(Code.HEARTBEAT_V2, b"\x01" + bytes([len(file)]) + file.encode() + b"\x02\x09" + place + b"\0")
+
+
+def test_offsets_beyond_32_bits() -> None:
+    """A header has the lowest 32 bits only; a file is longer than that behind one very large transaction."""
+    log = stream()
+    ends = [2**31, 2**32 - 8, 5]
+    parts = [made(Code.ROWS_QUERY, b"", end=end) for end in ends]
+    [slice_] = read(log, [rotate(), *transaction(1, *parts, end=made(Code.XID, bytes(8), end=40))])
+    assert isinstance(slice_, LogRead)
+    assert slice_.end == Coordinates("binlog.000001", 2**32 + 40)
+    assert read(log, [heartbeat("binlog.000001", 2**32 + 40)]) == []
+    with pytest.raises(UndecodableError, match="lies behind"):
+        read(log, [heartbeat("binlog.000001", 40)])
+    with pytest.raises(UndecodableError, match="from the file"):
+        read(log, [heartbeat("binlog.000002", 4)])
+
+
+# -- what stops it
+
+
+def test_statement_format_has_captured_tables_read_anew_that_it_may_be_about() -> None:
+    slice_ = last(read(stream("orders"), story("statement_format")[:-4]))
+    assert numbers(slice_) == [
+        "5"
+    ]  # other.things was changed by a statement, and that's none of our business
+    assert slice_.unread == ()
+    slice_ = last(read(stream("orders"), story("statement_format")))
+    assert [each.databases for each in slice_.unread] == [frozenset({"shop"})]
+    assert "binlog_format=ROW" in slice_.unread[0].reason
+    for anything in (query("UPDATE x SET y = 1", updated=None), made(Code.EXECUTE_LOAD_QUERY, b"?")):
+        slice_ = last(read(stream("orders"), [rotate(), *transaction(1, anything)]))
+        assert (numbers(slice_), [each.databases for each in slice_.unread]) == (["1"], [None])
+
+
+def test_what_changes_more_than_its_rows_tell_says_so_behind_its_end() -> None:
+    log = stream(bound=Bound(bytes=100))
+    log_events = [*transaction(1, MAP, ROW), *transaction(2, query("UPDATE x"), MAP, *[ROW] * 40)]
+    *parts, _ = said = read(log, [rotate(), *log_events])
+    slice_ = last(said)
+    assert len(parts) > 2
+    assert all(not each.unread for each in parts if isinstance(each, LogRead))
+    assert (numbers(slice_), len(slice_.unread)) == (["2"], 1)
+
+
+def test_a_memory_table_that_a_restart_has_emptied_is_told_by_a_statement() -> None:
+    """MySQL 5.6 logs it bare, and may log rows of the statement that found it so behind it; 5.7 frames it."""
+    emptied = query("DELETE FROM `shop`.`orders`", updated="shop")
+    for told in ([begin(1), emptied], [begin(1), emptied, MAP, ROW], transaction(1, emptied)):
+        [statement, rows] = read(stream("orders"), [rotate(), *told, *transaction(2, MAP, ROW)])
+        assert isinstance(statement, StatementRead)
+        assert (statement.gtid.number, statement.statement) == (1, "DELETE FROM `shop`.`orders`")
+        assert numbers(rows) == ["2"]
+    assert read(stream("orders"), [rotate(), begin(1), emptied, MAP]) == []
+    for others in ([table(2, "items"), row(2, 1), emptied], [emptied, emptied]):
+        slice_ = last(read(stream("orders", "items"), [rotate(), *transaction(1, *others)]))
+        assert (numbers(slice_), images(slice_)) == (["1"], [])
+        assert {name for each in slice_.unread for name in each.databases or ()} == {"shop"}
+
+
+def test_partial_updates_are_rows_like_any_other() -> None:
+    *_, slice_ = read(stream("docs"), story("partial_json"))
+    assert [kind for _, _, (_, kind, _) in images(slice_)] == ["INSERT", "UPDATE_BEFORE", "UPDATE_AFTER"]
+    *_, slice_ = read(stream("other"), story("partial_json"))
+    assert numbers(slice_) == ["3", "4"]
+
+
+def test_compressed_transactions_are_like_any_other() -> None:
+    *_, slice_ = read(stream(), story("compressed"))
+    assert images(slice_) == [(0, 0, ("orders", "INSERT", [1]))]
+    assert isinstance(slice_, LogRead)
+    payload = next(event for event in story("compressed") if event[4] == Code.TRANSACTION_PAYLOAD)
+    assert slice_.end == Coordinates("binlog.000001", events.header(payload).end)
+
+
+def test_a_partial_rollback_has_tables_read_anew_whose_rows_it_may_take_back() -> None:
+    for words in ("ROLLBACK", "ROLLBACK TO `s`"):
+        end = [] if words == "ROLLBACK" else [made(Code.XID, bytes(8))]
+        slice_ = last(read(stream(), [rotate(), *transaction(1, MAP, ROW, query(words))[:-1], *end]))
+        assert (numbers(slice_), images(slice_)) == (["1"], [])
+        assert [each.tables for each in slice_.unread] == [frozenset({TableId("shop", "orders")})]
+        assert "enforce_gtid_consistency=ON" in slice_.unread[0].reason
+    slice_ = last(read(stream(), [rotate(), begin(1), query("BEGIN"), query("ROLLBACK")]))
+    assert numbers(slice_) == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("log_events", "words"),
+    [
+        ([*transaction(1)[:-1], begin(2)], r"the next transaction came before the transaction's end.*:1\)"),
+        ([*transaction(1)[:-1], rotate()], "ROTATE came before the transaction's end"),
+        ([*transaction(1)[:-1], made(Code.STOP, b"")], "STOP came before"),
+        ([query("BEGIN")], "a transaction has no GTID"),
+        ([made(Code.XID, bytes(8))], "an XID came without a GTID"),
+        ([MAP, ROW], "a rows event came without a GTID"),
+        ([*transaction(1, ROW)], "table id 1, which no table map explains"),
+        ([*transaction(1, MAP), *transaction(2, ROW)], "which no table map explains"),
+        ([begin(0)], "not a GTID's number"),
+        (
+            [*transaction(1, end=made(Code.XA_PREPARE, b"\0" + bytes(12)))],
+            "XA PREPARE of X'',X'',0 came in the transaction ''",
+        ),
+    ],
+)
+def test_a_log_that_cannot_be_is_refused(log_events: list[bytes], words: str) -> None:
+    with pytest.raises(UndecodableError, match=words):
+        read(stream(), [rotate(), *log_events])
+
+
+def test_a_transaction_before_the_log_has_said_where_it_is_is_refused() -> None:
+    with pytest.raises(UndecodableError, match="in which file"):
+        read(stream(), transaction(1))
+
+
+def test_a_table_with_bad_rows_is_unreadable_and_the_others_are_not() -> None:
+    short = made(Code.WRITE_ROWS, b"\x01" + bytes(5) + b"\x01\x00\x02\x00\x01\xff\x00" + b"\x05\x00")
+    [slice_] = read(stream(), [rotate(), *transaction(1, MAP, short, table(2, "items"), row(2, 6))])
+    assert isinstance(slice_, LogRead)
+    unreadable, items = slice_.tables
+    assert isinstance(unreadable, TableUnreadable)
+    assert unreadable.table == TableId("shop", "orders")
+    assert "ends inside" in unreadable.reason
+    assert isinstance(items, TableImages)
+    assert items.rows["0"].to_pylist() == [6]
+
+
+def test_a_table_whose_map_is_not_understood_is_unreadable() -> None:
+    strange = made(Code.TABLE_MAP, b"\x01" + bytes(7) + b"\x04shop\0\x06orders\0" + b"\x01\xc8\x00\x00")
+    [slice_] = read(stream(), [rotate(), *transaction(1, strange, ROW)])
+    assert isinstance(slice_, LogRead)
+    [unreadable] = slice_.tables
+    assert isinstance(unreadable, TableUnreadable)
+    assert "the type 200" in unreadable.reason
+
+
+@given(st.sampled_from(sorted(STORIES)), st.data())
+def test_events_left_out_or_repeated_never_end_in_anything_but_our_own_errors(
+    name: str, data: st.DataObject
+) -> None:
+    log_events = story(name)
+    kept = data.draw(st.lists(st.sampled_from(range(len(log_events))), max_size=len(log_events)).map(sorted))
+    with contextlib.suppress(Definite):
+        read(stream(), [log_events[i] for i in kept])

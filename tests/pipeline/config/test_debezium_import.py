@@ -1,0 +1,135 @@
+"""Connectors as people have them, and what becomes of each of their properties."""
+
+from pathlib import Path
+
+import pytest
+
+from actors.service.config_file import load
+from actors.service.debezium_file import properties
+from pipeline.config.debezium_import import CONNECTOR, Kind, NotTakenOver, take_over
+from pipeline.config.settings import SaslMechanism, SnapshotMode, TlsMode
+
+CONNECTORS = Path(__file__).parent / "debezium"
+
+LEAST = {
+    "connector.class": CONNECTOR,
+    "topic.prefix": "shop",
+    "database.hostname": "db",
+    "database.user": "u",
+    "database.server.id": "7",
+}
+
+
+@pytest.mark.parametrize("path", sorted(CONNECTORS.glob("*.json")), ids=lambda path: path.stem)
+def test_connectors_as_people_have_them(path: Path) -> None:
+    try:
+        taken = take_over(properties(path))
+    except NotTakenOver as refused:
+        assert not path.with_suffix(".toml").exists()
+        told = str(refused)
+    else:
+        assert taken.text == path.with_suffix(".toml").read_text()
+        told = taken.report()
+    assert told + "\n" == path.with_suffix(".txt").read_text()
+    assert "canary" not in told
+
+
+def test_each_property_of_a_connector_is_told_or_taken_over() -> None:
+    given = properties(CONNECTORS / "incremental.json")
+    taken = take_over(given)
+    told = {note.name for note in taken.notes}
+    silent = sorted(
+        name for name in given if name not in told and not name.startswith(("transforms", "predicates"))
+    )
+    # What these say is in the file: they're all that isn't in the report.
+    assert silent == [
+        "boolean.selector",
+        "connect.timeout.ms",
+        "connector.class",
+        "converters",
+        "database.hostname",
+        "database.include.list",
+        "database.port",
+        "database.ssl.mode",
+        "database.user",
+        "name",
+        "notification.sink.topic.name",
+        "signal.consumer.sasl.mechanism",
+        "signal.consumer.security.protocol",
+        "signal.file",
+        "signal.kafka.bootstrap.servers",
+        "signal.kafka.topic",
+        "snapshot.max.threads",
+        "snapshot.mode",
+        "table.include.list",
+        "topic.prefix",
+    ]
+
+
+def test_what_comes_out_is_a_configuration(tmp_path: Path) -> None:
+    for secret in ("mysql-password", "kafka-password"):
+        (tmp_path / secret).write_text("secret")
+    text = (CONNECTORS / "incremental.toml").read_text().replace("/run/secrets", str(tmp_path))
+    (tmp_path / "shop.toml").write_text(text)
+    settings = load(tmp_path / "shop.toml", {})
+    assert settings.source.tls.mode is TlsMode.VERIFY
+    assert settings.snapshot.mode is SnapshotMode.NO_DATA
+    assert settings.signals.kafka
+    assert settings.signals.kafka.sasl_mechanism is SaslMechanism.SCRAM_SHA_512
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind"),
+    [
+        ("decimal.handling.mode", "precise", Kind.POINTLESS),
+        ("decimal.handling.mode", "Precise", Kind.POINTLESS),
+        ("decimal.handling.mode", "double", Kind.OTHERWISE),
+        ("skipped.operations", "t", Kind.POINTLESS),
+        ("snapshot.query.mode", "select_all", Kind.POINTLESS),
+        ("event.processing.failure.handling.mode", "skip", Kind.OTHERWISE),
+        ("no.such.property", "1", Kind.OTHERWISE),
+    ],
+)
+def test_what_is_so_anyway_is_no_difference(name: str, value: str, kind: Kind) -> None:
+    [note] = [note for note in take_over(LEAST | {name: value}).notes if note.name == name]
+    assert note.kind is kind
+
+
+@pytest.mark.parametrize(
+    "held_back",
+    [
+        {"column.mask.with.3.chars": "a.b.c"},
+        {"column.mask.hash.SHA-256.with.salt.x": "a.b.c"},
+        {"column.truncate.to.3.chars": "a.b.c"},
+        {"column.exclude.list": "a.b.c"},
+        {"column.blacklist": "a.b.c"},
+        {"column.include.list": "a.b.c"},
+        {"table.exclude.list": "a.b"},
+        {"database.exclude.list": "a"},
+        {"gtid.source.excludes": "3e11fa47-71ca-11e1-9e33-c80aa9429562"},
+        {"snapshot.query.mode": "custom"},
+        {"skipped.operations": "t,d"},
+        {"transforms": "a", "transforms.a.type": "com.example.Own"},
+        {"transforms": "a"},
+        {"converters": "a", "a.type": "com.example.Own"},
+        {"post.processors": "a", "a.type": "com.example.Own"},
+    ],
+    ids=str,
+)
+def test_nothing_that_was_kept_back_is_shown(held_back: dict[str, str]) -> None:
+    with pytest.raises(NotTakenOver, match="keeps data back"):
+        take_over(LEAST | held_back)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"connector.class": "io.debezium.connector.mariadb.MariaDbConnector"}, "MariaDbConnector; only"),
+        ({"database.port": "a"}, "database.port: its value isn't a whole number"),
+        ({"table.include.list": "shop.(?!orders).*"}, "table.include.list: .*isn't a regular expression"),
+        ({"database.include.list": "s.*", "table.include.list": "shop.orders"}, "without expressions"),
+    ],
+)
+def test_what_cannot_be_read_is_told_by_name(wrong: dict[str, str], told: str) -> None:
+    with pytest.raises(NotTakenOver, match=told):
+        take_over(LEAST | wrong)

@@ -1,0 +1,69 @@
+"""The configuration that holds, without its secrets."""
+
+import tomllib
+from dataclasses import replace
+from pathlib import PurePath
+
+from pipeline.config.effective_settings import STARS, effective
+from pipeline.config.settings import (
+    JournalSettings,
+    KafkaSettings,
+    LakeSettings,
+    Secret,
+    Settings,
+    SignalSettings,
+    SourceSettings,
+    SparkSettings,
+)
+from pipeline.config.table_rules import LakeRule
+from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_schema import TableId
+
+SETTINGS = Settings(
+    "shop",
+    Tables(("shop\\..*",)),
+    SourceSettings("db", "u", password=Secret("canary-source"), server_id=7),
+    JournalSettings("s3://canary-user:canary-key@bucket/journal?region=eu&secret_key=canary-query"),
+    LakeSettings("s3a://bucket/lake", rules=(LakeRule(Tables((".*",))),)),
+    spark=SparkSettings(
+        jars=(PurePath("/jars"),),
+        conf={
+            "spark.hadoop.fs.s3a.secret.key": "canary-secret",
+            "spark.hadoop.fs.s3a.access.key": "canary-access",
+            "spark.ssl.keyPassword": "canary-password",
+            "spark.hadoop.fs.azure.account.key.house.dfs.core.windows.net": "canary-azure",
+            "spark.hadoop.fs.gs.auth.service.account.private.key": "canary-gs",
+            "spark.ui.enabled": "true",
+        },
+    ),
+    signals=SignalSettings(
+        PurePath("/signals.jsonl"),
+        TableId("shop", "signals"),
+        KafkaSettings(("kafka:9092",), "signals", sasl_password=Secret("canary-kafka")),
+    ),
+)
+
+
+def test_all_that_holds_is_told_and_no_secret() -> None:
+    text = effective(SETTINGS)
+    assert "canary" not in text
+    told = tomllib.loads(text)
+    assert told["tables"] == ["shop\\..*"]
+    assert told["source"]["password"] == STARS
+    assert told["source"]["tls"] == {"mode": "verify"}
+    assert told["snapshot"]["windows"] == 4
+    assert told["journal"]["path"] == f"s3://{STARS}@bucket/journal?region=eu&secret_key={STARS}"
+    assert told["lake"]["path"] == "s3a://bucket/lake"
+    assert told["lake"]["rules"] == [
+        {"tables": [".*"], "tiers": "both", "before_images": False, "schema_changes": "apply"}
+    ]
+    assert told["spark"]["jars"] == ["/jars"]
+    assert told["spark"]["conf"]["spark.ui.enabled"] == "true"
+    assert told["spark"]["conf"]["spark.hadoop.fs.s3a.secret.key"] == STARS
+    assert told["signals"]["table"] == "shop.signals"
+    assert told["signals"]["kafka"]["sasl_password"] == STARS
+
+
+def test_a_password_that_is_not_given_is_not_told_as_if_it_were() -> None:
+    source = replace(SETTINGS.source, password=Secret(""))
+    assert "password" not in tomllib.loads(effective(replace(SETTINGS, source=source)))["source"]

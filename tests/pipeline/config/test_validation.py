@@ -1,0 +1,106 @@
+"""Contradictions: each is named by its key, and what's right is let through."""
+
+import dataclasses
+from pathlib import PurePath
+
+import pytest
+
+from pipeline.config.settings import (
+    HttpSettings,
+    JournalSettings,
+    KafkaSecurity,
+    KafkaSettings,
+    LakeSettings,
+    Secret,
+    ServerAddress,
+    ServerSettings,
+    Settings,
+    SignalSettings,
+    SnapshotMode,
+    SnapshotSettings,
+    SourceSettings,
+    SparkSettings,
+    TlsMode,
+    TlsSettings,
+    Watermark,
+)
+from pipeline.config.table_rules import LakeRule, Tiers
+from pipeline.config.validation import Mistake, contradictions
+from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_schema import TableId
+
+SETTINGS = Settings(
+    name="shop",
+    tables=Tables(("shop\\..*",)),
+    source=SourceSettings(host="db", user="tidemark", server_id=7, password=Secret("geheim")),
+    journal=JournalSettings("/var/lib/tidemark"),
+    lake=LakeSettings("s3a://lake"),
+)
+REPLICA = ServerSettings("replica", "tidemark")
+SECURED = KafkaSettings(
+    ("kafka:9092",),
+    "signals",
+    security_protocol=KafkaSecurity.SASL_SSL,
+    sasl_username="tidemark",
+    sasl_password=Secret("geheim"),
+)
+BY_TABLE = SnapshotSettings(watermark=Watermark.SIGNAL_TABLE)
+
+
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [
+        (TlsSettings(TlsMode.REQUIRED, PurePath("ca.pem")), "ca"),
+        (dataclasses.replace(SETTINGS.source, others=(ServerAddress("db"),)), "others"),
+        (HttpSettings("0.0.0.0"), "host"),
+        (HttpSettings("::"), "host"),
+        (HttpSettings("db.example"), "host"),
+        (SparkSettings(conf={"spark.jars": "x.jar"}), "conf"),
+        (dataclasses.replace(SETTINGS, tables=Tables(())), "tables"),
+        (SnapshotSettings(chunk_mib=64, memory_mib=63), "chunk_mib"),
+        (SnapshotSettings(mode=SnapshotMode.WHEN_NEEDED, allow_lock=True), "allow_lock"),
+        (SnapshotSettings(mode=SnapshotMode.CONSISTENT, source=REPLICA), "source"),
+        (SnapshotSettings(watermark=Watermark.SIGNAL_TABLE, source=REPLICA), "source"),
+        (JournalSettings("journal", keep_mib=100, quota_mib=100), "quota_mib"),
+        (KafkaSettings((), "signals"), "bootstrap_servers"),
+        (LakeRule(Tables(())), "tables"),
+        (LakeRule(Tables((".*",)), Tiers.MIRROR, before_images=True), "before_images"),
+        (dataclasses.replace(SETTINGS, snapshot=BY_TABLE), "snapshot.watermark"),
+        (KafkaSettings(("kafka:9092",), "signals", ca=PurePath("ca.pem")), "ca"),
+        (dataclasses.replace(SECURED, sasl_username=None), "security_protocol"),
+        (dataclasses.replace(SECURED, sasl_password=Secret("")), "security_protocol"),
+        (dataclasses.replace(SECURED, security_protocol=KafkaSecurity.SSL), "sasl_username"),
+    ],
+)
+def test_contradictions_name_the_key(section: object, key: str) -> None:
+    (mistake,) = contradictions(section)
+    assert mistake.key == key
+    assert str(mistake) == f"{key}: {mistake.wrong}; {mistake.remedy}"
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        TlsSettings(TlsMode.VERIFY, PurePath("ca.pem")),
+        dataclasses.replace(SETTINGS.source, others=(ServerAddress("db", 3307), ServerAddress("db2"))),
+        HttpSettings("localhost"),
+        HttpSettings("127.3.2.1"),
+        HttpSettings("::1"),
+        SparkSettings(conf={"spark.ui.enabled": "true"}),
+        SnapshotSettings(chunk_mib=64, memory_mib=64),
+        SnapshotSettings(mode=SnapshotMode.CONSISTENT, allow_lock=True),
+        SnapshotSettings(watermark=Watermark.PAUSE, source=REPLICA),
+        KafkaSettings(("kafka:9092",), "signals"),
+        dataclasses.replace(SECURED, ca=PurePath("ca.pem")),
+        dataclasses.replace(SECURED, security_protocol=KafkaSecurity.SASL_PLAINTEXT),
+        KafkaSettings(("kafka:9092",), "signals", ca=PurePath("ca.pem"), security_protocol=KafkaSecurity.SSL),
+        LakeRule(Tables((".*",)), Tiers.CHANGELOG, before_images=True),
+        dataclasses.replace(
+            SETTINGS, snapshot=BY_TABLE, signals=SignalSettings(table=TableId("tidemark", "signals"))
+        ),
+        SETTINGS,
+    ],
+)
+def test_what_is_right_is_let_through(section: object) -> None:
+    found: list[Mistake] = list(contradictions(section))
+    assert found == []

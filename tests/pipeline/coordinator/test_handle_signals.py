@@ -1,0 +1,374 @@
+"""Requests: what each signal changes, how it's answered, and that it's taken once."""
+
+import re
+from typing import Any
+
+import pytest
+
+from pipeline.coordinator import handle_signals
+from pipeline.coordinator.handle_signals import SIGNALS_REMEMBERED
+from pipeline.coordinator.state import Overlapping, State
+from pipeline.messages.inboxes import (
+    Append,
+    LogAdvanced,
+    SignalAccepted,
+    SignalAnswer,
+    SignalReceived,
+    SignalRejected,
+    TableStopped,
+)
+from pipeline.schema.row_keys import Key
+from pipeline.schema.table_filter import Tables
+from pipeline.signals.outcomes import SignalState
+from pipeline.signals.signal import (
+    ExecuteSnapshot,
+    Filter,
+    KeyList,
+    LogPosition,
+    PauseSnapshot,
+    ResumeSnapshot,
+    SetBinlogPosition,
+)
+from pipeline.snapshot.checkpoint import Checkpoint, Moving
+from pipeline.snapshot.snapshot import Failed, Progress, Request, Stopped, Waiting
+from tests.pipeline import mutations
+from tests.pipeline.builders import (
+    ITEMS,
+    LIMITS,
+    ORDERS,
+    USERS,
+    Capture,
+    execute,
+    gtids,
+    of,
+    place,
+    planned,
+    read,
+    stop,
+    table,
+)
+from tests.pipeline.mutations import broken_by
+
+WITHOUT_KEY = table("logs", "line", key=())
+
+PAUSE, RESUME = SignalReceived(PauseSnapshot("p1")), SignalReceived(ResumeSnapshot("r1"))
+
+
+def matching(id_: str, *patterns: str) -> SignalReceived:
+    """Asks for a snapshot of the tables that these regular expressions match."""
+    return SignalReceived(ExecuteSnapshot(id_, Tables(patterns)))
+
+
+def answer(capture: Capture, signal: SignalReceived) -> SignalAnswer:
+    """The one answer to the signal."""
+    (append,) = of(Append, capture.give(signal))
+    (given,) = append.answers
+    assert not isinstance(given, SignalState)
+    return given
+
+
+# Taking a snapshot
+
+
+def test_a_snapshot_is_accepted_by_the_names_of_its_tables() -> None:
+    capture = Capture(ORDERS, ITEMS, USERS)
+    assert answer(capture, matching("s1", "shop.orders", r"shop\.i.*")) == SignalAccepted(
+        "s1", "snapshot of shop.items, shop.orders"
+    )
+    (snapshot,) = capture.checkpoint.snapshots
+    assert snapshot.tables == {ITEMS.table: Waiting(), ORDERS.table: Waiting()}
+
+
+def test_tables_that_are_not_captured_are_rejected_with_those_that_are() -> None:
+    capture = Capture(ORDERS, ITEMS)
+    assert answer(capture, matching("s1", "shop.order", "crm.*")) == SignalRejected(
+        "s1", "no captured table matches shop.order or crm.*; captured are: shop.items, shop.orders"
+    )
+    assert capture.checkpoint.snapshots == ()
+
+
+def test_where_nothing_is_captured_a_rejection_says_so() -> None:
+    assert answer(Capture(), matching("s1", ".*")) == SignalRejected(
+        "s1", "no captured table matches .*; captured are: none"
+    )
+
+
+@broken_by(mutations.nothing_is_refused)
+def test_a_table_without_a_key_is_refused() -> None:
+    refused = answer(Capture(WITHOUT_KEY), execute("s1", WITHOUT_KEY))
+    assert isinstance(refused, SignalRejected)
+    assert refused.reason.startswith("shop.logs: it has no primary key")
+
+
+@broken_by(mutations.nothing_is_refused)
+def test_a_table_without_a_key_fails_by_name_and_the_others_are_taken() -> None:
+    capture = Capture(WITHOUT_KEY, ORDERS)
+    accepted = answer(capture, matching("s1", ".*"))
+    assert isinstance(accepted, SignalAccepted)
+    assert accepted.detail.startswith("snapshot of shop.orders (refused: shop.logs: it has no primary key")
+    failed = capture.table(WITHOUT_KEY)
+    assert isinstance(failed, Failed) and failed.reason.startswith("it has no primary key")
+    assert Capture.plans(capture.orders) == [ORDERS.table]
+
+
+@broken_by(mutations.nothing_is_refused)
+def test_a_table_whose_capture_has_stopped_is_refused_with_the_reason() -> None:
+    capture = Capture(ORDERS)
+    capture.give(TableStopped(ORDERS.table, "its row images are partial"))
+    assert answer(capture, execute("s1", ORDERS)) == SignalRejected(
+        "s1",
+        "shop.orders: it has stopped: its row images are partial; then begin it again: "
+        r"tidemark signal CONFIG recapture --tables 'shop\.orders'",
+    )
+
+
+def test_of_several_patterns_each_has_to_mean_a_table() -> None:
+    refused = answer(Capture(ORDERS, ITEMS), matching("s1", "shop.orders", "shop.order_items"))
+    assert refused == SignalRejected(
+        "s1", "no captured table matches shop.order_items; captured are: shop.items, shop.orders"
+    )
+
+
+# Narrowing it
+
+
+def narrowed(
+    *filters: tuple[str, str], keys: tuple[tuple[str, Key], ...] = (), **more: Any
+) -> SignalReceived:
+    """Asks for a snapshot of all tables of `shop`, narrowed by pairs of a pattern and a condition, or a key."""
+    return SignalReceived(
+        ExecuteSnapshot(
+            "s1",
+            Tables(("shop.*",)),
+            tuple(Filter(Tables((pattern,)), condition) for pattern, condition in filters),
+            tuple(KeyList(Tables((pattern,)), (key,)) for pattern, key in keys),
+            **more,
+        )
+    )
+
+
+def requested(capture: Capture) -> dict[str, Request]:
+    """By table, what the one snapshot asks for beyond all of it."""
+    (snapshot,) = capture.checkpoint.snapshots
+    return {table.name: request for table, request in snapshot.requests.items()}
+
+
+def test_a_condition_is_about_the_tables_that_its_pattern_matches() -> None:
+    capture = Capture(ORDERS, ITEMS)
+    accepted = answer(capture, narrowed(("shop.o.*", "id > 5 AND Value IS NOT NULL")))
+    assert accepted == SignalAccepted("s1", "snapshot of shop.items, shop.orders")
+    assert requested(capture) == {"orders": Request(condition="id > 5 AND Value IS NOT NULL")}
+
+
+def test_keys_are_bound_and_come_once() -> None:
+    capture = Capture(ORDERS, ITEMS)
+    answer(capture, narrowed(keys=(("shop.items", (7,)), ("shop.i.*", (7,)), ("shop.items", (8,)))))
+    assert requested(capture) == {"items": Request(keys=((7,), (8,)))}
+
+
+def test_what_holds_for_the_signal_holds_for_each_of_its_tables() -> None:
+    capture = Capture(ORDERS, ITEMS)
+    answer(capture, narrowed(surrogate="uid", chunk_rows=500, blocking=True, priority=7))
+    each = Request(surrogate="uid", chunk_rows=500)
+    assert requested(capture) == {"orders": each, "items": each}
+    (snapshot,) = capture.checkpoint.snapshots
+    assert (snapshot.blocking, snapshot.priority) == (True, 7)
+
+
+def test_what_was_asked_for_of_a_table_is_forgotten_with_its_end() -> None:
+    """It may be long, and every segment would tell it."""
+    capture = Capture(ORDERS, ITEMS, WITHOUT_KEY)
+    answer(capture, narrowed(("shop.(orders|items)", "id > 5"), chunk_rows=500))
+    assert set(requested(capture)) == {"orders", "items"}
+    capture.give(stop("s2", ORDERS))
+    assert set(requested(capture)) == {"items"}
+
+
+@pytest.mark.parametrize(
+    ("signal", "reason"),
+    [
+        (
+            narrowed(("shop.orders", "nope = 1")),
+            "of shop.orders, shop.orders has no column 'nope'; it has id, value",
+        ),
+        (narrowed(("shop.orders", "id = 'x'")), "of shop.orders, column id is INTEGER"),
+        (narrowed(("crm.*", "id = 1")), "none of the signal's tables matches crm.*: shop.items, shop.orders"),
+        (narrowed(("SHOP.ORDERS", "id = 1")), "none of the signal's tables matches SHOP.ORDERS"),
+        (
+            narrowed(("shop.orders", "id = 1"), ("shop.*", "id = 2")),
+            "more than one filter is about shop.orders; join them with AND or OR",
+        ),
+        (narrowed(keys=(("shop.orders", (1, 2)),)), "of shop.orders, [1, 2] has 2 parts"),
+        (narrowed(keys=(("shop.orders", ("1",)),)), "of shop.orders, '1' is no value of the key's column id"),
+        (narrowed(keys=(("shop.order", (1,)),)), "none of the signal's tables matches shop.order:"),
+    ],
+)
+def test_what_does_not_fit_refuses_the_whole_signal(signal: SignalReceived, reason: str) -> None:
+    capture = Capture(ORDERS, ITEMS)
+    refused = answer(capture, signal)
+    assert isinstance(refused, SignalRejected) and refused.reason.startswith(reason)
+    assert capture.checkpoint.snapshots == ()
+
+
+# Stopping, pausing, resuming
+
+
+def test_a_stop_ends_the_snapshots_of_its_tables_and_the_others_go_on() -> None:
+    capture = Capture(ORDERS, ITEMS, USERS)
+    capture.give(execute("s1", ITEMS, ORDERS, USERS), planned(ORDERS))
+    assert answer(capture, stop("s2", ORDERS, USERS)) == SignalAccepted(
+        "s2", "stopped the snapshot of shop.orders, shop.users"
+    )
+    assert capture.table(ORDERS) == Stopped(Progress(expected=7, ranges=1))
+    assert capture.table(USERS) == Stopped(Progress())
+    assert capture.table(ITEMS) == Waiting()
+    assert capture.open == []
+
+
+def test_a_stop_ends_every_snapshot_of_a_table() -> None:
+    capture = Capture(ORDERS)
+    capture.begin(ORDERS)
+    capture.give(execute("s2", ORDERS), stop("s3", ORDERS))
+    assert all(snapshot.ended for snapshot in capture.checkpoint.snapshots)
+
+
+def test_what_was_emitted_before_a_stop_stays_counted() -> None:
+    capture = Capture(ORDERS)
+    second = Capture.chunk(capture.give(read(capture.begin(ORDERS), 1, 2, high=10)))
+    capture.give(stop("s2", ORDERS), read(second, 3, high=10), LogAdvanced(place(20)))
+    assert capture.table(ORDERS) == Stopped(Progress(chunks=1, rows=2, expected=7, ranges=1))
+    assert capture.stream == ["orders rows 1 2"]
+
+
+def test_a_stop_where_nothing_is_under_way_is_rejected() -> None:
+    capture = Capture(ORDERS, ITEMS)
+    capture.begin(ITEMS)
+    refused = answer(capture, stop("s2", ORDERS))
+    assert isinstance(refused, SignalRejected)
+    assert refused.reason.endswith("is under way")
+
+
+def test_a_stopped_table_can_be_asked_for_again_though_its_plan_was_under_way() -> None:
+    capture = Capture(ORDERS)
+    capture.give(execute("s1", ORDERS), stop("s2", ORDERS), execute("s3", ORDERS))
+    assert Capture.plans(capture.give(planned(ORDERS))) == [ORDERS.table]
+    assert Capture.chunk(capture.give(planned(ORDERS))).chunk.snapshot == "s3"
+
+
+def test_pause_and_resume_are_durable_and_answered() -> None:
+    capture = Capture(ORDERS)
+    assert answer(capture, PAUSE) == SignalAccepted("p1", "snapshots are paused")
+    assert capture.checkpoint.paused
+    assert answer(capture, RESUME) == SignalAccepted("r1", "snapshots go on")
+    assert not capture.checkpoint.paused
+
+
+# The position
+
+
+def test_log_answers_with_the_position() -> None:
+    capture = Capture(ORDERS)
+    asked = SignalReceived(LogPosition("l1", "{} and again {}"))
+    position = str(capture.checkpoint.position)
+    assert answer(capture, asked) == SignalAccepted("l1", f"{position} and again {position}")
+
+
+def moving_to(text: str) -> SignalReceived:
+    """Asks for the position that is this set of `gtids`."""
+    return SignalReceived(SetBinlogPosition("m1", gtids(text)))
+
+
+def test_a_later_position_is_taken_down_for_the_next_start_to_judge() -> None:
+    capture = Capture(ORDERS)
+    accepted = answer(capture, moving_to("a:1-9,b:1"))
+    assert isinstance(accepted, SignalAccepted) and "5 transactions are skipped" in accepted.detail
+    assert capture.checkpoint.moving == Moving("m1", gtids("a:1-9,b:1"))
+
+
+def test_the_position_moves_once_at_a_time() -> None:
+    state = Capture(ORDERS).state
+    state, _ = handle_signals.signalled(state, SetBinlogPosition("m1", gtids("a:1-9")))
+    again, refused = handle_signals.signalled(state, SetBinlogPosition("m2", gtids("a:1-9")))
+    assert refused == SignalRejected("m2", "the signal m1 is moving the position already")
+    assert again is state
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a:1-5", "it's the position already"),
+        ("a:1-4", "it lacks {a:5}, which has passed: rows would go back in time"),
+        ("a:1-4:6-9,b:1", "it lacks {a:5}, which has passed"),
+        ("b:1-100", "it lacks {a:1-5}, which has passed"),
+    ],
+)
+def test_the_position_never_goes_back(text: str, reason: str) -> None:
+    capture = Capture(ORDERS)
+    refused = answer(capture, moving_to(text))
+    assert isinstance(refused, SignalRejected)
+    expected = re.sub(r"\{(.*?)\}", lambda set_: str(gtids(set_[1])), reason)
+    assert refused.reason.startswith(expected)
+    assert capture.checkpoint.moving is None
+
+
+# Once
+
+
+@broken_by(mutations.every_signal_is_a_new_one)
+def test_the_same_signal_twice_is_taken_once_and_answered_twice() -> None:
+    capture = Capture(ORDERS)
+    capture.give(execute("s1", ORDERS), planned(ORDERS, end=None))
+    before = capture.checkpoint
+    again = answer(capture, execute("s1", ORDERS))
+    assert isinstance(again, SignalAccepted) and "nothing was done again" in again.detail
+    assert capture.checkpoint is before
+
+
+@broken_by(mutations.signals_are_forgotten, mutations.every_signal_is_a_new_one)
+def test_a_signal_that_was_taken_is_known_after_a_restart() -> None:
+    before = Capture(ORDERS)
+    before.give(PAUSE, RESUME)
+    after = Capture(checkpoint=before.checkpoint)
+    after.give(PAUSE)
+    assert not after.checkpoint.paused
+
+
+def test_a_rejected_signal_is_not_remembered_so_that_it_may_be_given_again() -> None:
+    capture = Capture(ITEMS)
+    capture.give(stop("s1", ITEMS))
+    assert capture.checkpoint.signals == ()
+    capture.give(execute("s2", ITEMS))
+    assert isinstance(answer(capture, stop("s1", ITEMS)), SignalAccepted)
+
+
+def test_an_answer_goes_out_with_the_checkpoint_that_holds_its_effect() -> None:
+    capture = Capture(ORDERS)
+    (append,) = of(Append, capture.give(execute("s1", ORDERS)))
+    assert append.checkpoint.signals == ("s1",)
+    assert [snapshot.id for snapshot in append.checkpoint.snapshots] == ["s1"]
+    assert [given.id for given in append.answers] == ["s1"]
+
+
+def after_many_signals(checkpoint: Checkpoint) -> State:
+    """The state after as many further signals as are remembered."""
+    state = State(LIMITS, Overlapping(4), checkpoint)
+    for number in range(SIGNALS_REMEMBERED):
+        state, _ = handle_signals.signalled(state, ResumeSnapshot(f"r{number}"))
+    return state
+
+
+@broken_by(mutations.signals_are_remembered_for_ever)
+def test_the_last_signals_are_remembered_and_no_more() -> None:
+    signals = after_many_signals(Checkpoint(gtids(""), signals=("old",))).checkpoint.signals
+    assert len(signals) == SIGNALS_REMEMBERED
+    assert (signals[0], signals[-1]) == ("r0", f"r{SIGNALS_REMEMBERED - 1}")
+
+
+def test_a_snapshot_that_is_still_remembered_is_not_begun_a_second_time_however_old_its_signal() -> None:
+    capture = Capture(ORDERS)
+    order = capture.begin(ORDERS)
+    state = after_many_signals(capture.checkpoint)
+    asked_again = ExecuteSnapshot(order.chunk.snapshot, Tables(("shop.orders",)))
+    again, given = handle_signals.signalled(state, asked_again)
+    assert isinstance(given, SignalAccepted) and "nothing was done again" in given.detail
+    assert again is state

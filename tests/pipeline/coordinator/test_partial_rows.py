@@ -1,0 +1,103 @@
+"""Images that lack columns: what they are to rows that were read, and what's laid over these."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pipeline.coordinator.partial_rows import Partial, any_partial, divided, laid_over
+from pipeline.messages.inboxes import Kind, TableChanges
+from pipeline.messages.row_images import CHANGE_FIELDS
+from pipeline.schema.row_keys import tokens
+from tests.pipeline.builders import table
+
+TABLE = table("partial", "id", "a", "b")
+
+INSERT = (Kind.INSERT, {"id": 1, "a": 1, "b": 1})
+INSERT_PART = (Kind.INSERT, {"id": 1, "a": 1})
+DELETE_PART = (Kind.DELETE, {"id": 1})
+STAYS = ((Kind.UPDATE_BEFORE, {"id": 1}), (Kind.UPDATE_AFTER, {"id": 1, "a": 2}))
+STAYS_WHOLE = ((Kind.UPDATE_BEFORE, {"id": 1}), (Kind.UPDATE_AFTER, {"id": 1, "a": 2, "b": 1}))
+MOVES = ((Kind.UPDATE_BEFORE, {"id": 1}), (Kind.UPDATE_AFTER, {"id": 2, "a": 2}))
+MOVES_WHOLE = ((Kind.UPDATE_BEFORE, {"id": 1}), (Kind.UPDATE_AFTER, {"id": 2, "a": 2, "b": 1}))
+
+
+def changes(*images: tuple[Kind, dict[str, Any]]) -> TableChanges:
+    absent = [[name for name in ("id", "a", "b") if name not in given] or None for _, given in images]
+    fields = [
+        {"kind": int(kind), "transaction": 0, "ordinal": n, "absent": absent[n]}
+        for n, (kind, _) in enumerate(images)
+    ]
+    rows = pa.RecordBatch.from_pylist([given for _, given in images], TABLE.arrow)
+    return TableChanges(TABLE, pa.RecordBatch.from_pylist(fields, CHANGE_FIELDS), rows)
+
+
+def test_images_with_all_columns_are_not_partial() -> None:
+    assert not any_partial(changes(INSERT))
+    assert not any_partial(changes())
+    assert any_partial(changes(INSERT, INSERT_PART))
+
+
+@pytest.mark.parametrize(
+    ("images", "decisive", "partial", "unknown"),
+    [
+        ([INSERT], "x", "-", "-"),
+        ([INSERT_PART], "-", "x", "x"),
+        ([DELETE_PART], "x", "-", "-"),
+        (STAYS, "--", "-x", "--"),
+        (STAYS_WHOLE, "-x", "--", "--"),
+        (MOVES, "x-", "-x", "-x"),
+        (MOVES_WHOLE, "xx", "--", "--"),
+        ([INSERT_PART, *STAYS, *MOVES, DELETE_PART], "---x-x", "x-x-x-", "x---x-"),
+    ],
+)
+def test_what_images_are_to_rows_that_were_read(
+    images: list[tuple[Kind, dict[str, Any]]], decisive: str, partial: str, unknown: str
+) -> None:
+    of = changes(*images)
+    found = divided(of, tokens(of.rows, TABLE.key))
+    masks = (found.decisive, found.partial, found.unknown)
+    assert ["".join("x" if each else "-" for each in mask) for mask in masks] == [decisive, partial, unknown]
+
+
+def test_a_row_that_moves_along_another_index_is_unknown() -> None:
+    of = changes(*STAYS)
+    keys = tokens(of.rows, TABLE.key)
+    assert divided(of, keys, ["a"]).unknown.tolist() == [False, True]
+    assert divided(of, keys, ["b"]).unknown.tolist() == [False, False], "b isn't in the image"
+
+
+def test_a_key_without_a_value_is_never_the_same() -> None:
+    of = changes((Kind.UPDATE_BEFORE, {"a": 1}), (Kind.UPDATE_AFTER, {"a": 2}))
+    assert divided(of, tokens(of.rows, TABLE.key)).unknown.tolist() == [False, True]
+
+
+def laid(rows: list[dict[str, int]], *given: dict[str, int]) -> list[dict[str, Any]]:
+    of = changes(*((Kind.UPDATE_AFTER, each) for each in given))
+    partial = Partial(tokens(of.rows, TABLE.key), of.images.column("absent"), of.rows)
+    found: list[dict[str, Any]] = laid_over(
+        pa.RecordBatch.from_pylist(rows, TABLE.arrow), TABLE.key, partial
+    ).to_pylist()
+    return found
+
+
+ONE, TWO = {"id": 1, "a": 10, "b": 11}, {"id": 2, "a": 20, "b": 21}
+
+
+def test_of_each_column_the_last_change_that_has_it_counts() -> None:
+    assert laid([ONE, TWO], {"id": 1, "a": 5}, {"id": 1, "b": 6}, {"id": 1, "a": 7}) == [
+        {"id": 1, "a": 7, "b": 6},
+        TWO,
+    ]
+
+
+def test_rows_that_no_change_is_of_stay_as_they_are() -> None:
+    assert laid([ONE, TWO], {"id": 3, "a": 5}) == [ONE, TWO]
+    assert laid([], {"id": 3, "a": 5}) == []
+
+
+def test_null_is_a_value() -> None:
+    of = changes((Kind.UPDATE_AFTER, {"id": 1, "a": None}))
+    partial = Partial(tokens(of.rows, TABLE.key), of.images.column("absent"), of.rows)
+    (row,) = laid_over(pa.RecordBatch.from_pylist([ONE], TABLE.arrow), TABLE.key, partial).to_pylist()
+    assert row == {"id": 1, "a": None, "b": 11}

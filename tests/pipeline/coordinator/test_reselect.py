@@ -1,0 +1,285 @@
+"""Rows of which the log has a part: random worlds first, then one thing after the other."""
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pipeline.coordinator import reselect
+from pipeline.coordinator import reselect_keys as unread_keys
+from pipeline.coordinator.reselect_keys import ReadKeys
+from pipeline.gtid.transactions import Transactions
+from pipeline.messages.inboxes import (
+    ChangePart,
+    ChangesVerified,
+    ChunkFailed,
+    ChunkOutdated,
+    Kind,
+    SchemaVerified,
+    TableChanges,
+    TableRestarted,
+)
+from pipeline.messages.row_images import CHANGE_FIELDS
+from pipeline.schema.table_schema import TableSchema
+from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
+from pipeline.snapshot.snapshot import Completed, Waiting
+from pipeline.source.throttle import SourceEased, SourceStrained
+from tests.pipeline.builders import (
+    COMMIT_TIME,
+    ORDERS,
+    Capture,
+    altered,
+    delete,
+    execute,
+    gtid,
+    gtids,
+    of,
+    passed,
+    place,
+    planned,
+    read,
+    statement,
+    table,
+    wrote,
+)
+from tests.pipeline.partial_world import TABLE, World
+
+SEEDS = 40
+
+
+def run(seed: int, surrogate: bool = False) -> World:
+    world = World(seed, surrogate)
+    for _ in range(80):
+        world.act(most=40)
+        if not world.within:
+            judged(world)
+    world.settle()
+    judged(world)
+    return world
+
+
+def judged(world: World) -> None:
+    """Each row that's shown is the source's at the place where the stream is."""
+    live, source = world.live(), world.states[world.passed]
+    wrong = {key: (row, source.get(key)) for key, row in live.items() if source.get(key) != row}
+    assert not wrong
+
+
+@pytest.mark.parametrize("surrogate", [False, True], ids=["by the key", "by another index"])
+def test_a_reader_sees_what_is_so_and_in_the_end_all_of_it(surrogate: bool) -> None:
+    asked = 0
+    for seed in range(SEEDS):
+        world = run(seed, surrogate)
+        assert world.live() == world.states[-1], seed
+        assert not world.state.unread
+        assert not world.state.checkpoint.unread
+        assert isinstance(world.state.checkpoint.snapshots[0].tables[TABLE.table], Completed)
+        asked += sum(isinstance(order, ReadKeys) for order in world.asked)
+    assert asked > SEEDS
+
+
+# One thing after the other
+
+FILLED = Checkpoint(gtids("a:1-5"), scn=7, schemas={ORDERS.table: ORDERS}, mirrors={ORDERS.table: Ready(1)})
+
+
+def partly(
+    end: int, name: str, *images: tuple[Kind, dict[str, Any]], schema: TableSchema = ORDERS
+) -> ChangesVerified:
+    """A transaction whose images lack all columns that aren't given."""
+    names = [column.name for column in schema.columns]
+    absent = [[each for each in names if each not in given] or None for _, given in images]
+    fields = [
+        {"kind": int(kind), "transaction": 0, "ordinal": n, "absent": absent[n]}
+        for n, (kind, _) in enumerate(images)
+    ]
+    rows = pa.RecordBatch.from_pylist([given for _, given in images], schema.arrow)
+    changes = TableChanges(schema, pa.RecordBatch.from_pylist(fields, CHANGE_FIELDS), rows)
+    return ChangesVerified(Transactions.of([(gtid(name), COMMIT_TIME)]), (changes,), place(end))
+
+
+def inserted(end: int, name: str, *keys: int) -> ChangesVerified:
+    return partly(end, name, *((Kind.INSERT, {"id": key}) for key in keys))
+
+
+def updated(end: int, name: str, key: int, value: int) -> ChangesVerified:
+    return partly(
+        end, name, (Kind.UPDATE_BEFORE, {"id": key}), (Kind.UPDATE_AFTER, {"id": key, "value": value})
+    )
+
+
+def asked(orders: object) -> list[list[int]]:
+    return [order.keys.column(0).to_pylist() for order in of(ReadKeys, orders)]  # type: ignore[arg-type]
+
+
+def test_a_row_that_was_inserted_in_part_is_read_again() -> None:
+    capture = Capture(checkpoint=FILLED)
+    (order,) = of(
+        ReadKeys, capture.give(partly(20, "a:6", (Kind.INSERT, {"id": 1}), (Kind.INSERT, {"id": 2})))
+    )
+    assert (order.keys.column(0).to_pylist(), order.asked_at) == ([1, 2], gtids("a:1-6"))
+    capture.give(read(order, 1, 2, low="a:1-6", high=20))
+    assert capture.stream == ["orders a:6", "orders rows 1 2"]
+
+
+def test_without_a_mirror_nothing_is_read_again() -> None:
+    capture = Capture(ORDERS)
+    assert not asked(capture.give(inserted(20, "a:6", 1)))
+
+
+def test_a_whole_row_is_not_read_again() -> None:
+    capture = Capture(checkpoint=FILLED)
+    whole = partly(20, "a:6", (Kind.INSERT, {"id": 1, "value": 1}), (Kind.INSERT, {"id": 2}))
+    assert asked(capture.give(whole)) == [[2]]
+    assert not asked(capture.give(updated(30, "a:7", 1, 5)))
+
+
+def test_a_row_that_is_gone_comes_not_at_all() -> None:
+    capture = Capture(checkpoint=FILLED)
+    (order,) = of(ReadKeys, capture.give(inserted(20, "a:6", 1)))
+    capture.give(passed(30, wrote("a:7", delete(1))), read(order, low="a:1-7", high=30))
+    assert capture.stream == ["orders a:6", "orders a:7"]
+    assert not capture.checkpoint.unread
+
+
+def test_what_passes_in_part_meanwhile_is_laid_over_the_row() -> None:
+    wide = table("orders", "id", "value", "more")
+    capture = Capture(checkpoint=replace(FILLED, schemas={wide.table: wide}))
+    (order,) = of(ReadKeys, capture.give(partly(20, "a:6", (Kind.INSERT, {"id": 1}), schema=wide)))
+    images = (Kind.UPDATE_BEFORE, {"id": 1}), (Kind.UPDATE_AFTER, {"id": 1, "value": 5})
+    row = pa.RecordBatch.from_pylist([{"id": 1, "value": 3, "more": 4}], wide.arrow)
+    came = replace(read(order, 1, low="a:1-6", high=30), rows=row)
+    capture.give(partly(30, "a:7", *images, schema=wide), came)
+    part = capture.parts[-1]
+    assert not isinstance(part, ChangePart)
+    assert part.rows.to_pylist() == [{"id": 1, "value": 5, "more": 4}]
+
+
+def test_a_row_under_another_key_of_the_same_collation_is_left_out() -> None:
+    capture = Capture(checkpoint=FILLED)
+    (order,) = of(ReadKeys, capture.give(inserted(20, "a:6", 1)))
+    capture.give(read(order, 8, low="a:1-6", high=20))
+    assert capture.stream == ["orders a:6"]
+
+
+def test_one_order_is_out_at_a_time_and_keys_are_asked_for_once() -> None:
+    capture = Capture(checkpoint=FILLED)
+    (order,) = of(ReadKeys, capture.give(inserted(20, "a:6", 1)))
+    assert not asked(capture.give(inserted(30, "a:7", 3), inserted(40, "a:8", 2, 3)))
+    assert asked(capture.give(read(order, 1, low="a:1-6", high=50))) == [[3, 2]]
+
+
+def test_no_more_are_asked_for_than_a_chunk_may_have_bytes() -> None:
+    capture = Capture(checkpoint=FILLED)
+    many = inserted(20, "a:6", *range(1, 2 * reselect.FIRST_KEYS))
+    (order,) = of(ReadKeys, capture.give(many))
+    assert len(order.keys) == reselect.FIRST_KEYS
+    big = replace(read(order, 1, low="a:1-6", high=20), bytes=capture.state.limits.chunk_bytes // 3)
+    assert asked(capture.give(big)) == [[101, 102, 103]]
+
+
+def test_the_checkpoint_says_up_to_where_no_row_is_unread() -> None:
+    capture = Capture(checkpoint=FILLED)
+    (order,) = of(ReadKeys, capture.give(inserted(20, "a:6", 1)))
+    assert capture.checkpoint.unread == {ORDERS.table: 7}
+    capture.give(inserted(30, "a:7", 2))
+    assert capture.appends[-1].checkpoint.unread == {ORDERS.table: 7}
+    assert reselect.waiting(capture.state) == {ORDERS.table: 2}
+    capture.give(read(order, 1, low="a:1-6", high=30))
+    assert capture.appends[-1].checkpoint.unread == {ORDERS.table: 8}
+
+
+def test_a_start_asks_for_what_the_journal_has() -> None:
+    unread = replace(FILLED, unread={ORDERS.table: 5})
+    keys = pa.RecordBatch.from_pydict({"id": [4, 5]}, schema=unread_keys.no_keys(ORDERS).schema)
+    state = reselect.found(Capture(checkpoint=FILLED).state, {})
+    assert not state.unread
+    state = reselect.found(replace(state, checkpoint=unread), {ORDERS.table: keys})
+    assert (state.unread[ORDERS.table][0].since, state.checkpoint.unread) == (6, {ORDERS.table: 5})
+    state = reselect.found(replace(state, checkpoint=unread, unread={}), {ORDERS.table: keys.slice(0, 0)})
+    assert not state.checkpoint.unread
+
+
+def test_a_table_whose_keys_the_journal_lacks_is_read_anew() -> None:
+    unread = replace(Capture(checkpoint=FILLED).state, checkpoint=replace(FILLED, unread={ORDERS.table: 5}))
+    (snapshot,) = reselect.found(unread, {}).checkpoint.snapshots
+    assert snapshot.tables == {ORDERS.table: Waiting()}
+
+
+def test_too_many_keys_are_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reselect, "MOST_BYTES", 100)
+    capture = Capture(checkpoint=FILLED)
+    orders = capture.give(inserted(20, "a:6", *range(50)))
+    assert not asked(orders)
+    assert Capture.plans(orders) == [ORDERS.table]
+    assert not capture.checkpoint.unread
+    assert capture.checkpoint.mirrors == {ORDERS.table: Ready(1)}, "its rows come as changes"
+
+
+def test_too_many_keys_before_a_first_snapshot_are_left_to_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reselect, "MOST_BYTES", 100)
+    capture = Capture(ORDERS)
+    capture.give(execute("s1", ORDERS))
+    orders = capture.give(inserted(20, "a:6", *range(50)))
+    assert [snapshot.id for snapshot in capture.checkpoint.snapshots] == ["s1"]
+    assert capture.checkpoint.mirrors == {ORDERS.table: Filling(capture.checkpoint.scn - 1)}
+    assert not Capture.plans(orders), (
+        "the plan on its way is stale, and another one is asked for when it has come"
+    )
+    assert Capture.plans(capture.give(planned(ORDERS))) == [ORDERS.table]
+
+
+def test_a_statement_has_rows_asked_for_again_once_the_schema_is_proven() -> None:
+    capture = Capture(checkpoint=FILLED)
+    (order,) = of(ReadKeys, capture.give(inserted(20, "a:6", 1)))
+    assert not asked(capture.give(statement("a:7", 30, ORDERS)))
+    assert not asked(capture.give(read(order, 1, low="a:1-6", high=20))), "its window was dropped"
+    assert asked(capture.give(SchemaVerified(altered(ORDERS)))) == [[1]]
+
+
+def test_a_source_that_is_ahead_of_the_stream_is_asked_when_the_stream_is_there() -> None:
+    capture = Capture(checkpoint=FILLED)
+    (order,) = of(ReadKeys, capture.give(inserted(20, "a:6", 1)))
+    assert not asked(capture.give(ChunkOutdated(order.chunk)))
+    capture.give(statement("a:7", 30, ORDERS))
+    assert asked(capture.give(SchemaVerified(altered(ORDERS)))) == [[1]]
+
+
+def test_a_table_that_begins_anew_has_nothing_unread() -> None:
+    capture = Capture(checkpoint=FILLED)
+    (order,) = of(ReadKeys, capture.give(inserted(20, "a:6", 1)))
+    capture.give(TableRestarted(ORDERS.table, False, "so"), read(order, 1, low="a:1-6", high=20))
+    assert capture.stream == ["orders a:6"]
+    assert not capture.checkpoint.unread
+
+
+def test_a_source_that_is_strained_is_not_asked() -> None:
+    capture = Capture(checkpoint=FILLED)
+    assert not asked(capture.give(SourceStrained("so"), inserted(20, "a:6", 1)))
+    assert asked(capture.give(SourceEased())) == [[1]]
+
+
+def test_rows_that_cannot_be_read_again_stop_their_table_by_name() -> None:
+    capture = Capture(checkpoint=FILLED)
+    (order,) = of(ReadKeys, capture.give(inserted(20, "a:6", 1)))
+    capture.give(ChunkFailed(order.chunk, "SELECT command denied"))
+    assert "SELECT command denied" in capture.checkpoint.stopped[ORDERS.table]
+    assert not capture.checkpoint.unread
+    capture.give(inserted(30, "a:7", 2))
+    assert capture.stream == ["orders a:6"], "changes of a table that has stopped don't go on"
+
+
+def test_a_key_without_a_value_stops_its_table_by_name() -> None:
+    capture = Capture(checkpoint=FILLED)
+    capture.give(partly(20, "a:6", (Kind.INSERT, {"value": 1})))
+    assert "zero or partial date" in capture.checkpoint.stopped[ORDERS.table]
+
+
+def test_a_row_that_moves_along_the_index_of_a_snapshot_is_read_again() -> None:
+    capture = Capture(ORDERS)
+    capture.give(execute("s1", ORDERS, surrogate="value"))
+    assert not asked(capture.give(updated(20, "a:6", 1, 5))), "nothing was read yet"
+    capture.give(planned(ORDERS))
+    assert reselect.moving(capture.state, ORDERS.table) == (), "the plan's walk is along the key"
+    assert reselect.moving(replace(capture.state, runs={}), ORDERS.table) == ("value",), "it isn't known yet"

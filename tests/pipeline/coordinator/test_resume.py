@@ -1,0 +1,227 @@
+"""The beginning: what a first start and a later one go on from, and which tables are snapshotted unasked."""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.config.settings import SnapshotMode
+from pipeline.coordinator import resume
+from pipeline.coordinator.resume import LogPurged
+from pipeline.snapshot.checkpoint import Checkpoint, Filling, Moving, Ready
+from pipeline.snapshot.snapshot import (
+    Chunking,
+    Completed,
+    Failed,
+    Progress,
+    Range,
+    Snapshot,
+    Stopped,
+    Waiting,
+)
+from pipeline.verifier.state import Known
+from tests.pipeline.builders import ITEMS, ORDERS, USERS, altered, gtids, table
+
+KEYLESS = table("keyless", "a", "b", key=())
+KNOWN = Known({each.table: each for each in (ORDERS, ITEMS, KEYLESS)}, gtids("a:1-9"))
+SEALED = Checkpoint(
+    gtids("a:1-5"),
+    scn=7,
+    schemas=dict(KNOWN.schemas),
+    mirrors={ORDERS.table: Ready(0), ITEMS.table: Ready(2)},
+)
+ELSE = [mode for mode in SnapshotMode if mode is not SnapshotMode.WHEN_NEEDED]
+
+
+def needed(checkpoint: Checkpoint, known: Known = KNOWN, purged: str = "a:1-6") -> Checkpoint:
+    """Where a start goes on from that may begin anew."""
+    return resume.resumed(checkpoint, known, gtids(purged), SnapshotMode.WHEN_NEEDED)
+
+
+def test_a_first_start_is_at_the_present() -> None:
+    assert resume.first(KNOWN) == Checkpoint(gtids("a:1-9"), schemas=dict(KNOWN.schemas))
+
+
+@pytest.mark.parametrize("mode", SnapshotMode)
+@pytest.mark.parametrize("purged", ["", "a:1-4", "a:1-5"])
+def test_a_log_that_goes_back_far_enough_is_read_on(mode: SnapshotMode, purged: str) -> None:
+    assert resume.resumed(SEALED, KNOWN, gtids(purged), mode) is SEALED
+
+
+@pytest.mark.parametrize("mode", ELSE)
+@pytest.mark.parametrize("purged", ["a:1-6", "a:6", "a:1-2,b:1"])
+def test_a_purged_log_stops_by_name(mode: SnapshotMode, purged: str) -> None:
+    with pytest.raises(LogPurged, match=r'was purged: .*(a:6|b:1); .*snapshot.mode = "when_needed"'):
+        resume.resumed(SEALED, KNOWN, gtids(purged), mode)
+
+
+@pytest.mark.parametrize("mode", SnapshotMode)
+def test_a_divergent_server_is_not_begun_anew_at(mode: SnapshotMode) -> None:
+    known = replace(KNOWN, at=gtids("a:1-4,a:6-9"))
+    assert resume.resumed(SEALED, known, gtids("a:6"), mode) is SEALED
+
+
+def test_where_it_is_needed_everything_begins_anew_at_the_present() -> None:
+    begun = needed(SEALED)
+    assert begun.position == KNOWN.at
+    assert begun.scn == SEALED.scn
+    assert begun.snapshots == (Snapshot("anew-7", {ITEMS.table: Waiting(), ORDERS.table: Waiting()}),)
+    assert begun.mirrors == {ORDERS.table: Filling(7), ITEMS.table: Filling(7)}
+
+
+def test_beginning_anew_takes_the_schemas_of_the_present() -> None:
+    changed = altered(ORDERS)
+    known = Known({ORDERS.table: changed, ITEMS.table: ITEMS, USERS.table: USERS}, KNOWN.at)
+    begun = needed(SEALED, known)
+    assert begun.schemas == {**SEALED.schemas, **known.schemas}
+    assert begun.mirrors[USERS.table] == Filling(7)
+
+
+def test_beginning_anew_ends_what_was_under_way() -> None:
+    chunking = Chunking((Range(0, (3,), (9,)),), "v", True, Progress(rows=3))
+    under_way = Snapshot(
+        "s1", {ORDERS.table: chunking, ITEMS.table: Waiting(), USERS.table: Stopped(Progress())}
+    )
+    over = Snapshot("s0", {ORDERS.table: Completed(Progress(rows=1))})
+    first, second, anew = needed(replace(SEALED, snapshots=(over, under_way))).snapshots
+    assert first == over
+    ended = second.tables[ORDERS.table]
+    assert isinstance(ended, Failed)
+    assert ended.progress == Progress(rows=3)
+    assert "purged" in ended.reason
+    assert isinstance(second.tables[ITEMS.table], Failed)
+    assert second.tables[USERS.table] == Stopped(Progress())
+    assert anew.id == "anew-7"
+
+
+def test_what_begins_anew_has_a_name_that_nothing_else_has() -> None:
+    """A signal may have any id, also this one; and the same may happen twice before anything has passed."""
+    begun = needed(replace(SEALED, signals=("anew-7",)))
+    assert [snapshot.id for snapshot in begun.snapshots] == ["anew-7-again"]
+    taken = Snapshot("anew-7", {ORDERS.table: Completed(Progress(rows=1))})
+    first, second = needed(replace(SEALED, snapshots=(taken,))).snapshots
+    assert (first, second.id) == (taken, "anew-7-again")
+
+
+def test_beginning_anew_stops_what_it_cannot_fill() -> None:
+    begun = needed(
+        replace(SEALED, schemas={**SEALED.schemas, USERS.table: USERS}, stopped={ITEMS.table: "so"})
+    )
+    assert "no primary key" in begun.stopped[KEYLESS.table]
+    assert "isn't among the tables" in begun.stopped[USERS.table]
+    assert begun.stopped[ITEMS.table] == "so"
+    assert begun.stopped.keys() == {KEYLESS.table, USERS.table, ITEMS.table}
+    assert begun.snapshots[-1].tables == {ORDERS.table: Waiting()}
+    assert begun.mirrors == {ORDERS.table: Filling(7), ITEMS.table: Ready(2)}
+
+
+def test_a_consistent_snapshot_begins_anew_without_a_table_that_has_stopped() -> None:
+    tables = {ORDERS.table: Completed(Progress(rows=1)), ITEMS.table: Completed(Progress(rows=1))}
+    snapshot = Snapshot("c", {**tables, USERS.table: Waiting()}, consistent=True)
+    checkpoint = replace(SEALED, snapshots=(snapshot,), stopped={ITEMS.table: "so"})
+    [anew] = resume.again(checkpoint).snapshots
+    assert anew.tables == {
+        **tables, ORDERS.table: Waiting(), USERS.table: Waiting()
+    }  # fmt: skip
+
+
+def test_a_start_that_fell_before_its_first_segment_decides_the_same() -> None:
+    assert needed(SEALED) == needed(SEALED)
+    assert needed(needed(SEALED)) == needed(SEALED)
+
+
+def moved(to: str, checkpoint: Checkpoint = SEALED, known: Known = KNOWN) -> Checkpoint:
+    """Where a start goes on from after a signal that set the position."""
+    asked = replace(checkpoint, moving=Moving("m1", gtids(to)))
+    return resume.resumed(asked, known, gtids(""), SnapshotMode.INITIAL)
+
+
+def test_a_signal_sets_the_position_and_everything_begins_anew_there() -> None:
+    begun = moved("a:1-7")
+    assert begun.position == gtids("a:1-7")
+    assert begun.moving is None
+    assert begun.snapshots == (Snapshot("m1", {ITEMS.table: Waiting(), ORDERS.table: Waiting()}),)
+    assert begun.mirrors == {ORDERS.table: Filling(7), ITEMS.table: Filling(7)}
+    assert begun.stopped.keys() == {KEYLESS.table}
+    assert "the signal m1 skipped the binlog behind" in begun.stopped[KEYLESS.table]
+    # What holds at the present doesn't have to hold there.
+    assert (
+        moved("a:1-7", known=replace(KNOWN, schemas={ORDERS.table: altered(ORDERS)})).schemas
+        == SEALED.schemas
+    )
+
+
+def test_what_passed_since_the_signal_came_stays_passed() -> None:
+    assert moved("a:1-4,a:7").position == gtids("a:1-5,a:7")
+
+
+@pytest.mark.parametrize("to", ["a:1-5", "a:1-10", "b:1", ""])
+def test_where_the_server_is_not_or_where_we_are_already_nothing_moves(to: str) -> None:
+    assert moved(to) == SEALED
+
+
+def test_a_purged_log_behind_a_signal_that_does_not_move_is_judged_as_ever() -> None:
+    with pytest.raises(LogPurged):
+        resume.resumed(
+            replace(SEALED, moving=Moving("m1", gtids("b:1"))), KNOWN, gtids("a:6"), SnapshotMode.INITIAL
+        )
+
+
+def test_what_is_new_is_begun() -> None:
+    begun = resume.begun(resume.first(KNOWN), SnapshotMode.INITIAL)
+    assert begun.snapshots == (Snapshot("initial-0", {ITEMS.table: Waiting(), ORDERS.table: Waiting()}),)
+    assert begun.mirrors == {ORDERS.table: Filling(0), ITEMS.table: Filling(0)}
+    assert resume.keyless(begun) == (KEYLESS.table,)
+
+
+def test_it_is_begun_once_whatever_becomes_of_it() -> None:
+    begun = resume.begun(resume.first(KNOWN), SnapshotMode.INITIAL)
+    assert resume.begun(begun, SnapshotMode.INITIAL) is begun
+    for mirror in (Filling(0), Ready(0)):
+        forgotten = replace(begun, snapshots=(), mirrors=dict.fromkeys(begun.mirrors, mirror))
+        assert resume.begun(forgotten, SnapshotMode.INITIAL) is forgotten
+
+
+def test_tables_that_come_later_are_new_then() -> None:
+    later = replace(SEALED, schemas={**SEALED.schemas, USERS.table: USERS})
+    begun = resume.begun(later, SnapshotMode.INITIAL)
+    assert begun.snapshots == (Snapshot("initial-7", {USERS.table: Waiting()}),)
+    assert begun.mirrors == {**SEALED.mirrors, USERS.table: Filling(7)}
+
+
+def test_they_join_those_that_are_under_way() -> None:
+    under_way = Snapshot("initial-3", {ORDERS.table: Waiting()})
+    later = replace(SEALED, snapshots=(under_way,), schemas={**SEALED.schemas, USERS.table: USERS})
+    assert resume.begun(later, SnapshotMode.INITIAL).snapshots == (
+        Snapshot("initial-3", {ORDERS.table: Waiting(), USERS.table: Waiting()}),
+    )
+
+
+def test_they_do_not_join_those_that_have_ended() -> None:
+    over = Snapshot("initial-3", {ORDERS.table: Completed(Progress())})
+    later = replace(SEALED, snapshots=(over,), schemas={**SEALED.schemas, USERS.table: USERS})
+    assert [each.id for each in resume.begun(later, SnapshotMode.INITIAL).snapshots] == [
+        "initial-3",
+        "initial-7",
+    ]
+
+
+def test_an_id_is_given_once() -> None:
+    over = Snapshot("initial-7", {ORDERS.table: Completed(Progress())})
+    later = replace(SEALED, snapshots=(over,), schemas={**SEALED.schemas, USERS.table: USERS})
+    assert resume.begun(later, SnapshotMode.INITIAL).snapshots == (
+        Snapshot("initial-7", {ORDERS.table: Completed(Progress()), USERS.table: Waiting()}),
+    )
+
+
+def test_a_table_gets_its_snapshot_with_its_key() -> None:
+    keyed = replace(KEYLESS, key=(0,))
+    begun = resume.begun(
+        replace(SEALED, schemas={**SEALED.schemas, KEYLESS.table: keyed}), SnapshotMode.INITIAL
+    )
+    assert begun.mirrors[KEYLESS.table] == Filling(7)
+
+
+def test_a_stopped_table_is_left_alone() -> None:
+    stopped = replace(resume.first(KNOWN), stopped={ORDERS.table: "so", KEYLESS.table: "so"})
+    assert resume.begun(stopped, SnapshotMode.INITIAL).mirrors == {ITEMS.table: Filling(0)}
+    assert resume.keyless(stopped) == ()

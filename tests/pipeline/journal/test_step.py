@@ -1,0 +1,264 @@
+"""When what was appended is sealed, written ahead or waits, and what's done where there's no room."""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.config.settings import JournalSettings
+from pipeline.errors import InvariantBroken
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal import segment as journal
+from pipeline.journal import step as journal_writer
+from pipeline.journal.quota import Full, Roomy
+from pipeline.journal.segment import Ahead, File, FileKind
+from pipeline.journal.state import Keep, Publish, Seal, WriteAhead
+from pipeline.journal.step import (
+    AGAIN_S,
+    KEEP_EVERY_S,
+    Fact,
+    GiveUp,
+    KeptSmall,
+    MailboxClosed,
+    Order,
+    Published,
+    RoomLacked,
+    TellRoom,
+    TellSealed,
+    TimeCame,
+    WrittenAhead,
+)
+from pipeline.messages.inboxes import Append, AppendRows, SignalAccepted
+from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
+from pipeline.signals.outcomes import Outcome, SignalState
+from pipeline.snapshot.checkpoint import Checkpoint
+from tests.actors.segments import ITEMS, append, moved, part
+
+AFTER_S = 0.5
+SETTINGS = JournalSettings("journal", seal_after_ms=int(AFTER_S * 1000))
+SMALL = replace(SETTINGS, seal_mib=0)
+ALTERED = Altered(5, Alteration(ITEMS, "ALTER TABLE", ColumnChanges(dropped=("note",))))
+KEPT = KeptSmall(0, None, reserved=True, bytes=0, where="here")
+LACKED = "no room"
+
+
+class Story:
+    """A writer's state, and the orders of the last fact. Its journal was kept small at the moment 0."""
+
+    def __init__(self, settings: JournalSettings = SETTINGS) -> None:
+        self.state = journal_writer.begun(settings, (), None)
+        self.now = 0.0
+        assert self.after(TimeCame()) == (Keep(reserve=True),)
+        assert self.after(KEPT) == ()
+
+    def after(self, fact: Fact, seconds: float = 0.0) -> tuple[Order, ...]:
+        """The fact comes so many seconds after the one before."""
+        self.now += seconds
+        self.state, orders = journal_writer.step(self.state, fact, self.now)
+        return orders
+
+    def sealing(self, number: int = 1) -> Seal:
+        """An append comes, and its segment is due."""
+        assert self.after(append(number)) == ()
+        (seal,) = self.after(TimeCame(), AFTER_S)
+        assert isinstance(seal, Seal)
+        return seal
+
+
+def published(seal: Seal | Publish, size: int = 0) -> Published:
+    return Published(journal.seal(seal.segment, seal.waiting.appends, (), seal.before, 0), size)
+
+
+def told(orders: tuple[Order, ...]) -> tuple[TellSealed, tuple[Order, ...]]:
+    first, *others = orders
+    assert isinstance(first, TellSealed)
+    return first, tuple(others)
+
+
+def test_it_begins_behind_the_last_segment() -> None:
+    last = journal.seal(7, [append(1)], (), None, 0)
+    state = journal_writer.begun(SETTINGS, (), last)
+    assert (state.begun, state.checkpoint, state.last) == (7, append(1).checkpoint, last)
+
+
+def test_what_came_waits_for_its_moment_and_is_told_when_it_is_durable() -> None:
+    story = Story()
+    accepted, row = SignalAccepted("a", "begun"), SignalState("r", Outcome.REJECTED, "no such table")
+    assert story.after(append(1)) == story.after(moved(2, (accepted, row))) == ()
+    assert journal_writer.next_at(story.state) == AFTER_S
+    assert story.after(TimeCame(), AFTER_S / 2) == ()
+    (seal,) = story.after(TimeCame(), AFTER_S / 2)
+    assert isinstance(seal, Seal)
+    assert (seal.segment, len(seal.waiting.appends), seal.before) == (1, 2, None)
+    assert journal_writer.next_at(story.state) is None
+    assert story.after(append(3)) == ()
+    sealed, others = told(story.after(published(seal)))
+    assert (sealed.answers, sealed.judged, others) == ((accepted,), (row,), ())
+    (seal,) = story.after(TimeCame(), AFTER_S)
+    assert isinstance(seal, Seal)
+    assert (seal.segment, seal.before) == (2, moved(2).checkpoint)
+    assert told(story.after(published(seal)))[0].judged == (row,)
+
+
+def test_one_fills_while_one_is_sealed_and_then_nothing_is_taken() -> None:
+    story = Story(SMALL)
+    (seal,) = story.after(append(1))
+    assert isinstance(seal, Seal)
+    assert journal_writer.takes(story.state)
+    assert story.after(append(2)) == ()
+    assert not journal_writer.takes(story.state)
+    _, (other,) = told(story.after(published(seal)))
+    assert isinstance(other, Seal)
+    assert other.segment == 2
+    assert journal_writer.takes(story.state)
+
+
+def test_an_append_that_alters_columns_waits_for_all_before_it() -> None:
+    story = Story()
+    altering = replace(append(2), alterations=(ALTERED,))
+    assert story.after(append(1)) == ()
+    (seal,) = story.after(altering)
+    assert isinstance(seal, Seal)
+    assert len(seal.waiting.appends) == 1
+    assert not journal_writer.takes(story.state)
+    assert told(story.after(published(seal)))[1] == ()
+    assert journal_writer.takes(story.state)
+    (seal,) = story.after(TimeCame(), AFTER_S)
+    assert isinstance(seal, Seal)
+    assert seal.waiting.appends == (altering,)
+    # And where nothing is before it, it waits for nothing.
+    told(story.after(published(seal)))
+    assert story.after(altering) == ()
+    assert journal_writer.takes(story.state)
+
+
+def test_large_pieces_are_written_while_a_segment_fills(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "AHEAD", 1)
+    story = Story()
+    (write,) = story.after(append(1))
+    assert isinstance(write, WriteAhead)
+    assert (write.segment, write.first, write.scn) == (1, 0, append(1).checkpoint.scn)
+    file = Ahead(File("0", ITEMS.table, ITEMS.version, FileKind.CHANGES, 10, 100, "", False), write.scn)
+    assert story.after(WrittenAhead((file,))) == ()
+    (seal,) = story.after(TimeCame(), AFTER_S)
+    assert isinstance(seal, Seal)
+    assert seal.ahead == (file,)
+    assert story.state.ahead == ()
+
+
+def test_rows_of_a_transaction_are_written_once_they_fill_a_segment_and_nothing_whole_waits() -> None:
+    story = Story(SMALL)
+    (seal,) = story.after(append(1))
+    assert isinstance(seal, Seal)
+    assert story.after(AppendRows((part(2, 0, 5),))) == ()
+    assert not journal_writer.takes(story.state)
+    _, (write,) = told(story.after(published(seal)))
+    assert isinstance(write, WriteAhead)
+    assert (write.segment, write.scn) == (2, None)
+    assert story.state.unfinished.bytes == 0
+    # At the end they never happened.
+    assert story.after(WrittenAhead(())) == story.after(MailboxClosed()) == ()
+    assert journal_writer.ended(story.state)
+
+
+def test_at_the_end_all_that_is_whole_is_sealed_at_once() -> None:
+    story = Story()
+    assert story.after(append(1)) == ()
+    (seal,) = story.after(MailboxClosed())
+    assert isinstance(seal, Seal)
+    assert not journal_writer.ended(story.state)
+    assert told(story.after(published(seal)))[1] == ()
+    assert journal_writer.ended(story.state)
+
+
+def test_the_journal_is_kept_small_now_and_then_and_for_as_long_as_something_goes() -> None:
+    story = Story()
+    assert journal_writer.next_at(story.state) == KEEP_EVERY_S
+    assert story.after(TimeCame(), KEEP_EVERY_S) == (Keep(reserve=True),)
+    assert story.after(replace(KEPT, removed=3)) == (Keep(reserve=True),)
+    assert story.after(KEPT) == ()
+    assert journal_writer.next_at(story.state) == 2 * KEEP_EVERY_S
+
+
+def test_what_there_was_no_room_for_is_done_again_as_far_as_it_is_left() -> None:
+    story = Story()
+    seal = story.sealing()
+    left = Publish(seal.segment, seal.waiting, (), None)
+    assert story.after(RoomLacked(LACKED, left)) == (TellRoom(Full(LACKED)), Keep(reserve=False))
+    assert journal_writer.next_at(story.state) is None
+    assert story.after(append(2)) == ()
+    assert story.after(replace(KEPT, reserved=False)) == ()
+    assert story.after(TimeCame(), AGAIN_S / 2) == ()
+    assert story.after(TimeCame(), AGAIN_S / 2) == (Keep(reserve=False),)
+    assert story.after(replace(KEPT, reserved=False)) == (left,)
+    _, (other,) = told(story.after(published(left)))
+    assert isinstance(other, Seal)
+    # Then it's seen whether there's room again.
+    assert told(story.after(published(other)))[1] == (Keep(reserve=True),)
+    assert story.after(KEPT) == (TellRoom(Roomy()),)
+
+
+def test_once_something_has_gone_it_is_done_again_at_once() -> None:
+    story = Story()
+    seal = story.sealing()
+    story.after(RoomLacked(LACKED, seal))
+    assert story.after(replace(KEPT, removed=1, reserved=False)) == (Keep(reserve=False),)
+    assert story.after(replace(KEPT, reserved=False)) == (seal,)
+    assert story.after(RoomLacked(LACKED, seal)) == (Keep(reserve=False),)  # it's told once
+
+
+def test_keeping_the_journal_small_may_lack_room_as_well() -> None:
+    story = Story()
+    story.after(TimeCame(), KEEP_EVERY_S)
+    assert story.after(RoomLacked(LACKED, Keep(reserve=True))) == (TellRoom(Full(LACKED)),)
+    assert journal_writer.next_at(story.state) == KEEP_EVERY_S + AGAIN_S
+    seal = story.sealing()
+    story.after(RoomLacked(LACKED, seal))
+    assert story.after(RoomLacked(LACKED, Keep(reserve=False))) == ()
+    assert story.after(TimeCame(), AGAIN_S) == (Keep(reserve=False),)
+
+
+def test_without_a_reserve_there_is_no_room() -> None:
+    story = Story()
+    story.after(TimeCame(), KEEP_EVERY_S)
+    no_reserve = replace(KEPT, reserved=False)
+    assert story.after(no_reserve) == (TellRoom(Full("the filesystem of here is full")),)
+    assert story.after(TimeCame(), KEEP_EVERY_S) == (Keep(reserve=True),)
+    assert story.after(KEPT) == (TellRoom(Roomy()),)
+
+
+def test_at_the_quota_the_journal_is_kept_small_at_once_and_then_there_is_no_room() -> None:
+    story = Story(replace(SETTINGS, quota_mib=1, keep_mib=0))
+    seal = story.sealing()
+    size = 1 << 20
+    assert told(story.after(published(seal, size)))[1] == (Keep(reserve=True),)
+    (tell,) = story.after(replace(KEPT, behind="lake", bytes=size))
+    assert isinstance(tell, TellRoom)
+    assert isinstance(tell.room, Full)
+    assert "journal.quota_mib" in tell.room.reason
+    # What's on its way is sealed still.
+    seal = story.sealing(2)
+    assert told(story.after(published(seal, size)))[1] == (Keep(reserve=True),)
+
+
+def test_nobody_waits_for_room_at_the_end() -> None:
+    story = Story()
+    story.after(append(1))
+    (seal,) = story.after(MailboxClosed())
+    assert isinstance(seal, Seal)
+    assert story.after(RoomLacked(LACKED, seal)) == (GiveUp(LACKED),)
+
+
+@pytest.mark.parametrize("fact", [KEPT, RoomLacked(LACKED, Keep(reserve=False))], ids=["kept", "no room"])
+def test_what_nobody_was_told_to_do_breaks_an_invariant(fact: Fact) -> None:
+    with pytest.raises(InvariantBroken):
+        Story().after(fact)
+    entry = journal.seal(1, [Append((), Checkpoint(GtidSet()))], (), None, 0)
+    with pytest.raises(InvariantBroken, match="segment 1 was published while"):
+        Story().after(Published(entry, 0))
+
+
+def test_a_mailbox_that_closes_twice_breaks_an_invariant() -> None:
+    story = Story()
+    story.after(MailboxClosed())
+    with pytest.raises(InvariantBroken, match="the mailbox closed while"):
+        story.after(MailboxClosed())

@@ -1,0 +1,285 @@
+"""Batches, and the schemas that the lake takes on."""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.config.table_rules import SchemaChanges
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal.segment import CommitTimes, Entry, File, FileKind
+from pipeline.lake.column_changes import Step
+from pipeline.lake.delivery import (
+    Delivered,
+    Generation,
+    Pieces,
+    accepted,
+    missing,
+    next_batch,
+    said_by,
+)
+from pipeline.lake.tables import LakeColumn, Tier, columns
+from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
+from pipeline.types.column_types import Integer, Text
+
+INT = Integer(8, unsigned=False)
+ID = Column("id", INT, False)
+V1 = TableSchema(TableId("shop", "orders"), (ID, Column("note", Text("utf8mb4"), True)), (0,))
+V2 = replace(V1, columns=(*V1.columns, Column("added", INT, True)))
+BAD = replace(V1, columns=(ID,))
+ITEMS = replace(V1, table=TableId("shop", "items"))
+MIRRORED: dict[TableId, Mirror] = {V1.table: Ready(0)}
+
+
+def entry(
+    segment: int,
+    *schemas: TableSchema,
+    kind: FileKind = FileKind.CHANGES,
+    size: int = 10,
+    mirror: Mirror | None = None,
+) -> Entry:
+    """A segment with a file of each of these versions, the last of which holds at its end (V1 without any)."""
+    files = tuple(File(f"{s.version}.{kind}", s.table, s.version, kind, 5, size, "", False) for s in schemas)
+    times = CommitTimes(segment, segment + 1, (segment, segment + 1)) if schemas else None
+    holding = {V1.table: V1} | {schema.table: schema for schema in schemas}
+    checkpoint = Checkpoint(GtidSet(), segment, holding, {V1.table: mirror} if mirror else {})
+    return Entry(
+        segment, files, segment, segment, 1, times, (), checkpoint, {s.version: s for s in schemas}, 0
+    )
+
+
+def changelog(schema: TableSchema) -> tuple[LakeColumn, ...]:
+    """The columns of a changelog that was made for this schema."""
+    return columns(schema, Tier.CHANGELOG)
+
+
+def test_a_batch_takes_segments_until_it_is_full_and_no_more() -> None:
+    entries = iter([entry(4, V1), entry(5), entry(6, V1, ITEMS), entry(7, V1)])
+    batch = next_batch(entries, 30)
+    assert (batch.after, batch.through) == (3, 6)
+    assert [piece.segment for piece in batch.tables[V1.table].changes] == [4, 6]
+    assert [piece.place for piece in batch.tables[ITEMS.table].changes] == [1]
+    assert batch.commit_times == (4, 5, 6, 7)
+    assert batch.newest == 7
+    assert next(entries).segment == 7
+
+
+def test_a_lake_without_tables_says_less_than_one_whose_first_batch_came() -> None:
+    assert said_by([]) == said_by([Delivered()]) == -1
+    assert said_by([Delivered(), Delivered(V1)]) == 0
+    assert said_by([Delivered(V1, after=3), Delivered(V1, after=7)]) == 7
+
+
+def test_what_is_there_is_not_taken_again() -> None:
+    batch = next_batch([entry(1, V1), entry(2, V1, kind=FileKind.ROWS), entry(3, V1, kind=FileKind.ROWS)])
+    left = missing(Delivered(V1, changes=1, rows=2), V1.table, batch)
+    assert [piece.segment for piece in (*left.changes, *left.rows)] == [3]
+
+
+def test_a_stopped_table_comes_back_with_a_generation_that_begins_behind_its_stop() -> None:
+    """What came while it was stopped isn't taken, whatever it is; nor does an older generation bring it back."""
+    stopped = Delivered(
+        V1, since=1, columns=changelog(V1), changes=1, rows=1, generation=0, stopped="so", stopped_at=3
+    )
+    retyped = replace(V1, columns=(ID, Column("note", INT, True)))
+    entries = [
+        entry(4, BAD, mirror=Ready(2)),
+        entry(5, V2, kind=FileKind.ROWS, mirror=Ready(2)),
+        entry(6, retyped, kind=FileKind.ROWS, mirror=Filling(5)),
+        entry(7, retyped, mirror=Filling(5)),
+    ]
+    assert next_batch(entries[:2]).resumed(V1.table, stopped) is None
+    batch = next_batch(entries)
+    assert batch.resumed(V1.table, stopped) == Generation(5, 6, retyped)
+    assert batch.resumed(V1.table, replace(stopped, stopped=None)) is None
+    todo = accepted(stopped, V1.table, batch)
+    assert (todo.reason, todo.generation, todo.schema, todo.through) == ("", 5, retyped, 7)
+    assert [piece.segment for piece in (*todo.pieces.rows, *todo.pieces.changes)] == [6, 7]
+    names = [column.name for column in todo.plan.after]
+    assert "note" in names and "note__until_6" in names, "the history keeps its values"
+    # Behind a crash its mirror has the generation, and the stop isn't taken back yet.
+    again = replace(stopped, schema=retyped, since=6, columns=todo.plan.after, generation=5, mirror_since=6)
+    assert accepted(again, V1.table, batch).reason == ""
+    assert [piece.segment for piece in missing(again, V1.table, batch).changes] == [7]
+
+
+def test_a_batch_ends_for_a_table_before_the_segment_that_it_cannot_take() -> None:
+    entries = [entry(1, V1), entry(2, V2), entry(3, V2, BAD), entry(4, V1)]
+    batch = next_batch([replace(e, checkpoint=replace(e.checkpoint, mirrors=MIRRORED)) for e in entries])
+    todo = accepted(Delivered(), V1.table, batch)
+    assert (todo.schema, todo.since, todo.through) == (V2, 2, 2)
+    assert todo.steps == (Step(1, V1, anew=True), Step(2, V2))
+    assert [piece.segment for piece in todo.pieces.changes] == [1, 2]
+    assert todo.reason.startswith("from segment 3 on: column 'note' of shop.orders was dropped or renamed")
+
+
+def test_rows_that_lack_columns_are_taken_and_make_the_table_partial() -> None:
+    lacking = entry(3, V1, ITEMS)
+    files = (replace(lacking.files[0], absent=True), lacking.files[1])
+    batch = next_batch([entry(1, V1), entry(2, V1), replace(lacking, files=files), entry(4, V1, ITEMS)])
+    todo = accepted(Delivered(), V1.table, batch)
+    assert (todo.partial, todo.through, todo.reason) == (True, 4, "")
+    assert [piece.segment for piece in todo.pieces.changes] == [1, 2, 3, 4]
+    # Also behind a schema that came with a later segment, as it's found after a crash in between.
+    assert accepted(Delivered(V1, since=4), V1.table, batch).partial
+    assert accepted(Delivered(V1, partial=True), V1.table, next_batch([entry(1, V1)])).partial
+    assert not accepted(Delivered(), ITEMS.table, batch).partial
+
+
+def test_files_with_an_older_schema_that_come_again_are_known_as_older() -> None:
+    there = Delivered(V2, since=2, columns=changelog(V2), generation=0)
+    batch = next_batch([entry(1, V1), entry(2, V1, V2)])
+    assert accepted(there, V1.table, batch).reason == ""
+    again = next_batch([entry(1, V1), entry(2, V1, V2), entry(3, V1)])
+    assert accepted(there, V1.table, again).reason.startswith("from segment 3 on: column 'added'")
+
+
+def test_the_version_of_a_first_snapshots_rows_counts_in_the_order_of_the_stream() -> None:
+    first, second = entry(1, V1, kind=FileKind.ROWS), entry(1, V2)
+    both = replace(second, files=(*first.files, *second.files), schemas={**first.schemas, **second.schemas})
+    todo = accepted(Delivered(), V1.table, next_batch([both]))
+    assert (todo.schema, todo.reason) == (V2, "")
+
+
+def test_an_empty_table_gets_its_mirror() -> None:
+    todo = accepted(Delivered(), V1.table, next_batch([entry(1, mirror=Ready(0))]))
+    assert (todo.schema, todo.steps, todo.generation) == (V1, (Step(1, V1, anew=True),), 0)
+    assert todo.pieces == Pieces()
+    assert accepted(Delivered(), ITEMS.table, next_batch([entry(1)])).schema is None
+
+
+def test_a_mirror_that_begins_anew_takes_any_schema_and_no_rows_of_before() -> None:
+    rows = FileKind.ROWS
+    batch = next_batch(
+        [
+            entry(1, V1, kind=rows, mirror=Filling(5)),
+            entry(2, V1, BAD, mirror=Filling(5)),
+            entry(3, BAD, mirror=Filling(30)),
+            entry(4, BAD, kind=rows, mirror=Filling(30)),
+            entry(5, V2, kind=rows, mirror=Ready(70)),
+            entry(6, V2, kind=rows, mirror=Ready(70)),
+        ]
+    )
+    assert batch.generations == {
+        V1.table: (Generation(5, 1, V1), Generation(30, 3, BAD), Generation(70, 5, V2))
+    }
+    # Within the generation that it had the table stops, since nothing said what became of its rows.
+    stopped = accepted(Delivered(), V1.table, batch)
+    assert (stopped.through, stopped.generation) == (1, 5)
+    entries = [entry(1, V1, kind=rows, mirror=Filling(5)), entry(3, BAD, V1, mirror=Filling(30))]
+    todo = accepted(Delivered(), V1.table, next_batch([*entries, entry(4, V1, kind=rows, mirror=Ready(30))]))
+    assert (todo.reason, todo.generation, todo.schema, todo.since) == ("", 30, V1, 3)
+    assert [piece.segment for piece in todo.pieces.rows] == [4]
+    assert [piece.segment for piece in todo.pieces.changes] == [3, 3]
+
+
+def test_behind_a_crash_the_mirror_may_be_ahead_of_a_batch() -> None:
+    there = Delivered(V1, since=1, columns=changelog(V1), changes=1, rows=1, generation=30)
+    old = next_batch([entry(2, V1, kind=FileKind.ROWS, mirror=Filling(5)), entry(3, V1, mirror=Filling(5))])
+    todo = accepted(there, V1.table, old)
+    assert (todo.generation, todo.reason) == (30, "")
+    assert todo.pieces.rows == ()
+    assert not old.newly_begun(V1.table, there)
+    new = next_batch([entry(4, BAD, mirror=Ready(30)), entry(5, BAD, kind=FileKind.ROWS, mirror=Ready(30))])
+    assert not new.newly_begun(V1.table, there)
+    assert next_batch([entry(6, mirror=Ready(31))]).newly_begun(V1.table, there)
+    assert old.newly_begun(V1.table, Delivered())
+
+
+def test_a_table_without_a_mirror_takes_any_schema_as_long_as_its_columns_keep_their_types() -> None:
+    retyped = replace(V1, columns=(ID, Column("Note", INT, True)))
+    batch = next_batch([entry(1, V1), entry(2, BAD), entry(3, V2), entry(4, retyped)])
+    todo = accepted(Delivered(), V1.table, batch)
+    assert (todo.schema, todo.through) == (V2, 3)
+    assert todo.steps == (Step(1, V1), Step(2, BAD), Step(3, V2))
+    assert todo.reason.startswith("from segment 4 on: column 'Note' of shop.orders was STRING and is BIGINT")
+    # Of two columns that were called note, one behind the other, each keeps what it had.
+    names = [each.column.name for each in todo.plan.columns]
+    assert names[-4:] == ["id", "note", "added", "note__until_3"]
+
+
+RENAMED = replace(V1, columns=(ID, replace(V1.columns[1], name="text")))
+RENAMING = Alteration(RENAMED, "ALTER TABLE", ColumnChanges((("note", "text"),)))
+
+
+def altering(segment: int, alteration: Alteration, *schemas: TableSchema) -> Entry:
+    """A segment that begins behind a statement."""
+    return replace(entry(segment, *schemas, mirror=Ready(0)), alterations=(Altered(segment, alteration),))
+
+
+def test_a_batch_ends_before_columns_are_altered() -> None:
+    emptied = Alteration(V1, "TRUNCATE TABLE", emptied=True)
+    entries = [entry(1, V1), altering(2, emptied, V1), altering(3, RENAMING, RENAMED), entry(4, RENAMED)]
+    batch = next_batch(entries)
+    assert (batch.through, batch.alterations) == (2, {})
+    batch = next_batch(entries[2:])
+    assert (batch.after, batch.through) == (2, 4)
+    assert batch.alterations == {V1.table: (Step(3, RENAMING),)}
+
+
+def test_what_a_statement_did_comes_before_the_rows_behind_it() -> None:
+    there = Delivered(V1, since=1, mirror_since=1, columns=changelog(V1), changes=2, rows=2, generation=0)
+    wider = replace(RENAMED, columns=(*RENAMED.columns, Column("n", INT, True)))
+    todo = accepted(
+        there, V1.table, next_batch([altering(3, RENAMING, RENAMED), altering(4, RENAMING, wider)][:1])
+    )
+    assert (todo.reason, todo.schema, todo.since) == ("", RENAMED, 3)
+    assert todo.steps == (Step(3, RENAMING),)
+    assert [each.column.name for each in todo.plan.columns][-2:] == ["id", "text"]
+    # Without any row behind it as well, and once only.
+    alone = next_batch([altering(3, RENAMING)])
+    assert accepted(there, V1.table, alone).schema == RENAMED
+    again = replace(there, schema=RENAMED, since=3, columns=changelog(RENAMED))
+    todo = accepted(again, V1.table, alone)
+    assert (todo.plan.changes, todo.since) == (False, 3)
+    assert todo.steps == (Step(3, RENAMING),), "the mirror may not have come so far"
+    assert accepted(Delivered(), V1.table, replace(alone, generations={})).schema is None
+
+
+def test_columns_that_came_without_a_row_come_with_the_first_one_behind_another_statement() -> None:
+    there = Delivered(V1, since=1, mirror_since=1, columns=changelog(V1), changes=2, rows=2, generation=0)
+    wider = replace(RENAMED, columns=(*RENAMED.columns, Column("n", INT, True)))
+    renaming = replace(RENAMING, schema=wider)
+    alone = accepted(there, V1.table, next_batch([altering(3, renaming)]))
+    assert (alone.schema, [each.column.name for each in alone.plan.columns][-2:]) == (RENAMED, ["id", "text"])
+    todo = accepted(there, V1.table, next_batch([altering(3, renaming, wider)]))
+    assert (todo.schema, todo.steps) == (wider, (Step(3, renaming), Step(3, wider)))
+    assert [each.column.name for each in todo.plan.columns][-3:] == ["id", "text", "n"]
+    # Also where it's such a column that the statement is about.
+    of_it = Alteration(wider, "ALTER TABLE", ColumnChanges((("m", "n"),)))
+    assert accepted(there, V1.table, next_batch([altering(3, of_it)])).schema == V1
+
+
+def test_a_segment_of_which_something_cannot_be_taken_is_not_begun() -> None:
+    there = Delivered(V1, since=1, columns=changelog(V1), changes=2, rows=2, generation=0)
+    retyped = replace(RENAMED, columns=(ID, Column("text", INT, True)))
+    todo = accepted(there, V1.table, next_batch([altering(3, RENAMING, retyped)]))
+    assert (todo.schema, todo.since, todo.steps) == (V1, 1, ())
+    assert todo.reason.startswith("from segment 3 on: column 'text' of shop.orders was")
+
+
+@pytest.mark.parametrize(
+    ("entries", "additive", "refuse"),
+    [
+        ([altering(3, RENAMING)], "column 'note' was renamed 'text'", "column 'note' was renamed 'text'"),
+        (
+            [altering(3, replace(RENAMING, changes=ColumnChanges(dropped=("note",))))],
+            "column 'note' was dropped",
+            "'note'",
+        ),
+        ([entry(3, V2, mirror=Ready(0))], "", "columns were added or widened"),
+        ([entry(3, BAD, mirror=Ready(3))], "note went", "note went"),
+        ([entry(3, replace(V1, columns=V1.columns[::-1], key=(1,)), mirror=Ready(0))], "", ""),
+        ([entry(3, V1, mirror=Ready(3))], "", ""),
+    ],
+)
+def test_a_rule_may_want_less_than_what_can_be_done(entries: list[Entry], additive: str, refuse: str) -> None:
+    there = Delivered(V1, since=1, columns=changelog(V1), changes=2, rows=2, generation=0)
+    batch = next_batch(entries)
+    assert accepted(there, V1.table, batch).reason == ""
+    for rule, why in ((SchemaChanges.ADDITIVE, additive), (SchemaChanges.REFUSE, refuse)):
+        reason = accepted(there, V1.table, batch, rule).reason
+        assert why in reason and bool(why) is bool(reason)
+        assert not why or f"schema_changes = '{rule}'" in reason
+    assert accepted(Delivered(), V1.table, batch, SchemaChanges.REFUSE).reason == ""

@@ -1,0 +1,133 @@
+"""The live view: DuckDB, which shares its SQL with Spark, evaluates it on thousands of histories."""
+
+import random
+from collections.abc import Iterator
+
+import duckdb
+import pyarrow as pa
+import pytest
+import sqlglot
+
+from pipeline.errors import Definite
+from pipeline.lake.live_view import Reached, Versions, live_view_sql, same_key
+from pipeline.lake.merge import Merge
+from pipeline.lake.sql_dialects import Dialect
+from pipeline.lake.tables import Tier, location, quoted
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.types.column_types import Date, Integer
+from tests.pipeline.live_view_cases import SCHEMA, Schedule, Sealed, by_story
+
+INT = Integer(8, unsigned=False)
+MIRROR, CHANGELOG = (location("lake", SCHEMA.table, tier) for tier in (Tier.MIRROR, Tier.CHANGELOG))
+
+_OWN = 'history BIGINT, id BIGINT, part VARCHAR, n BIGINT, "it\'s" VARCHAR'
+
+
+class Lake:
+    """The two tables in DuckDB, under the names that Spark's SQL has for them; DuckDB's reads them by their paths."""
+
+    def __init__(self) -> None:
+        self.engine = duckdb.connect()
+        self.engine.execute("CREATE SCHEMA delta")
+        self.engine.execute(f'CREATE TABLE delta."{MIRROR}" ({_OWN})')
+        self.engine.execute(
+            f'CREATE TABLE delta."{CHANGELOG}" '
+            f"(__op VARCHAR, __scn BIGINT, __ordinal INT, __absent VARCHAR[], __segment BIGINT, {_OWN})"
+        )
+        for path in (MIRROR, CHANGELOG):
+            self.engine.execute(f'CREATE VIEW "{path}" AS FROM delta."{path}"')
+        self.engine.execute("CREATE MACRO delta_scan(path) AS TABLE FROM query_table(path)")
+        self.reached = Reached()
+
+    def empty(self) -> None:
+        for path in (MIRROR, CHANGELOG):
+            self.engine.execute(f'DELETE FROM delta."{path}"')
+
+    def take(self, sealed: Sealed, partial: bool) -> None:
+        """Deliver a segment."""
+        if sealed.begun is not None:
+            self.engine.execute(f'DELETE FROM delta."{MIRROR}"')
+            self.reached = Reached(sealed.begun, 0, partial)
+        for path, rows in ((MIRROR, sealed.rows), (CHANGELOG, sealed.changes)):
+            if rows:
+                given = pa.table([*zip(*rows, strict=True)], [f"c{at}" for at in range(len(rows[0]))])
+                self.engine.register("given", given)
+                self.engine.execute(f'INSERT INTO delta."{path}" FROM given')
+
+    def merge(self, through: int, by_statement: bool) -> None:
+        """Run Spark's MERGE, or its two halves that are one transaction there, in DuckDB's words."""
+        merge = Merge("lake", SCHEMA, self.reached, through)
+        extent = merge.extent()
+        assert extent is not None
+        row = self.engine.execute(_in_duckdb(extent)).fetchone()
+        assert row is not None
+        merge = merge.within(row)
+        if by_statement:
+            self.engine.execute(_in_duckdb(merge.statement()))
+        else:
+            keys, rows = _in_duckdb(merge.keys()), _in_duckdb(merge.rows(1).replace("VERSION AS OF 1", ""))
+            self.engine.execute(f"CREATE OR REPLACE TEMP TABLE brought AS {rows}")
+            self.engine.execute(
+                f'DELETE FROM delta."{MIRROR}" AS "mirror " WHERE EXISTS '
+                f'(FROM ({keys}) AS "changed " WHERE {same_key(SCHEMA, Dialect.DUCKDB)})'
+            )
+            self.engine.execute(f'INSERT INTO delta."{MIRROR}" FROM brought')
+        self.reached = Reached(self.reached.generation, through, self.reached.partial)
+
+    def view(self, counted_from: int) -> list[tuple[object, ...]]:
+        reached = Reached(self.reached.generation, counted_from, self.reached.partial)
+        return self.engine.execute(live_view_sql("lake", SCHEMA, reached, dialect=Dialect.DUCKDB)).fetchall()
+
+
+def _in_duckdb(text: str) -> str:
+    (said,) = sqlglot.transpile(text, read="spark", write="duckdb")
+    return said
+
+
+@pytest.fixture(scope="module")
+def lake() -> Iterator[Lake]:
+    made = Lake()
+    yield made
+    made.engine.close()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_live_view_is_the_source_at_each_segment_whatever_was_merged(lake: Lake, seed: int) -> None:
+    """At 8 segments of 100 histories each; merges, and what is known of them, come at random."""
+    schedule = Schedule.random(seed, histories=100)
+    some = random.Random(seed)
+    lake.empty()
+    for sealed in schedule.segments(8):
+        lake.take(sealed, schedule.partial)
+        if sealed.ready and some.random() < 0.5:
+            lake.merge(some.randint(lake.reached.merged, sealed.number), some.random() < 0.5)
+        known = some.choice([lake.reached.merged, some.randint(0, lake.reached.merged)])
+        shown = by_story(lake.view(known))  # type: ignore[arg-type]
+        for story in schedule.stories:
+            assert not story.judged(shown.get(story.number, [])), (
+                f"story {story.number} of seed {seed} at segment {sealed.number}, merged {lake.reached}, known {known}"
+            )
+
+
+def test_a_query_can_be_bound_to_versions() -> None:
+    text = live_view_sql("lake", SCHEMA, Reached(2, 7), Versions(mirror=3, changelog=5))
+    assert f"{quoted(MIRROR)} VERSION AS OF 3" in text
+    assert f"{quoted(CHANGELOG)} VERSION AS OF 5" in text
+    assert text.index("mirror") > text.index("`__segment` > 7 AND `__scn` > 2")
+
+
+def test_a_table_without_a_key_has_no_live_view() -> None:
+    with pytest.raises(Definite, match=r"shop\.bag has no primary key"):
+        live_view_sql("lake", TableSchema(TableId("shop", "bag"), SCHEMA.columns, ()), Reached())
+
+
+def test_a_key_that_may_be_null_here_is_compared_so_that_null_equals_null() -> None:
+    days = TableSchema(
+        TableId("shop", "days"), (Column("day", Date(), False), Column("id", INT, False)), (0, 1)
+    )
+    for partial in (False, True):
+        text = live_view_sql("lake", days, Reached(partial=partial))
+        assert (
+            "`mirror `.`day` IS NOT DISTINCT FROM `changed `.`day` AND `mirror `.`id` = `changed `.`id`"
+            in text
+        )

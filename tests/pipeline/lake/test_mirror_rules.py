@@ -1,0 +1,52 @@
+"""Which tables have a mirror."""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.config.table_rules import PLAIN, LakeRule, Tiers
+from pipeline.errors import Definite
+from pipeline.lake.delivery import Delivered, Generation, Piece, Pieces, next_batch
+from pipeline.lake.mirror_rules import bare, check, ruled
+from pipeline.schema.table_filter import Tables
+from tests.pipeline.lake.test_delivery import ITEMS, V1, entry
+
+ORDERS = V1.table
+RULES = (LakeRule(Tables(("shop\\.orders",)), Tiers.CHANGELOG),)
+BATCH = replace(
+    next_batch([entry(1, V1, ITEMS)]),
+    generations={table: (Generation(3, 1, V1), Generation(7, 1, V1)) for table in (ORDERS, ITEMS.table)},
+)
+
+
+def test_a_table_that_has_no_mirror_by_its_rule_has_no_generations() -> None:
+    changes = replace(BATCH, tables={t: replace(p, rows=()) for t, p in BATCH.tables.items()})
+    assert list(ruled(changes, RULES).generations) == [ITEMS.table]
+    assert ruled(changes, ()) == changes
+
+
+def test_a_mirror_that_is_there_against_its_rule_is_refused_by_name() -> None:
+    check(Delivered(), ORDERS, RULES[0])
+    check(Delivered(generation=0), ORDERS, PLAIN)
+    with pytest.raises(Definite, match=r"shop\.orders has a mirror in the lake.*remove the mirror"):
+        check(Delivered(generation=0), ORDERS, RULES[0])
+
+
+def test_rows_that_wait_for_a_mirror_are_not_lost() -> None:
+    rows = Piece(1, 0, "rows", V1, 1, 100, False)
+    batch = replace(BATCH, tables={ORDERS: Pieces(rows=(rows,))})
+    with pytest.raises(Definite, match=r"rows of the first snapshot of shop\.orders wait for its mirror"):
+        ruled(batch, RULES)
+    assert ruled(batch, ()) == batch
+
+
+def test_a_mirror_that_has_gone_begins_with_a_generation_that_is_all_to_come() -> None:
+    for found in (Delivered(V1, changes=3), Delivered()):
+        assert bare({ORDERS: found, ITEMS.table: Delivered()}, {ORDERS}, ()) == {ORDERS}
+        assert not bare({ORDERS: found}, {ORDERS}, RULES)
+        assert not bare({ORDERS: replace(found, generation=0)}, {ORDERS}, ())
+        assert not bare({ORDERS: replace(found, stopped="so")}, {ORDERS}, ())
+    kept = ruled(BATCH, (), frozenset({ORDERS}), 4).generations
+    assert [each.since for each in kept[ORDERS]] == [7]
+    assert len(kept[ITEMS.table]) == 2
+    assert ORDERS not in ruled(BATCH, (), frozenset({ORDERS}), 8).generations

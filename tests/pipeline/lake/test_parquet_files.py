@@ -1,0 +1,143 @@
+"""Which files a lake table takes as they are, what becomes of the others, and what Delta is told of a file."""
+
+import json
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.errors import InvariantBroken
+from pipeline.journal.change_rows import changes_schema
+from pipeline.lake.parquet_files import AsItIs, Bounds, Day, Rewritten, Stored, add, fit, stats
+from pipeline.lake.tables import Tier, columns, spark_type
+from pipeline.schema.table_schema import TableSchema
+from tests.pipeline.strategies import table_schemas
+
+UNLIKE_OURS = table_schemas().filter(
+    lambda schema: len({c.name.lower() for c in schema.columns}) == len(schema.columns)
+)
+
+
+@given(UNLIKE_OURS, st.booleans())
+def test_a_lake_table_of_the_same_columns_takes_the_file_as_it_is(schema: TableSchema, small: bool) -> None:
+    for tier, file in ((Tier.MIRROR, schema.arrow), (Tier.CHANGELOG, changes_schema(schema))):
+        table = {c.name: Stored(c.name, c.type.lower() if small else c.type) for c in columns(schema, tier)}
+        assert fit(file, table) == AsItIs()
+        table["one more"] = Stored("one more", "STRING")
+        assert fit(file, table) == AsItIs()
+
+
+@given(UNLIKE_OURS, st.data())
+def test_a_column_that_is_called_otherwise_is_renamed_and_nothing_else_changes(
+    schema: TableSchema, data: st.DataObject
+) -> None:
+    names = [c.name for c in schema.columns]
+    renamed = data.draw(st.sets(st.sampled_from(names), min_size=1))
+    table = {
+        field.name: Stored(f"col-{i}" if field.name in renamed else field.name, spark_type(field.type), i)
+        for i, field in enumerate(schema.arrow)
+    }
+    found = fit(schema.arrow, table)
+    assert isinstance(found, Rewritten)
+    assert found.schema.names == [table[name].name for name in names]
+    assert found.schema.types == schema.arrow.types
+    numbers = [field.metadata[b"PARQUET:field_id"] for field in found.schema]
+    assert numbers == [str(i).encode() for i in range(len(names))]
+
+
+WIDENED = [
+    (pa.int8(), "bigint", pa.int64()),
+    (pa.int32(), "DOUBLE", pa.float64()),
+    (pa.int64(), "decimal(20,0)", pa.decimal128(20, 0)),
+    (pa.decimal128(9, 2), "decimal(12,4)", pa.decimal128(12, 4)),
+    (pa.float32(), "double", pa.float64()),
+    (pa.date32(), "timestamp_ntz", pa.timestamp("us")),
+]
+
+
+@pytest.mark.parametrize(("narrow", "spark", "wide"), WIDENED)
+def test_a_column_that_is_wider_in_the_lake_is_cast(
+    narrow: pa.DataType, spark: str, wide: pa.DataType
+) -> None:
+    found = fit(pa.schema([pa.field("a", narrow)]), {"A": Stored("A", spark)})
+    assert found == Rewritten(pa.schema([pa.field("A", wide)]))
+
+
+@given(table_schemas())
+def test_every_type_of_the_lake_is_had_again_by_its_name(schema: TableSchema) -> None:
+    for field in schema.arrow:
+        found = fit(pa.schema([("a", pa.int8())]), {"a": Stored("b", spark_type(field.type).lower())})
+        assert found == Rewritten(pa.schema([("b", field.type)]))
+
+
+def test_a_column_that_the_lake_table_does_not_have_is_nothing_to_be_left_out() -> None:
+    with pytest.raises(InvariantBroken, match="'b', which its lake table doesn't have"):
+        fit(pa.schema([("a", pa.int8()), ("b", pa.int8())]), {"a": Stored("a", "TINYINT")})
+
+
+@given(
+    st.lists(st.lists(st.integers(-(2**63), 2**64) | st.none(), max_size=4), max_size=4),
+    st.lists(st.dates() | st.none(), max_size=4),
+)
+def test_delta_is_told_the_least_and_the_greatest_of_all_parts(
+    parts: list[list[int | None]], days: list[date | None]
+) -> None:
+    def bounds(column: str, values: list[Any]) -> Bounds:
+        known = [value for value in values if value is not None]
+        return Bounds(column, min(known, default=None), max(known, default=None), values.count(None))
+
+    numbers = [value for part in parts for value in part]
+    exact = [[None if v is None else Decimal(v) for v in part] for part in parts]
+    numbered = [None if day is None else Day((day - date(1970, 1, 1)).days) for day in days]
+    said = [*(bounds("a", part) for part in exact), bounds("b", numbered)]
+    told = json.loads(stats(len(numbers), said))
+    assert told["numRecords"] == len(numbers)
+    known, dates = [v for v in numbers if v is not None], [v for v in days if v is not None]
+    for bound, of in (("minValues", min), ("maxValues", max)):
+        expected = {"a": of(known)} if known else {}
+        assert told[bound] == expected | ({"b": of(dates).isoformat()} if dates else {})
+    nulls = {"a": numbers.count(None)} if parts else {}
+    assert told["nullCount"] == nulls | {"b": days.count(None)}
+
+
+@pytest.mark.parametrize("day", [-719_529, -719_163, 2_932_897])
+def test_a_day_that_engines_read_in_several_ways_leaves_its_column_without_bounds(day: int) -> None:
+    """The year 0, the last day of it, and the first one behind the year 9999."""
+    said = [Bounds("d", Day(0), Day(1), 0), Bounds("d", min(Day(day), Day(2)), max(Day(day), Day(2)), 0)]
+    told = json.loads(stats(4, [*said, Bounds("a", 1, 2, 0)]))
+    assert (told["minValues"], told["maxValues"]) == ({"a": 1}, {"a": 2})
+    assert told["nullCount"] == {"d": 0, "a": 0}
+
+
+def test_an_action_is_a_line_of_deltas_log() -> None:
+    line = add("000000000007-0001-ab.parquet", 12, 1_700_000_000_000, '{"numRecords": 1}')
+    assert "\n" not in line
+    assert json.loads(line) == {
+        "add": {
+            "path": "000000000007-0001-ab.parquet",
+            "partitionValues": {},
+            "size": 12,
+            "modificationTime": 1_700_000_000_000,
+            "dataChange": True,
+            "stats": '{"numRecords": 1}',
+        }
+    }
+
+
+def test_a_file_of_before_a_column_was_set_aside_goes_into_that_one() -> None:
+    """A segment may have rows of before a statement and of after it."""
+    now = {"id": Stored("id", "bigint"), "v": Stored("col-2", "string"), "v__until_7": Stored("v", "int")}
+    now["v__until_12_"] = Stored("col-1", "double")
+
+    def taken(type_: pa.DataType) -> object:
+        found = fit(pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", type_)]), now)
+        return found.schema.names if isinstance(found, Rewritten) else found
+
+    assert [taken(type_) for type_ in (pa.int8(), pa.int32(), pa.float64())] == [["id", "col-1"]] * 3
+    assert taken(pa.string()) == ["id", "col-2"]
+    del now["v__until_12_"]
+    assert taken(pa.int32()) == AsItIs()

@@ -1,0 +1,70 @@
+"""The SQL of the engines: each one's text of the live view is parsed by a grammar of that engine."""
+
+import re
+
+import pytest
+import sqlglot
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlglot import expressions as parts
+
+from pipeline.lake.live_view import Reached, Versions, live_view_sql
+from pipeline.lake.sql_dialects import Dialect, registration
+from pipeline.lake.tables import Tier
+from pipeline.schema.table_schema import TableId
+from tests.pipeline.live_view_cases import SCHEMA
+
+
+@pytest.mark.parametrize("dialect", Dialect)
+@pytest.mark.parametrize("at", [None, Versions(3, 5)])
+@pytest.mark.parametrize("partial", [False, True])
+def test_each_text_is_one_query_of_its_engine(dialect: Dialect, at: Versions | None, partial: bool) -> None:
+    text = live_view_sql("lake", SCHEMA, Reached(2, 7, partial), at, dialect)
+    (query,) = sqlglot.parse(text, read=dialect.value)
+    assert isinstance(query, parts.Union)
+    assert query.named_selects == [column.name for column in SCHEMA.columns]
+
+
+@given(name=st.text(min_size=1))
+def test_identifiers_and_literals_are_read_as_what_was_meant(name: str) -> None:
+    for dialect in Dialect:
+        said = f"SELECT {dialect.text(name)} AS {dialect.name_of(name)}"
+        query = sqlglot.parse_one(said, read=dialect.value)
+        assert isinstance(query, parts.Select)
+        (told,) = query.selects
+        assert told.alias == name
+        assert told.this.this == name
+
+
+def test_a_table_by_its_path_or_its_name() -> None:
+    orders = TableId("shop", "orders")
+    assert Dialect.SPARK.table("s3a://l", orders, Tier.MIRROR, 7) == (
+        "delta.`s3a://l/shop/orders/mirror` VERSION AS OF 7"
+    )
+    assert Dialect.DUCKDB.table("/l", orders, Tier.MIRROR) == "delta_scan('/l/shop/orders/mirror')"
+    assert Dialect.DUCKDB.table("/l", orders, Tier.MIRROR, 7) == (
+        "delta_scan('/l/shop/orders/mirror', version := 7)"
+    )
+    assert Dialect.TRINO.table("/l", orders, Tier.MIRROR, 7) == (
+        '"delta"."shop"."orders_mirror" FOR VERSION AS OF 7'
+    )
+
+
+def test_tables_that_differ_by_case_are_two_in_trino() -> None:
+    small, *others = (
+        Dialect.TRINO.table("/l", TableId(database, name), Tier.MIRROR).lower()
+        for database, name in (("shop", "orders"), ("shop", "Orders"), ("Shop", "orders"), ("shop", "ORDERS"))
+    )
+    assert small == '"delta"."shop"."orders_mirror"'
+    assert len({small, *others}) == 4
+    for statement in registration("/l", TableId("shop", "Orders")):
+        (name,) = re.findall(r"table_name => '(\w+)'", statement)
+        assert f'"{name}"' in Dialect.TRINO.table(
+            "/l", TableId("shop", "Orders"), Tier(name.rpartition("_")[2])
+        )
+
+
+def test_trino_is_told_both_tables() -> None:
+    changelog, mirror = registration("s3://l", TableId("shop", "it's"))
+    assert "schema_name => 'shop', table_name => 'it''s_changelog'" in changelog
+    assert mirror.endswith("table_location => 's3://l/shop/it~27s/mirror')")

@@ -1,0 +1,322 @@
+"""What the sink does next: how it begins, what a batch takes, and what it leaves out until mirrors have begun anew."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+
+from pipeline.config.table_rules import LakeRule, Tiers
+from pipeline.errors import Definite, InvariantBroken
+from pipeline.journal.segment import Entry
+from pipeline.lake import step as spark_sink
+from pipeline.lake.delivery import Delivered
+from pipeline.lake.state import Resting, State
+from pipeline.lake.step import (
+    AskForMirrors,
+    BeginningFound,
+    DeliverTable,
+    Fact,
+    FindPlace,
+    FindTable,
+    GapFound,
+    JournalFound,
+    JournalFoundEmpty,
+    JournalTold,
+    Order,
+    PlaceFound,
+    ReadBatch,
+    TableDelivered,
+    TableFailed,
+    TableFound,
+    TellJournal,
+    TellOfBareTables,
+    TellOfGap,
+    TimeCame,
+)
+from pipeline.messages.inboxes import SegmentSealed
+from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.checkpoint import Filling, Mirror, Ready
+from tests.pipeline.lake.test_delivery import ITEMS, V1, entry
+
+ORDERS = V1.table
+NOTHING = Delivered()
+Kind = TypeVar("Kind", bound=Order)
+
+
+class Story:
+    """A sink's state, and the orders that the last of what happened to it brought; a second goes by with each fact."""
+
+    def __init__(self, *rules: LakeRule) -> None:
+        self.state = State(rules)
+        self.orders: list[Order] = []
+        self.now = 0.0
+
+    def after(self, *facts: Fact) -> "Story":
+        """The facts come one behind the other."""
+        self.orders = []
+        for fact in facts:
+            self.now += 1.0
+            self.state, orders = spark_sink.step(self.state, fact, self.now)
+            self.orders += orders
+        return self
+
+    def read(self, *entries: Entry) -> "Story":
+        """The batch comes that's made of these."""
+        return self.after(spark_sink.next_batch_of(self.state, iter(entries)))
+
+    def only(self, kind: type[Kind]) -> Kind:
+        """The one order that was brought, which is of this kind."""
+        (order,) = self.orders
+        assert isinstance(order, kind)
+        return order
+
+
+def of(table: TableId, segment: int, mirrors: dict[TableId, Mirror] | None = None) -> Entry:
+    """A segment with changes of a table, and these mirrors at its end."""
+    made = entry(segment, V1 if table == ORDERS else ITEMS)
+    return replace(made, checkpoint=replace(made.checkpoint, mirrors=mirrors or {}))
+
+
+def had(segment: int, after: int, generation: int | None = None, stopped: str | None = None) -> Delivered:
+    """What a lake has of a table of which it has everything through a segment."""
+    return Delivered(V1, changes=segment, rows=segment, after=after, generation=generation, stopped=stopped)
+
+
+def begun(found: dict[TableId, Delivered], place: Fact, end: Entry, *rules: LakeRule) -> Story:
+    """A sink that has found its place in a lake that has this."""
+    story = Story(*rules).after(JournalFound(end.checkpoint))
+    return story.after(*(TableFound(t, found.get(t, NOTHING)) for t in end.checkpoint.schemas)).after(place)
+
+
+def test_a_batch_is_read_met_delivered_and_told_and_then_comes_the_next() -> None:
+    story = Story().after(JournalFoundEmpty())
+    assert story.orders == []
+    assert story.after(SegmentSealed(2)).orders == [ReadBatch(0, 2)]
+    assert story.read(entry(1, V1, ITEMS)).orders == [FindTable(ITEMS.table), FindTable(ORDERS)]
+    assert story.after(TableFound(ORDERS, NOTHING)).orders == []
+    one, other = story.after(TableFound(ITEMS.table, NOTHING)).orders
+    assert isinstance(one, DeliverTable)
+    assert isinstance(other, DeliverTable)
+    assert (one.table, other.table, one.before) == (ORDERS, ITEMS.table, NOTHING)
+    assert [piece.segment for piece in one.pieces.changes] == [1]
+    assert story.after(TableDelivered(ORDERS, had(1, 0))).orders == []
+    told = story.after(TableDelivered(ITEMS.table, had(1, 0))).only(TellJournal)
+    assert (told.batch.through, told.said, told.seconds) == (1, 0, 4.0)
+    assert (story.state.so_far.segment, story.state.so_far.of(ORDERS).changes) == (1, 1)
+    assert story.after(JournalTold()).orders == [ReadBatch(1, 2)]
+    assert story.read(of(ORDERS, 2)).only(DeliverTable).before == had(1, 0)
+    assert story.after(TableDelivered(ORDERS, had(2, 1))).only(TellJournal).said == 1
+    assert story.after(JournalTold()).orders == []
+    assert story.state.doing == Resting()
+    assert story.after(SegmentSealed(2)).orders == []  # it was told of that already
+
+
+def test_what_has_nothing_for_any_table_is_told_at_once_and_says_no_more_than_before() -> None:
+    story = begun({ORDERS: had(3, 2)}, PlaceFound(3, entry(3).checkpoint), entry(4))
+    told = story.after(SegmentSealed(4)).read(entry(4)).only(TellJournal)
+    assert (told.batch.through, told.said, told.seconds) == (4, 2, 0.0)
+
+
+def test_a_table_that_is_made_says_that_it_is_there() -> None:
+    made = entry(1, mirror=Filling(1))
+    story = Story().after(JournalFoundEmpty(), SegmentSealed(1)).read(made).after(TableFound(ORDERS, NOTHING))
+    assert story.after(TableDelivered(ORDERS, had(1, 0, generation=1))).only(TellJournal).said == 0
+    # Once it's removed, what the journal was told counts no more.
+    assert spark_sink.whole_through(-1, 1, 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "told", "by", "whole"),
+    [
+        (-1, 0, None, 0),
+        (3, 5, 3, 5),
+        (3, 5, 2, 5),
+        (3, 2, 3, 3),
+        (2, 5, 3, 2),
+        (3, 9, None, 3),
+        (-1, 4, -1, 4),
+    ],
+)
+def test_the_journal_is_believed_where_it_was_told_of_the_same_tables(
+    said: int, told: int, by: int | None, whole: int
+) -> None:
+    assert spark_sink.whole_through(said, told, by) == whole
+
+
+def test_at_the_start_the_tables_say_where_the_lake_is() -> None:
+    end = entry(9, V1, ITEMS)
+    story = Story().after(JournalFound(end.checkpoint))
+    assert story.orders == [FindTable(ITEMS.table), FindTable(ORDERS)]
+    assert story.after(TableFound(ITEMS.table, had(7, 6))).orders == []
+    assert story.after(TableFound(ORDERS, had(5, 4))).only(FindPlace).said == 6
+    assert story.after(PlaceFound(7, entry(7, V1).checkpoint)).orders == []
+    assert story.state.so_far.segment == 7
+    assert story.after(SegmentSealed(9)).orders == [ReadBatch(7, 9)]
+    assert Story().after(JournalFound(replace(end.checkpoint, schemas={}))).only(FindPlace).said == -1
+
+
+def test_a_table_that_has_stopped_gets_nothing_and_one_that_has_it_already_nothing_again() -> None:
+    found = {ORDERS: had(3, 2, stopped="so"), ITEMS.table: had(5, 4)}
+    story = begun(found, PlaceFound(4, entry(4).checkpoint), entry(6, V1, ITEMS))
+    order = story.after(SegmentSealed(6)).read(entry(5, V1, ITEMS), entry(6, V1, ITEMS)).only(DeliverTable)
+    assert order.table == ITEMS.table
+    assert [piece.segment for piece in order.pieces.changes] == [6]
+
+
+def test_a_mirror_that_begins_anew_makes_its_table_wanted() -> None:
+    story = begun({ORDERS: had(3, 2, generation=0)}, PlaceFound(3, entry(3).checkpoint), entry(4))
+    restarted = entry(4, mirror=Filling(4))
+    assert story.after(SegmentSealed(4)).read(restarted).only(DeliverTable).table == ORDERS
+    same = begun({ORDERS: had(3, 2, generation=4)}, PlaceFound(3, entry(3).checkpoint), entry(4))
+    assert same.after(SegmentSealed(4)).read(restarted).only(TellJournal).batch.through == 4
+
+
+def test_behind_a_gap_tables_are_left_out_until_their_mirrors_have_begun_anew() -> None:
+    first, end = of(ITEMS.table, 5, {ORDERS: Ready(0)}), of(ORDERS, 8, {ORDERS: Ready(0)})
+    for each in (first, end):
+        each.checkpoint.schemas[ITEMS.table] = ITEMS
+    story = begun({ORDERS: had(2, 2), ITEMS.table: had(4, 2)}, GapFound(2, first), end)
+    assert story.orders == [TellOfGap(frozenset({ORDERS}), 5), AskForMirrors({ORDERS: 0})]
+    assert story.state.so_far.late.since == first.first_scn - 1
+    story.after(SegmentSealed(8))
+    assert story.orders == [ReadBatch(4, 8)]
+    again: dict[TableId, Mirror] = {ORDERS: Filling(first.first_scn - 1)}
+    entries = [first, of(ORDERS, 6, {ORDERS: Ready(0)}), of(ORDERS, 7, again), of(ORDERS, 8, again)]
+    order = story.read(*entries).only(DeliverTable)
+    assert (order.table, order.batch.through, order.batch.after) == (ITEMS.table, 6, 2)
+    told, asked = story.after(TableDelivered(ITEMS.table, had(6, 2))).orders
+    assert isinstance(told, TellJournal)
+    assert told.said is None  # a restart has to find what's left out again
+    assert asked == AskForMirrors({ORDERS: 0})
+    story.after(JournalTold()).read(*entries[2:])
+    order = story.only(DeliverTable)
+    assert (order.table, order.batch.through, order.batch.after) == (ORDERS, 8, 6)
+    assert story.after(TableDelivered(ORDERS, had(8, 6))).only(TellJournal).said == 6
+    assert story.state.so_far.late.tables == frozenset()
+
+
+def test_a_mirror_that_has_gone_is_asked_for_and_the_changelog_goes_on() -> None:
+    at = of(ORDERS, 3, {ORDERS: Ready(1)})
+    story = begun({ORDERS: had(3, 2)}, PlaceFound(3, at.checkpoint), at)
+    assert story.orders == [TellOfBareTables(frozenset({ORDERS})), AskForMirrors({ORDERS: 1})]
+    order = story.after(SegmentSealed(4)).read(of(ORDERS, 4, {ORDERS: Ready(1)})).only(DeliverTable)
+    assert order.batch.generations == {}  # none that began before
+    told, asked = story.after(TableDelivered(ORDERS, had(4, 3))).orders
+    assert isinstance(told, TellJournal)
+    assert asked == AskForMirrors({ORDERS: 1})
+    story.after(JournalTold(), SegmentSealed(5)).read(of(ORDERS, 5, {ORDERS: Filling(4)}))
+    assert story.only(DeliverTable).batch.generations[ORDERS][0].since == 4
+    assert story.after(TableDelivered(ORDERS, had(5, 4, generation=4))).only(TellJournal).said == 4
+
+
+def test_a_new_lake_in_a_whole_journal_lacks_nothing() -> None:
+    end = of(ORDERS, 2, {ORDERS: Ready(1)})
+    story = begun({}, BeginningFound(0), end)
+    assert story.orders == []
+    assert story.after(SegmentSealed(2)).orders == [ReadBatch(0, 2)]
+
+
+def test_a_table_whose_rule_is_not_kept_to_stops_it_wherever_it_is_met() -> None:
+    rule = LakeRule(Tables((r"shop\.orders",)), Tiers.CHANGELOG)
+    mirrored = TableFound(ORDERS, had(3, 2, generation=0))
+    for story in (
+        Story(rule).after(JournalFound(entry(3, V1).checkpoint)),
+        Story(rule).after(JournalFoundEmpty(), SegmentSealed(1)).read(entry(1, V1)),
+    ):
+        with pytest.raises(Definite, match=r"shop\.orders has a mirror in the lake"):
+            story.after(mirrored)
+
+
+@pytest.mark.parametrize(
+    "facts", [(SegmentSealed(1), SegmentSealed(2)), (JournalTold(),), (JournalFoundEmpty(),)]
+)
+def test_what_cannot_happen_now_breaks_an_invariant(facts: Sequence[Fact]) -> None:
+    with pytest.raises(InvariantBroken, match=f"{type(facts[-1]).__name__} came while"):
+        Story().after(JournalFoundEmpty()).after(*facts)
+
+
+def test_a_table_that_nobody_looked_for_breaks_an_invariant() -> None:
+    with pytest.raises(InvariantBroken, match=r"shop\.orders was found while"):
+        Story().after(JournalFoundEmpty(), TableFound(ORDERS, NOTHING))
+
+
+def failing(*left: TableId) -> Story:
+    """A sink of two tables that have everything through 3, behind the failure of `left` in segment 4."""
+    end = entry(4, V1, ITEMS)
+    story = begun({ORDERS: had(3, 2), ITEMS.table: had(3, 2)}, PlaceFound(3, entry(3).checkpoint), end)
+    story.after(SegmentSealed(4)).read(end)
+    for table in (ORDERS, ITEMS.table):
+        story.after(TableFailed(table, "so") if table in left else TableDelivered(table, had(4, 3)))
+    return story
+
+
+def test_a_table_that_fails_is_set_aside_and_the_others_say_that_it_lacks_something() -> None:
+    story = failing(ITEMS.table)
+    assert (story.only(TellJournal).batch.through, story.only(TellJournal).said) == (4, None)
+    aside = story.state.so_far.failed[ITEMS.table]
+    assert (aside.reason, aside.times, aside.again) == ("so", 1, story.now + spark_sink.FIRST_PAUSE_S)
+    assert spark_sink.again_at(story.state) is None, "something is under way"
+    assert ITEMS.table not in story.state.so_far.mergeable
+    story.after(JournalTold(), SegmentSealed(5)).read(entry(5, V1, ITEMS))
+    order = story.only(DeliverTable)
+    assert (order.table, order.batch.after) == (ORDERS, 3), "all tables have everything through 3"
+    story.after(TableDelivered(ORDERS, had(5, 3)), JournalTold())
+    assert spark_sink.again_at(story.state) == aside.again
+
+
+def test_a_table_catches_up_from_where_it_failed_while_the_others_have_it_all() -> None:
+    story = failing(ITEMS.table).after(JournalTold(), SegmentSealed(5)).read(entry(5, V1, ITEMS))
+    story.after(TableDelivered(ORDERS, had(5, 3)), JournalTold())
+    end = entry(5, V1, ITEMS).checkpoint
+    assert story.after(TimeCame(end)).only(FindTable).table == ITEMS.table
+    assert story.after(TableFound(ITEMS.table, had(3, 2))).only(FindPlace).said == 3
+    story.after(PlaceFound(3, entry(3).checkpoint))
+    assert story.state.so_far.mergeable == {}, "batches are behind what the others have"
+    assert story.after(SegmentSealed(5)).only(ReadBatch) == ReadBatch(3, 5)
+    story.read(entry(4, V1, ITEMS), entry(5, V1, ITEMS))
+    brought = {
+        o.table: [p.segment for p in o.pieces.changes] for o in story.orders if isinstance(o, DeliverTable)
+    }
+    assert brought == {ORDERS: [], ITEMS.table: [4, 5]}
+    story.after(TableDelivered(ORDERS, had(5, 3)))
+    told = story.after(TableDelivered(ITEMS.table, had(5, 3))).only(TellJournal)
+    assert (told.batch.through, told.said) == (5, 3)
+    so_far = story.after(JournalTold()).state.so_far
+    assert (so_far.segment, so_far.aside, so_far.failed, so_far.ahead) == (5, frozenset(), {}, None)
+
+
+def test_a_table_that_fails_again_rests_longer_and_the_others_are_where_they_were() -> None:
+    for finds in (False, True):
+        story = failing(ITEMS.table).after(JournalTold(), SegmentSealed(6))
+        story.read(entry(5, V1), entry(6, V1)).after(TableDelivered(ORDERS, had(6, 3)), JournalTold())
+        story.after(TimeCame(entry(6).checkpoint))
+        if finds:
+            story.after(TableFound(ITEMS.table, had(3, 2)), PlaceFound(3, entry(3).checkpoint))
+            story.after(SegmentSealed(6)).read(entry(4, V1, ITEMS)).after(TableDelivered(ORDERS, had(6, 3)))
+        story.after(TableFailed(ITEMS.table, "so again"))
+        if finds:
+            assert story.after(JournalTold()).orders == [], "all else has been delivered"
+        so_far = story.state.so_far
+        assert so_far.segment == 6
+        assert (so_far.failed[ITEMS.table].times, so_far.whole, so_far.ahead) == (2, 3, None)
+        assert so_far.failed[ITEMS.table].again == pytest.approx(story.now + 2.0, abs=1.0)
+        assert so_far.stopped(ITEMS.table) is not None
+
+
+def test_a_table_that_cannot_be_found_at_the_start_is_left_out() -> None:
+    end = entry(4, V1, ITEMS)
+    story = Story().after(JournalFound(end.checkpoint), TableFound(ORDERS, had(3, 2)))
+    assert story.after(TableFailed(ITEMS.table, "so")).only(FindPlace).said == 2
+    story.after(PlaceFound(2, entry(2).checkpoint), SegmentSealed(4)).read(entry(3, V1, ITEMS), end)
+    order = story.only(DeliverTable)
+    assert (order.table, order.batch.after, len(order.pieces.changes)) == (ORDERS, 2, 1)
+
+
+def test_what_a_failed_table_lacks_may_have_gone_and_no_other_table_begins_anew() -> None:
+    story = failing(ITEMS.table).after(JournalTold())
+    story.after(TimeCame(entry(9, V1, ITEMS).checkpoint), TableFound(ITEMS.table, had(3, 2)))
+    gap, *_ = story.after(GapFound(3, entry(8, V1, ITEMS))).orders
+    assert isinstance(gap, TellOfGap)
+    assert gap.tables == {ITEMS.table}

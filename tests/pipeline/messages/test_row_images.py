@@ -1,0 +1,21 @@
+"""What is said of each row image: the same fields wherever images go."""
+
+import pyarrow as pa
+
+from pipeline.messages.row_images import CHANGE_FIELDS, IMAGE_FIELDS
+
+
+def test_each_image_has_its_kind_transaction_ordinal_and_absent_columns() -> None:
+    assert [(field.name, field.type) for field in IMAGE_FIELDS] == [
+        ("kind", pa.int8()),
+        ("transaction", pa.int32()),
+        ("ordinal", pa.int32()),
+        ("absent", pa.binary()),
+    ]
+    assert [field.name for field in IMAGE_FIELDS if field.nullable] == ["absent"]
+
+
+def test_a_change_names_its_absent_columns_and_says_the_rest_alike() -> None:
+    assert CHANGE_FIELDS.names == IMAGE_FIELDS.names
+    assert CHANGE_FIELDS.field("absent").type == pa.list_(pa.string())
+    assert list(CHANGE_FIELDS)[:3] == list(IMAGE_FIELDS)[:3]

@@ -1,0 +1,105 @@
+"""The flow as data: it can't lock up, nothing in it is unbounded, and it says the same as the messages' types."""
+
+from itertools import pairwise
+from typing import get_args
+
+import pytest
+
+from pipeline.messages import inboxes as messages
+from pipeline.messages.topology import EDGES, Actor, WhenFull, inbox
+
+RECEIVES = {
+    Actor.SIGNAL_LISTENER: messages.ToSignalListener,
+    Actor.BINLOG_READER: messages.ToBinlogReader,
+    Actor.SCHEMA_VERIFIER: messages.ToSchemaVerifier,
+    Actor.WATERMARK_COORDINATOR: messages.ToWatermarkCoordinator,
+    Actor.CHUNK_SELECTOR: messages.ToChunkSelector,
+    Actor.JOURNAL_WRITER: messages.ToJournalWriter,
+    Actor.SPARK_SINK: messages.ToSparkSink,
+}
+
+
+def cycles() -> list[list[Actor]]:
+    """Every simple cycle, once for each of its actors."""
+    found = []
+
+    def walk(path: list[Actor]) -> None:
+        for edge in EDGES:
+            if edge.sender is path[-1]:
+                if edge.receiver is path[0]:
+                    found.append([*path, path[0]])
+                elif edge.receiver not in path:
+                    walk([*path, edge.receiver])
+
+    for actor in Actor:
+        walk([actor])
+    return found
+
+
+def test_there_are_cycles() -> None:
+    assert {frozenset(cycle) for cycle in cycles()} >= {
+        frozenset({Actor.WATERMARK_COORDINATOR, Actor.CHUNK_SELECTOR}),
+        frozenset({Actor.SIGNAL_LISTENER, Actor.WATERMARK_COORDINATOR, Actor.JOURNAL_WRITER}),
+    }
+
+
+@pytest.mark.parametrize("cycle", cycles(), ids="-".join)
+def test_every_cycle_has_an_edge_that_cannot_block(cycle: list[Actor]) -> None:
+    def waits(sender: Actor, receiver: Actor) -> bool:
+        between = [edge for edge in EDGES if edge.sender is sender and edge.receiver is receiver]
+        return any(edge.when_full is WhenFull.WAIT for edge in between)
+
+    assert not all(waits(sender, receiver) for sender, receiver in pairwise(cycle))
+
+
+def test_bounds_are_positive_and_exceptions_from_waiting_are_argued_for() -> None:
+    for edge in EDGES:
+        assert edge.bound > 0
+        assert bool(edge.why) is (edge.when_full is not WhenFull.WAIT)
+        assert edge.bound == 1 or edge.when_full is not WhenFull.NEWEST
+
+
+def test_edges_that_carry_rows_of_the_log_are_bounded_in_bytes_too() -> None:
+    carriers = {
+        messages.LogRead,
+        messages.TransactionPartRead,
+        messages.ChangesVerified,
+        messages.TransactionPartVerified,
+        messages.AppendRows,
+        messages.Append,
+    }
+    for edge in EDGES:
+        assert (edge.bytes is not None) is bool(carriers.intersection(edge.messages))
+        assert edge.bytes is None or edge.when_full is WhenFull.WAIT
+
+
+def test_a_message_takes_one_edge_and_none_back_to_its_sender() -> None:
+    ways = [(edge.sender, edge.receiver, message) for edge in EDGES for message in edge.messages]
+    assert len(set(ways)) == len(ways)
+    assert all(sender is not receiver for sender, receiver, _ in ways)
+
+
+@pytest.mark.parametrize("actor", list(Actor))
+def test_an_actor_gets_what_its_type_says(actor: Actor) -> None:
+    union = RECEIVES[actor]
+    coming = {message for edge in inbox(actor) for message in edge.messages}
+    assert coming == set(get_args(union) or (union,))
+
+
+def test_a_message_has_one_owner() -> None:
+    """Who sends a message either makes it, and nobody else does, or passes on what it got."""
+    for message in {message for edge in EDGES for message in edge.messages}:
+        senders = {edge.sender for edge in EDGES if message in edge.messages}
+        receivers = {edge.receiver for edge in EDGES if message in edge.messages}
+        assert len(senders - receivers) == 1, message
+
+
+def test_the_order_of_actors_is_a_flow() -> None:
+    """A clean stop follows it: all but the first two have a sender before them, whose end is theirs."""
+    order = list(Actor)
+    firsts = [
+        actor
+        for actor in Actor
+        if not any(order.index(edge.sender) < order.index(actor) for edge in inbox(actor))
+    ]
+    assert firsts == [Actor.SIGNAL_LISTENER, Actor.BINLOG_READER]

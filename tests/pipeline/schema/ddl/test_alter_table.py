@@ -1,0 +1,96 @@
+"""What a statement is sure to make of a table's columns: names that change, and columns that go."""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.schema.ddl.alter_table import Alteration, ColumnChanges, altered, column_changes
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.types.column_types import Integer, Text
+
+INT, TEXT = Integer(4, unsigned=False), Text("utf8mb4")
+T = TableId("d", "t")
+A, B, C = Column("a", INT, False), Column("B", TEXT, True), Column("c", INT, True)
+SCHEMA = TableSchema(T, (A, B, C), (2, 0))
+
+
+@pytest.mark.parametrize(
+    ("text", "renamed", "dropped"),
+    [
+        ("ALTER TABLE t RENAME COLUMN a TO b", [("a", "b")], []),
+        ("alter table d.t rename column `a``b` to `emoji \U0001f30a`;", [("a`b", "emoji \U0001f30a")], []),
+        ("ALTER TABLE t CHANGE a b INT DEFAULT (1, 2), CHANGE COLUMN c d TEXT", [("a", "b"), ("c", "d")], []),
+        ("ALTER TABLE t CHANGE a A INT", [("a", "A")], []),
+        ("ALTER TABLE t CHANGE a b INT COMMENT 'x, DROP c' AFTER c", [("a", "b")], []),
+        (
+            "ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a",
+            [("a", "b"), ("b", "a")],
+            [],
+        ),
+        ("ALTER TABLE t DROP a, DROP COLUMN `index`, ADD b INT, ALGORITHM=INPLACE", [], ["a", "index"]),
+        ("ALTER ONLINE TABLE `t` DROP a, RENAME COLUMN b TO a", [("b", "a")], ["a"]),
+        ("/* why */ ALTER TABLE t -- it\n DROP a # all", [], ["a"]),
+    ],
+)
+def test_what_is_renamed_and_what_goes(text: str, renamed: list[tuple[str, str]], dropped: list[str]) -> None:
+    assert column_changes("d", text) == (T, ColumnChanges(tuple(renamed), tuple(dropped)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "ALTER TABLE t ADD a INT, MODIFY b INT, CHANGE c c BIGINT",
+        "ALTER TABLE t DROP INDEX a, DROP KEY b, DROP PRIMARY KEY, DROP FOREIGN KEY x, DROP CONSTRAINT y, DROP CHECK z",
+        "ALTER TABLE t RENAME u, RENAME INDEX a TO b",
+        "ALTER TABLE t RENAME COLUMN a b",
+        "ALTER TABLE t DROP COLUMN 'a'",
+        "ALTER TABLE t COMMENT 'RENAME COLUMN a TO b'",
+        "DROP TABLE t",
+        "ALTER VIEW t AS SELECT 1",
+        # The string ends elsewhere with NO_BACKSLASH_ESCAPES, and what's inside is executed by new servers only.
+        r"ALTER TABLE t COMMENT 'x\', DROP a, COMMENT 'y'",
+        "ALTER TABLE t ADD x INT /*!80000 , RENAME COLUMN a TO b */",
+    ],
+)
+def test_nothing_is_told_that_is_not_sure(text: str) -> None:
+    assert column_changes("d", text) is None
+
+
+def test_only_names_change_and_indices_of_the_key() -> None:
+    found = altered(SCHEMA, ColumnChanges((("b", "n"), ("A", "id"), ("gone", "x")), ()), "ALTER TABLE")
+    columns = (replace(A, name="id"), replace(B, name="n"), C)
+    assert found == Alteration(
+        TableSchema(T, columns, (2, 0)), "ALTER TABLE", ColumnChanges((("B", "n"), ("a", "id")))
+    )
+    found = altered(SCHEMA, ColumnChanges((), ("b", "gone")), "ALTER TABLE")
+    assert found == Alteration(TableSchema(T, (A, C), (1, 0)), "ALTER TABLE", ColumnChanges((), ("B",)))
+
+
+def test_a_name_may_go_to_another_column() -> None:
+    keyless = replace(SCHEMA, key=())
+    swapped = altered(keyless, ColumnChanges((("a", "c"), ("c", "a")), ()), "ALTER TABLE")
+    assert swapped is not None
+    assert [column.name for column in swapped.schema.columns] == ["c", "B", "a"]
+    followed = altered(keyless, ColumnChanges((("c", "a"),), ("a",)), "ALTER TABLE")
+    assert followed is not None
+    assert followed.schema.columns == (B, replace(C, name="a"))
+
+
+def test_of_two_names_that_are_nearly_one_the_column_of_that_very_name_is_meant() -> None:
+    sharp = TableSchema(T, (A, replace(B, name="ß"), replace(C, name="ss")), (0,))
+    found = altered(sharp, ColumnChanges((("ß", "x"),), ()), "ALTER TABLE")
+    assert found is not None
+    assert found.changes == ColumnChanges((("ß", "x"),))
+    found = altered(sharp, ColumnChanges((), ("ß",)), "ALTER TABLE")
+    assert found is not None
+    assert found.schema.columns == (A, replace(C, name="ss"))
+
+
+def test_what_says_nothing_of_the_known_columns_is_no_alteration() -> None:
+    assert altered(SCHEMA, ColumnChanges((("x", "y"), ("a", "a")), ("z",)), "ALTER TABLE") is None
+
+
+def test_a_column_of_the_key_does_not_go() -> None:
+    """Rows that it told apart can't stay, so that it has to be missed when the next schema is proven."""
+    assert altered(SCHEMA, ColumnChanges((), ("a",)), "ALTER TABLE") is None

@@ -1,0 +1,161 @@
+"""Which captured tables a statement may be about, and of which it changes rows without an event."""
+
+import pytest
+
+from pipeline.schema.ddl.effects import Names, changed_unlogged, may_alter, touched
+from pipeline.schema.ddl.unlogged_changes import Effect
+from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_schema import TableId
+
+SHOP = Tables((r"shop\..*",))
+MET = TableId("Shop", "Met")
+ORDERS, ITEMS = TableId("shop", "orders"), TableId("shop", "items")
+
+# -- which tables may it be about?
+
+
+def names(text: str, database: str = "") -> set[str]:
+    return {str(table) for table in touched(Names(SHOP, {MET}), database, text)}
+
+
+@pytest.mark.parametrize(
+    ("text", "database", "wanted"),
+    [
+        ("ALTER TABLE shop.orders ADD x INT", "", {"shop.orders"}),
+        ("ALTER TABLE `shop` . `or``ders` ADD x INT", "", {"shop.or`ders"}),
+        ('ALTER TABLE "shop"."orders" ADD x INT', "", {"shop.orders"}),
+        ("alter table /*!40000 shop.orders */ add x int", "", {"shop.orders"}),
+        ("ALTER TABLE other.orders -- shop.orders\n ADD x INT /* shop.items */ # shop.y", "", set()),
+        ("ALTER TABLE other.t COMMENT 'shop.orders'", "", set()),
+        # The string ends at the backslash's quote if NO_BACKSLASH_ESCAPES is set.
+        ("ALTER TABLE other.t COMMENT 'it''s \\' shop.orders'", "", {"shop.orders"}),
+        ("ALTER TABLE other.t COMMENT 'a\\\\', RENAME shop.orders", "", {"shop.orders"}),
+        ("RENAME TABLE other.t TO shop/* to here */.orders", "", {"shop.orders"}),
+        ("RENAME TABLE other.t TO orders", "shop", {"shop.orders"}),
+        ("ALTER TABLE other.t ADD shop INT, ADD orders INT", "", set()),
+        ("ALTER TABLE MET ADD x INT", "other", {"Shop.Met"}),
+        ("DROP DATABASE shop", "", {"Shop.Met"}),
+        ("ALTER TABLE shop.x TABLESPACE y", "", {"shop.x"}),
+        ("ALTER TABLE \ufffd ADD x INT", "other", {"Shop.Met"}),
+    ],
+)
+def test_a_statement_touches_what_it_names(text: str, database: str, wanted: set[str]) -> None:
+    got = names(text, database)
+    if wanted:
+        assert wanted <= got
+    else:
+        assert got == set()
+
+
+def test_a_statement_on_other_databases_touches_nothing() -> None:
+    assert names("CREATE TABLE things (id INT)", "other") == set()
+    assert names("CREATE TABLE things (id INT)", "shop") >= {"shop.things"}
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("/* daily */ truncate table shop.orders", set()),
+        ("GRANT ALL ON shop.* TO u", set()),
+        ("OPTIMIZE TABLE orders", set()),
+        ("ALTER TABLE shop.orders FORCE", {"shop.orders"}),
+        ("ALTER TABLE shop.orders RENAME TO shop.new", {"shop.orders", "shop.new"}),
+        ("RENAME TABLE other.a TO shop.new", {"shop.new"}),
+        ("CREATE TABLE IF NOT EXISTS shop.new (id INT REFERENCES shop.orders (id))", {"shop.new"}),
+        ("CREATE TABLE shop.new LIKE shop.orders", {"shop.new"}),
+        ("CREATE UNIQUE INDEX items ON orders (a)", {"shop.orders"}),
+        ("DROP INDEX items ON orders", {"shop.orders"}),
+        ("CREATE OR REPLACE ALGORITHM=MERGE DEFINER=`a`@`%` SQL SECURITY DEFINER VIEW v AS SELECT 1", set()),
+        ("CREATE DEFINER=CURRENT_USER() TRIGGER orders BEFORE INSERT ON items FOR EACH ROW SET @a=1", set()),
+        ("DROP DATABASE shop", {"shop.orders", "shop.items"}),
+        # A session's own table is another one.
+        ("DROP /*!40005 TEMPORARY */ TABLE IF EXISTS `orders`", set()),
+        ("CREATE TEMPORARY TABLE shop.orders (a INT)", set()),
+        ("DROP /*!99999 TEMPORARY */ TABLE IF EXISTS `orders`", {"shop.orders"}),  # only to newer servers
+        ("DROP /* TEMPORARY */ TABLE orders", {"shop.orders"}),
+        # What isn't listed may alter what it names.
+        ("UPGRADE TABLE shop.orders", {"shop.orders"}),
+        ("ALTER TEMPORARY shop.orders", {"shop.orders"}),
+        ("", set()),
+    ],
+)
+def test_which_tables_it_may_alter(text: str, wanted: set[str]) -> None:
+    shop = Tables((r"shop\.(orders|items|new)",))
+    assert {str(t) for t in may_alter(Names(shop, {ORDERS, ITEMS}), "shop", text)} == wanted
+
+
+# -- of which does it change rows?
+
+
+@pytest.mark.parametrize(
+    ("text", "database", "changed"),
+    [
+        ("DROP TABLE shop.orders", "", {"shop.orders"}),
+        ("DROP TABLE IF EXISTS orders, other.items", "shop", {"shop.orders"}),
+        ("DROP TABLE other.orders", "shop", set()),
+        ("TRUNCATE orders", "other", set()),
+        ("DROP TABLE shop.unmet", "", set()),  # nothing of it is here
+        ("DROP TABLE SHOP.MET", "", {"Shop.Met"}),
+        ("DROP DATABASE shop", "", {"Shop.Met", "shop.items", "shop.orders"}),
+        ("DROP DATABASE other", "shop", set()),
+        ("RENAME TABLE shop.orders TO other.orders", "", {"shop.orders"}),
+        ("RENAME TABLE other.orders TO shop.new", "", set()),  # nothing of it is here, too
+        ("REPAIR TABLE shop.orders QUICK", "", {"shop.orders"}),
+        ("DELETE FROM `shop`.`orders`", "", {"shop.orders"}),
+        ("UPDATE orders SET a = 1", "shop", {"shop.orders"}),
+        ("SHUFFLE TABLE shop.orders", "", {"shop.orders"}),
+        ("RENAME TABLE other.orders TO shop.items", "", {"shop.items"}),
+        ("RENAME TABLE other.a TO other.b", "shop", set()),
+        ("ALTER TABLE other.a EXCHANGE PARTITION p WITH TABLE shop.items", "", {"shop.items"}),
+        # Where it can't be read, what it may be about.
+        ("DROP TABLE shop.orders shop.items", "", {"shop.items", "shop.orders"}),
+        ("DROP TABLE \ufffd", "shop", {"Shop.Met", "shop.items", "shop.orders"}),
+        ("CREATE TABLE shop.orders LIKE shop.items", "", set()),
+    ],
+)
+def test_of_which_tables_it_changes_rows(text: str, database: str, changed: set[str]) -> None:
+    got = changed_unlogged(Names(SHOP, {ORDERS, ITEMS, MET}), database, text)
+    assert {str(table) for table in got} == changed
+
+
+def test_tables_that_differ_by_case_alone_are_two_where_both_are_known() -> None:
+    upper = TableId("shop", "ORDERS")
+    assert set(changed_unlogged(Names(SHOP, {ORDERS, upper}), "shop", "DROP TABLE ORDERS")) == {upper}
+
+
+@pytest.mark.parametrize("text", ["DROP TABLE Orders", "TRUNCATE SHOP.orders", "DROP DATABASE SHOP"])
+def test_a_match_by_folding_alone_may_change_rows_and_never_takes_them(text: str) -> None:
+    folding = changed_unlogged(Names(SHOP, {ORDERS}), "shop", text)
+    assert {table: each.effect for table, each in folding.items()} == {ORDERS: Effect.CHANGED}
+    # A server that compares names exactly means another one.
+    assert changed_unlogged(Names(SHOP, {ORDERS}, folds=False), "shop", text) == {}
+    assert ORDERS not in may_alter(Names(SHOP, {ORDERS}, folds=False), "shop", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "effect"),
+    [
+        ("TRUNCATE orders", Effect.EMPTIED),
+        ("DELETE FROM `shop`.`orders`", Effect.CHANGED),
+        ("DELETE FROM `shop`.`orders` WHERE id = 1", Effect.CHANGED),
+        ("INSERT INTO orders VALUES (1)", Effect.CHANGED),
+        ("ALTER IGNORE TABLE orders ADD UNIQUE KEY (x)", Effect.CHANGED),
+        ("ALTER TABLE orders UNION=(items)", Effect.CHANGED),
+        ("DROP TABLE orders", Effect.EMPTIED),
+        ("DROP DATABASE shop", Effect.EMPTIED),
+        ("RENAME TABLE orders TO gone", Effect.EMPTIED),
+        ("RENAME TABLE orders TO gone, new TO orders", Effect.CHANGED),
+        ("ALTER TABLE orders ADD x INT DEFAULT 1", Effect.CHANGED),
+        ("ALTER TABLE orders MODIFY v VARCHAR(3)", Effect.CHANGED),
+        ("ALTER TABLE orders CHANGE v w INT", Effect.CHANGED),
+        ("ALTER TABLE orders CONVERT TO CHARACTER SET latin1", Effect.CHANGED),
+        ("ALTER TABLE orders ENGINE=BLACKHOLE, ADD x INT DEFAULT 1", Effect.CHANGED),
+        # Nobody knows whether the server dropped it, or a table of the session.
+        ("DROP /*!99999 TEMPORARY */ TABLE orders", Effect.CHANGED),
+        ("DROP TABLE items /*!99999 , orders */", Effect.CHANGED),
+        ("/*!99999 ALTER TABLE orders ENGINE=BLACKHOLE */", Effect.CHANGED),
+        ("DROP TABLE orders items", Effect.CHANGED),
+    ],
+)
+def test_what_becomes_of_the_rows(text: str, effect: Effect) -> None:
+    assert changed_unlogged(Names(SHOP, {ORDERS, ITEMS}), "shop", text)[ORDERS].effect is effect

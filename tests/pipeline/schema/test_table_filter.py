@@ -1,0 +1,47 @@
+"""Which tables patterns mean."""
+
+import subprocess
+import sys
+
+import pytest
+
+from pipeline.schema.table_filter import ALL_TABLES, Tables
+from pipeline.schema.table_schema import TableId
+
+
+def test_patterns_match_whole_names_only() -> None:
+    tables = Tables(("shop\\.orders", "crm\\..*"))
+    assert tables.match(TableId("shop", "orders"))
+    assert tables.match(TableId("crm", "people"))
+    assert not tables.match(TableId("shop", "orders_old"))
+    assert not tables.match(TableId("myshop", "orders"))
+    assert ALL_TABLES.match(TableId("odd", "a\nb"))
+
+
+def test_what_is_no_expression_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"'shop\.\(' isn't a regular expression \(RE2\)"):
+        Tables(("crm\\..*", "shop.("))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "database", "may"),
+    [
+        ("shop\\.orders", "shop", True),
+        ("shop\\.orders", "sho", False),
+        ("shop\\.orders", "crm", False),
+        ("shop.*", "shop2", True),
+        ("shop?\\.x", "sho", True),
+        ("a\\.x|b\\.x", "b", True),
+        (".*", "any", True),
+    ],
+)
+def test_a_database_is_left_out_only_if_no_table_of_it_can_be_meant(
+    pattern: str, database: str, *, may: bool
+) -> None:
+    assert Tables((pattern,)).may_match_in(database) is may
+
+
+def test_patterns_are_made_without_what_takes_long_to_load() -> None:
+    program = "import sys; import pipeline.config.settings; print({'numba', 'pandas', 'pyspark'} & set(sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert ran.stdout == "set()\n"

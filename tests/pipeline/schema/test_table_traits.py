@@ -1,0 +1,61 @@
+"""What the server says of a table and its log doesn't: at which places of the stream it holds."""
+
+from pipeline.gtid.gtid_set import Gtid, GtidSet, Source
+from pipeline.schema.table_schema import TableId
+from pipeline.schema.table_traits import Survey, Traits, known_at
+from pipeline.snapshot.watermark import Coordinates
+
+SERVER = Source("3e11fa47-71ca-11e1-9e33-c80aa9429562")
+T = TableId("d", "t")
+PLAIN, OTHER = Traits("innodb"), Traits("myisam")
+
+
+def upto(number: int) -> GtidSet:
+    return GtidSet.parse(f"{SERVER}:1-{number}")
+
+
+def place(number: int) -> Coordinates:
+    return Coordinates("binlog.000001", 100 * number)
+
+
+def altered(survey: Survey, number: int) -> Survey:
+    return survey.altered({T}, Gtid(SERVER, number))
+
+
+def test_what_was_known_at_the_start_holds_once_all_of_it_has_passed() -> None:
+    survey = known_at({T: PLAIN}, upto(5))
+    assert survey.arrived(place(4), False) == (survey, frozenset())
+    survey, new = survey.arrived(None, True)
+    assert survey.holding == {T: PLAIN}
+    assert new == {T}
+    assert survey.arrived(None, True) == (survey, frozenset())
+
+
+def test_a_statement_to_come_is_in_it_and_a_later_one_is_not() -> None:
+    survey = altered(known_at({T: PLAIN}, upto(5)), 4)
+    assert not survey.wanted
+    assert survey.arrived(None, True)[1] == {T}
+    survey = altered(survey, 6)
+    assert survey.wanted == {T: GtidSet().with_gtid(Gtid(SERVER, 6))}
+    assert survey.arrived(None, True)[1] == frozenset()
+
+
+def test_an_answer_holds_at_its_place_if_each_statement_before_is_in_it() -> None:
+    survey, _ = known_at({T: PLAIN}, upto(5)).arrived(None, True)
+    survey = altered(altered(survey, 6), 7)
+    assert T not in survey.holding
+    assert survey.answered({T}, {T: OTHER}, upto(6), place(9)) == survey
+    told = survey.answered({T}, {T: OTHER}, upto(7), place(9))
+    assert not told.wanted
+    assert told.arrived(place(8), True)[1] == frozenset()
+    assert told.arrived(place(9), True)[0].holding == {T: OTHER}
+    # One that comes before its place takes it away, unless it's in it.
+    assert altered(told, 8).arrived(place(9), True)[1] == frozenset()
+    assert T in altered(told, 8).wanted
+    assert altered(told, 7).arrived(place(9), True)[1] == {T}
+
+
+def test_nothing_is_known_of_a_table_that_is_gone() -> None:
+    survey = altered(known_at({T: PLAIN}, upto(5)).arrived(None, True)[0], 6)
+    survey, new = survey.answered({T}, {}, upto(6), place(6)).arrived(place(6), True)
+    assert (survey, new) == (Survey(), frozenset())

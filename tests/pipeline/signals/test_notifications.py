@@ -1,0 +1,172 @@
+"""Notices: what is told of two checkpoints, and that the end of a snapshot is told as it is."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.signals.notifications import Notice, NoticeType, noticed, to_json
+from pipeline.snapshot.checkpoint import Checkpoint, Moving
+from pipeline.snapshot.snapshot import (
+    Chunking,
+    Completed,
+    Failed,
+    Progress,
+    Range,
+    Snapshot,
+    Stopped,
+    TableState,
+    Waiting,
+)
+from tests.pipeline.builders import ITEMS, ORDERS, gtids
+from tests.pipeline.strategies import snapshots
+
+BEFORE = Checkpoint(gtids("a:1-5"))
+
+
+def of(*states: TableState, paused: bool = False) -> Checkpoint:
+    """A checkpoint with a snapshot of orders and items in these states."""
+    tables = dict(zip((ORDERS.table, ITEMS.table), states, strict=False))
+    return replace(BEFORE, snapshots=(Snapshot("s1", tables),), paused=paused)
+
+
+def chunking(done: int | None, *ends: int) -> Chunking:
+    ranges = tuple(
+        Range(number, None if done is None else (done,), (end,)) for number, end in enumerate(ends, 1)
+    )
+    return Chunking(
+        ranges, "walk", first=False, progress=Progress(chunks=1, rows=5, given_up=2, ranges=3, ranges_done=1)
+    )
+
+
+def told(before: Checkpoint | None, after: Checkpoint) -> list[tuple[str, str | None]]:
+    """The types of the notices, and the tables that they're about."""
+    return [(n.type.value, n.table.name if n.table else None) for n in noticed(before, after)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (BEFORE, of(Waiting()), [("STARTED", None)]),
+        (of(Waiting()), of(Waiting()), []),
+        (of(Waiting()), of(chunking(3, 9)), [("IN_PROGRESS", "orders")]),
+        (of(chunking(3, 9)), of(chunking(3, 9)), []),
+        (of(chunking(3, 9)), of(chunking(4, 9)), [("IN_PROGRESS", "orders")]),
+        (of(Waiting()), of(Waiting(), paused=True), [("PAUSED", None)]),
+        (of(Waiting(), paused=True), of(Waiting()), [("RESUMED", None)]),
+        (replace(BEFORE, paused=True), of(Waiting(), paused=True), [("STARTED", None), ("PAUSED", None)]),
+        (replace(BEFORE, paused=True), of(Waiting()), [("STARTED", None)]),
+        (BEFORE, replace(BEFORE, paused=True), []),
+        (
+            of(chunking(3, 9), Waiting()),
+            of(Completed(Progress()), Waiting()),
+            [("TABLE_SCAN_COMPLETED", "orders")],
+        ),
+        (
+            of(chunking(3, 9), Completed(Progress())),
+            of(Completed(Progress()), Completed(Progress())),
+            [("TABLE_SCAN_COMPLETED", "orders"), ("COMPLETED", None)],
+        ),
+        (
+            of(Completed(Progress()), Waiting()),
+            of(Completed(Progress()), Stopped(Progress())),
+            [("TABLE_SCAN_COMPLETED", "items"), ("ABORTED", None)],
+        ),
+        (
+            of(Failed("no key", Progress()), chunking(3, 9)),
+            of(Failed("no key", Progress()), Completed(Progress())),
+            [("TABLE_SCAN_COMPLETED", "items"), ("ABORTED", None)],
+        ),
+        (
+            BEFORE,
+            of(Completed(Progress())),
+            [("STARTED", None), ("TABLE_SCAN_COMPLETED", "orders"), ("COMPLETED", None)],
+        ),
+        (
+            None,
+            of(chunking(3, 9), Failed("no key", Progress())),
+            [("STARTED", None), ("IN_PROGRESS", "orders"), ("TABLE_SCAN_COMPLETED", "items")],
+        ),
+    ],
+)
+def test_what_happened_is_told(
+    before: Checkpoint | None, after: Checkpoint, expected: list[tuple[str, str | None]]
+) -> None:
+    assert told(before, after) == expected
+
+
+def test_progress_is_told_up_to_the_key_through_which_all_is_emitted() -> None:
+    (notice,) = noticed(of(Waiting()), of(chunking(3, 50, 100)))
+    assert notice.data == {
+        "data_collections": "shop.orders",
+        "current_collection_in_progress": "shop.orders",
+        "maximum_key": "100",
+        "last_processed_key": "3",
+        "total_rows_scanned": "7",
+        "ranges": "3",
+        "ranges_done": "1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("state", "status"),
+    [
+        (Completed(Progress(rows=5)), "SUCCEEDED"),
+        (Completed(Progress(given_up=5)), "SUCCEEDED"),
+        (Completed(Progress()), "EMPTY"),
+        (Stopped(Progress(rows=5)), "STOPPED"),
+        (Failed("it has no primary key", Progress()), "FAILED"),
+    ],
+)
+def test_the_end_of_a_table_has_a_status_of_its_own(state: TableState, status: str) -> None:
+    scanned, _ = noticed(of(Waiting()), of(state))
+    assert (scanned.data["scanned_collection"], scanned.data["status"]) == ("shop.orders", status)
+    assert scanned.data.get("reason") == (state.reason if isinstance(state, Failed) else None)
+
+
+def test_an_end_that_is_not_complete_says_why() -> None:
+    *_, end = noticed(of(Waiting(), Waiting()), of(Failed("no key", Progress()), Stopped(Progress(rows=5))))
+    assert end.data["reason"] == "shop.orders: no key; shop.items: stopped"
+
+
+def test_a_move_that_could_not_be_made_is_told_and_one_that_was() -> None:
+    asked = replace(BEFORE, moving=Moving("m1", gtids("a:1-9")))
+    assert noticed(BEFORE, asked) == ()
+    (failed,) = noticed(asked, BEFORE)
+    assert (failed.id, failed.type) == ("m1", NoticeType.ABORTED)
+    assert failed.data["reason"].startswith(f"the source hasn't executed {gtids('a:6-9')}")
+    (moved,) = noticed(asked, replace(BEFORE, position=gtids("a:1-9")))
+    assert moved.type is NoticeType.COMPLETED
+    anew = replace(BEFORE, position=gtids("a:1-9"), snapshots=(Snapshot("m1", {ORDERS.table: Waiting()}),))
+    assert told(asked, anew) == [("STARTED", None)]
+
+
+def test_debezium_s_form() -> None:
+    notice = Notice("s1", NoticeType.STARTED, data={"data_collections": "a.b,a.c"})
+    assert to_json(notice, "shop", 1_695_817_046_353) == {
+        "id": "s1",
+        "aggregate_type": "Incremental Snapshot",
+        "type": "STARTED",
+        "additional_data": {"connector_name": "shop", "data_collections": "a.b,a.c"},
+        "timestamp": 1_695_817_046_353,
+    }
+
+
+@given(st.lists(snapshots(), max_size=3), st.lists(snapshots(), max_size=3))
+def test_each_end_is_told_once_and_as_it_is(earlier: list[Snapshot], later: list[Snapshot]) -> None:
+    before, after = (
+        replace(BEFORE, snapshots=tuple({snapshot.id: snapshot for snapshot in some}.values()))
+        for some in (earlier, later)
+    )
+    assert noticed(after, after) == ()
+    was = {snapshot.id: snapshot for snapshot in before.snapshots}
+    ends = {
+        n.id: n.type for n in noticed(before, after) if n.type in (NoticeType.COMPLETED, NoticeType.ABORTED)
+    }
+    for snapshot in after.snapshots:
+        ended_now = snapshot.ended and (snapshot.id not in was or not was[snapshot.id].ended)
+        assert (snapshot.id in ends) == ended_now
+        if ended_now:
+            complete = all(isinstance(state, Completed) for state in snapshot.tables.values())
+            assert ends[snapshot.id] is (NoticeType.COMPLETED if complete else NoticeType.ABORTED)

@@ -1,0 +1,85 @@
+"""The states of signals: each answer and notice gives one or none, and the last ones are remembered."""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.signals.outcomes import STATES_REMEMBERED, History, Outcome, SignalState, later
+from pipeline.snapshot.checkpoint import Checkpoint, Moving
+from pipeline.snapshot.snapshot import Completed, Progress, Snapshot, Stopped, TableState, Waiting
+from tests.pipeline.builders import ORDERS, gtids
+
+
+def test_what_was_not_done_has_a_reason() -> None:
+    accepted = SignalState("s1", Outcome.ACCEPTED, "snapshot of a.b")
+    rejected = SignalState("s2", Outcome.REJECTED, "no such table")
+    assert accepted.to_json() == {"id": "s1", "outcome": "accepted", "detail": "snapshot of a.b"}
+    assert rejected.to_json() == {"id": "s2", "outcome": "rejected", "reason": "no such table"}
+
+
+BEFORE = Checkpoint(gtids("a:1-5"))
+
+
+def of(state: TableState) -> Checkpoint:
+    """A checkpoint with a snapshot whose one table is in this state."""
+    return replace(BEFORE, snapshots=(Snapshot("s1", {ORDERS.table: state}),))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (BEFORE, of(Waiting()), [SignalState("s1", Outcome.RUNNING, "shop.orders")]),
+        (of(Waiting()), of(Completed(Progress())), [SignalState("s1", Outcome.DONE, "shop.orders")]),
+        (of(Waiting()), of(Stopped(Progress())), [SignalState("s1", Outcome.FAILED, "shop.orders: stopped")]),
+        (of(Waiting()), replace(of(Waiting()), paused=True), []),
+        (
+            replace(BEFORE, moving=Moving("m1", gtids("a:1-9"))),
+            replace(BEFORE, position=gtids("a:1-9")),
+            [SignalState("m1", Outcome.DONE, str(gtids("a:1-9")))],
+        ),
+        (
+            None,
+            of(Completed(Progress())),
+            [
+                SignalState("s1", Outcome.RUNNING, "shop.orders"),
+                SignalState("s1", Outcome.DONE, "shop.orders"),
+            ],
+        ),
+    ],
+)
+def test_signals_come_further_with_the_checkpoint(
+    before: Checkpoint | None, after: Checkpoint, expected: list[SignalState]
+) -> None:
+    assert list(later(before, after)) == expected
+
+
+def test_the_last_state_of_a_signal_is_found() -> None:
+    history = History()
+    history.told(SignalState("s1", Outcome.ACCEPTED, ""))
+    history.told(SignalState("s2", Outcome.REJECTED, "no"))
+    history.told(SignalState("s1", Outcome.RUNNING, "a.b"))
+    assert history.find("s1") == SignalState("s1", Outcome.RUNNING, "a.b")
+    assert [state.id for state in history.last()] == ["s2", "s1"]
+    assert history.find("s3") is None
+
+
+def test_of_signals_from_before_it_is_known_that_they_were_taken() -> None:
+    history = History()
+    history.sealed(replace(BEFORE, signals=("old",)), ())
+    assert history.find("old") == SignalState("old", Outcome.ACCEPTED, "")
+
+
+def test_rows_are_told_once() -> None:
+    history, row = History(), SignalState("r1", Outcome.ACCEPTED, "snapshots are paused")
+    history.sealed(BEFORE, (row,))
+    history.told(SignalState("s1", Outcome.ACCEPTED, ""))
+    history.sealed(BEFORE, (row,))
+    assert [state.id for state in history.last()] == ["r1", "s1"]
+
+
+def test_no_more_are_remembered_than_the_last() -> None:
+    history = History()
+    for number in range(STATES_REMEMBERED + 1):
+        history.told(SignalState(str(number), Outcome.REJECTED, ""))
+    assert history.find("0") is None and history.find("1") is not None
+    assert len(history.last()) == STATES_REMEMBERED

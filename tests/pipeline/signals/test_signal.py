@@ -1,0 +1,297 @@
+"""Signals: Debezium's examples are understood, and nothing else gets through or breaks the parser."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.schema.table_filter import ALL_TABLES, Tables
+from pipeline.schema.table_schema import TableId
+from pipeline.signals.signal import (
+    LONGEST,
+    ExecuteSnapshot,
+    Filter,
+    KeyList,
+    LogPosition,
+    MalformedSignal,
+    PauseSnapshot,
+    ResumeSnapshot,
+    SetBinlogPosition,
+    Signal,
+    SourceSignal,
+    StopSnapshot,
+    parse,
+    parse_row,
+)
+
+A = "0a1b2c3d-0000-0000-0000-00000000000a"
+B = "0a1b2c3d-0000-0000-0000-00000000000b"
+
+
+def signal(**fields: Any) -> str:
+    return json.dumps({"id": "s1", "type": "execute-snapshot", **fields})
+
+
+def execute(**data: Any) -> str:
+    return signal(data={"data-collections": ["a"], **data})
+
+
+def filtered(condition: dict[str, Any]) -> str:
+    return execute(**{"additional-conditions": [condition]})
+
+
+def keyed(keys: Any) -> str:
+    return execute(keys=[{"data-collection": "a", "keys": keys}])
+
+
+def position(data: dict[str, Any]) -> str:
+    return signal(type="set-binlog-position", data=data)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            '{"id":"s1","type":"execute-snapshot","data":{"type":"incremental","data-collections":["shop\\\\.orders"]}}',
+            ExecuteSnapshot("s1", Tables(("shop\\.orders",))),
+        ),
+        (
+            '{"id":"s1","type":"execute-snapshot","data":{"data-collections":["a.b","c.d"],"type":"INCREMENTAL"}}',
+            ExecuteSnapshot("s1", Tables(("a.b", "c.d"))),
+        ),
+        (
+            '{"id":"s3","type":"stop-snapshot","data":{"type":"incremental","data-collections":["shop.orders"]}}',
+            StopSnapshot("s3", Tables(("shop.orders",))),
+        ),
+        ('{"id":"s3","type":"stop-snapshot","data":{"type":"incremental"}}', StopSnapshot("s3", ALL_TABLES)),
+        ('{"id":"s3","type":"stop-snapshot","data":{"data-collections":[]}}', StopSnapshot("s3", ALL_TABLES)),
+        ('{"id":"s3","type":"stop-snapshot"}', StopSnapshot("s3", ALL_TABLES)),
+        ('{"id":"s4","type":"pause-snapshot","data":{}}', PauseSnapshot("s4")),
+        ('{"id":"s5","type":"resume-snapshot"}', ResumeSnapshot("s5")),
+        # As Debezium's documentation has them.
+        (
+            (
+                '{"id":"s1","type":"execute-snapshot","data":{"type":"incremental","data-collections":["shop\\\\.orders",'
+                '"shop\\\\.c.*"],"additional-conditions":[{"data-collection":"shop\\\\.orders","filter":"status=\'open\'"}],'
+                '"surrogate-key":"uid"}}'
+            ),
+            ExecuteSnapshot(
+                "s1",
+                Tables((r"shop\.orders", r"shop\.c.*")),
+                (Filter(Tables((r"shop\.orders",)), "status='open'"),),
+                surrogate="uid",
+            ),
+        ),
+        (
+            '{"id":"s2","type":"execute-snapshot","data":{"type":"blocking","data-collections":["shop.orders"]}}',
+            ExecuteSnapshot("s2", Tables(("shop.orders",)), blocking=True),
+        ),
+        ('{"id":"s6","type":"log","data":{"message":"at {}"}}', LogPosition("s6", "at {}")),
+        (
+            f'{{"id":"s7","type":"set-binlog-position","data":{{"gtid_set":"{A}:1-100,{B}:1-5"}}}}',
+            SetBinlogPosition("s7", GtidSet.parse(f"{A}:1-100,{B}:1-5")),
+        ),
+        # Ours.
+        (
+            f'{{"id":"s7","type":"set-binlog-position","data":{{"gtid_set":" {A}:1-5:8-9 ,\\n{B}:tag:7 "}}}}',
+            SetBinlogPosition("s7", GtidSet.parse(f"{A}:1-5:8-9,{B}:tag:7")),
+        ),
+        (
+            (
+                '{"id":"s8","type":"execute-snapshot","data":{"data-collections":[".*"],"priority":-3,"chunk-rows":500,'
+                '"keys":[{"data-collection":"a.b","keys":[1,"x",[2],[3,"y",{"hex":"00ff"}],1.5]}]}}'
+            ),
+            ExecuteSnapshot(
+                "s8",
+                Tables((".*",)),
+                keys=(KeyList(Tables(("a.b",)), ((1,), ("x",), (2,), (3, "y", b"\0\xff"), (1.5,))),),
+                chunk_rows=500,
+                priority=-3,
+            ),
+        ),
+    ],
+)
+def test_signals_are_read(text: str, expected: Signal) -> None:
+    assert parse(text) == expected
+    assert parse(text.encode()) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "JSON"),
+        ("[]", "isn't a JSON object"),
+        ("[" * 60_000, "JSON"),
+        ('{"type":"pause-snapshot"}', 'no "id"'),
+        ('{"id":7,"type":"pause-snapshot"}', '"id" isn\'t printable'),
+        ('{"id":"","type":"pause-snapshot"}', '"id" isn\'t printable'),
+        ('{"id":"\\ud800","type":"pause-snapshot"}', '"id" isn\'t printable'),
+        ('{"id":"a","id":"b","type":"pause-snapshot"}', "twice"),
+        ('{"id":"s1"}', 'no "type"'),
+        (signal(type="explode"), "no signal of the type 'explode'"),
+        (signal(type=["execute-snapshot"]), "no signal of the type"),
+        (signal(type="schema-changes"), "'schema-changes' are a connector's own"),
+        (signal(type="snapshot-window-open"), "'snapshot-window-open' are a connector's own"),
+        (signal(type="log"), '"message" isn\'t text'),
+        (signal(type="log", data={"message": 5}), '"message" isn\'t text'),
+        (position({}), 'give the GTIDs of all that has been executed up to there as "gtid_set"'),
+        (
+            position({"binlog_filename": "mysql-bin.000003", "binlog_position": 1234}),
+            "an offset aren't taken",
+        ),
+        (position({"gtid_set": f"{A}:1", "binlog_position": 4}), "an offset aren't taken"),
+        (position({"gtid_set": f"{A}:5-x"}), "5-x"),
+        (position({"gtid_set": 5}), '"gtid_set" isn\'t text'),
+        (position({"gtid_set": " , "}), '"gtid_set" is empty'),
+        (position({"gtid": f"{A}:1"}), "unknown fields: 'gtid'"),
+        (signal(extra=1, more=2), "'extra', 'more'"),
+        (signal(data=[]), '"data" isn\'t'),
+        (signal(data={}), '"data-collections" isn\'t a list'),
+        (signal(data={"data-collections": []}), "at least one"),
+        (signal(data={"data-collections": ["ok", 5]}), "something else than printable text"),
+        (signal(data={"data-collections": ["("]}), "'(' isn't a regular expression"),
+        (signal(data={"data-collections": ["a"], "type": None}), "no snapshot of the type None"),
+        (signal(data={"data-collections": [["a"]]}), "something else than printable text"),  # dbz#798
+        (signal(data={"data-collections": [None]}), "something else than printable text"),
+        (execute(**{"surrogate-key": 5}), '"surrogate-key" isn\'t text'),
+        (execute(**{"surrogate-key": ["a"]}), '"surrogate-key" isn\'t text'),
+        (execute(**{"additional-condition": "a=1"}), "unknown fields: 'additional-condition'"),
+        (execute(**{"additional-conditions": {}}), '"additional-conditions" isn\'t a list'),
+        (execute(**{"additional-conditions": ["a=1"]}), "something else than JSON objects: 'a=1'"),
+        (filtered({"data-collection": "a"}), 'an entry of "additional-conditions" has no "filter"'),
+        (filtered({"filter": "a=1"}), 'an entry of "additional-conditions" has no "data-collection"'),
+        (filtered({"data-collection": "a", "filter": "a=1", "x": 1}), "unknown fields: 'x'"),
+        (filtered({"data-collection": "(", "filter": "a=1"}), "'(' isn't a regular expression"),
+        (filtered({"data-collection": "a", "filter": ["a=1"]}), '"filter" isn\'t text'),
+        (
+            filtered({"data-collection": "a", "filter": "a=1; DROP"}),
+            "the \"filter\" of 'a' can't be taken: this can't",
+        ),
+        (
+            filtered({"data-collection": "a", "filter": "SELECT * FROM a"}),
+            "only what would stand behind its WHERE",
+        ),
+        (execute(keys=[1]), "something else than JSON objects: 1"),
+        (keyed([]), "the \"keys\" of 'a' aren't a list of at least one"),
+        (keyed("1"), "aren't a list"),
+        (keyed([[]]), "an empty key"),
+        (keyed([[[1]]]), '"keys" holds [1]'),
+        (keyed([None]), '"keys" holds None'),
+        (keyed([True]), '"keys" holds True'),
+        (keyed([{"hex": "0g"}]), '"keys" holds'),
+        (keyed([{"hex": "00", "x": 1}]), '"keys" holds'),
+        (keyed([1e400]), "is no number"),
+        (execute(priority="high"), '"priority" isn\'t a whole number from -1000 to 1000'),
+        (execute(priority=1001), '"priority" isn\'t'),
+        (execute(priority=None), '"priority" isn\'t'),
+        (execute(priority=True), '"priority" isn\'t'),
+        (execute(**{"chunk-rows": 0}), '"chunk-rows" isn\'t a whole number from 1'),
+        (execute(**{"chunk-rows": 1.5}), '"chunk-rows" isn\'t'),
+        (signal(data={"data-collections": ["a"], "colections": []}), "'colections'"),
+        (signal(data={"data-collections": ["x" * LONGEST]}), "longer than"),
+        ('{"id":"s","type":"pause-snapshot","data":{"data-collections":["a"]}}', "'data-collections'"),
+        ('{"id":"s","type":"stop-snapshot","data":{"data-collections":{"a":1}}}', "isn't a list"),
+    ],
+)
+def test_what_is_wrong_is_named(text: str, reason: str) -> None:
+    with pytest.raises(MalformedSignal) as refused:
+        parse(text)
+    assert reason in str(refused.value)
+
+
+def test_a_refusal_knows_whose_it_is() -> None:
+    with pytest.raises(MalformedSignal) as refused:
+        parse(signal(type="explode"))
+    assert refused.value.id == "s1"
+
+
+def test_a_given_id_stands_in_only_where_there_is_none() -> None:
+    assert parse('{"type":"pause-snapshot"}', "made") == PauseSnapshot("made")
+    assert parse('{"id":"own","type":"pause-snapshot"}', "made") == PauseSnapshot("own")
+
+
+def test_a_row_of_a_signal_table_is_one() -> None:
+    assert parse_row(SourceSignal("s4", "pause-snapshot", "")) == PauseSnapshot("s4")
+    assert parse_row(SourceSignal("s4", "pause-snapshot", "{}")) == PauseSnapshot("s4")
+    assert parse_row(SourceSignal("s6", "log", '{"message": "x"}')) == LogPosition("s6", "x")
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (("s1", "log", "{"), 'of its "data", it isn\'t JSON'),
+        (("s1", "log", '{"message": "x"}, "id": "other"'), 'of its "data", it isn\'t JSON'),
+        (("s1", "log", "[]"), '"data" isn\'t a JSON object'),
+        (("s1", "explode", ""), "no signal of the type 'explode'"),
+        (("", "log", ""), '"id" isn\'t printable'),
+        (("s1", "log", "x" * (LONGEST + 1)), 'of its "data", it\'s longer than'),
+    ],
+)
+def test_what_is_wrong_with_a_row_is_named(row: tuple[str, str, str], reason: str) -> None:
+    with pytest.raises(MalformedSignal) as refused:
+        parse_row(SourceSignal(*row))
+    assert reason in str(refused.value)
+    assert refused.value.id in (row[0], None)
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+entries = st.lists(
+    st.fixed_dictionaries(
+        {},
+        optional={"data-collection": st.just("a.b") | plain, "filter": st.just("a=1") | plain, "keys": plain},
+    )
+)
+nearly = st.fixed_dictionaries(
+    {},
+    optional={
+        "id": st.text(max_size=3) | plain,
+        "type": st.sampled_from(
+            ["execute-snapshot", "stop-snapshot", "pause-snapshot", "log", "set-binlog-position"]
+        )
+        | plain,
+        "data": st.fixed_dictionaries(
+            {},
+            optional={
+                "type": st.sampled_from(["incremental", "blocking"]) | plain,
+                "data-collections": st.lists(st.text()) | plain,
+                "surrogate-key": plain,
+                "additional-conditions": entries | plain,
+                "keys": entries | plain,
+                "priority": plain,
+                "chunk-rows": plain,
+                "message": plain,
+                "gtid_set": st.just(f"{A}:1-5") | plain,
+            },
+        )
+        | plain,
+    },
+)
+
+
+@given(st.binary() | st.text() | plain.map(json.dumps) | nearly.map(json.dumps))
+def test_any_text_is_a_signal_or_refused_with_a_reason(text: str | bytes) -> None:
+    try:
+        parsed = parse(text)
+    except MalformedSignal:
+        return
+    assert parsed.id.encode()
+
+
+@given(st.text(max_size=20))
+def test_any_pattern_is_one_or_refused(pattern: str) -> None:
+    try:
+        tables = Tables((pattern,))
+    except ValueError:
+        return
+    assert tables.match(TableId("a", "b")) in (True, False)
+
+
+def test_a_pattern_cannot_run_away() -> None:
+    assert not Tables(("(a+)+b",)).match(TableId("a" * 64, "a" * 64))

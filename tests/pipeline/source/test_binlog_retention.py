@@ -1,0 +1,48 @@
+"""How far behind, and until when: the arithmetic of it."""
+
+import math
+
+import pytest
+
+from pipeline.snapshot.watermark import Coordinates
+from pipeline.source.binlog_retention import bytes_behind, kept_s, purged_at
+
+LOGS = {"log.000009": 1000, "log.000010": 5000, "log.000011": 700, "log.000012": 300}
+
+
+@pytest.mark.parametrize(
+    ("ours", "bytes_"),
+    [
+        (Coordinates("log.000012", 300), 0),
+        (Coordinates("log.000012", 100), 200),
+        (Coordinates("log.000011", 600), 100 + 300),
+        (Coordinates("log.000009", 900), 100 + 5000 + 700 + 300),
+        (Coordinates("log.000008", 50), 1000 + 5000 + 700 + 300),  # which is gone
+        (Coordinates("log.000012", 400), 0),  # read since the server was asked
+        (Coordinates("log.000013", 157), 0),
+    ],
+)
+def test_bytes_behind_are_counted_over_all_files_between(ours: Coordinates, bytes_: int) -> None:
+    assert bytes_behind(LOGS, Coordinates("log.000012", 300), ours) == bytes_
+
+
+@pytest.mark.parametrize(
+    ("variables", "seconds"),
+    [
+        ({"binlog_expire_logs_seconds": "3600", "binlog_expire_logs_auto_purge": "ON"}, 3600),
+        ({"binlog_expire_logs_seconds": "3600", "binlog_expire_logs_auto_purge": "OFF"}, math.inf),
+        ({"binlog_expire_logs_seconds": "0"}, math.inf),
+        ({"binlog_expire_logs_seconds": "60", "expire_logs_days": "0.000000"}, 60),  # 8.0 has both
+        ({"expire_logs_days": "3"}, 3 * 86400),  # 5.6 and 5.7 have days alone
+        ({"expire_logs_days": "0"}, math.inf),
+    ],
+)
+def test_for_how_long_the_log_is_kept(variables: dict[str, str], seconds: float) -> None:
+    assert kept_s(variables) == seconds
+
+
+def test_what_comes_next_is_kept_from_the_newest_commit_that_was_read() -> None:
+    assert purged_at(1000.0, 60.0, 900.0, behind=True) == 960.0
+    assert purged_at(1000.0, 60.0, 900.0, behind=False) == 1060.0
+    assert purged_at(1000.0, math.inf, 900.0, behind=True) == math.inf
+    assert math.isnan(purged_at(1000.0, 60.0, math.nan, behind=True))

@@ -1,0 +1,180 @@
+"""Rows of information_schema into schemas; that they're the server's own rows is for the integration test."""
+
+import pytest
+
+from pipeline.schema.table_schema import Column, TableId
+from pipeline.schema.table_traits import TextColumn, Traits
+from pipeline.source.information_schema import ColumnRow, column_type, contested, describe, described
+from pipeline.types.column_types import (
+    Binary,
+    Bit,
+    ColumnType,
+    DateTime,
+    Decimal,
+    Double,
+    Enum,
+    FixedBinary,
+    Float,
+    Geometry,
+    Integer,
+    Set,
+    Text,
+    Time,
+    Timestamp,
+    Vector,
+    Year,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "charset", "kind"),
+    [
+        ("tinyint(1)", None, Integer(1, unsigned=False)),
+        ("tinyint unsigned", None, Integer(1, unsigned=True)),
+        ("smallint(5) unsigned zerofill", None, Integer(2, unsigned=True)),
+        ("mediumint", None, Integer(3, unsigned=False)),
+        ("int(11)", None, Integer(4, unsigned=False)),
+        ("bigint unsigned", None, Integer(8, unsigned=True)),
+        ("decimal(65,30) unsigned", None, Decimal(65, 30)),
+        ("float", None, Float()),
+        ("float(7,3) unsigned", None, Float()),
+        ("double(10,2)", None, Double()),
+        ("bit(1)", None, Bit(1)),
+        ("bit(64)", None, Bit(64)),
+        ("year", None, Year()),
+        ("year(4)", None, Year()),
+        ("time", None, Time(0)),
+        ("datetime(3)", None, DateTime(3)),
+        ("timestamp(6)", None, Timestamp(6)),
+        ("time /* 5.5 binary format */", None, Time(0)),
+        ("char(3)", "latin1", Text("latin1")),
+        ("longtext", "utf8", Text("utf8mb3")),
+        ("binary(16)", None, FixedBinary(16)),
+        ("varbinary(9)", None, Binary()),
+        ("tinyblob", None, Binary()),
+        ("geomcollection", None, Geometry()),
+        ("vector(3)", None, Vector()),
+        ("enum('a')", "utf8mb4", Enum(("a",))),
+        (
+            r"enum('a,b','c''d','','e\\f','g\nh\ri\0','(')",
+            "utf8mb4",
+            Enum(("a,b", "c'd", "", "e\\f", "g\nh\ri\0", "(")),
+        ),
+        ("set('x','y')", "utf8mb4", Set(("x", "y"))),
+        ("something(3)", None, None),
+        ("", None, None),
+    ],
+)
+def test_a_column_type(text: str, charset: str | None, kind: ColumnType | None) -> None:
+    assert column_type(text, charset) == kind
+
+
+def row(
+    name: str,
+    kind: str = "int",
+    place: int | None = None,
+    prefix: int | None = None,
+    charset: str | None = None,
+    nullable: str = "NO",
+    table: str = "orders",
+    index: str = "PRIMARY",
+    marked: bool = True,
+    extra: str = "",
+    room: tuple[int, int] | tuple[None, None] = (None, None),
+) -> ColumnRow:
+    mark = "PRI" if place and marked else ""
+    of_table = ("InnoDB", "utf8mb4_0900_ai_ci")
+    of_index = (index if place else None, place, prefix)
+    return ("shop", table, name, kind, charset, nullable, mark, extra, *room, *of_table, *of_index)
+
+
+def test_the_key_is_in_its_own_order() -> None:
+    found_of = described([row("a", place=2), row("b", nullable="YES"), row("c", place=1)]).described
+    [(table, found)] = found_of.items()
+    assert table == found.schema.table == TableId("shop", "orders")
+    assert found.schema.key == (2, 0)
+    assert found.schema.columns[1] == Column("b", Integer(4, unsigned=False), nullable=True)
+    assert found.prefixed == found.doubtful == ()
+
+
+def test_where_there_is_no_primary_key_the_marked_unique_index_is_it() -> None:
+    rows = [
+        row("a", place=2, index="x"),
+        row("b", place=1, index="x"),
+        row("b", place=1, index="y"),
+        row("c"),
+    ]
+    [found] = described(rows).described.values()
+    assert [column.name for column in found.schema.columns] == ["a", "b", "c"]
+    assert found.schema.key == (1, 0)
+    more = [*rows, row("d", place=1), row("d", place=1, index="z")]
+    [with_primary] = described(more).described.values()
+    assert with_primary.schema.key == (3,)
+
+
+def test_of_two_unique_indexes_that_could_both_be_the_key_the_one_that_is_listed_first_is_it() -> None:
+    rows = [row("a", place=p, index=i) for i, p in (("x", 1), ("y", 2))]
+    rows += [row("b", place=p, index=i) for i, p in (("x", 2), ("y", 1))]
+    table = TableId("shop", "orders")
+    other = row("a", place=1, table="other")
+    assert contested([*rows, other]) == (table,)
+    assert described(rows, {table: ["x", "x", "y", "y"]}).described[table].schema.key == (0, 1)
+    assert described(rows, {table: ["y", "y", "x", "x"]}).described[table].schema.key == (1, 0)
+
+
+def test_tables_are_told_apart() -> None:
+    found = described([row("a"), row("a", table="items"), row("b", table="items")])
+    assert {table.name: len(f.schema.columns) for table, f in found.described.items()} == {
+        "orders": 1,
+        "items": 2,
+    }
+
+
+def test_prefixes_and_doubtful_labels_are_named() -> None:
+    [found] = described(
+        [
+            row("a", "varchar(99)", 1, 10, "utf8mb4"),
+            row("b", "enum('?')", charset="utf8mb4"),
+            row("c", "set('x','a?b')", charset="utf16"),
+            row("d", "enum('?')", charset="latin1"),
+            row("e", "enum('ok')", charset="utf8mb4"),
+        ]
+    ).described.values()
+    assert found.prefixed == ("a",)
+    assert found.doubtful == ("b", "c")
+
+
+def test_what_the_log_does_not_tell() -> None:
+    plain = [
+        row("a", "varchar(99)", charset="latin1", room=(99, 99)),
+        row("b", extra="DEFAULT_GENERATED on update CURRENT_TIMESTAMP"),
+        row("c", "blob", room=(65535, 65535)),
+    ]
+    [found] = described(plain).described.values()
+    columns = {"a": TextColumn(99, 99, "latin1"), "b": None, "c": None}
+    assert found.traits == Traits("innodb", generated=False, charset="utf8mb4", columns=columns)
+    for words in ("VIRTUAL GENERATED", "STORED GENERATED INVISIBLE"):
+        [found] = described([row("a"), row("b", extra=words), row("c")]).described.values()
+        assert found.traits.generated
+
+
+@pytest.mark.parametrize("kind", ["hologram", "year(2)"])
+def test_a_type_that_is_not_captured_is_named_and_other_tables_are_described(kind: str) -> None:
+    found = described([row("a", kind), row("a", table="other")])
+    [(table, reason)] = found.refused.items()
+    assert table == TableId("shop", "orders")
+    assert f"column a of shop.orders has the type '{kind}'" in reason
+    assert found.described.keys() == {TableId("shop", "other")}
+
+
+def test_labels_of_the_character_set_binary_are_utf_8_or_refused() -> None:
+    kind = column_type(r"enum('a','x''f',x'f09f9880','?')", None)
+    assert kind == Enum(("a", "x'f", "😀", "?"))
+    [reason] = described([row("a", r"set('a',x'ff41')")]).refused.values()
+    assert "column a of shop.orders: the label x'ff41' of an ENUM or SET of CHARACTER SET binary" in reason
+
+
+def test_names_are_bound() -> None:
+    statement = describe([TableId("a", "b"), TableId("c", "d'")])
+    assert statement.sql.count("%s") == len(statement.parameters) == 8
+    assert statement.parameters == 2 * ("a", "b") + 2 * ("c", "d'")

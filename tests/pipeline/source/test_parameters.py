@@ -1,0 +1,77 @@
+"""Values that are bound: each in a form that compares as its column does."""
+
+import pytest
+
+from pipeline.schema.row_keys import KeyPart
+from pipeline.source.parameters import LONGEST_LIST, comparison, domain, placeholder, stored
+from pipeline.types.column_types import (
+    Binary,
+    Bit,
+    ColumnType,
+    Date,
+    DateTime,
+    Decimal,
+    Double,
+    Enum,
+    Integer,
+    Set,
+    Text,
+    Time,
+    Timestamp,
+)
+
+THREE = Enum(("x", "y", "z"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "place"),
+    [
+        (Integer(8, unsigned=True), 2**64 - 1, "%s"),
+        (Bit(3), 5, "%s"),
+        (Double(), 0.5, "%s"),
+        (Text("latin1"), "x", "%s"),
+        (Binary(), b"x", "%s"),
+        (Decimal(65, 30), "1", "CAST(CAST(%s AS CHAR) AS DECIMAL(65, 30))"),
+        (Date(), "2024-01-01", "CAST(CAST(%s AS CHAR) AS DATE)"),
+        (Time(3), "00:00:00.000", "CAST(CAST(%s AS CHAR) AS TIME(3))"),
+        (DateTime(6), "…", "CAST(CAST(%s AS CHAR) AS DATETIME(6))"),
+        (Timestamp(0), "…", "CAST(CAST(%s AS CHAR) AS DATETIME(0))"),
+        (Text("gbk"), b"x", "CONVERT(CAST(%s AS BINARY) USING gbk) COLLATE gbk_bin"),
+    ],
+)
+def test_a_value_has_the_columns_type(kind: ColumnType, value: KeyPart, place: str) -> None:
+    assert placeholder(kind, value, "gbk_bin") == place
+    assert comparison("`a`", kind, "<", value, "gbk_bin") == (f"`a` < {place}", (value,))
+
+
+@pytest.mark.parametrize(
+    ("operator", "numbers"), [("<", (0,)), ("<=", (0, 1)), (">", (2, 3)), (">=", (1, 2, 3))]
+)
+def test_numbers_that_satisfy_a_comparison_are_listed(operator: str, numbers: tuple[int, ...]) -> None:
+    marks = ", ".join(["%s"] * len(numbers))
+    assert comparison("`a`", THREE, operator, 1, None) == (f"`a` IN ({marks})", numbers)
+
+
+def test_a_comparison_that_no_number_satisfies_is_false() -> None:
+    assert comparison("`a`", THREE, ">", 3, None) == ("FALSE", ())
+    assert comparison("`a`", Set(("x", "y")), "<", 0, None) == ("FALSE", ())
+
+
+def test_the_same_number_needs_no_list() -> None:
+    assert comparison("`a`", THREE, "=", 1, None) == ("`a` = %s", (1,))
+
+
+def test_a_list_has_its_longest() -> None:
+    labels = tuple(map(str, range(LONGEST_LIST)))
+    assert domain(Enum(labels[1:])) == range(LONGEST_LIST)
+    assert domain(Enum(labels)) is None
+    assert domain(Set(labels[:10])) == range(LONGEST_LIST)
+    assert domain(Set(labels[:11])) is None
+    assert comparison("`a`", Set(labels[:11]), "<", 7, None) == ("`a` < %s", (7,))
+    assert comparison("`a`", Set(labels[:64]), "<", 7, None) == ("CAST(`a` AS UNSIGNED) < %s", (7,))
+
+
+def test_text_that_is_not_all_of_unicode_goes_through_as_bytes() -> None:
+    assert stored(Text("gbk")) == Binary()
+    assert stored(Text("utf8mb4")) == Text("utf8mb4")
+    assert stored(THREE) == THREE

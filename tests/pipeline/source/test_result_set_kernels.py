@@ -1,0 +1,62 @@
+"""What compiled code must never do: read or write outside of what it was given, whatever the bytes say."""
+
+import numpy as np
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from pipeline.binlog.rows.cells import Bytes, Longs
+from pipeline.source import result_set_kernels as kernels
+
+# Values long enough for each form of a length, and the bytes by which a length goes on in others.
+damaged = st.lists(
+    st.one_of(st.binary(max_size=4), st.sampled_from([b"\0\0", b"\xfb", b"\xfc", b"\xfd", b"\xfe", b"\xff"]))
+)
+
+
+def framed(payloads: list[bytes]) -> Bytes:
+    """The payloads as packets, end to end, and the slack."""
+    packets = (len(p).to_bytes(3, "little") + bytes([i & 255]) + p for i, p in enumerate(payloads))
+    return np.frombuffer(b"".join([*packets, b"\xff" * kernels.SLACK]), np.uint8).copy()
+
+
+@given(
+    st.lists(damaged.map(b"".join), max_size=5),
+    st.lists(st.sampled_from([0, 0, 1, 8]), min_size=1, max_size=4),
+)
+@example([b"\0\0\xfe" + b"\xff" * 8], [0])  # a length that would be negative
+@example([b"\0\0\xfe" + b"\xff" * 7 + b"\x7f"], [0])  # and one behind which no place is
+@example([b"\0\0\xfe" + b"\xff" * 7 + b"\x7f"], [0, 0])
+@example([b"\0\0\xfe"], [0])
+@example([b"\0\0" + b"\0" * 7], [8])
+def test_a_cell_is_never_outside_of_its_row(payloads: list[bytes], widths: list[int]) -> None:
+    buffer = framed(payloads)
+    end = len(buffer) - kernels.SLACK
+    cells = np.full((len(widths), len(payloads)), -7, np.int32)
+    broken = kernels.locate(buffer, end, np.array(widths, np.int64), cells)
+    whole = len(payloads) if broken == kernels.NONE else broken
+    assert 0 <= whole <= len(payloads)
+    stop = 0
+    for row in range(whole):
+        start, stop = stop, stop + 4 + len(payloads[row])
+        for at, width in zip(cells[:, row].tolist(), widths, strict=True):
+            if at != kernels.NULL:
+                begin, length = (at, width) if width else kernels.value(buffer, at)
+                assert start < at <= begin <= begin + length <= stop
+
+
+def state() -> Longs:
+    return np.zeros(6, np.int64)
+
+
+@given(st.lists(st.binary(min_size=1, max_size=6), max_size=6), st.data())
+def test_frames_are_the_same_wherever_the_bytes_are_cut(payloads: list[bytes], data: st.DataObject) -> None:
+    buffer = framed(payloads)
+    end = len(buffer) - kernels.SLACK
+    at_once, in_turn = state(), state()
+    found = kernels.frame(buffer, end, at_once)
+    for cut in sorted(data.draw(st.lists(st.integers(0, end), max_size=3))):
+        earlier = kernels.frame(buffer, cut, in_turn)
+        assert in_turn[kernels.AT] <= cut
+        assert earlier in (kernels.MORE, found)
+    assert kernels.frame(buffer, end, in_turn) == found
+    assert in_turn.tolist() == at_once.tolist()

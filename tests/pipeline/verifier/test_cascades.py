@@ -1,0 +1,66 @@
+"""Which tables may have changed below the log along with a row that it has."""
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pytest
+
+from pipeline.messages.inboxes import Kind, TableChanges
+from pipeline.messages.row_images import CHANGE_FIELDS
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.types.column_types import Integer
+from pipeline.verifier.cascades import ForeignKey, cascaded
+
+A, B, C, D = (TableId("d", name) for name in "abcd")
+INT = Integer(8, unsigned=False)
+SCHEMA = TableSchema(A, (Column("id", INT, False), Column("code", INT, True)), (0,))
+
+
+def changes(*images: tuple[Kind, int, int | None], schema: TableSchema = SCHEMA) -> TableChanges:
+    """Images of A: what each is, its id and its code."""
+    fields = {"kind": [int(kind) for kind, _, _ in images]}
+    arrays = [
+        pa.array(fields.get(f.name, [None if f.nullable else 0] * len(images)), f.type) for f in CHANGE_FIELDS
+    ]
+    rows = [pa.array([image[place] for image in images], pa.int64()) for place in (1, 2)]
+    return TableChanges(
+        schema,
+        pa.RecordBatch.from_arrays(arrays, schema=CHANGE_FIELDS),
+        pa.RecordBatch.from_arrays(rows, schema=schema.arrow),
+    )
+
+
+def key(
+    child: TableId, parent: TableId, *columns: str, deletes: bool = True, updates: bool = True
+) -> ForeignKey:
+    return ForeignKey(child, parent, columns or ("id",), deletes, updates)
+
+
+INSERTED = changes((Kind.INSERT, 1, 1))
+DELETED = changes((Kind.INSERT, 1, 1), (Kind.DELETE, 2, 1))
+MOVED = changes((Kind.UPDATE_BEFORE, 1, 1), (Kind.UPDATE_AFTER, 9, 1))
+CODED = changes((Kind.UPDATE_BEFORE, 1, 1), (Kind.UPDATE_AFTER, 1, None))
+
+
+@pytest.mark.parametrize(
+    ("keys", "what", "wanted"),
+    [
+        ([key(B, A)], INSERTED, set()),
+        ([key(B, A)], DELETED, {B}),
+        ([key(B, A, deletes=False)], DELETED, set()),
+        ([key(B, A)], MOVED, {B}),
+        ([key(B, A, updates=False)], MOVED, set()),
+        ([key(B, A)], CODED, set()),
+        ([key(B, A, "id", "code")], CODED, {B}),
+        ([key(B, A, "renamed")], CODED, {B}),  # by a statement that has passed since
+        ([key(B, A, "renamed")], INSERTED, set()),
+        ([key(A, A)], DELETED, {A}),
+        ([key(B, C)], DELETED, set()),
+        # Further and further, and round about.
+        ([key(B, A), key(C, B, deletes=False), key(D, C), key(B, D)], DELETED, {B, C, D}),
+    ],
+)
+def test_what_may_have_changed_along(
+    keys: Iterable[ForeignKey], what: TableChanges, wanted: set[TableId]
+) -> None:
+    assert cascaded(keys, what) == wanted

@@ -1,0 +1,40 @@
+"""What is held until a schema is proven, and where that is."""
+
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.messages.inboxes import CreationRead, LogAdvanced, TableUnreadable
+from pipeline.verifier.column_names import Answered, Awaited, Holding, TableState, Unproven, Verified
+from pipeline.verifier.schema_fence import place, waiting
+from tests.pipeline.verifier.test_step import (
+    FULL,
+    MINIMAL,
+    ORDERS,
+    SCHEMA,
+    end,
+    images,
+    part,
+    slice_,
+    statement,
+)
+
+
+def test_only_images_that_need_a_schema_wait_for_one() -> None:
+    doubts: list[TableState] = [Unproven(), Awaited(SCHEMA), Answered(SCHEMA, GtidSet(), end(1))]
+    for doubt in doubts:
+        assert waiting({ORDERS: doubt}, slice_(1, maps=(FULL, MINIMAL))) == {ORDERS}
+        assert waiting({ORDERS: doubt}, part(1, images(MINIMAL))) == {ORDERS}
+        assert waiting({ORDERS: doubt}, slice_(1)) == frozenset()
+        assert waiting({ORDERS: doubt}, part(1, TableUnreadable(ORDERS, "so"))) == frozenset()
+        assert waiting({ORDERS: doubt}, statement(1, "DROP TABLE orders")) == frozenset()
+    assert waiting({}, slice_(1, maps=(MINIMAL,))) == {ORDERS}
+    for sure in (Holding(SCHEMA), Verified(SCHEMA, MINIMAL)):
+        assert waiting({ORDERS: sure}, slice_(1, maps=(MINIMAL,))) == frozenset()
+
+
+def test_a_place_is_between_transactions() -> None:
+    assert [place(m) for m in (slice_(1, 3), statement(4, "x"), LogAdvanced(end(9)))] == [
+        end(3),
+        end(4),
+        end(9),
+    ]
+    assert place(part(1)) is None
+    assert place(CreationRead("", "x")) is None

@@ -1,0 +1,59 @@
+"""Foreign keys that come by a statement, below a log that doesn't tell what they do."""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.messages.inboxes import SchemaVerified, TableRestarted, TableStopped
+from pipeline.schema.table_schema import TableId
+from pipeline.verifier.cascades import Doubts, ForeignKey
+from pipeline.verifier.state import State
+from pipeline.verifier.step import answered, asked, step
+from tests.pipeline.verifier.test_step import FULL, ORDERS, SCHEMA, answer, fresh, slice_, statement
+
+ITEMS, OTHERS = TableId("shop", "items"), TableId("other", "lines")
+ADDED = "ALTER TABLE orders ADD FOREIGN KEY (state) REFERENCES items (id) ON DELETE CASCADE"
+GIVEN = replace(answer(2, SCHEMA), foreign_keys=(ForeignKey(ORDERS, ITEMS, ("id",), True, False),))
+
+
+def behind_the_statement(*, reread: bool) -> State:
+    """An image has proven the table's schema since, so that for this the server needn't be asked."""
+    state = replace(fresh(), doubts=Doubts(reread))
+    for message in (slice_(1), statement(2, ADDED), slice_(3)):
+        state, _ = step(state, message)
+    return state
+
+
+def test_the_server_is_asked_though_the_schema_is_proven() -> None:
+    state = behind_the_statement(reread=True)
+    assert ORDERS in asked(state)
+    state, said = answered(state, replace(GIVEN, at=answer(1, None).at, foreign_keys=()))
+    assert said == ()
+    assert ORDERS in asked(state), "it hadn't executed the statement"
+    assert ORDERS not in asked(answered(state, GIVEN)[0])
+    logged, _ = step(fresh(), statement(2, ADDED))
+    assert ORDERS not in asked(step(logged, slice_(3))[0]), "the server logs what foreign keys do"
+
+
+def test_what_a_new_one_did_meanwhile_is_read_anew_and_what_it_does_is_noticed() -> None:
+    state, (restarted,) = answered(behind_the_statement(reread=True), GIVEN)
+    assert isinstance(restarted, TableRestarted)
+    assert (restarted.table, restarted.emptied) == (ORDERS, False)
+    assert state.foreign_keys == GIVEN.foreign_keys
+    assert answered(state, GIVEN)[1] == (), "it isn't new any more"
+    assert answered(state, replace(GIVEN, foreign_keys=()))[0].foreign_keys == GIVEN.foreign_keys
+
+
+@pytest.mark.parametrize(("reread", "parent"), [(False, ITEMS), (True, OTHERS)])
+def test_one_that_is_not_or_cannot_be_noticed_stops_its_table_by_name(reread: bool, parent: TableId) -> None:
+    key = replace(GIVEN.foreign_keys[0], parent=parent)
+    state, (stopped,) = answered(
+        behind_the_statement(reread=reread), replace(GIVEN, foreign_keys=(key, replace(key, child=OTHERS)))
+    )
+    assert isinstance(stopped, TableStopped)
+    assert stopped.table == ORDERS
+    assert (
+        f"changes its rows along with those of {parent}, and this server doesn't log that" in stopped.reason
+    )
+    assert not [m for m in step(state, slice_(4, maps=(FULL,)))[1] if isinstance(m, SchemaVerified)]
+    assert answered(state, replace(GIVEN, foreign_keys=(key,)))[1] == ()
