@@ -42,3 +42,7 @@ def _urgency(error: BaseException) -> int:
             return 3
         case _:
             return 2
+
+
+class UndecodableError(Definite):
+    """Bytes of the log that are not what they have to be, or a kind of them that Tidemark doesn't read."""

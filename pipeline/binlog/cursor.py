@@ -1,6 +1,6 @@
 """A place in an event's bytes that only moves forward, and never past their end."""
 
-from pipeline.binlog.errors import UndecodableError
+from pipeline.errors import UndecodableError
 
 
 class Cursor:

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.binlog.errors import UndecodableError
-from pipeline.binlog.rows.cells import Bytes
+from pipeline.errors import UndecodableError
+from pipeline.types.buffers import Bytes
 
 _USUAL: Final = 4 << 20  # bytes
 _LARGEST: Final = (1 << 30) + (

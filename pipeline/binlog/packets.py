@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.binlog.event_buffer import Frames, Inflow
-from pipeline.binlog.rows.cells import Bytes, Int, unsigned
 from pipeline.errors import Definite, Transient
-from pipeline.types.byte_kernels import copy
+from pipeline.types.buffers import Bytes, Int
+from pipeline.types.byte_kernels import copy, unsigned
 from pipeline.types.jit import compiled, part
 
 _LENGTH: Final = 3

@@ -12,9 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.registries import Maps, Sources
-from pipeline.binlog.rows.cells import SLACK, Bytes
 from pipeline.binlog.rows.row_events import Located, RowsEvents, finish, locate
 from pipeline.binlog.stream_state import (
     CODE,
@@ -27,14 +25,14 @@ from pipeline.binlog.stream_state import (
     new_rows,
     wider,
 )
-from pipeline.errors import Definite
+from pipeline.errors import Definite, UndecodableError
 from pipeline.gtid.gtid_set import NO_GTIDS, Gtid, GtidSet, Source
-from pipeline.gtid.intervals import Int64s
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.inboxes import LogRead, RowsUnread, TableImages, TableUnreadable, TransactionPartRead
 from pipeline.schema.table_map import TableMap
 from pipeline.snapshot.prepared_xa import XaPrepared
 from pipeline.snapshot.watermark import Coordinates
+from pipeline.types.buffers import SLACK, Bytes, Int64s
 
 _SMALLEST: Final = 1 << 16  # bytes
 _SMALLEST_TABLE: Final = 256  # events, transactions

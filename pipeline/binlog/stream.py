@@ -7,7 +7,6 @@ together with those behind it, and its events go the same ways.
 
 from collections.abc import Callable, Iterable, Iterator
 
-from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.event_buffer import Frames
 from pipeline.binlog.events import event as events
 from pipeline.binlog.events.payload_event import Payload, unpacked
@@ -17,7 +16,7 @@ from pipeline.binlog.slice import Bound
 from pipeline.binlog.stream_state import BEGUN, DONE, FULL, NO_ROOM, RARE
 from pipeline.binlog.transaction_assembler import Fold, Given
 from pipeline.binlog.transaction_ids import Names
-from pipeline.errors import Definite
+from pipeline.errors import Definite, UndecodableError
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
 from pipeline.messages.inboxes import CreationRead, LogAdvanced, LogRead, StatementRead, TransactionPartRead
 from pipeline.schema.table_schema import TableId

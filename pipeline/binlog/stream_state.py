@@ -13,7 +13,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.binlog.rows.cells import SLACK, Bytes, Longs
+from pipeline.types.buffers import SLACK, Bytes, Longs
 
 # The phases of the log.
 BETWEEN: Final = 0  # two transactions

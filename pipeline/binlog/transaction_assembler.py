@@ -29,7 +29,6 @@ from typing import Final, assert_never
 
 import numpy as np
 
-from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.events import table_map_event
 from pipeline.binlog.events.event import (
     CHECKSUM_BYTES,
@@ -54,7 +53,7 @@ from pipeline.binlog.slice import Bound, Passed, Slice, SliceBuilder, Transactio
 from pipeline.binlog.stream_state import BEGUN, BETWEEN, FRAMED, MAP, SPECIAL, State, wider
 from pipeline.binlog.transaction_ids import Names
 from pipeline.binlog.xa_transactions import Prepared, PreparedTransactions
-from pipeline.errors import Definite
+from pipeline.errors import Definite, UndecodableError
 from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.messages.inboxes import CreationRead, LogAdvanced, RowsUnread, StatementRead, TableUnreadable
 from pipeline.schema.ddl.statement_kinds import emptied_memory_table

@@ -7,8 +7,8 @@ position is one interval but for XA transactions that wait for their second phas
 
 from collections.abc import Iterable
 
-from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.xa_transactions import Prepared
+from pipeline.errors import UndecodableError
 from pipeline.gtid import file_positions
 from pipeline.gtid.gtid_set import NO_GTIDS, Gtid, GtidSet
 from pipeline.snapshot.watermark import Coordinates

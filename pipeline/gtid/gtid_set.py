@@ -22,7 +22,8 @@ from typing import Final
 import numpy as np
 
 from pipeline.errors import Definite
-from pipeline.gtid.intervals import EMPTY, Bools, Int64s, Intervals
+from pipeline.gtid.intervals import EMPTY, Intervals
+from pipeline.types.buffers import Bools, Int64s
 
 # The server counts up to, and not including, the largest signed 64-bit number (GNO_END).
 LARGEST_NUMBER = 2**63 - 2

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+from pipeline.types.buffers import Bools, Int64s
 
 
 @dataclass(frozen=True, slots=True, eq=False)

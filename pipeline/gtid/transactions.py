@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pipeline.errors import InvariantBroken
 from pipeline.gtid import file_positions
 from pipeline.gtid.gtid_set import Gtid, GtidSet, Source
-from pipeline.gtid.intervals import Bools, Int64s
+from pipeline.types.buffers import Bools, Int64s
 
 
 @dataclass(frozen=True, slots=True, eq=False)

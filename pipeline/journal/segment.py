@@ -37,7 +37,6 @@ import pyarrow as pa
 from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule, rule_of
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.gtid.intervals import Int64s
 from pipeline.journal.change_rows import change_table, chunk_table
 from pipeline.messages.inboxes import (
     Append,
@@ -52,6 +51,7 @@ from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Mirror
 from pipeline.snapshot.snapshot import ChunkId
 from pipeline.snapshot.watermark import High
+from pipeline.types.buffers import Int64s
 
 # How many commit times an entry keeps, at most, to tell how fresh its segment was.
 COMMIT_TIME_SAMPLES = 16

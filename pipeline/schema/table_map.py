@@ -7,19 +7,7 @@ from dataclasses import dataclass
 
 from pipeline.schema.table_schema import TableId
 from pipeline.types.column_types import LogType
-
-
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """How a column's values lie in a row image, which its type alone doesn't tell.
-
-    `code`: the column's type byte in the event (enum_field_types), 254 (STRING) where it is CHAR, BINARY, ENUM or SET.
-    `meta`: the type's metadata as `Field::do_save_field_metadata` writes it, zero for a type that has none, one byte
-    for a type that has one, otherwise two: the first byte in the low half, the second in the high half.
-    """
-
-    code: int
-    meta: int
+from pipeline.types.field_types import Storage
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.binlog.rows.cells import Bytes, Cells, CellTable, Flags, Longs
 from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.schema.row_keys import Key, KeyPart
 from pipeline.schema.table_schema import TableSchema
@@ -32,6 +31,7 @@ from pipeline.source.result_columns import WIDTHS, ResultColumn, charset_of
 from pipeline.types import arrow_arrays
 from pipeline.types import value_kernels as log_kernels
 from pipeline.types.arrow_arrays import fixed
+from pipeline.types.buffers import Bytes, Cells, CellTable, Flags, Longs
 from pipeline.types.charsets import to_strings, to_text
 from pipeline.types.collations import BINARY
 from pipeline.types.column_types import (

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.binlog.rows.cells import Bytes, Cells, CellTable, Int, Longs
+from pipeline.types.buffers import Bytes, Cells, CellTable, Int, Longs
 from pipeline.types.jit import compiled
 
 SLACK: Final = 8

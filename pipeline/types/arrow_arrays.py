@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pipeline.gtid.intervals import Bools, Int64s
+from pipeline.types.buffers import Bools, Int64s
 
 Offsets = Int64s | NDArray[np.int32]
 

@@ -7,8 +7,17 @@ has (some 20 GB/s instead of less than 1).
 
 import numpy as np
 
-from pipeline.binlog.rows.cells import Bytes, Int
+from pipeline.types.buffers import Bytes, Int
 from pipeline.types.jit import compiled
+
+
+@compiled("int64(uint8[::1], int64, int64)", inlined=True)
+def unsigned(buffer: Bytes, at: Int, width: Int) -> Int:
+    """The little-endian integer of `width` (up to 4) bytes."""
+    value, first = np.int64(0), np.uint64(at)
+    for i in range(width):
+        value |= np.int64(buffer[first + np.uint64(i)]) << (8 * i)
+    return value
 
 
 @compiled("int64(uint8[::1], int64, int64)")

@@ -6,7 +6,7 @@ from the end: hence the unsigned ones. Where they are run as plain Python, each 
 
 import numpy as np
 
-from pipeline.binlog.rows.cells import Bytes, Int
+from pipeline.types.buffers import Bytes, Int
 from pipeline.types.jit import compiled
 
 

@@ -6,7 +6,7 @@ integration test compares this, and MySQL 5.6. The numbers have never changed th
 
 from typing import Final
 
-from pipeline.binlog.errors import UndecodableError
+from pipeline.errors import UndecodableError
 
 BINARY: Final = "binary"
 

@@ -3,13 +3,26 @@
 Source: enum_field_types in include/field_types.h and `calc_field_size` in libbinlogevents of MySQL 9.7.
 """
 
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from typing import Final
 
-from pipeline.binlog.errors import UndecodableError
-from pipeline.schema.table_map import Storage
+from pipeline.errors import UndecodableError
 from pipeline.types import packed_decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """How a column's values lie in a row image, which its type alone doesn't tell.
+
+    `code`: the column's type byte in the event (enum_field_types), 254 (STRING) where it is CHAR, BINARY, ENUM or SET.
+    `meta`: the type's metadata as `Field::do_save_field_metadata` writes it, zero for a type that has none, one byte
+    for a type that has one, otherwise two: the first byte in the low half, the second in the high half.
+    """
+
+    code: int
+    meta: int
 
 
 class FieldType(IntEnum):

@@ -7,7 +7,7 @@ Source: MySQL 9.7 source, strings/decimal.cc, `decimal2bin`.
 
 from typing import Final
 
-from pipeline.binlog.errors import UndecodableError
+from pipeline.errors import UndecodableError
 
 _BYTES: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)  # of a group, by its digits
 

@@ -13,7 +13,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.binlog.rows.cells import Bytes, Cells, Flags, Longs, unsigned
+from pipeline.types.buffers import Bytes, Cells, Flags, Longs
+from pipeline.types.byte_kernels import unsigned
 from pipeline.types.byte_words import copy_words
 from pipeline.types.jit import compiled
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.event_type import Code
+from pipeline.errors import UndecodableError
 from tests.fuzz import payloads
 from tests.fuzz.corpus import CHECKSUM, HEADER, Corpus, rebuilt
 

@@ -15,16 +15,16 @@ import pyarrow as pa
 
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.events.table_map_event import table_map
-from pipeline.binlog.rows import cells
 from pipeline.binlog.rows.row_events import ROW_EVENTS, RowsEvents, finish, locate
 from pipeline.errors import Definite
 from pipeline.messages.inboxes import TableImages
+from pipeline.types.buffers import SLACK
 from tests.fuzz import payloads
 from tests.fuzz.corpus import CHECKSUM, HEADER, Corpus
 from tests.fuzz.guarded import Guarded
 from tests.fuzz.mutation import changed
 
-_SLACKS: Final = (bytes(cells.SLACK), b"\xff" * cells.SLACK, bytes(range(1, cells.SLACK + 1)))
+_SLACKS: Final = (bytes(SLACK), b"\xff" * SLACK, bytes(range(1, SLACK + 1)))
 _LARGEST: Final = 1 << 20
 
 

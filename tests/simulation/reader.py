@@ -21,9 +21,10 @@ from pipeline.messages.inboxes import (
     TransactionPartRead,
 )
 from pipeline.messages.row_images import IMAGE_FIELDS
-from pipeline.schema.table_map import FullMetadata, MinimalMetadata, Storage, TableMap
+from pipeline.schema.table_map import FullMetadata, MinimalMetadata, TableMap
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.watermark import Coordinates
+from pipeline.types.field_types import Storage
 from tests.simulation.server import Server, Transaction
 from tests.simulation.world import World
 

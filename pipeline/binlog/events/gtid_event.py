@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from pipeline.binlog.cursor import Cursor
-from pipeline.binlog.errors import UndecodableError
+from pipeline.errors import UndecodableError
 from pipeline.gtid.gtid_set import Gtid, Source
 
 _LOGICAL_CLOCK: Final = 2

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pipeline.binlog.cursor import Cursor, decoded
-from pipeline.binlog.errors import UndecodableError
-from pipeline.errors import Definite
+from pipeline.errors import Definite, UndecodableError
 from pipeline.types.charsets import to_text
 from pipeline.types.collations import charset
 

@@ -15,9 +15,8 @@ from enum import IntEnum
 from typing import Final
 
 from pipeline.binlog.cursor import Cursor, decoded
-from pipeline.binlog.errors import UndecodableError
-from pipeline.errors import Definite
-from pipeline.schema.table_map import FullMetadata, MinimalMetadata, NoMetadata, Storage, TableMap
+from pipeline.errors import Definite, UndecodableError
+from pipeline.schema.table_map import FullMetadata, MinimalMetadata, NoMetadata, TableMap
 from pipeline.schema.table_schema import TableId
 from pipeline.types.charsets import to_text
 from pipeline.types.collations import BINARY, charset
@@ -51,6 +50,7 @@ from pipeline.types.field_types import (
     BLOBS,
     INTEGERS,
     FieldType,
+    Storage,
     high_byte,
     low_byte,
     real_type,

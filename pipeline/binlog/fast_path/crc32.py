@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.binlog.rows.cells import Bytes, Int
+from pipeline.types.buffers import Bytes, Int
 from pipeline.types.jit import compiled, part
 
 _POLYNOMIAL: Final = 0xEDB88320

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.fast_path.crc32 import crc32
 from pipeline.binlog.fast_path.gtid import begin, begin_tagged
-from pipeline.binlog.rows.cells import SLACK, Bytes, Int
 from pipeline.binlog.stream_state import (
     BEGUN,
     BETWEEN,
@@ -43,6 +42,7 @@ from pipeline.binlog.stream_state import (
     Record,
     Rows,
 )
+from pipeline.types.buffers import SLACK, Bytes, Int
 from pipeline.types.byte_kernels import copy, integer, same
 from pipeline.types.jit import compiled, part
 

@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.binlog.rows.cells import Bytes, Int
 from pipeline.binlog.stream_state import BEGUN, BETWEEN, DONE, RARE, Record
 from pipeline.gtid.gtid_set import LARGEST_NUMBER
+from pipeline.types.buffers import Bytes, Int
 from pipeline.types.byte_kernels import integer, same
 from pipeline.types.jit import part
 

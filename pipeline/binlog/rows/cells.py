@@ -17,26 +17,17 @@ Source: MySQL 9.7 source documentation, class mysql::binlog::event::Rows_event; 
 WL#5092 (columns-present bitmaps), WL#2955 (partial JSON).
 """
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pipeline.binlog.event_type import Code
+from pipeline.types.buffers import ABSENT, NULL, SLACK, Bytes, CellTable, Flags, Int, Longs
+from pipeline.types.byte_kernels import unsigned
 from pipeline.types.jit import compiled
 
-Bytes = NDArray[np.uint8]
-Cells = NDArray[np.int32]  # of one column
-CellTable = NDArray[np.int32]  # [columns, room]
-Longs = NDArray[np.int64]
-Flags = NDArray[np.bool_]
-Int = int | np.integer[Any]  # compiled code knows but the latter
-
-SLACK: Final = 8  # bytes
 LARGEST_BUFFER: Final = 2**31 - 1  # bytes, that cells can point to
 
-NULL: Final = -1
-ABSENT: Final = -2
 _DIFFS: Final = -3
 
 # How a walk ends.
@@ -67,15 +58,6 @@ _UPDATE_PARTLY: Final = int(Code.PARTIAL_UPDATE_ROWS)
 def diffs_at(cell: int) -> int:
     """Where the JSON diffs of such a cell begin. It's its own inverse."""
     return _DIFFS - cell
-
-
-@compiled("int64(uint8[::1], int64, int64)", inlined=True)
-def unsigned(buffer: Bytes, at: Int, width: Int) -> Int:
-    """The little-endian integer of `width` (up to 4) bytes."""
-    value, first = np.int64(0), np.uint64(at)
-    for i in range(width):
-        value |= np.int64(buffer[first + np.uint64(i)]) << (8 * i)
-    return value
 
 
 @compiled("boolean(uint8[::1], int64, int64)", inlined=True)

@@ -12,12 +12,10 @@ from typing import Final, assert_never
 import numpy as np
 import pyarrow as pa
 
-from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.rows import temporal
 from pipeline.binlog.rows.json import document as json
 from pipeline.binlog.rows.stored_values import Stored, laid_out, little_endian, varying
-from pipeline.errors import InvariantBroken
-from pipeline.schema.table_map import Storage
+from pipeline.errors import InvariantBroken, UndecodableError
 from pipeline.types import arrow_arrays, packed_decimal, value_kernels
 from pipeline.types.arrow_arrays import fixed
 from pipeline.types.charsets import to_strings
@@ -51,6 +49,7 @@ from pipeline.types.field_types import (
     BLOBS,
     INTEGERS,
     FieldType,
+    Storage,
     high_byte,
     low_byte,
     real_type,

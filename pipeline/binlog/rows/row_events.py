@@ -15,17 +15,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.rows import cells
 from pipeline.binlog.rows.columns import check, decode, rows_type
 from pipeline.binlog.rows.stored_values import Stored
-from pipeline.errors import InvariantBroken
-from pipeline.gtid.intervals import Int64s
+from pipeline.errors import InvariantBroken, UndecodableError
 from pipeline.messages.inboxes import Kind, TableImages
 from pipeline.messages.row_images import IMAGE_FIELDS
 from pipeline.schema.table_map import FullMetadata, TableMap
 from pipeline.types import arrow_arrays
+from pipeline.types.buffers import ABSENT, Bytes, CellTable, Flags, Int64s
 from pipeline.types.field_types import FieldType, stored_width
 
 _FIRST_KINDS: Final[dict[int, Kind]] = {
@@ -67,16 +66,16 @@ class Located:
     """
 
     table_map: TableMap
-    buffer: cells.Bytes
+    buffer: Bytes
     events: RowsEvents
     images: Int64s
-    cells: cells.CellTable
+    cells: CellTable
     sizes: Int64s
     partial: bool
 
 
-def locate(table_map: TableMap, buffer: cells.Bytes, events: RowsEvents) -> Located:
-    """Find the row images of the events. Behind the last body the buffer has at least `cells.SLACK` bytes.
+def locate(table_map: TableMap, buffer: Bytes, events: RowsEvents) -> Located:
+    """Find the row images of the events. Behind the last body the buffer has at least `buffers.SLACK` bytes.
 
     Raises UndecodableError, which names the table: a column is stored in a way that Tidemark doesn't know, or the
     bytes aren't whole row images of such columns.
@@ -147,8 +146,8 @@ def _absent(located: Located) -> pa.Array:
     columns, images = located.cells.shape
     if not located.partial:
         return pa.nulls(images, pa.binary())
-    absent = np.equal(located.cells, cells.ABSENT)
-    some: cells.Flags = np.logical_or.reduce(absent, axis=0)
+    absent = np.equal(located.cells, ABSENT)
+    some: Flags = np.logical_or.reduce(absent, axis=0)
     size = (columns + 7) // 8
     offsets = np.zeros(images + 1, np.int64)
     np.cumsum(some * size, out=offsets[1:])

@@ -5,11 +5,10 @@ from typing import Final, Never
 import numpy as np
 import pyarrow as pa
 
-from pipeline.binlog.errors import UndecodableError
-from pipeline.binlog.rows.cells import ABSENT, SLACK, Bytes, Cells, Flags, Longs
-from pipeline.schema.table_map import Storage
+from pipeline.errors import UndecodableError
 from pipeline.types import arrow_arrays, value_kernels
-from pipeline.types.field_types import stored_width
+from pipeline.types.buffers import ABSENT, SLACK, Bytes, Cells, Flags, Longs
+from pipeline.types.field_types import Storage, stored_width
 
 LONGEST_DATA: Final = 2**31 - 1  # bytes that Arrow's 32-bit offsets reach
 _NO_PLACE: Final = ABSENT % 2**32  # from here on, as unsigned numbers, cells say that there is no value

@@ -11,12 +11,11 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from pipeline.binlog.rows.cells import Longs
 from pipeline.binlog.rows.stored_values import Stored, big_endian, little_endian
-from pipeline.schema.table_map import Storage
 from pipeline.types import value_kernels
 from pipeline.types.arrow_arrays import fixed
-from pipeline.types.field_types import FieldType, stored_width
+from pipeline.types.buffers import Longs
+from pipeline.types.field_types import FieldType, Storage, stored_width
 
 _SECOND: Final = 1_000_000  # microseconds
 

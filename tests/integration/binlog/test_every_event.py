@@ -18,9 +18,9 @@ from pymysql.constants import COMMAND
 
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from deploy.toolchain.parts import Parts
-from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.stream import Message
+from pipeline.errors import UndecodableError
 from pipeline.messages.inboxes import LogRead, StatementRead
 from tests.pipeline.binlog.events.test_event import made
 from tests.pipeline.binlog.test_transaction_assembler import (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deploy.toolchain.mysql_server import MysqlServer
-from pipeline.binlog.errors import UndecodableError
+from pipeline.errors import UndecodableError
 from pipeline.messages.inboxes import Kind, TableImages
 from pipeline.schema.table_map import FullMetadata
 from tests.integration.logging_session import Session

@@ -11,7 +11,7 @@ from enum import IntEnum
 from math import isfinite
 from typing import Final
 
-from pipeline.binlog.errors import UndecodableError
+from pipeline.errors import UndecodableError
 from pipeline.types import packed_decimal
 from pipeline.types.field_types import FieldType
 

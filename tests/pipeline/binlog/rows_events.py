@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.binlog.rows.cells import SLACK
 from pipeline.binlog.rows.row_events import Located, RowsEvents, finish, locate
 from pipeline.messages.inboxes import TableImages
 from pipeline.schema.table_map import TableMap
+from pipeline.types.buffers import SLACK
 
 
 class Body(NamedTuple):

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.event_buffer import Frames, Inflow
+from pipeline.errors import UndecodableError
 
 USUAL = len(Inflow().room())
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.events.event import Header
 from pipeline.binlog.log_position import Reached
 from pipeline.binlog.stream_state import State
+from pipeline.errors import UndecodableError
 from pipeline.snapshot.watermark import Coordinates
 
 

@@ -4,18 +4,18 @@ import struct
 
 import pytest
 
-from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.registries import Maps, Sources
 from pipeline.binlog.slice import Part, Passed, Slice, SliceBuilder, Transaction
 from pipeline.binlog.stream_state import State
+from pipeline.errors import UndecodableError
 from pipeline.gtid.gtid_set import Gtid
 from pipeline.messages.inboxes import LogRead, TableImages, TableUnreadable, TransactionPartRead
-from pipeline.schema.table_map import FullMetadata, Storage, TableMap
+from pipeline.schema.table_map import FullMetadata, TableMap
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.watermark import Coordinates
 from pipeline.types.column_types import Integer
-from pipeline.types.field_types import FieldType
+from pipeline.types.field_types import FieldType, Storage
 
 A = "0000000a-0000-0000-0000-000000000000"
 B = "0000000b-0000-0000-0000-000000000000"

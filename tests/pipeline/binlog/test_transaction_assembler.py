@@ -11,14 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.binlog import transaction_assembler
-from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.event_buffer import Frames
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.events import event as events
 from pipeline.binlog.slice import Bound, Slice
 from pipeline.binlog.stream import LogStream, Message
 from pipeline.binlog.transaction_assembler import Given
-from pipeline.errors import Definite
+from pipeline.errors import Definite, UndecodableError
 from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.messages.inboxes import (
     CreationRead,

@@ -5,10 +5,10 @@ from itertools import accumulate
 
 import pytest
 
-from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.slice import Bound
 from pipeline.binlog.stream import LogStream, Message
+from pipeline.errors import UndecodableError
 from pipeline.gtid import file_positions
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.inboxes import LogAdvanced, LogRead, StatementRead

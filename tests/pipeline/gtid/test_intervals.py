@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.gtid.intervals import EMPTY, Int64s, Intervals
+from pipeline.gtid.intervals import EMPTY, Intervals
+from pipeline.types.buffers import Int64s
 
 numbers = st.sets(st.integers(1, 40), max_size=25)
 ranges = st.lists(

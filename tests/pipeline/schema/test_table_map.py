@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from pipeline.schema import table_map
-from pipeline.schema.table_map import FullMetadata, MinimalMetadata, Storage, TableMap
+from pipeline.schema.table_map import FullMetadata, MinimalMetadata, TableMap
 from pipeline.schema.table_schema import TableId
 from pipeline.types.column_types import Integer, Text
+from pipeline.types.field_types import Storage
 from tests.pipeline.declarations import declared, is_value
 
 MAP = TableMap(

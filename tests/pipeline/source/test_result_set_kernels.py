@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.binlog.rows.cells import Bytes, Longs
 from pipeline.source import result_set_kernels as kernels
+from pipeline.types.buffers import Bytes, Longs
 
 # Values long enough for each form of a length, and the bytes by which a length goes on in others.
 damaged = st.lists(

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.errors import InvariantBroken
-from pipeline.schema.table_map import FullMetadata, NoMetadata, Storage, TableMap
+from pipeline.schema.table_map import FullMetadata, NoMetadata, TableMap
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.charsets import TextError
 from pipeline.types.column_types import (
@@ -25,6 +25,7 @@ from pipeline.types.column_types import (
     Text,
 )
 from pipeline.types.enum_labels import NoLabel
+from pipeline.types.field_types import Storage
 from pipeline.verifier.column_metadata import TooLong, completed, difference, self_described
 
 T = TableId("shop", "t")

@@ -29,12 +29,13 @@ from pipeline.messages.message_size import weight
 from pipeline.messages.row_images import CHANGE_FIELDS, IMAGE_FIELDS
 from pipeline.schema.ddl.alter_table import Alteration
 from pipeline.schema.table_filter import Tables
-from pipeline.schema.table_map import FullMetadata, MinimalMetadata, NoMetadata, Storage, TableMap
+from pipeline.schema.table_map import FullMetadata, MinimalMetadata, NoMetadata, TableMap
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.schema.table_traits import Traits
 from pipeline.snapshot.watermark import Coordinates
 from pipeline.types.column_types import ColumnType, Enum, Integer, RawInteger, RawString, Set, Text
 from pipeline.types.enum_labels import NoLabel, enum_texts, set_texts
+from pipeline.types.field_types import Storage
 from pipeline.verifier import schema_fence
 from pipeline.verifier.cascades import ForeignKey
 from pipeline.verifier.schema_fence import Answer

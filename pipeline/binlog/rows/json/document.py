@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from pipeline.binlog.errors import UndecodableError
-from pipeline.binlog.rows.cells import ABSENT
 from pipeline.binlog.rows.json import document_kernels, doubles, opaque_values, partial_update
 from pipeline.binlog.rows.json.text_kernels import PIECE
 from pipeline.binlog.rows.stored_values import LONGEST_DATA, Stored
+from pipeline.errors import UndecodableError
 from pipeline.types import arrow_arrays
+from pipeline.types.buffers import ABSENT
 from pipeline.types.charsets import to_strings
 
 _WRONG: Final = {

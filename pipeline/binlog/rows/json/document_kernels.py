@@ -20,9 +20,10 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.binlog.rows.cells import Bytes, Cells, Int, Longs, unsigned
 from pipeline.binlog.rows.json.opaque_values import NO_ROOM, opaque
 from pipeline.binlog.rows.json.text_kernels import PIECE, integer, natural, quoted, quoted_room
+from pipeline.types.buffers import Bytes, Cells, Int, Longs
+from pipeline.types.byte_kernels import unsigned
 from pipeline.types.byte_words import put_word, word
 from pipeline.types.jit import compiled
 

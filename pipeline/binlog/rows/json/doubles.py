@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from pipeline.binlog.rows.cells import Bytes, Int, Longs
 from pipeline.binlog.rows.json.document_kernels import HOLE
 from pipeline.binlog.rows.json.text_kernels import integer
+from pipeline.types.buffers import Bytes, Int, Longs
 from pipeline.types.byte_words import copy_words, word
 from pipeline.types.jit import compiled
 

@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.binlog.rows.cells import Bytes, Int
 from pipeline.binlog.rows.json.text_kernels import PIECE, QUOTE, base64, base64_room, natural, padded
+from pipeline.types.buffers import Bytes, Int
 from pipeline.types.field_types import FieldType
 from pipeline.types.jit import compiled
 

@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.binlog.cursor import Cursor
-from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.rows import cells
 from pipeline.binlog.rows.stored_values import Stored
+from pipeline.errors import UndecodableError
+from pipeline.types.buffers import ABSENT, SLACK, Bytes
 
 PREFIX: Final = 4  # bytes of a length before each of the documents that come out
 
@@ -107,12 +108,12 @@ def changed(prefix: int, stored: Stored, rows: NDArray[np.int64]) -> Stored:
         buffer += len(document).to_bytes(PREFIX, "little") + document
         if len(buffer) > cells.LARGEST_BUFFER:
             stored.refuse_size()
-    buffer += bytes(cells.SLACK)
+    buffer += bytes(SLACK)
     return Stored(np.frombuffer(buffer, np.uint8), np.array(places, np.int32), stored.name, len(buffer))
 
 
 def _unknown(cell: int) -> str:
-    if cell == cells.ABSENT:
+    if cell == ABSENT:
         return (
             "an update gives only parts of its document, and none of the document before; set"
             " binlog_row_image='FULL' or binlog_row_value_options='' on the source, for all of its sessions"
@@ -120,7 +121,7 @@ def _unknown(cell: int) -> str:
     return "an update gives parts of a document that is NULL"
 
 
-def _behind_length(buffer: cells.Bytes, at: int, prefix: int) -> bytes:
+def _behind_length(buffer: Bytes, at: int, prefix: int) -> bytes:
     length = int.from_bytes(buffer[at : at + prefix].tobytes(), "little")
     return buffer[at + prefix : at + prefix + length].tobytes()
 

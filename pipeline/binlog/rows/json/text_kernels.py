@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.binlog.rows.cells import Bytes, Int
+from pipeline.types.buffers import Bytes, Int
 from pipeline.types.byte_words import put_word, word
 from pipeline.types.jit import compiled
 

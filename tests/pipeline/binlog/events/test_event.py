@@ -11,7 +11,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipeline.binlog.cursor import Cursor
-from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.events import event as events
 from pipeline.binlog.events.event import (
@@ -29,7 +28,7 @@ from pipeline.binlog.events.gtid_event import TransactionBegins
 from pipeline.binlog.events.payload_event import Payload
 from pipeline.binlog.events.query_event import Query
 from pipeline.binlog.events.table_map_event import table_map
-from pipeline.errors import Definite
+from pipeline.errors import Definite, UndecodableError
 from pipeline.gtid.gtid_set import Gtid
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, NoMetadata, TableMap
 from pipeline.schema.table_schema import TableId

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.events import event as events
 from pipeline.binlog.events.payload_event import Payload, payload, unpacked
+from pipeline.errors import UndecodableError
 from tests.fuzz.payloads import packed
 from tests.pipeline.binlog.golden import story
 

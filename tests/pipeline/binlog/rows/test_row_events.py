@@ -15,18 +15,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.binlog.errors import UndecodableError
 from pipeline.binlog.rows import cells, columns, row_events
 from pipeline.binlog.rows import stored_values as stored
 from pipeline.binlog.rows.json import document as json
 from pipeline.binlog.rows.row_events import RowsEvents, finish, locate
-from pipeline.errors import InvariantBroken
+from pipeline.errors import InvariantBroken, UndecodableError
 from pipeline.messages.inboxes import Kind, TableImages
 from pipeline.messages.row_images import IMAGE_FIELDS
-from pipeline.schema.table_map import FullMetadata, MinimalMetadata, Storage, TableMap
+from pipeline.schema.table_map import FullMetadata, MinimalMetadata, TableMap
 from pipeline.schema.table_schema import TableId
 from pipeline.types import packed_decimal as stored_decimals
 from pipeline.types import value_kernels
+from pipeline.types.buffers import SLACK
 from pipeline.types.charsets import TextError
 from pipeline.types.column_types import (
     Binary,
@@ -49,7 +49,7 @@ from pipeline.types.column_types import (
     Vector,
     Year,
 )
-from pipeline.types.field_types import FieldType, stored_width
+from pipeline.types.field_types import FieldType, Storage, stored_width
 from tests.pipeline.binlog.rows_events import Body, images, located
 
 WIDE = Context(prec=65)
@@ -496,9 +496,9 @@ def test_a_value_that_is_none_of_its_type_is_refused_by_name(
 
 
 def test_a_value_that_is_longer_than_its_column_is_not_copied_before_it_is_refused() -> None:
-    value = np.frombuffer(bytearray(b"\xfa" + b"a" * 250 + bytes(cells.SLACK)), np.uint8)
+    value = np.frombuffer(bytearray(b"\xfa" + b"a" * 250 + bytes(SLACK)), np.uint8)
     memory = np.zeros(512, np.uint8)
-    of_two_bytes = memory[: 2 + cells.SLACK]
+    of_two_bytes = memory[: 2 + SLACK]
     assert value_kernels.lay_out(value, np.zeros(1, np.int32), 1, 2, np.empty(2, np.int32), of_two_bytes) == 0
     assert not memory.any()
 
@@ -607,15 +607,15 @@ def test_json_that_arrows_offsets_do_not_reach_is_refused_by_name(monkeypatch: p
 
 def test_a_buffer_that_cells_do_not_reach_breaks_an_invariant(monkeypatch: pytest.MonkeyPatch) -> None:
     event = Body(body(WRITE, 1, image(number(1))), WRITE)
-    monkeypatch.setattr(cells, "LARGEST_BUFFER", len(event.bytes) + cells.SLACK)
+    monkeypatch.setattr(cells, "LARGEST_BUFFER", len(event.bytes) + SLACK)
     assert located(table_map(INT), [event]).images.tolist() == [1]
-    monkeypatch.setattr(cells, "LARGEST_BUFFER", len(event.bytes) + cells.SLACK - 1)
+    monkeypatch.setattr(cells, "LARGEST_BUFFER", len(event.bytes) + SLACK - 1)
     with pytest.raises(InvariantBroken, match="more than a cell can point to"):
         located(table_map(INT), [event])
 
 
 def test_an_event_outside_of_the_buffer_breaks_an_invariant() -> None:
-    buffer = np.zeros(20 + cells.SLACK, np.uint8)
+    buffer = np.zeros(20 + SLACK, np.uint8)
     for start, end in ((-1, 20), (0, 21), (20, 0)):
         events = RowsEvents(
             np.array([start], np.int64),

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.binlog.errors import UndecodableError
-from pipeline.binlog.rows.cells import NULL, SLACK
 from pipeline.binlog.rows.json import text_kernels
 from pipeline.binlog.rows.json.document import texts
 from pipeline.binlog.rows.stored_values import Stored
+from pipeline.errors import UndecodableError
 from pipeline.types import packed_decimal
+from pipeline.types.buffers import NULL, SLACK
 from pipeline.types.charsets import TextError
 from tests.pipeline.binlog import json_reference
 

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.binlog.errors import UndecodableError
-from pipeline.binlog.rows.cells import ABSENT, NULL, SLACK, diffs_at
+from pipeline.binlog.rows.cells import diffs_at
 from pipeline.binlog.rows.json.document import texts
 from pipeline.binlog.rows.stored_values import Stored
+from pipeline.errors import UndecodableError
+from pipeline.types.buffers import ABSENT, NULL, SLACK
 from pipeline.types.charsets import TextError
 from tests.pipeline.binlog.rows.json.test_document import VALUES, document
 
