@@ -28,6 +28,7 @@ from pipeline import metrics as catalogue
 from pipeline.binlog.stream import LogStream, Message
 from pipeline.binlog.transaction_assembler import Given
 from pipeline.config.settings import SourceSettings
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages import topology
 from pipeline.messages.inboxes import (
@@ -47,7 +48,6 @@ from pipeline.messages.inboxes import (
 )
 from pipeline.schema.table_filter import Tables
 from pipeline.snapshot.prepared_xa import XaPrepared
-from pipeline.snapshot.watermark import Coordinates
 
 _MICROSECONDS: Final = 1_000_000
 

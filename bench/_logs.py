@@ -15,7 +15,7 @@ from typing import Final
 from deploy.toolchain.mysql_server import CAPTURE, FULL_METADATA, GTIDS, SMALL_AND_QUICK, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import Secret, SourceSettings, TlsMode, TlsSettings
-from pipeline.snapshot.watermark import Coordinates
+from pipeline.gtid.coordinates import Coordinates
 
 DATABASE: Final = "bench"
 

@@ -15,8 +15,8 @@ import structlog
 from actors.source.connection import Source
 from pipeline.config.settings import ServerSettings
 from pipeline.errors import Transient
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.snapshot.watermark import Coordinates
 from pipeline.source.statement import Statement
 
 log = structlog.get_logger()

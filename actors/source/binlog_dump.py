@@ -33,9 +33,9 @@ from pipeline.binlog.packets import Packets
 from pipeline.config.settings import ServerSettings, SourceSettings
 from pipeline.errors import Definite, Transient
 from pipeline.gtid import file_positions
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.file_positions import FIRST_OFFSET
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.snapshot.watermark import Coordinates
 from pipeline.source.statement import Statement
 
 log = structlog.get_logger()

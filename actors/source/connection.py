@@ -24,9 +24,9 @@ from actors.source.errors import AnotherServer, translated
 from actors.source.protocol import Wire
 from pipeline.config.settings import ServerSettings, TlsMode
 from pipeline.errors import Definite
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.schema.table_schema import TableId
-from pipeline.snapshot.watermark import Coordinates
 from pipeline.source import information_schema
 from pipeline.source.information_schema import Described, Descriptions, IndexPart
 from pipeline.source.prerequisites import server_version

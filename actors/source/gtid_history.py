@@ -20,8 +20,9 @@ from actors.source.connection import Source
 from actors.source.watermark_table import SignalTable
 from pipeline.errors import Transient
 from pipeline.gtid import file_positions
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.snapshot.watermark import Coordinates, usable
+from pipeline.snapshot.watermark import usable
 
 # A transaction that's in the log becomes visible within a commit, unless it waits for a replica's acknowledgement. So
 # long it may take (s), and so are the pauses between looks, each twice the one before.

@@ -11,10 +11,10 @@ from actors.source.connection import Source
 from pipeline.binlog.commit_times import Beginnings
 from pipeline.config.settings import SourceSettings
 from pipeline.gtid import file_positions
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.gtid.witness import MOST, Witness, Witnesses
 from pipeline.snapshot.checkpoint import Checkpoint
-from pipeline.snapshot.watermark import Coordinates
 
 
 async def contradiction(source: Source, settings: SourceSettings, last: Checkpoint) -> str | None:

@@ -12,9 +12,9 @@ from pipeline.binlog.events.query_event import Query
 from pipeline.binlog.log_position import Reached
 from pipeline.binlog.stream_state import State
 from pipeline.binlog.transaction_ids import Names
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.witness import Witness
-from pipeline.snapshot.watermark import Coordinates
 
 _LOOKED_AT: Final = frozenset(
     {

@@ -6,7 +6,7 @@ from pipeline.binlog.event_type import Code
 from pipeline.binlog.events.event import Header
 from pipeline.binlog.stream_state import State
 from pipeline.errors import UndecodableError
-from pipeline.snapshot.watermark import Coordinates
+from pipeline.gtid.coordinates import Coordinates
 
 _OFFSET_BITS: Final = 32  # that a header has room for
 

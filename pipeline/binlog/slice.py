@@ -26,12 +26,12 @@ from pipeline.binlog.stream_state import (
     wider,
 )
 from pipeline.errors import Definite, UndecodableError
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import NO_GTIDS, Gtid, GtidSet, Source
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.inboxes import LogRead, RowsUnread, TableImages, TableUnreadable, TransactionPartRead
 from pipeline.schema.table_map import TableMap
 from pipeline.snapshot.prepared_xa import XaPrepared
-from pipeline.snapshot.watermark import Coordinates
 from pipeline.types.buffers import SLACK, Bytes, Int64s
 
 _SMALLEST: Final = 1 << 16  # bytes

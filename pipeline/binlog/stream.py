@@ -17,11 +17,11 @@ from pipeline.binlog.stream_state import BEGUN, DONE, FULL, NO_ROOM, RARE
 from pipeline.binlog.transaction_assembler import Fold, Given
 from pipeline.binlog.transaction_ids import Names
 from pipeline.errors import Definite, UndecodableError
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
 from pipeline.messages.inboxes import CreationRead, LogAdvanced, LogRead, StatementRead, TransactionPartRead
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.prepared_xa import XaPrepared
-from pipeline.snapshot.watermark import Coordinates
 
 # What a slice and what else is given become.
 Message = LogRead | TransactionPartRead | StatementRead | CreationRead | LogAdvanced

@@ -54,13 +54,13 @@ from pipeline.binlog.stream_state import BEGUN, BETWEEN, FRAMED, MAP, SPECIAL, S
 from pipeline.binlog.transaction_ids import Names
 from pipeline.binlog.xa_transactions import Prepared, PreparedTransactions
 from pipeline.errors import Definite, UndecodableError
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.messages.inboxes import CreationRead, LogAdvanced, RowsUnread, StatementRead, TableUnreadable
 from pipeline.schema.ddl.statement_kinds import emptied_memory_table
 from pipeline.schema.table_map import TableMap
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.prepared_xa import XaPrepared
-from pipeline.snapshot.watermark import Coordinates
 
 # What the fold gives; a slice becomes a LogRead or a TransactionPartRead (`Slice.read`).
 Given = Slice | StatementRead | CreationRead | LogAdvanced

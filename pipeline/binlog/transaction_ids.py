@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from pipeline.binlog.xa_transactions import Prepared
 from pipeline.errors import UndecodableError
 from pipeline.gtid import file_positions
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import NO_GTIDS, Gtid, GtidSet
-from pipeline.snapshot.watermark import Coordinates
 
 
 class Names:

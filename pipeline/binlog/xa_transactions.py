@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from pipeline.binlog.registries import Described
 from pipeline.binlog.slice import Held, Transaction
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.snapshot.prepared_xa import XaPrepared
-from pipeline.snapshot.watermark import Coordinates
 
 
 class Prepared(NamedTuple):

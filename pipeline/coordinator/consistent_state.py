@@ -27,8 +27,9 @@ seen in the log before it's seen in a table.
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.snapshot.watermark import Coordinates, Passed
+from pipeline.snapshot.watermark import Passed
 
 
 @dataclass(frozen=True, slots=True)

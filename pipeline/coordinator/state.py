@@ -9,6 +9,7 @@ from pipeline.coordinator.chunk_size import Limits, Size
 from pipeline.coordinator.consistent_state import CloseTransactions, Nowhere, OpenTransactions, Stand
 from pipeline.coordinator.reselect_keys import ReadKeys, Unread
 from pipeline.coordinator.window import Reading, Window
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid
 from pipeline.journal.quota import Room, Roomy
 from pipeline.messages.inboxes import (
@@ -33,7 +34,7 @@ from pipeline.snapshot.snapshot import (
     Waiting,
     progress,
 )
-from pipeline.snapshot.watermark import Coordinates, High, Passed
+from pipeline.snapshot.watermark import High, Passed
 
 # How many ended snapshots the checkpoint remembers.
 SNAPSHOTS_REMEMBERED = 10

@@ -14,8 +14,8 @@ contains the other, what it lacks, what is to come.
 from typing import Final
 
 from pipeline.errors import Definite
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import LARGEST_NUMBER, Gtid, GtidSet, Source
-from pipeline.snapshot.watermark import Coordinates
 
 TAG: Final = "tidemark_binlog"
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, assert_never
 
 from pipeline.errors import Definite
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.segment import CommitTimes, Entry, File, FileKind, SealedChunk
 from pipeline.schema import table_schema as schemas
@@ -20,7 +21,7 @@ from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot import checkpoint as checkpoints
 from pipeline.snapshot.snapshot import ChunkId
-from pipeline.snapshot.watermark import Coordinates, High, MarkerRow
+from pipeline.snapshot.watermark import High, MarkerRow
 
 # Raised by one whenever an older reader would misunderstand a newer entry.
 FORMAT = 4

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from pipeline.coordinator.consistent_state import CloseTransactions, OpenTransactions, TransactionsOpened
 from pipeline.coordinator.reselect_keys import ReadKeys
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import NO_GTIDS, Gtid, GtidSet
 from pipeline.gtid.transactions import Transactions
 from pipeline.journal.quota import RoomEnded, RoomMade
@@ -29,7 +30,7 @@ from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.chunk_index import Walk
 from pipeline.snapshot.prepared_xa import XaPrepared
 from pipeline.snapshot.snapshot import ChunkId, Request
-from pipeline.snapshot.watermark import Coordinates, High
+from pipeline.snapshot.watermark import High
 from pipeline.source.throttle import SourceEased, SourceStrained
 
 

@@ -38,31 +38,8 @@ before the high row was written, so that it has passed when that row has.
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from pipeline.errors import InvariantBroken
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
-
-
-@dataclass(frozen=True, slots=True)
-class Coordinates:
-    """A place in one server's binary log: `file` as `binlog.000042`, `offset` in bytes, the end of an event."""
-
-    file: str
-    offset: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.offset}"
-
-    def reaches(self, other: "Coordinates") -> bool:
-        """Whether this place is at or after the other. InvariantBroken if the two are of different logs."""
-        if self.file.rpartition(".")[0] != other.file.rpartition(".")[0]:
-            raise InvariantBroken(f"{self} and {other} are places in different logs and can't be compared")
-        return (self.number, self.offset) >= (other.number, other.offset)
-
-    @property
-    def number(self) -> int:
-        """The number of its file; beyond a million they have more digits, so that names don't sort."""
-        return int(self.file.rpartition(".")[2])
-
 
 # What a marker row is, by its type.
 OPEN_MARKER: Final = "snapshot-window-open"

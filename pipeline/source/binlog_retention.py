@@ -18,7 +18,7 @@ binlog_expire_logs_auto_purge), "PURGE BINARY LOGS Statement"; MySQL 5.7, expire
 import math
 from collections.abc import Mapping
 
-from pipeline.snapshot.watermark import Coordinates
+from pipeline.gtid.coordinates import Coordinates
 
 # What a server's variables say of how long it keeps its log, by all the names that they have had.
 RETENTION = ("binlog_expire_logs_auto_purge", "binlog_expire_logs_seconds", "expire_logs_days")

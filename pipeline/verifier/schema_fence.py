@@ -8,11 +8,11 @@ meanwhile, since it decides whether the server's answer proves anything (`pipeli
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.inboxes import CreationRead, LogAdvanced, LogRead, StatementRead, TransactionPartRead
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import Traits
-from pipeline.snapshot.watermark import Coordinates
 from pipeline.verifier.cascades import ForeignKey
 from pipeline.verifier.column_names import REMEDY, Answered, Holding, TableState, Unproven, table_of, waits
 

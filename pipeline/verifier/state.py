@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import Survey, Traits
-from pipeline.snapshot.watermark import Coordinates
 from pipeline.verifier.cascades import Doubts, ForeignKey
 from pipeline.verifier.column_names import TableState
 from pipeline.verifier.schema_fence import Held

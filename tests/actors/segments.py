@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from actors.journal.store import JournalStore
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet, Source
 from pipeline.gtid.transactions import Transactions
 from pipeline.journal import segment as journal
@@ -21,7 +22,6 @@ from pipeline.messages.row_images import CHANGE_FIELDS
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import ChunkId
-from pipeline.snapshot.watermark import Coordinates
 from pipeline.types.column_types import Integer
 
 SOURCE = Source("3e11fa47-71ca-11e1-9e33-c80aa9429562")

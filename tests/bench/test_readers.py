@@ -10,7 +10,7 @@ from bench import _debezium, _readers
 from bench._logs import DOCUMENTS, ELEVEN, ONE, SIXTY, Log, Table, server, write
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
-from pipeline.snapshot.watermark import Coordinates
+from pipeline.gtid.coordinates import Coordinates
 
 ROWS = 4_000  # several events in a transaction
 

@@ -20,6 +20,7 @@ from pipeline.coordinator import step as coordinator
 from pipeline.coordinator.chunk_size import Limits
 from pipeline.coordinator.reselect_keys import ReadKeys
 from pipeline.coordinator.state import Order, Overlapping, State, WindowMode
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.inboxes import (
@@ -51,7 +52,7 @@ from pipeline.signals.signal import ExecuteSnapshot, Filter, StopSnapshot
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.chunk_index import primary
 from pipeline.snapshot.snapshot import TableState
-from pipeline.snapshot.watermark import Coordinates, High
+from pipeline.snapshot.watermark import High
 from pipeline.types.column_types import Integer
 
 T = TypeVar("T")

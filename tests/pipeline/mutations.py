@@ -33,6 +33,7 @@ from pipeline.coordinator.state import (
     Within,
 )
 from pipeline.errors import InvariantBroken
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet, Source
 from pipeline.gtid.intervals import EMPTY
 from pipeline.gtid.transactions import Transactions
@@ -73,7 +74,6 @@ from pipeline.snapshot.snapshot import (
     Snapshot,
     TableState,
 )
-from pipeline.snapshot.watermark import Coordinates
 
 Patch = pytest.MonkeyPatch
 Mutation = Callable[[Patch], None]

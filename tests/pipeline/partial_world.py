@@ -17,6 +17,7 @@ from pipeline.coordinator import step as coordinator
 from pipeline.coordinator.chunk_size import Limits
 from pipeline.coordinator.reselect_keys import ReadKeys
 from pipeline.coordinator.state import Order, Overlapping, Pausing, State
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.transactions import Transactions
 from pipeline.journal.change_rows import META, change_table, chunk_table
@@ -42,7 +43,6 @@ from pipeline.messages.inboxes import (
 from pipeline.messages.row_images import CHANGE_FIELDS
 from pipeline.snapshot.checkpoint import Checkpoint, Filling
 from pipeline.snapshot.chunk_index import Walk, primary
-from pipeline.snapshot.watermark import Coordinates
 from tests.pipeline.builders import COMMIT_TIME, execute, gtid, gtids, place, table
 
 TABLE = table("partial", "id", "a", "b")

@@ -2,8 +2,8 @@
 
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.gtid import file_positions
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.snapshot.watermark import Coordinates
 from pipeline.source.prerequisites import server_version
 
 __all__ = ["end_of_log", "executed"]

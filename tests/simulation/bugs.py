@@ -15,6 +15,7 @@ from pipeline.coordinator import step as coordinator
 from pipeline.coordinator.consistent_state import Approaching, Standing
 from pipeline.coordinator.state import Eased, Order, State, Within
 from pipeline.coordinator.window import Reading
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.lake import delivery
 from pipeline.lake import step as spark_sink
@@ -27,7 +28,7 @@ from pipeline.schema.table_schema import TableId
 from pipeline.snapshot import snapshot as snapshots
 from pipeline.snapshot.checkpoint import Checkpoint, Mirror
 from pipeline.snapshot.snapshot import Range
-from pipeline.snapshot.watermark import Coordinates, High, MarkerRow, Passed
+from pipeline.snapshot.watermark import High, MarkerRow, Passed
 from pipeline.verifier import cascades, table_restarts
 from pipeline.verifier import step as schema_verifier
 from pipeline.verifier.cascades import ForeignKey

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.inboxes import (
@@ -23,7 +24,6 @@ from pipeline.messages.inboxes import (
 from pipeline.messages.row_images import IMAGE_FIELDS
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, TableMap
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.snapshot.watermark import Coordinates
 from pipeline.types.field_types import Storage
 from tests.simulation.server import Server, Transaction
 from tests.simulation.world import World

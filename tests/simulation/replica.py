@@ -6,9 +6,9 @@ Commits are in the log's order (replica_preserve_commit_order), but GTIDs come i
 from collections.abc import Mapping
 from random import Random
 
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.snapshot.watermark import Coordinates
 from tests.simulation.server import Rows, Server, Transaction, apply, gtid_set, place_on
 
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from random import Random
 
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet, Source
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.signals.signal import SourceSignal
-from pipeline.snapshot.watermark import Coordinates
 from pipeline.types.column_types import Integer
 from pipeline.verifier.cascades import ForeignKey
 from tests.simulation.story import Story

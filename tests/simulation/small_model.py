@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pipeline.coordinator import window
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.inboxes import ChunkRead, ReadChunk
@@ -28,7 +29,7 @@ from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot import watermark
 from pipeline.snapshot.chunk_index import primary
 from pipeline.snapshot.snapshot import WHOLE, ChunkId
-from pipeline.snapshot.watermark import Coordinates, Passed
+from pipeline.snapshot.watermark import Passed
 from pipeline.types.column_types import Integer
 from tests.simulation.server import SOURCES
 

@@ -3,9 +3,9 @@
 from random import Random
 
 from pipeline.coordinator.consistent_state import OpenTransactions, TransactionsOpened
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.snapshot.watermark import Coordinates
 from tests.simulation.server import Rows, Server
 
 # So many tries find no quiet moment before the server is locked, where that's allowed.

@@ -13,9 +13,9 @@ from actors.runtime import logs
 from pipeline.binlog.events.query_event import Query
 from pipeline.config.settings import Secret
 from pipeline.errors import Definite
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid
 from pipeline.messages.inboxes import CreationRead, SchemaChanged, StatementRead
-from pipeline.snapshot.watermark import Coordinates
 
 
 class Terminal(io.StringIO):

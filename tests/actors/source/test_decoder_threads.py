@@ -8,9 +8,9 @@ import pytest
 from actors.source.decoder_threads import Decoding
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.slice import Passed, Slice
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid
 from pipeline.messages.inboxes import LogAdvanced, LogRead, ReadingPaused, TransactionPartRead
-from pipeline.snapshot.watermark import Coordinates
 from tests.pipeline.binlog.test_slice import END, A, Making, ids, ordinals
 
 ADVANCED = LogAdvanced(Coordinates("binlog.000002", 4))

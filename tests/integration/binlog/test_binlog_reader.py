@@ -19,6 +19,7 @@ from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline import metrics as catalogue
 from pipeline.config.settings import TlsMode, TlsSettings
 from pipeline.errors import Definite, Transient
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.inboxes import (
     ChangesVerified,
@@ -37,7 +38,6 @@ from pipeline.messages.inboxes import (
 from pipeline.messages.topology import EDGES, Actor, inbox
 from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_schema import TableId
-from pipeline.snapshot.watermark import Coordinates
 from pipeline.verifier.state import Known
 from pipeline.verifier.step import started
 from tests.pipeline.builders import decoded

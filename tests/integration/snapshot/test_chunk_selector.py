@@ -21,6 +21,7 @@ from pipeline import metrics as catalogue
 from pipeline.coordinator.consistent_state import CloseTransactions, OpenTransactions, TransactionsOpened
 from pipeline.coordinator.reselect_keys import ReadKeys
 from pipeline.errors import InvariantBroken
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.gtid_set import Source as Origin
 from pipeline.messages.inboxes import (
@@ -35,7 +36,7 @@ from pipeline.messages.inboxes import (
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.snapshot import WHOLE
-from pipeline.snapshot.watermark import Coordinates, High
+from pipeline.snapshot.watermark import High
 from pipeline.source.statement import Statement
 from tests.servers.mysql import MysqlFactory
 from tests.servers.selector import Bench, bench

@@ -13,11 +13,11 @@ from actors.source.witnesses import contradiction
 from deploy.toolchain.mysql_server import CAPTURE, FULL_METADATA, GTIDS, GTIDS_56, MysqlServer
 from pipeline.config.settings import Settings, SnapshotMode
 from pipeline.gtid import file_positions
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.witness import Witness
 from pipeline.messages.topology import Actor as Name
 from pipeline.snapshot.checkpoint import Checkpoint
-from pipeline.snapshot.watermark import Coordinates
 from tests.integration.snapshot.test_replica_watermarks import caught_up
 from tests.integration.source.test_failover import begun, cluster, listing
 from tests.servers.journal_oracle import entries

@@ -16,8 +16,8 @@ from pymysqlreplication.event import GtidEvent, XidEvent
 from pymysqlreplication.row_event import UpdateRowsEvent
 
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, GTIDS_56, MysqlServer
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet
-from pipeline.snapshot.watermark import Coordinates
 from tests.servers.mysql import MysqlFactory
 from tests.servers.source import ask, connected
 

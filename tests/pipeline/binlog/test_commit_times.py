@@ -7,9 +7,9 @@ from pipeline.binlog.commit_times import Beginnings
 from pipeline.binlog.event_buffer import Frames
 from pipeline.binlog.event_type import Code
 from pipeline.gtid import file_positions
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import NO_GTIDS, Gtid
 from pipeline.gtid.witness import Witness
-from pipeline.snapshot.watermark import Coordinates
 from tests.pipeline.binlog.events.test_event import made
 from tests.pipeline.binlog.test_transaction_assembler import SERVER, rotate
 from tests.pipeline.binlog.test_transaction_ids import Log, inserted

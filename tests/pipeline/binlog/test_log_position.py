@@ -7,7 +7,7 @@ from pipeline.binlog.events.event import Header
 from pipeline.binlog.log_position import Reached
 from pipeline.binlog.stream_state import State
 from pipeline.errors import UndecodableError
-from pipeline.snapshot.watermark import Coordinates
+from pipeline.gtid.coordinates import Coordinates
 
 
 def header(end: int, code: int = Code.XID) -> Header:

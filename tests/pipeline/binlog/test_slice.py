@@ -9,11 +9,11 @@ from pipeline.binlog.registries import Maps, Sources
 from pipeline.binlog.slice import Part, Passed, Slice, SliceBuilder, Transaction
 from pipeline.binlog.stream_state import State
 from pipeline.errors import UndecodableError
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid
 from pipeline.messages.inboxes import LogRead, TableImages, TableUnreadable, TransactionPartRead
 from pipeline.schema.table_map import FullMetadata, TableMap
 from pipeline.schema.table_schema import TableId
-from pipeline.snapshot.watermark import Coordinates
 from pipeline.types.column_types import Integer
 from pipeline.types.field_types import FieldType, Storage
 

@@ -18,6 +18,7 @@ from pipeline.binlog.slice import Bound, Slice
 from pipeline.binlog.stream import LogStream, Message
 from pipeline.binlog.transaction_assembler import Given
 from pipeline.errors import Definite, UndecodableError
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.messages.inboxes import (
     CreationRead,
@@ -29,7 +30,6 @@ from pipeline.messages.inboxes import (
     TableUnreadable,
 )
 from pipeline.schema.table_schema import TableId
-from pipeline.snapshot.watermark import Coordinates
 from tests.pipeline.binlog.events.test_event import made
 from tests.pipeline.binlog.golden import STORIES, story
 from tests.pipeline.builders import decoded

@@ -10,9 +10,9 @@ from pipeline.binlog.slice import Bound
 from pipeline.binlog.stream import LogStream, Message
 from pipeline.errors import UndecodableError
 from pipeline.gtid import file_positions
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.inboxes import LogAdvanced, LogRead, StatementRead
-from pipeline.snapshot.watermark import Coordinates
 from tests.pipeline.binlog.events.test_event import made
 from tests.pipeline.binlog.test_transaction_assembler import (
     MAP,

@@ -4,8 +4,8 @@ import numpy as np
 
 from pipeline.binlog.slice import Held, Transaction
 from pipeline.binlog.xa_transactions import Prepared, PreparedTransactions
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.snapshot.prepared_xa import XaPrepared
-from pipeline.snapshot.watermark import Coordinates
 from tests.pipeline.builders import ORDERS, gtids
 
 A, B = "X'61',X'',1", "X'62',X'',1"

@@ -8,13 +8,14 @@ import pytest
 from pipeline.coordinator import window
 from pipeline.coordinator.window import PassedKeys, Reading, Reconciling, Runs
 from pipeline.errors import InvariantBroken
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.inboxes import ReadChunk
 from pipeline.schema.row_keys import tokens
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot.chunk_index import primary
 from pipeline.snapshot.snapshot import WHOLE, ChunkId
-from pipeline.snapshot.watermark import Coordinates, MarkerRow, Passed
+from pipeline.snapshot.watermark import MarkerRow, Passed
 from tests.pipeline import mutations
 from tests.pipeline.builders import ORDERS, gtid, gtids, place, read, rows, table
 from tests.pipeline.mutations import broken_by

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from pipeline.errors import Definite
 from pipeline.gtid import file_positions
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet, Source
-from pipeline.snapshot.watermark import Coordinates
 
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import Definite
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal import manifest
 from pipeline.journal.segment import CommitTimes, Entry, File, FileKind, SealedChunk
@@ -15,7 +16,7 @@ from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
 from pipeline.snapshot.snapshot import ChunkId, Chunking, Failed, Progress, Range, Snapshot, Waiting
-from pipeline.snapshot.watermark import Coordinates, MarkerRow
+from pipeline.snapshot.watermark import MarkerRow
 from pipeline.types.column_types import Decimal, Enum, Integer, Text
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import InvariantBroken
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet, Source
 from pipeline.gtid.transactions import Transactions
 from pipeline.journal import change_rows
@@ -34,7 +35,6 @@ from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling
 from pipeline.snapshot.snapshot import ChunkId
-from pipeline.snapshot.watermark import Coordinates
 from pipeline.types.column_types import Date, Integer, Text
 
 SOURCE = Source("3e11fa47-71ca-11e1-9e33-c80aa9429562")

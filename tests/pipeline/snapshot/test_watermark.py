@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import InvariantBroken
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.snapshot import watermark
-from pipeline.snapshot.watermark import Coordinates
 from tests.pipeline import mutations
 from tests.pipeline.builders import gtids
 from tests.pipeline.mutations import broken_by

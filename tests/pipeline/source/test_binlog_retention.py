@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pipeline.snapshot.watermark import Coordinates
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.source.binlog_retention import bytes_behind, kept_s, purged_at
 
 LOGS = {"log.000009": 1000, "log.000010": 5000, "log.000011": 700, "log.000012": 300}

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet, Source
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.inboxes import (
@@ -32,7 +33,6 @@ from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, NoMetadata, TableMap
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.schema.table_traits import Traits
-from pipeline.snapshot.watermark import Coordinates
 from pipeline.types.column_types import ColumnType, Enum, Integer, RawInteger, RawString, Set, Text
 from pipeline.types.enum_labels import NoLabel, enum_texts, set_texts
 from pipeline.types.field_types import Storage
