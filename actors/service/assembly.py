@@ -55,6 +55,7 @@ from pipeline.journal.segment import Entry
 from pipeline.messages.inboxes import SignalAccepted
 from pipeline.messages.topology import EDGES, inbox
 from pipeline.messages.topology import Actor as Name
+from pipeline.schema.known_schemas import Known
 from pipeline.schema.table_schema import TableId
 from pipeline.signals.outcomes import CheckpointSealed
 from pipeline.snapshot.checkpoint import Checkpoint
@@ -62,7 +63,6 @@ from pipeline.source.prerequisites import Finding, Severity
 from pipeline.source.throttle import Bounds
 from pipeline.verifier import step as schema_verifier
 from pipeline.verifier.signal_table import SignalRows
-from pipeline.verifier.state import Known
 
 log = structlog.get_logger()
 

@@ -26,6 +26,7 @@ from pipeline.config.settings import ServerSettings, TlsMode
 from pipeline.errors import Definite
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
+from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId
 from pipeline.source import information_schema
 from pipeline.source.information_schema import Described, Descriptions, IndexPart
@@ -34,7 +35,6 @@ from pipeline.source.result_columns import ResultColumn
 from pipeline.source.result_set import RowPackets, Rows
 from pipeline.source.statement import Statement
 from pipeline.source.throttle import Load
-from pipeline.verifier.cascades import ForeignKey
 
 # How much longer than the server's own limit an answer is waited for, in seconds.
 _GRACE_S: Final = 5.0

@@ -20,6 +20,8 @@ from pipeline.config.settings import ForeignKeys, Settings, SourceSettings, Wate
 from pipeline.errors import Definite
 from pipeline.gtid import file_positions
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
+from pipeline.schema.foreign_key import ForeignKey
+from pipeline.schema.known_schemas import Known
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import Traits
 from pipeline.source.information_schema import Descriptions
@@ -34,9 +36,8 @@ from pipeline.source.prerequisites import (
     unlogged_foreign_keys,
 )
 from pipeline.verifier import signal_table as signal_rows
-from pipeline.verifier.cascades import Doubts, ForeignKey
+from pipeline.verifier.cascades import Doubts
 from pipeline.verifier.schema_fence import Answer
-from pipeline.verifier.state import Known
 
 # The oldest Java that Spark 4 runs on (Spark 4.2 documentation, "Downloading").
 OLDEST_JAVA = 17

@@ -26,13 +26,13 @@ from pipeline.coordinator.recapture import recaptured
 from pipeline.coordinator.state import remembered
 from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
+from pipeline.schema.known_schemas import Known
 from pipeline.schema.table_schema import TableId
 from pipeline.signals.signal import MOST_PRIORITY
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Moving
 from pipeline.snapshot.prepared_xa import left_out
 from pipeline.snapshot.snapshot import Chunking, Completed, Failed, Snapshot, TableState, Waiting, progress
 from pipeline.source.failover import PURGED
-from pipeline.verifier.state import Known
 
 _BEHIND = "the binlog was purged behind {position}"
 _SKIPPED = "the signal {id} skipped the binlog behind {position}"

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.schema.table_traits import TextColumn, Traits
 from pipeline.source.statement import Statement, quoted_table
@@ -51,7 +52,6 @@ from pipeline.types.column_types import (
     Year,
 )
 from pipeline.types.enum_labels import NO_TEXT, UNKNOWN
-from pipeline.verifier.cascades import ForeignKey
 
 _DESCRIBE = """\
 SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, c.COLUMN_TYPE, c.CHARACTER_SET_NAME, c.IS_NULLABLE,

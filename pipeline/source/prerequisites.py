@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from pipeline.config.settings import SnapshotMode, SnapshotSettings
+from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId
 from pipeline.source.statement import quoted_table
-from pipeline.verifier.cascades import ForeignKey
 
 # The server's variables that are judged, by all the names that they have had.
 VARIABLES = (

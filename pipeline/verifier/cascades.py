@@ -19,21 +19,8 @@ import numpy.typing as npt
 
 from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.messages.inboxes import Kind, TableChanges
+from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId
-
-
-@dataclass(frozen=True, slots=True)
-class ForeignKey:
-    """Rows of `child` go or change with those of `parent`.
-
-    That's when a row of `parent` is deleted, if `deletes`, or gets other values in `columns`, if `updates`.
-    """
-
-    child: TableId
-    parent: TableId
-    columns: tuple[str, ...]
-    deletes: bool
-    updates: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.inboxes import CreationRead, LogAdvanced, LogRead, StatementRead, TransactionPartRead
+from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import Traits
-from pipeline.verifier.cascades import ForeignKey
 from pipeline.verifier.column_names import REMEDY, Answered, Holding, TableState, Unproven, table_of, waits
 
 # How many bytes of rows are held, at most, until a schema is proven.

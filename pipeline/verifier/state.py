@@ -5,28 +5,14 @@ from dataclasses import dataclass, field
 
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
+from pipeline.schema.foreign_key import ForeignKey
+from pipeline.schema.known_schemas import Known
 from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.schema.table_traits import Survey, Traits
-from pipeline.verifier.cascades import Doubts, ForeignKey
+from pipeline.schema.table_traits import Survey
+from pipeline.verifier.cascades import Doubts
 from pipeline.verifier.column_names import TableState
 from pipeline.verifier.schema_fence import Held
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """The schemas that the server gave both before and behind `at`, its executed set.
-
-    `folds`: whether it compares names of tables without regard to case (lower_case_table_names), which no server
-    changes while it runs. `refused`: the tables that it described so that they can't be captured, and why. `traits`:
-    what the log doesn't tell of the others.
-    """
-
-    schemas: Mapping[TableId, TableSchema]
-    at: GtidSet
-    folds: bool = True
-    refused: Mapping[TableId, str] = field(default_factory=dict)
-    traits: Mapping[TableId, Traits] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,11 +69,13 @@ from pipeline.messages.message_size import weight
 from pipeline.schema.compatibility import obstacle
 from pipeline.schema.ddl import effects as ddl
 from pipeline.schema.ddl.alter_table import Alteration
+from pipeline.schema.foreign_key import ForeignKey
+from pipeline.schema.known_schemas import Known
 from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import known_at
 from pipeline.verifier import schema_fence
-from pipeline.verifier.cascades import Doubts, ForeignKey
+from pipeline.verifier.cascades import Doubts
 from pipeline.verifier.column_names import (
     Answered,
     Awaited,
@@ -87,7 +89,7 @@ from pipeline.verifier.column_names import (
     table_of,
 )
 from pipeline.verifier.schema_fence import Answer, Held
-from pipeline.verifier.state import Known, State
+from pipeline.verifier.state import State
 from pipeline.verifier.table_restarts import (
     LEFT_OUT,
     by_engines,

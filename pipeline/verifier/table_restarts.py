@@ -6,10 +6,11 @@ from pipeline.gtid.gtid_set import Gtid
 from pipeline.messages.inboxes import RowsUnread, TableChanges, TableRestarted, TableStopped
 from pipeline.schema.ddl.effects import Unlogged
 from pipeline.schema.ddl.unlogged_changes import LOGGED_ENGINES, Effect
+from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import Traits
-from pipeline.verifier.cascades import ForeignKey, along, cascaded
+from pipeline.verifier.cascades import along, cascaded
 
 LEFT_OUT = (
     "the configuration doesn't capture it any more, so that its changes are missing from here on; to have it again, "

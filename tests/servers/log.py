@@ -7,8 +7,8 @@ from pipeline.binlog.stream import LogStream
 from pipeline.binlog.transaction_assembler import Given
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.inboxes import ChangesVerified
+from pipeline.schema.known_schemas import Known
 from pipeline.schema.table_filter import Tables
-from pipeline.verifier.state import Known
 from pipeline.verifier.step import FromVerifier, started, step
 from tests.servers.source import settings
 

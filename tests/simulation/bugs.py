@@ -23,6 +23,7 @@ from pipeline.lake.delivery import Batch, Delivered, Pieces
 from pipeline.lake.state import Landing
 from pipeline.lake.state import State as SinkState
 from pipeline.messages.inboxes import ChunkRead, SchemaChanged, TableChanges
+from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot import snapshot as snapshots
@@ -31,7 +32,6 @@ from pipeline.snapshot.snapshot import Range
 from pipeline.snapshot.watermark import High, MarkerRow, Passed
 from pipeline.verifier import cascades, table_restarts
 from pipeline.verifier import step as schema_verifier
-from pipeline.verifier.cascades import ForeignKey
 from tests.pipeline import mutations
 from tests.simulation.replica import Replica
 from tests.simulation.selector import Chunk, Selector

@@ -15,10 +15,10 @@ from random import Random
 
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet, Source
+from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.signals.signal import SourceSignal
 from pipeline.types.column_types import Integer
-from pipeline.verifier.cascades import ForeignKey
 from tests.simulation.story import Story
 from tests.simulation.world import Alteration, Reads, References, World
 

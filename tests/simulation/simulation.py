@@ -32,6 +32,7 @@ from pipeline.messages.inboxes import (
     SignalReceived,
     ToWatermarkCoordinator,
 )
+from pipeline.schema.known_schemas import Known
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.signals.signal import (
     ExecuteSnapshot,
@@ -45,7 +46,6 @@ from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.source.throttle import SourceEased, SourceStrained
 from pipeline.verifier import step as schema_verifier
 from pipeline.verifier.schema_fence import Answer
-from pipeline.verifier.state import Known
 from pipeline.verifier.state import State as Verifier
 from pipeline.verifier.step import FromVerifier
 from tests.simulation.coverage import Coverage

@@ -20,9 +20,9 @@ from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline.binlog.event_type import Code
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.inboxes import ChangesVerified, Kind
+from pipeline.schema.known_schemas import Known
 from pipeline.schema.table_filter import Tables
 from pipeline.types.field_types import FieldType
-from pipeline.verifier.state import Known
 from tests.servers.log import read_log
 from tests.servers.mysql import MysqlFactory
 

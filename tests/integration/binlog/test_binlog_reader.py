@@ -36,9 +36,9 @@ from pipeline.messages.inboxes import (
     TransactionPartRead,
 )
 from pipeline.messages.topology import EDGES, Actor, inbox
+from pipeline.schema.known_schemas import Known
 from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_schema import TableId
-from pipeline.verifier.state import Known
 from pipeline.verifier.step import started
 from tests.pipeline.builders import decoded
 from tests.servers.mysql import MysqlFactory

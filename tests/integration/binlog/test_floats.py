@@ -12,9 +12,9 @@ import pyarrow as pa
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.inboxes import ChangesVerified
+from pipeline.schema.known_schemas import Known
 from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_schema import TableId
-from pipeline.verifier.state import Known
 from tests.servers.log import read_log
 from tests.servers.source import connected, read_whole
 

@@ -33,9 +33,9 @@ from deploy.toolchain.mysql_server import (
 from deploy.toolchain.parts import Parts
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.inboxes import ChangesVerified, Kind, LogAdvanced, SchemaVerified, TableStopped
+from pipeline.schema.known_schemas import Known
 from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_schema import TableId
-from pipeline.verifier.state import Known
 from pipeline.verifier.step import FromVerifier
 from tests.servers.log import read_log
 from tests.servers.mysql import parts56

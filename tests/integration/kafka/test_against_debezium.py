@@ -25,8 +25,8 @@ from pipeline.kafka.handling import (
     UnsignedBigintHandling,
 )
 from pipeline.messages.inboxes import ChangePart, ChangesVerified
+from pipeline.schema.known_schemas import Known
 from pipeline.schema.table_filter import Tables
-from pipeline.verifier.state import Known
 from tests.servers.debezium_messages import PREFIX, LogStart, Message, debezium_messages, log_end
 from tests.servers.log import read_log
 

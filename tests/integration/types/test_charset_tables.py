@@ -14,11 +14,11 @@ import pytest
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.inboxes import TableStopped
+from pipeline.schema.known_schemas import Known
 from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_schema import TableId
 from pipeline.types.charsets import KNOWN, TextError, to_strings, to_text
 from pipeline.types.collations import BINARY, CHARSETS
-from pipeline.verifier.state import Known
 from tests.servers.log import read_log
 from tests.servers.source import connected, read_whole
 

@@ -10,13 +10,13 @@ from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator import handle_signals, resume
 from pipeline.coordinator.recapture import recaptured, told
 from pipeline.messages.inboxes import SignalAccepted, SignalReceived, SignalRejected, TableStopped
+from pipeline.schema.known_schemas import Known
 from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.signals.notifications import NoticeType, noticed
 from pipeline.signals.signal import Recapture
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Moving, Ready
 from pipeline.snapshot.snapshot import Chunking, Completed, Failed, Progress, Range, Snapshot, Waiting
-from pipeline.verifier.state import Known
 from tests.pipeline.builders import ITEMS, ORDERS, USERS, Capture, altered, execute, gtids, table
 from tests.pipeline.strategies import checkpoints, table_ids, table_schemas
 

@@ -7,6 +7,7 @@ import pytest
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator import resume
 from pipeline.coordinator.resume import LogPurged
+from pipeline.schema.known_schemas import Known
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Moving, Ready
 from pipeline.snapshot.snapshot import (
     Chunking,
@@ -18,7 +19,6 @@ from pipeline.snapshot.snapshot import (
     Stopped,
     Waiting,
 )
-from pipeline.verifier.state import Known
 from tests.pipeline.builders import ITEMS, ORDERS, USERS, altered, gtids, table
 
 KEYLESS = table("keyless", "a", "b", key=())

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId
 from pipeline.source.prerequisites import (
     Finding,
@@ -15,7 +16,6 @@ from pipeline.source.prerequisites import (
     server_version,
     unlogged_foreign_keys,
 )
-from pipeline.verifier.cascades import ForeignKey
 
 FIT = ServerFacts(
     version="9.7.4",

@@ -7,9 +7,10 @@ import pytest
 
 from pipeline.messages.inboxes import Kind, TableChanges
 from pipeline.messages.row_images import CHANGE_FIELDS
+from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Integer
-from pipeline.verifier.cascades import ForeignKey, cascaded
+from pipeline.verifier.cascades import cascaded
 
 A, B, C, D = (TableId("d", name) for name in "abcd")
 INT = Integer(8, unsigned=False)

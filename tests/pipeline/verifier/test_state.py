@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from pipeline.messages.inboxes import SchemaVerified, TableRestarted, TableStopped
+from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId
-from pipeline.verifier.cascades import Doubts, ForeignKey
+from pipeline.verifier.cascades import Doubts
 from pipeline.verifier.state import State
 from pipeline.verifier.step import answered, asked, step
 from tests.pipeline.verifier.test_step import FULL, ORDERS, SCHEMA, answer, fresh, slice_, statement

@@ -29,6 +29,8 @@ from pipeline.messages.inboxes import (
 from pipeline.messages.message_size import weight
 from pipeline.messages.row_images import CHANGE_FIELDS, IMAGE_FIELDS
 from pipeline.schema.ddl.alter_table import Alteration
+from pipeline.schema.foreign_key import ForeignKey
+from pipeline.schema.known_schemas import Known
 from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, NoMetadata, TableMap
 from pipeline.schema.table_schema import Column, TableId, TableSchema
@@ -37,9 +39,8 @@ from pipeline.types.column_types import ColumnType, Enum, Integer, RawInteger, R
 from pipeline.types.enum_labels import NoLabel, enum_texts, set_texts
 from pipeline.types.field_types import Storage
 from pipeline.verifier import schema_fence
-from pipeline.verifier.cascades import ForeignKey
 from pipeline.verifier.schema_fence import Answer
-from pipeline.verifier.state import Known, State
+from pipeline.verifier.state import State
 from pipeline.verifier.step import FromVerifier, answered, asked, started, step
 
 SERVER = Source("3e11fa47-71ca-11e1-9e33-c80aa9429562")
