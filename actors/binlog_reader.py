@@ -31,21 +31,18 @@ from pipeline.config.settings import SourceSettings
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages import topology
-from pipeline.messages.inboxes import (
+from pipeline.messages.binlog import (
     CreationRead,
-    Kind,
     LogAdvanced,
     LogRead,
     PauseReading,
     ReadingPaused,
     ResumeReading,
     StatementRead,
-    TableImages,
-    TableUnreadable,
-    ToBinlogReader,
-    ToSchemaVerifier,
     TransactionPartRead,
 )
+from pipeline.messages.inboxes import ToBinlogReader, ToSchemaVerifier
+from pipeline.messages.row_images import Kind, TableImages, TableUnreadable
 from pipeline.schema.table_filter import Tables
 from pipeline.snapshot.prepared_xa import XaPrepared
 

@@ -39,29 +39,32 @@ from actors.source.gtid_history import VISIBLE_WITHIN_S, visible_with
 from actors.source.watermark_table import SignalTable
 from pipeline import metrics as catalogue
 from pipeline.config.settings import ServerSettings, SourceSettings
-from pipeline.coordinator.consistent_state import CloseTransactions, OpenTransactions, TransactionsOpened
-from pipeline.coordinator.reselect_keys import ReadKeys
 from pipeline.errors import Definite, Transient, worst
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages import topology
-from pipeline.messages.inboxes import (
+from pipeline.messages.chunks import (
     ChunkFailed,
     ChunkOutdated,
     ChunkRead,
+    CloseTransactions,
+    OpenTransactions,
     PlanFailed,
     PlanTable,
     ReadChunk,
+    ReadKeys,
+    SourceEased,
+    SourceStrained,
     TablePlanned,
-    ToChunkSelector,
-    ToWatermarkCoordinator,
+    TransactionsOpened,
 )
+from pipeline.messages.inboxes import ToChunkSelector, ToWatermarkCoordinator
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot import chunk_queries, key_literals, row_filter_sql
 from pipeline.snapshot.watermark import High
 from pipeline.source import result_set
 from pipeline.source.result_columns import mismatch
-from pipeline.source.throttle import UNBOUNDED, Bounds, SourceEased, SourceStrained
+from pipeline.source.throttle import UNBOUNDED, Bounds
 
 log = structlog.get_logger()
 

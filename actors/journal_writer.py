@@ -30,7 +30,6 @@ from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule
 from pipeline.errors import Transient
 from pipeline.journal import step as journal_writer
-from pipeline.journal.quota import Full, Room, RoomEnded, RoomMade, Roomy
 from pipeline.journal.segment import Entry
 from pipeline.journal.state import Busy, Idle, Keep, Publish, Seal, WriteAhead
 from pipeline.journal.step import (
@@ -48,15 +47,10 @@ from pipeline.journal.step import (
     WrittenAhead,
 )
 from pipeline.messages import topology
-from pipeline.messages.inboxes import (
-    SegmentSealed,
-    SignalAnswer,
-    ToJournalWriter,
-    ToSparkSink,
-    ToWatermarkCoordinator,
-)
+from pipeline.messages.inboxes import ToJournalWriter, ToSparkSink, ToWatermarkCoordinator
+from pipeline.messages.journal import CheckpointSealed, Full, Room, RoomEnded, RoomMade, Roomy, SegmentSealed
+from pipeline.messages.signals import SignalAnswer
 from pipeline.schema.table_schema import TableId
-from pipeline.signals.outcomes import CheckpointSealed
 from pipeline.snapshot.checkpoint import Checkpoint
 
 log = structlog.get_logger()

@@ -16,14 +16,8 @@ from actors.runtime.metrics import Metrics
 from actors.runtime.tasks import broken_off
 from pipeline import metrics as catalogue
 from pipeline.messages import topology
-from pipeline.messages.inboxes import (
-    ChangesVerified,
-    SchemaChanged,
-    SchemaVerified,
-    TableRestarted,
-    ToSchemaVerifier,
-    ToWatermarkCoordinator,
-)
+from pipeline.messages.changes import ChangesVerified, SchemaChanged, SchemaVerified, TableRestarted
+from pipeline.messages.inboxes import ToSchemaVerifier, ToWatermarkCoordinator
 from pipeline.schema.table_schema import TableId
 from pipeline.verifier import step as schema_verifier
 from pipeline.verifier.schema_fence import Answer

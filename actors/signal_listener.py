@@ -27,14 +27,10 @@ from actors.runtime.metrics import Metrics
 from actors.runtime.tasks import first_end
 from pipeline import metrics as catalogue
 from pipeline.messages import topology
-from pipeline.messages.inboxes import (
-    SignalAccepted,
-    SignalAnswer,
-    SignalReceived,
-    SignalRejected,
-    ToSignalListener,
-)
-from pipeline.signals.outcomes import CheckpointSealed, History, Outcome, SignalState
+from pipeline.messages.inboxes import ToSignalListener
+from pipeline.messages.journal import CheckpointSealed
+from pipeline.messages.signals import SignalAccepted, SignalAnswer, SignalReceived, SignalRejected
+from pipeline.signals.outcomes import History, Outcome, SignalState
 from pipeline.signals.signal import MalformedSignal, Signal, parse
 from pipeline.snapshot.checkpoint import Checkpoint
 

@@ -42,7 +42,6 @@ from pipeline.coordinator import recapture
 from pipeline.errors import Definite, Transient
 from pipeline.lake import step as spark_sink
 from pipeline.lake.delivery import Batch, Pieces
-from pipeline.lake.missing_generations import MirrorsLacked
 from pipeline.lake.state import SoFar, State
 from pipeline.lake.step import (
     AskForMirrors,
@@ -70,7 +69,8 @@ from pipeline.lake.step import (
 )
 from pipeline.lake.tables import Tier
 from pipeline.messages import topology
-from pipeline.messages.inboxes import SegmentSealed, ToSparkSink
+from pipeline.messages.inboxes import ToSparkSink
+from pipeline.messages.journal import MirrorsLacked, SegmentSealed
 from pipeline.schema.table_schema import TableId
 
 log = structlog.get_logger()

@@ -24,26 +24,22 @@ from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator import recapture, reselect, resume
 from pipeline.coordinator import step as coordinator
 from pipeline.coordinator.chunk_size import Limits
-from pipeline.coordinator.consistent_state import CloseTransactions, OpenTransactions
-from pipeline.coordinator.reselect_keys import NOTHING, ReadKeys
+from pipeline.coordinator.reselect_keys import NOTHING
 from pipeline.coordinator.state import Order, State, Strained, Unsettled, WindowMode, Within, range_of
 from pipeline.coordinator.window import Reconciling
-from pipeline.journal.quota import Full
 from pipeline.messages import topology
-from pipeline.messages.inboxes import (
-    Append,
-    AppendRows,
+from pipeline.messages.binlog import PauseReading, ResumeReading
+from pipeline.messages.chunks import (
     ChunkFailed,
     ChunkRead,
-    PauseReading,
+    CloseTransactions,
+    OpenTransactions,
     PlanTable,
     ReadChunk,
-    ResumeReading,
-    ToBinlogReader,
-    ToChunkSelector,
-    ToJournalWriter,
-    ToWatermarkCoordinator,
+    ReadKeys,
 )
+from pipeline.messages.inboxes import ToBinlogReader, ToChunkSelector, ToJournalWriter, ToWatermarkCoordinator
+from pipeline.messages.journal import Append, AppendRows, Full
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import (

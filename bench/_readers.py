@@ -28,14 +28,9 @@ from actors.runtime.metrics import Metrics
 from bench._logs import DATABASE, Log
 from bench._report import say
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.inboxes import (
-    LogAdvanced,
-    LogRead,
-    StatementRead,
-    TableImages,
-    ToBinlogReader,
-    ToSchemaVerifier,
-)
+from pipeline.messages.binlog import LogAdvanced, LogRead, StatementRead
+from pipeline.messages.inboxes import ToBinlogReader, ToSchemaVerifier
+from pipeline.messages.row_images import TableImages
 from pipeline.messages.topology import EDGES, Actor, inbox
 from pipeline.schema.table_filter import Tables
 

@@ -27,7 +27,7 @@ from actors.status.status_board import StatusBoard
 from pipeline import metrics as catalogue
 from pipeline.config.settings import HttpSettings
 from pipeline.errors import Definite
-from pipeline.messages.inboxes import SignalAccepted
+from pipeline.messages.signals import SignalAccepted
 from pipeline.signals.signal import LONGEST, MalformedSignal, parse
 
 log = structlog.get_logger()

@@ -52,12 +52,12 @@ from pipeline.coordinator.chunk_size import Limits
 from pipeline.coordinator.state import Overlapping, Pausing
 from pipeline.errors import TidemarkError
 from pipeline.journal.segment import Entry
-from pipeline.messages.inboxes import SignalAccepted
+from pipeline.messages.journal import CheckpointSealed
+from pipeline.messages.signals import SignalAccepted
 from pipeline.messages.topology import EDGES, inbox
 from pipeline.messages.topology import Actor as Name
 from pipeline.schema.known_schemas import Known
 from pipeline.schema.table_schema import TableId
-from pipeline.signals.outcomes import CheckpointSealed
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.source.prerequisites import Finding, Severity
 from pipeline.source.throttle import Bounds

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.signal_listener import Arrived, answered
-from pipeline.messages.inboxes import SignalAccepted, SignalAnswer
+from pipeline.messages.signals import SignalAccepted, SignalAnswer
 from pipeline.signals.outcomes import Outcome, later
 from pipeline.signals.signal import LONGEST
 from pipeline.snapshot.checkpoint import Checkpoint

@@ -37,7 +37,7 @@ from actors.runtime.tasks import first_end
 from actors.signal_listener import Arrived, answered
 from pipeline.config.settings import KafkaSettings
 from pipeline.errors import Transient
-from pipeline.messages.inboxes import SignalAnswer
+from pipeline.messages.signals import SignalAnswer
 from pipeline.signals import notifications
 from pipeline.signals.outcomes import of_notices
 from pipeline.snapshot.checkpoint import Checkpoint

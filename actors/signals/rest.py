@@ -10,7 +10,7 @@ from typing import Any
 
 from actors.signal_listener import Arrived
 from pipeline.errors import Transient
-from pipeline.messages.inboxes import SignalAnswer
+from pipeline.messages.signals import SignalAnswer
 from pipeline.messages.topology import MOST_SIGNALS
 from pipeline.snapshot.checkpoint import Checkpoint
 

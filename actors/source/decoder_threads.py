@@ -14,7 +14,7 @@ from typing import Final
 from pipeline.binlog.slice import Slice
 from pipeline.binlog.stream import Message
 from pipeline.binlog.transaction_assembler import Given
-from pipeline.messages.inboxes import ReadingPaused
+from pipeline.messages.binlog import ReadingPaused
 
 _AHEAD: Final = 1  # slices that wait for a thread
 _MOST_BYTES: Final = 32 << 20  # of row images under way; one slice is always taken

@@ -28,7 +28,7 @@ from pipeline.errors import Definite, Transient
 from pipeline.gtid import file_positions
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
 from pipeline.gtid.transactions import Transactions
-from pipeline.messages.inboxes import LogRead, StatementRead
+from pipeline.messages.binlog import LogRead, StatementRead
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.source import failover
 from pipeline.source.failover import (

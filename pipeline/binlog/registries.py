@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pipeline.binlog.events.table_map_event import table_id
 from pipeline.binlog.stream_state import Known, wider
 from pipeline.gtid.gtid_set import Source
-from pipeline.messages.inboxes import TableUnreadable
+from pipeline.messages.row_images import TableUnreadable
 from pipeline.schema.table_map import TableMap
 from pipeline.schema.table_schema import TableId
 

@@ -29,7 +29,8 @@ from pipeline.errors import Definite, UndecodableError
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import NO_GTIDS, Gtid, GtidSet, Source
 from pipeline.gtid.transactions import Transactions
-from pipeline.messages.inboxes import LogRead, RowsUnread, TableImages, TableUnreadable, TransactionPartRead
+from pipeline.messages.binlog import LogRead, RowsUnread, TransactionPartRead
+from pipeline.messages.row_images import TableImages, TableUnreadable
 from pipeline.schema.table_map import TableMap
 from pipeline.snapshot.prepared_xa import XaPrepared
 from pipeline.types.buffers import SLACK, Bytes, Int64s

@@ -19,7 +19,7 @@ from pipeline.binlog.transaction_ids import Names
 from pipeline.errors import Definite, UndecodableError
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
-from pipeline.messages.inboxes import CreationRead, LogAdvanced, LogRead, StatementRead, TransactionPartRead
+from pipeline.messages.binlog import CreationRead, LogAdvanced, LogRead, StatementRead, TransactionPartRead
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.prepared_xa import XaPrepared
 

@@ -56,7 +56,8 @@ from pipeline.binlog.xa_transactions import Prepared, PreparedTransactions
 from pipeline.errors import Definite, UndecodableError
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet
-from pipeline.messages.inboxes import CreationRead, LogAdvanced, RowsUnread, StatementRead, TableUnreadable
+from pipeline.messages.binlog import CreationRead, LogAdvanced, RowsUnread, StatementRead
+from pipeline.messages.row_images import TableUnreadable
 from pipeline.schema.ddl.statement_kinds import emptied_memory_table
 from pipeline.schema.table_map import TableMap
 from pipeline.schema.table_schema import TableId

@@ -11,7 +11,7 @@ be. Nothing is asked for beyond the budget, but one chunk always is: without it 
 
 from dataclasses import dataclass
 
-from pipeline.messages.inboxes import ChunkRead, ReadChunk
+from pipeline.messages.chunks import ChunkRead, ReadChunk
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,7 @@ the others' windows stay open where they are, and their chunks are asked for whe
 from dataclasses import replace
 
 from pipeline.coordinator import resume
-from pipeline.coordinator.consistent_state import (
-    Approaching,
-    CloseTransactions,
-    Nowhere,
-    Opening,
-    OpenTransactions,
-    Standing,
-    TransactionsOpened,
-)
+from pipeline.coordinator.consistent_state import Approaching, Nowhere, Opening, Standing
 from pipeline.coordinator.state import (
     Flowing,
     Order,
@@ -26,7 +18,8 @@ from pipeline.coordinator.state import (
     dropped,
     turns,
 )
-from pipeline.messages.inboxes import PauseReading, ResumeReading
+from pipeline.messages.binlog import PauseReading, ResumeReading
+from pipeline.messages.chunks import CloseTransactions, OpenTransactions, TransactionsOpened
 from pipeline.snapshot.snapshot import Chunking, Snapshot, Waiting
 
 

@@ -28,33 +28,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pipeline.gtid.coordinates import Coordinates
-from pipeline.gtid.gtid_set import GtidSet
+from pipeline.messages.chunks import OpenTransactions, TransactionsOpened
 from pipeline.snapshot.watermark import Passed
-
-
-@dataclass(frozen=True, slots=True)
-class OpenTransactions:
-    """Open transactions that may all see the source at one place. `failed`: how often that came to nothing before.
-
-    `number` is never used twice in a run.
-    """
-
-    number: int
-    failed: int
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionsOpened:
-    """They are open, and the end of the log was `at` before and behind it; all of `visible` was seen before."""
-
-    number: int
-    at: Coordinates
-    visible: GtidSet
-
-
-@dataclass(frozen=True, slots=True)
-class CloseTransactions:
-    """Nothing more is read in them, or open none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from pipeline.coordinator import handle_log, reselect
 from pipeline.coordinator import window as windows
 from pipeline.coordinator.chunk_size import Size, measured
 from pipeline.coordinator.consistent_state import Nowhere
-from pipeline.coordinator.reselect_keys import ReadKeys
 from pipeline.coordinator.state import (
     FoundEmpty,
     Planned,
@@ -33,14 +32,8 @@ from pipeline.coordinator.state import (
     without_run,
 )
 from pipeline.coordinator.window import Reading
-from pipeline.messages.inboxes import (
-    ChunkFailed,
-    ChunkOutdated,
-    ChunkRead,
-    PlanFailed,
-    TablePlanned,
-    TableStopped,
-)
+from pipeline.messages.changes import TableStopped
+from pipeline.messages.chunks import ChunkFailed, ChunkOutdated, ChunkRead, PlanFailed, ReadKeys, TablePlanned
 from pipeline.schema.compatibility import agree, difference
 from pipeline.schema.row_keys import Key, indistinct
 from pipeline.schema.table_schema import TableSchema

@@ -46,22 +46,19 @@ from pipeline.coordinator.window import PassedKeys, Reading, Window
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.transactions import Transactions
 from pipeline.gtid.witness import Witness, with_witnesses, witnessed
-from pipeline.lake.missing_generations import MirrorsLacked
-from pipeline.messages.inboxes import (
-    ChangePart,
+from pipeline.messages.binlog import LogAdvanced
+from pipeline.messages.changes import (
     ChangesVerified,
-    Judged,
-    Kind,
-    LogAdvanced,
-    ReadChunk,
     SchemaChanged,
     SchemaVerified,
-    TableChanges,
     TableRestarted,
     TableStopped,
     TransactionPartVerified,
 )
-from pipeline.messages.row_images import CHANGE_FIELDS
+from pipeline.messages.chunks import ReadChunk
+from pipeline.messages.journal import ChangePart, MirrorsLacked
+from pipeline.messages.row_images import CHANGE_FIELDS, Kind, TableChanges
+from pipeline.messages.signals import Judged
 from pipeline.schema.row_keys import indistinct, tokens
 from pipeline.schema.table_schema import TableId
 from pipeline.signals.signal import SourceSignal

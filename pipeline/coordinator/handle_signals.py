@@ -16,7 +16,7 @@ from pipeline.coordinator.state import (
     unended,
     with_snapshot,
 )
-from pipeline.messages.inboxes import SignalAccepted, SignalAnswer, SignalRejected
+from pipeline.messages.signals import SignalAccepted, SignalAnswer, SignalRejected
 from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_schema import TableId
 from pipeline.signals.outcomes import Outcome, SignalState

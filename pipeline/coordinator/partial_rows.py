@@ -51,7 +51,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.messages.inboxes import Kind, TableChanges
+from pipeline.messages.row_images import Kind, TableChanges
 from pipeline.schema.row_keys import tokens
 
 Mask = npt.NDArray[np.bool_]

@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.coordinator.chunk_size import Size
-from pipeline.coordinator.reselect_keys import ReadKeys, Unread, key_rows
+from pipeline.coordinator.reselect_keys import Unread, key_rows
 from pipeline.coordinator.state import (
     Flowing,
     Planned,
@@ -45,7 +45,7 @@ from pipeline.coordinator.state import (
     with_snapshot,
 )
 from pipeline.coordinator.window import Reading
-from pipeline.messages.inboxes import ChunkRead
+from pipeline.messages.chunks import ChunkRead, ReadKeys
 from pipeline.schema.row_keys import tokens
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling

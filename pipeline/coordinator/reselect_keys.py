@@ -8,9 +8,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.gtid.gtid_set import GtidSet
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.snapshot.snapshot import ChunkId
 
 # What `keys_behind` needs to know of a row.
 NEEDED: Final = ("__op", "__scn", "__absent")
@@ -25,22 +23,6 @@ class Unread:
 
     since: int
     keys: pa.RecordBatch
-
-
-@dataclass(frozen=True, slots=True)
-class ReadKeys:
-    """Read the rows with these primary keys, as a chunk; `keys` are their columns, `tokens` theirs
-    (`pipeline.schema.row_keys`).
-
-    `since`: what made them unknown has no lower SCN.
-    """
-
-    chunk: ChunkId
-    schema: TableSchema
-    keys: pa.RecordBatch
-    tokens: pa.Array
-    since: int
-    asked_at: GtidSet
 
 
 def key_rows(schema: TableSchema, rows: Iterable[pa.Array]) -> pa.RecordBatch:

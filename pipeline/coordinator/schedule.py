@@ -55,8 +55,9 @@ from pipeline.coordinator.state import (
     with_run,
 )
 from pipeline.coordinator.window import Reading, Reconciling
-from pipeline.journal.quota import Full
-from pipeline.messages.inboxes import PauseReading, PlanTable, ReadChunk, ResumeReading
+from pipeline.messages.binlog import PauseReading, ResumeReading
+from pipeline.messages.chunks import PlanTable, ReadChunk
+from pipeline.messages.journal import Full
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.snapshot import ChunkId, Chunking, Range, Snapshot
 

@@ -6,21 +6,15 @@ from typing import ClassVar
 
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator.chunk_size import Limits, Size
-from pipeline.coordinator.consistent_state import CloseTransactions, Nowhere, OpenTransactions, Stand
-from pipeline.coordinator.reselect_keys import ReadKeys, Unread
+from pipeline.coordinator.consistent_state import Nowhere, Stand
+from pipeline.coordinator.reselect_keys import Unread
 from pipeline.coordinator.window import Reading, Window
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid
-from pipeline.journal.quota import Room, Roomy
-from pipeline.messages.inboxes import (
-    Append,
-    AppendRows,
-    Judged,
-    PauseReading,
-    PlanTable,
-    ReadChunk,
-    ResumeReading,
-)
+from pipeline.messages.binlog import PauseReading, ResumeReading
+from pipeline.messages.chunks import CloseTransactions, OpenTransactions, PlanTable, ReadChunk, ReadKeys
+from pipeline.messages.journal import Append, AppendRows, Room, Roomy
+from pipeline.messages.signals import Judged
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.snapshot.chunk_index import Walk

@@ -45,7 +45,6 @@ import pyarrow as pa
 from pipeline.config.settings import MOST_WINDOWS, SnapshotMode
 from pipeline.coordinator import consistent_schedule, handle_chunks, handle_log, reselect, resume
 from pipeline.coordinator.chunk_size import Limits
-from pipeline.coordinator.consistent_state import TransactionsOpened
 from pipeline.coordinator.handle_signals import signalled
 from pipeline.coordinator.reselect_keys import NOTHING
 from pipeline.coordinator.schedule import scheduled
@@ -62,33 +61,40 @@ from pipeline.coordinator.state import (
     checkpointed,
 )
 from pipeline.coordinator.window_close import closed
-from pipeline.journal.quota import Full, RoomEnded, RoomMade, Roomy
-from pipeline.lake.missing_generations import MirrorsLacked
-from pipeline.messages.inboxes import (
-    Append,
-    AppendRows,
-    ChangePart,
+from pipeline.messages.binlog import LogAdvanced, ReadingPaused
+from pipeline.messages.changes import (
     ChangesVerified,
+    SchemaChanged,
+    SchemaVerified,
+    TableRestarted,
+    TableStopped,
+    TransactionPartVerified,
+)
+from pipeline.messages.chunks import (
     ChunkFailed,
     ChunkOutdated,
     ChunkRead,
-    Judged,
-    LogAdvanced,
     PlanFailed,
-    ReadingPaused,
-    SchemaChanged,
-    SchemaVerified,
-    SignalReceived,
+    SourceEased,
+    SourceStrained,
     TablePlanned,
-    TableRestarted,
-    TableStopped,
-    ToWatermarkCoordinator,
-    TransactionPartVerified,
+    TransactionsOpened,
 )
+from pipeline.messages.inboxes import ToWatermarkCoordinator
+from pipeline.messages.journal import (
+    Append,
+    AppendRows,
+    ChangePart,
+    Full,
+    MirrorsLacked,
+    RoomEnded,
+    RoomMade,
+    Roomy,
+)
+from pipeline.messages.signals import Judged, SignalReceived
 from pipeline.schema.ddl.alter_table import Altered
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
-from pipeline.source.throttle import SourceEased, SourceStrained
 
 
 def start(

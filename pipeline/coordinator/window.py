@@ -66,11 +66,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.coordinator.partial_rows import Partial, laid_over
-from pipeline.coordinator.reselect_keys import ReadKeys
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.transactions import Transactions
-from pipeline.messages.inboxes import ChunkRead, ReadChunk
+from pipeline.messages.chunks import ChunkRead, ReadChunk, ReadKeys
 from pipeline.schema.row_keys import Key, tokens
 from pipeline.snapshot.watermark import High, Passed, usable
 

@@ -7,7 +7,6 @@ range have closed. So `done` of a range needs no more than one key, and says all
 from dataclasses import replace
 
 from pipeline.coordinator import window as windows
-from pipeline.coordinator.reselect_keys import ReadKeys
 from pipeline.coordinator.state import (
     FoundEmpty,
     Planned,
@@ -22,7 +21,8 @@ from pipeline.coordinator.state import (
 )
 from pipeline.coordinator.window import Reconciling, Window
 from pipeline.errors import InvariantBroken
-from pipeline.messages.inboxes import ChunkPart
+from pipeline.messages.chunks import ReadKeys
+from pipeline.messages.journal import ChunkPart
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.snapshot import Chunking, Completed, Progress, progressed
 

@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from pipeline.config.table_rules import LakeRule, Tiers, rule_of
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.transactions import Transactions
-from pipeline.messages.inboxes import Append, ChangePart, ChunkPart, Kind
-from pipeline.messages.row_images import CHANGE_FIELDS
+from pipeline.messages.journal import Append, ChangePart, ChunkPart
+from pipeline.messages.row_images import CHANGE_FIELDS, Kind
 from pipeline.schema.row_keys import tokens
 from pipeline.schema.spelling import folded
 from pipeline.schema.table_schema import TableSchema

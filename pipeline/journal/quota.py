@@ -15,37 +15,11 @@ as consumers allow; so it's reached, with nothing left to remove, when the oldes
 it's kept for another reason (`pipeline.journal.retention`), capture has to go on for that reason to end, and does.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
+from pipeline.messages.journal import Full, Room
+
 _MIB: Final = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class RoomEnded:
-    """The journal has no room, for this reason: nothing is to be read until RoomMade."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class RoomMade:
-    """The journal has room again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Roomy:
-    """There's room in the journal."""
-
-
-@dataclass(frozen=True, slots=True)
-class Full:
-    """There's none, for this reason."""
-
-    reason: str
-
-
-Room = Roomy | Full
 
 
 def quota_reached(quota_mib: int, keep_mib: int, size: int, behind: str | None, room: Room) -> str | None:

@@ -38,14 +38,9 @@ from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule, rule_of
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.change_rows import change_table, chunk_table
-from pipeline.messages.inboxes import (
-    Append,
-    AppendRows,
-    ChangePart,
-    ChunkPart,
-    TableChanges,
-)
+from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
 from pipeline.messages.message_size import of_part
+from pipeline.messages.row_images import TableChanges
 from pipeline.schema.ddl.alter_table import Altered
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Mirror

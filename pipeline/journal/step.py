@@ -30,7 +30,7 @@ from pipeline.config.table_rules import LakeRule
 from pipeline.errors import InvariantBroken
 from pipeline.journal import segment as journal
 from pipeline.journal.change_rows import ruled
-from pipeline.journal.quota import Full, Room, Roomy, quota_reached
+from pipeline.journal.quota import quota_reached
 from pipeline.journal.segment import Ahead, Entry, Unfinished
 from pipeline.journal.state import (
     Busy,
@@ -48,15 +48,9 @@ from pipeline.journal.state import (
     Work,
     WriteAhead,
 )
-from pipeline.messages.inboxes import (
-    Append,
-    AppendRows,
-    ChangePart,
-    ChunkPart,
-    SignalAccepted,
-    SignalRejected,
-    ToJournalWriter,
-)
+from pipeline.messages.inboxes import ToJournalWriter
+from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart, Full, Room, Roomy
+from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.signals.outcomes import SignalState
 
 _ROWS_REMEMBERED: Final = 100

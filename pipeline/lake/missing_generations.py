@@ -12,18 +12,10 @@ can be read in the journal, and needn't be remembered.
 A table without a mirror has changes only, and is taken from the journal's beginning.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection
 
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
-
-
-@dataclass(frozen=True, slots=True)
-class MirrorsLacked:
-    """A consumer lacks rows of these generations (`since`, by table), and they have gone from the journal."""
-
-    generations: Mapping[TableId, int]
 
 
 def incomplete(tables: Collection[TableId], checkpoint: Checkpoint, beginning: int) -> dict[TableId, int]:

@@ -50,7 +50,7 @@ from pipeline.lake.state import (
     State,
     Telling,
 )
-from pipeline.messages.inboxes import SegmentSealed
+from pipeline.messages.journal import SegmentSealed
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
 

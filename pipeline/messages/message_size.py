@@ -11,19 +11,10 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from pipeline.messages.inboxes import (
-    Append,
-    AppendRows,
-    ChangePart,
-    ChangesVerified,
-    ChunkPart,
-    LogRead,
-    TableChanges,
-    TableImages,
-    TableUnreadable,
-    TransactionPartRead,
-    TransactionPartVerified,
-)
+from pipeline.messages.binlog import LogRead, TransactionPartRead
+from pipeline.messages.changes import ChangesVerified, TransactionPartVerified
+from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
+from pipeline.messages.row_images import TableChanges, TableImages, TableUnreadable
 
 
 def weight(message: object) -> int:

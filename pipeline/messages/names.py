@@ -6,42 +6,78 @@ A class may be renamed. Its name here stays, since dashboards and alerts refer t
 from collections.abc import Mapping
 from typing import Final
 
-from pipeline.coordinator.consistent_state import CloseTransactions, OpenTransactions, TransactionsOpened
-from pipeline.coordinator.reselect_keys import ReadKeys
-from pipeline.journal.quota import RoomEnded, RoomMade
-from pipeline.lake.missing_generations import MirrorsLacked
-from pipeline.messages import inboxes as messages
-from pipeline.signals.outcomes import CheckpointSealed
-from pipeline.source.throttle import SourceEased, SourceStrained
+from pipeline.messages.binlog import (
+    CreationRead,
+    LogAdvanced,
+    LogRead,
+    PauseReading,
+    ReadingPaused,
+    ResumeReading,
+    StatementRead,
+    TransactionPartRead,
+)
+from pipeline.messages.changes import (
+    ChangesVerified,
+    SchemaChanged,
+    SchemaVerified,
+    TableRestarted,
+    TableStopped,
+    TransactionPartVerified,
+)
+from pipeline.messages.chunks import (
+    ChunkFailed,
+    ChunkOutdated,
+    ChunkRead,
+    CloseTransactions,
+    OpenTransactions,
+    PlanFailed,
+    PlanTable,
+    ReadChunk,
+    ReadKeys,
+    SourceEased,
+    SourceStrained,
+    TablePlanned,
+    TransactionsOpened,
+)
+from pipeline.messages.journal import (
+    Append,
+    AppendRows,
+    CheckpointSealed,
+    MirrorsLacked,
+    RoomEnded,
+    RoomMade,
+    SegmentSealed,
+)
+from pipeline.messages.signals import SignalAccepted, SignalReceived, SignalRejected
 
 NAMES: Final[Mapping[type, str]] = {
-    messages.Append: "Append",
-    messages.AppendRows: "AppendRows",
-    messages.ChangesVerified: "ChangesVerified",
-    messages.ChunkFailed: "ChunkFailed",
-    messages.ChunkOutdated: "ChunkOutdated",
-    messages.ChunkRead: "ChunkRead",
-    messages.CreationRead: "CreationRead",
-    messages.LogAdvanced: "LogAdvanced",
-    messages.LogRead: "LogRead",
-    messages.PauseReading: "PauseReading",
-    messages.PlanFailed: "PlanFailed",
-    messages.PlanTable: "PlanTable",
-    messages.ReadChunk: "ReadChunk",
-    messages.ReadingPaused: "ReadingPaused",
-    messages.ResumeReading: "ResumeReading",
-    messages.SchemaChanged: "SchemaChanged",
-    messages.SchemaVerified: "SchemaVerified",
-    messages.SegmentSealed: "SegmentSealed",
-    messages.SignalAccepted: "SignalAccepted",
-    messages.SignalReceived: "SignalReceived",
-    messages.SignalRejected: "SignalRejected",
-    messages.StatementRead: "StatementRead",
-    messages.TablePlanned: "TablePlanned",
-    messages.TableRestarted: "TableRestarted",
-    messages.TableStopped: "TableStopped",
-    messages.TransactionPartRead: "TransactionPartRead",
-    messages.TransactionPartVerified: "TransactionPartVerified",
+    Append: "Append",
+    AppendRows: "AppendRows",
+    ChangesVerified: "ChangesVerified",
+    ChunkFailed: "ChunkFailed",
+    ChunkOutdated: "ChunkOutdated",
+    ChunkRead: "ChunkRead",
+    CreationRead: "CreationRead",
+    LogAdvanced: "LogAdvanced",
+    LogRead: "LogRead",
+    PauseReading: "PauseReading",
+    PlanFailed: "PlanFailed",
+    PlanTable: "PlanTable",
+    ReadChunk: "ReadChunk",
+    ReadingPaused: "ReadingPaused",
+    ResumeReading: "ResumeReading",
+    SchemaChanged: "SchemaChanged",
+    SchemaVerified: "SchemaVerified",
+    SegmentSealed: "SegmentSealed",
+    SignalAccepted: "SignalAccepted",
+    SignalReceived: "SignalReceived",
+    SignalRejected: "SignalRejected",
+    StatementRead: "StatementRead",
+    TablePlanned: "TablePlanned",
+    TableRestarted: "TableRestarted",
+    TableStopped: "TableStopped",
+    TransactionPartRead: "TransactionPartRead",
+    TransactionPartVerified: "TransactionPartVerified",
     CheckpointSealed: "CheckpointSealed",
     CloseTransactions: "CloseTransactions",
     MirrorsLacked: "MirrorsLacked",

@@ -1,14 +1,19 @@
 """What is said of each row image, in columns beside the image's own.
 
-That's its kind (`inboxes.Kind`), the index of its transaction in the slice, its ordinal in that transaction (counted
+That's its kind (`row_images.Kind`), the index of its transaction in the slice, its ordinal in that transaction (counted
 over all captured tables, from 0, one for each image), and the columns that the log doesn't give (with
 binlog_row_image MINIMAL or NOBLOB), whose values in the image are null and mean nothing. What an update's after image
 leaves out it has from its before image, where that has it.
 """
 
+from dataclasses import dataclass
+from enum import IntEnum
 from typing import Final
 
 import pyarrow as pa
+
+from pipeline.schema.table_map import TableMap
+from pipeline.schema.table_schema import TableId, TableSchema
 
 # As the log is read. `absent` is null where all columns are there, and else a bitmap: bit i % 8 of byte i // 8 is set
 # where column i is absent.
@@ -25,3 +30,47 @@ IMAGE_FIELDS: Final = pa.schema(
 CHANGE_FIELDS: Final = IMAGE_FIELDS.set(
     IMAGE_FIELDS.get_field_index("absent"), pa.field("absent", pa.list_(pa.string()))
 )
+
+
+class Kind(IntEnum):
+    """What a row image is: an update gives its before directly followed by its after; EMPTIED: all rows went away."""
+
+    INSERT = 0
+    UPDATE_BEFORE = 1
+    UPDATE_AFTER = 2
+    DELETE = 3
+    EMPTIED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class TableImages:
+    """Row images of one table under one table map: `images` (`row_images.IMAGE_FIELDS`) beside `rows`, equally long.
+
+    `rows` has one column for each column of the table, in the table's order, named "0", "1", … and of the canonical
+    type, except for what the log may leave open: ENUM is its index (int32) and SET its bits (int64, by two's
+    complement), without labels. Raw types (`pipeline.types.column_types.RawType`) are neutral: an integer has its bits
+    read as a signed one (int8 to int64), a string the bytes that are stored (binary), which is BINARY without its
+    padding. `impossible_dates`: how many dates in them are null because no calendar has them.
+    """
+
+    map: TableMap
+    images: pa.RecordBatch
+    rows: pa.RecordBatch
+    impossible_dates: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TableUnreadable:
+    """In place of images: rows of this table came here that can't be decoded rightly, for this reason."""
+
+    table: TableId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableChanges:
+    """Row images under a proven schema: `images` (`row_images.CHANGE_FIELDS`) beside `rows` (`schema.arrow`)."""
+
+    schema: TableSchema
+    images: pa.RecordBatch
+    rows: pa.RecordBatch

@@ -10,12 +10,28 @@ from enum import StrEnum
 from typing import get_args
 
 from pipeline.config.settings import MOST_WINDOWS
-from pipeline.coordinator.consistent_state import TransactionsOpened
-from pipeline.journal.quota import RoomEnded, RoomMade
-from pipeline.lake.missing_generations import MirrorsLacked
 from pipeline.messages import inboxes as messages
-from pipeline.signals.outcomes import CheckpointSealed
-from pipeline.source.throttle import SourceEased, SourceStrained
+from pipeline.messages.binlog import LogAdvanced, ReadingPaused
+from pipeline.messages.changes import (
+    ChangesVerified,
+    SchemaChanged,
+    SchemaVerified,
+    TableRestarted,
+    TableStopped,
+    TransactionPartVerified,
+)
+from pipeline.messages.chunks import (
+    ChunkFailed,
+    ChunkOutdated,
+    ChunkRead,
+    PlanFailed,
+    SourceEased,
+    SourceStrained,
+    TablePlanned,
+    TransactionsOpened,
+)
+from pipeline.messages.journal import CheckpointSealed, MirrorsLacked, RoomEnded, RoomMade, SegmentSealed
+from pipeline.messages.signals import SignalAnswer, SignalReceived
 
 
 class Actor(StrEnum):
@@ -68,7 +84,7 @@ EDGES = (
     Edge(
         Actor.SIGNAL_LISTENER,
         Actor.WATERMARK_COORDINATOR,
-        (messages.SignalReceived,),
+        (SignalReceived,),
         MOST_SIGNALS,
         WhenFull.WAIT,
     ),
@@ -84,14 +100,14 @@ EDGES = (
         Actor.SCHEMA_VERIFIER,
         Actor.WATERMARK_COORDINATOR,
         (
-            messages.ChangesVerified,
-            messages.TransactionPartVerified,
-            messages.SchemaVerified,
-            messages.SchemaChanged,
-            messages.TableRestarted,
-            messages.TableStopped,
-            messages.LogAdvanced,
-            messages.ReadingPaused,
+            ChangesVerified,
+            TransactionPartVerified,
+            SchemaVerified,
+            SchemaChanged,
+            TableRestarted,
+            TableStopped,
+            LogAdvanced,
+            ReadingPaused,
         ),
         8,
         WhenFull.WAIT,
@@ -110,11 +126,11 @@ EDGES = (
         Actor.CHUNK_SELECTOR,
         Actor.WATERMARK_COORDINATOR,
         (
-            messages.TablePlanned,
-            messages.PlanFailed,
-            messages.ChunkRead,
-            messages.ChunkFailed,
-            messages.ChunkOutdated,
+            TablePlanned,
+            PlanFailed,
+            ChunkRead,
+            ChunkFailed,
+            ChunkOutdated,
             SourceStrained,
             SourceEased,
             TransactionsOpened,
@@ -149,7 +165,7 @@ EDGES = (
     Edge(
         Actor.JOURNAL_WRITER,
         Actor.SIGNAL_LISTENER,
-        get_args(messages.SignalAnswer),
+        get_args(SignalAnswer),
         2 * MOST_SIGNALS,
         WhenFull.BOUNDED,
         "one answer for each signal, and no more than MOST_SIGNALS unanswered",
@@ -165,7 +181,7 @@ EDGES = (
     Edge(
         Actor.JOURNAL_WRITER,
         Actor.SPARK_SINK,
-        (messages.SegmentSealed,),
+        (SegmentSealed,),
         1,
         WhenFull.NEWEST,
         "a later segment number includes the earlier ones",

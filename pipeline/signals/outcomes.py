@@ -73,14 +73,6 @@ def _told(notice: Notice) -> str:
     return said or ""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointSealed:
-    """This checkpoint is durable; `rows`: how the last signals that came as rows of the signal table were judged."""
-
-    checkpoint: Checkpoint
-    rows: tuple[SignalState, ...]
-
-
 class History:
     """The last signals' states; of those that came before this service began, what the checkpoint knows."""
 

@@ -20,18 +20,6 @@ _SAVED_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class SourceStrained:
-    """The source has enough to do: no chunk is to be asked for until SourceEased."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class SourceEased:
-    """The source has room for chunks again."""
-
-
-@dataclass(frozen=True, slots=True)
 class Bounds:
     """What the source may be asked to bear; 0 is no bound."""
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.gtid.gtid_set import Gtid, GtidSet
-from pipeline.messages.inboxes import Kind, TableChanges
+from pipeline.messages.row_images import Kind, TableChanges
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId
 

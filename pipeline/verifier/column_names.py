@@ -20,8 +20,8 @@ from pipeline.errors import Definite
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.journal.change_rows import uncapturable
-from pipeline.messages.inboxes import TableChanges, TableImages, TableStopped, TableUnreadable
-from pipeline.messages.row_images import CHANGE_FIELDS
+from pipeline.messages.changes import TableStopped
+from pipeline.messages.row_images import CHANGE_FIELDS, TableChanges, TableImages, TableUnreadable
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, NoMetadata, TableMap
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.verifier.column_metadata import completed, difference, self_described

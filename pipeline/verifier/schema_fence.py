@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.inboxes import CreationRead, LogAdvanced, LogRead, StatementRead, TransactionPartRead
+from pipeline.messages.binlog import CreationRead, LogAdvanced, LogRead, StatementRead, TransactionPartRead
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import Traits

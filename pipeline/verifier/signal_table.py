@@ -12,16 +12,15 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.messages.inboxes import (
+from pipeline.messages.changes import (
     ChangesVerified,
-    Kind,
     SchemaChanged,
     SchemaVerified,
-    TableChanges,
     TableRestarted,
     TableStopped,
     TransactionPartVerified,
 )
+from pipeline.messages.row_images import Kind, TableChanges
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.signals.signal import SourceSignal
 from pipeline.types.column_types import Json, Text

@@ -46,26 +46,26 @@ from typing import assert_never
 
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
 from pipeline.journal.change_rows import uncapturable
-from pipeline.messages.inboxes import (
-    ChangesVerified,
+from pipeline.messages.binlog import (
     CreationRead,
     LogAdvanced,
     LogRead,
     ReadingPaused,
     RowsUnread,
+    StatementRead,
+    TransactionPartRead,
+)
+from pipeline.messages.changes import (
+    ChangesVerified,
     SchemaChanged,
     SchemaVerified,
-    StatementRead,
-    TableChanges,
-    TableImages,
     TableRestarted,
     TableStopped,
-    TableUnreadable,
-    ToSchemaVerifier,
-    TransactionPartRead,
     TransactionPartVerified,
 )
+from pipeline.messages.inboxes import ToSchemaVerifier
 from pipeline.messages.message_size import weight
+from pipeline.messages.row_images import TableChanges, TableImages, TableUnreadable
 from pipeline.schema.compatibility import obstacle
 from pipeline.schema.ddl import effects as ddl
 from pipeline.schema.ddl.alter_table import Alteration

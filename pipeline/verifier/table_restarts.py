@@ -3,7 +3,9 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from pipeline.gtid.gtid_set import Gtid
-from pipeline.messages.inboxes import RowsUnread, TableChanges, TableRestarted, TableStopped
+from pipeline.messages.binlog import RowsUnread
+from pipeline.messages.changes import TableRestarted, TableStopped
+from pipeline.messages.row_images import TableChanges
 from pipeline.schema.ddl.effects import Unlogged
 from pipeline.schema.ddl.unlogged_changes import LOGGED_ENGINES, Effect
 from pipeline.schema.foreign_key import ForeignKey

@@ -21,8 +21,7 @@ import pytest
 
 from actors.journal.store import JournalStore
 from pipeline.config.settings import JournalSettings
-from pipeline.journal.quota import RoomEnded, RoomMade
-from pipeline.messages.inboxes import SegmentSealed
+from pipeline.messages.journal import RoomEnded, RoomMade, SegmentSealed
 from tests.actors.journal_house import House
 from tests.actors.segments import ROWS, scattered
 from tests.servers.service import until

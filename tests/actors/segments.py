@@ -11,14 +11,9 @@ from pipeline.gtid.gtid_set import Gtid, GtidSet, Source
 from pipeline.gtid.transactions import Transactions
 from pipeline.journal import segment as journal
 from pipeline.journal.segment import Entry
-from pipeline.messages.inboxes import (
-    Append,
-    ChangePart,
-    ChunkPart,
-    Judged,
-    TableChanges,
-)
-from pipeline.messages.row_images import CHANGE_FIELDS
+from pipeline.messages.journal import Append, ChangePart, ChunkPart
+from pipeline.messages.row_images import CHANGE_FIELDS, TableChanges
+from pipeline.messages.signals import Judged
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import ChunkId

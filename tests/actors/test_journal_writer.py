@@ -19,18 +19,12 @@ from pipeline.config.settings import JournalSettings
 from pipeline.errors import Transient
 from pipeline.journal import segment as journal
 from pipeline.journal import step as journal_writer
-from pipeline.journal.quota import RoomEnded, RoomMade
 from pipeline.journal.segment import Entry, FileKind
-from pipeline.messages.inboxes import (
-    Append,
-    AppendRows,
-    SegmentSealed,
-    SignalAccepted,
-    SignalRejected,
-)
+from pipeline.messages.journal import Append, AppendRows, CheckpointSealed, RoomEnded, RoomMade, SegmentSealed
+from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_schema import TableId
-from pipeline.signals.outcomes import CheckpointSealed, Outcome, SignalState
+from pipeline.signals.outcomes import Outcome, SignalState
 from pipeline.snapshot.checkpoint import Filling, Mirror, Moving
 from tests.actors.journal_house import APPENDS, House
 from tests.actors.segments import COMMIT_TIME, ITEMS, ROWS, append, moved, part, scattered

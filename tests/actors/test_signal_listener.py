@@ -13,15 +13,11 @@ from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.signal_listener import Arrived, SignalListener
 from pipeline import metrics as catalogue
-from pipeline.messages.inboxes import (
-    SignalAccepted,
-    SignalAnswer,
-    SignalReceived,
-    SignalRejected,
-    ToSignalListener,
-)
+from pipeline.messages.inboxes import ToSignalListener
+from pipeline.messages.journal import CheckpointSealed
+from pipeline.messages.signals import SignalAccepted, SignalAnswer, SignalReceived, SignalRejected
 from pipeline.messages.topology import MOST_SIGNALS, Actor, inbox
-from pipeline.signals.outcomes import CheckpointSealed, Outcome, SignalState
+from pipeline.signals.outcomes import Outcome, SignalState
 from pipeline.signals.signal import PauseSnapshot, ResumeSnapshot
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import Failed, Progress, Snapshot, Waiting

@@ -11,22 +11,14 @@ from actors.runtime.metrics import Metrics
 from actors.watermark_coordinator import Outlets, WatermarkCoordinator
 from pipeline import metrics as catalogue
 from pipeline.coordinator.state import Overlapping
-from pipeline.journal.quota import RoomEnded, RoomMade
-from pipeline.messages.inboxes import (
-    ChunkFailed,
-    LogAdvanced,
-    PauseReading,
-    PlanTable,
-    ReadChunk,
-    TableRestarted,
-    TableStopped,
-    ToChunkSelector,
-    ToWatermarkCoordinator,
-)
+from pipeline.messages.binlog import LogAdvanced, PauseReading
+from pipeline.messages.changes import TableRestarted, TableStopped
+from pipeline.messages.chunks import ChunkFailed, PlanTable, ReadChunk, SourceEased, SourceStrained
+from pipeline.messages.inboxes import ToChunkSelector, ToWatermarkCoordinator
+from pipeline.messages.journal import RoomEnded, RoomMade
 from pipeline.messages.topology import EDGES, Actor, inbox
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import WHOLE
-from pipeline.source.throttle import SourceEased, SourceStrained
 from tests.pipeline.builders import LIMITS, ORDERS, altered, execute, gtids, place, planned, read, statement
 
 TABLE = {"table": str(ORDERS.table)}

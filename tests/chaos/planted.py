@@ -24,7 +24,8 @@ from pipeline.coordinator import window
 from pipeline.coordinator.window import Reconciling
 from pipeline.errors import Transient
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.inboxes import Append, ChunkRead
+from pipeline.messages.chunks import ChunkRead
+from pipeline.messages.journal import Append
 from pipeline.messages.topology import Actor as Name
 
 

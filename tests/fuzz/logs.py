@@ -16,7 +16,8 @@ from pipeline.binlog.slice import Bound
 from pipeline.binlog.stream import LogStream, Message
 from pipeline.binlog.transaction_assembler import Given
 from pipeline.errors import Definite, Transient
-from pipeline.messages.inboxes import LogRead, TableImages, TransactionPartRead
+from pipeline.messages.binlog import LogRead, TransactionPartRead
+from pipeline.messages.row_images import TableImages
 from tests.fuzz.guarded import Guarded
 from tests.fuzz.mutation import Case, pieces
 from tests.fuzz.rows import shown

@@ -17,7 +17,7 @@ from pipeline.binlog.event_type import Code
 from pipeline.binlog.events.table_map_event import table_map
 from pipeline.binlog.rows.row_events import ROW_EVENTS, RowsEvents, finish, locate
 from pipeline.errors import Definite
-from pipeline.messages.inboxes import TableImages
+from pipeline.messages.row_images import TableImages
 from pipeline.types.buffers import SLACK
 from tests.fuzz import payloads
 from tests.fuzz.corpus import CHECKSUM, HEADER, Corpus

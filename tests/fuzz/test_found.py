@@ -15,7 +15,7 @@ from pipeline.binlog.event_type import Code
 from pipeline.binlog.events.table_map_event import table_map
 from pipeline.binlog.slice import Bound
 from pipeline.errors import Definite
-from pipeline.messages.inboxes import LogRead
+from pipeline.messages.binlog import LogRead
 from pipeline.types.field_types import FieldType
 from tests.fuzz import payloads
 from tests.fuzz.corpus import HEADER, rebuilt

@@ -12,7 +12,7 @@ import pytest
 from actors.watermark_coordinator import WatermarkCoordinator
 from pipeline.coordinator import handle_log
 from pipeline.errors import Definite
-from pipeline.messages.inboxes import ChangesVerified
+from pipeline.messages.changes import ChangesVerified
 from pipeline.schema.ddl import effects as ddl
 from pipeline.schema.ddl.unlogged_changes import Effect
 from pipeline.schema.table_schema import TableId

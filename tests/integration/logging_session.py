@@ -11,7 +11,7 @@ from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.events.table_map_event import table_map
 from pipeline.binlog.rows.row_events import ROW_EVENTS
-from pipeline.messages.inboxes import TableImages
+from pipeline.messages.row_images import TableImages
 from pipeline.schema.table_map import TableMap
 from tests.pipeline.binlog.rows_events import Body, images
 

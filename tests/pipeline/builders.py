@@ -18,33 +18,17 @@ import pyarrow as pa
 
 from pipeline.coordinator import step as coordinator
 from pipeline.coordinator.chunk_size import Limits
-from pipeline.coordinator.reselect_keys import ReadKeys
 from pipeline.coordinator.state import Order, Overlapping, State, WindowMode
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.gtid.transactions import Transactions
-from pipeline.messages.inboxes import (
-    Append,
-    AppendRows,
-    ChangePart,
-    ChangesVerified,
-    ChunkPart,
-    ChunkRead,
-    Judged,
-    Kind,
-    LogAdvanced,
-    PlanTable,
-    ReadChunk,
-    SchemaChanged,
-    SignalReceived,
-    TableChanges,
-    TableImages,
-    TablePlanned,
-    TableUnreadable,
-    ToWatermarkCoordinator,
-    TransactionPartVerified,
-)
-from pipeline.messages.row_images import CHANGE_FIELDS
+from pipeline.messages.binlog import LogAdvanced
+from pipeline.messages.changes import ChangesVerified, SchemaChanged, TransactionPartVerified
+from pipeline.messages.chunks import ChunkRead, PlanTable, ReadChunk, ReadKeys, TablePlanned
+from pipeline.messages.inboxes import ToWatermarkCoordinator
+from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
+from pipeline.messages.row_images import CHANGE_FIELDS, Kind, TableChanges, TableImages, TableUnreadable
+from pipeline.messages.signals import Judged, SignalReceived
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_schema import Column, TableId, TableSchema

@@ -37,26 +37,13 @@ from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet, Source
 from pipeline.gtid.intervals import EMPTY
 from pipeline.gtid.transactions import Transactions
-from pipeline.messages.inboxes import (
-    Append,
-    ChangePart,
-    ChangesVerified,
-    ChunkFailed,
-    ChunkPart,
-    ChunkRead,
-    Kind,
-    PlanFailed,
-    ReadChunk,
-    ResumeReading,
-    SchemaVerified,
-    SignalAnswer,
-    SignalReceived,
-    TableChanges,
-    TablePlanned,
-    TableStopped,
-    ToWatermarkCoordinator,
-    TransactionPartVerified,
-)
+from pipeline.messages.binlog import ResumeReading
+from pipeline.messages.changes import ChangesVerified, SchemaVerified, TableStopped, TransactionPartVerified
+from pipeline.messages.chunks import ChunkFailed, ChunkRead, PlanFailed, ReadChunk, TablePlanned
+from pipeline.messages.inboxes import ToWatermarkCoordinator
+from pipeline.messages.journal import Append, ChangePart, ChunkPart
+from pipeline.messages.row_images import Kind, TableChanges
+from pipeline.messages.signals import SignalAnswer, SignalReceived
 from pipeline.schema import row_keys as keys
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId

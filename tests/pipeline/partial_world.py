@@ -15,32 +15,17 @@ import pyarrow as pa
 from pipeline.coordinator import reselect_keys as unread_keys
 from pipeline.coordinator import step as coordinator
 from pipeline.coordinator.chunk_size import Limits
-from pipeline.coordinator.reselect_keys import ReadKeys
 from pipeline.coordinator.state import Order, Overlapping, Pausing, State
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.transactions import Transactions
 from pipeline.journal.change_rows import META, change_table, chunk_table
-from pipeline.messages.inboxes import (
-    Append,
-    AppendRows,
-    ChangePart,
-    ChangesVerified,
-    ChunkPart,
-    ChunkRead,
-    Kind,
-    LogAdvanced,
-    PauseReading,
-    PlanTable,
-    ReadChunk,
-    ReadingPaused,
-    ResumeReading,
-    TableChanges,
-    TablePlanned,
-    ToWatermarkCoordinator,
-    TransactionPartVerified,
-)
-from pipeline.messages.row_images import CHANGE_FIELDS
+from pipeline.messages.binlog import LogAdvanced, PauseReading, ReadingPaused, ResumeReading
+from pipeline.messages.changes import ChangesVerified, TransactionPartVerified
+from pipeline.messages.chunks import ChunkRead, PlanTable, ReadChunk, ReadKeys, TablePlanned
+from pipeline.messages.inboxes import ToWatermarkCoordinator
+from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
+from pipeline.messages.row_images import CHANGE_FIELDS, Kind, TableChanges
 from pipeline.snapshot.checkpoint import Checkpoint, Filling
 from pipeline.snapshot.chunk_index import Walk, primary
 from tests.pipeline.builders import COMMIT_TIME, execute, gtid, gtids, place, table

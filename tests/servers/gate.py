@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from actors.chunk_selector import ChunkSelector
-from pipeline.messages.inboxes import ReadChunk
+from pipeline.messages.chunks import ReadChunk
 
 
 @dataclass

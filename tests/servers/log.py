@@ -6,7 +6,7 @@ from pipeline.binlog.slice import Slice
 from pipeline.binlog.stream import LogStream
 from pipeline.binlog.transaction_assembler import Given
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.inboxes import ChangesVerified
+from pipeline.messages.changes import ChangesVerified
 from pipeline.schema.known_schemas import Known
 from pipeline.schema.table_filter import Tables
 from pipeline.verifier.step import FromVerifier, started, step

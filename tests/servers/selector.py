@@ -14,14 +14,8 @@ from actors.runtime.metrics import Metrics
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from pipeline.config.settings import ServerSettings
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.inboxes import (
-    ChunkRead,
-    PlanTable,
-    ReadChunk,
-    TablePlanned,
-    ToChunkSelector,
-    ToWatermarkCoordinator,
-)
+from pipeline.messages.chunks import ChunkRead, PlanTable, ReadChunk, TablePlanned
+from pipeline.messages.inboxes import ToChunkSelector, ToWatermarkCoordinator
 from pipeline.messages.topology import EDGES, Actor, inbox
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId

@@ -27,7 +27,8 @@ from pipeline.config.settings import (
 )
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages import topology
-from pipeline.messages.inboxes import SegmentSealed, SignalAccepted, SignalAnswer
+from pipeline.messages.journal import SegmentSealed
+from pipeline.messages.signals import SignalAccepted, SignalAnswer
 from pipeline.messages.topology import Actor as Name
 from pipeline.schema.table_filter import Tables
 from tests.servers.executed import executed

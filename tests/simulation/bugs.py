@@ -22,7 +22,9 @@ from pipeline.lake import step as spark_sink
 from pipeline.lake.delivery import Batch, Delivered, Pieces
 from pipeline.lake.state import Landing
 from pipeline.lake.state import State as SinkState
-from pipeline.messages.inboxes import ChunkRead, SchemaChanged, TableChanges
+from pipeline.messages.changes import SchemaChanged
+from pipeline.messages.chunks import ChunkRead
+from pipeline.messages.row_images import TableChanges
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId

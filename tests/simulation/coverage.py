@@ -4,26 +4,24 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pipeline.coordinator.consistent_state import Approaching, Opening, Standing, TransactionsOpened
+from pipeline.coordinator.consistent_state import Approaching, Opening, Standing
 from pipeline.coordinator.schedule import _held
 from pipeline.coordinator.state import FoundEmpty, State, Strained, Unsettled, Within, table_of
 from pipeline.coordinator.window import Reading, Reconciling, Window
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.journal.quota import Full, RoomEnded
-from pipeline.messages.inboxes import (
+from pipeline.messages.binlog import LogAdvanced
+from pipeline.messages.changes import (
     ChangesVerified,
-    ChunkRead,
-    LogAdvanced,
-    ReadChunk,
     SchemaChanged,
     SchemaVerified,
-    SignalReceived,
-    TablePlanned,
     TableRestarted,
     TableStopped,
-    ToWatermarkCoordinator,
     TransactionPartVerified,
 )
+from pipeline.messages.chunks import ChunkRead, ReadChunk, TablePlanned, TransactionsOpened
+from pipeline.messages.inboxes import ToWatermarkCoordinator
+from pipeline.messages.journal import Full, RoomEnded
+from pipeline.messages.signals import SignalReceived
 from pipeline.schema.table_schema import TableId
 from pipeline.signals.signal import Signal
 from pipeline.snapshot.checkpoint import Checkpoint

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from pipeline.gtid.gtid_set import Gtid, GtidSet
-from pipeline.messages.inboxes import Append, ChangePart, ChunkPart, Kind
+from pipeline.messages.journal import Append, ChangePart, ChunkPart
+from pipeline.messages.row_images import Kind
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_schema import TableId, TableSchema

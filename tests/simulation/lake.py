@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pipeline.messages.inboxes import Append, ChangePart, ChunkPart, Kind
+from pipeline.messages.journal import Append, ChangePart, ChunkPart
+from pipeline.messages.row_images import Kind
 from pipeline.schema.table_schema import TableId, TableSchema
 from tests.simulation.server import Row, Rows
 

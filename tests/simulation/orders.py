@@ -3,8 +3,8 @@
 from pipeline.coordinator.consistent_state import Standing
 from pipeline.coordinator.state import Paused, Pausing, State, Within
 from pipeline.coordinator.window import Reading
-from pipeline.journal.quota import Full
-from pipeline.messages.inboxes import ReadChunk
+from pipeline.messages.chunks import ReadChunk
+from pipeline.messages.journal import Full
 from pipeline.snapshot.snapshot import ChunkId
 from tests.simulation.lake import Violation
 

@@ -10,18 +10,9 @@ import pyarrow as pa
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.transactions import Transactions
-from pipeline.messages.inboxes import (
-    Kind,
-    LogAdvanced,
-    LogRead,
-    ReadingPaused,
-    StatementRead,
-    TableImages,
-    TableUnreadable,
-    ToSchemaVerifier,
-    TransactionPartRead,
-)
-from pipeline.messages.row_images import IMAGE_FIELDS
+from pipeline.messages.binlog import LogAdvanced, LogRead, ReadingPaused, StatementRead, TransactionPartRead
+from pipeline.messages.inboxes import ToSchemaVerifier
+from pipeline.messages.row_images import IMAGE_FIELDS, Kind, TableImages, TableUnreadable
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, TableMap
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.types.field_types import Storage

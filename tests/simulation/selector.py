@@ -14,16 +14,18 @@ from random import Random
 
 import pyarrow as pa
 
-from pipeline.coordinator.consistent_state import CloseTransactions, OpenTransactions, TransactionsOpened
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.inboxes import (
+from pipeline.messages.chunks import (
     ChunkFailed,
     ChunkOutdated,
     ChunkRead,
+    CloseTransactions,
+    OpenTransactions,
     PlanFailed,
     PlanTable,
     ReadChunk,
     TablePlanned,
+    TransactionsOpened,
 )
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId, TableSchema

@@ -12,26 +12,25 @@ from random import Random
 
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator import step as coordinator
-from pipeline.coordinator.consistent_state import CloseTransactions, OpenTransactions
 from pipeline.coordinator.resume import resumed
 from pipeline.coordinator.state import Order, State, WindowMode
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.transactions import Transactions
 from pipeline.journal import segment as journal
-from pipeline.journal.quota import RoomEnded, RoomMade
 from pipeline.journal.segment import Unfinished
-from pipeline.messages.inboxes import (
-    Append,
-    AppendRows,
-    ChangesVerified,
-    PauseReading,
+from pipeline.messages.binlog import PauseReading, ResumeReading
+from pipeline.messages.changes import ChangesVerified
+from pipeline.messages.chunks import (
+    CloseTransactions,
+    OpenTransactions,
     PlanTable,
     ReadChunk,
-    ResumeReading,
-    SignalAccepted,
-    SignalReceived,
-    ToWatermarkCoordinator,
+    SourceEased,
+    SourceStrained,
 )
+from pipeline.messages.inboxes import ToWatermarkCoordinator
+from pipeline.messages.journal import Append, AppendRows, RoomEnded, RoomMade
+from pipeline.messages.signals import SignalAccepted, SignalReceived
 from pipeline.schema.known_schemas import Known
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.signals.signal import (
@@ -43,7 +42,6 @@ from pipeline.signals.signal import (
     StopSnapshot,
 )
 from pipeline.snapshot.checkpoint import Checkpoint
-from pipeline.source.throttle import SourceEased, SourceStrained
 from pipeline.verifier import step as schema_verifier
 from pipeline.verifier.schema_fence import Answer
 from pipeline.verifier.state import State as Verifier

@@ -38,7 +38,7 @@ from pipeline.lake.step import (
     TableFound,
     TellJournal,
 )
-from pipeline.messages.inboxes import Append, SegmentSealed
+from pipeline.messages.journal import Append, SegmentSealed
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint, Ready
 from tests.simulation.lake import Lake, Violation

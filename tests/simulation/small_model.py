@@ -23,7 +23,7 @@ from pipeline.coordinator import window
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.gtid.transactions import Transactions
-from pipeline.messages.inboxes import ChunkRead, ReadChunk
+from pipeline.messages.chunks import ChunkRead, ReadChunk
 from pipeline.schema.row_keys import tokens
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot import watermark

@@ -5,22 +5,12 @@ from hashlib import blake2b
 
 import pyarrow as pa
 
-from pipeline.messages.inboxes import (
-    ChangePart,
-    ChangesVerified,
-    ChunkFailed,
-    ChunkPart,
-    ChunkRead,
-    Kind,
-    LogAdvanced,
-    PlanFailed,
-    SchemaChanged,
-    SchemaVerified,
-    SignalReceived,
-    TableChanges,
-    TablePlanned,
-    TransactionPartVerified,
-)
+from pipeline.messages.binlog import LogAdvanced
+from pipeline.messages.changes import ChangesVerified, SchemaChanged, SchemaVerified, TransactionPartVerified
+from pipeline.messages.chunks import ChunkFailed, ChunkRead, PlanFailed, TablePlanned
+from pipeline.messages.journal import ChangePart, ChunkPart
+from pipeline.messages.row_images import Kind, TableChanges
+from pipeline.messages.signals import SignalReceived
 
 
 class Story:

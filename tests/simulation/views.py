@@ -2,9 +2,9 @@
 
 from random import Random
 
-from pipeline.coordinator.consistent_state import OpenTransactions, TransactionsOpened
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
+from pipeline.messages.chunks import OpenTransactions, TransactionsOpened
 from pipeline.schema.table_schema import TableId, TableSchema
 from tests.simulation.server import Rows, Server
 

@@ -20,8 +20,7 @@ from pipeline.binlog.rows import cells
 from pipeline.binlog.rows.columns import check, decode, rows_type
 from pipeline.binlog.rows.stored_values import Stored
 from pipeline.errors import InvariantBroken, UndecodableError
-from pipeline.messages.inboxes import Kind, TableImages
-from pipeline.messages.row_images import IMAGE_FIELDS
+from pipeline.messages.row_images import IMAGE_FIELDS, Kind, TableImages
 from pipeline.schema.table_map import FullMetadata, TableMap
 from pipeline.types import arrow_arrays
 from pipeline.types.buffers import ABSENT, Bytes, CellTable, Flags, Int64s

@@ -28,10 +28,11 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import HttpSettings, Secret
 from pipeline.errors import Definite, Transient
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.inboxes import SignalAccepted, SignalRejected
+from pipeline.messages.journal import CheckpointSealed
+from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.messages.topology import EDGES, inbox
 from pipeline.messages.topology import Actor as Name
-from pipeline.signals.outcomes import CheckpointSealed, Outcome, SignalState
+from pipeline.signals.outcomes import Outcome, SignalState
 from pipeline.signals.signal import LONGEST, parse
 from pipeline.snapshot.checkpoint import Checkpoint
 

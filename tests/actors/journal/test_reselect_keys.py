@@ -8,7 +8,8 @@ import pyarrow as pa
 from actors.journal.reselect_keys import unread
 from actors.journal.store import JournalStore
 from pipeline.journal import segment as journal
-from pipeline.messages.inboxes import Append, ChangePart, TableChanges
+from pipeline.messages.journal import Append, ChangePart
+from pipeline.messages.row_images import TableChanges
 from pipeline.schema.table_schema import Column, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.types.column_types import Integer

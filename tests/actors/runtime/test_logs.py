@@ -15,7 +15,8 @@ from pipeline.config.settings import Secret
 from pipeline.errors import Definite
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid
-from pipeline.messages.inboxes import CreationRead, SchemaChanged, StatementRead
+from pipeline.messages.binlog import CreationRead, StatementRead
+from pipeline.messages.changes import SchemaChanged
 
 
 class Terminal(io.StringIO):

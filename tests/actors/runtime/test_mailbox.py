@@ -8,7 +8,8 @@ import pytest
 
 from actors.runtime.mailbox import Closed, Mailbox
 from pipeline.errors import InvariantBroken
-from pipeline.messages.inboxes import LogAdvanced, TransactionPartVerified
+from pipeline.messages.binlog import LogAdvanced
+from pipeline.messages.changes import TransactionPartVerified
 from pipeline.messages.message_size import weight
 from pipeline.messages.topology import Actor, Edge, WhenFull
 from tests.pipeline.builders import insert, part, place

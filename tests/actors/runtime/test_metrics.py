@@ -12,7 +12,7 @@ import pytest
 from actors.runtime import measuring
 from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
-from pipeline.messages.inboxes import SegmentSealed
+from pipeline.messages.journal import SegmentSealed
 from pipeline.messages.topology import Actor
 from pipeline.metrics import MOST_TABLES, OTHERS, Counter, Gauge, Histogram
 from tests.servers.at_work import at_work

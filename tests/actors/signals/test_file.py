@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from actors.signals.file import SignalFile
-from pipeline.messages.inboxes import SignalAccepted, SignalRejected
+from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.signals.signal import LONGEST, MalformedSignal, parse
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import Completed, Progress, Snapshot, Waiting

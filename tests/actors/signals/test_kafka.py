@@ -20,7 +20,7 @@ from actors.signals.kafka import SignalKafka, check
 from deploy.toolchain.kafka_broker import PROPERTIES, KafkaBroker
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import KafkaSecurity, KafkaSettings, SaslMechanism, Secret
-from pipeline.messages.inboxes import SignalAccepted, SignalRejected
+from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import Completed, Progress, Snapshot, Waiting
 from tests.pipeline.builders import ORDERS, gtids

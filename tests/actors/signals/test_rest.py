@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from actors.signals.rest import SignalRest, Unanswered
-from pipeline.messages.inboxes import SignalAccepted
+from pipeline.messages.signals import SignalAccepted
 from pipeline.messages.topology import MOST_SIGNALS
 from pipeline.signals.signal import PauseSnapshot, parse
 

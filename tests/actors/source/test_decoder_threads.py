@@ -10,7 +10,7 @@ from pipeline.binlog.event_type import Code
 from pipeline.binlog.slice import Passed, Slice
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid
-from pipeline.messages.inboxes import LogAdvanced, LogRead, ReadingPaused, TransactionPartRead
+from pipeline.messages.binlog import LogAdvanced, LogRead, ReadingPaused, TransactionPartRead
 from tests.pipeline.binlog.test_slice import END, A, Making, ids, ordinals
 
 ADVANCED = LogAdvanced(Coordinates("binlog.000002", 4))

@@ -19,7 +19,8 @@ from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, Write
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline.binlog.event_type import Code
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.inboxes import ChangesVerified, Kind
+from pipeline.messages.changes import ChangesVerified
+from pipeline.messages.row_images import Kind
 from pipeline.schema.known_schemas import Known
 from pipeline.schema.table_filter import Tables
 from pipeline.types.field_types import FieldType

@@ -21,20 +21,17 @@ from pipeline.config.settings import TlsMode, TlsSettings
 from pipeline.errors import Definite, Transient
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.inboxes import (
-    ChangesVerified,
+from pipeline.messages.binlog import (
     LogAdvanced,
     LogRead,
     PauseReading,
     ReadingPaused,
     ResumeReading,
-    SchemaChanged,
-    SchemaVerified,
     StatementRead,
-    ToBinlogReader,
-    ToSchemaVerifier,
     TransactionPartRead,
 )
+from pipeline.messages.changes import ChangesVerified, SchemaChanged, SchemaVerified
+from pipeline.messages.inboxes import ToBinlogReader, ToSchemaVerifier
 from pipeline.messages.topology import EDGES, Actor, inbox
 from pipeline.schema.known_schemas import Known
 from pipeline.schema.table_filter import Tables

@@ -21,7 +21,7 @@ from deploy.toolchain.parts import Parts
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.stream import Message
 from pipeline.errors import UndecodableError
-from pipeline.messages.inboxes import LogRead, StatementRead
+from pipeline.messages.binlog import LogRead, StatementRead
 from tests.pipeline.binlog.events.test_event import made
 from tests.pipeline.binlog.test_transaction_assembler import (
     MAP,

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.inboxes import ChangesVerified
+from pipeline.messages.changes import ChangesVerified
 from pipeline.schema.known_schemas import Known
 from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_schema import TableId

@@ -32,7 +32,9 @@ from deploy.toolchain.mysql_server import (
 )
 from deploy.toolchain.parts import Parts
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.inboxes import ChangesVerified, Kind, LogAdvanced, SchemaVerified, TableStopped
+from pipeline.messages.binlog import LogAdvanced
+from pipeline.messages.changes import ChangesVerified, SchemaVerified, TableStopped
+from pipeline.messages.row_images import Kind
 from pipeline.schema.known_schemas import Known
 from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_schema import TableId

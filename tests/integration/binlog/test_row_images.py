@@ -10,7 +10,7 @@ import pytest
 
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.errors import UndecodableError
-from pipeline.messages.inboxes import Kind, TableImages
+from pipeline.messages.row_images import Kind, TableImages
 from pipeline.schema.table_map import FullMetadata
 from tests.integration.logging_session import Session
 from tests.servers.random_json_parts import partly_changed, value

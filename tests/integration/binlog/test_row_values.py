@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from deploy.toolchain.mysql_server import MysqlServer
-from pipeline.messages.inboxes import Kind
+from pipeline.messages.row_images import Kind
 from tests.integration.logging_session import Session
 
 

@@ -10,7 +10,8 @@ import pytest
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline import metrics as catalogue
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.inboxes import CreationRead, Kind, LogRead, TableImages, TransactionPartRead
+from pipeline.messages.binlog import CreationRead, LogRead, TransactionPartRead
+from pipeline.messages.row_images import Kind, TableImages
 from tests.integration.binlog.test_binlog_reader import Following, following
 from tests.servers.mysql import MysqlFactory
 

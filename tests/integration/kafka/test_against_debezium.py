@@ -24,7 +24,8 @@ from pipeline.kafka.handling import (
     TimePrecision,
     UnsignedBigintHandling,
 )
-from pipeline.messages.inboxes import ChangePart, ChangesVerified
+from pipeline.messages.changes import ChangesVerified
+from pipeline.messages.journal import ChangePart
 from pipeline.schema.known_schemas import Known
 from pipeline.schema.table_filter import Tables
 from tests.servers.debezium_messages import PREFIX, LogStart, Message, debezium_messages, log_end

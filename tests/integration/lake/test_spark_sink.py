@@ -33,8 +33,8 @@ from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Definite, Transient
 from pipeline.journal.segment import CommitTimes
 from pipeline.lake import step as spark_sink
-from pipeline.lake.missing_generations import MirrorsLacked
-from pipeline.messages.inboxes import SegmentSealed, ToSparkSink
+from pipeline.messages.inboxes import ToSparkSink
+from pipeline.messages.journal import MirrorsLacked, SegmentSealed
 from pipeline.messages.topology import EDGES, Actor, inbox
 from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_schema import Column, TableId, TableSchema

@@ -15,7 +15,7 @@ from actors.runtime import logs
 from actors.runtime.failure_kinds import Kind
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from pipeline import metrics as catalogue
-from pipeline.messages.inboxes import ChunkPart
+from pipeline.messages.journal import ChunkPart
 from pipeline.messages.topology import Actor as Name
 from tests.servers.service import Running, pipeline, running
 from tests.servers.source import cut, gives_log

@@ -7,7 +7,7 @@ import pytest
 
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, GTIDS_56, MysqlServer
 from pipeline.config.settings import Settings, SnapshotMode
-from pipeline.messages.inboxes import SignalAccepted
+from pipeline.messages.signals import SignalAccepted
 from pipeline.schema.table_schema import TableId
 from tests.servers.journal_oracle import replay, unequal
 from tests.servers.mysql import MysqlFactory

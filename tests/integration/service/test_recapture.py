@@ -8,7 +8,7 @@ import pytest
 
 from deploy.toolchain.mysql_server import GTIDS, MysqlServer
 from pipeline import metrics as catalogue
-from pipeline.messages.inboxes import SignalAccepted, SignalRejected
+from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_schema import TableId
 from tests.servers.gate import Hold

@@ -10,7 +10,7 @@ import pytest
 from actors.runtime.supervisor import ExitCode
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, Account, MysqlServer
 from pipeline.config.settings import Secret, Settings
-from pipeline.messages.inboxes import SignalRejected
+from pipeline.messages.signals import SignalRejected
 from tests.servers.mysql import MysqlFactory
 from tests.servers.service import pipeline, running
 

@@ -16,7 +16,8 @@ from deploy.toolchain.parts import Parts
 from pipeline.config.settings import Settings
 from pipeline.errors import Definite
 from pipeline.journal.segment import SealedChunk
-from pipeline.messages.inboxes import ReadChunk, SignalAccepted, SignalRejected
+from pipeline.messages.chunks import ReadChunk
+from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.snapshot import Chunking

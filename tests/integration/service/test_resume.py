@@ -11,7 +11,7 @@ from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, SMALL_AND_QUICK,
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import Settings, SnapshotMode
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.inboxes import SignalAccepted
+from pipeline.messages.signals import SignalAccepted
 from pipeline.messages.topology import Actor as Name
 from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_schema import TableId

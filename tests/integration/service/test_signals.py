@@ -12,7 +12,7 @@ from actors.source.preflight import Unfit, preflight
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.config.settings import KafkaSettings, Settings, SignalSettings
-from pipeline.messages.inboxes import SignalAccepted, SignalAnswer, SignalRejected
+from pipeline.messages.signals import SignalAccepted, SignalAnswer, SignalRejected
 from pipeline.messages.topology import Actor as Name
 from pipeline.schema.table_schema import TableId
 from pipeline.verifier.signal_table import CREATE

@@ -18,21 +18,23 @@ from actors.source import connection as source_module
 from actors.source.connection import Source
 from deploy.toolchain.mysql_server import GTIDS, MysqlServer
 from pipeline import metrics as catalogue
-from pipeline.coordinator.consistent_state import CloseTransactions, OpenTransactions, TransactionsOpened
-from pipeline.coordinator.reselect_keys import ReadKeys
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.gtid_set import Source as Origin
-from pipeline.messages.inboxes import (
+from pipeline.messages.chunks import (
     ChunkFailed,
     ChunkOutdated,
     ChunkRead,
+    CloseTransactions,
+    OpenTransactions,
     PlanFailed,
     PlanTable,
     ReadChunk,
-    ToChunkSelector,
+    ReadKeys,
+    TransactionsOpened,
 )
+from pipeline.messages.inboxes import ToChunkSelector
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.snapshot import WHOLE

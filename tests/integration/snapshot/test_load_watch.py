@@ -10,10 +10,10 @@ from pymysql.cursors import Cursor
 from actors.snapshot import load_watch
 from deploy.toolchain.mysql_server import GTIDS, MysqlServer
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.inboxes import ChunkRead, PlanTable
+from pipeline.messages.chunks import ChunkRead, PlanTable, SourceEased, SourceStrained
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.snapshot import WHOLE
-from pipeline.source.throttle import Bounds, SourceEased, SourceStrained
+from pipeline.source.throttle import Bounds
 from tests.servers.mysql import MysqlFactory
 from tests.servers.selector import bench
 from tests.servers.service import until

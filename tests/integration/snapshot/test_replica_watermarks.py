@@ -14,7 +14,7 @@ from deploy.demo import shop
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline.errors import Definite, Transient
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.inboxes import ChunkRead
+from pipeline.messages.chunks import ChunkRead
 from pipeline.schema.table_schema import TableId
 from tests.integration.source.test_group_commit import counting, logged, prepare
 from tests.servers.journal_oracle import unequal, untrue

@@ -5,7 +5,7 @@ import pytest
 from actors import chunk_selector
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.inboxes import PlanFailed, PlanTable
+from pipeline.messages.chunks import PlanFailed, PlanTable
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.snapshot import Request

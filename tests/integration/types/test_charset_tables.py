@@ -13,7 +13,7 @@ import pytest
 
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.inboxes import TableStopped
+from pipeline.messages.changes import TableStopped
 from pipeline.schema.known_schemas import Known
 from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_schema import TableId

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pipeline.binlog.rows.row_events import Located, RowsEvents, finish, locate
-from pipeline.messages.inboxes import TableImages
+from pipeline.messages.row_images import TableImages
 from pipeline.schema.table_map import TableMap
 from pipeline.types.buffers import SLACK
 

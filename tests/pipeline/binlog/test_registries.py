@@ -2,7 +2,7 @@
 
 from pipeline.binlog.registries import Maps, Sources
 from pipeline.gtid.gtid_set import Source
-from pipeline.messages.inboxes import TableUnreadable
+from pipeline.messages.row_images import TableUnreadable
 from pipeline.schema.table_schema import TableId
 
 A = "0000000a-0000-0000-0000-000000000000"

@@ -11,7 +11,8 @@ from pipeline.binlog.stream_state import State
 from pipeline.errors import UndecodableError
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid
-from pipeline.messages.inboxes import LogRead, TableImages, TableUnreadable, TransactionPartRead
+from pipeline.messages.binlog import LogRead, TransactionPartRead
+from pipeline.messages.row_images import TableImages, TableUnreadable
 from pipeline.schema.table_map import FullMetadata, TableMap
 from pipeline.schema.table_schema import TableId
 from pipeline.types.column_types import Integer

@@ -18,7 +18,8 @@ from pipeline.binlog.packets import Packets
 from pipeline.binlog.slice import Bound
 from pipeline.binlog.stream import LogStream, Message
 from pipeline.errors import Definite
-from pipeline.messages.inboxes import LogRead, TableImages, TransactionPartRead
+from pipeline.messages.binlog import LogRead, TransactionPartRead
+from pipeline.messages.row_images import TableImages
 from tests.pipeline.binlog.events.test_event import made
 from tests.pipeline.binlog.events.test_payload_event import body as payload_body
 from tests.pipeline.binlog.golden import STORIES, story

@@ -20,15 +20,8 @@ from pipeline.binlog.transaction_assembler import Given
 from pipeline.errors import Definite, UndecodableError
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet
-from pipeline.messages.inboxes import (
-    CreationRead,
-    Kind,
-    LogAdvanced,
-    LogRead,
-    StatementRead,
-    TableImages,
-    TableUnreadable,
-)
+from pipeline.messages.binlog import CreationRead, LogAdvanced, LogRead, StatementRead
+from pipeline.messages.row_images import Kind, TableImages, TableUnreadable
 from pipeline.schema.table_schema import TableId
 from tests.pipeline.binlog.events.test_event import made
 from tests.pipeline.binlog.golden import STORIES, story

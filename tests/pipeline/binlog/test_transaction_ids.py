@@ -12,7 +12,7 @@ from pipeline.errors import UndecodableError
 from pipeline.gtid import file_positions
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.inboxes import LogAdvanced, LogRead, StatementRead
+from pipeline.messages.binlog import LogAdvanced, LogRead, StatementRead
 from tests.pipeline.binlog.events.test_event import made
 from tests.pipeline.binlog.test_transaction_assembler import (
     MAP,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.coordinator.chunk_size import Limits, Size, halved, measured
-from pipeline.messages.inboxes import ChunkRead, ReadChunk
+from pipeline.messages.chunks import ChunkRead, ReadChunk
 from pipeline.snapshot.chunk_index import primary
 from pipeline.snapshot.snapshot import ChunkId, Request
 from tests.pipeline.builders import ORDERS, gtids, place, rows

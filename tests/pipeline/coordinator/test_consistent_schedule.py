@@ -8,32 +8,21 @@ import pytest
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator import resume
 from pipeline.coordinator import step as coordinator
-from pipeline.coordinator.consistent_state import (
-    Approaching,
-    CloseTransactions,
-    Nowhere,
-    Opening,
-    OpenTransactions,
-    Stand,
-    Standing,
-    TransactionsOpened,
-)
+from pipeline.coordinator.consistent_state import Approaching, Nowhere, Opening, Stand, Standing
 from pipeline.coordinator.state import Overlapping, Pausing, WindowMode
-from pipeline.journal.quota import RoomEnded, RoomMade
-from pipeline.messages.inboxes import (
-    Append,
-    AppendRows,
+from pipeline.messages.binlog import LogAdvanced, PauseReading, ReadingPaused, ResumeReading
+from pipeline.messages.chunks import (
     ChunkOutdated,
     ChunkRead,
-    LogAdvanced,
-    PauseReading,
+    CloseTransactions,
+    OpenTransactions,
     PlanTable,
     ReadChunk,
-    ReadingPaused,
-    ResumeReading,
-    SignalReceived,
-    ToWatermarkCoordinator,
+    TransactionsOpened,
 )
+from pipeline.messages.inboxes import ToWatermarkCoordinator
+from pipeline.messages.journal import Append, AppendRows, RoomEnded, RoomMade
+from pipeline.messages.signals import SignalReceived
 from pipeline.schema.table_filter import Tables
 from pipeline.signals.signal import PauseSnapshot, ResumeSnapshot, StopSnapshot
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready

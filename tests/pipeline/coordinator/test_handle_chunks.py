@@ -5,14 +5,9 @@ from dataclasses import replace
 import pytest
 
 from pipeline.coordinator.state import FoundEmpty, Planned, Unsettled
-from pipeline.messages.inboxes import (
-    ChunkOutdated,
-    LogAdvanced,
-    PlanFailed,
-    ReadChunk,
-    ReadingPaused,
-    SchemaVerified,
-)
+from pipeline.messages.binlog import LogAdvanced, ReadingPaused
+from pipeline.messages.changes import SchemaVerified
+from pipeline.messages.chunks import ChunkOutdated, PlanFailed, ReadChunk
 from pipeline.schema.table_schema import Column, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.snapshot.chunk_index import Walk

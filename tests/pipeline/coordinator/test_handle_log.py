@@ -8,19 +8,12 @@ from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator import resume
 from pipeline.coordinator import step as coordinator
 from pipeline.coordinator.state import Overlapping, Unsettled
-from pipeline.lake.missing_generations import MirrorsLacked
-from pipeline.messages.inboxes import (
-    Append,
-    ChangePart,
-    ChunkFailed,
-    Kind,
-    LogAdvanced,
-    ReadChunk,
-    SchemaVerified,
-    TableRestarted,
-    TableStopped,
-    ToWatermarkCoordinator,
-)
+from pipeline.messages.binlog import LogAdvanced
+from pipeline.messages.changes import SchemaVerified, TableRestarted, TableStopped
+from pipeline.messages.chunks import ChunkFailed, ReadChunk
+from pipeline.messages.inboxes import ToWatermarkCoordinator
+from pipeline.messages.journal import Append, ChangePart, MirrorsLacked
+from pipeline.messages.row_images import Kind
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.signals.outcomes import Outcome, SignalState
 from pipeline.signals.signal import SourceSignal

@@ -8,15 +8,10 @@ import pytest
 from pipeline.coordinator import handle_signals
 from pipeline.coordinator.handle_signals import SIGNALS_REMEMBERED
 from pipeline.coordinator.state import Overlapping, State
-from pipeline.messages.inboxes import (
-    Append,
-    LogAdvanced,
-    SignalAccepted,
-    SignalAnswer,
-    SignalReceived,
-    SignalRejected,
-    TableStopped,
-)
+from pipeline.messages.binlog import LogAdvanced
+from pipeline.messages.changes import TableStopped
+from pipeline.messages.journal import Append
+from pipeline.messages.signals import SignalAccepted, SignalAnswer, SignalReceived, SignalRejected
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_filter import Tables
 from pipeline.signals.outcomes import SignalState

@@ -6,8 +6,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.coordinator.partial_rows import Partial, any_partial, divided, laid_over
-from pipeline.messages.inboxes import Kind, TableChanges
-from pipeline.messages.row_images import CHANGE_FIELDS
+from pipeline.messages.row_images import CHANGE_FIELDS, Kind, TableChanges
 from pipeline.schema.row_keys import tokens
 from tests.pipeline.builders import table
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator import handle_signals, resume
 from pipeline.coordinator.recapture import recaptured, told
-from pipeline.messages.inboxes import SignalAccepted, SignalReceived, SignalRejected, TableStopped
+from pipeline.messages.changes import TableStopped
+from pipeline.messages.signals import SignalAccepted, SignalReceived, SignalRejected
 from pipeline.schema.known_schemas import Known
 from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_schema import TableId, TableSchema

@@ -8,23 +8,14 @@ import pytest
 
 from pipeline.coordinator import reselect
 from pipeline.coordinator import reselect_keys as unread_keys
-from pipeline.coordinator.reselect_keys import ReadKeys
 from pipeline.gtid.transactions import Transactions
-from pipeline.messages.inboxes import (
-    ChangePart,
-    ChangesVerified,
-    ChunkFailed,
-    ChunkOutdated,
-    Kind,
-    SchemaVerified,
-    TableChanges,
-    TableRestarted,
-)
-from pipeline.messages.row_images import CHANGE_FIELDS
+from pipeline.messages.changes import ChangesVerified, SchemaVerified, TableRestarted
+from pipeline.messages.chunks import ChunkFailed, ChunkOutdated, ReadKeys, SourceEased, SourceStrained
+from pipeline.messages.journal import ChangePart
+from pipeline.messages.row_images import CHANGE_FIELDS, Kind, TableChanges
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
 from pipeline.snapshot.snapshot import Completed, Waiting
-from pipeline.source.throttle import SourceEased, SourceStrained
 from tests.pipeline.builders import (
     COMMIT_TIME,
     ORDERS,

@@ -4,7 +4,8 @@ import pyarrow as pa
 
 from pipeline.coordinator import reselect_keys
 from pipeline.journal.change_rows import change_table
-from pipeline.messages.inboxes import ChangePart, Kind
+from pipeline.messages.journal import ChangePart
+from pipeline.messages.row_images import Kind
 from tests.pipeline.builders import ORDERS, table
 from tests.pipeline.coordinator.test_reselect import partly
 

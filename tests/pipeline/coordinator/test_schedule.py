@@ -10,23 +10,21 @@ from hypothesis import strategies as st
 from pipeline.coordinator.chunk_size import Limits
 from pipeline.coordinator.state import Flowing, Order, Overlapping, Pausing, Planning, Strained
 from pipeline.coordinator.window import Reconciling
-from pipeline.journal.quota import RoomEnded, RoomMade
-from pipeline.messages.inboxes import (
+from pipeline.messages.binlog import LogAdvanced, PauseReading, ReadingPaused, ResumeReading
+from pipeline.messages.changes import TableStopped
+from pipeline.messages.chunks import (
     ChunkFailed,
-    LogAdvanced,
-    PauseReading,
     PlanFailed,
     PlanTable,
     ReadChunk,
-    ReadingPaused,
-    ResumeReading,
-    SignalReceived,
-    TableStopped,
-    ToWatermarkCoordinator,
+    SourceEased,
+    SourceStrained,
 )
+from pipeline.messages.inboxes import ToWatermarkCoordinator
+from pipeline.messages.journal import RoomEnded, RoomMade
+from pipeline.messages.signals import SignalReceived
 from pipeline.signals.signal import PauseSnapshot, ResumeSnapshot
 from pipeline.snapshot.snapshot import Chunking, Completed, Waiting
-from pipeline.source.throttle import SourceEased, SourceStrained
 from tests.pipeline import mutations
 from tests.pipeline.builders import (
     ITEMS,

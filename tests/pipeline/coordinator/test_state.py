@@ -7,7 +7,8 @@ import pytest
 
 from pipeline.coordinator import state as coordinator_state
 from pipeline.coordinator.state import SNAPSHOTS_REMEMBERED, Overlapping, Planning, State
-from pipeline.messages.inboxes import ChunkFailed, PlanFailed, SchemaVerified, TableStopped
+from pipeline.messages.changes import SchemaVerified, TableStopped
+from pipeline.messages.chunks import ChunkFailed, PlanFailed
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.snapshot.snapshot import (

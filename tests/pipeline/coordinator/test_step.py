@@ -8,21 +8,11 @@ from pipeline.config.settings import MOST_WINDOWS
 from pipeline.coordinator import step as coordinator
 from pipeline.coordinator.state import Overlapping, Pausing, WindowMode
 from pipeline.errors import InvariantBroken
-from pipeline.messages.inboxes import (
-    Append,
-    AppendRows,
-    ChangePart,
-    ChunkPart,
-    LogAdvanced,
-    PauseReading,
-    PlanTable,
-    ReadChunk,
-    ReadingPaused,
-    ResumeReading,
-    SchemaVerified,
-    SignalAccepted,
-    TableStopped,
-)
+from pipeline.messages.binlog import LogAdvanced, PauseReading, ReadingPaused, ResumeReading
+from pipeline.messages.changes import SchemaVerified, TableStopped
+from pipeline.messages.chunks import PlanTable, ReadChunk
+from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
+from pipeline.messages.signals import SignalAccepted
 from pipeline.snapshot.checkpoint import Filling, Ready
 from pipeline.snapshot.snapshot import Chunking, Completed, Progress, Range, progress
 from tests.pipeline import mutations

@@ -10,7 +10,7 @@ from pipeline.coordinator.window import PassedKeys, Reading, Reconciling, Runs
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.transactions import Transactions
-from pipeline.messages.inboxes import ReadChunk
+from pipeline.messages.chunks import ReadChunk
 from pipeline.schema.row_keys import tokens
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot.chunk_index import primary

@@ -1,6 +1,7 @@
 """Closing: each range's windows in their order, and ranges and tables on their own."""
 
-from pipeline.messages.inboxes import LogAdvanced, ReadChunk
+from pipeline.messages.binlog import LogAdvanced
+from pipeline.messages.chunks import ReadChunk
 from pipeline.snapshot.checkpoint import Filling, Ready
 from pipeline.snapshot.snapshot import Chunking, Completed, Progress, Range, Waiting
 from tests.pipeline import mutations

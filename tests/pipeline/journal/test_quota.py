@@ -2,7 +2,8 @@
 
 import pytest
 
-from pipeline.journal.quota import Full, Room, Roomy, quota_reached
+from pipeline.journal.quota import quota_reached
+from pipeline.messages.journal import Full, Room, Roomy
 
 MIB = 1 << 20
 FULL = Full("so")

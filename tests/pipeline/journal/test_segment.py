@@ -20,17 +20,10 @@ from pipeline.gtid.transactions import Transactions
 from pipeline.journal import change_rows
 from pipeline.journal import segment as journal
 from pipeline.journal.segment import Ahead, File, FileKind, Unfinished, Waiting
-from pipeline.messages.inboxes import (
-    Append,
-    AppendRows,
-    ChangePart,
-    ChunkPart,
-    Kind,
-    SignalAccepted,
-    TableChanges,
-)
+from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
 from pipeline.messages.message_size import of_part
-from pipeline.messages.row_images import CHANGE_FIELDS
+from pipeline.messages.row_images import CHANGE_FIELDS, Kind, TableChanges
+from pipeline.messages.signals import SignalAccepted
 from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling

@@ -9,7 +9,6 @@ from pipeline.errors import InvariantBroken
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal import segment as journal
 from pipeline.journal import step as journal_writer
-from pipeline.journal.quota import Full, Roomy
 from pipeline.journal.segment import Ahead, File, FileKind
 from pipeline.journal.state import Keep, Publish, Seal, WriteAhead
 from pipeline.journal.step import (
@@ -27,7 +26,8 @@ from pipeline.journal.step import (
     TimeCame,
     WrittenAhead,
 )
-from pipeline.messages.inboxes import Append, AppendRows, SignalAccepted
+from pipeline.messages.journal import Append, AppendRows, Full, Roomy
+from pipeline.messages.signals import SignalAccepted
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.signals.outcomes import Outcome, SignalState
 from pipeline.snapshot.checkpoint import Checkpoint

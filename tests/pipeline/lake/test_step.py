@@ -34,7 +34,7 @@ from pipeline.lake.step import (
     TellOfGap,
     TimeCame,
 )
-from pipeline.messages.inboxes import SegmentSealed
+from pipeline.messages.journal import SegmentSealed
 from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Filling, Mirror, Ready

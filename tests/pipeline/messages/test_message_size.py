@@ -2,16 +2,10 @@
 
 import pyarrow as pa
 
-from pipeline.messages.inboxes import (
-    Append,
-    AppendRows,
-    ChangePart,
-    LogAdvanced,
-    LogRead,
-    TableUnreadable,
-    TransactionPartRead,
-)
+from pipeline.messages.binlog import LogAdvanced, LogRead, TransactionPartRead
+from pipeline.messages.journal import Append, AppendRows, ChangePart
 from pipeline.messages.message_size import held, weight
+from pipeline.messages.row_images import TableUnreadable
 from tests.pipeline.builders import ITEMS, ORDERS, Capture, gtid, insert, part, passed, place, read, wrote
 
 

@@ -1,6 +1,6 @@
 """Exported names: each message has one of its own, and what has none fails nothing."""
 
-from pipeline.messages.inboxes import SegmentSealed
+from pipeline.messages.journal import SegmentSealed
 from pipeline.messages.names import NAMES, UNNAMED, name_of
 from pipeline.messages.topology import EDGES
 

@@ -6,6 +6,9 @@ from typing import get_args
 import pytest
 
 from pipeline.messages import inboxes as messages
+from pipeline.messages.binlog import LogRead, TransactionPartRead
+from pipeline.messages.changes import ChangesVerified, TransactionPartVerified
+from pipeline.messages.journal import Append, AppendRows
 from pipeline.messages.topology import EDGES, Actor, WhenFull, inbox
 
 RECEIVES = {
@@ -61,12 +64,12 @@ def test_bounds_are_positive_and_exceptions_from_waiting_are_argued_for() -> Non
 
 def test_edges_that_carry_rows_of_the_log_are_bounded_in_bytes_too() -> None:
     carriers = {
-        messages.LogRead,
-        messages.TransactionPartRead,
-        messages.ChangesVerified,
-        messages.TransactionPartVerified,
-        messages.AppendRows,
-        messages.Append,
+        LogRead,
+        TransactionPartRead,
+        ChangesVerified,
+        TransactionPartVerified,
+        AppendRows,
+        Append,
     }
     for edge in EDGES:
         assert (edge.bytes is not None) is bool(carriers.intersection(edge.messages))

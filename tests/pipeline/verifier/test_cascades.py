@@ -5,8 +5,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pytest
 
-from pipeline.messages.inboxes import Kind, TableChanges
-from pipeline.messages.row_images import CHANGE_FIELDS
+from pipeline.messages.row_images import CHANGE_FIELDS, Kind, TableChanges
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Integer

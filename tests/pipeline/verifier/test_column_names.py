@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.inboxes import TableStopped, TableUnreadable
+from pipeline.messages.changes import TableStopped
+from pipeline.messages.row_images import TableUnreadable
 from pipeline.verifier.column_names import (
     Answered,
     Awaited,

@@ -1,7 +1,8 @@
 """What is held until a schema is proven, and where that is."""
 
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.inboxes import CreationRead, LogAdvanced, TableUnreadable
+from pipeline.messages.binlog import CreationRead, LogAdvanced
+from pipeline.messages.row_images import TableUnreadable
 from pipeline.verifier.column_names import Answered, Awaited, Holding, TableState, Unproven, Verified
 from pipeline.verifier.schema_fence import place, waiting
 from tests.pipeline.verifier.test_step import (

@@ -6,18 +6,16 @@ import pyarrow as pa
 import pytest
 
 from pipeline.gtid.transactions import Transactions
-from pipeline.messages.inboxes import (
+from pipeline.messages.binlog import LogAdvanced
+from pipeline.messages.changes import (
     ChangesVerified,
-    Kind,
-    LogAdvanced,
     SchemaChanged,
     SchemaVerified,
-    TableChanges,
     TableRestarted,
     TableStopped,
     TransactionPartVerified,
 )
-from pipeline.messages.row_images import CHANGE_FIELDS
+from pipeline.messages.row_images import CHANGE_FIELDS, Kind, TableChanges
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.signals.signal import SourceSignal
 from pipeline.types.column_types import ColumnType, Integer, Json, Text

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.messages.inboxes import SchemaVerified, TableRestarted, TableStopped
+from pipeline.messages.changes import SchemaVerified, TableRestarted, TableStopped
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId
 from pipeline.verifier.cascades import Doubts

@@ -10,24 +10,24 @@ from hypothesis import strategies as st
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet, Source
 from pipeline.gtid.transactions import Transactions
-from pipeline.messages.inboxes import (
-    ChangesVerified,
+from pipeline.messages.binlog import (
     CreationRead,
     LogAdvanced,
     LogRead,
     ReadingPaused,
+    StatementRead,
+    TransactionPartRead,
+)
+from pipeline.messages.changes import (
+    ChangesVerified,
     SchemaChanged,
     SchemaVerified,
-    StatementRead,
-    TableImages,
     TableRestarted,
     TableStopped,
-    TableUnreadable,
-    TransactionPartRead,
     TransactionPartVerified,
 )
 from pipeline.messages.message_size import weight
-from pipeline.messages.row_images import CHANGE_FIELDS, IMAGE_FIELDS
+from pipeline.messages.row_images import CHANGE_FIELDS, IMAGE_FIELDS, TableImages, TableUnreadable
 from pipeline.schema.ddl.alter_table import Alteration
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.known_schemas import Known

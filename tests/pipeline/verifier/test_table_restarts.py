@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from pipeline.gtid.gtid_set import Gtid, Source
-from pipeline.messages.inboxes import RowsUnread
+from pipeline.messages.binlog import RowsUnread
 from pipeline.schema.ddl.effects import Unlogged
 from pipeline.schema.ddl.unlogged_changes import Effect
 from pipeline.schema.table_filter import Tables

@@ -20,8 +20,7 @@ from pipeline.binlog.rows import stored_values as stored
 from pipeline.binlog.rows.json import document as json
 from pipeline.binlog.rows.row_events import RowsEvents, finish, locate
 from pipeline.errors import InvariantBroken, UndecodableError
-from pipeline.messages.inboxes import Kind, TableImages
-from pipeline.messages.row_images import IMAGE_FIELDS
+from pipeline.messages.row_images import IMAGE_FIELDS, Kind, TableImages
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, TableMap
 from pipeline.schema.table_schema import TableId
 from pipeline.types import packed_decimal as stored_decimals

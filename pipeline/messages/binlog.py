@@ -1,0 +1,98 @@
+"""Between the BinlogReader and those who use the log: slices, statements, and the orders to pause."""
+
+from dataclasses import dataclass, field
+
+from pipeline.gtid.coordinates import Coordinates
+from pipeline.gtid.gtid_set import NO_GTIDS, Gtid, GtidSet
+from pipeline.gtid.transactions import Transactions
+from pipeline.messages.row_images import TableImages, TableUnreadable
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.prepared_xa import XaPrepared
+
+
+@dataclass(frozen=True, slots=True)
+class RowsUnread:
+    """Rows of `tables`, and of all captured tables of `databases`, may have changed; which, the log at hand can't tell.
+
+    `databases` is None where that may be any captured table.
+    """
+
+    reason: str
+    tables: frozenset[TableId] = frozenset()
+    databases: frozenset[str] | None = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """A slice of the log: its transactions, for each table map its images, and where the last transaction ends.
+
+    `covered`, also below: without GTIDs, the places up to there where no transaction to come begins (`file_positions`).
+    `prepared`, also below: the XA transactions that wait for their second phase there.
+    """
+
+    transactions: Transactions
+    tables: tuple[TableImages | TableUnreadable, ...]
+    end: Coordinates
+    covered: GtidSet = NO_GTIDS
+    unread: tuple[RowsUnread, ...] = ()
+    prepared: tuple[XaPrepared, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPartRead:
+    """Rows of a transaction that hasn't ended; its index is 0, and the ordinals go on from part to part."""
+
+    gtid: Gtid
+    commit_time: int
+    tables: tuple[TableImages | TableUnreadable, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StatementRead:
+    """A transaction that is a statement and not rows; its text may hold a password, and is never told along.
+
+    `strict`: whether the session's sql_mode is known to have refused values that don't fit.
+    """
+
+    gtid: Gtid
+    commit_time: int
+    database: str
+    statement: str = field(repr=False)
+    end: Coordinates
+    covered: GtidSet = NO_GTIDS
+    strict: bool = False
+    original_time: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CreationRead:
+    """The statement of a transaction that creates a table and fills it (WL#13355); its rows come next."""
+
+    database: str
+    statement: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LogAdvanced:
+    """The stream is at `end` with no transaction open: a heartbeat, a rotation, or nothing but filtered events."""
+
+    end: Coordinates
+    covered: GtidSet = NO_GTIDS
+    prepared: tuple[XaPrepared, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingPaused:
+    """No slice will follow until the reader is told to resume."""
+
+
+@dataclass(frozen=True, slots=True)
+class PauseReading:
+    """Read no further slice once the stream has reached `at`, and say so with ReadingPaused, behind what was read."""
+
+    at: Coordinates | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeReading:
+    """Go on reading."""

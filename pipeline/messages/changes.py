@@ -1,0 +1,78 @@
+"""From the SchemaVerifier to the WatermarkCoordinator: the log under proven schemas."""
+
+from dataclasses import dataclass, field
+
+from pipeline.gtid.coordinates import Coordinates
+from pipeline.gtid.gtid_set import NO_GTIDS, Gtid, GtidSet
+from pipeline.gtid.transactions import Transactions
+from pipeline.messages.row_images import TableChanges
+from pipeline.schema.ddl.alter_table import Alteration
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.signals.signal import SourceSignal
+from pipeline.snapshot.prepared_xa import XaPrepared
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesVerified:
+    """A slice whose columns have proven names and types, rows of the signal table, and tables changed below the log."""
+
+    transactions: Transactions
+    tables: tuple[TableChanges, ...]
+    end: Coordinates
+    signals: tuple[SourceSignal, ...] = ()
+    restarted: tuple["TableRestarted", ...] = ()
+    covered: GtidSet = NO_GTIDS
+    prepared: tuple[XaPrepared, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPartVerified:
+    """A part of a transaction that hasn't ended, its columns having proven names and types."""
+
+    gtid: Gtid
+    commit_time: int
+    tables: tuple[TableChanges, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaVerified:
+    """From this place on the table has this schema; it's `restarted`, at once, where its rows can't stay under it."""
+
+    schema: TableSchema
+    restarted: tuple["TableRestarted", ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChanged:
+    """A statement passed that may have changed `tables`, captured ones; some are `restarted`, some surely altered."""
+
+    gtid: Gtid
+    tables: frozenset[TableId]
+    statement: str = field(repr=False)
+    end: Coordinates
+    restarted: tuple["TableRestarted", ...] = ()
+    covered: GtidSet = NO_GTIDS
+    alterations: tuple[Alteration, ...] = ()
+    commit_time: int = 0
+    original_time: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TableRestarted:
+    """What the mirror has of the table isn't so any more: it has no rows (`emptied`), or they're to be read anew.
+
+    `gap`: changes of it that passed just before are missing from the stream, so that only another reading tells.
+    """
+
+    table: TableId
+    emptied: bool
+    reason: str
+    gap: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableStopped:
+    """From this place in the stream on, changes of the table can't be given rightly, for this reason."""
+
+    table: TableId
+    reason: str

@@ -1,0 +1,148 @@
+"""Between the WatermarkCoordinator and the ChunkSelector: plans, chunks, transactions, and the load of the source."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from pipeline.gtid.coordinates import Coordinates
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.schema.row_keys import Key
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.snapshot.chunk_index import Walk
+from pipeline.snapshot.snapshot import ChunkId, Request
+from pipeline.snapshot.watermark import High
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTable:
+    """Find the table's schema and walk, and at most `ranges` (0: none), where all that passed at `asked_at` is seen."""
+
+    table: TableId
+    request: Request
+    ranges: int
+    asked_at: GtidSet
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlanned:
+    """The ranges end at `splits`, in order, and at `end`, the last key; `expected` rows by the server's estimate.
+
+    `end` is None for an empty table, which it is once `high` has passed, and if no ranges were asked for.
+    """
+
+    schema: TableSchema
+    walk: Walk
+    end: Key | None
+    splits: tuple[Key, ...]
+    expected: int
+    high: High
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFailed:
+    """The table can't be snapshotted, and why, after retries where these could help."""
+
+    table: TableId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadChunk:
+    """Read the next `limit` rows with `after` < key <= `end`, with a low watermark that contains `asked_at`."""
+
+    chunk: ChunkId
+    schema: TableSchema
+    walk: Walk
+    request: Request
+    range: int
+    after: Key | None
+    end: Key
+    limit: int
+    asked_at: GtidSet
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRead:
+    """The chunk's rows, up to a key, or to the range's end (None); its SELECT's µs, and the bytes of its packets."""
+
+    chunk: ChunkId
+    low: GtidSet
+    rows: pa.RecordBatch
+    upto: Key | None
+    high: High
+    took: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkFailed:
+    """The chunk couldn't be read, and why, after retries where these could help."""
+
+    chunk: ChunkId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkOutdated:
+    """The table doesn't have the columns any more that the chunk was ordered with; the stream is behind the source.
+
+    `reason`: the source's words. `high`: once the stream has passed this, it has all that the source showed. None in a
+    consistent snapshot.
+    """
+
+    chunk: ChunkId
+    reason: str = "the table was altered"
+    high: High | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadKeys:
+    """Read the rows with these primary keys, as a chunk; `keys` are their columns, `tokens` theirs
+    (`pipeline.schema.row_keys`).
+
+    `since`: what made them unknown has no lower SCN.
+    """
+
+    chunk: ChunkId
+    schema: TableSchema
+    keys: pa.RecordBatch
+    tokens: pa.Array
+    since: int
+    asked_at: GtidSet
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransactions:
+    """Open transactions that may all see the source at one place. `failed`: how often that came to nothing before.
+
+    `number` is never used twice in a run.
+    """
+
+    number: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionsOpened:
+    """They are open, and the end of the log was `at` before and behind it; all of `visible` was seen before."""
+
+    number: int
+    at: Coordinates
+    visible: GtidSet
+
+
+@dataclass(frozen=True, slots=True)
+class CloseTransactions:
+    """Nothing more is read in them, or open none."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStrained:
+    """The source has enough to do: no chunk is to be asked for until SourceEased."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceEased:
+    """The source has room for chunks again."""

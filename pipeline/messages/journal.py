@@ -1,0 +1,112 @@
+"""To the journal, and from it: rows with the checkpoint that they complete, sealed segments, and room."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.gtid.transactions import Transactions
+from pipeline.messages.row_images import TableChanges
+from pipeline.messages.signals import Judged
+from pipeline.schema.ddl.alter_table import Altered
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.signals.outcomes import SignalState
+from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.snapshot import ChunkId
+from pipeline.snapshot.watermark import High
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePart:
+    """Changes for the journal. The transaction with index i in the slice has the SCN `first_scn` + i."""
+
+    changes: TableChanges
+    transactions: Transactions
+    first_scn: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPart:
+    """The rows of a chunk that didn't give way to changes, at their place in the stream.
+
+    `first`: they go straight to the mirror; otherwise they are changes of their own (`op` = r) with this `scn`.
+    """
+
+    chunk: ChunkId
+    schema: TableSchema
+    rows: pa.RecordBatch
+    low: GtidSet
+    high: High
+    scn: int
+    first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRows:
+    """Keep these rows of a transaction that hasn't ended: the next Append has them before its own."""
+
+    parts: tuple[ChangePart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Put the parts into the journal, with the checkpoint they complete, but no kept rows of `withdrawn` tables.
+
+    Where tables were altered a segment begins: all that's in it came behind the statement.
+    """
+
+    parts: tuple[ChangePart | ChunkPart, ...]
+    checkpoint: Checkpoint
+    answers: tuple[Judged, ...] = ()
+    withdrawn: frozenset[TableId] = frozenset()
+    alterations: tuple[Altered, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSealed:
+    """The journal holds all segments through this number, durably."""
+
+    segment: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoomEnded:
+    """The journal has no room, for this reason: nothing is to be read until RoomMade."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoomMade:
+    """The journal has room again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roomy:
+    """There's room in the journal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Full:
+    """There's none, for this reason."""
+
+    reason: str
+
+
+Room = Roomy | Full
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSealed:
+    """This checkpoint is durable; `rows`: how the last signals that came as rows of the signal table were judged."""
+
+    checkpoint: Checkpoint
+    rows: tuple[SignalState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorsLacked:
+    """A consumer lacks rows of these generations (`since`, by table), and they have gone from the journal."""
+
+    generations: Mapping[TableId, int]

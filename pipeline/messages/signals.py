@@ -1,0 +1,35 @@
+"""Signals and their answers."""
+
+from dataclasses import dataclass
+
+from pipeline.signals.outcomes import SignalState
+from pipeline.signals.signal import Signal
+
+
+@dataclass(frozen=True, slots=True)
+class SignalReceived:
+    """A well-formed signal has come."""
+
+    signal: Signal
+
+
+@dataclass(frozen=True, slots=True)
+class SignalAccepted:
+    """The signal has taken effect, durably; `detail` says what it did."""
+
+    id: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignalRejected:
+    """The signal has no effect, and why."""
+
+    id: str
+    reason: str
+
+
+SignalAnswer = SignalAccepted | SignalRejected
+
+
+Judged = SignalAnswer | SignalState  # the latter where nobody waits for an answer
