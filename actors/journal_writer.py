@@ -30,7 +30,7 @@ from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule
 from pipeline.errors import Transient
 from pipeline.journal import step as journal_writer
-from pipeline.journal.segment import Entry
+from pipeline.journal.entry import Entry
 from pipeline.journal.state import Busy, Idle, Keep, Publish, Seal, WriteAhead
 from pipeline.journal.step import (
     Fact,

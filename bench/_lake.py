@@ -42,7 +42,7 @@ from pipeline.config.settings import (
     SparkSettings,
 )
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.journal.segment import FileKind
+from pipeline.journal.entry import FileKind
 from pipeline.lake.live_view import Reached
 from pipeline.lake.merge import Merge
 from pipeline.lake.tables import Tier, location, table_at

@@ -38,7 +38,7 @@ from pipeline.config.settings import (
     TlsMode,
     TlsSettings,
 )
-from pipeline.journal.segment import Entry
+from pipeline.journal.entry import Entry
 from pipeline.metrics import Histogram
 from pipeline.schema.table_filter import Tables
 from tests.servers.service import Running, running

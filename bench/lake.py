@@ -31,7 +31,7 @@ from bench._service import quantile
 from bench._snapshots import TABLE, filled_server, writers
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts, locate
-from pipeline.journal.segment import FileKind
+from pipeline.journal.entry import FileKind
 
 _ROWS: Final = 10_000_000
 _BUFFER_POOL: Final = "4G"

@@ -32,9 +32,10 @@ from pipeline.config.settings import JournalSettings
 from pipeline.errors import Definite, InvariantBroken
 from pipeline.journal import manifest
 from pipeline.journal import writer_epochs as claims
+from pipeline.journal.entry import Entry, File
 from pipeline.journal.manifest import Damaged
 from pipeline.journal.retention import Kept, removable
-from pipeline.journal.segment import Entry, File, SegmentTable
+from pipeline.journal.segment import SegmentTable
 from pipeline.journal.writer_epochs import View
 from pipeline.schema.table_schema import TableSchema
 

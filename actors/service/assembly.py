@@ -51,7 +51,7 @@ from pipeline.coordinator import resume
 from pipeline.coordinator.chunk_size import Limits
 from pipeline.coordinator.state import Overlapping, Pausing
 from pipeline.errors import TidemarkError
-from pipeline.journal.segment import Entry
+from pipeline.journal.entry import Entry
 from pipeline.messages.journal import CheckpointSealed
 from pipeline.messages.signals import SignalAccepted
 from pipeline.messages.topology import EDGES, inbox

@@ -15,7 +15,7 @@ from typing import Any, assert_never
 from pipeline.errors import Definite
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.journal.segment import CommitTimes, Entry, File, FileKind, SealedChunk
+from pipeline.journal.entry import CommitTimes, Entry, File, FileKind, SealedChunk
 from pipeline.schema import table_schema as schemas
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_schema import TableId, TableSchema

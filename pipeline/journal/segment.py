@@ -28,7 +28,6 @@ files are the first ones of its entry. If the end never comes, no entry ever nam
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import assert_never
 
 import numpy as np
@@ -36,16 +35,13 @@ import pyarrow as pa
 
 from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule, rule_of
-from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.change_rows import change_table, chunk_table
+from pipeline.journal.entry import CommitTimes, Entry, File, FileKind, SealedChunk
 from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
 from pipeline.messages.message_size import of_part
 from pipeline.messages.row_images import TableChanges
-from pipeline.schema.ddl.alter_table import Altered
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Mirror
-from pipeline.snapshot.snapshot import ChunkId
-from pipeline.snapshot.watermark import High
 from pipeline.types.buffers import Int64s
 
 # How many commit times an entry keeps, at most, to tell how fresh its segment was.
@@ -59,72 +55,6 @@ AHEAD = 4 << 20
 
 # How long (seconds) a new position alone may wait: it spares a restart the reading of filtered transactions, no more.
 POSITION_INTERVAL_S = 5.0
-
-
-class FileKind(StrEnum):
-    """What a file of a segment holds: changes (and later snapshots' rows) or rows of a first snapshot."""
-
-    CHANGES = "changes"
-    ROWS = "rows"
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    """A Parquet file of a segment: `path` relative to the segment's directory, `version` of the table's schema.
-
-    `absent`: whether there are rows in it that lack columns (`__absent`), so that nobody has to look for them.
-    """
-
-    path: str
-    table: TableId
-    version: str
-    kind: FileKind
-    rows: int
-    bytes: int
-    sha256: str
-    absent: bool
-
-
-@dataclass(frozen=True, slots=True)
-class SealedChunk:
-    """A chunk whose rows, as far as they didn't give way, are in the segment."""
-
-    chunk: ChunkId
-    low: GtidSet
-    high: High
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class CommitTimes:
-    """When a segment's transactions committed, in µs since the epoch; `samples` are evenly spaced in their order."""
-
-    oldest: int
-    newest: int
-    samples: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A sealed segment; the one before it is `segment` - 1.
-
-    Its SCNs are those from `first_scn` through `last_scn` (none if that is less). `transactions` counts those of the
-    slices that had changes of captured tables; `commit_times` are theirs, None if there are none. `checkpoint` is
-    what's true after its last row. `alterations` came before its first row. `schemas` holds, by version, those that the
-    files, the checkpoint and the alterations name. `sealed_at` in µs since the epoch.
-    """
-
-    segment: int
-    files: tuple[File, ...]
-    first_scn: int
-    last_scn: int
-    transactions: int
-    commit_times: CommitTimes | None
-    chunks: tuple[SealedChunk, ...]
-    checkpoint: Checkpoint
-    schemas: dict[str, TableSchema]
-    sealed_at: int
-    alterations: tuple[Altered, ...] = ()
 
 
 # Which of a segment's files.

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule
-from pipeline.journal.segment import Ahead, Entry, File, Unfinished, Waiting
+from pipeline.journal.entry import Entry, File
+from pipeline.journal.segment import Ahead, Unfinished, Waiting
 from pipeline.messages.journal import Append, ChangePart, ChunkPart, Room, Roomy
 from pipeline.signals.outcomes import SignalState
 from pipeline.snapshot.checkpoint import Checkpoint

@@ -30,8 +30,9 @@ from pipeline.config.table_rules import LakeRule
 from pipeline.errors import InvariantBroken
 from pipeline.journal import segment as journal
 from pipeline.journal.change_rows import ruled
+from pipeline.journal.entry import Entry
 from pipeline.journal.quota import quota_reached
-from pipeline.journal.segment import Ahead, Entry, Unfinished
+from pipeline.journal.segment import Ahead, Unfinished
 from pipeline.journal.state import (
     Busy,
     Closed,

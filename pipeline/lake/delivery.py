@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pipeline.config.table_rules import SchemaChanges
-from pipeline.journal.segment import Entry, FileKind
+from pipeline.journal.entry import Entry, FileKind
 from pipeline.lake.column_changes import REMEDY, Incompatible, Plan, Step, followed, planned
 from pipeline.lake.tables import LakeColumn, Tier
 from pipeline.schema.compatibility import obstacle

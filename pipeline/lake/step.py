@@ -30,7 +30,7 @@ from typing import TypeVar, assert_never
 
 from pipeline.config.table_rules import rule_of
 from pipeline.errors import InvariantBroken
-from pipeline.journal.segment import Entry
+from pipeline.journal.entry import Entry
 from pipeline.lake import mirror_rules
 from pipeline.lake.delivery import MOST_BYTES, Batch, Delivered, Pieces, missing, next_batch, said_by
 from pipeline.lake.missing_generations import incomplete

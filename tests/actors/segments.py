@@ -10,7 +10,7 @@ from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet, Source
 from pipeline.gtid.transactions import Transactions
 from pipeline.journal import segment as journal
-from pipeline.journal.segment import Entry
+from pipeline.journal.entry import Entry
 from pipeline.messages.journal import Append, ChangePart, ChunkPart
 from pipeline.messages.row_images import CHANGE_FIELDS, TableChanges
 from pipeline.messages.signals import Judged

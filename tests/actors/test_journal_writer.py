@@ -19,7 +19,7 @@ from pipeline.config.settings import JournalSettings
 from pipeline.errors import Transient
 from pipeline.journal import segment as journal
 from pipeline.journal import step as journal_writer
-from pipeline.journal.segment import Entry, FileKind
+from pipeline.journal.entry import Entry, FileKind
 from pipeline.messages.journal import Append, AppendRows, CheckpointSealed, RoomEnded, RoomMade, SegmentSealed
 from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges

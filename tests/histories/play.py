@@ -29,7 +29,7 @@ from deploy.toolchain.mysql_server import CAPTURE, MysqlServer
 from pipeline.config.settings import Settings as PipelineSettings
 from pipeline.config.settings import SnapshotMode, SparkSettings
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.journal.segment import Entry
+from pipeline.journal.entry import Entry
 from pipeline.messages.topology import Actor as Name
 from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_schema import TableId

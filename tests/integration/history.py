@@ -11,7 +11,8 @@ import pyarrow as pa
 from actors.journal.store import JournalStore
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.change_rows import changes_schema
-from pipeline.journal.segment import CommitTimes, Entry, FileKind, SegmentTable
+from pipeline.journal.entry import CommitTimes, Entry, FileKind
+from pipeline.journal.segment import SegmentTable
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
 

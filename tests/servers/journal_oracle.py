@@ -19,7 +19,7 @@ from deploy.demo.writer import Line
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
 from pipeline.journal.change_rows import META
-from pipeline.journal.segment import Entry, File, FileKind
+from pipeline.journal.entry import Entry, File, FileKind
 from pipeline.schema.ddl.alter_table import Alteration
 from pipeline.schema.table_schema import TableId
 from tests.servers.forms import plain_row, rows_of, source_table

@@ -16,7 +16,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from pipeline.journal import segment as journal
-from pipeline.journal.segment import Entry, File, FileKind, SegmentTable
+from pipeline.journal.entry import Entry, File, FileKind
+from pipeline.journal.segment import SegmentTable
 from pipeline.lake import delivery
 from pipeline.lake import step as spark_sink
 from pipeline.lake.delivery import Batch, Delivered, Piece

@@ -8,6 +8,7 @@ import pyarrow as pa
 from actors.journal.reselect_keys import unread
 from actors.journal.store import JournalStore
 from pipeline.journal import segment as journal
+from pipeline.journal.entry import Entry
 from pipeline.messages.journal import Append, ChangePart
 from pipeline.messages.row_images import TableChanges
 from pipeline.schema.table_schema import Column, TableSchema
@@ -29,7 +30,7 @@ def lacking(number: int, *partial: int) -> ChangePart:
     return replace(whole, changes=TableChanges(WIDE, images, rows))
 
 
-def sealed(store: JournalStore, number: int, *partial: int, mark: int) -> journal.Entry:
+def sealed(store: JournalStore, number: int, *partial: int, mark: int) -> Entry:
     changes = lacking(number, *partial)
     scn = changes.first_scn
     checkpoint = Checkpoint(position(number), scn, {WIDE.table: WIDE}, unread={WIDE.table: mark})

@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from actors.journal import segment_file
-from pipeline.journal.segment import FileKind, SegmentTable, segment_tables
+from pipeline.journal.entry import FileKind
+from pipeline.journal.segment import SegmentTable, segment_tables
 from tests.actors.segments import ITEMS, append
 
 

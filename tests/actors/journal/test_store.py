@@ -20,7 +20,7 @@ from actors.journal.files import LocalFiles
 from actors.journal.store import JournalReader, JournalStore, Removed
 from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.journal import segment as journal
-from pipeline.journal.segment import Entry, FileKind
+from pipeline.journal.entry import Entry, FileKind
 from pipeline.schema.table_schema import TableId
 from tests.actors import crashing_journal
 from tests.actors.crashing_journal import ALL_OLD, GOING, GOOD_SEGMENTS, LATER, RETAINED, WAYS

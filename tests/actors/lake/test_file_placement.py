@@ -15,7 +15,7 @@ import pytest
 from actors.lake import file_placement
 from actors.lake.file_placement import LakeFiles
 from pipeline.errors import Definite, InvariantBroken, Transient
-from pipeline.journal.segment import Entry, FileKind
+from pipeline.journal.entry import Entry, FileKind
 from pipeline.lake.delivery import Piece
 from pipeline.lake.parquet_files import Stored
 from pipeline.lake.tables import Tier, columns

@@ -31,7 +31,7 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import JournalSettings, LakeSettings, SparkSettings
 from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Definite, Transient
-from pipeline.journal.segment import CommitTimes
+from pipeline.journal.entry import CommitTimes
 from pipeline.lake import step as spark_sink
 from pipeline.messages.inboxes import ToSparkSink
 from pipeline.messages.journal import MirrorsLacked, SegmentSealed

@@ -15,7 +15,7 @@ from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, SMALL_AND_QUICK,
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import Settings
 from pipeline.errors import Definite
-from pipeline.journal.segment import SealedChunk
+from pipeline.journal.entry import SealedChunk
 from pipeline.messages.chunks import ReadChunk
 from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.schema.row_keys import Key

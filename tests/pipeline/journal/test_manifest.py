@@ -11,7 +11,7 @@ from pipeline.errors import Definite
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal import manifest
-from pipeline.journal.segment import CommitTimes, Entry, File, FileKind, SealedChunk
+from pipeline.journal.entry import CommitTimes, Entry, File, FileKind, SealedChunk
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready

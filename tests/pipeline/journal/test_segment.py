@@ -19,7 +19,8 @@ from pipeline.gtid.gtid_set import Gtid, GtidSet, Source
 from pipeline.gtid.transactions import Transactions
 from pipeline.journal import change_rows
 from pipeline.journal import segment as journal
-from pipeline.journal.segment import Ahead, File, FileKind, Unfinished, Waiting
+from pipeline.journal.entry import CommitTimes, File, FileKind
+from pipeline.journal.segment import Ahead, Unfinished, Waiting
 from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
 from pipeline.messages.message_size import of_part
 from pipeline.messages.row_images import CHANGE_FIELDS, Kind, TableChanges
@@ -385,7 +386,7 @@ def test_what_an_entry_says() -> None:
     assert (entry.segment, entry.first_scn, entry.last_scn, entry.transactions) == (4, 11, 13, 2)
     assert entry.checkpoint == last
     assert [(chunk.chunk.number, chunk.rows) for chunk in entry.chunks] == [(5, 1), (6, 0)]
-    assert entry.commit_times == journal.CommitTimes(
+    assert entry.commit_times == CommitTimes(
         1_700_000_000_000_000, 1_700_000_000_000_007, (1_700_000_000_000_000, 1_700_000_000_000_007)
     )
     assert entry.schemas == {schema.version: schema for schema in (KEYED, KEYLESS, captured)}

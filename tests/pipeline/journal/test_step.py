@@ -9,7 +9,8 @@ from pipeline.errors import InvariantBroken
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal import segment as journal
 from pipeline.journal import step as journal_writer
-from pipeline.journal.segment import Ahead, File, FileKind
+from pipeline.journal.entry import File, FileKind
+from pipeline.journal.segment import Ahead
 from pipeline.journal.state import Keep, Publish, Seal, WriteAhead
 from pipeline.journal.step import (
     AGAIN_S,

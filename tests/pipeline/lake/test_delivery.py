@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.config.table_rules import SchemaChanges
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.journal.segment import CommitTimes, Entry, File, FileKind
+from pipeline.journal.entry import CommitTimes, Entry, File, FileKind
 from pipeline.lake.column_changes import Step
 from pipeline.lake.delivery import (
     Delivered,

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Definite, InvariantBroken
-from pipeline.journal.segment import Entry
+from pipeline.journal.entry import Entry
 from pipeline.lake import step as spark_sink
 from pipeline.lake.delivery import Delivered
 from pipeline.lake.state import Resting, State

@@ -1,0 +1,77 @@
+"""A sealed segment and its files, as the manifest has them."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.schema.ddl.alter_table import Altered
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.snapshot import ChunkId
+from pipeline.snapshot.watermark import High
+
+
+class FileKind(StrEnum):
+    """What a file of a segment holds: changes (and later snapshots' rows) or rows of a first snapshot."""
+
+    CHANGES = "changes"
+    ROWS = "rows"
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A Parquet file of a segment: `path` relative to the segment's directory, `version` of the table's schema.
+
+    `absent`: whether there are rows in it that lack columns (`__absent`), so that nobody has to look for them.
+    """
+
+    path: str
+    table: TableId
+    version: str
+    kind: FileKind
+    rows: int
+    bytes: int
+    sha256: str
+    absent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SealedChunk:
+    """A chunk whose rows, as far as they didn't give way, are in the segment."""
+
+    chunk: ChunkId
+    low: GtidSet
+    high: High
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTimes:
+    """When a segment's transactions committed, in µs since the epoch; `samples` are evenly spaced in their order."""
+
+    oldest: int
+    newest: int
+    samples: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A sealed segment; the one before it is `segment` - 1.
+
+    Its SCNs are those from `first_scn` through `last_scn` (none if that is less). `transactions` counts those of the
+    slices that had changes of captured tables; `commit_times` are theirs, None if there are none. `checkpoint` is
+    what's true after its last row. `alterations` came before its first row. `schemas` holds, by version, those that the
+    files, the checkpoint and the alterations name. `sealed_at` in µs since the epoch.
+    """
+
+    segment: int
+    files: tuple[File, ...]
+    first_scn: int
+    last_scn: int
+    transactions: int
+    commit_times: CommitTimes | None
+    chunks: tuple[SealedChunk, ...]
+    checkpoint: Checkpoint
+    schemas: dict[str, TableSchema]
+    sealed_at: int
+    alterations: tuple[Altered, ...] = ()
