@@ -41,7 +41,7 @@ from pipeline.config.settings import LakeSettings, SparkSettings
 from pipeline.coordinator import recapture
 from pipeline.errors import Definite, Transient
 from pipeline.lake import step as spark_sink
-from pipeline.lake.delivery import Batch, Pieces
+from pipeline.lake.batch import Batch, Pieces
 from pipeline.lake.state import SoFar, State
 from pipeline.lake.step import (
     AskForMirrors,

@@ -24,7 +24,7 @@ from actors.lake.spark_session import Spark
 from actors.spark_sink import TABLES_AT_ONCE
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import SparkSettings
-from pipeline.lake.delivery import Piece
+from pipeline.lake.batch import Piece
 from pipeline.lake.tables import Property, Tier, columns, create_sql
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import DateTime, Decimal, Double, Enum, Integer, Text, Timestamp

@@ -25,7 +25,7 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import LakeSettings
 from pipeline.config.table_rules import rule_of
 from pipeline.lake import maintenance
-from pipeline.lake.delivery import Delivered, Pieces
+from pipeline.lake.batch import Delivered, Pieces
 from pipeline.lake.live_view import Reached
 from pipeline.lake.maintenance import Chore, Kept, Policy, Size, Trim
 from pipeline.lake.tables import Tier

@@ -28,7 +28,7 @@ from actors.runtime.fsync import FULL, sync
 from actors.runtime.redaction import told
 from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.journal.change_rows import changes_schema
-from pipeline.lake.delivery import Piece
+from pipeline.lake.batch import Piece
 from pipeline.lake.parquet_files import AsItIs, Bounds, Day, Ordered, Rewritten, Stored, add, fit, stats
 from pipeline.lake.tables import Tier
 

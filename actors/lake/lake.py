@@ -39,8 +39,9 @@ from actors.lake.table_locks import TableLocks
 from pipeline.config.table_rules import LakeRule, rule_of
 from pipeline.errors import Definite
 from pipeline.lake import tables as lake_tables
+from pipeline.lake.batch import Batch, Delivered, Piece
 from pipeline.lake.column_changes import features, followed, planned
-from pipeline.lake.delivery import Accepted, Batch, Delivered, Piece, accepted
+from pipeline.lake.delivery import Accepted, accepted
 from pipeline.lake.live_view import Reached
 from pipeline.lake.merge import Merge, pending_sql
 from pipeline.lake.tables import LakeColumn, Property, Tier, columns, location

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from pipeline.config.table_rules import LakeRule, Tiers, rule_of
 from pipeline.errors import Definite
-from pipeline.lake.delivery import Batch, Delivered
+from pipeline.lake.batch import Batch, Delivered
 from pipeline.schema.table_schema import TableId
 
 _THERE = (

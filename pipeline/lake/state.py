@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pipeline.config.table_rules import LakeRule
-from pipeline.lake.delivery import Batch, Delivered
+from pipeline.lake.batch import Batch, Delivered
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint, Mirror
 

@@ -32,7 +32,7 @@ from pipeline.config.table_rules import rule_of
 from pipeline.errors import InvariantBroken
 from pipeline.journal.entry import Entry
 from pipeline.lake import mirror_rules
-from pipeline.lake.delivery import MOST_BYTES, Batch, Delivered, Pieces, missing, next_batch, said_by
+from pipeline.lake.batch import MOST_BYTES, Batch, Delivered, Pieces, missing, next_batch, said_by
 from pipeline.lake.missing_generations import incomplete
 from pipeline.lake.state import (
     Ahead,

@@ -33,7 +33,7 @@ from deploy.toolchain.parts import locate
 from pipeline.config.settings import LakeSettings, SparkSettings
 from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Transient
-from pipeline.lake import delivery
+from pipeline.lake import batch
 from pipeline.lake.maintenance import Trim
 from pipeline.messages.inboxes import ToSparkSink
 from pipeline.messages.topology import EDGES, Actor, inbox
@@ -212,7 +212,7 @@ def plant(fault: Planted) -> None:
 def main() -> None:
     """Live as often as there's a line."""
     told = json.loads(sys.argv[1])
-    delivery.MOST_SEGMENTS = 2  # so that there's more than one batch
+    batch.MOST_SEGMENTS = 2  # so that there's more than one batch
     if told["planted"] is not None:
         plant(Planted(told["planted"]))
     lake = LakeSettings(told["lake"], merge_rows=1, merge_after_s=0, compact_files=0, catalog="spark_catalog")

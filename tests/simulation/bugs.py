@@ -17,9 +17,10 @@ from pipeline.coordinator.state import Eased, Order, State, Within
 from pipeline.coordinator.window import Reading
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
+from pipeline.lake import batch as batch_
 from pipeline.lake import delivery
 from pipeline.lake import step as spark_sink
-from pipeline.lake.delivery import Batch, Delivered, Pieces
+from pipeline.lake.batch import Batch, Delivered, Pieces
 from pipeline.lake.state import Landing
 from pipeline.lake.state import State as SinkState
 from pipeline.messages.changes import SchemaChanged
@@ -292,7 +293,8 @@ def a_batch_ends_with_its_first_table(patch: Patch) -> None:
 
 
 def a_mirror_in_the_lake_has_one_generation(patch: Patch) -> None:
-    patch.setattr(delivery, "_newer", lambda _generation, present: present is None)
+    for module in (batch_, delivery):
+        patch.setattr(module, "newer", lambda _generation, present: present is None)
 
 
 def rows_of_older_generations_are_delivered(patch: Patch) -> None:
@@ -300,7 +302,7 @@ def rows_of_older_generations_are_delivered(patch: Patch) -> None:
 
 
 def a_batch_leaves_out_its_first_segment(patch: Patch) -> None:
-    original = delivery.missing
+    original = batch_.missing
 
     def missing(delivered: Delivered, table: TableId, batch: Batch) -> Pieces:
         return original(replace(delivered, changes=delivered.changes + 1), table, batch)

@@ -20,7 +20,7 @@ from pipeline.journal.entry import Entry, File, FileKind
 from pipeline.journal.segment import SegmentTable
 from pipeline.lake import delivery
 from pipeline.lake import step as spark_sink
-from pipeline.lake.delivery import Batch, Delivered, Piece
+from pipeline.lake.batch import Batch, Delivered, Piece
 from pipeline.lake.state import Landing, Resting, State
 from pipeline.lake.step import (
     BeginningFound,

@@ -13,7 +13,7 @@ from actors.lake.maintenance import Upkeep
 from actors.runtime.metrics import Metrics
 from pipeline.config.settings import LakeSettings
 from pipeline.lake import maintenance
-from pipeline.lake.delivery import Delivered
+from pipeline.lake.batch import Delivered
 from pipeline.lake.maintenance import Size
 from pipeline.lake.tables import Tier
 from pipeline.schema.table_schema import Column, TableId, TableSchema

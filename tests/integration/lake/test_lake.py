@@ -28,7 +28,8 @@ from actors.lake.spark_session import Running, Spark
 from actors.service.live_view_text import live_view_text
 from pipeline.errors import Definite
 from pipeline.lake import parquet_files
-from pipeline.lake.delivery import Batch, Delivered, accepted, next_batch
+from pipeline.lake.batch import Batch, Delivered, next_batch
+from pipeline.lake.delivery import accepted
 from pipeline.lake.live_view import Reached
 from pipeline.lake.maintenance import Size
 from pipeline.lake.sql_dialects import Dialect

@@ -26,7 +26,7 @@ from actors.spark_sink import TABLES_AT_ONCE
 from deploy.toolchain.mysql_server import GTIDS, MysqlServer
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.entry import FileKind
-from pipeline.lake.delivery import Batch, Delivered, next_batch
+from pipeline.lake.batch import Batch, Delivered, next_batch
 from pipeline.lake.live_view import Reached
 from pipeline.lake.tables import Tier, location
 from pipeline.messages.topology import Actor

@@ -12,7 +12,7 @@ from actors.lake.lake import Lake
 from actors.lake.live_view import CatalogViews
 from actors.lake.spark_session import PARTITIONS, Spark
 from pipeline.errors import Definite
-from pipeline.lake.delivery import Delivered, next_batch
+from pipeline.lake.batch import Delivered, next_batch
 from pipeline.lake.live_view import Reached, live_view_sql
 from pipeline.lake.merge import Merge
 from pipeline.lake.tables import Tier, location

@@ -22,7 +22,7 @@ from actors.lake.spark_session import Spark
 from actors.service.lake_status import lake_status
 from actors.service.live_view_text import live_view_text
 from pipeline.errors import Definite
-from pipeline.lake.delivery import next_batch
+from pipeline.lake.batch import next_batch
 from pipeline.lake.live_view import Reached
 from pipeline.lake.sql_dialects import Dialect
 from pipeline.lake.tables import Tier, location

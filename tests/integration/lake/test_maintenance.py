@@ -18,7 +18,7 @@ from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline.config.settings import LakeSettings
 from pipeline.lake import maintenance
-from pipeline.lake.delivery import Pieces
+from pipeline.lake.batch import Pieces
 from pipeline.lake.live_view import Reached, live_view_sql
 from pipeline.lake.maintenance import Size, Trim
 from pipeline.lake.tables import Tier, location

@@ -14,7 +14,7 @@ from actors.lake.delta_table import DeltaTable, _module
 from actors.lake.file_placement import LakeFiles
 from actors.lake.spark_session import Spark
 from pipeline.journal.entry import FileKind
-from pipeline.lake.delivery import Piece
+from pipeline.lake.batch import Piece
 from pipeline.lake.tables import LakeColumn, Tier, columns, ddl
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Integer, Text

@@ -7,16 +7,9 @@ import pytest
 from pipeline.config.table_rules import SchemaChanges
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.entry import CommitTimes, Entry, File, FileKind
+from pipeline.lake.batch import Delivered, Generation, Pieces, missing, next_batch, said_by
 from pipeline.lake.column_changes import Step
-from pipeline.lake.delivery import (
-    Delivered,
-    Generation,
-    Pieces,
-    accepted,
-    missing,
-    next_batch,
-    said_by,
-)
+from pipeline.lake.delivery import accepted
 from pipeline.lake.tables import LakeColumn, Tier, columns
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_schema import Column, TableId, TableSchema

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.config.table_rules import PLAIN, LakeRule, Tiers
 from pipeline.errors import Definite
-from pipeline.lake.delivery import Delivered, Generation, Piece, Pieces, next_batch
+from pipeline.lake.batch import Delivered, Generation, Piece, Pieces, next_batch
 from pipeline.lake.mirror_rules import bare, check, ruled
 from pipeline.schema.table_filter import Tables
 from tests.pipeline.lake.test_delivery import ITEMS, V1, entry

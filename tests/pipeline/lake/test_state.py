@@ -1,6 +1,6 @@
 """What's known of the lake's tables."""
 
-from pipeline.lake.delivery import Delivered
+from pipeline.lake.batch import Delivered
 from pipeline.lake.state import SoFar
 from pipeline.schema.table_schema import TableId
 

@@ -10,7 +10,7 @@ from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Definite, InvariantBroken
 from pipeline.journal.entry import Entry
 from pipeline.lake import step as spark_sink
-from pipeline.lake.delivery import Delivered
+from pipeline.lake.batch import Delivered
 from pipeline.lake.state import Resting, State
 from pipeline.lake.step import (
     AskForMirrors,

@@ -1,0 +1,197 @@
+"""A run of segments on its way to the lake: what it has of each table, and what a lake table has already."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pipeline.journal.entry import Entry, FileKind
+from pipeline.lake.column_changes import Step
+from pipeline.lake.tables import LakeColumn
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.snapshot.checkpoint import Checkpoint, Mirror
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What the lake has of a table.
+
+    `schema`: what its changelog has taken on, None where there's none, and `since` the segment that it came with:
+    older files have older schemas, even if they come later, after a crash in between. `mirror_since`: the same of the
+    mirror, which takes it on afterwards. `columns`: those of the changelog. `changes` and `rows`: the segments
+    through which it has all changes, and all rows of first snapshots. `generation` of the mirror, None where there's
+    none, `merged` the segment that it has reached, and `pending` the changes behind that, both as they were found.
+    `after`: the segment through which all tables had everything when this one last got something. `partial`: whether
+    its changes may lack columns. `stopped`: why it gets no more, until its mirror begins a generation at the SCN
+    `stopped_at` or behind it.
+    """
+
+    schema: TableSchema | None = None
+    since: int = 0
+    mirror_since: int = 0
+    columns: tuple[LakeColumn, ...] = ()
+    changes: int = 0
+    rows: int = 0
+    generation: int | None = None
+    merged: int = 0
+    pending: int = 0
+    after: int = 0
+    partial: bool = False
+    stopped: str | None = None
+    stopped_at: int = 0
+
+
+def said_by(tables: Iterable[Delivered]) -> int:
+    """The segment through which a lake's own tables say that all had everything; -1 where there are no tables."""
+    return max((table.after for table in tables if table.schema is not None), default=-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A file of the journal: its segment, its place among the segment's files and its name there, its table's schema,
+    the number of its rows and of its bytes, and whether some of its rows lack columns.
+    """
+
+    segment: int
+    place: int
+    path: str
+    schema: TableSchema
+    rows: int
+    bytes: int
+    absent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """A table's files in a batch, by where they go, in the order of segments."""
+
+    changes: tuple[Piece, ...] = ()
+    rows: tuple[Piece, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A generation of a mirror: it begins behind the SCN `since`, in `segment` or before, whose end has `schema`."""
+
+    since: int
+    segment: int
+    schema: TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The segments (after, through] and what's in them.
+
+    `checkpoint` is that of `through`. `generations`: those that the mirrors have at the first segment, and those that
+    begin later, in order. `alterations`: what statements did to columns before the first segment. `commit_times`:
+    samples of when their transactions committed, and `newest` the last of these, None where there were none; µs since
+    the epoch.
+    """
+
+    after: int
+    through: int
+    tables: dict[TableId, Pieces]
+    generations: dict[TableId, tuple[Generation, ...]]
+    alterations: dict[TableId, tuple[Step, ...]]
+    checkpoint: Checkpoint
+    commit_times: tuple[int, ...]
+    newest: int | None
+
+    def newly_begun(self, table: TableId, delivered: Delivered) -> bool:
+        """Whether the table's mirror is to be made, or begun anew."""
+        last = self.generations.get(table, ())[-1:]
+        return bool(last) and newer(last[0], delivered.generation)
+
+    def resumed(self, table: TableId, delivered: Delivered) -> "Generation | None":
+        """The generation with which a table comes back that had stopped: the last one, if it begins behind the stop."""
+        last = self.generations.get(table, ())[-1:]
+        if delivered.stopped is None or not last or last[0].since < delivered.stopped_at:
+            return None
+        return last[0]
+
+
+# A batch is one commit in each table: the more is in it, the less it costs, and the longer it takes.
+MOST_BYTES = 256 << 20
+
+
+MOST_SEGMENTS = 500
+
+
+def next_batch(entries: Iterable[Entry], most_bytes: int = MOST_BYTES) -> Batch:
+    """The batch of the first of these entries, and of those after it until it has `most_bytes` of Parquet.
+
+    It ends before columns are altered. There must be one entry at least, and no more are taken from `entries` than
+    belong to it, and one that shows that it ends.
+    """
+    taken: list[Entry] = []
+    size = 0
+    for entry in entries:
+        if taken and any(altered.alteration.changes for altered in entry.alterations):
+            break
+        taken.append(entry)
+        size += sum(file.bytes for file in entry.files)
+        if size >= most_bytes or len(taken) == MOST_SEGMENTS:
+            break
+    times = [entry.commit_times for entry in taken if entry.commit_times is not None]
+    return Batch(
+        after=taken[0].segment - 1,
+        through=taken[-1].segment,
+        tables=_tables(taken),
+        generations=_generations(taken),
+        alterations=_alterations(taken[0]),
+        checkpoint=taken[-1].checkpoint,
+        commit_times=tuple(sample for each in times for sample in each.samples),
+        newest=max((each.newest for each in times), default=None),
+    )
+
+
+def _tables(entries: list[Entry]) -> dict[TableId, Pieces]:
+    found: dict[TableId, dict[FileKind, list[Piece]]] = {}
+    for entry in entries:
+        for place, file in enumerate(entry.files):
+            schema = entry.schemas[file.version]
+            piece = Piece(entry.segment, place, file.path, schema, file.rows, file.bytes, file.absent)
+            found.setdefault(file.table, {}).setdefault(file.kind, []).append(piece)
+    return {
+        table: Pieces(tuple(of.get(FileKind.CHANGES, ())), tuple(of.get(FileKind.ROWS, ())))
+        for table, of in found.items()
+    }
+
+
+def _alterations(entry: Entry) -> dict[TableId, tuple[Step, ...]]:
+    found: dict[TableId, tuple[Step, ...]] = {}
+    for alteration in (each.alteration for each in entry.alterations):
+        if alteration.changes:
+            table = alteration.schema.table
+            found[table] = (*found.get(table, ()), Step(entry.segment, alteration))
+    return found
+
+
+def _generations(entries: list[Entry]) -> dict[TableId, tuple[Generation, ...]]:
+    found: dict[TableId, tuple[Generation, ...]] = {}
+    before: Mapping[TableId, Mirror] = {}
+    for entry in entries:
+        mirrors = entry.checkpoint.mirrors
+        for table, mirror in mirrors.items() if mirrors != before else ():
+            known = found.get(table, ())
+            if not known or known[-1].since < mirror.since:
+                begun = Generation(mirror.since, entry.segment, entry.checkpoint.schemas[table])
+                found[table] = (*known, begun)
+        before = mirrors
+    return found
+
+
+def newer(generation: Generation, present: int | None) -> bool:
+    """Whether the generation is later than the one that is present."""
+    return present is None or present < generation.since
+
+
+def missing(delivered: Delivered, table: TableId, batch: Batch) -> Pieces:
+    """Those of a table's files that the lake is to have and doesn't have yet.
+
+    One that had stopped gets nothing from before the generation with which it comes back.
+    """
+    pieces, back = batch.tables.get(table, Pieces()), batch.resumed(table, delivered)
+    before = 0 if back is None else back.segment - 1
+    return Pieces(
+        tuple(piece for piece in pieces.changes if piece.segment > max(delivered.changes, before)),
+        tuple(piece for piece in pieces.rows if piece.segment > max(delivered.rows, before)),
+    )
