@@ -11,13 +11,11 @@ comes in parts, earlier parts may have been; the coordinator sees to it that the
 without all columns is told from the others by the names of those that it lacks.
 """
 
-from dataclasses import dataclass, field
-from typing import ClassVar, assert_never
+from typing import assert_never
 
 import pyarrow as pa
 
 from pipeline.errors import Definite
-from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.journal.change_rows import uncapturable
 from pipeline.messages.changes import TableStopped
@@ -25,6 +23,15 @@ from pipeline.messages.row_images import CHANGE_FIELDS, TableChanges, TableImage
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, NoMetadata, TableMap
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.verifier.column_metadata import completed, difference, self_described
+from pipeline.verifier.table_state import (
+    Answered,
+    Awaited,
+    Capturable,
+    Holding,
+    TableState,
+    Unproven,
+    Verified,
+)
 
 REMEDY = (
     "set binlog_row_metadata=FULL on the source; before MySQL 8.0.1, alter a captured table only when capture has "
@@ -38,71 +45,6 @@ _KEY_ABSENT = (
 
 class KeyAbsent(Definite):
     """The log leaves out a column of the primary key."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unproven:
-    """No schema is proven; a map with full metadata brings one, and the server is to be asked.
-
-    `statements`: those that have passed since one was proven, and may have changed it.
-    """
-
-    wire: ClassVar[str] = "unproven"
-
-    statements: GtidSet = field(default_factory=GtidSet)
-
-
-@dataclass(frozen=True, slots=True)
-class Awaited:
-    """The schema that the server had at the start, which will hold once all of `Known.at` has passed."""
-
-    wire: ClassVar[str] = "awaited"
-
-    schema: TableSchema
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """The server's schema (None: there's no such table), which will hold at `end` of the log.
-
-    It has the work of all statements in `at` in it, and none from behind `end`.
-    """
-
-    wire: ClassVar[str] = "answered"
-
-    schema: TableSchema | None
-    at: GtidSet
-    end: Coordinates
-
-
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """This schema holds; no table map has been held against it yet."""
-
-    wire: ClassVar[str] = "holding"
-
-    schema: TableSchema
-
-
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """This schema holds, and this map fits it."""
-
-    wire: ClassVar[str] = "verified"
-
-    schema: TableSchema
-    map: TableMap
-
-
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """The table's changes can't be given any more."""
-
-    wire: ClassVar[str] = "stopped"
-
-
-Capturable = Unproven | Awaited | Answered | Holding | Verified
-TableState = Capturable | Stopped
 
 
 def behind(state: TableState | None, gtid: Gtid, to_come: TableSchema | None) -> TableState:

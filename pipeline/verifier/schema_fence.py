@@ -14,7 +14,8 @@ from pipeline.messages.binlog import CreationRead, LogAdvanced, LogRead, Stateme
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import Traits
-from pipeline.verifier.column_names import REMEDY, Answered, Holding, TableState, Unproven, table_of, waits
+from pipeline.verifier.column_names import REMEDY, table_of, waits
+from pipeline.verifier.table_state import Answered, Holding, TableState, Unproven
 
 # How many bytes of rows are held, at most, until a schema is proven.
 MOST_HELD = 64 << 20

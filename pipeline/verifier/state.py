@@ -11,8 +11,8 @@ from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import Survey
 from pipeline.verifier.cascades import Doubts
-from pipeline.verifier.column_names import TableState
 from pipeline.verifier.schema_fence import Held
+from pipeline.verifier.table_state import TableState
 
 
 @dataclass(frozen=True, slots=True)

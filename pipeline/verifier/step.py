@@ -76,18 +76,7 @@ from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import known_at
 from pipeline.verifier import schema_fence
 from pipeline.verifier.cascades import Doubts
-from pipeline.verifier.column_names import (
-    Answered,
-    Awaited,
-    Holding,
-    Stopped,
-    TableState,
-    Unproven,
-    Verified,
-    behind,
-    named,
-    table_of,
-)
+from pipeline.verifier.column_names import behind, named, table_of
 from pipeline.verifier.schema_fence import Answer, Held
 from pipeline.verifier.state import State
 from pipeline.verifier.table_restarts import (
@@ -101,6 +90,7 @@ from pipeline.verifier.table_restarts import (
     orphans,
     parents_of,
 )
+from pipeline.verifier.table_state import Answered, Awaited, Holding, Stopped, TableState, Unproven, Verified
 
 News = SchemaVerified | TableRestarted | TableStopped
 FromVerifier = ChangesVerified | TransactionPartVerified | SchemaChanged | LogAdvanced | ReadingPaused | News

@@ -7,16 +7,8 @@ import pytest
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.changes import TableStopped
 from pipeline.messages.row_images import TableUnreadable
-from pipeline.verifier.column_names import (
-    Answered,
-    Awaited,
-    Capturable,
-    Holding,
-    Unproven,
-    Verified,
-    named,
-    table_of,
-)
+from pipeline.verifier.column_names import named, table_of
+from pipeline.verifier.table_state import Answered, Awaited, Capturable, Holding, Unproven, Verified
 from tests.pipeline.verifier.test_step import FULL, MINIMAL, ORDERS, SCHEMA, end, images
 
 

@@ -3,8 +3,8 @@
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.binlog import CreationRead, LogAdvanced
 from pipeline.messages.row_images import TableUnreadable
-from pipeline.verifier.column_names import Answered, Awaited, Holding, TableState, Unproven, Verified
 from pipeline.verifier.schema_fence import place, waiting
+from pipeline.verifier.table_state import Answered, Awaited, Holding, TableState, Unproven, Verified
 from tests.pipeline.verifier.test_step import (
     FULL,
     MINIMAL,

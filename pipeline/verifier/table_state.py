@@ -1,0 +1,76 @@
+"""What is known of a table and its schema at a place in the stream."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from pipeline.gtid.coordinates import Coordinates
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.schema.table_map import TableMap
+from pipeline.schema.table_schema import TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Unproven:
+    """No schema is proven; a map with full metadata brings one, and the server is to be asked.
+
+    `statements`: those that have passed since one was proven, and may have changed it.
+    """
+
+    wire: ClassVar[str] = "unproven"
+
+    statements: GtidSet = field(default_factory=GtidSet)
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """The schema that the server had at the start, which will hold once all of `Known.at` has passed."""
+
+    wire: ClassVar[str] = "awaited"
+
+    schema: TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The server's schema (None: there's no such table), which will hold at `end` of the log.
+
+    It has the work of all statements in `at` in it, and none from behind `end`.
+    """
+
+    wire: ClassVar[str] = "answered"
+
+    schema: TableSchema | None
+    at: GtidSet
+    end: Coordinates
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """This schema holds; no table map has been held against it yet."""
+
+    wire: ClassVar[str] = "holding"
+
+    schema: TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """This schema holds, and this map fits it."""
+
+    wire: ClassVar[str] = "verified"
+
+    schema: TableSchema
+    map: TableMap
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The table's changes can't be given any more."""
+
+    wire: ClassVar[str] = "stopped"
+
+
+Capturable = Unproven | Awaited | Answered | Holding | Verified
+
+
+TableState = Capturable | Stopped
