@@ -14,9 +14,8 @@ A channel is one file with one class that has the shape of `SignalChannel`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, assert_never
+from typing import Any, Final, assert_never
 
 import structlog
 
@@ -25,57 +24,19 @@ from actors.runtime.mailbox import Mailbox
 from actors.runtime.measuring import measuring
 from actors.runtime.metrics import Metrics
 from actors.runtime.tasks import first_end
+from actors.signals.channel import Arrived, SignalChannel, answered
 from pipeline import metrics as catalogue
 from pipeline.messages import topology
 from pipeline.messages.inboxes import ToSignalListener
 from pipeline.messages.journal import CheckpointSealed
 from pipeline.messages.signals import SignalAccepted, SignalAnswer, SignalReceived, SignalRejected
-from pipeline.signals.outcomes import History, Outcome, SignalState
+from pipeline.signals.outcomes import History, SignalState
 from pipeline.signals.signal import MalformedSignal, Signal, parse
-from pipeline.snapshot.checkpoint import Checkpoint
 
 log = structlog.get_logger()
 
 # What the signal table is called among the channels; its rows come with the log, not by a channel here.
 SIGNAL_TABLE: Final = "table"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Arrived:
-    """A text that came by a channel, and the way to answer it; `default_id` is for a text without an id."""
-
-    text: str | bytes
-    answer: Callable[[SignalAnswer], Awaitable[None]]
-    default_id: str | None = None
-
-
-def answered(answer: SignalAnswer) -> SignalState:
-    """How far the signal has come with this answer."""
-    match answer:
-        case SignalAccepted(id_, detail):
-            return SignalState(id_, Outcome.ACCEPTED, detail)
-        case SignalRejected(id_, reason):
-            return SignalState(id_, Outcome.REJECTED, reason)
-        case _:
-            assert_never(answer)
-
-
-class SignalChannel(Protocol):
-    """Where signals come from. `receive` may raise what an actor may raise."""
-
-    name: str
-
-    async def receive(self) -> Arrived:
-        """The next text, whenever it comes. A cancelled call has taken none."""
-
-    async def sealed(self, checkpoint: Checkpoint) -> None:
-        """This checkpoint is durable: signals of this channel may have come further. It doesn't wait for the world."""
-
-    async def close(self) -> None:
-        """Nothing more will be received nor answered; for unanswered texts, say so where somebody waits."""
-
-    def status(self) -> dict[str, Any]:
-        """What it says of itself."""
 
 
 @dataclass(slots=True)

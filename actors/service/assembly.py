@@ -33,8 +33,9 @@ from actors.runtime.recent_events import Recent
 from actors.runtime.supervisor import CAPTURE, CONTROL, DELIVERY, GROUPS, Group, Outcome, Supervisor
 from actors.schema_verifier import SchemaVerifier
 from actors.service.client import address_file
-from actors.signal_listener import SignalChannel, SignalListener
+from actors.signal_listener import SignalListener
 from actors.signals import kafka as signal_kafka
+from actors.signals.channel import SignalChannel
 from actors.signals.file import SignalFile
 from actors.signals.kafka import SignalKafka
 from actors.signals.rest import SignalRest

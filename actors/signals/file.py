@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from actors.signal_listener import Arrived, answered
+from actors.signals.channel import Arrived, answered
 from pipeline.messages.signals import SignalAccepted, SignalAnswer
 from pipeline.signals.outcomes import Outcome, later
 from pipeline.signals.signal import LONGEST

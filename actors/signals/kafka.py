@@ -34,7 +34,7 @@ from aiokafka.errors import KafkaError
 
 from actors.runtime.secret_files import current
 from actors.runtime.tasks import first_end
-from actors.signal_listener import Arrived, answered
+from actors.signals.channel import Arrived, answered
 from pipeline.config.settings import KafkaSettings
 from pipeline.errors import Transient
 from pipeline.messages.signals import SignalAnswer

@@ -8,7 +8,7 @@ import asyncio
 import uuid
 from typing import Any
 
-from actors.signal_listener import Arrived
+from actors.signals.channel import Arrived
 from pipeline.errors import Transient
 from pipeline.messages.signals import SignalAnswer
 from pipeline.messages.topology import MOST_SIGNALS

@@ -11,7 +11,8 @@ import pytest
 from actors.runtime.actor import Outlet
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
-from actors.signal_listener import Arrived, SignalListener
+from actors.signal_listener import SignalListener
+from actors.signals.channel import Arrived
 from pipeline import metrics as catalogue
 from pipeline.messages.inboxes import ToSignalListener
 from pipeline.messages.journal import CheckpointSealed

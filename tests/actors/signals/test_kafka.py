@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from actors.runtime.secret_files import read
-from actors.signal_listener import Arrived
+from actors.signals.channel import Arrived
 from actors.signals.kafka import SignalKafka, check
 from deploy.toolchain.kafka_broker import PROPERTIES, KafkaBroker
 from deploy.toolchain.parts import Parts

@@ -1,0 +1,47 @@
+"""What a channel of signals is to the SignalListener."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, assert_never
+
+from pipeline.messages.signals import SignalAccepted, SignalAnswer, SignalRejected
+from pipeline.signals.outcomes import Outcome, SignalState
+from pipeline.snapshot.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrived:
+    """A text that came by a channel, and the way to answer it; `default_id` is for a text without an id."""
+
+    text: str | bytes
+    answer: Callable[[SignalAnswer], Awaitable[None]]
+    default_id: str | None = None
+
+
+def answered(answer: SignalAnswer) -> SignalState:
+    """How far the signal has come with this answer."""
+    match answer:
+        case SignalAccepted(id_, detail):
+            return SignalState(id_, Outcome.ACCEPTED, detail)
+        case SignalRejected(id_, reason):
+            return SignalState(id_, Outcome.REJECTED, reason)
+        case _:
+            assert_never(answer)
+
+
+class SignalChannel(Protocol):
+    """Where signals come from. `receive` may raise what an actor may raise."""
+
+    name: str
+
+    async def receive(self) -> Arrived:
+        """The next text, whenever it comes. A cancelled call has taken none."""
+
+    async def sealed(self, checkpoint: Checkpoint) -> None:
+        """This checkpoint is durable: signals of this channel may have come further. It doesn't wait for the world."""
+
+    async def close(self) -> None:
+        """Nothing more will be received nor answered; for unanswered texts, say so where somebody waits."""
+
+    def status(self) -> dict[str, Any]:
+        """What it says of itself."""
