@@ -5,7 +5,7 @@ import ssl
 import pymysql
 import pytest
 
-from actors.source.errors import AccessDenied, AnotherServer, Outdated, translated
+from actors.source.errors import AccessDenied, AnotherServer, Outdated, RightLacked, translated
 from pipeline.config.settings import ServerSettings
 from pipeline.errors import Definite, Transient
 
@@ -23,7 +23,7 @@ from pipeline.errors import Definite, Transient
             Definite,
             r"^Incorrect DATE value: '…'",
         ),
-        (pymysql.err.OperationalError(1142, "No right"), Definite, r"^No right .error 1142 of the source"),
+        (pymysql.err.OperationalError(1142, "No right"), RightLacked, r"^No right .error 1142 of the source"),
         (pymysql.err.OperationalError(1045, "Denied"), AccessDenied, r"^Denied \(error 1045 of the source"),
     ],
 )
