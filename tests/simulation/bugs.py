@@ -268,7 +268,7 @@ def children_go_on_without_their_parents(patch: Patch) -> None:
 
 
 def what_the_lake_has_is_delivered_again(patch: Patch) -> None:
-    patch.setattr(delivery, "missing", lambda _, table, batch: batch.tables.get(table, delivery.Pieces()))
+    patch.setattr(delivery, "missing", lambda _, table, batch: batch.tables.get(table, batch_.Pieces()))
 
 
 def a_batch_says_its_own_end(patch: Patch) -> None:
