@@ -45,7 +45,6 @@ SETTINGS = {
     # A name may have a dollar and braces in it, and means no variable; nor is it a pattern.
     "spark.sql.variable.substitute": "false",
     "spark.sql.parser.quotedRegexColumnNames": "false",
-    "spark.sql.parser.escapedStringLiterals": "false",
 }
 
 
