@@ -495,7 +495,7 @@ async def test_a_jvm_that_stands_still_while_a_batch_is_delivered_is_found_and_t
 ORPHAN = """
 import sys, time
 from pathlib import Path
-from actors.lake.lake import spark_session
+from actors.lake import spark_session
 from deploy.toolchain.parts import locate
 from pipeline.config.settings import SparkSettings
 spark = spark_session.start(SparkSettings(jars=locate().jars), Path(sys.argv[1]))
