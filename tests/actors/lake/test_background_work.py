@@ -11,6 +11,7 @@ from actors.lake.background_work import Background
 from actors.lake.delta_table import Conflict
 from actors.lake.maintenance import Upkeep
 from actors.runtime.metrics import Metrics
+from pipeline import metrics as catalogue
 from pipeline.config.settings import LakeSettings
 from pipeline.lake import maintenance
 from pipeline.lake.batch import Delivered
@@ -68,3 +69,28 @@ async def test_what_was_given_up_rests_and_the_rest_keeps_its_turn(monkeypatch: 
     left = background.time_left({})
     assert left is not None
     assert 0 < left <= maintenance.REST_S
+
+
+async def test_work_that_fails_is_counted_and_rests_longer_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It's one table's trouble: what else there is to do is done."""
+    for every in ("TRIM_EVERY_S", "VACUUM_EVERY_S", "VACUUM_FIRST_S"):
+        monkeypatch.setattr(maintenance, every, -1.0)
+    done: list[str] = []
+
+    async def run(function: Callable[..., Any], *_: Any, **__: Any) -> Any:
+        done.append(function.__name__)
+        if function.__name__ == "trim":
+            raise OSError("its folder can't be read")
+        return Size()
+
+    lake: Any = SimpleNamespace(upkeep=Upkeep)
+    metrics = Metrics()
+    background = Background(LakeSettings("lake"), metrics, lake, run)
+    background.found(ORDERS.table, Delivered(ORDERS, generation=0), {Tier.CHANGELOG: Size()})
+    for _ in range(3):
+        background.begin_if_due({}, 1, "")
+        if background.work is not None:
+            await asyncio.wait({background.work.task})
+            background.ended()
+    assert [name for name in done if name != "size"] == ["trim", "vacuum", "vacuum"]
+    assert metrics.value(catalogue.WORK_FAILED, kind="trim") == 1
