@@ -2,7 +2,6 @@
 
 import importlib
 import inspect
-import pkgutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,12 +32,12 @@ MEASURE = {
 
 def measured() -> Iterator[tuple[Any, str, Callable[..., None]]]:
     """Each function that's guarded, and where it's found."""
-    for module in pkgutil.iter_modules(actors.__path__, "actors."):
-        if module.name == "actors.__main__":
-            continue
-        here = importlib.import_module(module.name)
+    folder = Path(actors.__path__[0])
+    for path in sorted(folder.rglob("[!_]*.py")):
+        module = ".".join(("actors", *path.relative_to(folder).with_suffix("").parts))
+        here = importlib.import_module(module)
         classes = (each for _, each in inspect.getmembers(here, inspect.isclass))
-        holders = [here, *(each for each in classes if each.__module__ == module.name)]
+        holders = [here, *(each for each in classes if each.__module__ == module)]
         for holder in holders:
             for name, function in vars(holder).items():
                 if getattr(function, "__code__", None) is GUARDED and function.__module__ == here.__name__:

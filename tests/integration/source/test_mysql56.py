@@ -110,7 +110,7 @@ async def found_on(
     """The errors that are found, the first words of each with its remedy."""
     found = await all_found_on(server, account, *tables, locks=locks)
     notes = [finding for finding in found if finding.severity is not Severity.ERROR]
-    assert [note.wrong.partition(" ")[0] for note in notes] == ["binlog_error_action", "MySQL"]
+    assert [note.wrong.partition(" ")[0] for note in notes] == ["MySQL", "binlog_error_action"]
     return {finding.wrong: finding.remedy for finding in found if finding not in notes}
 
 
