@@ -1,7 +1,8 @@
-"""What Spark does beside the batches: a MERGE, or maintenance of a lake table, one such work at a time.
+"""What Spark does beside the batches: a mirror is completed or merged, or a lake table maintained, one at a time.
 
-Nobody waits for it: the live view is right with it and without it. A mirror is merged when it has enough changes
-pending, or old ones; `pipeline.maintenance` says when the rest is due. What has been due for the longest comes first,
+Nobody waits for it: the live view is right with it and without it. A generation of a mirror whose rows are all there is
+shown to readers as soon as can be. A mirror is merged when it has enough changes pending, or old ones;
+`pipeline.maintenance` says when the rest is due. What has been due for the longest comes first,
 whatever it is: where there's more to do than time all of it gets late, and none of it starves. A table is never
 maintained beside a MERGE into it. Where somebody else, a user's OPTIMIZE say, had committed meanwhile, so that Delta
 gave the work up, it's tried again after a rest.
@@ -53,6 +54,13 @@ class MergeDue:
 
 
 @dataclass(frozen=True, slots=True)
+class CompletionDue:
+    """A table of whose mirror a generation is all there, and isn't shown yet."""
+
+    table: TableId
+
+
+@dataclass(frozen=True, slots=True)
 class ChoreDue:
     """A chore, and the lake table that needs it."""
 
@@ -61,7 +69,7 @@ class ChoreDue:
     tier: Tier
 
 
-Due = MergeDue | ChoreDue
+Due = CompletionDue | MergeDue | ChoreDue
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +84,20 @@ class Merge:
     def due(self) -> Due:
         """What it was due as."""
         return MergeDue(self.table)
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """A generation of a table's mirror is shown, with these changes of the table, through this segment."""
+
+    table: TableId
+    through: int
+    changes: int
+
+    @property
+    def due(self) -> Due:
+        """What it was due as."""
+        return CompletionDue(self.table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +118,15 @@ class Work:
     """What is under way; the task gives the lake table's size afterwards."""
 
     task: asyncio.Task[Size | None]
-    what: Merge | Maintain
+    what: Complete | Merge | Maintain
     began: float
 
     @property
     def name(self) -> str:
-        """`merge`, or the chore."""
+        """`complete`, `merge`, or the chore."""
         match self.what:
+            case Complete():
+                return "complete"
             case Merge():
                 return "merge"
             case Maintain(chore):
@@ -135,12 +159,13 @@ class Background:
         self._lake = lake
         self._run = run
         self._mirrored: dict[TableId, Mirrored] = {}
+        self._rebuilding: dict[TableId, float] = {}  # and since when (s since the epoch)
         self._delivered: dict[TableId, Delivered] = {}
         self._kept: dict[tuple[TableId, Tier], Kept] = {}
         self._due: dict[Due, float] = {}  # and since when (s)
         self._resting: dict[Due, float] = {}  # what was given up, and until when
         self.work: Work | None = None
-        for kind in ("merge", *Chore):
+        for kind in ("complete", "merge", *Chore):
             metrics.count(catalogue.CONFLICTS, 0, kind=kind)
 
     def found(self, table: TableId, delivered: Delivered, sizes: Mapping[Tier, Size | None]) -> None:
@@ -149,6 +174,7 @@ class Background:
         reached = Reached(delivered.generation or 0, delivered.merged, delivered.partial)
         self._mirrored[table] = Mirrored(reached, delivered.pending, now)
         self._delivered[table] = delivered
+        self._rebuilds(table, delivered.rebuilding)
         for tier, size in sizes.items():
             if size is not None:
                 self._kept[table, tier] = maintenance.found(table, tier, size, now, delivered.merged)
@@ -159,7 +185,9 @@ class Background:
         self._delivered[table] = after
         generation = after.generation or 0
         if generation != mirrored.reached.generation:
-            self._kept.pop((table, Tier.MIRROR), None)
+            self._rebuilds(table, after.rebuilding)
+            if after.rebuilding is None:
+                self._kept.pop((table, Tier.MIRROR), None)
         self._mirrored[table] = replace(
             mirrored,
             reached=replace(mirrored.reached, generation=generation, partial=after.partial),
@@ -167,7 +195,7 @@ class Background:
             since=mirrored.since if mirrored.pending else now,
         )
         for tier, files in ((Tier.CHANGELOG, pieces.changes), (Tier.MIRROR, pieces.rows)):
-            if tier is Tier.MIRROR and after.generation is None:
+            if tier is Tier.MIRROR and (after.generation is None or table in self._rebuilding):
                 continue
             kept = self._kept.get((table, tier))
             if kept is None:
@@ -192,6 +220,9 @@ class Background:
         longest = min(rested, key=self._due.__getitem__)
         del self._due[longest]  # what comes while it's under way isn't due for as long
         match longest:
+            case CompletionDue(table):
+                complete = Complete(table, through, self._mirrored[table].pending)
+                self._begin(complete, self._complete(table, through, position))
             case MergeDue(table):
                 merge = Merge(table, through, self._mirrored[table].pending)
                 self._begin(merge, self._merge(table, through, position))
@@ -215,6 +246,10 @@ class Background:
             return
         self._resting.pop(work.what.due, None)
         match work.what:
+            case Complete() as complete:
+                self._metrics.observe(catalogue.MAINTENANCE, now - work.began, kind="complete")
+                self._rebuilds(complete.table, None)
+                self._merged(complete, work.began, size or Size())
             case Merge() as merge:
                 self._metrics.observe(catalogue.MERGE, now - work.began)
                 self._merged(merge, work.began, size or Size())
@@ -236,6 +271,7 @@ class Background:
         return {
             "merged": None if mirrored is None else mirrored.reached.merged,
             "pending": 0 if mirrored is None else mirrored.pending,
+            "rebuilding_since": self._rebuilding.get(table),
             "uncompacted": {
                 tier.value: self._kept[table, tier].come for tier in Tier if (table, tier) in self._kept
             },
@@ -245,8 +281,13 @@ class Background:
     def _all(self) -> list[Kept]:
         return [kept for kept in self._kept.values() if self._delivered[kept.table].stopped is None]
 
-    def _begin(self, what: Merge | Maintain, does: Coroutine[Any, Any, Size | None]) -> None:
+    def _begin(self, what: Complete | Merge | Maintain, does: Coroutine[Any, Any, Size | None]) -> None:
         self.work = Work(asyncio.create_task(does), what, time.monotonic())
+
+    async def _complete(self, table: TableId, through: int, position: str) -> Size | None:
+        generation = self._mirrored[table].reached.generation
+        await self._run(self._lake.complete, table, generation, through, position)
+        return await self._size(table, Tier.MIRROR)
 
     async def _merge(self, table: TableId, through: int, position: str) -> Size | None:
         await self._run(self._lake.merge, table, self._mirrored[table].reached, through, position)
@@ -271,14 +312,23 @@ class Background:
     async def _size(self, table: TableId, tier: Tier) -> Size | None:
         return await self._run(self._lake.upkeep.size, table, tier)
 
-    def _merged(self, merge: Merge, began: float, size: Size) -> None:
+    def _rebuilds(self, table: TableId, since: float | None) -> None:
+        if since is None:
+            self._rebuilding.pop(table, None)
+        else:
+            self._rebuilding[table] = since
+        self._metrics.set(catalogue.MIRROR_REBUILDING, since or 0.0, table=str(table))
+
+    def _merged(self, merge: Complete | Merge, began: float, size: Size) -> None:
         mirrored = self._mirrored[merge.table]
         reached = replace(mirrored.reached, merged=merge.through)
         left = mirrored.pending - merge.changes
         self._mirrored[merge.table] = Mirrored(reached, left, began)
         self._metrics.set(catalogue.MIRROR_PENDING, left, table=str(merge.table))
-        if (kept := self._kept.get((merge.table, Tier.MIRROR))) is not None:
-            self._keep(replace(kept, size=size))
+        kept = self._kept.get((merge.table, Tier.MIRROR))
+        if kept is None:
+            kept = maintenance.found(merge.table, Tier.MIRROR, size, time.monotonic(), reached.merged)
+        self._keep(replace(kept, size=size))
 
     def _done(self, chore: Chore, before: Kept, now: float, size: Size) -> None:
         kept = self._kept.get((before.table, before.tier))
@@ -314,11 +364,21 @@ class Background:
         keyed = schema is not None and bool(schema.key)
         return maintenance.trim_of(kept, rule, keyed, self._settings.keep_changelog_hours)
 
+    def _completable(self, mirrors: Mapping[TableId, Mirror]) -> list[TableId]:
+        """The tables of whose mirrors a generation is all there, and isn't shown yet."""
+        return [
+            table
+            for table in self._rebuilding
+            if mirrors.get(table) == Ready(self._mirrored[table].reached.generation)
+            and self._delivered[table].stopped is None
+        ]
+
     def _mergeable(self, mirrors: Mapping[TableId, Mirror]) -> list[tuple[TableId, Mirrored]]:
         return [
             (table, mirrored)
             for table, mirrored in self._mirrored.items()
             if mirrored.pending
+            and table not in self._rebuilding
             and isinstance(mirrors.get(table), Ready)
             and (delivered := self._delivered[table]).stopped is None
             and delivered.generation is not None
@@ -328,7 +388,7 @@ class Background:
 
     def _due_at(self, mirrors: Mapping[TableId, Mirror]) -> dict[Due, float]:
         """When (s) what is or will be due."""
-        at: dict[Due, float] = {}
+        at: dict[Due, float] = {CompletionDue(table): -math.inf for table in self._completable(mirrors)}
         for table, mirrored in self._mergeable(mirrors):
             full = mirrored.pending >= self._settings.merge_rows
             at[MergeDue(table)] = -math.inf if full else mirrored.since + self._settings.merge_after_s

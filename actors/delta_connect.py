@@ -43,7 +43,16 @@ from actors.lake_paths import located
 from actors.spark_session import beside
 from pipeline.errors import Transient
 from pipeline.lake_changes import Plan
-from pipeline.lake_tables import LakeColumn, Property, ddl, set_properties_sql
+from pipeline.lake_tables import (
+    MAPPING,
+    PIN_TYPE,
+    LakeColumn,
+    Property,
+    ddl,
+    quoted,
+    set_properties_sql,
+    table_at,
+)
 from pipeline.maintenance import Size
 from pipeline.merge import Merge
 from pipeline.placing import Stored
@@ -135,15 +144,31 @@ class ConnectTable:
         with beside(self._session, made_once(application, merge.through, metadata)) as session:
             session.sql(merge.statement())
 
-    def alter(self, plan: Plan, properties: Mapping[str, str]) -> None:
+    def alter(self, plan: Plan, properties: Mapping[str, str], pin: str | None = None) -> None:
         """Change the columns, by and by, and set properties."""
+        if pin is not None:
+            self._pin(pin)
         found = self.snapshot()
         assert found is not None
         if not plan.changes:
-            self._session.sql(set_properties_sql(self.path, properties))
+            if properties:
+                self._session.sql(set_properties_sql(self.path, properties))
             return
         self._session.sql(beginning(self.path, Becoming.by(plan, found.columns, properties)))
         self.settled()
+
+    def _pin(self, pin: str) -> None:
+        """Bind texts to another column. Between the two commits each text fails, be it old or new."""
+        found = self.snapshot()
+        assert found is not None
+        old, table = found.pin, f"ALTER TABLE {table_at(self.path)}"
+        if old is not None and old in found.columns and pin not in found.columns:
+            if found.properties.get(MAPPING) != "name":
+                self._session.sql(set_properties_sql(self.path, {MAPPING: "name"}))
+            self._session.sql(f"{table} RENAME COLUMN {quoted(old)} TO {quoted(pin)}")
+        elif pin not in found.columns:
+            self._session.sql(f"{table} ADD COLUMNS ({quoted(pin)} {PIN_TYPE})")
+        self._session.sql(set_properties_sql(self.path, {Property.PIN: pin}))
 
     def _at(self, version: int | None) -> Snapshot | None:
         with _reading(self.path):

@@ -6,7 +6,7 @@ from actors.delta_log import logged
 from pipeline.dialects import Dialect, registration
 from pipeline.errors import Definite
 from pipeline.lake_tables import Tier, location
-from pipeline.live_view import Reached, live_view_sql
+from pipeline.live_view import Reached, live_view_sql, readable
 from pipeline.schema import TableId
 
 
@@ -19,6 +19,7 @@ def live_view_text(root: str, name: str, dialect: Dialect) -> str:
         mirrored, changelog = (logged(location(root, table, tier)) for tier in (Tier.MIRROR, Tier.CHANGELOG))
         if mirrored is None or changelog is None:
             continue
+        readable(mirrored, table)
         assert mirrored.schema is not None
         text = live_view_sql(root, mirrored.schema, Reached.told(mirrored, changelog), dialect=dialect)
         told = registration(root, table) if dialect is Dialect.TRINO else _settings(text, dialect)

@@ -18,7 +18,7 @@ from actors.spark_connect import is_lost
 from actors.telling import told
 from pipeline.errors import Definite
 from pipeline.lake_tables import Tier, location, quoted
-from pipeline.live_view import Reached, Versions, live_view_sql
+from pipeline.live_view import Reached, Versions, live_view_sql, readable
 from pipeline.schema import TableId, TableSchema
 
 
@@ -29,6 +29,9 @@ def live_view(session: SparkSession, root: str, table: TableId) -> DataFrame:
     """
     found = _found(session, root, table)
     if found is None:
+        mirrored = delta_tables(session)(location(root, table, Tier.MIRROR)).snapshot()
+        if mirrored is not None:
+            readable(mirrored, table)
         raise Definite(f"{root} has no mirror of {table}: snapshot the table first")
     return session.sql(live_view_sql(root, found.schema, found.reached, found.at))
 
@@ -86,7 +89,7 @@ class _Found:
 
 
 def _found(session: SparkSession, root: str, table: TableId) -> _Found | None:
-    """A table's live view as of now, None where there's no mirror."""
+    """A table's live view as of now, None where there's no mirror that was ever complete."""
     at = partial(location, root, table)
     tables = delta_tables(session)
     mirrors, changelogs = tables(at(Tier.MIRROR)), tables(at(Tier.CHANGELOG))
@@ -94,18 +97,22 @@ def _found(session: SparkSession, root: str, table: TableId) -> _Found | None:
     while True:
         # The mirror first: the changelog, which gets everything before it, can't be behind it then.
         changelog = changelogs.snapshot()
-        if mirrored is None or changelog is None:
+        if mirrored is None or changelog is None or mirrored.first:
             return None
         reached = Reached.told(mirrored, changelog)
-        # One that has begun anew did so before its changelog got what the old one doesn't count for.
+        # One that has another generation, or waits for it, said so before its changelog got anything of that.
         now = _altered(mirrors, mirrors.snapshot())
-        if now is not None and Reached.told(now, changelog).generation == reached.generation:
+        if now is not None and _state(Reached.told(now, changelog)) == _state(reached):
             break
         mirrored = now
-    while changelog.since > mirrored.since or changelog.altering:
+    while not reached.frozen and (changelog.since > mirrored.since or changelog.altering):
         changelog = changelogs.snapshot_at(changelog.version - 1)
     assert mirrored.schema is not None
     return _Found(mirrored.schema, reached, Versions(mirrored.version, changelog.version))
+
+
+def _state(reached: Reached) -> tuple[int, bool]:
+    return reached.generation, reached.frozen
 
 
 def _altered(table: LakeTable, found: Snapshot | None) -> Snapshot | None:

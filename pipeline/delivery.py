@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pipeline.alterations import Alteration, altered
-from pipeline.checkpoint import Checkpoint, Mirror
+from pipeline.checkpoint import Checkpoint, Mirror, Ready
 from pipeline.evolution import obstacle
 from pipeline.journal import Entry, FileKind
 from pipeline.lake_changes import REMEDY, Incompatible, Plan, Step, followed, planned
@@ -42,7 +42,8 @@ class Delivered:
     through which it has all changes, and all rows of first snapshots. `generation` of the mirror, None where there's
     none, `merged` the segment that it has reached, and `pending` the changes behind that, both as they were found.
     `after`: the segment through which all tables had everything when this one last got something. `partial`: whether
-    its changes may lack columns. `stopped`: why it gets no more.
+    its changes may lack columns. `stopped`: why it gets no more. `rebuilding`: since when (s since the epoch) its
+    newest generation has been filled, None where its mirror is complete.
     """
 
     schema: TableSchema | None = None
@@ -57,6 +58,7 @@ class Delivered:
     after: int = 0
     partial: bool = False
     stopped: str | None = None
+    rebuilding: float | None = None
 
 
 def said_by(tables: Iterable[Delivered]) -> int:
@@ -120,6 +122,16 @@ class Batch:
         last = self.generations.get(table, ())[-1:]
         return bool(last) and _newer(last[0], delivered.generation)
 
+    def begins(self, table: TableId, generation: int) -> int:
+        """The segment in which a generation of the table's mirror begins, as far as the batch tells."""
+        return next(each.segment for each in self.generations[table] if each.since == generation)
+
+    def tells_all_of(self, table: TableId, generation: int) -> bool:
+        """Whether a generation that begins in the batch is complete with it: no snapshot has to fill it."""
+        begins, rows = self.begins(table, generation), self.tables.get(table, Pieces()).rows
+        mirror = self.checkpoint.mirrors.get(table)
+        return mirror == Ready(generation) and all(piece.segment < begins for piece in rows)
+
 
 # A batch is one commit in each table: the more is in it, the less it costs, and the longer it takes.
 MOST_BYTES = 256 << 20
@@ -129,13 +141,13 @@ MOST_SEGMENTS = 500
 def next_batch(entries: Iterable[Entry], most_bytes: int = MOST_BYTES) -> Batch:
     """The batch of the first of these entries, and of those after it until it has `most_bytes` of Parquet.
 
-    It ends before columns are altered. There must be one entry at least, and no more are taken from `entries` than
-    belong to it, and one that shows that it ends.
+    It ends before columns are altered, and before a mirror begins another generation. There must be one entry at least,
+    and no more are taken from `entries` than belong to it, and one that shows that it ends.
     """
     taken: list[Entry] = []
     size = 0
     for entry in entries:
-        if taken and any(altered.alteration.changes for altered in entry.alterations):
+        if taken and (_alters(entry) or _begins_anew(taken[-1], entry)):
             break
         taken.append(entry)
         size += sum(file.bytes for file in entry.files)
@@ -151,6 +163,18 @@ def next_batch(entries: Iterable[Entry], most_bytes: int = MOST_BYTES) -> Batch:
         checkpoint=taken[-1].checkpoint,
         commit_times=tuple(sample for each in times for sample in each.samples),
         newest=max((each.newest for each in times), default=None),
+    )
+
+
+def _alters(entry: Entry) -> bool:
+    return any(altered.alteration.changes for altered in entry.alterations)
+
+
+def _begins_anew(before: Entry, entry: Entry) -> bool:
+    """Whether a mirror that there was begins another generation in a segment."""
+    had, has = before.checkpoint.mirrors, entry.checkpoint.mirrors
+    return had != has and any(
+        had[table].since < mirror.since for table, mirror in has.items() if table in had
     )
 
 

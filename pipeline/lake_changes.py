@@ -12,7 +12,10 @@ A lake table keeps each column that it ever had, since what was in it is the tab
 - NULL and NOT NULL, character sets, labels and the columns' order in the source make no difference here.
 
 Where the table's mirror begins anew, with another schema, no row of before counts for it. Then a column that's new can
-go on in one of the same name that's there, if it can take its values.
+go on in one of the same name that's there, if it can take its values; if it can't, that one is set aside.
+
+Each of the two lake tables may have a *pin* as well: a column without a value whose name is all that it says
+(`pipeline.live_view`). It belongs to no schema, and a plan leaves it as it is.
 
 What happens in one commit of Delta's log (`actors.lake`) is the way from what a lake table has to what it's to have,
 over any number of such steps. So it's the columns at the end that count, and each says which one it was. Names get
@@ -30,7 +33,7 @@ from typing import Any
 
 from pipeline.alterations import Alteration
 from pipeline.errors import Definite
-from pipeline.lake_tables import META_COLUMNS, LakeColumn, Tier, columns, need_mapping
+from pipeline.lake_tables import MAPPING, META_COLUMNS, PIN_TYPE, LakeColumn, Tier, columns, need_mapping
 from pipeline.schema import TableSchema
 from pipeline.spelling import folded
 
@@ -150,12 +153,22 @@ def _held(plan: Plan, there: Planned, column: LakeColumn, schema: TableSchema, s
     type_ = there.column.type if same else common(there.column.type, column.type)
     if type_ is not None and (ours or step.anew or folded(column.name) in plan.present):
         return replace(there, column=replace(there.column, type=type_))
-    if ours or folded(column.name) in plan.present:
+    if ours or (folded(column.name) in plan.present and not step.anew):
         raise Incompatible(
             f"column {column.name!r} of {schema.table} was {there.column.type.upper()} and is {column.type.upper()}, "
             f"and no type holds both: {REMEDY.format(table=schema.table)}"
         )
     return None
+
+
+def aside(name: str, segment: object) -> str:
+    """What a column is called that was called so until a segment."""
+    return f"{name}__until_{segment}"
+
+
+def holds(has: str, wanted: str) -> bool:
+    """Whether a column of the type `has` can hold all values of `wanted` as they are."""
+    return common(has, wanted) == has.lower()
 
 
 def _aside(plan: Plan, name: str, segment: int) -> Plan:
@@ -164,10 +177,10 @@ def _aside(plan: Plan, name: str, segment: int) -> Plan:
     if there is None:
         return plan
     old = plan.columns[there]
-    aside = f"{old.column.name}__until_{segment}"
-    while _index(plan, aside) is not None:
-        aside += "_"
-    set_aside = replace(old, column=replace(old.column, name=aside))
+    other = aside(old.column.name, segment)
+    while _index(plan, other) is not None:
+        other += "_"
+    set_aside = replace(old, column=replace(old.column, name=other))
     return replace(
         plan, columns=tuple(set_aside if i == there else each for i, each in enumerate(plan.columns))
     )
@@ -221,7 +234,7 @@ _NAMES = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "l
 def features(plan: Plan, properties: Mapping[str, str]) -> dict[str, str]:
     """The table properties that have to be set before a plan can be carried out, of those that aren't."""
     mapped = plan.renames or need_mapping(column.name for column in plan.after)
-    wanted = {"delta.columnMapping.mode": "name"} if mapped else {}
+    wanted = {MAPPING: "name"} if mapped else {}
     wanted |= {"delta.enableTypeWidening": "true"} if plan.widens else {}
     lacking = {name: value for name, value in wanted.items() if properties.get(name) != value}
     had, has = ({column.type.lower() for column in of} for of in (plan.before, plan.after))
@@ -229,11 +242,18 @@ def features(plan: Plan, properties: Mapping[str, str]) -> dict[str, str]:
     return lacking | ({"delta.feature.timestampNtz": "supported"} if "timestamp_ntz" in has - had else {})
 
 
-def schema_text(plan: Plan, present: str) -> str:
-    """The schema of a Delta table's metadata once a plan is carried out, out of its present one; both as JSON."""
+def schema_text(plan: Plan, present: str, pin: str | None = None) -> str:
+    """The schema of a Delta table's metadata once a plan is carried out, and with this pin, out of its present one.
+
+    Both are JSON.
+    """
     schema = json.loads(present)
     fields = {field["name"]: field for field in schema["fields"]}
-    return json.dumps({**schema, "fields": [_field(each, fields) for each in plan.columns]})
+    after = [_field(each, fields) for each in plan.columns]
+    if pin is not None:
+        added = {"name": pin, "type": _delta_type(PIN_TYPE), "nullable": True, "metadata": {}}
+        after.append(fields.get(pin, added))
+    return json.dumps({**schema, "fields": after})
 
 
 def _field(planned: Planned, fields: Mapping[str, dict[str, Any]]) -> dict[str, Any]:

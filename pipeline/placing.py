@@ -27,6 +27,7 @@ from typing import Final
 import pyarrow as pa
 
 from pipeline.errors import InvariantBroken
+from pipeline.lake_changes import aside, holds
 from pipeline.lake_tables import SPARK_TYPES, spark_type
 from pipeline.spelling import folded
 
@@ -80,12 +81,15 @@ Fit = AsItIs | Rewritten
 def fit(file: pa.Schema, table: Mapping[str, Stored]) -> Fit:
     """How a file comes into a lake table with these columns, by name.
 
+    Where a column can't hold the file's values, the one that was set aside within the file's segment has them.
     Raises InvariantBroken where the table lacks a column of the file.
     """
     there = {folded(name): column for name, column in table.items()}
     fields = []
     for field in file:
         column = there.get(folded(field.name))
+        if column is not None and not holds(column.type, spark_type(field.type)):
+            column = _set_aside(field, there) or column
         if column is None:
             raise InvariantBroken(
                 f"a file came with the column {field.name!r}, which its lake table doesn't have"
@@ -97,6 +101,17 @@ def fit(file: pa.Schema, table: Mapping[str, Stored]) -> Fit:
         )
     wanted = pa.schema(fields)
     return AsItIs() if wanted.equals(file) else Rewritten(wanted)
+
+
+def _set_aside(field: pa.Field, there: Mapping[str, Stored]) -> Stored | None:
+    """The column that had this name last, of those that can hold the field's values; None if there's none."""
+    name = re.compile(re.escape(folded(aside(field.name, ""))) + r"(\d+)_*")
+    found = [
+        (int(match[1]), column)
+        for other, column in there.items()
+        if (match := name.fullmatch(other)) and holds(column.type, spark_type(field.type))
+    ]
+    return max(found, key=lambda each: each[0])[1] if found else None
 
 
 @dataclass(frozen=True, slots=True)

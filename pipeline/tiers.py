@@ -10,9 +10,10 @@ since somebody removed the table. The mirror waits for another generation then, 
 (`pipeline.late`); the changelog goes on meanwhile.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
+from pipeline.checkpoint import Mirror
 from pipeline.delivery import Batch, Delivered
 from pipeline.errors import Definite
 from pipeline.lake_rules import LakeRule, Tiers, rule_of
@@ -35,14 +36,14 @@ def check(delivered: Delivered, table: TableId, rule: LakeRule) -> None:
 
 
 def bare(
-    delivered: Mapping[TableId, Delivered], begun: Collection[TableId], rules: tuple[LakeRule, ...]
+    delivered: Mapping[TableId, Delivered], begun: Mapping[TableId, Mirror], rules: tuple[LakeRule, ...]
 ) -> frozenset[TableId]:
-    """The tables without a mirror in the lake, of those whose mirror has `begun`, unless they're to have none."""
+    """The tables of whose mirror the lake hasn't got the generation that has `begun`, unless they're to have none."""
     return frozenset(
         table
         for table, found in delivered.items()
         if table in begun
-        and found.generation is None
+        and (found.generation is None or found.generation < begun[table].since)
         and found.stopped is None
         and rule_of(rules, table).tiers is not Tiers.CHANGELOG
     )

@@ -29,7 +29,7 @@ from actors.spark_session import Spark, SparkFailed
 from actors.spark_sink import CONSUMER, SparkSink, Up
 from actors.telling import story, told
 from pipeline import metrics as catalogue
-from pipeline.checkpoint import Filling
+from pipeline.checkpoint import Filling, Ready
 from pipeline.errors import Definite, Transient
 from pipeline.journal import CommitTimes
 from pipeline.lake_rules import LakeRule, Tiers
@@ -40,7 +40,7 @@ from pipeline.settings import JournalSettings, LakeSettings, SparkSettings
 from pipeline.table_patterns import Tables
 from pipeline.topology import EDGES, Actor, inbox
 from pipeline.types import Integer
-from tests.integration.history import FILLING, History
+from tests.integration.history import FILLING, History, Table
 from tests.servers.stopped import stop
 
 INT = Integer(8, unsigned=False)
@@ -112,6 +112,16 @@ class House:
         """What the sink has since Spark has been up."""
         assert self.sink._up is not None
         return self.sink._up
+
+    def is_filled(self, *tables: Table) -> None:
+        """All rows of their mirrors have been read."""
+        for each in tables:
+            assert each.mirror is not None
+            each.mirror = Ready(each.mirror.since)
+
+    def complete(self) -> bool:
+        """Whether readers have all mirrors' newest generations."""
+        return not any(table["rebuilding_since"] for table in self.sink.status()["tables"].values())
 
     def arrived(self) -> bool:
         """Whether the last segment is delivered."""
@@ -298,8 +308,9 @@ async def test_a_lake_that_comes_when_segments_have_gone_asks_for_mirrors_that_b
         await house.write(5, 5)
         await house.until(house.arrived, running)
         assert house.sink.status()["late"] == []
+        house.is_filled(house.orders, house.items)
         await house.write(6, 6)
-        await house.until(house.arrived, running)
+        await house.until(lambda: house.arrived() and house.complete(), running)
         found = await asyncio.to_thread(lake.find, house.items.schema.table)
         assert found.after == 5
         for each in (house.orders, house.items):
@@ -335,8 +346,9 @@ async def test_a_table_that_stopped_is_told_again_and_begins_anew_when_it_is_rem
         assert await house.coordinator.get() == MirrorsLacked({items: 0})
         history.restart(house.items, house.items.schema, Filling)
         history.chunk(house.items, list(house.items.source))
+        house.is_filled(house.orders, house.items)
         await house.write(3, 3)
-        await house.until(house.arrived, running)
+        await house.until(lambda: house.arrived() and house.complete(), running)
         for each in (house.orders, house.items):
             shown = live_view(house.up.spark.session, str(house.root), each.schema.table).collect()
             assert sorted(map(tuple, shown)) == [(n, n) for n in (1, 2, 3)]

@@ -127,8 +127,9 @@ def test_what_no_type_holds_is_refused_by_name() -> None:
         Incompatible, match=r"'a' of shop\.orders was INT and is STRING, and no type holds both"
     ):
         after(schema(id=INT, a=TEXT, b=TEXT))
-    with pytest.raises(Incompatible, match=r"'a' of shop\.orders was INT"):
-        after(schema(id=INT, a=TEXT, b=TEXT), anew=True)
+    assert "a__until_5 int < a int" in after(schema(id=INT, a=TEXT, b=TEXT), anew=True), (
+        "no row of before counts"
+    )
     with pytest.raises(Incompatible, match=r"'__Scn' of shop\.orders has the name .* rename it, or leave"):
         after(schema(__Scn=INT))
 

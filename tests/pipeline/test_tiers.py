@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.checkpoint import Ready
 from pipeline.delivery import Delivered, Generation, Piece, Pieces, next_batch
 from pipeline.errors import Definite
 from pipeline.lake_rules import PLAIN, LakeRule, Tiers
@@ -41,11 +42,13 @@ def test_rows_that_wait_for_a_mirror_are_not_lost() -> None:
 
 
 def test_a_mirror_that_has_gone_begins_with_a_generation_that_is_all_to_come() -> None:
+    begun = {ORDERS: Ready(0)}
     for found in (Delivered(V1, changes=3), Delivered()):
-        assert bare({ORDERS: found, ITEMS.table: Delivered()}, {ORDERS}, ()) == {ORDERS}
-        assert not bare({ORDERS: found}, {ORDERS}, RULES)
-        assert not bare({ORDERS: replace(found, generation=0)}, {ORDERS}, ())
-        assert not bare({ORDERS: replace(found, stopped="so")}, {ORDERS}, ())
+        assert bare({ORDERS: found, ITEMS.table: Delivered()}, begun, ()) == {ORDERS}
+        assert not bare({ORDERS: found}, begun, RULES)
+        assert not bare({ORDERS: replace(found, generation=0)}, begun, ())
+        assert bare({ORDERS: replace(found, generation=0)}, {ORDERS: Ready(3)}, ())
+        assert not bare({ORDERS: replace(found, stopped="so")}, begun, ())
     kept = ruled(BATCH, (), frozenset({ORDERS}), 4).generations
     assert [each.since for each in kept[ORDERS]] == [7]
     assert len(kept[ITEMS.table]) == 2
