@@ -29,6 +29,7 @@ from pipeline.kafka.handling import (
     UnsignedBigintHandling,
 )
 from pipeline.schema.table_schema import Column
+from pipeline.types.arrow_arrays import bytes_of
 from pipeline.types.column_types import (
     DECIMAL128_DIGITS,
     Binary,
@@ -113,7 +114,7 @@ def _texts(column: Column, values: pa.Array, handling: Handling) -> pa.Array:
         case Bit(1):
             return pc.if_else(values, "true", "false")
         case Bit():
-            return _base64(*_bytes(pc.binary_reverse(values)))
+            return _base64(*bytes_of(pc.binary_reverse(values)))
         case Date():
             return _dates(values, handling.time)
         case Time():
@@ -138,15 +139,6 @@ def _texts(column: Column, values: pa.Array, handling: Handling) -> pa.Array:
 # Bytes and texts
 
 
-def _bytes(values: pa.Array) -> tuple[_Bytes, _Ends]:
-    """The bytes of texts or binaries end to end, and where each begins and the last one ends."""
-    _, places, data = values.buffers()
-    ends = np.frombuffer(places, np.int32)[values.offset : values.offset + len(values) + 1]
-    first = int(ends[0]) if len(ends) else 0
-    whole = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
-    return whole[first : int(ends[-1]) if len(ends) else 0], ends - np.int32(first)
-
-
 def _text_array(data: _Bytes, ends: _Ends) -> pa.Array:
     """The texts that a kernel has written, text i before ends[i]."""
     offsets = np.zeros(len(ends) + 1, np.int32)
@@ -156,7 +148,7 @@ def _text_array(data: _Bytes, ends: _Ends) -> pa.Array:
 
 def escaped(values: pa.Array) -> pa.Array:
     """Texts as JSON; where one is null, anything."""
-    data, ends = _bytes(values)
+    data, ends = bytes_of(values)
     size = kernels.size_of_escaped(data, kernels.SHORT_ESCAPES) + 2 * len(values)
     out, out_ends = np.empty(size, np.uint8), np.empty(len(values), np.int32)
     kernels.escape(data, ends, kernels.SHORT_ESCAPES, kernels.HEX_DIGITS, out, out_ends)
@@ -172,7 +164,7 @@ def _base64(data: _Bytes, ends: _Ends, alphabet: _Bytes = kernels.BASE64) -> pa.
 
 
 def _binaries(values: pa.Array, handling: BinaryHandling) -> pa.Array:
-    data, ends = _bytes(values)
+    data, ends = bytes_of(values)
     match handling:
         case BinaryHandling.BYTES | BinaryHandling.BASE64:
             return _base64(data, ends)
@@ -188,10 +180,10 @@ def _binaries(values: pa.Array, handling: BinaryHandling) -> pa.Array:
 
 def _geometries(values: pa.Array) -> pa.Array:
     whole = pc.fill_null(values, b"\0" * _SRID_BYTES)
-    data, ends = _bytes(whole)
+    data, ends = bytes_of(whole)
     ids = data[ends[:-1, None] + np.arange(_SRID_BYTES)].view("<u4").reshape(-1)
     srids = pc.if_else(pa.array(ids != 0), pc.cast(pa.array(ids), pa.string()), _NULL)
-    wkb = _base64(*_bytes(pc.binary_slice(whole, _SRID_BYTES, _LONGEST)))
+    wkb = _base64(*bytes_of(pc.binary_slice(whole, _SRID_BYTES, _LONGEST)))
     return joined('{"wkb":', wkb, ',"srid":', srids, "}", count=len(values))
 
 
@@ -199,7 +191,7 @@ def _geometries(values: pa.Array) -> pa.Array:
 
 
 def _numbers(values: pa.Array) -> pa.Array:
-    shown, ends = _bytes(pc.cast(values, pa.string()))
+    shown, ends = bytes_of(pc.cast(values, pa.string()))
     out, out_ends = np.empty(kernels.LONGEST_DOUBLE * len(values), np.uint8), np.empty(len(values), np.int32)
     kernels.doubles(shown, ends, np.empty(kernels.DIGITS, np.uint8), out, out_ends)
     return _text_array(out, out_ends)
@@ -226,7 +218,7 @@ def _decimals(values: pa.Array, precision: int, scale: int, handling: DecimalHan
     wide = precision > DECIMAL128_DIGITS  # then they're texts
     match handling:
         case DecimalHandling.PRECISE if wide:
-            data, ends = _bytes(values)
+            data, ends = bytes_of(values)
             out, out_ends = (
                 np.empty(kernels.WIDEST_DECIMAL * len(values), np.uint8),
                 np.zeros(len(ends), np.int32),
@@ -247,7 +239,7 @@ def _decimals(values: pa.Array, precision: int, scale: int, handling: DecimalHan
             whole = pa.Array.from_buffers(
                 pa.decimal128(DECIMAL128_DIGITS, 0), len(values), values.buffers(), offset=values.offset
             )
-            shown, ends = _bytes(pc.cast(whole, pa.string()))
+            shown, ends = bytes_of(pc.cast(whole, pa.string()))
             room = len(shown) + len(values) * (scale + 5)
             out, out_ends = np.empty(room, np.uint8), np.empty(len(values), np.int32)
             kernels.plain_decimals(shown, ends, scale, out, out_ends)
@@ -320,7 +312,7 @@ def _iso(values: pa.Array, between: str) -> pa.Array:
 def _instants(values: pa.Array, digits: int) -> pa.Array:
     """Instants in ISO 8601 with as many digits of a second as the column has."""
     present = pc.fill_null(values, pa.scalar(0, values.type))
-    shown, _ = _bytes(pc.cast(present, pa.string()))
+    shown, _ = bytes_of(pc.cast(present, pa.string()))
     letters = shown.reshape(len(values), _INSTANT)
     seconds = _SECONDS + (1 + digits if digits else 0)
     out = np.empty((len(values), seconds + 3), np.uint8)

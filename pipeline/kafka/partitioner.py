@@ -12,6 +12,7 @@ import pyarrow as pa
 from numba import types, uint8
 from numpy.typing import NDArray
 
+from pipeline.types.arrow_arrays import bytes_of
 from pipeline.types.jit import compiled
 
 Int = int | np.integer[Any]  # compiled code knows but the latter
@@ -26,12 +27,9 @@ _MASK: Final = 0xFFFFFFFF
 
 def partitions(keys: pa.Array, count: int) -> NDArray[np.int32]:
     """The partition, of `count`, of each of these keys: an array of texts or binaries without nulls."""
-    _, places, data = keys.buffers()
-    ends = np.frombuffer(places, np.int32)[keys.offset : keys.offset + len(keys) + 1]
+    data, ends = bytes_of(keys)
     out = np.empty(len(keys), np.int32)
-    _partitions(
-        np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8), ends, count, out
-    )
+    _partitions(data, ends, count, out)
     return out
 
 

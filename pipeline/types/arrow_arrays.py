@@ -35,5 +35,14 @@ def vectors(offsets: Offsets, data: NDArray[np.uint8], exists: Bools) -> pa.Arra
     )
 
 
+def bytes_of(values: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    """The bytes of an array of pa.string() or pa.binary() end to end, and its offsets in them, from 0 on."""
+    _, places, data = values.buffers()
+    ends = np.frombuffer(places, np.int32)[values.offset : values.offset + len(values) + 1]
+    first, last = (int(ends[0]), int(ends[-1])) if len(ends) else (0, 0)
+    whole = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    return whole[first:last], ends - np.int32(first)
+
+
 def _validity(exists: Bools) -> pa.Buffer | None:
     return None if exists.all() else pa.py_buffer(np.packbits(exists, bitorder="little"))
