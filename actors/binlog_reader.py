@@ -32,14 +32,14 @@ from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages import topology
 from pipeline.messages.binlog import (
-    CreationRead,
+    CreateTableSelectRead,
+    DdlRead,
     LogAdvanced,
-    LogRead,
     PauseReading,
     ReadingPaused,
     ResumeReading,
-    StatementRead,
     TransactionPartRead,
+    TransactionsRead,
 )
 from pipeline.messages.inboxes import ToBinlogReader, ToSchemaVerifier
 from pipeline.messages.row_images import Kind, TableImages, TableUnreadable
@@ -242,26 +242,26 @@ class BinlogReader(Actor[ToBinlogReader]):
         if not isinstance(message, ReadingPaused):
             self._measure(message)
             self._end = (
-                message.end if isinstance(message, LogRead | StatementRead | LogAdvanced) else self._end
+                message.end if isinstance(message, TransactionsRead | DdlRead | LogAdvanced) else self._end
             )
         await self.send(self._verifier, message)
 
     @measuring
     def _measure(self, message: Message) -> None:
         match message:
-            case LogRead(transactions, tables, end):
+            case TransactionsRead(transactions, tables, end):
                 self.metrics.count(catalogue.TRANSACTIONS, len(transactions))
                 self._measure_place(end, int(transactions.commit_time[-1]))
                 self._measure_tables(tables)
             case TransactionPartRead(tables=tables):
                 self._measure_tables(tables)
-            case StatementRead(_, commit_time, end=end):
+            case DdlRead(_, commit_time, end=end):
                 self.metrics.count(catalogue.TRANSACTIONS)
                 self.metrics.count(catalogue.STATEMENTS)
                 self._measure_place(end, commit_time)
             case LogAdvanced(end):
                 self._measure_place(end, None)
-            case CreationRead():
+            case CreateTableSelectRead():
                 pass
             case _:
                 assert_never(message)

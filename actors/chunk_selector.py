@@ -44,16 +44,16 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages import topology
 from pipeline.messages.chunks import (
     ChunkFailed,
-    ChunkOutdated,
     ChunkRead,
+    ChunkSchemaChanged,
     CloseTransactions,
     OpenTransactions,
     PlanFailed,
     PlanTable,
     ReadChunk,
-    ReadKeys,
-    SourceEased,
-    SourceStrained,
+    ReselectRows,
+    SourceOverloaded,
+    SourceRecovered,
     TablePlanned,
     TransactionsOpened,
 )
@@ -153,7 +153,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
             case ReadChunk():
                 self._watch.ordered()
                 self._orders.create_task(self._read(message))
-            case ReadKeys():
+            case ReselectRows():
                 self._watch.ordered()
                 self._orders.create_task(self._read_again(message))
             case OpenTransactions():
@@ -164,7 +164,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
                 assert_never(message)
 
     async def _strained(self, reason: str | None) -> None:
-        await self._coordinator.put(SourceStrained(reason) if reason else SourceEased())
+        await self._coordinator.put(SourceOverloaded(reason) if reason else SourceRecovered())
 
     async def _open(self, order: OpenTransactions) -> None:
         """Open the transactions of a consistent snapshot, in which all is read until they're closed."""
@@ -205,7 +205,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
             return await self._bracketed(source, asked, lambda source: self.select(source, asked))
 
         try:
-            answer: ChunkRead | ChunkOutdated | ChunkFailed = await self._tried(chunk, str(order.chunk))
+            answer: ChunkRead | ChunkSchemaChanged | ChunkFailed = await self._tried(chunk, str(order.chunk))
         except Outdated as outdated:
             log.info("the table was altered", order=str(order.chunk), reason=str(outdated))
             answer = await self._outdated(order, outdated)
@@ -216,11 +216,13 @@ class ChunkSelector(Actor[ToChunkSelector]):
         self._watch.carried_out(answer.rows.num_rows if isinstance(answer, ChunkRead) else 0)
         await self._coordinator.put(answer)
 
-    async def _read_again(self, order: ReadKeys) -> None:
+    async def _read_again(self, order: ReselectRows) -> None:
         """The stream can't do without these rows: where they don't come for now, all of capture begins again."""
         rows = partial(self._bracketed, order=order, select=partial(self._some, order))
         try:
-            answer: ChunkRead | ChunkOutdated | ChunkFailed = await self._repeated(rows, str(order.chunk))
+            answer: ChunkRead | ChunkSchemaChanged | ChunkFailed = await self._repeated(
+                rows, str(order.chunk)
+            )
         except Outdated as outdated:
             answer = await self._outdated(order, outdated)
         except Definite as failure:
@@ -228,15 +230,17 @@ class ChunkSelector(Actor[ToChunkSelector]):
         self._watch.carried_out(answer.rows.num_rows if isinstance(answer, ChunkRead) else 0)
         await self._coordinator.put(answer)
 
-    async def _outdated(self, order: ReadChunk | ReadKeys, why: Outdated) -> ChunkOutdated | ChunkFailed:
+    async def _outdated(
+        self, order: ReadChunk | ReselectRows, why: Outdated
+    ) -> ChunkSchemaChanged | ChunkFailed:
         """What outdated the chunk is in the log before `high`."""
         if self._consistent is not None:
-            return ChunkOutdated(order.chunk, str(why))
+            return ChunkSchemaChanged(order.chunk, str(why))
         try:
             high = await self._repeated(partial(self.high, order=order), str(order.chunk))
         except Definite as failure:
             return ChunkFailed(order.chunk, str(failure))
-        return ChunkOutdated(order.chunk, str(why), high)
+        return ChunkSchemaChanged(order.chunk, str(why), high)
 
     async def _tried(self, work: Callable[[Source], Awaitable[Answer]], what: str) -> Answer:
         """The result of the work on a connection. Raises Definite, or the last try's Transient."""
@@ -284,7 +288,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         return TablePlanned(schema, walk, end, divided, rows, high)
 
     async def _bracketed(
-        self, source: Source, order: ReadChunk | ReadKeys, select: Callable[[Source], Awaitable[Selected]]
+        self, source: Source, order: ReadChunk | ReselectRows, select: Callable[[Source], Awaitable[Selected]]
     ) -> ChunkRead:
         """What a SELECT gives, between the low watermark and the high one."""
         started = monotonic()
@@ -296,7 +300,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         self.metrics.chunk_read(started, asked, selected)
         return ChunkRead(order.chunk, low, rows, upto, high, round((selected - asked) * 1e6), size)
 
-    async def low(self, source: Source, order: PlanTable | ReadChunk | ReadKeys) -> GtidSet:
+    async def low(self, source: Source, order: PlanTable | ReadChunk | ReselectRows) -> GtidSet:
         """What the next SELECT sees all of: what is visible, as soon as it's usable, or what lies before a marker.
 
         Raises Transient if it isn't usable for too long.
@@ -335,7 +339,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
                     upto = result_set.key(located, batch.num_rows - 1, places)
         return await _joined(schema, batches), upto, size
 
-    async def _some(self, order: ReadKeys, source: Source) -> Selected:
+    async def _some(self, order: ReselectRows, source: Source) -> Selected:
         """The rows of the order's keys."""
         schema = order.schema
         wanted = row_filter_sql.one_of(schema, key_literals.of_rows(schema, order.keys))
@@ -365,7 +369,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
             table = str(schema.table)
             self.metrics.count(catalogue.IMPOSSIBLE_DATES, impossible, table=table, part="chunks")
 
-    async def high(self, source: Source, order: PlanTable | ReadChunk | ReadKeys) -> High:
+    async def high(self, source: Source, order: PlanTable | ReadChunk | ReselectRows) -> High:
         """The end of the log, or a marker in it: what was seen before lies before it. On a replica, all of that."""
         if self._consistent is not None and source in self._consistent:
             return self._consistent.at
@@ -377,7 +381,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         return coordinates
 
 
-def _for_whom(order: PlanTable | ReadChunk | ReadKeys) -> str:
+def _for_whom(order: PlanTable | ReadChunk | ReselectRows) -> str:
     """For whom a marker is written."""
     return str(order.table if isinstance(order, PlanTable) else order.chunk)
 

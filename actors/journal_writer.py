@@ -48,7 +48,15 @@ from pipeline.journal.step import (
 )
 from pipeline.messages import topology
 from pipeline.messages.inboxes import ToJournalWriter, ToSparkSink, ToWatermarkCoordinator
-from pipeline.messages.journal import CheckpointSealed, Full, Room, RoomEnded, RoomMade, Roomy, SegmentSealed
+from pipeline.messages.journal import (
+    CheckpointSealed,
+    Full,
+    HasSpace,
+    JournalFull,
+    JournalHasSpace,
+    Room,
+    SegmentSealed,
+)
 from pipeline.messages.signals import SignalAnswer
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
@@ -211,10 +219,10 @@ class JournalWriter(Actor[ToJournalWriter]):
         match room:
             case Full(reason):
                 log.warning("capture waits for room in the journal", reason=reason)
-                await self.send(self._outlets.coordinator, RoomEnded(reason))
-            case Roomy():
+                await self.send(self._outlets.coordinator, JournalFull(reason))
+            case HasSpace():
                 log.info("the journal has room again", waited_s=round(lasted, 1))
-                await self.send(self._outlets.coordinator, RoomMade())
+                await self.send(self._outlets.coordinator, JournalHasSpace())
             case _:
                 assert_never(room)
 

@@ -16,7 +16,7 @@ from actors.runtime.metrics import Metrics
 from actors.runtime.tasks import broken_off
 from pipeline import metrics as catalogue
 from pipeline.messages import topology
-from pipeline.messages.changes import ChangesVerified, SchemaChanged, SchemaVerified, TableRestarted
+from pipeline.messages.changes import ChangesVerified, MirrorInvalidated, SchemaChanged, SchemaVerified
 from pipeline.messages.inboxes import ToSchemaVerifier, ToWatermarkCoordinator
 from pipeline.schema.table_schema import TableId
 from pipeline.verifier import step as schema_verifier
@@ -122,7 +122,7 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
             case ChangesVerified(restarted=restarted) | SchemaVerified(restarted=restarted):
                 for each in restarted:
                     self._measure(each)
-            case TableRestarted(table, reason=reason):
+            case MirrorInvalidated(table, reason=reason):
                 self.metrics.count(catalogue.TABLE_RESTARTS, table=str(table))
                 log.warning("the table's mirror begins anew", table=str(table), reason=reason)
             case _:

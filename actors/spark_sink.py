@@ -70,7 +70,7 @@ from pipeline.lake.step import (
 from pipeline.lake.tables import Tier
 from pipeline.messages import topology
 from pipeline.messages.inboxes import ToSparkSink
-from pipeline.messages.journal import MirrorsLacked, SegmentSealed
+from pipeline.messages.journal import MirrorDataExpired, SegmentSealed
 from pipeline.schema.table_schema import TableId
 
 log = structlog.get_logger()
@@ -106,7 +106,7 @@ class SparkSink(Actor[ToSparkSink]):
         lake: LakeSettings,
         spark: SparkSettings,
         journal: JournalReader,
-        coordinator: Outlet[MirrorsLacked],
+        coordinator: Outlet[MirrorDataExpired],
     ) -> None:
         super().__init__(mailbox, metrics)
         self._settings = lake
@@ -234,7 +234,7 @@ class SparkSink(Actor[ToSparkSink]):
                 self._see_to_tables(self._up.background)
                 return JournalTold()
             case AskForMirrors(generations):
-                await self.send(self._coordinator, MirrorsLacked(generations))
+                await self.send(self._coordinator, MirrorDataExpired(generations))
             case TellOfGap() | TellOfBareTables():
                 _tell_of(order)
             case _:

@@ -36,7 +36,7 @@ from pipeline.messages.chunks import (
     OpenTransactions,
     PlanTable,
     ReadChunk,
-    ReadKeys,
+    ReselectRows,
 )
 from pipeline.messages.inboxes import ToBinlogReader, ToChunkSelector, ToJournalWriter, ToWatermarkCoordinator
 from pipeline.messages.journal import Append, AppendRows, Full
@@ -155,7 +155,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
     async def _perform(self, orders: tuple[Order, ...]) -> None:
         for order in orders:
             match order:
-                case PlanTable() | ReadChunk() | ReadKeys() | OpenTransactions() | CloseTransactions():
+                case PlanTable() | ReadChunk() | ReselectRows() | OpenTransactions() | CloseTransactions():
                     await self.send(self._outlets.selector, order)
                 case PauseReading() | ResumeReading():
                     await self.send(self._outlets.reader, order)
@@ -187,7 +187,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
     def _measure_windows(self, orders: tuple[Order, ...], now: float) -> None:
         """Time the windows from their orders until they aren't open any more."""
         ordered = self._ordered | {
-            order.chunk: now for order in orders if isinstance(order, ReadChunk | ReadKeys)
+            order.chunk: now for order in orders if isinstance(order, ReadChunk | ReselectRows)
         }
         still_open = {window.order.chunk for window in self._state.open}
         self._ordered = {chunk: at for chunk, at in ordered.items() if chunk in still_open}

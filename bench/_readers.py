@@ -28,7 +28,7 @@ from actors.runtime.metrics import Metrics
 from bench._logs import DATABASE, Log
 from bench._report import say
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.binlog import LogAdvanced, LogRead, StatementRead
+from pipeline.messages.binlog import DdlRead, LogAdvanced, TransactionsRead
 from pipeline.messages.inboxes import ToBinlogReader, ToSchemaVerifier
 from pipeline.messages.row_images import TableImages
 from pipeline.messages.topology import EDGES, Actor, inbox
@@ -138,11 +138,11 @@ async def _followed(log: Log, captured: Tables) -> int:
     images = 0
     async for message in read:
         match message:
-            case LogRead(tables=tables, end=end):
+            case TransactionsRead(tables=tables, end=end):
                 images += sum(table.images.num_rows for table in tables if isinstance(table, TableImages))
                 if end.reaches(log.end):
                     break
-            case LogAdvanced(end) | StatementRead(end=end):
+            case LogAdvanced(end) | DdlRead(end=end):
                 if end.reaches(log.end):
                     break
     orders.close()

@@ -28,7 +28,7 @@ from pipeline.errors import Definite, Transient
 from pipeline.gtid import file_positions
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
 from pipeline.gtid.transactions import Transactions
-from pipeline.messages.binlog import LogRead, StatementRead
+from pipeline.messages.binlog import DdlRead, TransactionsRead
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.source import failover
 from pipeline.source.failover import (
@@ -266,9 +266,9 @@ def _followed(order: Order, dump: BinlogDump, stream: LogStream) -> Order:
 def _transactions(given: Given) -> Transactions:
     read = given.read()[0] if isinstance(given, Slice) else given
     match read:
-        case LogRead(transactions):
+        case TransactionsRead(transactions):
             return transactions
-        case StatementRead(gtid, commit_time):
+        case DdlRead(gtid, commit_time):
             return Transactions.of([(gtid, commit_time)])
         case _:
             return Transactions.empty()

@@ -29,7 +29,7 @@ from pipeline.errors import Definite, UndecodableError
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import NO_GTIDS, Gtid, GtidSet, Source
 from pipeline.gtid.transactions import Transactions
-from pipeline.messages.binlog import LogRead, RowsUnread, TransactionPartRead
+from pipeline.messages.binlog import RowsUnread, TransactionPartRead, TransactionsRead
 from pipeline.messages.row_images import TableImages, TableUnreadable
 from pipeline.schema.table_map import TableMap
 from pipeline.snapshot.prepared_xa import XaPrepared
@@ -55,7 +55,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """The slice holds whole transactions, the last of which ends here; for the others see `LogRead`."""
+    """The slice holds whole transactions, the last of which ends here; for the others see `TransactionsRead`."""
 
     end: Coordinates
     covered: GtidSet = NO_GTIDS
@@ -90,7 +90,7 @@ class Slice:
         ends = self.rows.events[END]
         return int(ends[-1]) if len(ends) else 0
 
-    def read(self, first_ordinal: int = 0) -> tuple[LogRead | TransactionPartRead, int]:
+    def read(self, first_ordinal: int = 0) -> tuple[TransactionsRead | TransactionPartRead, int]:
         """The slice in columns, and the ordinal with which a slice that continues it goes on.
 
         `first_ordinal`: that number, as the slice before gave it, if this one `continues`, else 0. A table that can't
@@ -101,7 +101,7 @@ class Slice:
         read = tuple(table.finish(ordinals) for table in tables)
         match self.of:
             case Passed(end, covered, unread, prepared):
-                return LogRead(self._transactions(), read, end, covered, unread, prepared), 0
+                return TransactionsRead(self._transactions(), read, end, covered, unread, prepared), 0
             case Part(gtid, commit_time):
                 images = sum(int(table.images.sum()) for table in tables)
                 return TransactionPartRead(gtid, commit_time, read), first_ordinal + images

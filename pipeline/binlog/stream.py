@@ -19,12 +19,18 @@ from pipeline.binlog.transaction_ids import Names
 from pipeline.errors import Definite, UndecodableError
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
-from pipeline.messages.binlog import CreationRead, LogAdvanced, LogRead, StatementRead, TransactionPartRead
+from pipeline.messages.binlog import (
+    CreateTableSelectRead,
+    DdlRead,
+    LogAdvanced,
+    TransactionPartRead,
+    TransactionsRead,
+)
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.prepared_xa import XaPrepared
 
 # What a slice and what else is given become.
-Message = LogRead | TransactionPartRead | StatementRead | CreationRead | LogAdvanced
+Message = TransactionsRead | TransactionPartRead | DdlRead | CreateTableSelectRead | LogAdvanced
 
 _PAYLOADS_END = "the end of a compressed transaction's payload"
 

@@ -7,7 +7,8 @@ open goes to the next one.
 **Each transaction passes exactly once**, with images or without: one whose tables aren't captured passes as well,
 since the position has to be whole. A statement that isn't rows (DDL and its like) ends the slice before it and
 passes by itself. CREATE TABLE … SELECT is both in one transaction (WL#13355): it ends the slice before it as
-`CreationRead`, and begins the next slice with its rows, where it passes. Without GTIDs it was so before (MySQL 5.6).
+`CreateTableSelectRead`, and begins the next slice with its rows, where it passes. Without GTIDs it was so before (MySQL
+5.6).
 
 **A transaction that is larger than a slice** is given in parts, which say that it hasn't ended. What has passed
 before it is cut off first, so that behind a part there's nothing but further parts, until the slice with which the
@@ -56,7 +57,7 @@ from pipeline.binlog.xa_transactions import Prepared, PreparedTransactions
 from pipeline.errors import Definite, UndecodableError
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet
-from pipeline.messages.binlog import CreationRead, LogAdvanced, RowsUnread, StatementRead
+from pipeline.messages.binlog import CreateTableSelectRead, DdlRead, LogAdvanced, RowsUnread
 from pipeline.messages.row_images import TableUnreadable
 from pipeline.schema.ddl.statement_kinds import emptied_memory_table
 from pipeline.schema.table_map import TableMap
@@ -64,7 +65,7 @@ from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.prepared_xa import XaPrepared
 
 # What the fold gives; a slice becomes a LogRead or a TransactionPartRead (`Slice.read`).
-Given = Slice | StatementRead | CreationRead | LogAdvanced
+Given = Slice | DdlRead | CreateTableSelectRead | LogAdvanced
 
 # How many different table maps are remembered. A server with more tables than this has them parsed more often.
 _MAPS_REMEMBERED: Final = 10_000
@@ -118,7 +119,7 @@ class Fold:
         # Of the open transaction: its XA identifier, the statement of a CREATE TABLE … SELECT, and the one by which a
         # server says that its restart has emptied a MEMORY table (`bare`: without BEGIN and COMMIT).
         self._xid = ""
-        self._creation: CreationRead | None = None
+        self._creation: CreateTableSelectRead | None = None
         self._emptied: Query | None = None
         self._bare = False
         self._prepared = PreparedTransactions(bound.held, prepared)
@@ -305,7 +306,7 @@ class Fold:
                 pass
             case ["CREATE", "TABLE", _]:
                 self.state.phase = SPECIAL
-                self._creation = CreationRead(event.database, event.statement)
+                self._creation = CreateTableSelectRead(event.database, event.statement)
             case _ if event.updated is None or any(self._captures_in(name) for name in event.updated):
                 if self._emptied is None and emptied_memory_table(event.statement) is not None:
                     self.state.phase, self._emptied = SPECIAL, event
@@ -423,7 +424,7 @@ class Fold:
     def _statement(self, event: Query, end: Coordinates) -> None:
         self.cut()
         state = self.state
-        statement = StatementRead(
+        statement = DdlRead(
             self._gtid(),
             state.commit_time,
             event.database,

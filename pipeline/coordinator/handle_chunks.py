@@ -33,7 +33,14 @@ from pipeline.coordinator.state import (
 )
 from pipeline.coordinator.window import Reading
 from pipeline.messages.changes import TableStopped
-from pipeline.messages.chunks import ChunkFailed, ChunkOutdated, ChunkRead, PlanFailed, ReadKeys, TablePlanned
+from pipeline.messages.chunks import (
+    ChunkFailed,
+    ChunkRead,
+    ChunkSchemaChanged,
+    PlanFailed,
+    ReselectRows,
+    TablePlanned,
+)
 from pipeline.schema.compatibility import agree, difference
 from pipeline.schema.row_keys import Key, indistinct
 from pipeline.schema.table_schema import TableSchema
@@ -120,7 +127,7 @@ def chunk_read(state: State, message: ChunkRead) -> State:
     window = reading(state, message.chunk)
     if window is None:  # dropped since: by a statement, a stop, or a failure of its table
         return state
-    if isinstance(window.order, ReadKeys):
+    if isinstance(window.order, ReselectRows):
         return reselect.measured(_reconciling(state, window, message), message)
     order, table = window.order, window.order.schema.table
     if why := indistinct(order.schema, message.rows):
@@ -143,12 +150,12 @@ def chunk_failed(state: State, message: ChunkFailed) -> State:
     state = _answered(state, message.chunk)
     if window is None:
         return state
-    if isinstance(window.order, ReadKeys):
+    if isinstance(window.order, ReselectRows):
         return handle_log.table_stopped(state, TableStopped(table, _NOT_AGAIN.format(reason=message.reason)))
     return ended(state, table, message.reason)
 
 
-def chunk_outdated(state: State, message: ChunkOutdated) -> State:
+def chunk_outdated(state: State, message: ChunkSchemaChanged) -> State:
     """The stream has to come to the statement that changed the table; nothing of it is asked for before."""
     table, wanted = message.chunk.table, reading(state, message.chunk) is not None
     state = _answered(state, message.chunk)

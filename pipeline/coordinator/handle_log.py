@@ -49,16 +49,16 @@ from pipeline.gtid.witness import Witness, with_witnesses, witnessed
 from pipeline.messages.binlog import LogAdvanced
 from pipeline.messages.changes import (
     ChangesVerified,
+    MirrorInvalidated,
     SchemaChanged,
     SchemaVerified,
-    TableRestarted,
     TableStopped,
     TransactionPartVerified,
 )
 from pipeline.messages.chunks import ReadChunk
-from pipeline.messages.journal import ChangePart, MirrorsLacked
+from pipeline.messages.journal import ChangePart, MirrorDataExpired
 from pipeline.messages.row_images import CHANGE_FIELDS, Kind, TableChanges
-from pipeline.messages.signals import Judged
+from pipeline.messages.signals import SignalOutcome
 from pipeline.schema.row_keys import indistinct, tokens
 from pipeline.schema.table_schema import TableId
 from pipeline.signals.signal import SourceSignal
@@ -197,9 +197,9 @@ def keeps_too_much(window: Window, most: int) -> bool:
 # Rows of the signal table
 
 
-def rows_signalled(state: State, rows: tuple[SourceSignal, ...]) -> tuple[State, tuple[Judged, ...]]:
+def rows_signalled(state: State, rows: tuple[SourceSignal, ...]) -> tuple[State, tuple[SignalOutcome, ...]]:
     """What these rows ask for has taken effect, or is refused; a watermark has passed."""
-    answers: list[Judged] = []
+    answers: list[SignalOutcome] = []
     for row in rows:
         if row.type == CLOSE_MARKER:
             state = replace(state, markers=state.markers | {row.id})
@@ -262,7 +262,7 @@ def log_advanced(state: State, message: LogAdvanced) -> State:
     return checkpointed(state, position=position | message.covered, prepared=prepared)
 
 
-def _restarted(state: State, tables: tuple[TableRestarted, ...]) -> State:
+def _restarted(state: State, tables: tuple[MirrorInvalidated, ...]) -> State:
     for each in tables:
         state = table_restarted(state, each)
     return state
@@ -282,7 +282,7 @@ def schema_verified(state: State, message: SchemaVerified) -> State:
     return replace(state, checkpoint=begun(state.checkpoint, state.unasked))
 
 
-def table_restarted(state: State, message: TableRestarted) -> State:
+def table_restarted(state: State, message: MirrorInvalidated) -> State:
     """What the table's mirror has isn't so any more: a new generation of it begins here."""
     table, scn = message.table, state.checkpoint.scn
     mirror = state.checkpoint.mirrors.get(table)
@@ -309,7 +309,7 @@ def _begins(state: State, table: TableId) -> bool:
     return state.unasked is not SnapshotMode.NO_DATA and (schema is None or bool(schema.key))
 
 
-def mirrors_lacked(state: State, message: MirrorsLacked) -> State:
+def mirrors_lacked(state: State, message: MirrorDataExpired) -> State:
     """Generations that a consumer lacks rows of begin anew, unless they have done so since."""
     mirrors, stopped = state.checkpoint.mirrors, state.checkpoint.stopped
     meant = [
@@ -317,7 +317,7 @@ def mirrors_lacked(state: State, message: MirrorsLacked) -> State:
         for table, since in sorted(message.generations.items())
         if table in mirrors and mirrors[table].since == since and table not in stopped
     ]
-    return _restarted(state, tuple(TableRestarted(table, False, _GONE) for table in meant))
+    return _restarted(state, tuple(MirrorInvalidated(table, False, _GONE) for table in meant))
 
 
 def table_stopped(state: State, message: TableStopped) -> State:

@@ -45,7 +45,7 @@ from pipeline.coordinator.state import (
     with_snapshot,
 )
 from pipeline.coordinator.window import Reading
-from pipeline.messages.chunks import ChunkRead, ReadKeys
+from pipeline.messages.chunks import ChunkRead, ReselectRows
 from pipeline.schema.row_keys import tokens
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling
@@ -113,7 +113,7 @@ def read_anew(state: State, table: TableId, scn: int) -> State:
 
 def forgotten(state: State, table: TableId) -> State:
     """The state in which no row of the table waits to be read again."""
-    still_open = (w for w in state.open if not (isinstance(w.order, ReadKeys) and table_of(w) == table))
+    still_open = (w for w in state.open if not (isinstance(w.order, ReselectRows) and table_of(w) == table))
     unread = {other: listed for other, listed in state.unread.items() if other != table}
     return replace(state, open=tuple(still_open), unread=unread)
 
@@ -135,14 +135,14 @@ def marked(state: State) -> State:
     """The state whose checkpoint says of each table up to where no row is unread."""
     first: dict[TableId, int] = {t: min(each.since for each in listed) for t, listed in state.unread.items()}
     for window in state.open:
-        if isinstance(window.order, ReadKeys):
+        if isinstance(window.order, ReselectRows):
             since = window.order.since
             first[table_of(window)] = min(since, first.get(table_of(window), since))
     unread = {table: since - 1 for table, since in first.items()}
     return state if unread == state.checkpoint.unread else checkpointed(state, unread=unread)
 
 
-def asked(state: State) -> tuple[State, tuple[ReadKeys, ...]]:
+def asked(state: State) -> tuple[State, tuple[ReselectRows, ...]]:
     """Ask for the rows that wait longest, if it can be done now."""
     if not state.unread or state.rereading is not None or not isinstance(state.gate, Flowing):
         return state, ()
@@ -155,7 +155,7 @@ def asked(state: State) -> tuple[State, tuple[ReadKeys, ...]]:
     schema, listed = state.checkpoint.schemas[table], state.unread[table]
     keys, left = _first(schema, listed, _rows(state, table))
     named = tokens(keys, range(len(schema.key)))
-    order = ReadKeys(
+    order = ReselectRows(
         ChunkId(REREAD, table, state.chunks + 1),
         schema,
         keys,
@@ -177,13 +177,13 @@ def waiting(state: State) -> dict[TableId, int]:
     """How many keys of each table are to be read again, or are being read."""
     counts = {table: sum(len(each.keys) for each in listed) for table, listed in state.unread.items()}
     for window in state.open:
-        if isinstance(window.order, ReadKeys):
+        if isinstance(window.order, ReselectRows):
             counts[table_of(window)] = counts.get(table_of(window), 0) + len(window.order.keys)
     return counts
 
 
 def _open(state: State) -> int:
-    return sum(isinstance(window.order, ReadKeys) for window in state.open)
+    return sum(isinstance(window.order, ReselectRows) for window in state.open)
 
 
 def _settled(state: State, table: TableId) -> bool:

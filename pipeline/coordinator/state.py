@@ -12,9 +12,9 @@ from pipeline.coordinator.window import Reading, Window
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid
 from pipeline.messages.binlog import PauseReading, ResumeReading
-from pipeline.messages.chunks import CloseTransactions, OpenTransactions, PlanTable, ReadChunk, ReadKeys
-from pipeline.messages.journal import Append, AppendRows, Room, Roomy
-from pipeline.messages.signals import Judged
+from pipeline.messages.chunks import CloseTransactions, OpenTransactions, PlanTable, ReadChunk, ReselectRows
+from pipeline.messages.journal import Append, AppendRows, HasSpace, Room
+from pipeline.messages.signals import SignalOutcome
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.snapshot.chunk_index import Walk
@@ -146,7 +146,7 @@ class Within:
     """
 
     gtid: Gtid
-    answers: tuple[Judged, ...] = ()
+    answers: tuple[SignalOutcome, ...] = ()
     stopped: frozenset[TableId] = frozenset()
 
 
@@ -180,7 +180,7 @@ class State:
     gate: Gate = Flowing()
     stand: Stand = field(default_factory=Nowhere)
     source: Source = Eased()
-    room: Room = field(default_factory=Roomy)
+    room: Room = field(default_factory=HasSpace)
     markers: frozenset[str] = frozenset()
     chunks: int = 0
     unread: dict[TableId, tuple[Unread, ...]] = field(default_factory=dict)
@@ -195,7 +195,7 @@ class State:
 Order = (
     PlanTable
     | ReadChunk
-    | ReadKeys
+    | ReselectRows
     | OpenTransactions
     | CloseTransactions
     | PauseReading
@@ -269,7 +269,7 @@ def dropped(state: State, tables: Iterable[TableId]) -> State:
     """
     gone, unread = frozenset(tables), dict(state.unread)
     for window in reversed(state.open):
-        if isinstance(window.order, ReadKeys) and (table := table_of(window)) in gone:
+        if isinstance(window.order, ReselectRows) and (table := table_of(window)) in gone:
             unread[table] = (Unread(window.order.since, window.order.keys), *unread.get(table, ()))
     runs: dict[TableId, Run] = {
         table: replace(run, stale=True) if table in gone and isinstance(run, Planning) else run

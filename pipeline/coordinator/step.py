@@ -64,19 +64,19 @@ from pipeline.coordinator.window_close import closed
 from pipeline.messages.binlog import LogAdvanced, ReadingPaused
 from pipeline.messages.changes import (
     ChangesVerified,
+    MirrorInvalidated,
     SchemaChanged,
     SchemaVerified,
-    TableRestarted,
     TableStopped,
     TransactionPartVerified,
 )
 from pipeline.messages.chunks import (
     ChunkFailed,
-    ChunkOutdated,
     ChunkRead,
+    ChunkSchemaChanged,
     PlanFailed,
-    SourceEased,
-    SourceStrained,
+    SourceOverloaded,
+    SourceRecovered,
     TablePlanned,
     TransactionsOpened,
 )
@@ -86,12 +86,12 @@ from pipeline.messages.journal import (
     AppendRows,
     ChangePart,
     Full,
-    MirrorsLacked,
-    RoomEnded,
-    RoomMade,
-    Roomy,
+    HasSpace,
+    JournalFull,
+    JournalHasSpace,
+    MirrorDataExpired,
 )
-from pipeline.messages.signals import Judged, SignalReceived
+from pipeline.messages.signals import SignalOutcome, SignalReceived
 from pipeline.schema.ddl.alter_table import Altered
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
@@ -142,7 +142,7 @@ def _numbered(state: State) -> State:
 
 
 def _held(
-    taken: State, place: Within, changes: tuple[ChangePart, ...], answers: tuple[Judged, ...]
+    taken: State, place: Within, changes: tuple[ChangePart, ...], answers: tuple[SignalOutcome, ...]
 ) -> tuple[State, tuple[Order, ...]]:
     """Rows go on, and all else waits for the end of the transaction."""
     after, orders = scheduled(replace(taken, place=replace(place, answers=(*place.answers, *answers))))
@@ -153,7 +153,7 @@ def _appended(
     state: State,
     taken: State,
     changes: tuple[ChangePart, ...],
-    answers: tuple[Judged, ...],
+    answers: tuple[SignalOutcome, ...],
     altered: tuple[Altered, ...],
 ) -> tuple[State, tuple[Order, ...]]:
     emitted, chunks = closed(handle_chunks.contradicted(taken))
@@ -173,7 +173,7 @@ def _appended(
 
 def _taken(
     state: State, message: ToWatermarkCoordinator
-) -> tuple[State, tuple[ChangePart, ...], tuple[Judged, ...]]:
+) -> tuple[State, tuple[ChangePart, ...], tuple[SignalOutcome, ...]]:
     match message:
         case ChangesVerified():
             after, changes = handle_log.changes_passed(state, message)
@@ -197,19 +197,19 @@ def _moved(
     message: LogAdvanced
     | ReadingPaused
     | SchemaVerified
-    | TableRestarted
+    | MirrorInvalidated
     | TableStopped
     | TablePlanned
     | PlanFailed
     | ChunkRead
     | ChunkFailed
-    | ChunkOutdated
-    | SourceStrained
-    | SourceEased
-    | RoomEnded
-    | RoomMade
+    | ChunkSchemaChanged
+    | SourceOverloaded
+    | SourceRecovered
+    | JournalFull
+    | JournalHasSpace
     | TransactionsOpened
-    | MirrorsLacked,
+    | MirrorDataExpired,
 ) -> State:
     match message:
         case LogAdvanced():
@@ -218,7 +218,7 @@ def _moved(
             return replace(state, gate=Paused())
         case SchemaVerified():
             return handle_log.schema_verified(state, message)
-        case TableRestarted():
+        case MirrorInvalidated():
             return handle_log.table_restarted(state, message)
         case TableStopped():
             return handle_log.table_stopped(state, message)
@@ -230,19 +230,19 @@ def _moved(
             return handle_chunks.chunk_read(state, message)
         case ChunkFailed():
             return handle_chunks.chunk_failed(state, message)
-        case ChunkOutdated():
+        case ChunkSchemaChanged():
             return handle_chunks.chunk_outdated(state, message)
-        case SourceStrained(reason):
+        case SourceOverloaded(reason):
             return replace(state, source=Strained(reason))
-        case SourceEased():
+        case SourceRecovered():
             return replace(state, source=Eased())
-        case RoomEnded(reason):
+        case JournalFull(reason):
             return replace(state, room=Full(reason))
-        case RoomMade():
-            return replace(state, room=Roomy())
+        case JournalHasSpace():
+            return replace(state, room=HasSpace())
         case TransactionsOpened():
             return consistent_schedule.opened(state, message)
-        case MirrorsLacked():
+        case MirrorDataExpired():
             return handle_log.mirrors_lacked(state, message)
         case _:
             assert_never(message)

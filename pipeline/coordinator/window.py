@@ -47,8 +47,8 @@ A row that comes in two chunks, since it moved along the walk, comes with two pr
 (`op` = r), of which the later one counts. So chunks along another index than the primary key's never go straight to a
 mirror, where nothing counts but what's there.
 
-**Rows that are read again** by their keys (`ReadKeys`) are a chunk of just these keys, and the proof is the same. Of
-the log only their keys matter. A row that the server takes for one of them by its collation, with other bytes, isn't
+**Rows that are read again** by their keys (`ReselectRows`) are a chunk of just these keys, and the proof is the same.
+Of the log only their keys matter. A row that the server takes for one of them by its collation, with other bytes, isn't
 one of them: it got this key by a change, which is in the stream.
 
 Sources: DBLog (Andreakis and Papapanagiotou, 2020) for the window; WL#6355 for what commit order does and
@@ -69,7 +69,7 @@ from pipeline.coordinator.partial_rows import Partial, laid_over
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.transactions import Transactions
-from pipeline.messages.chunks import ChunkRead, ReadChunk, ReadKeys
+from pipeline.messages.chunks import ChunkRead, ReadChunk, ReselectRows
 from pipeline.schema.row_keys import Key, tokens
 from pipeline.snapshot.watermark import High, Passed, usable
 
@@ -153,7 +153,7 @@ class Reading:
 
     wire: ClassVar[str] = "reading"
 
-    order: ReadChunk | ReadKeys
+    order: ReadChunk | ReselectRows
     passed: Runs = Runs()
     kept: int = 0
 
@@ -170,7 +170,7 @@ class Reconciling:
 
     wire: ClassVar[str] = "reconciling"
 
-    order: ReadChunk | ReadKeys
+    order: ReadChunk | ReselectRows
     low: GtidSet
     high: High
     rows: pa.RecordBatch
@@ -186,7 +186,7 @@ Window = Reading | Reconciling
 
 def keys_passed(window: Window, keys: PassedKeys) -> Window:
     """The window after transactions have passed that touched `keys` in its table."""
-    if isinstance(window.order, ReadKeys):
+    if isinstance(window.order, ReselectRows):
         keys = keys.among(window.order.tokens)
     match window:
         case Reading():
@@ -205,7 +205,7 @@ def chunk_read(window: Reading, read: ChunkRead) -> Reconciling:
         )
     keys = sum(len(run) for run in window.passed)
     rows = read.rows
-    if isinstance(window.order, ReadKeys):
+    if isinstance(window.order, ReselectRows):
         rows = rows.filter(pc.is_in(tokens(rows, window.order.schema.key), window.order.tokens))
     return _folded(Reconciling(window.order, read.low, read.high, rows, read.upto, window.passed, keys))
 

@@ -21,7 +21,7 @@ from pipeline.coordinator.state import (
 )
 from pipeline.coordinator.window import Reconciling, Window
 from pipeline.errors import InvariantBroken
-from pipeline.messages.chunks import ReadKeys
+from pipeline.messages.chunks import ReselectRows
 from pipeline.messages.journal import ChunkPart
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.snapshot import Chunking, Completed, Progress, progressed
@@ -63,7 +63,7 @@ def _emitted(state: State, window: Reconciling) -> tuple[State, ChunkPart]:
     table, schema = table_of(window), order.schema
     if schema != state.checkpoint.schemas.get(table):
         raise InvariantBroken(f"a window of {table} is open under a schema that doesn't hold any more")
-    if isinstance(order, ReadKeys):
+    if isinstance(order, ReselectRows):
         scn = state.checkpoint.scn + 1
         part = ChunkPart(
             order.chunk, schema, windows.untouched(window), window.low, window.high, scn, first=False

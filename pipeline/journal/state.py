@@ -7,7 +7,7 @@ from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule
 from pipeline.journal.entry import Entry, File
 from pipeline.journal.segment import Ahead, Unfinished, Waiting
-from pipeline.messages.journal import Append, ChangePart, ChunkPart, Room, Roomy
+from pipeline.messages.journal import Append, ChangePart, ChunkPart, HasSpace, Room
 from pipeline.signals.outcomes import SignalState
 from pipeline.snapshot.checkpoint import Checkpoint
 
@@ -127,6 +127,6 @@ class State:
     ahead: tuple[Ahead, ...] = ()
     thread: Thread = field(default_factory=Idle)
     taking: Taking = field(default_factory=Open)
-    room: Room = field(default_factory=Roomy)
+    room: Room = field(default_factory=HasSpace)
     keep_at: float = 0.0
     judged: tuple[SignalState, ...] = ()

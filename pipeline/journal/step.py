@@ -50,7 +50,7 @@ from pipeline.journal.state import (
     WriteAhead,
 )
 from pipeline.messages.inboxes import ToJournalWriter
-from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart, Full, Room, Roomy
+from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart, Full, HasSpace, Room
 from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.signals.outcomes import SignalState
 
@@ -243,8 +243,8 @@ def _kept(state: State, kept: KeptSmall, now: float) -> Next:
     if kept.reserved:
         of = state.settings
         reason = quota_reached(of.quota_mib, of.keep_mib, kept.bytes, kept.behind, state.room)
-        return _having(state, Roomy() if reason is None else Full(reason))
-    if isinstance(state.room, Roomy):
+        return _having(state, HasSpace() if reason is None else Full(reason))
+    if isinstance(state.room, HasSpace):
         return _having(state, Full(f"the filesystem of {kept.where} is full"))
     return state, ()
 

@@ -23,7 +23,7 @@ class RowsUnread:
 
 
 @dataclass(frozen=True, slots=True)
-class LogRead:
+class TransactionsRead:
     """A slice of the log: its transactions, for each table map its images, and where the last transaction ends.
 
     `covered`, also below: without GTIDs, the places up to there where no transaction to come begins (`file_positions`).
@@ -48,7 +48,7 @@ class TransactionPartRead:
 
 
 @dataclass(frozen=True, slots=True)
-class StatementRead:
+class DdlRead:
     """A transaction that is a statement and not rows; its text may hold a password, and is never told along.
 
     `strict`: whether the session's sql_mode is known to have refused values that don't fit.
@@ -65,7 +65,7 @@ class StatementRead:
 
 
 @dataclass(frozen=True, slots=True)
-class CreationRead:
+class CreateTableSelectRead:
     """The statement of a transaction that creates a table and fills it (WL#13355); its rows come next."""
 
     database: str

@@ -20,7 +20,7 @@ class ChangesVerified:
     tables: tuple[TableChanges, ...]
     end: Coordinates
     signals: tuple[SourceSignal, ...] = ()
-    restarted: tuple["TableRestarted", ...] = ()
+    restarted: tuple["MirrorInvalidated", ...] = ()
     covered: GtidSet = NO_GTIDS
     prepared: tuple[XaPrepared, ...] = ()
 
@@ -39,7 +39,7 @@ class SchemaVerified:
     """From this place on the table has this schema; it's `restarted`, at once, where its rows can't stay under it."""
 
     schema: TableSchema
-    restarted: tuple["TableRestarted", ...] = ()
+    restarted: tuple["MirrorInvalidated", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class SchemaChanged:
     tables: frozenset[TableId]
     statement: str = field(repr=False)
     end: Coordinates
-    restarted: tuple["TableRestarted", ...] = ()
+    restarted: tuple["MirrorInvalidated", ...] = ()
     covered: GtidSet = NO_GTIDS
     alterations: tuple[Alteration, ...] = ()
     commit_time: int = 0
@@ -58,7 +58,7 @@ class SchemaChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class TableRestarted:
+class MirrorInvalidated:
     """What the mirror has of the table isn't so any more: it has no rows (`emptied`), or they're to be read anew.
 
     `gap`: changes of it that passed just before are missing from the stream, so that only another reading tells.

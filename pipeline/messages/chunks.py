@@ -83,7 +83,7 @@ class ChunkFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkOutdated:
+class ChunkSchemaChanged:
     """The table doesn't have the columns any more that the chunk was ordered with; the stream is behind the source.
 
     `reason`: the source's words. `high`: once the stream has passed this, it has all that the source showed. None in a
@@ -96,7 +96,7 @@ class ChunkOutdated:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadKeys:
+class ReselectRows:
     """Read the rows with these primary keys, as a chunk; `keys` are their columns, `tokens` theirs
     (`pipeline.schema.row_keys`).
 
@@ -137,12 +137,12 @@ class CloseTransactions:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceStrained:
-    """The source has enough to do: no chunk is to be asked for until SourceEased."""
+class SourceOverloaded:
+    """The source has enough to do: no chunk is to be asked for until SourceRecovered."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class SourceEased:
+class SourceRecovered:
     """The source has room for chunks again."""

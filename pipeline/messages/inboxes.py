@@ -9,35 +9,35 @@ whose first transaction it is, with the rows that are left, perhaps none.
 """
 
 from pipeline.messages.binlog import (
-    CreationRead,
+    CreateTableSelectRead,
+    DdlRead,
     LogAdvanced,
-    LogRead,
     PauseReading,
     ReadingPaused,
     ResumeReading,
-    StatementRead,
     TransactionPartRead,
+    TransactionsRead,
 )
 from pipeline.messages.changes import (
     ChangesVerified,
+    MirrorInvalidated,
     SchemaChanged,
     SchemaVerified,
-    TableRestarted,
     TableStopped,
     TransactionPartVerified,
 )
 from pipeline.messages.chunks import (
     ChunkFailed,
-    ChunkOutdated,
     ChunkRead,
+    ChunkSchemaChanged,
     CloseTransactions,
     OpenTransactions,
     PlanFailed,
     PlanTable,
     ReadChunk,
-    ReadKeys,
-    SourceEased,
-    SourceStrained,
+    ReselectRows,
+    SourceOverloaded,
+    SourceRecovered,
     TablePlanned,
     TransactionsOpened,
 )
@@ -45,9 +45,9 @@ from pipeline.messages.journal import (
     Append,
     AppendRows,
     CheckpointSealed,
-    MirrorsLacked,
-    RoomEnded,
-    RoomMade,
+    JournalFull,
+    JournalHasSpace,
+    MirrorDataExpired,
     SegmentSealed,
 )
 from pipeline.messages.signals import SignalAccepted, SignalReceived, SignalRejected
@@ -73,14 +73,16 @@ from pipeline.messages.signals import SignalAccepted, SignalReceived, SignalReje
 # JournalWriter -> SparkSink
 
 
-ToSchemaVerifier = LogRead | TransactionPartRead | StatementRead | CreationRead | LogAdvanced | ReadingPaused
-ToChunkSelector = PlanTable | ReadChunk | ReadKeys | OpenTransactions | CloseTransactions
+ToSchemaVerifier = (
+    TransactionsRead | TransactionPartRead | DdlRead | CreateTableSelectRead | LogAdvanced | ReadingPaused
+)
+ToChunkSelector = PlanTable | ReadChunk | ReselectRows | OpenTransactions | CloseTransactions
 ToBinlogReader = PauseReading | ResumeReading
-_OfTables = SchemaVerified | SchemaChanged | TableRestarted | TableStopped
+_OfTables = SchemaVerified | SchemaChanged | MirrorInvalidated | TableStopped
 _OfTheLog = ChangesVerified | TransactionPartVerified | LogAdvanced | ReadingPaused
-_OfChunks = TablePlanned | PlanFailed | ChunkRead | ChunkFailed | ChunkOutdated
-_OfTheSource = SourceStrained | SourceEased | TransactionsOpened
-_OfTheJournal = MirrorsLacked | RoomEnded | RoomMade
+_OfChunks = TablePlanned | PlanFailed | ChunkRead | ChunkFailed | ChunkSchemaChanged
+_OfTheSource = SourceOverloaded | SourceRecovered | TransactionsOpened
+_OfTheJournal = MirrorDataExpired | JournalFull | JournalHasSpace
 ToWatermarkCoordinator = _OfTheLog | _OfTables | _OfChunks | _OfTheSource | _OfTheJournal | SignalReceived
 ToJournalWriter = AppendRows | Append
 ToSignalListener = SignalAccepted | SignalRejected | CheckpointSealed

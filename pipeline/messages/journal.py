@@ -8,7 +8,7 @@ import pyarrow as pa
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.row_images import TableChanges
-from pipeline.messages.signals import Judged
+from pipeline.messages.signals import SignalOutcome
 from pipeline.schema.ddl.alter_table import Altered
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.signals.outcomes import SignalState
@@ -58,7 +58,7 @@ class Append:
 
     parts: tuple[ChangePart | ChunkPart, ...]
     checkpoint: Checkpoint
-    answers: tuple[Judged, ...] = ()
+    answers: tuple[SignalOutcome, ...] = ()
     withdrawn: frozenset[TableId] = frozenset()
     alterations: tuple[Altered, ...] = ()
 
@@ -71,19 +71,19 @@ class SegmentSealed:
 
 
 @dataclass(frozen=True, slots=True)
-class RoomEnded:
-    """The journal has no room, for this reason: nothing is to be read until RoomMade."""
+class JournalFull:
+    """The journal has no room, for this reason: nothing is to be read until JournalHasSpace."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class RoomMade:
+class JournalHasSpace:
     """The journal has room again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Roomy:
+class HasSpace:
     """There's room in the journal."""
 
 
@@ -94,7 +94,7 @@ class Full:
     reason: str
 
 
-Room = Roomy | Full
+Room = HasSpace | Full
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class CheckpointSealed:
 
 
 @dataclass(frozen=True, slots=True)
-class MirrorsLacked:
+class MirrorDataExpired:
     """A consumer lacks rows of these generations (`since`, by table), and they have gone from the journal."""
 
     generations: Mapping[TableId, int]

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from pipeline.messages.binlog import LogRead, TransactionPartRead
+from pipeline.messages.binlog import TransactionPartRead, TransactionsRead
 from pipeline.messages.changes import ChangesVerified, TransactionPartVerified
 from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
 from pipeline.messages.row_images import TableChanges, TableImages, TableUnreadable
@@ -20,7 +20,7 @@ from pipeline.messages.row_images import TableChanges, TableImages, TableUnreada
 def weight(message: object) -> int:
     """The bytes of the message's rows out of the log, and of those on their way to the journal; 0 for all others."""
     match message:
-        case LogRead(tables=read) | TransactionPartRead(tables=read):
+        case TransactionsRead(tables=read) | TransactionPartRead(tables=read):
             return _of_tables(read)
         case ChangesVerified(tables=verified) | TransactionPartVerified(tables=verified):
             return _of_tables(verified)

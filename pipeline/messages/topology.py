@@ -14,23 +14,29 @@ from pipeline.messages import inboxes as messages
 from pipeline.messages.binlog import LogAdvanced, ReadingPaused
 from pipeline.messages.changes import (
     ChangesVerified,
+    MirrorInvalidated,
     SchemaChanged,
     SchemaVerified,
-    TableRestarted,
     TableStopped,
     TransactionPartVerified,
 )
 from pipeline.messages.chunks import (
     ChunkFailed,
-    ChunkOutdated,
     ChunkRead,
+    ChunkSchemaChanged,
     PlanFailed,
-    SourceEased,
-    SourceStrained,
+    SourceOverloaded,
+    SourceRecovered,
     TablePlanned,
     TransactionsOpened,
 )
-from pipeline.messages.journal import CheckpointSealed, MirrorsLacked, RoomEnded, RoomMade, SegmentSealed
+from pipeline.messages.journal import (
+    CheckpointSealed,
+    JournalFull,
+    JournalHasSpace,
+    MirrorDataExpired,
+    SegmentSealed,
+)
 from pipeline.messages.signals import SignalAnswer, SignalReceived
 
 
@@ -104,7 +110,7 @@ EDGES = (
             TransactionPartVerified,
             SchemaVerified,
             SchemaChanged,
-            TableRestarted,
+            MirrorInvalidated,
             TableStopped,
             LogAdvanced,
             ReadingPaused,
@@ -130,9 +136,9 @@ EDGES = (
             PlanFailed,
             ChunkRead,
             ChunkFailed,
-            ChunkOutdated,
-            SourceStrained,
-            SourceEased,
+            ChunkSchemaChanged,
+            SourceOverloaded,
+            SourceRecovered,
             TransactionsOpened,
         ),
         2 * MOST_WINDOWS,
@@ -157,7 +163,7 @@ EDGES = (
     Edge(
         Actor.JOURNAL_WRITER,
         Actor.WATERMARK_COORDINATOR,
-        (RoomEnded, RoomMade),
+        (JournalFull, JournalHasSpace),
         1,
         WhenFull.NEWEST,
         "the last one says how it is",
@@ -189,7 +195,7 @@ EDGES = (
     Edge(
         Actor.SPARK_SINK,
         Actor.WATERMARK_COORDINATOR,
-        (MirrorsLacked,),
+        (MirrorDataExpired,),
         1,
         WhenFull.NEWEST,
         "it names all that's lacked, and is asked again until it's there",

@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.binlog import CreationRead, LogAdvanced, LogRead, StatementRead, TransactionPartRead
+from pipeline.messages.binlog import (
+    CreateTableSelectRead,
+    DdlRead,
+    LogAdvanced,
+    TransactionPartRead,
+    TransactionsRead,
+)
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import Traits
@@ -38,7 +44,7 @@ class Answer:
     traits: Mapping[TableId, Traits] = field(default_factory=dict)
 
 
-Held = LogRead | TransactionPartRead | StatementRead | CreationRead | LogAdvanced
+Held = TransactionsRead | TransactionPartRead | DdlRead | CreateTableSelectRead | LogAdvanced
 
 _BETWEEN = (
     "one statement after another altered it, and the log doesn't name the columns of its changes in between, which are "
@@ -54,12 +60,12 @@ _GONE = (
 )
 
 # Which captured tables a statement may alter.
-Alters = Callable[[StatementRead | CreationRead], frozenset[TableId]]
+Alters = Callable[[DdlRead | CreateTableSelectRead], frozenset[TableId]]
 
 
 def waiting(tables: Mapping[TableId, TableState], message: Held) -> frozenset[TableId]:
     """The tables whose images in this message have to wait."""
-    if not isinstance(message, LogRead | TransactionPartRead):
+    if not isinstance(message, TransactionsRead | TransactionPartRead):
         return frozenset()
     read = ((table_of(images), images) for images in message.tables)
     return frozenset(table for table, images in read if waits(tables.get(table, Unproven()), images))
@@ -76,7 +82,7 @@ def settled(
     if isinstance(state, Answered):
         for message in held:
             there = place(message)
-            if isinstance(message, StatementRead | CreationRead) and table in alters(message):
+            if isinstance(message, DdlRead | CreateTableSelectRead) and table in alters(message):
                 between = there is None or state.end.reaches(there)
                 return _BETWEEN if between else _proven(state)
             if there is not None and there.reaches(state.end):
@@ -88,7 +94,7 @@ def settled(
 
 def place(message: Held) -> Coordinates | None:
     """Where the stream is behind the message; None inside a transaction."""
-    return None if isinstance(message, TransactionPartRead | CreationRead) else message.end
+    return None if isinstance(message, TransactionPartRead | CreateTableSelectRead) else message.end
 
 
 def _proven(answer: Answered) -> Holding | str:

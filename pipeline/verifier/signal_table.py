@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from pipeline.messages.changes import (
     ChangesVerified,
+    MirrorInvalidated,
     SchemaChanged,
     SchemaVerified,
-    TableRestarted,
     TableStopped,
     TransactionPartVerified,
 )
@@ -67,7 +67,7 @@ def diverted(rows: SignalRows, message: FromVerifier) -> tuple[SignalRows, FromV
             return rows, replace(message, tables=tables - {rows.table}, restarted=restarted)
         case SchemaVerified(schema=TableSchema(table=table)) if not rows.captured and table == rows.table:
             return rows, None
-        case TableRestarted(table) | TableStopped(table) if not rows.captured and table == rows.table:
+        case MirrorInvalidated(table) | TableStopped(table) if not rows.captured and table == rows.table:
             return rows, None
         case _:
             return rows, message
@@ -77,7 +77,9 @@ def _others(rows: SignalRows, tables: tuple[TableChanges, ...]) -> tuple[TableCh
     return tables if rows.captured else tuple(t for t in tables if t.schema.table != rows.table)
 
 
-def _other_restarts(rows: SignalRows, restarted: tuple[TableRestarted, ...]) -> tuple[TableRestarted, ...]:
+def _other_restarts(
+    rows: SignalRows, restarted: tuple[MirrorInvalidated, ...]
+) -> tuple[MirrorInvalidated, ...]:
     return restarted if rows.captured else tuple(each for each in restarted if each.table != rows.table)
 
 

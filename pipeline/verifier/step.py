@@ -47,19 +47,19 @@ from typing import assert_never
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
 from pipeline.journal.change_rows import uncapturable
 from pipeline.messages.binlog import (
-    CreationRead,
+    CreateTableSelectRead,
+    DdlRead,
     LogAdvanced,
-    LogRead,
     ReadingPaused,
     RowsUnread,
-    StatementRead,
     TransactionPartRead,
+    TransactionsRead,
 )
 from pipeline.messages.changes import (
     ChangesVerified,
+    MirrorInvalidated,
     SchemaChanged,
     SchemaVerified,
-    TableRestarted,
     TableStopped,
     TransactionPartVerified,
 )
@@ -92,7 +92,7 @@ from pipeline.verifier.table_restarts import (
 )
 from pipeline.verifier.table_state import Answered, Awaited, Holding, Stopped, TableState, Unproven, Verified
 
-News = SchemaVerified | TableRestarted | TableStopped
+News = SchemaVerified | MirrorInvalidated | TableStopped
 FromVerifier = ChangesVerified | TransactionPartVerified | SchemaChanged | LogAdvanced | ReadingPaused | News
 
 
@@ -209,7 +209,7 @@ def _released(state: State) -> tuple[State, tuple[FromVerifier, ...]]:
 
 def _left_out(message: Held, unnamed: Mapping[TableId, str]) -> Held:
     """The message without the images of these tables."""
-    if not unnamed or not isinstance(message, LogRead | TransactionPartRead):
+    if not unnamed or not isinstance(message, TransactionsRead | TransactionPartRead):
         return message
     return replace(message, tables=tuple(each for each in message.tables if table_of(each) not in unnamed))
 
@@ -244,7 +244,7 @@ def _settled(state: State) -> tuple[State, tuple[News, ...], Mapping[TableId, st
 def _bound(state: State) -> State:
     """The tables that are being created have their statement's GTID with the first rows."""
     message = state.held[0]
-    if not state.creating or not isinstance(message, LogRead | TransactionPartRead):
+    if not state.creating or not isinstance(message, TransactionsRead | TransactionPartRead):
         return state
     gtid = message.gtid if isinstance(message, TransactionPartRead) else message.transactions.gtid(0)
     created = Unproven(GtidSet().with_gtid(gtid))
@@ -254,16 +254,16 @@ def _bound(state: State) -> State:
 
 def _taken(state: State, message: Held) -> tuple[State, tuple[FromVerifier, ...]]:
     match message:
-        case LogRead():
+        case TransactionsRead():
             return _slice_read(state, message)
         case TransactionPartRead(gtid, commit_time, tables):
             state, news, changes = _tables_read(state, tables)
             parents = parents_of(state.foreign_keys, changes, state.cascaded)
             said = (*news, TransactionPartVerified(gtid, commit_time, changes))
             return replace(state, cascaded=parents), said
-        case StatementRead():
+        case DdlRead():
             return _statement_read(state, message)
-        case CreationRead():
+        case CreateTableSelectRead():
             created = _altered(state, message)
             return replace(_with(state, dict.fromkeys(created, Unproven())), creating=created), ()
         case LogAdvanced(_, covered):
@@ -283,7 +283,7 @@ def _with(state: State, changed: Mapping[TableId, TableState]) -> State:
 # Statements
 
 
-def _altered(state: State, message: StatementRead | CreationRead) -> frozenset[TableId]:
+def _altered(state: State, message: DdlRead | CreateTableSelectRead) -> frozenset[TableId]:
     """The captured tables whose columns a statement may change."""
     return ddl.may_alter(_names(state), message.database, message.statement)
 
@@ -293,7 +293,7 @@ def _names(state: State) -> ddl.Names:
     return ddl.Names(state.captured, state.tables.keys() | state.told.keys(), state.known.folds)
 
 
-def _statement_read(state: State, message: StatementRead) -> tuple[State, tuple[FromVerifier, ...]]:
+def _statement_read(state: State, message: DdlRead) -> tuple[State, tuple[FromVerifier, ...]]:
     gtid, database, statement = message.gtid, message.database, message.statement
     names = _names(state)
     touched = ddl.touched(names, database, statement)
@@ -346,7 +346,7 @@ def _ended(state: State) -> frozenset[TableId]:
     return frozenset(table for table, known in state.tables.items() if isinstance(known, Stopped))
 
 
-def _surely(state: State, message: StatementRead, emptied: Mapping[TableId, str]) -> tuple[Alteration, ...]:
+def _surely(state: State, message: DdlRead, emptied: Mapping[TableId, str]) -> tuple[Alteration, ...]:
     """What a statement is sure to make of tables that haven't stopped; `emptied` are known to be."""
     told = {t: s for t, s in state.told.items() if not isinstance(state.tables.get(t), Stopped)}
     return ddl.alterations(told, message.database, message.statement, emptied)
@@ -421,7 +421,7 @@ def _all_told(state: State, schemas: Iterable[TableSchema]) -> tuple[State, tupl
             continue
         before = told.get(table)
         why = None if before is None else obstacle(before, schema)
-        restarted = () if why is None else (TableRestarted(table, table in state.emptied, why),)
+        restarted = () if why is None else (MirrorInvalidated(table, table in state.emptied, why),)
         news.append(SchemaVerified(schema, restarted))
         told[table] = schema
     return replace(state, told=told), tuple(news)
@@ -430,7 +430,7 @@ def _all_told(state: State, schemas: Iterable[TableSchema]) -> tuple[State, tupl
 # Slices, and parts of a transaction
 
 
-def _slice_read(state: State, message: LogRead) -> tuple[State, tuple[FromVerifier, ...]]:
+def _slice_read(state: State, message: TransactionsRead) -> tuple[State, tuple[FromVerifier, ...]]:
     after, news, changes = _tables_read(state, message.tables)
     parents = parents_of(after.foreign_keys, changes, after.cascaded)
     restarts = by_foreign_keys(parents, _ended(after)) if parents else ()
@@ -450,7 +450,7 @@ def _slice_read(state: State, message: LogRead) -> tuple[State, tuple[FromVerifi
 
 def _unread(
     state: State, unread: tuple[RowsUnread, ...]
-) -> tuple[tuple[TableStopped, ...], tuple[TableRestarted, ...]]:
+) -> tuple[tuple[TableStopped, ...], tuple[MirrorInvalidated, ...]]:
     """What becomes of tables whose rows changed, and the log at hand doesn't tell which."""
     return by_unread(unread, state.foreign_keys, state.told, frozenset(state.tables) - _ended(state))
 

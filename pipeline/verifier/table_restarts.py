@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from pipeline.gtid.gtid_set import Gtid
 from pipeline.messages.binlog import RowsUnread
-from pipeline.messages.changes import TableRestarted, TableStopped
+from pipeline.messages.changes import MirrorInvalidated, TableStopped
 from pipeline.messages.row_images import TableChanges
 from pipeline.schema.ddl.effects import Unlogged
 from pipeline.schema.ddl.unlogged_changes import LOGGED_ENGINES, Effect
@@ -40,19 +40,19 @@ _GIVEN = "a foreign key that came meanwhile may have changed its rows, and the l
 
 def by_statement(
     unlogged: Mapping[TableId, Unlogged], gtid: Gtid, ended: Collection[TableId]
-) -> tuple[TableRestarted, ...]:
+) -> tuple[MirrorInvalidated, ...]:
     """The tables that are restarted with a statement; `ended`: those that have stopped already."""
     return tuple(
-        TableRestarted(table, effect is Effect.EMPTIED, _UNLOGGED.format(what=what, gtid=gtid))
+        MirrorInvalidated(table, effect is Effect.EMPTIED, _UNLOGGED.format(what=what, gtid=gtid))
         for table in sorted(unlogged.keys() - set(ended))
         for what, effect in [(unlogged[table].what, unlogged[table].effect)]
     )
 
 
-def by_gaps(unnamed: Mapping[TableId, str], ended: Collection[TableId]) -> tuple[TableRestarted, ...]:
+def by_gaps(unnamed: Mapping[TableId, str], ended: Collection[TableId]) -> tuple[MirrorInvalidated, ...]:
     """The restarts of the tables of which changes were left out, since nobody can name their columns."""
     return tuple(
-        TableRestarted(table, False, unnamed[table], gap=True)
+        MirrorInvalidated(table, False, unnamed[table], gap=True)
         for table in sorted(unnamed.keys() - set(ended))
     )
 
@@ -73,18 +73,18 @@ def by_unread(
     keys: Collection[ForeignKey],
     told: Mapping[TableId, TableSchema],
     there: Collection[TableId],
-) -> tuple[tuple[TableStopped, ...], tuple[TableRestarted, ...]]:
+) -> tuple[tuple[TableStopped, ...], tuple[MirrorInvalidated, ...]]:
     """The tables, of those that are `there`, whose rows are to be read anew, and those that have no key to do it by.
 
     Where any table may be meant, a table without a key goes on: most likely it isn't.
     """
     stops: dict[TableId, TableStopped] = {}
-    restarts: dict[TableId, TableRestarted] = {}
+    restarts: dict[TableId, MirrorInvalidated] = {}
     for each in unread:
         meant = along(keys, [table for table in there if _meant(each, table)]) & frozenset(there)
         for table in sorted(meant):
             if table not in told or told[table].key:
-                restarts[table] = TableRestarted(table, False, each.reason)
+                restarts[table] = MirrorInvalidated(table, False, each.reason)
             elif each.databases is not None:
                 stops[table] = TableStopped(table, _KEYLESS.format(reason=each.reason))
     return tuple(stops.values()), tuple(restarts.values())
@@ -129,10 +129,10 @@ def parents_of(
 
 def by_foreign_keys(
     parents: Mapping[TableId, frozenset[TableId]], ended: Collection[TableId]
-) -> tuple[TableRestarted, ...]:
+) -> tuple[MirrorInvalidated, ...]:
     """The restarts of these tables (`parents_of`), but of those that have stopped."""
     return tuple(
-        TableRestarted(child, False, _CASCADED.format(parents=", ".join(map(str, sorted(parents[child])))))
+        MirrorInvalidated(child, False, _CASCADED.format(parents=", ".join(map(str, sorted(parents[child])))))
         for child in sorted(parents.keys() - set(ended))
     )
 
@@ -144,7 +144,7 @@ def by_new_foreign_keys(
     ended: Collection[TableId],
     *,
     reread: bool,
-) -> tuple[tuple[TableStopped, ...], tuple[TableRestarted, ...]]:
+) -> tuple[tuple[TableStopped, ...], tuple[MirrorInvalidated, ...]]:
     """The tables that stop since some of `keys` are `new`, and those that are restarted.
 
     Those stop whose foreign keys aren't to be noticed (`reread`), or can't be, as the parent isn't captured.
@@ -158,4 +158,4 @@ def by_new_foreign_keys(
         for child in sorted(parents)
     )
     changed = along(keys, {key.child for key in new}) - parents.keys() - set(ended)
-    return stops, tuple(TableRestarted(table, False, _GIVEN) for table in sorted(changed))
+    return stops, tuple(MirrorInvalidated(table, False, _GIVEN) for table in sorted(changed))

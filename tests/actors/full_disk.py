@@ -21,7 +21,7 @@ import pytest
 
 from actors.journal.store import JournalStore
 from pipeline.config.settings import JournalSettings
-from pipeline.messages.journal import RoomEnded, RoomMade, SegmentSealed
+from pipeline.messages.journal import JournalFull, JournalHasSpace, SegmentSealed
 from tests.actors.journal_house import House
 from tests.actors.segments import ROWS, scattered
 from tests.servers.service import until
@@ -79,10 +79,10 @@ async def need_reserve(directory: Path) -> None:
     with pytest.raises(OSError, match="No space left"):
         store.consumers.tell("lake", 0)
     await house.put(scattered(2, APPEND_ROWS))
-    assert isinstance(await house.coordinator.get(), RoomEnded)
+    assert isinstance(await house.coordinator.get(), JournalFull)
     store.consumers.tell("lake", 1)
     others.unlink()
-    assert await house.coordinator.get() == RoomMade()
+    assert await house.coordinator.get() == JournalHasSpace()
     assert await house.sink.get() == SegmentSealed(2)
     await reserved(journal)
     take_all(others)
@@ -109,7 +109,7 @@ async def until_no_room(directory: Path) -> tuple[House, asyncio.Task[None]]:
         begun += 1
     telling = asyncio.create_task(house.put(*(scattered(n, APPEND_ROWS) for n in range(begun, APPENDS + 1))))
     ended = await house.coordinator.get()
-    assert isinstance(ended, RoomEnded), ended
+    assert isinstance(ended, JournalFull), ended
     assert "no room was left" in ended.reason, ended
     return house, telling
 
@@ -129,7 +129,7 @@ async def go_on(directory: Path) -> None:
     # A consumer can say where it is, though there's no room for anything else.
     house.store.consumers.tell("lake", 1)
     (directory / "others").unlink()
-    assert await house.coordinator.get() == RoomMade()
+    assert await house.coordinator.get() == JournalHasSpace()
     await telling
     await house.stop()
     store = house.store

@@ -13,7 +13,7 @@ from pipeline.journal import segment as journal
 from pipeline.journal.entry import Entry
 from pipeline.messages.journal import Append, ChangePart, ChunkPart
 from pipeline.messages.row_images import CHANGE_FIELDS, TableChanges
-from pipeline.messages.signals import Judged
+from pipeline.messages.signals import SignalOutcome
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import ChunkId
@@ -32,7 +32,7 @@ def position(number: int) -> GtidSet:
     return GtidSet.parse(f"{SOURCE}:1-{ROWS * (number + 1)}")
 
 
-def moved(number: int, answers: tuple[Judged, ...] = ()) -> Append:
+def moved(number: int, answers: tuple[SignalOutcome, ...] = ()) -> Append:
     """The n-th append of those that have a position only."""
     return Append((), Checkpoint(position(number), scn=ROWS * (number + 1)), answers)
 

@@ -20,7 +20,14 @@ from pipeline.errors import Transient
 from pipeline.journal import segment as journal
 from pipeline.journal import step as journal_writer
 from pipeline.journal.entry import Entry, FileKind
-from pipeline.messages.journal import Append, AppendRows, CheckpointSealed, RoomEnded, RoomMade, SegmentSealed
+from pipeline.messages.journal import (
+    Append,
+    AppendRows,
+    CheckpointSealed,
+    JournalFull,
+    JournalHasSpace,
+    SegmentSealed,
+)
 from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_schema import TableId
@@ -425,9 +432,9 @@ async def test_what_there_is_no_room_for_waits_and_the_coordinator_is_told(
     await settle()
     store.gate.set()
     ended = await house.coordinator.get()
-    assert isinstance(ended, RoomEnded)
+    assert isinstance(ended, JournalFull)
     assert "no room was left for the journal" in ended.reason
-    assert await house.coordinator.get() == RoomMade()
+    assert await house.coordinator.get() == JournalHasSpace()
     await house.stop()
     assert house.metrics.value(catalogue.JOURNAL_FULL) == 0
     assert ids(store) == list(range(ROWS, 4 * ROWS))
@@ -454,7 +461,7 @@ async def test_capture_waits_at_the_quota_until_the_slowest_consumer_has_got_on(
         await house.put(scattered(number, rows=60_000))
         assert await house.sink.get() == SegmentSealed(number)
     ended = await house.coordinator.get()
-    assert isinstance(ended, RoomEnded)
+    assert isinstance(ended, JournalFull)
     assert "journal.quota_mib" in ended.reason
     assert "'lake'" in ended.reason
     status = house.writer.status()
@@ -470,7 +477,7 @@ async def test_capture_waits_at_the_quota_until_the_slowest_consumer_has_got_on(
     assert await house.sink.get() == SegmentSealed(4)
     store.consumers.tell("lake", 4)
     store.consumers.tell("other", 4)
-    assert await house.coordinator.get() == RoomMade()
+    assert await house.coordinator.get() == JournalHasSpace()
     status = house.writer.status()
     assert (status["no_room"], status["no_room_since"]) == (None, None)
     assert status["bytes"] == sum(file.bytes for file in store.entry(4).files)

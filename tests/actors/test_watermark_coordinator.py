@@ -12,10 +12,10 @@ from actors.watermark_coordinator import Outlets, WatermarkCoordinator
 from pipeline import metrics as catalogue
 from pipeline.coordinator.state import Overlapping
 from pipeline.messages.binlog import LogAdvanced, PauseReading
-from pipeline.messages.changes import TableRestarted, TableStopped
-from pipeline.messages.chunks import ChunkFailed, PlanTable, ReadChunk, SourceEased, SourceStrained
+from pipeline.messages.changes import MirrorInvalidated, TableStopped
+from pipeline.messages.chunks import ChunkFailed, PlanTable, ReadChunk, SourceOverloaded, SourceRecovered
 from pipeline.messages.inboxes import ToChunkSelector, ToWatermarkCoordinator
-from pipeline.messages.journal import RoomEnded, RoomMade
+from pipeline.messages.journal import JournalFull, JournalHasSpace
 from pipeline.messages.topology import EDGES, Actor, inbox
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import WHOLE
@@ -138,7 +138,9 @@ async def test_a_table_that_is_begun_anew_counts_from_nothing_again() -> None:
     order = await house.first_chunk()
     await house.coordinator.handle(read(order, 1, 2))
     assert house.metrics.value(catalogue.ROWS_DONE, **TABLE) == 2
-    await house.coordinator.handle(TableRestarted(ORDERS.table, emptied=False, reason="its key has changed"))
+    await house.coordinator.handle(
+        MirrorInvalidated(ORDERS.table, emptied=False, reason="its key has changed")
+    )
     assert house.metrics.value(catalogue.ROWS_DONE, **TABLE) == 0
     assert house.metrics.value(catalogue.CHUNKS, outcome="emitted", **TABLE) == 1
 
@@ -146,20 +148,20 @@ async def test_a_table_that_is_begun_anew_counts_from_nothing_again() -> None:
 async def test_a_source_that_has_enough_to_do_is_told_of() -> None:
     house = House()
     assert house.coordinator.status()["busy"] is None
-    await house.coordinator.handle(SourceStrained("65 threads run"))
+    await house.coordinator.handle(SourceOverloaded("65 threads run"))
     assert house.coordinator.status()["busy"] == "65 threads run"
     assert house.metrics.value(catalogue.SOURCE_BUSY) == 1
-    await house.coordinator.handle(SourceEased())
+    await house.coordinator.handle(SourceRecovered())
     assert house.coordinator.status()["busy"] is None
     assert house.metrics.value(catalogue.SOURCE_BUSY) == 0
 
 
 async def test_a_journal_without_room_is_told_of_and_the_reader_told_to_pause() -> None:
     house = House()
-    await house.coordinator.handle(RoomEnded("its quota is reached"))
+    await house.coordinator.handle(JournalFull("its quota is reached"))
     assert house.coordinator.status()["no_room"] == "its quota is reached"
     assert isinstance(await house.reader.mailbox.get(), PauseReading)
-    await house.coordinator.handle(RoomMade())
+    await house.coordinator.handle(JournalHasSpace())
     assert house.coordinator.status()["no_room"] is None
 
 

@@ -16,7 +16,7 @@ from pipeline.binlog.slice import Bound
 from pipeline.binlog.stream import LogStream, Message
 from pipeline.binlog.transaction_assembler import Given
 from pipeline.errors import Definite, Transient
-from pipeline.messages.binlog import LogRead, TransactionPartRead
+from pipeline.messages.binlog import TransactionPartRead, TransactionsRead
 from pipeline.messages.row_images import TableImages
 from tests.fuzz.guarded import Guarded
 from tests.fuzz.mutation import Case, pieces
@@ -123,7 +123,7 @@ def _told(given: Iterator[Given]) -> list[str]:
 
 def _shown(message: Message) -> str:
     match message:
-        case LogRead(transactions, tables, end):
+        case TransactionsRead(transactions, tables, end):
             gtids, times = transactions.gtid_texts().to_pylist(), transactions.commit_time.tolist()
             return f"{gtids} {times} {end} {_tables(tables)}"
         case TransactionPartRead(gtid, commit_time, tables):

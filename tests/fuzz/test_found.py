@@ -15,7 +15,7 @@ from pipeline.binlog.event_type import Code
 from pipeline.binlog.events.table_map_event import table_map
 from pipeline.binlog.slice import Bound
 from pipeline.errors import Definite
-from pipeline.messages.binlog import LogRead
+from pipeline.messages.binlog import TransactionsRead
 from pipeline.types.field_types import FieldType
 from tests.fuzz import payloads
 from tests.fuzz.corpus import HEADER, rebuilt
@@ -156,7 +156,7 @@ def test_a_payload_much_larger_than_memory_would_be_passes_piece_by_piece() -> N
     *_, passed = folded(stream(Bound()), log)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert isinstance(passed, LogRead)
+    assert isinstance(passed, TransactionsRead)
     assert len(passed.transactions) == 1
     assert peak + pa.default_memory_pool().bytes_allocated() - arrow_before < size // 16
 

@@ -24,11 +24,11 @@ from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.binlog import LogAdvanced
 from pipeline.messages.changes import ChangesVerified, SchemaChanged, TransactionPartVerified
-from pipeline.messages.chunks import ChunkRead, PlanTable, ReadChunk, ReadKeys, TablePlanned
+from pipeline.messages.chunks import ChunkRead, PlanTable, ReadChunk, ReselectRows, TablePlanned
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
 from pipeline.messages.row_images import CHANGE_FIELDS, Kind, TableChanges, TableImages, TableUnreadable
-from pipeline.messages.signals import Judged, SignalReceived
+from pipeline.messages.signals import SignalOutcome, SignalReceived
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_schema import Column, TableId, TableSchema
@@ -214,7 +214,7 @@ def planned(
 
 
 def read(
-    order: ReadChunk | ReadKeys,
+    order: ReadChunk | ReselectRows,
     *keys: int,
     low: str = "a:1-5",
     high: int | High = 10,
@@ -326,7 +326,7 @@ class Capture:
         return [_told(part) for part in self.parts]
 
     @property
-    def answers(self) -> list[Judged]:
+    def answers(self) -> list[SignalOutcome]:
         """The answers to signals, in order."""
         return [answer for append in self.appends for answer in append.answers]
 

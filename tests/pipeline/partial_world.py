@@ -22,7 +22,7 @@ from pipeline.gtid.transactions import Transactions
 from pipeline.journal.change_rows import META, change_table, chunk_table
 from pipeline.messages.binlog import LogAdvanced, PauseReading, ReadingPaused, ResumeReading
 from pipeline.messages.changes import ChangesVerified, TransactionPartVerified
-from pipeline.messages.chunks import ChunkRead, PlanTable, ReadChunk, ReadKeys, TablePlanned
+from pipeline.messages.chunks import ChunkRead, PlanTable, ReadChunk, ReselectRows, TablePlanned
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
 from pipeline.messages.row_images import CHANGE_FIELDS, Kind, TableChanges
@@ -59,7 +59,7 @@ class World:
         self.kept: list[ChangePart] = []
         self.read: dict[int, tuple[ChangePart | ChunkPart, list[dict[str, Any]]]] = {}
         self.sealed = 0
-        self.asked: list[ReadChunk | ReadKeys] = []
+        self.asked: list[ReadChunk | ReselectRows] = []
         self.mode = Pausing() if self.dice.random() < 0.2 else Overlapping(self.dice.randrange(1, 4))
         self.begin(Checkpoint(gtids("a:1-5"), schemas={TABLE.table: TABLE}))
         self.give(execute("s1", TABLE, surrogate="a" if surrogate else None))
@@ -109,7 +109,7 @@ class World:
     def begin(self, checkpoint: Checkpoint) -> None:
         """A start, with the keys that the journal has."""
         limits = Limits(chunk_rows=2, chunk_us=1000, connections=2)
-        self.pending: list[PlanTable | ReadChunk | ReadKeys] = []
+        self.pending: list[PlanTable | ReadChunk | ReselectRows] = []
         self.paused = False
         self.within: list[Image] = []
         self.passed = checkpoint.position.count() - 5
@@ -136,7 +136,7 @@ class World:
     def take(self, orders: Iterable[Order]) -> None:
         for order in orders:
             match order:
-                case PlanTable() | ReadChunk() | ReadKeys():
+                case PlanTable() | ReadChunk() | ReselectRows():
                     self.pending.append(order)
                     self.asked += [] if isinstance(order, PlanTable) else [order]
                 case AppendRows(parts):
@@ -184,7 +184,7 @@ class World:
         self.passed, self.within = through, []
         self.give(ChangesVerified(run, (changed(several),), self.end(through)))
 
-    def answer(self, order: PlanTable | ReadChunk | ReadKeys) -> None:
+    def answer(self, order: PlanTable | ReadChunk | ReselectRows) -> None:
         """What a SELECT sees is all of low, and nothing behind high; low is any set that can be used."""
         asked = order.asked_at.count() - 5
         seen = self.dice.randrange(asked, len(self.log) + 1)
@@ -199,7 +199,7 @@ class World:
                 max((self.at(key, row) for key, row in rows.items()), default=None) if order.ranges else None
             )
             self.give(TablePlanned(TABLE, self.walk(), None if last is None else (last,), (), 7, high))
-        elif isinstance(order, ReadKeys):
+        elif isinstance(order, ReselectRows):
             wanted = order.keys.column(0).to_pylist()
             found = {key: row for key, row in rows.items() if key in wanted}
             self.give(ChunkRead(order.chunk, low, arrow(found), None, high, 1000, 100))

@@ -12,15 +12,15 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.binlog import LogAdvanced
 from pipeline.messages.changes import (
     ChangesVerified,
+    MirrorInvalidated,
     SchemaChanged,
     SchemaVerified,
-    TableRestarted,
     TableStopped,
     TransactionPartVerified,
 )
 from pipeline.messages.chunks import ChunkRead, ReadChunk, TablePlanned, TransactionsOpened
 from pipeline.messages.inboxes import ToWatermarkCoordinator
-from pipeline.messages.journal import Full, RoomEnded
+from pipeline.messages.journal import Full, JournalFull
 from pipeline.messages.signals import SignalReceived
 from pipeline.schema.table_schema import TableId
 from pipeline.signals.signal import Signal
@@ -174,11 +174,12 @@ class Coverage:
                         "a consistent snapshot while the journal had no room": full,
                     }
                 )
-            case RoomEnded():
+            case JournalFull():
                 within = isinstance(before.place, Within)
                 self._count({"the journal had no room within a transaction": within})
             case (
-                TableRestarted(emptied=emptied) | SchemaVerified(restarted=(TableRestarted(emptied=emptied),))
+                MirrorInvalidated(emptied=emptied)
+                | SchemaVerified(restarted=(MirrorInvalidated(emptied=emptied),))
             ):
                 self._count({"a table began anew": not emptied})
             case TableStopped(reason=reason):

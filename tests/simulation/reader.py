@@ -10,7 +10,13 @@ import pyarrow as pa
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.transactions import Transactions
-from pipeline.messages.binlog import LogAdvanced, LogRead, ReadingPaused, StatementRead, TransactionPartRead
+from pipeline.messages.binlog import (
+    DdlRead,
+    LogAdvanced,
+    ReadingPaused,
+    TransactionPartRead,
+    TransactionsRead,
+)
 from pipeline.messages.inboxes import ToSchemaVerifier
 from pipeline.messages.row_images import IMAGE_FIELDS, Kind, TableImages, TableUnreadable
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, TableMap
@@ -119,7 +125,7 @@ class Reader:
             return LogAdvanced(self._place)
         last = fresh[-1]
         if last.statement:
-            return StatementRead(last.gtid, COMMIT_TIME, "shop", last.statement.text, last.end)
+            return DdlRead(last.gtid, COMMIT_TIME, "shop", last.statement.text, last.end)
         given, self.given = self.given, 0
         found = [
             (i, image)
@@ -128,7 +134,7 @@ class Reader:
             if i or image.change >= given
         ]
         run = Transactions.of((transaction.gtid, COMMIT_TIME) for transaction in fresh)
-        return LogRead(run, _tables(found, last, self._world, self._readable(given)), last.end)
+        return TransactionsRead(run, _tables(found, last, self._world, self._readable(given)), last.end)
 
 
 def _tables(

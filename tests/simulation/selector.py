@@ -17,8 +17,8 @@ import pyarrow as pa
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.chunks import (
     ChunkFailed,
-    ChunkOutdated,
     ChunkRead,
+    ChunkSchemaChanged,
     CloseTransactions,
     OpenTransactions,
     PlanFailed,
@@ -39,7 +39,7 @@ from tests.simulation.story import Story
 from tests.simulation.views import Lost, Views
 from tests.simulation.world import Reads, World
 
-Answer = TablePlanned | PlanFailed | ChunkRead | ChunkFailed | ChunkOutdated | TransactionsOpened
+Answer = TablePlanned | PlanFailed | ChunkRead | ChunkFailed | ChunkSchemaChanged | TransactionsOpened
 
 # What a signal may ask for, and which rows satisfy it.
 CONDITIONS: dict[str, Callable[[Row], bool]] = {
@@ -210,7 +210,7 @@ class Selector:
             rows, schema = self._seen(chunk.views, where, name.table)
             if schema != chunk.order.schema:
                 self.chunks.remove(chunk)
-                return ChunkOutdated(name)
+                return ChunkSchemaChanged(name)
             self._select(chunk, where, rows)
         elif chunk.high is None:
             self._ask_high(chunk, where)

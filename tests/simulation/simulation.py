@@ -25,11 +25,11 @@ from pipeline.messages.chunks import (
     OpenTransactions,
     PlanTable,
     ReadChunk,
-    SourceEased,
-    SourceStrained,
+    SourceOverloaded,
+    SourceRecovered,
 )
 from pipeline.messages.inboxes import ToWatermarkCoordinator
-from pipeline.messages.journal import Append, AppendRows, RoomEnded, RoomMade
+from pipeline.messages.journal import Append, AppendRows, JournalFull, JournalHasSpace
 from pipeline.messages.signals import SignalAccepted, SignalReceived
 from pipeline.schema.known_schemas import Known
 from pipeline.schema.table_schema import TableId, TableSchema
@@ -216,12 +216,12 @@ class Simulation:
     def strain(self) -> None:
         """The source has enough to do, or has room again."""
         self.strained = not self.strained
-        self.give(SourceStrained("many threads run") if self.strained else SourceEased())
+        self.give(SourceOverloaded("many threads run") if self.strained else SourceRecovered())
 
     def fill(self) -> None:
         """The journal has no room, or has it again."""
         self.full = not self.full
-        self.give(RoomEnded("its quota is reached") if self.full else RoomMade())
+        self.give(JournalFull("its quota is reached") if self.full else JournalHasSpace())
 
     def _replicate(self) -> None:
         for each in (self.replica, self.selector.elsewhere):

@@ -15,7 +15,7 @@ from pipeline.config.settings import Secret
 from pipeline.errors import Definite
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid
-from pipeline.messages.binlog import CreationRead, StatementRead
+from pipeline.messages.binlog import CreateTableSelectRead, DdlRead
 from pipeline.messages.changes import SchemaChanged
 
 
@@ -89,8 +89,8 @@ def test_a_traceback_shows_no_values_and_a_message_no_statement(stream: io.Strin
     gtid, end = Gtid.parse("3e11fa47-71ca-11e1-9e33-c80aa9429562:7"), Coordinates("binlog.000001", 400)
     text = "CREATE USER u IDENTIFIED BY 'geheim'"
     messages = (
-        StatementRead(gtid, 0, "shop", text, end),
-        CreationRead("shop", text),
+        DdlRead(gtid, 0, "shop", text, end),
+        CreateTableSelectRead("shop", text),
         SchemaChanged(gtid, frozenset(), text, end),
         Query("shop", text, None, strict=True),
     )

@@ -10,7 +10,7 @@ from pipeline.binlog.event_type import Code
 from pipeline.binlog.slice import Passed, Slice
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid
-from pipeline.messages.binlog import LogAdvanced, LogRead, ReadingPaused, TransactionPartRead
+from pipeline.messages.binlog import LogAdvanced, ReadingPaused, TransactionPartRead, TransactionsRead
 from tests.pipeline.binlog.test_slice import END, A, Making, ids, ordinals
 
 ADVANCED = LogAdvanced(Coordinates("binlog.000002", 4))
@@ -30,10 +30,10 @@ async def test_what_is_put_is_given_in_its_order() -> None:
         for given in (large, ADVANCED, passed(made, 2, 7), ReadingPaused()):
             decoding.put(given)
         first, *others = [await decoding.give() for _ in range(4)]
-        assert isinstance(first, LogRead)
+        assert isinstance(first, TransactionsRead)
         assert ids(first) == [list(range(200_000))]
         assert others[0] == ADVANCED
-        assert isinstance(others[1], LogRead)
+        assert isinstance(others[1], TransactionsRead)
         assert ids(others[1]) == [[7]]
         assert others[2] == ReadingPaused()
         assert decoding.oldest is None
@@ -52,7 +52,7 @@ async def test_parts_count_on_whatever_thread_they_are_in() -> None:
         counted = []
         for _ in range(6):
             message = await decoding.give()
-            assert isinstance(message, LogRead | TransactionPartRead)
+            assert isinstance(message, TransactionsRead | TransactionPartRead)
             counted += [number for table in ordinals(message) for number in table]
         assert counted == list(range(10_001))
     finally:
@@ -71,7 +71,7 @@ async def test_so_much_and_no_more_is_under_way() -> None:
         assert not freedom[-1]
         for n in range(count):
             message = await decoding.give()
-            assert isinstance(message, LogRead)
+            assert isinstance(message, TransactionsRead)
             assert ids(message) == [[n]]
     finally:
         decoding.close()

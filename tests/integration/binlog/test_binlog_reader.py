@@ -22,13 +22,13 @@ from pipeline.errors import Definite, Transient
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.binlog import (
+    DdlRead,
     LogAdvanced,
-    LogRead,
     PauseReading,
     ReadingPaused,
     ResumeReading,
-    StatementRead,
     TransactionPartRead,
+    TransactionsRead,
 )
 from pipeline.messages.changes import ChangesVerified, SchemaChanged, SchemaVerified
 from pipeline.messages.inboxes import ToBinlogReader, ToSchemaVerifier
@@ -76,9 +76,9 @@ class Following:
             self.task.result()
             raise AssertionError("the reader has ended")
         message = came.result()
-        if isinstance(message, LogRead):
+        if isinstance(message, TransactionsRead):
             self.position = message.transactions.added_to(self.position)
-        if isinstance(message, StatementRead):
+        if isinstance(message, DdlRead):
             self.position = self.position.with_gtid(message.gtid)
         return message
 
@@ -120,7 +120,7 @@ async def following(
         await asyncio.gather(follow.task, return_exceptions=True)
 
 
-def rows(message: LogRead | TransactionPartRead, database: str) -> dict[str, list[tuple[Any, ...]]]:
+def rows(message: TransactionsRead | TransactionPartRead, database: str) -> dict[str, list[tuple[Any, ...]]]:
     return {
         images.map.table.name: [tuple(row.values()) for row in images.rows.to_pylist()]
         for images in decoded(message.tables)
@@ -142,9 +142,9 @@ async def test_transactions_over_several_tables_with_their_gtids(mysql: MysqlSer
             "SET gtid_next = 'AUTOMATIC:sales'", "INSERT INTO b VALUES (3)",
             database=database,
         )  # fmt: skip
-        first = await follow.next(LogRead)
+        first = await follow.next(TransactionsRead)
         while "sales" not in str(follow.position):
-            await follow.next(LogRead)
+            await follow.next(TransactionsRead)
         assert follow.position == GtidSet.parse(mysql.executed())
         assert rows(first, database)["a"] == [(1,), (1,)]
         assert first.tables[0].images.to_pydict() == {
@@ -172,9 +172,9 @@ async def test_transactions_that_trickle_in_are_gathered(mysql: MysqlServer, dat
         await follow.next(LogAdvanced)
         begun = asyncio.get_running_loop().time()
         writing = asyncio.create_task(asyncio.to_thread(mysql.sql, "CALL trickle()", database=database))
-        came = [len((await follow.next(LogRead)).transactions)]
+        came = [len((await follow.next(TransactionsRead)).transactions)]
         while sum(came) < 100:
-            came.append(len((await follow.next(LogRead)).transactions))
+            came.append(len((await follow.next(TransactionsRead)).transactions))
         took_s = asyncio.get_running_loop().time() - begun
         await writing
     assert len(came) <= 2 + took_s / 0.02
@@ -188,7 +188,7 @@ async def test_commit_times_are_the_servers_and_the_end_is_its_end_of_log(
         [(before,)] = mysql.sql("SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)")
         mysql.sql(f"INSERT INTO {database}.a VALUES (1)")
         [(after,)] = mysql.sql("SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)")
-        read = await follow.next(LogRead)
+        read = await follow.next(TransactionsRead)
         assert before <= int(read.transactions.commit_time[-1]) <= after
         end, executed = await source.end_of_log()
         assert read.end == end
@@ -206,7 +206,7 @@ async def test_dates_that_no_calendar_has_are_counted(mysql: MysqlServer, databa
             "SET sql_mode = ''",
             f"INSERT INTO {database}.a VALUES (1, '0000-00-00'), (2, NULL), (3, '2024-05-00')",
         )
-        assert rows(await follow.next(LogRead), database) == {"a": [(1, None), (2, None), (3, None)]}
+        assert rows(await follow.next(TransactionsRead), database) == {"a": [(1, None), (2, None), (3, None)]}
         counted = follow.reader.metrics.value(
             catalogue.IMPOSSIBLE_DATES, table=f"{database}.a", part="changes"
         )
@@ -230,7 +230,7 @@ async def test_rotations_and_heartbeats_say_where_the_log_is(mysql: MysqlServer,
             pass
         # Nothing of it is captured; it passes, and with it the place.
         mysql.sql(f"CREATE TABLE {database}.a (id INT PRIMARY KEY)")
-        assert (await follow.next(StatementRead)).end == (await source.end_of_log())[0]
+        assert (await follow.next(DdlRead)).end == (await source.end_of_log())[0]
 
 
 async def test_a_heartbeat_tells_the_place_behind_what_was_skipped(mysql: MysqlServer, database: str) -> None:
@@ -254,7 +254,7 @@ async def test_it_resumes_in_the_middle_with_what_has_not_passed(mysql: MysqlSer
     got: list[tuple[Any, ...]] = []
     async with following(mysql, database, position=position) as follow:
         while len(got) < 5:
-            got += rows(await follow.next(LogRead), database).get("a", [])
+            got += rows(await follow.next(TransactionsRead), database).get("a", [])
     assert got == [(4,), (6,), (7,), (8,), (9,)]
 
 
@@ -280,12 +280,12 @@ async def test_a_prepared_transaction_survives_a_restart_between_its_phases(
             database=database,
         )  # fmt: skip
         mysql.sql(f"INSERT INTO {database}.a VALUES (2)")
-        assert rows(await follow.next(LogRead), database) == {"a": [(2,)]}
+        assert rows(await follow.next(TransactionsRead), database) == {"a": [(2,)]}
         position = follow.position
     assert (GtidSet.parse(mysql.executed()) - position).count() == 1
     async with following(mysql, database, position=position) as follow:
         mysql.sql(f"XA COMMIT {xid}")
-        assert rows(await follow.next(LogRead), database) == {"a": [(1,)]}
+        assert rows(await follow.next(TransactionsRead), database) == {"a": [(1,)]}
         assert follow.position == GtidSet.parse(mysql.executed())
 
 
@@ -298,7 +298,7 @@ async def test_events_larger_than_a_packet(mysql: MysqlServer, database: str) ->
         )
         part = await follow.next(TransactionPartRead)
         assert [(id_, len(value)) for id_, value in rows(part, database)["a"]] == [(1, size)]
-        assert rows(await follow.next(LogRead), database)["a"] == [(2, b"y")]
+        assert rows(await follow.next(TransactionsRead), database)["a"] == [(2, b"y")]
 
 
 async def test_a_pause_lets_nothing_through_and_a_resume_everything(
@@ -307,7 +307,7 @@ async def test_a_pause_lets_nothing_through_and_a_resume_everything(
     mysql.sql(f"CREATE TABLE {database}.a (id INT PRIMARY KEY)")
     async with following(mysql, database) as follow:
         mysql.sql(f"INSERT INTO {database}.a VALUES (1)")
-        assert rows(await follow.next(LogRead), database) == {"a": [(1,)]}
+        assert rows(await follow.next(TransactionsRead), database) == {"a": [(1,)]}
         await follow.order(PauseReading())
         await follow.next(ReadingPaused)
         mysql.sql(f"INSERT INTO {database}.a VALUES (2)")
@@ -317,7 +317,7 @@ async def test_a_pause_lets_nothing_through_and_a_resume_everything(
                 await follow.out.get()
         assert follow.reader.status()["paused"] is True
         await follow.order(ResumeReading())
-        assert rows(await follow.next(LogRead), database) == {"a": [(2,)]}
+        assert rows(await follow.next(TransactionsRead), database) == {"a": [(2,)]}
 
 
 MANY = (
@@ -330,16 +330,16 @@ async def test_a_paused_reader_gives_what_it_had_read_first(mysql: MysqlServer, 
     mysql.sql("CREATE TABLE a (id INT PRIMARY KEY)", MANY, database=database)
     async with following(mysql, database) as follow:
         filling = asyncio.create_task(asyncio.to_thread(mysql.sql, "CALL fill()", database=database))
-        got = rows(await follow.next(LogRead), database).get("a", [])
+        got = rows(await follow.next(TransactionsRead), database).get("a", [])
         await follow.order(PauseReading())
-        while not isinstance(message := await follow.next((LogRead, ReadingPaused)), ReadingPaused):
+        while not isinstance(message := await follow.next((TransactionsRead, ReadingPaused)), ReadingPaused):
             got += rows(message, database).get("a", [])
         await filling
         assert got == [(n,) for n in range(len(got))]
         assert follow.out.depth == 0
         await follow.order(ResumeReading())
         while len(got) < 5000:
-            got += rows(await follow.next(LogRead), database).get("a", [])
+            got += rows(await follow.next(TransactionsRead), database).get("a", [])
         assert got == [(n,) for n in range(5000)]
 
 
@@ -358,7 +358,7 @@ async def test_a_reader_pauses_at_a_place_in_the_log(
     async with following(mysql, database, position=position) as follow:
         got = []
         await follow.order(PauseReading(place))
-        while not isinstance(message := await follow.next((LogRead, ReadingPaused)), ReadingPaused):
+        while not isinstance(message := await follow.next((TransactionsRead, ReadingPaused)), ReadingPaused):
             got += rows(message, database).get("a", [])
             assert message.end.reaches(place) is (message.end == place)
         assert got == [(n,) for n in range(1, 5 if rotated else 4)]
@@ -366,7 +366,7 @@ async def test_a_reader_pauses_at_a_place_in_the_log(
         assert follow.reader.status()["paused"] is True
         await follow.order(ResumeReading())
         while len(got) < (8 if rotated else 7):
-            got += rows(await follow.next(LogRead), database).get("a", [])
+            got += rows(await follow.next(TransactionsRead), database).get("a", [])
         assert got[-4:] == [(n,) for n in range(5, 9)]
         # There already: at once.
         place, there = end_of_log(mysql)
@@ -387,7 +387,7 @@ async def test_a_cancelled_reader_leaves_no_thread_at_its_slices(mysql: MysqlSer
     before = set(threading.enumerate())
     async with following(mysql, database) as follow:
         filling = asyncio.create_task(asyncio.to_thread(mysql.sql, "CALL fill()", database=database))
-        await follow.next(LogRead)
+        await follow.next(TransactionsRead)
         at_work = {t for t in threading.enumerate() if t.name.startswith("decoding")} - before
         assert at_work
         follow.task.cancel()
@@ -410,7 +410,7 @@ async def test_over_tls(mysql: MysqlServer, database: str) -> None:
     mysql.sql(f"CREATE TABLE {database}.a (id INT PRIMARY KEY)")
     async with following(mysql, database, tls=TlsSettings(TlsMode.REQUIRED)) as follow:
         mysql.sql(f"INSERT INTO {database}.a VALUES (1)")
-        assert rows(await follow.next(LogRead), database) == {"a": [(1,)]}
+        assert rows(await follow.next(TransactionsRead), database) == {"a": [(1,)]}
 
 
 # -- what doesn't
@@ -472,7 +472,7 @@ async def test_a_change_that_is_logged_as_a_statement_is_told_with_its_database(
     async with following(mysql, database) as follow:
         await follow.next(LogAdvanced)
         mysql.sql("SET SESSION binlog_format = 'STATEMENT'", "INSERT INTO t VALUES (2)", database=database)
-        [unread] = (await follow.next(LogRead)).unread
+        [unread] = (await follow.next(TransactionsRead)).unread
     assert unread.databases == {database}
     assert "binlog_format=ROW" in unread.reason
 

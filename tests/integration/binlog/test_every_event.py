@@ -21,7 +21,7 @@ from deploy.toolchain.parts import Parts
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.stream import Message
 from pipeline.errors import UndecodableError
-from pipeline.messages.binlog import LogRead, StatementRead
+from pipeline.messages.binlog import DdlRead, TransactionsRead
 from tests.pipeline.binlog.events.test_event import made
 from tests.pipeline.binlog.test_transaction_assembler import (
     MAP,
@@ -168,7 +168,7 @@ def test_a_view_change_of_a_group_passes_as_a_transaction_without_rows() -> None
     view = made(Code.VIEW_CHANGE, BODIES[Code.VIEW_CHANGE])
     log = [rotate(), begin(1), query("BEGIN"), view, query("COMMIT")]
     [slice_] = walked(stream(), log)
-    assert isinstance(slice_, LogRead)
+    assert isinstance(slice_, TransactionsRead)
     assert (len(slice_.transactions), slice_.tables) == (1, ())
 
 
@@ -288,9 +288,9 @@ def test_all_that_is_rows_or_ddl_passes(server: MysqlServer) -> None:
     first, second, *_ = files(server)
     for read in (walked, folded):
         said = read(stream(), [rotate(), *first, *second])
-        statements = [message.statement.split()[0] for message in said if isinstance(message, StatementRead)]
+        statements = [message.statement.split()[0] for message in said if isinstance(message, DdlRead)]
         assert statements == [*["CREATE"] * 5, "RENAME", "ALTER", "DROP"]
-        counts = [len(m.transactions) for m in said if isinstance(m, LogRead)]
+        counts = [len(m.transactions) for m in said if isinstance(m, TransactionsRead)]
         # Plain, in a payload, with the statement, with a tag, and behind the rotation.
         assert sum(counts) == 5 * len(_ROWS) + len(_DOCUMENTS) + len(("a", "a", "b", "b", "c"))
         assert len(list(transactions([*first, *second]))) == sum(counts) + len(statements)
@@ -301,7 +301,7 @@ def rows_of(said: list[Message]) -> dict[str, int]:
     """How many row images there are of each table."""
     counts: dict[str, int] = {}
     for message in said:
-        for _, _, (table, _, _) in images(message) if isinstance(message, LogRead) else ():
+        for _, _, (table, _, _) in images(message) if isinstance(message, TransactionsRead) else ():
             counts[table] = counts.get(table, 0) + 1
     return counts
 
@@ -313,7 +313,7 @@ def test_statements_pass_and_leave_their_databases_tables_unread(server: MysqlSe
     for each in logged:
         for read in (walked, folded):
             slice_ = read(stream(), [rotate(), description, previous, *each])[-1]
-            assert isinstance(slice_, LogRead)
+            assert isinstance(slice_, TransactionsRead)
             assert len(slice_.transactions) == 1
             assert {name for of in slice_.unread for name in of.databases or ("d",)} == {"d"}
             assert all("binlog_format=ROW" in of.reason for of in slice_.unread)

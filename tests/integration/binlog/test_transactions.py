@@ -10,7 +10,7 @@ import pytest
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline import metrics as catalogue
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.binlog import CreationRead, LogRead, TransactionPartRead
+from pipeline.messages.binlog import CreateTableSelectRead, TransactionPartRead, TransactionsRead
 from pipeline.messages.row_images import Kind, TableImages
 from tests.integration.binlog.test_binlog_reader import Following, following
 from tests.servers.mysql import MysqlFactory
@@ -38,10 +38,10 @@ class Copy:
         """Take what comes until all of this has passed."""
         while not executed <= self.follow.position:
             message = await self.follow.next(object)
-            if isinstance(message, LogRead | TransactionPartRead):
+            if isinstance(message, TransactionsRead | TransactionPartRead):
                 self._take(message)
 
-    def _take(self, message: LogRead | TransactionPartRead) -> None:
+    def _take(self, message: TransactionsRead | TransactionPartRead) -> None:
         for table in message.tables:
             assert isinstance(table, TableImages)
             for image, row in zip(table.images.to_pylist(), table.rows.to_pylist(), strict=True):
@@ -207,6 +207,9 @@ async def test_a_created_table_that_is_larger_than_a_slice(mysql_factory: MysqlF
         await copy.through(GtidSet.parse(server.executed()))
         parts = copy.parts
         await asyncio.to_thread(server.sql, "CREATE TABLE large AS SELECT * FROM a", database="shop")
-        assert isinstance(await copy.follow.next((CreationRead, TransactionPartRead, LogRead)), CreationRead)
+        assert isinstance(
+            await copy.follow.next((CreateTableSelectRead, TransactionPartRead, TransactionsRead)),
+            CreateTableSelectRead,
+        )
         await copy.through(GtidSet.parse(server.executed()))
         assert copy.parts >= 2 * parts > 0

@@ -34,7 +34,7 @@ from pipeline.errors import Definite, Transient
 from pipeline.journal.entry import CommitTimes
 from pipeline.lake import step as spark_sink
 from pipeline.messages.inboxes import ToSparkSink
-from pipeline.messages.journal import MirrorsLacked, SegmentSealed
+from pipeline.messages.journal import MirrorDataExpired, SegmentSealed
 from pipeline.messages.topology import EDGES, Actor, inbox
 from pipeline.schema.table_filter import Tables
 from pipeline.schema.table_schema import Column, TableId, TableSchema
@@ -308,7 +308,7 @@ async def test_a_rule_that_changes_is_followed_or_refused_by_name(house: House) 
     house.lake = plain
     async with house.life() as running:
         await house.until(lambda: bool(house.coordinator.depth), running)
-        assert await house.coordinator.get() == MirrorsLacked({items: 0})
+        assert await house.coordinator.get() == MirrorDataExpired({items: 0})
         await house.write(3, 3)
         await house.until(house.arrived, running)
         assert not mirror.exists()
@@ -340,7 +340,7 @@ async def test_a_lake_that_comes_when_segments_have_gone_asks_for_mirrors_that_b
             lambda: bool(house.sink.status()["segment"] == 3 and house.coordinator.depth), running
         )
         asked = await house.coordinator.get()
-        assert asked == MirrorsLacked({house.orders.schema.table: 0, house.items.schema.table: 0})
+        assert asked == MirrorDataExpired({house.orders.schema.table: 0, house.items.schema.table: 0})
         assert house.sink.status()["late"] == ["shop.items", "shop.orders"]
         assert house.changes("bag") == [
             (3, 3, 3)
@@ -353,7 +353,7 @@ async def test_a_lake_that_comes_when_segments_have_gone_asks_for_mirrors_that_b
         await house.write(4, 4)
         await house.until(house.arrived, running)
         assert house.sink.status()["late"] == ["shop.orders"]
-        lacked = MirrorsLacked({house.orders.schema.table: 0})
+        lacked = MirrorDataExpired({house.orders.schema.table: 0})
         async with asyncio.timeout(60):  # what was asked before may be there still
             while await house.coordinator.get() != lacked:
                 pass
@@ -396,7 +396,7 @@ async def test_a_table_that_stopped_is_told_again_and_begins_anew_when_it_is_rem
         await house.until(lambda: bool(house.coordinator.depth), running)
         assert house.metrics.value(catalogue.TABLE_STOPPED, table=str(items), part="lake") == 0
         assert house.metrics.value(catalogue.STOPPED_TABLES, part="lake") == 0
-        assert await house.coordinator.get() == MirrorsLacked({items: 0})
+        assert await house.coordinator.get() == MirrorDataExpired({items: 0})
         history.restart(house.items, house.items.schema, Filling)
         history.chunk(house.items, list(house.items.source))
         await house.write(3, 3)

@@ -24,14 +24,14 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.gtid_set import Source as Origin
 from pipeline.messages.chunks import (
     ChunkFailed,
-    ChunkOutdated,
     ChunkRead,
+    ChunkSchemaChanged,
     CloseTransactions,
     OpenTransactions,
     PlanFailed,
     PlanTable,
     ReadChunk,
-    ReadKeys,
+    ReselectRows,
     TransactionsOpened,
 )
 from pipeline.messages.inboxes import ToChunkSelector
@@ -92,7 +92,7 @@ class Held(ChunkSelector):
         await self.select_now.wait()
         return await super().select(source, order)
 
-    async def high(self, source: Source, order: PlanTable | ReadChunk | ReadKeys) -> High:
+    async def high(self, source: Source, order: PlanTable | ReadChunk | ReselectRows) -> High:
         if isinstance(order, ReadChunk):
             self.at_high.set()
             await self.high_now.wait()
@@ -193,7 +193,7 @@ async def test_a_low_watermark_waits_for_what_the_stream_has_passed(
     asked = asyncio.Event()
 
     class Watched(ChunkSelector):
-        async def low(self, source: Source, order: PlanTable | ReadChunk | ReadKeys) -> GtidSet:
+        async def low(self, source: Source, order: PlanTable | ReadChunk | ReselectRows) -> GtidSet:
             if isinstance(order, ReadChunk):
                 asked.set()
             return await super().low(source, order)
@@ -263,7 +263,7 @@ async def test_a_lost_connection_is_tried_again_with_a_new_low(
     lows: list[GtidSet] = []
 
     class Struck(ChunkSelector):
-        async def low(self, source: Source, order: PlanTable | ReadChunk | ReadKeys) -> GtidSet:
+        async def low(self, source: Source, order: PlanTable | ReadChunk | ReselectRows) -> GtidSet:
             low = await super().low(source, order)
             if isinstance(order, PlanTable):
                 return low
@@ -366,7 +366,7 @@ async def test_a_table_that_was_altered_is_told_at_once(
         order = running.chunk(plan, None, (9,), 10)
         await running.order(order)
         answer = await running.answer()
-        assert isinstance(answer, ChunkOutdated) and answer.chunk == order.chunk
+        assert isinstance(answer, ChunkSchemaChanged) and answer.chunk == order.chunk
         assert isinstance(answer.high, Coordinates) and answer.reason
 
 
@@ -409,7 +409,7 @@ async def test_what_is_not_foreseen_ends_the_actor(mysql: MysqlServer, database:
     mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (9)", database=database)
 
     class Broken(ChunkSelector):
-        async def high(self, source: Source, order: PlanTable | ReadChunk | ReadKeys) -> High:
+        async def high(self, source: Source, order: PlanTable | ReadChunk | ReselectRows) -> High:
             if isinstance(order, PlanTable):
                 return await super().high(source, order)
             raise InvariantBroken(f"on purpose, at {await source.executed()}, for {order.chunk}")

@@ -10,7 +10,7 @@ from pymysql.cursors import Cursor
 from actors.snapshot import load_watch
 from deploy.toolchain.mysql_server import GTIDS, MysqlServer
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.chunks import ChunkRead, PlanTable, SourceEased, SourceStrained
+from pipeline.messages.chunks import ChunkRead, PlanTable, SourceOverloaded, SourceRecovered
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.snapshot import WHOLE
 from pipeline.source.throttle import Bounds
@@ -53,14 +53,14 @@ async def test_threads_that_run_strain_the_source_until_they_end(
         await until(lambda: at_it() == len(sleepers), "all of them sleep")
         async with bench(server, "d", bounds=Bounds(threads_running=3)) as running:
             told: list[object] = []
-            while not (strained := [each for each in told if isinstance(each, SourceStrained)]):
+            while not (strained := [each for each in told if isinstance(each, SourceOverloaded)]):
                 await running.order(order)
                 told.append(await running.answer())
             assert "threads run on it (most_threads_running = 3)" in strained[0].reason
             assert running.selector.status()["source"]["strained"] is not None
             for sleeper in sleepers:
                 server.sql(f"KILL QUERY {sleeper.thread_id()}")  # type: ignore[no-untyped-call]
-            while await running.answer() != SourceEased():
+            while await running.answer() != SourceRecovered():
                 pass
             assert running.selector.status()["source"]["strained"] is None
         await asyncio.gather(*sleeping)
@@ -87,7 +87,7 @@ async def test_rows_that_come_too_fast_wait_for_their_time(mysql: MysqlServer, d
                 told.append(await running.answer())
         # The rows of a second, fewer than a chunk's, are saved up before, and the last chunk's aren't waited for.
         assert clock() - begun >= (2 * 300 - 200) / 200
-    assert SourceEased() in told and any(isinstance(each, SourceStrained) for each in told)
+    assert SourceRecovered() in told and any(isinstance(each, SourceOverloaded) for each in told)
 
 
 async def test_a_replica_that_does_not_apply_strains(mysql_factory: MysqlFactory) -> None:

@@ -11,7 +11,7 @@ from pipeline.binlog.stream_state import State
 from pipeline.errors import UndecodableError
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid
-from pipeline.messages.binlog import LogRead, TransactionPartRead
+from pipeline.messages.binlog import TransactionPartRead, TransactionsRead
 from pipeline.messages.row_images import TableImages, TableUnreadable
 from pipeline.schema.table_map import FullMetadata, TableMap
 from pipeline.schema.table_schema import TableId
@@ -58,18 +58,18 @@ class Making:
         self.slice.add_transaction(Transaction(source, named.number, commit_time, 0))
 
 
-def read(slice_: Slice) -> LogRead:
+def read(slice_: Slice) -> TransactionsRead:
     message, ordinal = slice_.read()
-    assert isinstance(message, LogRead)
+    assert isinstance(message, TransactionsRead)
     assert ordinal == 0
     return message
 
 
-def ids(message: LogRead | TransactionPartRead) -> list[list[int]]:
+def ids(message: TransactionsRead | TransactionPartRead) -> list[list[int]]:
     return [t.rows["0"].to_pylist() for t in message.tables if isinstance(t, TableImages)]
 
 
-def ordinals(message: LogRead | TransactionPartRead) -> list[list[int]]:
+def ordinals(message: TransactionsRead | TransactionPartRead) -> list[list[int]]:
     return [t.images["ordinal"].to_pylist() for t in message.tables if isinstance(t, TableImages)]
 
 

@@ -18,7 +18,7 @@ from pipeline.binlog.packets import Packets
 from pipeline.binlog.slice import Bound
 from pipeline.binlog.stream import LogStream, Message
 from pipeline.errors import Definite
-from pipeline.messages.binlog import LogRead, TransactionPartRead
+from pipeline.messages.binlog import TransactionPartRead, TransactionsRead
 from pipeline.messages.row_images import TableImages
 from tests.pipeline.binlog.events.test_event import made
 from tests.pipeline.binlog.events.test_payload_event import body as payload_body
@@ -47,7 +47,7 @@ def log_stream() -> LogStream:
 
 def told(message: Message) -> Any:
     """All that a message says, so that two can be compared."""
-    if not isinstance(message, LogRead | TransactionPartRead):
+    if not isinstance(message, TransactionsRead | TransactionPartRead):
         return message
     tables = [
         (t.map, t.images.to_pylist(), t.rows.to_pylist(), t.impossible_dates)

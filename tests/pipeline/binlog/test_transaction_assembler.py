@@ -20,7 +20,7 @@ from pipeline.binlog.transaction_assembler import Given
 from pipeline.errors import Definite, UndecodableError
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet
-from pipeline.messages.binlog import CreationRead, LogAdvanced, LogRead, StatementRead
+from pipeline.messages.binlog import CreateTableSelectRead, DdlRead, LogAdvanced, TransactionsRead
 from pipeline.messages.row_images import Kind, TableImages, TableUnreadable
 from pipeline.schema.table_schema import TableId
 from tests.pipeline.binlog.events.test_event import made
@@ -30,9 +30,9 @@ from tests.pipeline.builders import decoded
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 
-def last(messages: list[Message]) -> LogRead:
+def last(messages: list[Message]) -> TransactionsRead:
     """The last one, which is a slice."""
-    assert isinstance(messages[-1], LogRead)
+    assert isinstance(messages[-1], TransactionsRead)
     return messages[-1]
 
 
@@ -89,7 +89,7 @@ Image = tuple[str, str, list[object]]
 
 def images(message: Message) -> list[tuple[int, int, Image]]:
     """The images of a slice in the log's order: transaction, ordinal, and what it is."""
-    assert isinstance(message, LogRead)
+    assert isinstance(message, TransactionsRead)
     return sorted(
         (i["transaction"], i["ordinal"], (table.map.table.name, Kind(i["kind"]).name, list(row.values())))
         for table in decoded(message.tables)
@@ -98,7 +98,7 @@ def images(message: Message) -> list[tuple[int, int, Image]]:
 
 
 def numbers(message: Message) -> list[str]:
-    assert isinstance(message, LogRead)
+    assert isinstance(message, TransactionsRead)
     return [text.split(":", 1)[1] for text in message.transactions.gtid_texts().to_pylist()]
 
 
@@ -147,7 +147,7 @@ MAP, ROW = table(1, "orders"), row(1, 5)
 def test_the_servers_own_story() -> None:
     said = read(stream(), story("transactions"))
     kinds = [type(message) for message in said]
-    assert kinds == [*[StatementRead] * 4, LogRead, CreationRead, LogRead, StatementRead]
+    assert kinds == [*[DdlRead] * 4, TransactionsRead, CreateTableSelectRead, TransactionsRead, DdlRead]
     slice_, creation, filled, truncated = said[4:]
     assert numbers(slice_) == ["5", "mytag:1", "6"]
     assert images(slice_) == [
@@ -160,10 +160,10 @@ def test_the_servers_own_story() -> None:
         (1, 0, ("orders", "INSERT", [3, "tagged"])),
         (2, 0, ("log", "INSERT", [7])),
     ]
-    assert isinstance(slice_, LogRead)
+    assert isinstance(slice_, TransactionsRead)
     assert [table.map.table.name for table in decoded(slice_.tables)] == ["orders", "items", "log"]
     assert slice_.end == Coordinates("binlog.000001", 2332)
-    assert isinstance(creation, CreationRead)
+    assert isinstance(creation, CreateTableSelectRead)
     assert creation.statement.startswith("CREATE TABLE `shop`.`copy`")
     assert numbers(filled) == ["7"]
     assert [image for _, _, image in images(filled)] == [
@@ -171,7 +171,7 @@ def test_the_servers_own_story() -> None:
         ("copy", "INSERT", [2, "c"]),
         ("copy", "INSERT", [3, "tagged"]),
     ]
-    assert isinstance(truncated, StatementRead)
+    assert isinstance(truncated, DdlRead)
     assert (truncated.gtid.number, truncated.statement) == (8, "TRUNCATE shop.copy")
     assert truncated.end == Coordinates("binlog.000002", 415)
 
@@ -294,7 +294,7 @@ def test_a_transaction_is_in_no_slice_before_it_ends() -> None:
     assert read(log, [begin(1), query("BEGIN"), MAP, ROW]) == []
     [slice_] = read(log, [made(Code.XID, bytes(8), end=400)])
     assert images(slice_) == [(0, 0, ("orders", "INSERT", [5]))]
-    assert isinstance(slice_, LogRead)
+    assert isinstance(slice_, TransactionsRead)
     assert slice_.end == Coordinates("binlog.000001", 400)
     assert slice_.transactions.gtid(0) == Gtid.parse(f"{SERVER}:1")
     assert log.take() == []
@@ -306,13 +306,13 @@ def test_however_it_is_cut_the_same_passes(cuts: list[bool]) -> None:
         flat: list[object] = []
         for message in messages:
             match message:
-                case LogRead(transactions):
+                case TransactionsRead(transactions):
                     of_each = images(message)
                     flat += [
                         (transactions.gtid(i), [image for t, _, image in of_each if t == i])
                         for i in range(len(transactions))
                     ]
-                case StatementRead():
+                case DdlRead():
                     flat.append((message.gtid, message.statement))
                 case _:
                     pass
@@ -368,7 +368,7 @@ def test_offsets_beyond_32_bits() -> None:
     ends = [2**31, 2**32 - 8, 5]
     parts = [made(Code.ROWS_QUERY, b"", end=end) for end in ends]
     [slice_] = read(log, [rotate(), *transaction(1, *parts, end=made(Code.XID, bytes(8), end=40))])
-    assert isinstance(slice_, LogRead)
+    assert isinstance(slice_, TransactionsRead)
     assert slice_.end == Coordinates("binlog.000001", 2**32 + 40)
     assert read(log, [heartbeat("binlog.000001", 2**32 + 40)]) == []
     with pytest.raises(UndecodableError, match="lies behind"):
@@ -400,7 +400,7 @@ def test_what_changes_more_than_its_rows_tell_says_so_behind_its_end() -> None:
     *parts, _ = said = read(log, [rotate(), *log_events])
     slice_ = last(said)
     assert len(parts) > 2
-    assert all(not each.unread for each in parts if isinstance(each, LogRead))
+    assert all(not each.unread for each in parts if isinstance(each, TransactionsRead))
     assert (numbers(slice_), len(slice_.unread)) == (["2"], 1)
 
 
@@ -409,7 +409,7 @@ def test_a_memory_table_that_a_restart_has_emptied_is_told_by_a_statement() -> N
     emptied = query("DELETE FROM `shop`.`orders`", updated="shop")
     for told in ([begin(1), emptied], [begin(1), emptied, MAP, ROW], transaction(1, emptied)):
         [statement, rows] = read(stream("orders"), [rotate(), *told, *transaction(2, MAP, ROW)])
-        assert isinstance(statement, StatementRead)
+        assert isinstance(statement, DdlRead)
         assert (statement.gtid.number, statement.statement) == (1, "DELETE FROM `shop`.`orders`")
         assert numbers(rows) == ["2"]
     assert read(stream("orders"), [rotate(), begin(1), emptied, MAP]) == []
@@ -429,7 +429,7 @@ def test_partial_updates_are_rows_like_any_other() -> None:
 def test_compressed_transactions_are_like_any_other() -> None:
     *_, slice_ = read(stream(), story("compressed"))
     assert images(slice_) == [(0, 0, ("orders", "INSERT", [1]))]
-    assert isinstance(slice_, LogRead)
+    assert isinstance(slice_, TransactionsRead)
     payload = next(event for event in story("compressed") if event[4] == Code.TRANSACTION_PAYLOAD)
     assert slice_.end == Coordinates("binlog.000001", events.header(payload).end)
 
@@ -476,7 +476,7 @@ def test_a_transaction_before_the_log_has_said_where_it_is_is_refused() -> None:
 def test_a_table_with_bad_rows_is_unreadable_and_the_others_are_not() -> None:
     short = made(Code.WRITE_ROWS, b"\x01" + bytes(5) + b"\x01\x00\x02\x00\x01\xff\x00" + b"\x05\x00")
     [slice_] = read(stream(), [rotate(), *transaction(1, MAP, short, table(2, "items"), row(2, 6))])
-    assert isinstance(slice_, LogRead)
+    assert isinstance(slice_, TransactionsRead)
     unreadable, items = slice_.tables
     assert isinstance(unreadable, TableUnreadable)
     assert unreadable.table == TableId("shop", "orders")
@@ -488,7 +488,7 @@ def test_a_table_with_bad_rows_is_unreadable_and_the_others_are_not() -> None:
 def test_a_table_whose_map_is_not_understood_is_unreadable() -> None:
     strange = made(Code.TABLE_MAP, b"\x01" + bytes(7) + b"\x04shop\0\x06orders\0" + b"\x01\xc8\x00\x00")
     [slice_] = read(stream(), [rotate(), *transaction(1, strange, ROW)])
-    assert isinstance(slice_, LogRead)
+    assert isinstance(slice_, TransactionsRead)
     [unreadable] = slice_.tables
     assert isinstance(unreadable, TableUnreadable)
     assert "the type 200" in unreadable.reason

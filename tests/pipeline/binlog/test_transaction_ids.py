@@ -12,7 +12,7 @@ from pipeline.errors import UndecodableError
 from pipeline.gtid import file_positions
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.binlog import LogAdvanced, LogRead, StatementRead
+from pipeline.messages.binlog import DdlRead, LogAdvanced, TransactionsRead
 from tests.pipeline.binlog.events.test_event import made
 from tests.pipeline.binlog.test_transaction_assembler import (
     MAP,
@@ -85,9 +85,9 @@ def behind(position: GtidSet, messages: Iterable[Message]) -> GtidSet:
     """The position once these have passed, as the coordinator has it."""
     for message in messages:
         match message:
-            case LogRead(transactions, _, _, covered):
+            case TransactionsRead(transactions, _, _, covered):
                 position = transactions.added_to(position) | covered
-            case StatementRead(gtid=gtid, covered=covered):
+            case DdlRead(gtid=gtid, covered=covered):
                 position = position.with_gtid(gtid) | covered
             case LogAdvanced(_, covered):
                 position |= covered
@@ -96,7 +96,10 @@ def behind(position: GtidSet, messages: Iterable[Message]) -> GtidSet:
 
 def values(messages: Iterable[Message]) -> list[object]:
     return [
-        image[2][0] for message in messages if isinstance(message, LogRead) for _, _, image in images(message)
+        image[2][0]
+        for message in messages
+        if isinstance(message, TransactionsRead)
+        for _, _, image in images(message)
     ]
 
 
@@ -105,11 +108,11 @@ def values(messages: Iterable[Message]) -> list[object]:
 def test_all_that_lies_before_the_end_has_passed_then(read: Read, first: tuple[bytes, ...]) -> None:
     log = Log(inserted(1, first), inserted(2, first), [*first, query("TRUNCATE t")], inserted(3, first))
     said = read(reader(log.before(0)), log.sent(log.before(0)))
-    assert [type(message) for message in said] == [LogRead, StatementRead, LogRead]
+    assert [type(message) for message in said] == [TransactionsRead, DdlRead, TransactionsRead]
     assert values(said) == [1, 2, 3]
     assert behind(log.before(0), said) == log.before(4)
     slice_ = said[0]
-    assert isinstance(slice_, LogRead)
+    assert isinstance(slice_, TransactionsRead)
     assert [slice_.transactions.gtid(i) for i in range(2)] == [
         file_positions.name(SERVER, log.place(i)) for i in range(2)
     ]
@@ -145,7 +148,7 @@ def test_what_is_prepared_is_a_gap_and_what_is_behind_it_does_not_pass_again(rea
     position = behind(log.before(0), said)
     assert position == log.before(5) - (log.before(2) - log.before(1))
     again = read(reader(position), log.sent(position))
-    assert [type(message) for message in again] == [LogRead]
+    assert [type(message) for message in again] == [TransactionsRead]
     assert values(again) == [2, 5]
     assert behind(position, again) == log.before(7)
 
@@ -168,7 +171,7 @@ def test_parts_of_what_had_passed_are_left_out(read: Read) -> None:
         SERVER, Coordinates("binlog.000001", _START)
     )
     said = read(reader(position, Bound(bytes=40)), log.sent(position))
-    assert [type(message) for message in said] == [LogRead]
+    assert [type(message) for message in said] == [TransactionsRead]
     assert values(said) == [1]
     assert behind(position, said) == log.before(3)
 

@@ -12,8 +12,8 @@ from pipeline.coordinator.consistent_state import Approaching, Nowhere, Opening,
 from pipeline.coordinator.state import Overlapping, Pausing, WindowMode
 from pipeline.messages.binlog import LogAdvanced, PauseReading, ReadingPaused, ResumeReading
 from pipeline.messages.chunks import (
-    ChunkOutdated,
     ChunkRead,
+    ChunkSchemaChanged,
     CloseTransactions,
     OpenTransactions,
     PlanTable,
@@ -21,7 +21,7 @@ from pipeline.messages.chunks import (
     TransactionsOpened,
 )
 from pipeline.messages.inboxes import ToWatermarkCoordinator
-from pipeline.messages.journal import Append, AppendRows, RoomEnded, RoomMade
+from pipeline.messages.journal import Append, AppendRows, JournalFull, JournalHasSpace
 from pipeline.messages.signals import SignalReceived
 from pipeline.schema.table_filter import Tables
 from pipeline.signals.signal import PauseSnapshot, ResumeSnapshot, StopSnapshot
@@ -155,7 +155,11 @@ def test_a_table_that_was_altered_is_read_at_another_place() -> None:
     stream = Stream().standing()
     stream.give(planned(ORDERS, end=9))
     order = stream.order(ReadChunk)
-    assert stream.give(ChunkOutdated(order.chunk)) == [CloseTransactions, ResumeReading, OpenTransactions]
+    assert stream.give(ChunkSchemaChanged(order.chunk)) == [
+        CloseTransactions,
+        ResumeReading,
+        OpenTransactions,
+    ]
     assert isinstance(stream.stand(), Opening)
     assert stream.state.open == ()
     assert set(stream.snapshot.tables.values()) == {Waiting()}
@@ -215,16 +219,16 @@ def test_it_holds_only_there_and_with_all_of_it_executed() -> None:
 
 def test_the_stream_does_not_wait_for_a_quiet_moment_where_it_was_paused_for_want_of_room() -> None:
     stream = Stream()
-    assert stream.give(RoomEnded("so"), ReadingPaused()) == [PauseReading]
-    assert stream.give(RoomMade()) == [ResumeReading]
+    assert stream.give(JournalFull("so"), ReadingPaused()) == [PauseReading]
+    assert stream.give(JournalHasSpace()) == [ResumeReading]
     assert stream.stand() == Opening(OpenTransactions(1, 0))
     assert stream.give(OPENED) == [PauseReading]
 
 
 def test_transactions_that_were_opened_while_the_stream_was_paused_elsewhere_are_of_no_use() -> None:
     stream = Stream()
-    assert stream.give(RoomEnded("so"), ReadingPaused(), OPENED) == [PauseReading]
-    assert stream.give(RoomMade()) == [CloseTransactions, ResumeReading, OpenTransactions]
+    assert stream.give(JournalFull("so"), ReadingPaused(), OPENED) == [PauseReading]
+    assert stream.give(JournalHasSpace()) == [CloseTransactions, ResumeReading, OpenTransactions]
 
 
 def test_images_that_come_behind_the_pause_have_the_stream_look_for_another_place() -> None:

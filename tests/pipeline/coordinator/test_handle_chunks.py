@@ -7,7 +7,7 @@ import pytest
 from pipeline.coordinator.state import FoundEmpty, Planned, Unsettled
 from pipeline.messages.binlog import LogAdvanced, ReadingPaused
 from pipeline.messages.changes import SchemaVerified
-from pipeline.messages.chunks import ChunkOutdated, PlanFailed, ReadChunk
+from pipeline.messages.chunks import ChunkSchemaChanged, PlanFailed, ReadChunk
 from pipeline.schema.table_schema import Column, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.snapshot.chunk_index import Walk
@@ -71,7 +71,7 @@ def test_an_outdated_chunk_lets_the_stream_come_to_what_outdated_it() -> None:
     capture = Capture(ORDERS)
     capture.give(execute("s1", ORDERS, blocking=True), planned(ORDERS))
     order = Capture.chunk(capture.give(ReadingPaused()))
-    capture.give(ChunkOutdated(order.chunk))
+    capture.give(ChunkSchemaChanged(order.chunk))
     assert (capture.open, capture.state.runs) == (
         [],
         {ORDERS.table: Unsettled("the table was altered", None)},
@@ -87,7 +87,7 @@ def test_an_outdated_chunk_that_was_dropped_changes_nothing() -> None:
     capture.give(statement("a:6", 20, ORDERS), planned(ORDERS))
     before = capture.state.runs
     assert isinstance(before[ORDERS.table], Planned)
-    capture.give(ChunkOutdated(order.chunk))
+    capture.give(ChunkSchemaChanged(order.chunk))
     assert capture.state.runs == before
 
 
@@ -113,7 +113,7 @@ def test_a_table_whose_schema_is_yet_to_be_proven_is_waited_for() -> None:
 def test_a_chunk_that_is_outdated_though_no_statement_came_stops_its_table() -> None:
     capture = Capture(ORDERS)
     order = capture.begin(ORDERS)
-    capture.give(ChunkOutdated(order.chunk, "there's no index u", place(30)))
+    capture.give(ChunkSchemaChanged(order.chunk, "there's no index u", place(30)))
     capture.give(LogAdvanced(place(30)))
     assert "there's no index u" in capture.checkpoint.stopped[ORDERS.table]
 

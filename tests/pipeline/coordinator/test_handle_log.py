@@ -9,10 +9,10 @@ from pipeline.coordinator import resume
 from pipeline.coordinator import step as coordinator
 from pipeline.coordinator.state import Overlapping, Unsettled
 from pipeline.messages.binlog import LogAdvanced
-from pipeline.messages.changes import SchemaVerified, TableRestarted, TableStopped
+from pipeline.messages.changes import MirrorInvalidated, SchemaVerified, TableStopped
 from pipeline.messages.chunks import ChunkFailed, ReadChunk
 from pipeline.messages.inboxes import ToWatermarkCoordinator
-from pipeline.messages.journal import Append, ChangePart, MirrorsLacked
+from pipeline.messages.journal import Append, ChangePart, MirrorDataExpired
 from pipeline.messages.row_images import Kind
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.signals.outcomes import Outcome, SignalState
@@ -209,7 +209,9 @@ def test_new_tables_are_snapshotted_by_themselves_where_that_is_wanted() -> None
 
 # Tables whose rows aren't so any more
 
-ANEW, EMPTIED = (TableRestarted(ORDERS.table, emptied, "a statement changed it") for emptied in (False, True))
+ANEW, EMPTIED = (
+    MirrorInvalidated(ORDERS.table, emptied, "a statement changed it") for emptied in (False, True)
+)
 
 
 def ready() -> Capture:
@@ -281,7 +283,7 @@ def test_a_table_without_a_mirror_is_not_restarted() -> None:
 
 def test_a_mirror_that_a_consumer_lacks_begins_anew_once() -> None:
     capture = ready()
-    lacked = MirrorsLacked({ORDERS.table: 0, ITEMS.table: 0})
+    lacked = MirrorDataExpired({ORDERS.table: 0, ITEMS.table: 0})
     assert Capture.plans(capture.give(lacked)) == [ORDERS.table]
     assert capture.checkpoint.mirrors == {ORDERS.table: Filling(2)}
     assert capture.table(ORDERS, "restart-2-shop.orders") == Waiting()
@@ -294,7 +296,7 @@ def test_a_mirror_of_a_stopped_table_stays_as_it_is() -> None:
     capture = ready()
     capture.give(TableStopped(ORDERS.table, "why"))
     before = capture.checkpoint
-    capture.give(MirrorsLacked({ORDERS.table: 0}))
+    capture.give(MirrorDataExpired({ORDERS.table: 0}))
     assert capture.checkpoint == before
 
 

@@ -9,8 +9,14 @@ import pytest
 from pipeline.coordinator import reselect
 from pipeline.coordinator import reselect_keys as unread_keys
 from pipeline.gtid.transactions import Transactions
-from pipeline.messages.changes import ChangesVerified, SchemaVerified, TableRestarted
-from pipeline.messages.chunks import ChunkFailed, ChunkOutdated, ReadKeys, SourceEased, SourceStrained
+from pipeline.messages.changes import ChangesVerified, MirrorInvalidated, SchemaVerified
+from pipeline.messages.chunks import (
+    ChunkFailed,
+    ChunkSchemaChanged,
+    ReselectRows,
+    SourceOverloaded,
+    SourceRecovered,
+)
 from pipeline.messages.journal import ChangePart
 from pipeline.messages.row_images import CHANGE_FIELDS, Kind, TableChanges
 from pipeline.schema.table_schema import TableSchema
@@ -66,7 +72,7 @@ def test_a_reader_sees_what_is_so_and_in_the_end_all_of_it(surrogate: bool) -> N
         assert not world.state.unread
         assert not world.state.checkpoint.unread
         assert isinstance(world.state.checkpoint.snapshots[0].tables[TABLE.table], Completed)
-        asked += sum(isinstance(order, ReadKeys) for order in world.asked)
+        asked += sum(isinstance(order, ReselectRows) for order in world.asked)
     assert asked > SEEDS
 
 
@@ -101,13 +107,13 @@ def updated(end: int, name: str, key: int, value: int) -> ChangesVerified:
 
 
 def asked(orders: object) -> list[list[int]]:
-    return [order.keys.column(0).to_pylist() for order in of(ReadKeys, orders)]  # type: ignore[arg-type]
+    return [order.keys.column(0).to_pylist() for order in of(ReselectRows, orders)]  # type: ignore[arg-type]
 
 
 def test_a_row_that_was_inserted_in_part_is_read_again() -> None:
     capture = Capture(checkpoint=FILLED)
     (order,) = of(
-        ReadKeys, capture.give(partly(20, "a:6", (Kind.INSERT, {"id": 1}), (Kind.INSERT, {"id": 2})))
+        ReselectRows, capture.give(partly(20, "a:6", (Kind.INSERT, {"id": 1}), (Kind.INSERT, {"id": 2})))
     )
     assert (order.keys.column(0).to_pylist(), order.asked_at) == ([1, 2], gtids("a:1-6"))
     capture.give(read(order, 1, 2, low="a:1-6", high=20))
@@ -128,7 +134,7 @@ def test_a_whole_row_is_not_read_again() -> None:
 
 def test_a_row_that_is_gone_comes_not_at_all() -> None:
     capture = Capture(checkpoint=FILLED)
-    (order,) = of(ReadKeys, capture.give(inserted(20, "a:6", 1)))
+    (order,) = of(ReselectRows, capture.give(inserted(20, "a:6", 1)))
     capture.give(passed(30, wrote("a:7", delete(1))), read(order, low="a:1-7", high=30))
     assert capture.stream == ["orders a:6", "orders a:7"]
     assert not capture.checkpoint.unread
@@ -137,7 +143,7 @@ def test_a_row_that_is_gone_comes_not_at_all() -> None:
 def test_what_passes_in_part_meanwhile_is_laid_over_the_row() -> None:
     wide = table("orders", "id", "value", "more")
     capture = Capture(checkpoint=replace(FILLED, schemas={wide.table: wide}))
-    (order,) = of(ReadKeys, capture.give(partly(20, "a:6", (Kind.INSERT, {"id": 1}), schema=wide)))
+    (order,) = of(ReselectRows, capture.give(partly(20, "a:6", (Kind.INSERT, {"id": 1}), schema=wide)))
     images = (Kind.UPDATE_BEFORE, {"id": 1}), (Kind.UPDATE_AFTER, {"id": 1, "value": 5})
     row = pa.RecordBatch.from_pylist([{"id": 1, "value": 3, "more": 4}], wide.arrow)
     came = replace(read(order, 1, low="a:1-6", high=30), rows=row)
@@ -149,14 +155,14 @@ def test_what_passes_in_part_meanwhile_is_laid_over_the_row() -> None:
 
 def test_a_row_under_another_key_of_the_same_collation_is_left_out() -> None:
     capture = Capture(checkpoint=FILLED)
-    (order,) = of(ReadKeys, capture.give(inserted(20, "a:6", 1)))
+    (order,) = of(ReselectRows, capture.give(inserted(20, "a:6", 1)))
     capture.give(read(order, 8, low="a:1-6", high=20))
     assert capture.stream == ["orders a:6"]
 
 
 def test_one_order_is_out_at_a_time_and_keys_are_asked_for_once() -> None:
     capture = Capture(checkpoint=FILLED)
-    (order,) = of(ReadKeys, capture.give(inserted(20, "a:6", 1)))
+    (order,) = of(ReselectRows, capture.give(inserted(20, "a:6", 1)))
     assert not asked(capture.give(inserted(30, "a:7", 3), inserted(40, "a:8", 2, 3)))
     assert asked(capture.give(read(order, 1, low="a:1-6", high=50))) == [[3, 2]]
 
@@ -164,7 +170,7 @@ def test_one_order_is_out_at_a_time_and_keys_are_asked_for_once() -> None:
 def test_no_more_are_asked_for_than_a_chunk_may_have_bytes() -> None:
     capture = Capture(checkpoint=FILLED)
     many = inserted(20, "a:6", *range(1, 2 * reselect.FIRST_KEYS))
-    (order,) = of(ReadKeys, capture.give(many))
+    (order,) = of(ReselectRows, capture.give(many))
     assert len(order.keys) == reselect.FIRST_KEYS
     big = replace(read(order, 1, low="a:1-6", high=20), bytes=capture.state.limits.chunk_bytes // 3)
     assert asked(capture.give(big)) == [[101, 102, 103]]
@@ -172,7 +178,7 @@ def test_no_more_are_asked_for_than_a_chunk_may_have_bytes() -> None:
 
 def test_the_checkpoint_says_up_to_where_no_row_is_unread() -> None:
     capture = Capture(checkpoint=FILLED)
-    (order,) = of(ReadKeys, capture.give(inserted(20, "a:6", 1)))
+    (order,) = of(ReselectRows, capture.give(inserted(20, "a:6", 1)))
     assert capture.checkpoint.unread == {ORDERS.table: 7}
     capture.give(inserted(30, "a:7", 2))
     assert capture.appends[-1].checkpoint.unread == {ORDERS.table: 7}
@@ -223,7 +229,7 @@ def test_too_many_keys_before_a_first_snapshot_are_left_to_that(monkeypatch: pyt
 
 def test_a_statement_has_rows_asked_for_again_once_the_schema_is_proven() -> None:
     capture = Capture(checkpoint=FILLED)
-    (order,) = of(ReadKeys, capture.give(inserted(20, "a:6", 1)))
+    (order,) = of(ReselectRows, capture.give(inserted(20, "a:6", 1)))
     assert not asked(capture.give(statement("a:7", 30, ORDERS)))
     assert not asked(capture.give(read(order, 1, low="a:1-6", high=20))), "its window was dropped"
     assert asked(capture.give(SchemaVerified(altered(ORDERS)))) == [[1]]
@@ -231,29 +237,29 @@ def test_a_statement_has_rows_asked_for_again_once_the_schema_is_proven() -> Non
 
 def test_a_source_that_is_ahead_of_the_stream_is_asked_when_the_stream_is_there() -> None:
     capture = Capture(checkpoint=FILLED)
-    (order,) = of(ReadKeys, capture.give(inserted(20, "a:6", 1)))
-    assert not asked(capture.give(ChunkOutdated(order.chunk)))
+    (order,) = of(ReselectRows, capture.give(inserted(20, "a:6", 1)))
+    assert not asked(capture.give(ChunkSchemaChanged(order.chunk)))
     capture.give(statement("a:7", 30, ORDERS))
     assert asked(capture.give(SchemaVerified(altered(ORDERS)))) == [[1]]
 
 
 def test_a_table_that_begins_anew_has_nothing_unread() -> None:
     capture = Capture(checkpoint=FILLED)
-    (order,) = of(ReadKeys, capture.give(inserted(20, "a:6", 1)))
-    capture.give(TableRestarted(ORDERS.table, False, "so"), read(order, 1, low="a:1-6", high=20))
+    (order,) = of(ReselectRows, capture.give(inserted(20, "a:6", 1)))
+    capture.give(MirrorInvalidated(ORDERS.table, False, "so"), read(order, 1, low="a:1-6", high=20))
     assert capture.stream == ["orders a:6"]
     assert not capture.checkpoint.unread
 
 
 def test_a_source_that_is_strained_is_not_asked() -> None:
     capture = Capture(checkpoint=FILLED)
-    assert not asked(capture.give(SourceStrained("so"), inserted(20, "a:6", 1)))
-    assert asked(capture.give(SourceEased())) == [[1]]
+    assert not asked(capture.give(SourceOverloaded("so"), inserted(20, "a:6", 1)))
+    assert asked(capture.give(SourceRecovered())) == [[1]]
 
 
 def test_rows_that_cannot_be_read_again_stop_their_table_by_name() -> None:
     capture = Capture(checkpoint=FILLED)
-    (order,) = of(ReadKeys, capture.give(inserted(20, "a:6", 1)))
+    (order,) = of(ReselectRows, capture.give(inserted(20, "a:6", 1)))
     capture.give(ChunkFailed(order.chunk, "SELECT command denied"))
     assert "SELECT command denied" in capture.checkpoint.stopped[ORDERS.table]
     assert not capture.checkpoint.unread

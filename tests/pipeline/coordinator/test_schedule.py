@@ -17,11 +17,11 @@ from pipeline.messages.chunks import (
     PlanFailed,
     PlanTable,
     ReadChunk,
-    SourceEased,
-    SourceStrained,
+    SourceOverloaded,
+    SourceRecovered,
 )
 from pipeline.messages.inboxes import ToWatermarkCoordinator
-from pipeline.messages.journal import RoomEnded, RoomMade
+from pipeline.messages.journal import JournalFull, JournalHasSpace
 from pipeline.messages.signals import SignalReceived
 from pipeline.signals.signal import PauseSnapshot, ResumeSnapshot
 from pipeline.snapshot.snapshot import Chunking, Completed, Waiting
@@ -274,14 +274,14 @@ def test_the_reader_is_not_kept_paused_while_the_next_table_is_planned() -> None
 
 def test_while_the_journal_has_no_room_the_reader_is_paused_and_nothing_is_asked_for() -> None:
     capture = Capture(ITEMS, ORDERS)
-    capture.give(RoomEnded("so"))
+    capture.give(JournalFull("so"))
     assert gates(capture) == ["pause"]
     assert Capture.plans(capture.give(execute("s1", ORDERS))) == []
     # What's on its way goes on into the journal.
     capture.give(passed(20, wrote("a:6", update(1))), ReadingPaused(), LogAdvanced(place(30)))
     assert capture.stream == ["orders a:6"]
     assert gates(capture) == ["pause"]
-    orders = capture.give(RoomMade())
+    orders = capture.give(JournalHasSpace())
     assert gates(capture) == ["pause", "resume"]
     assert Capture.plans(orders) == [ORDERS.table]
 
@@ -290,18 +290,18 @@ def test_chunks_that_were_asked_for_before_the_room_ended_wait_in_their_windows(
     capture = Capture(ORDERS)
     capture.give(execute("s1", ORDERS))
     order = Capture.chunk(capture.give(planned(ORDERS)))
-    capture.give(RoomEnded("so"), ReadingPaused())
+    capture.give(JournalFull("so"), ReadingPaused())
     assert capture.give(read(order, 1, 2, high=30)) == ()
     assert capture.open == ["orders reconciling"]
-    capture.give(RoomMade(), passed(30, wrote("a:6", update(1))))
+    capture.give(JournalHasSpace(), passed(30, wrote("a:6", update(1))))
     assert capture.stream == ["orders a:6", "orders rows 2"]
 
 
 def test_a_reader_without_room_stays_paused_within_a_transaction() -> None:
     capture = Capture(ORDERS)
-    capture.give(part("a:6", update(1)), RoomEnded("so"), ReadingPaused())
+    capture.give(part("a:6", update(1)), JournalFull("so"), ReadingPaused())
     assert gates(capture) == ["pause"]
-    capture.give(RoomMade())
+    capture.give(JournalHasSpace())
     assert gates(capture) == ["pause", "resume"]
 
 
@@ -312,14 +312,14 @@ def test_the_reader_does_not_wait_for_chunks_that_it_does_not_stand_for(within: 
     capture.give(planned(ORDERS))
     if within:
         capture.give(part("a:6", update(1)))
-    capture.give(RoomEnded("so"), ReadingPaused(), RoomMade())
+    capture.give(JournalFull("so"), ReadingPaused(), JournalHasSpace())
     assert gates(capture)[-2:] == ["pause", "resume"]
     assert capture.open == ["orders reading"]
 
 
 def test_a_pause_for_want_of_room_that_is_over_before_it_comes_is_ended_when_it_does() -> None:
     capture = Capture(ORDERS)
-    capture.give(RoomEnded("so"), RoomMade())
+    capture.give(JournalFull("so"), JournalHasSpace())
     assert gates(capture) == ["pause"]
     capture.give(ReadingPaused())
     assert gates(capture) == ["pause", "resume"]
@@ -327,9 +327,9 @@ def test_a_pause_for_want_of_room_that_is_over_before_it_comes_is_ended_when_it_
 
 def test_in_the_classic_way_no_chunk_is_asked_for_without_room() -> None:
     capture = pausing()
-    capture.give(RoomEnded("so"), ReadingPaused())
+    capture.give(JournalFull("so"), ReadingPaused())
     assert gates(capture) == ["pause"]
-    capture.give(RoomMade())
+    capture.give(JournalHasSpace())
     assert gates(capture) == ["pause", "chunk"]
 
 
@@ -454,12 +454,12 @@ def test_a_chunk_has_as_many_rows_as_were_asked_for() -> None:
 def test_nothing_is_asked_for_while_the_source_is_strained_and_what_was_closes() -> None:
     capture = Capture(ORDERS, ITEMS)
     order = capture.begin(ORDERS)
-    capture.give(SourceStrained("41 threads are running, and the most is 40"))
+    capture.give(SourceOverloaded("41 threads are running, and the most is 40"))
     assert capture.state.source == Strained("41 threads are running, and the most is 40")
     orders = capture.give(read(order, 1, 2), execute("s2", ITEMS))
     assert of(ReadChunk, orders) == [] and Capture.plans(orders) == []
     assert capture.stream == ["orders rows 1 2"]
-    eased = capture.give(SourceEased())
+    eased = capture.give(SourceRecovered())
     assert Capture.chunk(eased).after == (2,)
     assert Capture.plans(eased) == [ITEMS.table]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.journal.quota import quota_reached
-from pipeline.messages.journal import Full, Room, Roomy
+from pipeline.messages.journal import Full, HasSpace, Room
 
 MIB = 1 << 20
 FULL = Full("so")
@@ -12,15 +12,15 @@ FULL = Full("so")
 @pytest.mark.parametrize(
     ("size", "behind", "room", "waits"),
     [
-        (100 * MIB - 1, "lake", Roomy(), False),
-        (100 * MIB, "lake", Roomy(), True),
+        (100 * MIB - 1, "lake", HasSpace(), False),
+        (100 * MIB, "lake", HasSpace(), True),
         # Whatever it's kept for, no consumer makes room by getting on.
-        (100 * MIB, None, Roomy(), False),
+        (100 * MIB, None, HasSpace(), False),
         (100 * MIB, None, FULL, False),
         # A quarter of the way down to what's kept anyway.
         (85 * MIB, "lake", FULL, True),
         (85 * MIB - 1, "lake", FULL, False),
-        (85 * MIB, "lake", Roomy(), False),
+        (85 * MIB, "lake", HasSpace(), False),
     ],
 )
 def test_capture_waits_at_the_quota_for_a_consumer(
@@ -34,4 +34,4 @@ def test_capture_waits_at_the_quota_for_a_consumer(
 
 
 def test_without_a_quota_nobody_waits() -> None:
-    assert quota_reached(0, 40, 1 << 60, "lake", Roomy()) is None
+    assert quota_reached(0, 40, 1 << 60, "lake", HasSpace()) is None

@@ -27,7 +27,7 @@ from pipeline.journal.step import (
     TimeCame,
     WrittenAhead,
 )
-from pipeline.messages.journal import Append, AppendRows, Full, Roomy
+from pipeline.messages.journal import Append, AppendRows, Full, HasSpace
 from pipeline.messages.signals import SignalAccepted
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.signals.outcomes import Outcome, SignalState
@@ -195,7 +195,7 @@ def test_what_there_was_no_room_for_is_done_again_as_far_as_it_is_left() -> None
     assert isinstance(other, Seal)
     # Then it's seen whether there's room again.
     assert told(story.after(published(other)))[1] == (Keep(reserve=True),)
-    assert story.after(KEPT) == (TellRoom(Roomy()),)
+    assert story.after(KEPT) == (TellRoom(HasSpace()),)
 
 
 def test_once_something_has_gone_it_is_done_again_at_once() -> None:
@@ -224,7 +224,7 @@ def test_without_a_reserve_there_is_no_room() -> None:
     no_reserve = replace(KEPT, reserved=False)
     assert story.after(no_reserve) == (TellRoom(Full("the filesystem of here is full")),)
     assert story.after(TimeCame(), KEEP_EVERY_S) == (Keep(reserve=True),)
-    assert story.after(KEPT) == (TellRoom(Roomy()),)
+    assert story.after(KEPT) == (TellRoom(HasSpace()),)
 
 
 def test_at_the_quota_the_journal_is_kept_small_at_once_and_then_there_is_no_room() -> None:

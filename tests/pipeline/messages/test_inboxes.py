@@ -14,7 +14,7 @@ from pipeline.messages.chunks import (
     OpenTransactions,
     PlanTable,
     ReadChunk,
-    ReadKeys,
+    ReselectRows,
 )
 from pipeline.messages.journal import (
     Append,
@@ -22,9 +22,9 @@ from pipeline.messages.journal import (
     ChangePart,
     ChunkPart,
     Full,
-    RoomEnded,
-    RoomMade,
-    Roomy,
+    HasSpace,
+    JournalFull,
+    JournalHasSpace,
 )
 from pipeline.messages.row_images import Kind, TableChanges, TableImages, TableUnreadable
 from pipeline.schema.table_schema import TableId
@@ -42,17 +42,17 @@ PARTS = {
     TableChanges,
     ChangePart,
     ChunkPart,
-    Roomy,
+    HasSpace,
     Full,
 }
 
 # What is no fact by its name, but says how the journal is.
-SAY_HOW_IT_IS = {RoomEnded, RoomMade}
+SAY_HOW_IT_IS = {JournalFull, JournalHasSpace}
 
 ORDERS_GIVEN = {
     PlanTable,
     ReadChunk,
-    ReadKeys,
+    ReselectRows,
     OpenTransactions,
     CloseTransactions,
     PauseReading,

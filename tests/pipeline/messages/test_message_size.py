@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from pipeline.messages.binlog import LogAdvanced, LogRead, TransactionPartRead
+from pipeline.messages.binlog import LogAdvanced, TransactionPartRead, TransactionsRead
 from pipeline.messages.journal import Append, AppendRows, ChangePart
 from pipeline.messages.message_size import held, weight
 from pipeline.messages.row_images import TableUnreadable
@@ -17,7 +17,7 @@ def test_a_slice_weighs_what_its_rows_do_on_all_of_its_way() -> None:
     (append,) = capture.give(slice_)
     assert isinstance(append, Append)
     assert weight(append) == weight(slice_) > 3 * 8
-    unreadable = LogRead(slice_.transactions, (TableUnreadable(ORDERS.table, "so"),), slice_.end)
+    unreadable = TransactionsRead(slice_.transactions, (TableUnreadable(ORDERS.table, "so"),), slice_.end)
     assert weight(unreadable) == 0
 
 

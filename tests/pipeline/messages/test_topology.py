@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from pipeline.messages import inboxes as messages
-from pipeline.messages.binlog import LogRead, TransactionPartRead
+from pipeline.messages.binlog import TransactionPartRead, TransactionsRead
 from pipeline.messages.changes import ChangesVerified, TransactionPartVerified
 from pipeline.messages.journal import Append, AppendRows
 from pipeline.messages.topology import EDGES, Actor, WhenFull, inbox
@@ -64,7 +64,7 @@ def test_bounds_are_positive_and_exceptions_from_waiting_are_argued_for() -> Non
 
 def test_edges_that_carry_rows_of_the_log_are_bounded_in_bytes_too() -> None:
     carriers = {
-        LogRead,
+        TransactionsRead,
         TransactionPartRead,
         ChangesVerified,
         TransactionPartVerified,

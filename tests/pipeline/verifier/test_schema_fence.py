@@ -1,7 +1,7 @@
 """What is held until a schema is proven, and where that is."""
 
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.binlog import CreationRead, LogAdvanced
+from pipeline.messages.binlog import CreateTableSelectRead, LogAdvanced
 from pipeline.messages.row_images import TableUnreadable
 from pipeline.verifier.schema_fence import place, waiting
 from pipeline.verifier.table_state import Answered, Awaited, Holding, TableState, Unproven, Verified
@@ -38,4 +38,4 @@ def test_a_place_is_between_transactions() -> None:
         end(9),
     ]
     assert place(part(1)) is None
-    assert place(CreationRead("", "x")) is None
+    assert place(CreateTableSelectRead("", "x")) is None

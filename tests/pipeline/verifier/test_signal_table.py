@@ -9,9 +9,9 @@ from pipeline.gtid.transactions import Transactions
 from pipeline.messages.binlog import LogAdvanced
 from pipeline.messages.changes import (
     ChangesVerified,
+    MirrorInvalidated,
     SchemaChanged,
     SchemaVerified,
-    TableRestarted,
     TableStopped,
     TransactionPartVerified,
 )
@@ -112,14 +112,14 @@ def test_if_it_is_captured_too_its_rows_go_on_as_well() -> None:
 
 
 def test_nothing_behind_knows_of_it_otherwise() -> None:
-    restarts = tuple(TableRestarted(table, True, "why") for table in (SIGNALS.table, ORDERS.table))
+    restarts = tuple(MirrorInvalidated(table, True, "why") for table in (SIGNALS.table, ORDERS.table))
     both = frozenset({SIGNALS.table, ORDERS.table})
     statement = SchemaChanged(gtid("a:6"), both, "TRUNCATE …", place(20), restarts)
     changes_ = replace(passed(OTHERS), restarted=restarts)
     assert told(
         ROWS,
         SchemaVerified(SIGNALS),
-        TableRestarted(SIGNALS.table, True, "why"),
+        MirrorInvalidated(SIGNALS.table, True, "why"),
         TableStopped(SIGNALS.table, "why"),
         statement,
         changes_,
@@ -135,7 +135,7 @@ def test_nothing_behind_knows_of_it_otherwise() -> None:
 def test_other_tables_news_are_told() -> None:
     messages: list[FromVerifier] = [
         SchemaVerified(ORDERS),
-        TableRestarted(ORDERS.table, True, "why"),
+        MirrorInvalidated(ORDERS.table, True, "why"),
         TableStopped(ORDERS.table, "why"),
         LogAdvanced(place(20)),
         passed(OTHERS),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.messages.changes import SchemaVerified, TableRestarted, TableStopped
+from pipeline.messages.changes import MirrorInvalidated, SchemaVerified, TableStopped
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId
 from pipeline.verifier.cascades import Doubts
@@ -41,7 +41,7 @@ def test_the_server_is_asked_though_the_schema_is_proven() -> None:
 
 def test_what_a_new_one_did_meanwhile_is_read_anew_and_what_it_does_is_noticed() -> None:
     state, (restarted,) = answered(behind_the_statement(reread=True), GIVEN)
-    assert isinstance(restarted, TableRestarted)
+    assert isinstance(restarted, MirrorInvalidated)
     assert (restarted.table, restarted.emptied) == (ORDERS, False)
     assert state.foreign_keys == GIVEN.foreign_keys
     assert answered(state, GIVEN)[1] == (), "it isn't new any more"

@@ -11,18 +11,18 @@ from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet, Source
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.binlog import (
-    CreationRead,
+    CreateTableSelectRead,
+    DdlRead,
     LogAdvanced,
-    LogRead,
     ReadingPaused,
-    StatementRead,
     TransactionPartRead,
+    TransactionsRead,
 )
 from pipeline.messages.changes import (
     ChangesVerified,
+    MirrorInvalidated,
     SchemaChanged,
     SchemaVerified,
-    TableRestarted,
     TableStopped,
     TransactionPartVerified,
 )
@@ -78,10 +78,10 @@ def upto(number: int) -> GtidSet:
     return GtidSet.parse(f"{SERVER}:1-{number}") if number else GtidSet()
 
 
-def slice_(*numbers: int, maps: tuple[TableMap, ...] = (FULL,)) -> LogRead:
+def slice_(*numbers: int, maps: tuple[TableMap, ...] = (FULL,)) -> TransactionsRead:
     """A slice with these transactions; each table has one inserted row, of the first."""
     transactions = Transactions.of((Gtid(SERVER, n), n) for n in numbers)
-    return LogRead(transactions, tuple(images(m) for m in maps), end(numbers[-1]))
+    return TransactionsRead(transactions, tuple(images(m) for m in maps), end(numbers[-1]))
 
 
 def images(table_map: TableMap, state: int | None = 2, tags: int | None = 3) -> TableImages:
@@ -92,8 +92,8 @@ def images(table_map: TableMap, state: int | None = 2, tags: int | None = 3) -> 
     return TableImages(table_map, pa.record_batch([[0], [0], [0], [None]], schema=IMAGE_FIELDS), rows)
 
 
-def statement(number: int, text: str, database: str = "shop") -> StatementRead:
-    return StatementRead(Gtid(SERVER, number), 0, database, text, end(number))
+def statement(number: int, text: str, database: str = "shop") -> DdlRead:
+    return DdlRead(Gtid(SERVER, number), 0, database, text, end(number))
 
 
 def answer(number: int, schema: TableSchema | None, at: int | None = None) -> Answer:
@@ -108,7 +108,7 @@ def fresh(known: Known = NOTHING_KNOWN, position: int = 0, **schemas: TableSchem
     return started(SHOP, known, upto(position), {s.table: s for s in schemas.values()}, (), unproven)[0]
 
 
-Message = LogRead | TransactionPartRead | StatementRead | CreationRead | LogAdvanced | Answer
+Message = TransactionsRead | TransactionPartRead | DdlRead | CreateTableSelectRead | LogAdvanced | Answer
 
 
 def run(state: State, *log: Message) -> list[FromVerifier]:
@@ -229,7 +229,7 @@ def test_what_waits_goes_on_once_an_answer_proves_its_schema() -> None:
         assert kinds(then)[:3] == ["SchemaVerified", "SchemaVerified", "ChangesVerified"]
         assert [s.table.name for s in schemas(then)][:2] == ["orders", "items"]
         assert schemas(then)[0] == RENAMED
-        assert kinds(then)[-1] == type(message).__name__.replace("LogRead", "ChangesVerified")
+        assert kinds(then)[-1] == type(message).__name__.replace("TransactionsRead", "ChangesVerified")
 
 
 def test_a_pause_of_the_reader_is_told_at_once_since_it_may_be_what_is_waited_for() -> None:
@@ -244,7 +244,7 @@ def test_an_answer_that_may_not_know_the_statement_has_the_server_asked_again() 
     assert ORDERS in asked(state)
     state, said = answered(state, answer(6, RENAMED))
     [verified] = said
-    assert verified == SchemaVerified(RENAMED, (TableRestarted(ORDERS, False, TAGS_GONE),))
+    assert verified == SchemaVerified(RENAMED, (MirrorInvalidated(ORDERS, False, TAGS_GONE),))
     assert ORDERS not in asked(state)
 
 
@@ -307,7 +307,7 @@ def test_a_table_that_is_gone_is_forgotten_until_it_is_created_anew() -> None:
     assert ORDERS not in state.tables
     said = run(state, statement(7, "CREATE TABLE orders (id INT)"), answer(7, RENAMED))
     assert kinds(said) == ["SchemaChanged", "SchemaVerified"]
-    assert said[1] == SchemaVerified(RENAMED, (TableRestarted(ORDERS, True, TAGS_GONE),))
+    assert said[1] == SchemaVerified(RENAMED, (MirrorInvalidated(ORDERS, True, TAGS_GONE),))
     # Rows of a log that doesn't name its columns, from before the drop: nobody knows any more what they were.
     state = fresh(Known({}, upto(9)), 5, old=SCHEMA)
     said = run(state, slice_(6, maps=(MINIMAL,)), answer(9, None), LogAdvanced(end(9)))
@@ -343,7 +343,7 @@ def test_a_checkpoint_with_another_schema_does_not() -> None:
     # Nothing is to come: it was before, and the checkpoint's is old.
     assert schemas(run(fresh(known, 5, old=SCHEMA), slice_(6, maps=(MINIMAL,)))) == [RENAMED]
     news = started(SHOP, known, upto(5), {ORDERS: SCHEMA}, (), frozenset())[1]
-    assert news == (SchemaVerified(RENAMED, (TableRestarted(ORDERS, False, TAGS_GONE),)),)
+    assert news == (SchemaVerified(RENAMED, (MirrorInvalidated(ORDERS, False, TAGS_GONE),)),)
     assert schemas(run(fresh(known, 2, old=SCHEMA), slice_(3))) == [SCHEMA]
 
 
@@ -409,7 +409,7 @@ def test_a_schema_that_does_not_fit_the_map_stops_the_table(other: TableSchema) 
 
 def test_a_created_and_filled_table_has_its_schema_from_an_answer_that_knows_its_transaction() -> None:
     known = Known({}, upto(5))
-    creation = CreationRead("", "CREATE TABLE `shop`.`orders` (`id` int) START TRANSACTION")
+    creation = CreateTableSelectRead("", "CREATE TABLE `shop`.`orders` (`id` int) START TRANSACTION")
     assert kinds(run(fresh(known, 5), creation, slice_(6))) == ["SchemaVerified", "ChangesVerified"]
     for first, rest in ((slice_(6, maps=(MINIMAL,)), []), (part(6, images(MINIMAL)), [slice_(6, maps=())])):
         state = fresh(known, 5)
@@ -538,10 +538,10 @@ def test_a_statement_that_changes_rows_restarts_the_table_as_it_passes(
     assert schemas([changes]) == [SCHEMA]
 
 
-def restarts(said: list[FromVerifier]) -> list[TableRestarted]:
+def restarts(said: list[FromVerifier]) -> list[MirrorInvalidated]:
     """All of them, by themselves or with a statement."""
     each = [m.restarted if isinstance(m, SchemaChanged | SchemaVerified) else (m,) for m in said]
-    return [m for some in each for m in some if isinstance(m, TableRestarted)]
+    return [m for some in each for m in some if isinstance(m, MirrorInvalidated)]
 
 
 def test_a_table_is_empty_until_it_has_an_image() -> None:
@@ -658,7 +658,7 @@ def test_columns_that_a_statement_renames_or_drops_are_told_with_it(
     assert schemas(again) == [told.schema]
 
 
-def _slice_of(number: int, names: list[str]) -> LogRead:
+def _slice_of(number: int, names: list[str]) -> TransactionsRead:
     """A slice with a row of the first columns, which have these names."""
     some = len(names)
     table_map = replace(
@@ -670,7 +670,7 @@ def _slice_of(number: int, names: list[str]) -> LogRead:
     )
     row = images(table_map)
     whole = replace(row, rows=row.rows.select(range(some)))
-    return LogRead(Transactions.of([(Gtid(SERVER, number), 0)]), (whole,), end(number))
+    return TransactionsRead(Transactions.of([(Gtid(SERVER, number), 0)]), (whole,), end(number))
 
 
 def test_a_table_of_another_case_is_altered_for_certain_by_no_statement() -> None:
@@ -842,7 +842,7 @@ def test_a_part_has_not_passed() -> None:
 # -- absent columns
 
 
-def lacking(*bitmaps: bytes | None) -> LogRead:
+def lacking(*bitmaps: bytes | None) -> TransactionsRead:
     """A slice with a row for each of these bitmaps."""
     count = len(bitmaps)
     whole = images(FULL)
