@@ -24,10 +24,10 @@ from pipeline.schema.table_map import FullMetadata, MinimalMetadata, NoMetadata,
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.verifier.column_metadata import completed, difference, self_described
 from pipeline.verifier.table_state import (
-    Answered,
-    Awaited,
     Capturable,
-    Holding,
+    SchemaFetched,
+    SchemaKnown,
+    SchemaPending,
     TableState,
     Unproven,
     Verified,
@@ -50,12 +50,12 @@ class KeyAbsent(Definite):
 def behind(state: TableState | None, gtid: Gtid, to_come: TableSchema | None) -> TableState:
     """A table's state behind a statement that may have altered it; `to_come`: the schema that has its work in it."""
     match state:
-        case Answered(_, at) as answer if gtid in at:
+        case SchemaFetched(_, at) as answer if gtid in at:
             return answer
         case Unproven(statements):
             return Unproven(statements.with_gtid(gtid))
         case _:
-            return Unproven(GtidSet().with_gtid(gtid)) if to_come is None else Awaited(to_come)
+            return Unproven(GtidSet().with_gtid(gtid)) if to_come is None else SchemaPending(to_come)
 
 
 def named(
@@ -87,7 +87,7 @@ def waits(state: TableState, images: TableImages | TableUnreadable) -> bool:
     """Whether these images have to wait for the proof of their table's schema."""
     if isinstance(images, TableUnreadable) or isinstance(images.map.metadata, FullMetadata):
         return False
-    return isinstance(state, Unproven | Awaited | Answered)
+    return isinstance(state, Unproven | SchemaPending | SchemaFetched)
 
 
 def _verified(state: Capturable, table_map: TableMap) -> Verified | str:
@@ -105,9 +105,9 @@ def _verified(state: Capturable, table_map: TableMap) -> Verified | str:
 
 def _proven(state: Capturable, table_map: TableMap) -> Verified | str:
     match state:
-        case Unproven() | Awaited() | Answered():
+        case Unproven() | SchemaPending() | SchemaFetched():
             return f"the log doesn't name its columns, and no schema is proven to hold here; {REMEDY}"
-        case Holding(schema) | Verified(schema):
+        case SchemaKnown(schema) | Verified(schema):
             differs = difference(schema, table_map)
             return Verified(schema, table_map) if differs is None else f"{differs}; {REMEDY}"
         case _:

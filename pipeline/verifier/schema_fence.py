@@ -21,7 +21,7 @@ from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import Traits
 from pipeline.verifier.column_names import REMEDY, table_of, waits
-from pipeline.verifier.table_state import Answered, Holding, TableState, Unproven
+from pipeline.verifier.table_state import SchemaFetched, SchemaKnown, TableState, Unproven
 
 # How many bytes of rows are held, at most, until a schema is proven.
 MOST_HELD = 64 << 20
@@ -73,13 +73,13 @@ def waiting(tables: Mapping[TableId, TableState], message: Held) -> frozenset[Ta
 
 def settled(
     table: TableId, state: TableState, held: Sequence[Held], size: int, alters: Alters
-) -> Holding | str | None:
+) -> SchemaKnown | str | None:
     """The schema that's proven for a table whose images wait at the front; or why none ever will be; None: not yet.
 
     `held` has `size` bytes of rows. An answer speaks for the images at the front if no statement comes between them and
     its place in the log: what holds there has held since.
     """
-    if isinstance(state, Answered):
+    if isinstance(state, SchemaFetched):
         for message in held:
             there = place(message)
             if isinstance(message, DdlRead | CreateTableSelectRead) and table in alters(message):
@@ -97,7 +97,7 @@ def place(message: Held) -> Coordinates | None:
     return None if isinstance(message, TransactionPartRead | CreateTableSelectRead) else message.end
 
 
-def _proven(answer: Answered) -> Holding | str:
+def _proven(answer: SchemaFetched) -> SchemaKnown | str:
     if answer.schema is None:
         return _GONE
-    return Holding(answer.schema)
+    return SchemaKnown(answer.schema)

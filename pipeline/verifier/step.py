@@ -9,7 +9,7 @@ the stream. Chunks need it in any case: they're read under the schema that holds
 the checkpoint, unless one has passed since that touches it; and the checkpoint knows (`unproven`). Of other tables only
 the server knows. Let K be a GTID set at which its schemas held (`Known`). A schema holds once every transaction of K
 has passed, until a statement passes that touches the table: what K holds had made the schema what it is. While
-transactions of K are still to come, one of them may be such a statement, and the schema is `Awaited`.
+transactions of K are still to come, one of them may be such a statement, and the schema is `SchemaPending`.
 
 **The proof behind a statement.** Where a statement that isn't in K may have altered a table, the server is asked again:
 for its executed set A, then for the schema, then for the end E of its log (`Answer`). The schema has in it what the
@@ -90,7 +90,15 @@ from pipeline.verifier.table_restarts import (
     orphans,
     parents_of,
 )
-from pipeline.verifier.table_state import Answered, Awaited, Holding, Stopped, TableState, Unproven, Verified
+from pipeline.verifier.table_state import (
+    SchemaFetched,
+    SchemaKnown,
+    SchemaPending,
+    Stopped,
+    TableState,
+    Unproven,
+    Verified,
+)
 
 News = SchemaVerified | MirrorInvalidated | TableStopped
 FromVerifier = ChangesVerified | TransactionPartVerified | SchemaChanged | LogAdvanced | ReadingPaused | News
@@ -109,12 +117,12 @@ def started(
     """The state at a checkpoint with this position, these schemas and tables, and what's new there."""
     to_come = known.at - position
     tables: dict[TableId, TableState] = {
-        table: Holding(schema) if to_come and table not in unproven else Unproven()
+        table: SchemaKnown(schema) if to_come and table not in unproven else Unproven()
         for table, schema in schemas.items()
     }
     for table, schema in known.schemas.items():
-        if not isinstance(tables.get(table), Holding):
-            tables[table] = Awaited(schema) if to_come else Holding(schema)
+        if not isinstance(tables.get(table), SchemaKnown):
+            tables[table] = SchemaPending(schema) if to_come else SchemaKnown(schema)
     ended: dict[TableId, TableState] = dict.fromkeys(stopped, Stopped())
     # Where capture had begun, nobody refused to start for these.
     cascading = (
@@ -127,11 +135,15 @@ def started(
     proven = _refused(schema for table, schema in schemas.items() if table not in unproven)
     stops = _stops(ended, {**proven, **known.refused, **given, **left})
     tables |= ended | {stop.table: Stopped() for stop in stops}
-    doubtful = frozenset(table for table, state in tables.items() if isinstance(state, Unproven | Awaited))
+    doubtful = frozenset(
+        table for table, state in tables.items() if isinstance(state, Unproven | SchemaPending)
+    )
     state = State(captured, known, to_come, tables, dict(schemas), doubtful=doubtful)
     state = replace(state, foreign_keys=foreign_keys, doubts=doubts, survey=known_at(known.traits, known.at))
     state, elsewhere = _surveyed(state)
-    new = [s.schema for t, s in state.tables.items() if isinstance(s, Holding) and s.schema != schemas.get(t)]
+    new = [
+        s.schema for t, s in state.tables.items() if isinstance(s, SchemaKnown) and s.schema != schemas.get(t)
+    ]
     state, news = _all_told(state, new)
     return state, (*stops, *elsewhere, *news)
 
@@ -152,7 +164,7 @@ def asked(state: State) -> frozenset[TableId]:
 
 def _unproven(state: State) -> frozenset[TableId]:
     return frozenset(
-        table for table in state.doubtful if isinstance(state.tables.get(table), Unproven | Awaited)
+        table for table in state.doubtful if isinstance(state.tables.get(table), Unproven | SchemaPending)
     )
 
 
@@ -162,7 +174,7 @@ def answered(state: State, answer: Answer) -> tuple[State, tuple[FromVerifier, .
     for table in answer.tables & _unproven(state):
         known = tables[table]  # what may have altered an awaited one was in K, and so it's in A
         if not isinstance(known, Unproven) or known.statements <= answer.at:
-            tables[table] = Answered(answer.schemas.get(table), answer.at, answer.end)
+            tables[table] = SchemaFetched(answer.schemas.get(table), answer.at, answer.end)
     survey = state.survey.answered(answer.tables, answer.traits, answer.at, answer.end)
     state = replace(state, tables=tables, survey=survey)
     stops = _stops(_ended(state), answer.refused)
@@ -224,11 +236,11 @@ def _settled(state: State) -> tuple[State, tuple[News, ...], Mapping[TableId, st
     unnamed: dict[TableId, str] = {}
     for table in sorted(schema_fence.waiting(state.tables, state.held[0])):
         before = state.tables.get(table, Unproven())
-        if isinstance(before, Awaited):
+        if isinstance(before, SchemaPending):
             before = Unproven()
         outcome = schema_fence.settled(table, before, state.held, state.held_bytes, partial(_altered, state))
         match outcome:
-            case Holding(schema):
+            case SchemaKnown(schema):
                 state, news = _all_told(_with(state, {table: outcome}), [schema])
                 said += news
             case str(reason):
@@ -276,7 +288,9 @@ def _taken(state: State, message: Held) -> tuple[State, tuple[FromVerifier, ...]
 def _with(state: State, changed: Mapping[TableId, TableState]) -> State:
     """The state with these tables changed, but for those that are stopped: that's for good."""
     stopped = {table: s for table in changed if isinstance(s := state.tables.get(table), Stopped)}
-    in_doubt = {table for table, s in changed.items() if isinstance(s, Unproven | Awaited | Answered)}
+    in_doubt = {
+        table for table, s in changed.items() if isinstance(s, Unproven | SchemaPending | SchemaFetched)
+    }
     return replace(state, tables={**state.tables, **changed, **stopped}, doubtful=state.doubtful | in_doubt)
 
 
@@ -320,7 +334,7 @@ def _statement_read(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
     to_come = state.known.schemas if gtid in state.to_come else {}
     state = _with(state, {t: behind(state.tables.get(t), gtid, to_come.get(t)) for t in changed})
     still = (state.tables.get(table) for table in sorted(touched - changed))
-    same = [SchemaVerified(known.schema) for known in still if isinstance(known, Holding | Verified)]
+    same = [SchemaVerified(known.schema) for known in still if isinstance(known, SchemaKnown | Verified)]
     state, arrived = _passed(state, GtidSet().with_gtid(gtid) | message.covered)
     passed = SchemaChanged(
         gtid,
@@ -360,7 +374,7 @@ def _passed(state: State, gtids: GtidSet) -> tuple[State, tuple[News, ...]]:
     to_come = state.to_come - gtids
     if to_come or not state.to_come:
         return replace(state, to_come=to_come), ()
-    arrived = {t: Holding(s.schema) for t, s in state.tables.items() if isinstance(s, Awaited)}
+    arrived = {t: SchemaKnown(s.schema) for t, s in state.tables.items() if isinstance(s, SchemaPending)}
     state = _with(replace(state, to_come=to_come), arrived)
     state, told = _all_told(state, [holding.schema for holding in arrived.values()])
     state, stops = _surveyed(state)
@@ -383,16 +397,16 @@ def _arrived(state: State) -> tuple[State, tuple[News, ...]]:
     proven: list[TableSchema] = []
     for table in sorted(state.doubtful):
         match tables.get(table):
-            case Answered(schema, _, end) if state.place.reaches(end):
+            case SchemaFetched(schema, _, end) if state.place.reaches(end):
                 if schema is None:
                     del tables[table]
                 else:
-                    tables[table] = Holding(schema)
+                    tables[table] = SchemaKnown(schema)
                     proven.append(schema)
             case _:
                 pass
     doubtful = frozenset(
-        t for t in state.doubtful if isinstance(tables.get(t), Unproven | Awaited | Answered)
+        t for t in state.doubtful if isinstance(tables.get(t), Unproven | SchemaPending | SchemaFetched)
     )
     state, told = _all_told(replace(state, tables=tables, doubtful=doubtful), proven)
     return state, (*stops, *told)

@@ -22,7 +22,7 @@ class Unproven:
 
 
 @dataclass(frozen=True, slots=True)
-class Awaited:
+class SchemaPending:
     """The schema that the server had at the start, which will hold once all of `Known.at` has passed."""
 
     wire: ClassVar[str] = "awaited"
@@ -31,7 +31,7 @@ class Awaited:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class SchemaFetched:
     """The server's schema (None: there's no such table), which will hold at `end` of the log.
 
     It has the work of all statements in `at` in it, and none from behind `end`.
@@ -45,7 +45,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class SchemaKnown:
     """This schema holds; no table map has been held against it yet."""
 
     wire: ClassVar[str] = "holding"
@@ -70,7 +70,7 @@ class Stopped:
     wire: ClassVar[str] = "stopped"
 
 
-Capturable = Unproven | Awaited | Answered | Holding | Verified
+Capturable = Unproven | SchemaPending | SchemaFetched | SchemaKnown | Verified
 
 
 TableState = Capturable | Stopped

@@ -8,11 +8,20 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.changes import TableStopped
 from pipeline.messages.row_images import TableUnreadable
 from pipeline.verifier.column_names import named, table_of
-from pipeline.verifier.table_state import Answered, Awaited, Capturable, Holding, Unproven, Verified
+from pipeline.verifier.table_state import (
+    Capturable,
+    SchemaFetched,
+    SchemaKnown,
+    SchemaPending,
+    Unproven,
+    Verified,
+)
 from tests.pipeline.verifier.test_step import FULL, MINIMAL, ORDERS, SCHEMA, end, images
 
 
-@pytest.mark.parametrize("state", [Unproven(), Awaited(SCHEMA), Answered(SCHEMA, GtidSet(), end(1))])
+@pytest.mark.parametrize(
+    "state", [Unproven(), SchemaPending(SCHEMA), SchemaFetched(SCHEMA, GtidSet(), end(1))]
+)
 def test_a_full_map_needs_no_state_and_another_one_a_proven_schema(state: Capturable) -> None:
     verified = named(state, images(FULL))
     assert not isinstance(verified, TableStopped)
@@ -23,7 +32,7 @@ def test_a_full_map_needs_no_state_and_another_one_a_proven_schema(state: Captur
 
 
 def test_a_proven_schema_names_the_columns_if_the_map_fits_it() -> None:
-    verified = named(Holding(SCHEMA), images(MINIMAL))
+    verified = named(SchemaKnown(SCHEMA), images(MINIMAL))
     assert not isinstance(verified, TableStopped)
     assert verified[0] == Verified(SCHEMA, MINIMAL)
     assert verified[1].rows.to_pylist() == [{"id": 7, "state": "paid", "tags": "x,y"}]
@@ -35,5 +44,5 @@ def test_a_proven_schema_names_the_columns_if_the_map_fits_it() -> None:
 
 def test_rows_that_cannot_be_decoded_stop_their_table() -> None:
     unreadable = TableUnreadable(ORDERS, "a time of 25 hours")
-    assert named(Holding(SCHEMA), unreadable) == TableStopped(ORDERS, "a time of 25 hours")
+    assert named(SchemaKnown(SCHEMA), unreadable) == TableStopped(ORDERS, "a time of 25 hours")
     assert table_of(unreadable) == table_of(images(FULL)) == ORDERS

@@ -4,7 +4,14 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.binlog import CreateTableSelectRead, LogAdvanced
 from pipeline.messages.row_images import TableUnreadable
 from pipeline.verifier.schema_fence import place, waiting
-from pipeline.verifier.table_state import Answered, Awaited, Holding, TableState, Unproven, Verified
+from pipeline.verifier.table_state import (
+    SchemaFetched,
+    SchemaKnown,
+    SchemaPending,
+    TableState,
+    Unproven,
+    Verified,
+)
 from tests.pipeline.verifier.test_step import (
     FULL,
     MINIMAL,
@@ -19,7 +26,7 @@ from tests.pipeline.verifier.test_step import (
 
 
 def test_only_images_that_need_a_schema_wait_for_one() -> None:
-    doubts: list[TableState] = [Unproven(), Awaited(SCHEMA), Answered(SCHEMA, GtidSet(), end(1))]
+    doubts: list[TableState] = [Unproven(), SchemaPending(SCHEMA), SchemaFetched(SCHEMA, GtidSet(), end(1))]
     for doubt in doubts:
         assert waiting({ORDERS: doubt}, slice_(1, maps=(FULL, MINIMAL))) == {ORDERS}
         assert waiting({ORDERS: doubt}, part(1, images(MINIMAL))) == {ORDERS}
@@ -27,7 +34,7 @@ def test_only_images_that_need_a_schema_wait_for_one() -> None:
         assert waiting({ORDERS: doubt}, part(1, TableUnreadable(ORDERS, "so"))) == frozenset()
         assert waiting({ORDERS: doubt}, statement(1, "DROP TABLE orders")) == frozenset()
     assert waiting({}, slice_(1, maps=(MINIMAL,))) == {ORDERS}
-    for sure in (Holding(SCHEMA), Verified(SCHEMA, MINIMAL)):
+    for sure in (SchemaKnown(SCHEMA), Verified(SCHEMA, MINIMAL)):
         assert waiting({ORDERS: sure}, slice_(1, maps=(MINIMAL,))) == frozenset()
 
 
