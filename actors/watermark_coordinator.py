@@ -25,7 +25,7 @@ from pipeline.coordinator import recapture, reselect, resume
 from pipeline.coordinator import step as coordinator
 from pipeline.coordinator.chunk_size import Limits
 from pipeline.coordinator.reselect_keys import NOTHING
-from pipeline.coordinator.state import Order, State, Strained, Unsettled, WindowMode, Within, range_of
+from pipeline.coordinator.state import InTransaction, Order, State, Strained, Unsettled, WindowMode, range_of
 from pipeline.coordinator.window import Reconciling
 from pipeline.messages import topology
 from pipeline.messages.binlog import PauseReading, ResumeReading
@@ -121,7 +121,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         return {
             "position": str(checkpoint.position),
             "stream": str(self._state.stream) if self._state.stream else None,
-            "within": str(place.gtid) if isinstance(place, Within) else None,
+            "within": str(place.gtid) if isinstance(place, InTransaction) else None,
             "scn": checkpoint.scn,
             "paused": checkpoint.paused,
             "no_room": self._state.room.reason if isinstance(self._state.room, Full) else None,

@@ -9,7 +9,7 @@ from pipeline.errors import Definite, Transient
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot import chunk_index_choice, chunk_queries, range_splits, row_filter_sql
-from pipeline.snapshot.chunk_index import Walk
+from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.snapshot.range_splits import FirstBehind, LastThrough, Weigh
 from pipeline.snapshot.row_filter import Refused
 from pipeline.snapshot.snapshot import Request
@@ -19,7 +19,7 @@ from pipeline.source.parameters import Fragment
 from pipeline.source.statement import Statement
 
 
-async def found(source: Source, table: TableId, request: Request) -> tuple[TableSchema, Walk]:
+async def found(source: Source, table: TableId, request: Request) -> tuple[TableSchema, ChunkIndex]:
     """The table as it is now, and its walk. Raises Definite where it can't be read in chunks as requested."""
     described = await _described(source, table)
     indexes = await source.indexes(table)
@@ -39,7 +39,7 @@ def condition(schema: TableSchema, request: Request) -> Fragment:
 
 
 async def divided(
-    source: Source, schema: TableSchema, walk: Walk, end: Key, rows: int, ranges: int, least_rows: int
+    source: Source, schema: TableSchema, walk: ChunkIndex, end: Key, rows: int, ranges: int, least_rows: int
 ) -> tuple[Key, ...]:
     """The last keys of all ranges but the last: of at most so many, each of at least so many of the table's `rows`."""
     first = await key(source, schema, walk, chunk_queries.first_key(schema, walk))
@@ -67,7 +67,7 @@ async def divided(
                 answer = await _weight(source, chunk_queries.weight(schema, walk, after, last))
 
 
-async def key(source: Source, schema: TableSchema, walk: Walk, statement: Statement) -> Key | None:
+async def key(source: Source, schema: TableSchema, walk: ChunkIndex, statement: Statement) -> Key | None:
     """The one key that the statement asks for, if there is one."""
     async with source.select(statement) as result:
         rows = await result.rows()

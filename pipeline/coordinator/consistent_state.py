@@ -78,4 +78,4 @@ class Standing:
         return passed.end == self.at
 
 
-Stand = Nowhere | Opening | Approaching | Standing
+ConsistentPhase = Nowhere | Opening | Approaching | Standing

@@ -25,10 +25,10 @@ from pipeline.coordinator.partial_rows import Divided, Partial, any_partial, div
 from pipeline.coordinator.reselect_keys import key_rows
 from pipeline.coordinator.resume import begun
 from pipeline.coordinator.state import (
-    Between,
+    BetweenTransactions,
+    InTransaction,
     State,
     Unsettled,
-    Within,
     checkpointed,
     dropped,
     ended,
@@ -79,10 +79,10 @@ _GONE = "a consumer of the journal lacks rows of it that retention has removed"
 def changes_passed(state: State, message: ChangesVerified) -> tuple[State, tuple[ChangePart, ...]]:
     """A slice has passed."""
     run, checkpoint = message.transactions, state.checkpoint
-    if isinstance(state.place, Within) and run.gtid(0) != state.place.gtid:
+    if isinstance(state.place, InTransaction) and run.gtid(0) != state.place.gtid:
         raise InvariantBroken(f"{run.gtid(0)} passed within {state.place.gtid}, which hadn't ended")
     tables = _captured(state, message.tables)
-    after = touched(replace(state, stream=message.end, place=Between()), tables, run)
+    after = touched(replace(state, stream=message.end, place=BetweenTransactions()), tables, run)
     passed = checkpointed(
         after,
         position=run.added_to(checkpoint.position) | message.covered,
@@ -95,7 +95,7 @@ def changes_passed(state: State, message: ChangesVerified) -> tuple[State, tuple
 
 def part_passed(state: State, message: TransactionPartVerified) -> tuple[State, tuple[ChangePart, ...]]:
     """A part of a transaction has passed."""
-    place = state.place if isinstance(state.place, Within) else Within(message.gtid)
+    place = state.place if isinstance(state.place, InTransaction) else InTransaction(message.gtid)
     if place.gtid != message.gtid:
         raise InvariantBroken(f"rows of {message.gtid} came within {place.gtid}, which hadn't ended")
     transaction = Transactions.of([(message.gtid, message.commit_time)])
@@ -214,7 +214,7 @@ def rows_signalled(state: State, rows: tuple[SourceSignal, ...]) -> tuple[State,
 
 def must_be_between(state: State, what: str) -> None:
     """What can't come within a transaction. Raises InvariantBroken if it did."""
-    if isinstance(state.place, Within):
+    if isinstance(state.place, InTransaction):
         raise InvariantBroken(f"{what} came within {state.place.gtid}, which hadn't ended")
 
 
@@ -322,7 +322,7 @@ def mirrors_lacked(state: State, message: MirrorDataExpired) -> State:
 
 def table_stopped(state: State, message: TableStopped) -> State:
     """The table isn't captured any more: its snapshots fail, and nothing of an open transaction comes of it."""
-    if isinstance(state.place, Within):
+    if isinstance(state.place, InTransaction):
         state = replace(state, place=replace(state.place, stopped=state.place.stopped | {message.table}))
     stopped = checkpointed(state, stopped={**state.checkpoint.stopped, message.table: message.reason})
     stopped = reselect.forgotten(stopped, message.table)

@@ -36,6 +36,7 @@ from pipeline.coordinator.consistent_state import Approaching, Nowhere, Opening,
 from pipeline.coordinator.state import (
     Flowing,
     FoundEmpty,
+    InTransaction,
     Order,
     Overlapping,
     Paused,
@@ -46,7 +47,6 @@ from pipeline.coordinator.state import (
     State,
     Strained,
     Unsettled,
-    Within,
     is_reading,
     of_snapshots,
     range_of,
@@ -86,7 +86,7 @@ def scheduled(state: State) -> tuple[State, tuple[Order, ...]]:
     """Ask for as many plans and chunks as the mode allows now."""
     if isinstance(state.room, Full):
         return _waiting_for_room(state)
-    if isinstance(state.place, Within):
+    if isinstance(state.place, InTransaction):
         return _within(state)
     state, orders = consistent_schedule.stood(state)
     match state.stand:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator.chunk_size import Limits, Size
-from pipeline.coordinator.consistent_state import Nowhere, Stand
+from pipeline.coordinator.consistent_state import ConsistentPhase, Nowhere
 from pipeline.coordinator.reselect_keys import Unread
 from pipeline.coordinator.window import Reading, Window
 from pipeline.gtid.coordinates import Coordinates
@@ -17,7 +17,7 @@ from pipeline.messages.journal import Append, AppendRows, HasSpace, Room
 from pipeline.messages.signals import SignalOutcome
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
-from pipeline.snapshot.chunk_index import Walk
+from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.snapshot.snapshot import (
     ChunkId,
     Chunking,
@@ -69,7 +69,7 @@ class Planned:
     wire: ClassVar[str] = "planned"
 
     schema: TableSchema
-    walk: Walk
+    walk: ChunkIndex
     ranges: tuple[Range, ...]
 
 
@@ -134,12 +134,12 @@ Source = Eased | Strained
 
 
 @dataclass(frozen=True, slots=True)
-class Between:
+class BetweenTransactions:
     """The stream is between two transactions."""
 
 
 @dataclass(frozen=True, slots=True)
-class Within:
+class InTransaction:
     """The stream is inside this transaction: rows of it have gone out, and it hasn't passed.
 
     `answers` to signals and `stopped` tables have come since, and go out with its end.
@@ -150,7 +150,7 @@ class Within:
     stopped: frozenset[TableId] = frozenset()
 
 
-Place = Between | Within
+Place = BetweenTransactions | InTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,13 +172,13 @@ class State:
     checkpoint: Checkpoint
     unasked: SnapshotMode = SnapshotMode.NO_DATA
     stream: Coordinates | None = None
-    place: Place = Between()
+    place: Place = BetweenTransactions()
     runs: dict[TableId, Run] = field(default_factory=dict)
     open: tuple[Window, ...] = ()
     asked: dict[ChunkId, int] = field(default_factory=dict)
     sizes: dict[TableId, Size] = field(default_factory=dict)
     gate: Gate = Flowing()
-    stand: Stand = field(default_factory=Nowhere)
+    stand: ConsistentPhase = field(default_factory=Nowhere)
     source: Source = Eased()
     room: Room = field(default_factory=HasSpace)
     markers: frozenset[str] = frozenset()

@@ -12,11 +12,11 @@ that everything the window rules ask for can happen there:
     a signal came        snapshots begin, stop, pause or resume
 
 **A transaction larger than a slice** comes in parts, and between the first one and its end the state says so
-(`Within`). Its rows go straight on to the journal, which keeps them back, and their keys touch the open windows under
-its GTID, as they would in a slice. All else waits for its end, which is the next moment between two transactions: no
-window closes, nothing is asked for, the position stays, and what changes the checkpoint meanwhile (a signal, a
-schema, a table that stops) goes out with the Append that ends it. So for every rule the transaction passes at its
-end and as a whole. Its SCN is the next one all the while, since nothing else takes a number.
+(`InTransaction`). Its rows go straight on to the journal, which keeps them back, and their keys touch the open windows
+under its GTID, as they would in a slice. All else waits for its end, which is the next moment between two transactions:
+no window closes, nothing is asked for, the position stays, and what changes the checkpoint meanwhile (a signal, a
+schema, a table that stops) goes out with the Append that ends it. So for every rule the transaction passes at its end
+and as a whole. Its SCN is the next one all the while, since nothing else takes a number.
 
 A table that stops within a transaction has nothing of that transaction in the journal: what had gone on is withdrawn.
 
@@ -49,15 +49,15 @@ from pipeline.coordinator.handle_signals import signalled
 from pipeline.coordinator.reselect_keys import NOTHING
 from pipeline.coordinator.schedule import scheduled
 from pipeline.coordinator.state import (
-    Between,
+    BetweenTransactions,
     Eased,
+    InTransaction,
     Order,
     Overlapping,
     Paused,
     State,
     Strained,
     WindowMode,
-    Within,
     checkpointed,
 )
 from pipeline.coordinator.window_close import closed
@@ -121,9 +121,9 @@ def step(state: State, message: ToWatermarkCoordinator) -> tuple[State, tuple[Or
     """The next state and the orders that follow from a message. InvariantBroken where a promise was broken."""
     taken, changes, answers = _taken(state, message)
     match taken.place:
-        case Within():
+        case InTransaction():
             return _held(taken, taken.place, changes, answers)
-        case Between():
+        case BetweenTransactions():
             alterations = message.alterations if isinstance(message, SchemaChanged) else ()
             altered = tuple(Altered(state.checkpoint.scn + 1, alteration) for alteration in alterations)
             return _appended(state, taken, changes, answers, altered)
@@ -142,7 +142,7 @@ def _numbered(state: State) -> State:
 
 
 def _held(
-    taken: State, place: Within, changes: tuple[ChangePart, ...], answers: tuple[SignalOutcome, ...]
+    taken: State, place: InTransaction, changes: tuple[ChangePart, ...], answers: tuple[SignalOutcome, ...]
 ) -> tuple[State, tuple[Order, ...]]:
     """Rows go on, and all else waits for the end of the transaction."""
     after, orders = scheduled(replace(taken, place=replace(place, answers=(*place.answers, *answers))))
@@ -162,7 +162,7 @@ def _appended(
     if after.checkpoint.mirrors is not state.checkpoint.mirrors:
         after = _numbered(after)
     withdrawn: frozenset[TableId] = frozenset()
-    if isinstance(state.place, Within):  # and here it ends
+    if isinstance(state.place, InTransaction):  # and here it ends
         with_it = taken.checkpoint.stopped.keys() - state.checkpoint.stopped.keys()
         answers, withdrawn = (*state.place.answers, *answers), state.place.stopped | with_it
     if after.checkpoint is state.checkpoint and not answers:

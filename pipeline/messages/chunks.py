@@ -8,7 +8,7 @@ from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.snapshot.chunk_index import Walk
+from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.snapshot.snapshot import ChunkId, Request
 from pipeline.snapshot.watermark import High
 
@@ -31,7 +31,7 @@ class TablePlanned:
     """
 
     schema: TableSchema
-    walk: Walk
+    walk: ChunkIndex
     end: Key | None
     splits: tuple[Key, ...]
     expected: int
@@ -52,7 +52,7 @@ class ReadChunk:
 
     chunk: ChunkId
     schema: TableSchema
-    walk: Walk
+    walk: ChunkIndex
     request: Request
     range: int
     after: Key | None

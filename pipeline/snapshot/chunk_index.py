@@ -12,7 +12,7 @@ PRIMARY: Final = "PRIMARY"
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class ChunkIndex:
     """An index by its name, its columns (indices of the table's) in the index's order, and how each is ordered.
 
     That's whether it's `descending`, and by which of `collations` where it's text, else None.
@@ -39,6 +39,6 @@ class Walk:
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def primary(schema: TableSchema) -> Walk:
+def primary(schema: TableSchema) -> ChunkIndex:
     """The walk along a primary key all of whose columns are ascending, and none of which is text."""
-    return Walk(PRIMARY, schema.key, (False,) * len(schema.key), (None,) * len(schema.key))
+    return ChunkIndex(PRIMARY, schema.key, (False,) * len(schema.key), (None,) * len(schema.key))

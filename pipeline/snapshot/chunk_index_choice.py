@@ -13,7 +13,7 @@ from typing import assert_never
 
 from pipeline.errors import Definite, Transient
 from pipeline.schema.table_schema import TableSchema
-from pipeline.snapshot.chunk_index import Walk
+from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.source.information_schema import Described, IndexPart
 from pipeline.types.column_types import (
     Binary,
@@ -40,7 +40,7 @@ from pipeline.types.column_types import (
 Indexes = Mapping[str, Sequence[IndexPart]]
 
 
-def walk(described: Described, indexes: Indexes, surrogate: str | None) -> Walk:
+def walk(described: Described, indexes: Indexes, surrogate: str | None) -> ChunkIndex:
     """The walk along the table's key, or along the unique index or column that `surrogate` names.
 
     Raises Definite where there's none to walk along, and Transient where the two arguments aren't of one moment.
@@ -62,14 +62,14 @@ def walk(described: Described, indexes: Indexes, surrogate: str | None) -> Walk:
     return _surrogate(schema, indexes, surrogate)
 
 
-def _primary(schema: TableSchema, indexes: Indexes) -> Walk:
+def _primary(schema: TableSchema, indexes: Indexes) -> ChunkIndex:
     for name, parts in indexes.items():
         if tuple(part.column for part in parts) == schema.key_names and not any(_faults(schema, parts)):
             return _along(schema, name, parts)
     raise Transient(f"{schema.table} is being altered")
 
 
-def _surrogate(schema: TableSchema, indexes: Indexes, wanted: str) -> Walk:
+def _surrogate(schema: TableSchema, indexes: Indexes, wanted: str) -> ChunkIndex:
     named = [name for name in indexes if name.casefold() == wanted.casefold()]
     of_column = [
         name
@@ -89,9 +89,9 @@ def _surrogate(schema: TableSchema, indexes: Indexes, wanted: str) -> Walk:
     return _along(schema, fit[0], indexes[fit[0]])
 
 
-def _along(schema: TableSchema, name: str, parts: Sequence[IndexPart]) -> Walk:
+def _along(schema: TableSchema, name: str, parts: Sequence[IndexPart]) -> ChunkIndex:
     places = {column.name: index for index, column in enumerate(schema.columns)}
-    return Walk(
+    return ChunkIndex(
         name,
         tuple(places[part.column] for part in parts if part.column is not None),
         tuple(part.descending for part in parts),

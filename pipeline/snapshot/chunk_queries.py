@@ -21,7 +21,7 @@ from typing import Final
 
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableSchema
-from pipeline.snapshot.chunk_index import Walk
+from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.source.parameters import Fragment, comparison, stored
 from pipeline.source.result_set import Located
 from pipeline.source.statement import Statement, quoted, quoted_table
@@ -40,7 +40,7 @@ _NUMBER: Final = Integer(8, unsigned=True)
 
 def chunk(
     schema: TableSchema,
-    walk: Walk,
+    walk: ChunkIndex,
     after: Key | None,
     end: Key,
     limit: int,
@@ -64,24 +64,24 @@ def some(schema: TableSchema, where: Fragment) -> Statement:
     return Statement(f"SELECT {columns} FROM {quoted_table(schema.table)} WHERE {where[0]}", where[1])  # noqa: S608 - quoted names
 
 
-def boundary(schema: TableSchema, walk: Walk, after: Key | None, end: Key, number: int) -> Statement:
+def boundary(schema: TableSchema, walk: ChunkIndex, after: Key | None, end: Key, number: int) -> Statement:
     """The `number`th key with `after` < key <= `end`: one row with the key's parts, or none if there aren't as many."""
     order = f"{_order(schema, walk)} LIMIT 1 OFFSET {number - 1:d}"
     return _select(schema, walk, _key(schema, walk), _between(schema, walk, after, end), order)
 
 
-def first_key(schema: TableSchema, walk: Walk) -> Statement:
+def first_key(schema: TableSchema, walk: ChunkIndex) -> Statement:
     """The first key of the table: one row, or none for an empty table."""
     return _select(schema, walk, _key(schema, walk), NO_CONDITION, f"{_order(schema, walk)} LIMIT 1")
 
 
-def last_key(schema: TableSchema, walk: Walk) -> Statement:
+def last_key(schema: TableSchema, walk: ChunkIndex) -> Statement:
     """The last key of the table: one row, or none for an empty table."""
     order = f"{_order(schema, walk, backward=True)} LIMIT 1"
     return _select(schema, walk, _key(schema, walk), NO_CONDITION, order)
 
 
-def last_through(schema: TableSchema, walk: Walk, after: Key, bound: Key, end: Key) -> Statement:
+def last_through(schema: TableSchema, walk: ChunkIndex, after: Key, bound: Key, end: Key) -> Statement:
     """The last key with `after` < key <= `bound` and <= `end`: one row or none.
 
     `bound` may be the beginning of a key.
@@ -92,12 +92,12 @@ def last_through(schema: TableSchema, walk: Walk, after: Key, bound: Key, end: K
     return _select(schema, walk, _key(schema, walk), where, order)
 
 
-def first_behind(schema: TableSchema, walk: Walk, bound: Key, end: Key) -> Statement:
+def first_behind(schema: TableSchema, walk: ChunkIndex, bound: Key, end: Key) -> Statement:
     """The first key with `bound` < key <= `end`: one row or none. `bound` may be the beginning of a key."""
     return boundary(schema, walk, bound, end, 1)
 
 
-def weight(schema: TableSchema, walk: Walk, after: Key, end: Key) -> Statement:
+def weight(schema: TableSchema, walk: ChunkIndex, after: Key, end: Key) -> Statement:
     """What the server would do for the keys with `after` < key <= `end`: `estimated` tells their number.
 
     With an index that's forced it counts no keys of a plain SELECT, and says that there's one; but it does for DISTINCT
@@ -116,7 +116,7 @@ def estimated(plan: Located) -> int:
     return int.from_bytes(plan.value(place, 0), "little") if plan.cells[place, 0] >= 0 else 0
 
 
-def key_places(schema: TableSchema, walk: Walk) -> tuple[tuple[ColumnType, int], ...]:
+def key_places(schema: TableSchema, walk: ChunkIndex) -> tuple[tuple[ColumnType, int], ...]:
     """Where a row of `chunk` has the parts of its key: for each the type that it comes as, and its column."""
     places, behind = [], len(schema.columns)
     for index in walk.columns:
@@ -128,13 +128,13 @@ def key_places(schema: TableSchema, walk: Walk) -> tuple[tuple[ColumnType, int],
     return tuple(places)
 
 
-def key_alone(schema: TableSchema, walk: Walk) -> tuple[tuple[ColumnType, int], ...]:
+def key_alone(schema: TableSchema, walk: ChunkIndex) -> tuple[tuple[ColumnType, int], ...]:
     """As `key_places`, where a row is nothing but the key."""
     return tuple((_kind(schema, index), place) for place, index in enumerate(walk.columns))
 
 
 def _select(
-    schema: TableSchema, walk: Walk, columns: Sequence[str], where: Fragment, order: str
+    schema: TableSchema, walk: ChunkIndex, columns: Sequence[str], where: Fragment, order: str
 ) -> Statement:
     condition, parameters = where
     table = f"{quoted_table(schema.table)} FORCE INDEX ({quoted(walk.index)})"
@@ -142,7 +142,7 @@ def _select(
     return Statement(f"SELECT {', '.join(columns)} FROM {table}{filtered}{order}", parameters)  # noqa: S608 - quoted names
 
 
-def _key(schema: TableSchema, walk: Walk) -> list[str]:
+def _key(schema: TableSchema, walk: ChunkIndex) -> list[str]:
     return [_selected(schema, index) for index in walk.columns]
 
 
@@ -159,7 +159,7 @@ def _kind(schema: TableSchema, index: int) -> ColumnType:
     return _NUMBER if _numbered(schema, index) else stored(schema.columns[index].type)
 
 
-def _order(schema: TableSchema, walk: Walk, *, backward: bool = False) -> str:
+def _order(schema: TableSchema, walk: ChunkIndex, *, backward: bool = False) -> str:
     parts = [
         f"{quoted(schema.columns[index].name)}{' DESC' if descending != backward else ''}"
         for index, descending in zip(walk.columns, walk.descending, strict=True)
@@ -167,7 +167,7 @@ def _order(schema: TableSchema, walk: Walk, *, backward: bool = False) -> str:
     return f" ORDER BY {', '.join(parts)}"
 
 
-def _between(schema: TableSchema, walk: Walk, after: Key | None, end: Key) -> Fragment:
+def _between(schema: TableSchema, walk: ChunkIndex, after: Key | None, end: Key) -> Fragment:
     upper, upper_parameters = _beyond(schema, walk, end, "<", "<=")
     if after is None:
         return upper, upper_parameters
@@ -175,7 +175,7 @@ def _between(schema: TableSchema, walk: Walk, after: Key | None, end: Key) -> Fr
     return f"{lower} AND {upper}", lower_parameters + upper_parameters
 
 
-def _beyond(schema: TableSchema, walk: Walk, key: Key, strict: str, last: str) -> Fragment:
+def _beyond(schema: TableSchema, walk: ChunkIndex, key: Key, strict: str, last: str) -> Fragment:
     """The condition that a row's key is beyond this one; `last` compares where all but the last part are equal.
 
     Of the beginning of a key, all rows that have it are beyond or not as one.

@@ -22,15 +22,15 @@ from pipeline.coordinator import handle_chunks, handle_log, handle_signals, sche
 from pipeline.coordinator import state as coordinator_state
 from pipeline.coordinator import step as coordinator
 from pipeline.coordinator.state import (
-    Between,
+    BetweenTransactions,
     Eased,
     FoundEmpty,
+    InTransaction,
     Order,
     Paused,
     Planned,
     Planning,
     State,
-    Within,
 )
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.coordinates import Coordinates
@@ -50,7 +50,7 @@ from pipeline.schema.table_schema import TableId
 from pipeline.snapshot import snapshot as snapshots
 from pipeline.snapshot import watermark
 from pipeline.snapshot.checkpoint import Checkpoint, Mirror
-from pipeline.snapshot.chunk_index import Walk
+from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.snapshot.snapshot import (
     ChunkId,
     Chunking,
@@ -463,7 +463,7 @@ def _from_the_start(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
 
 
 def any_key_will_do(patch: Patch) -> None:
-    patch.setattr(Walk, "version", lambda _self, _schema: "the same")
+    patch.setattr(ChunkIndex, "version", lambda _self, _schema: "the same")
 
 
 def a_failed_chunk_is_skipped(patch: Patch) -> None:
@@ -669,7 +669,10 @@ def keys_of_parts_do_not_touch(patch: Patch) -> None:
 
 def a_part_is_a_slice(patch: Patch) -> None:
     def held(
-        taken: State, _place: Within, changes: tuple[ChangePart, ...], answers: tuple[SignalAnswer, ...]
+        taken: State,
+        _place: InTransaction,
+        changes: tuple[ChangePart, ...],
+        answers: tuple[SignalAnswer, ...],
     ) -> object:
         before = replace(taken, checkpoint=replace(taken.checkpoint))
         return coordinator._appended(before, taken, changes, answers, ())
@@ -680,7 +683,7 @@ def a_part_is_a_slice(patch: Patch) -> None:
 def windows_close_within(patch: Patch) -> None:
     original = coordinator._held
 
-    def held(taken: State, place: Within, changes: object, answers: object) -> object:
+    def held(taken: State, place: InTransaction, changes: object, answers: object) -> object:
         return original(window_close.closed(taken)[0], place, changes, answers)  # type: ignore[arg-type]
 
     patch.setattr(coordinator, "_held", held)
@@ -732,7 +735,7 @@ def any_transaction_may_end_it(patch: Patch) -> None:
     original = handle_log.changes_passed
 
     def changes_passed(state: State, message: ChangesVerified) -> object:
-        return original(replace(state, place=Between()), message)
+        return original(replace(state, place=BetweenTransactions()), message)
 
     patch.setattr(handle_log, "changes_passed", changes_passed)
 
@@ -741,7 +744,7 @@ def parts_of_any_transaction_may_follow(patch: Patch) -> None:
     original = handle_log.part_passed
 
     def part_passed(state: State, message: TransactionPartVerified) -> object:
-        return original(replace(state, place=Between()), message)
+        return original(replace(state, place=BetweenTransactions()), message)
 
     patch.setattr(handle_log, "part_passed", part_passed)
 

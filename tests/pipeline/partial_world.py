@@ -27,7 +27,7 @@ from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
 from pipeline.messages.row_images import CHANGE_FIELDS, Kind, TableChanges
 from pipeline.snapshot.checkpoint import Checkpoint, Filling
-from pipeline.snapshot.chunk_index import Walk, primary
+from pipeline.snapshot.chunk_index import ChunkIndex, primary
 from tests.pipeline.builders import COMMIT_TIME, execute, gtid, gtids, place, table
 
 TABLE = table("partial", "id", "a", "b")
@@ -217,8 +217,8 @@ class World:
         """Where the row is in the snapshot's walk."""
         return row[0] if self.surrogate else key
 
-    def walk(self) -> Walk:
-        return Walk("a", (1,), (False,), (None,)) if self.surrogate else primary(TABLE)
+    def walk(self) -> ChunkIndex:
+        return ChunkIndex("a", (1,), (False,), (None,)) if self.surrogate else primary(TABLE)
 
     def crash(self) -> None:
         """What isn't sealed is lost, and capture goes on from what is."""

@@ -13,7 +13,7 @@ from pipeline.coordinator import handle_log as passed
 from pipeline.coordinator import state as coordinator_state
 from pipeline.coordinator import step as coordinator
 from pipeline.coordinator.consistent_state import Approaching, Standing
-from pipeline.coordinator.state import Eased, Order, State, Within
+from pipeline.coordinator.state import Eased, InTransaction, Order, State
 from pipeline.coordinator.window import Reading
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
@@ -144,7 +144,7 @@ def a_pause_for_want_of_room_ends_within(patch: Patch) -> None:
     original = schedule._waiting_for_room
 
     def waiting_for_room(state: State) -> tuple[State, tuple[Order, ...]]:
-        return schedule._within(state) if isinstance(state.place, Within) else original(state)
+        return schedule._within(state) if isinstance(state.place, InTransaction) else original(state)
 
     patch.setattr(schedule, "_waiting_for_room", waiting_for_room)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from pipeline.coordinator.consistent_state import Approaching, Opening, Standing
 from pipeline.coordinator.schedule import _held
-from pipeline.coordinator.state import FoundEmpty, State, Strained, Unsettled, Within, table_of
+from pipeline.coordinator.state import FoundEmpty, InTransaction, State, Strained, Unsettled, table_of
 from pipeline.coordinator.window import Reading, Reconciling, Window
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.binlog import LogAdvanced
@@ -148,7 +148,7 @@ class Coverage:
             "a crash": True,
             "a crash with open windows": bool(state.open),
             "a crash between emission and seal": emitted,
-            "a crash within a transaction": isinstance(state.place, Within),
+            "a crash within a transaction": isinstance(state.place, InTransaction),
             "a crash while paused": sealed.paused,
             "a crash after a stop": _any(sealed, Stopped),
             "a snapshot goes on after a crash": _any(sealed, Chunking),
@@ -163,7 +163,7 @@ class Coverage:
 
     def stepped(self, before: State, message: ToWatermarkCoordinator, after: State) -> None:
         """The coordinator took a step."""
-        if isinstance(before.place, Within):
+        if isinstance(before.place, InTransaction):
             self.reached[_WITHIN.get(type(message), "")] += 1
         match message:
             case TransactionsOpened():
@@ -175,7 +175,7 @@ class Coverage:
                     }
                 )
             case JournalFull():
-                within = isinstance(before.place, Within)
+                within = isinstance(before.place, InTransaction)
                 self._count({"the journal had no room within a transaction": within})
             case (
                 MirrorInvalidated(emptied=emptied)
@@ -193,7 +193,7 @@ class Coverage:
                     {
                         "rows changed below the log": below,
                         "rows changed below the log in a transaction of several parts": isinstance(
-                            before.place, Within
+                            before.place, InTransaction
                         )
                         and bool(passed[0].cascades),
                         "a foreign key had a table read anew": bool(restarted),

@@ -1,7 +1,7 @@
 """What may be asked for, and when: the coordinator's orders, judged by the state that they come from."""
 
 from pipeline.coordinator.consistent_state import Standing
-from pipeline.coordinator.state import Paused, Pausing, State, Within
+from pipeline.coordinator.state import InTransaction, Paused, Pausing, State
 from pipeline.coordinator.window import Reading
 from pipeline.messages.chunks import ReadChunk
 from pipeline.messages.journal import Full
@@ -14,7 +14,7 @@ def judge_order(order: ReadChunk, state: State, *, paused: bool, stands: bool) -
     chunk = order.chunk
     if paused:
         raise Violation(f"chunk {chunk} is asked for while snapshots are paused")
-    if isinstance(state.place, Within):
+    if isinstance(state.place, InTransaction):
         raise Violation(f"chunk {chunk} is asked for within {state.place.gtid}")
     if _pauses(state, chunk) and not stands:
         raise Violation(f"chunk {chunk} is asked for while the stream flows")

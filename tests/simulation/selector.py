@@ -30,7 +30,7 @@ from pipeline.messages.chunks import (
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot import chunk_index, watermark
-from pipeline.snapshot.chunk_index import Walk
+from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.snapshot.snapshot import Request
 from pipeline.snapshot.watermark import CLOSE_MARKER, OPEN_MARKER, High, MarkerRow
 from tests.simulation.replica import Replica
@@ -307,17 +307,19 @@ def wanted(row: Row, request: Request) -> bool:
     return request.condition is None or CONDITIONS[request.condition](row)
 
 
-def walk_of(schema: TableSchema, request: Request) -> Walk:
+def walk_of(schema: TableSchema, request: Request) -> ChunkIndex:
     """The index that the chunks follow."""
-    return Walk("by_value", (1,), (False,), (None,)) if request.surrogate else chunk_index.primary(schema)
+    return (
+        ChunkIndex("by_value", (1,), (False,), (None,)) if request.surrogate else chunk_index.primary(schema)
+    )
 
 
-def along_key(row: Row, along: Walk) -> Key:
+def along_key(row: Row, along: ChunkIndex) -> Key:
     """The row's key in the walk."""
     return tuple(row[column] for column in along.columns)
 
 
-def order_of(along: Walk) -> Callable[[Key], tuple[int, ...]]:
+def order_of(along: ChunkIndex) -> Callable[[Key], tuple[int, ...]]:
     """How the server orders keys of the walk."""
     signs = [-1 if descending else 1 for descending in along.descending]
     return lambda key: tuple(sign * int(part) for sign, part in zip(signs, key, strict=True))

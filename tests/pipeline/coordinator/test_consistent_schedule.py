@@ -8,7 +8,7 @@ import pytest
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator import resume
 from pipeline.coordinator import step as coordinator
-from pipeline.coordinator.consistent_state import Approaching, Nowhere, Opening, Stand, Standing
+from pipeline.coordinator.consistent_state import Approaching, ConsistentPhase, Nowhere, Opening, Standing
 from pipeline.coordinator.state import Overlapping, Pausing, WindowMode
 from pipeline.messages.binlog import LogAdvanced, PauseReading, ReadingPaused, ResumeReading
 from pipeline.messages.chunks import (
@@ -75,7 +75,7 @@ class Stream:
         assert self.give(ReadingPaused()) == [PlanTable, PlanTable]
         return self
 
-    def stand(self) -> Stand:
+    def stand(self) -> ConsistentPhase:
         return self.state.stand
 
     @property

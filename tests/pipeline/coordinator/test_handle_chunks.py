@@ -10,7 +10,7 @@ from pipeline.messages.changes import SchemaVerified
 from pipeline.messages.chunks import ChunkSchemaChanged, PlanFailed, ReadChunk
 from pipeline.schema.table_schema import Column, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
-from pipeline.snapshot.chunk_index import Walk
+from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.snapshot.snapshot import Chunking, Completed, Failed, Progress, Range, Waiting
 from pipeline.types.column_types import Enum
 from pipeline.types.enum_labels import UNKNOWN
@@ -41,7 +41,7 @@ def labelled(*labels: str) -> TableSchema:
     return replace(ORDERS, columns=(*ORDERS.columns, Column("status", Enum(labels), nullable=True)))
 
 
-SURROGATE = Walk("by_value", (1,), (False,), (None,))
+SURROGATE = ChunkIndex("by_value", (1,), (False,), (None,))
 
 
 def holding(schema: TableSchema, mirror: Mirror | None) -> Capture:

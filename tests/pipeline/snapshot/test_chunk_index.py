@@ -5,18 +5,18 @@ from dataclasses import replace
 import pytest
 
 from pipeline.schema.table_schema import Column, TableSchema
-from pipeline.snapshot.chunk_index import Walk, primary
+from pipeline.snapshot.chunk_index import ChunkIndex, primary
 from pipeline.types.column_types import Integer
 from tests.pipeline.builders import ORDERS, altered, table
 
 LINES = table("lines", "order", "line", "note", key=(0, 1))
-SURROGATE = Walk("by_note", (2,), (False,), (None,))
+SURROGATE = ChunkIndex("by_note", (2,), (False,), (None,))
 
 OTHERS = {
     "another index": (LINES, replace(primary(LINES), index="other")),
     "another direction": (LINES, replace(primary(LINES), descending=(False, True))),
     "another collation": (LINES, replace(primary(LINES), collations=(None, "utf8mb4_bin"))),
-    "a column less": (LINES, Walk("PRIMARY", (0,), (False,), (None,))),
+    "a column less": (LINES, ChunkIndex("PRIMARY", (0,), (False,), (None,))),
     "another type": (
         replace(LINES, columns=(Column("order", Integer(4, unsigned=False), False), *LINES.columns[1:])),
         primary(LINES),
@@ -25,7 +25,7 @@ OTHERS = {
 
 
 def test_the_primary_walk_follows_the_key() -> None:
-    assert primary(LINES) == Walk("PRIMARY", (0, 1), (False, False), (None, None))
+    assert primary(LINES) == ChunkIndex("PRIMARY", (0, 1), (False, False), (None, None))
 
 
 def test_a_walk_is_the_same_where_other_columns_change() -> None:
@@ -33,7 +33,7 @@ def test_a_walk_is_the_same_where_other_columns_change() -> None:
 
 
 @pytest.mark.parametrize(("schema", "walk"), OTHERS.values(), ids=OTHERS.keys())
-def test_a_walk_is_another_where_its_keys_would_not_compare(schema: TableSchema, walk: Walk) -> None:
+def test_a_walk_is_another_where_its_keys_would_not_compare(schema: TableSchema, walk: ChunkIndex) -> None:
     assert walk.version(schema) != primary(LINES).version(LINES)
 
 

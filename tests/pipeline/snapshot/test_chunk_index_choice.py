@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.errors import Definite, Transient
 from pipeline.schema.table_schema import Column, TableId, TableSchema
-from pipeline.snapshot.chunk_index import Walk
+from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.snapshot.chunk_index_choice import Indexes, walk
 from pipeline.source.information_schema import Described, IndexPart
 from pipeline.types.column_types import (
@@ -50,7 +50,7 @@ def test_the_walk_is_along_the_primary_key_in_its_own_order() -> None:
         "PRIMARY": (part("c", descending=True), part("b", collation="gbk_bin")),
         "a": (part("a"),),
     }
-    assert walk(table, indexes, None) == Walk("PRIMARY", (2, 1), (True, False), (None, "gbk_bin"))
+    assert walk(table, indexes, None) == ChunkIndex("PRIMARY", (2, 1), (True, False), (None, "gbk_bin"))
 
 
 def test_a_unique_index_may_be_the_key() -> None:
@@ -64,7 +64,7 @@ def test_of_two_indexes_over_the_key_the_one_without_faults_is_walked() -> None:
 @pytest.mark.parametrize("named", ["u", "U", "b", "B"])
 def test_a_surrogate_key_is_named_by_its_index_or_by_its_one_column(named: str) -> None:
     indexes = {**PRIMARY, "u": (part("b", descending=True),)}
-    assert walk(described(INT, INT), indexes, named) == Walk("u", (1,), (True,), (None,))
+    assert walk(described(INT, INT), indexes, named) == ChunkIndex("u", (1,), (True,), (None,))
 
 
 def test_a_surrogate_key_of_several_columns_is_named_by_its_index() -> None:

@@ -6,7 +6,7 @@ from itertools import pairwise, product
 
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import Column, TableId, TableSchema
-from pipeline.snapshot.chunk_index import Walk, primary
+from pipeline.snapshot.chunk_index import ChunkIndex, primary
 from pipeline.snapshot.chunk_queries import (
     boundary,
     chunk,
@@ -51,7 +51,7 @@ def test_a_composite_key_is_compared_lexicographically_and_by_ranges() -> None:
 
 def test_a_walk_has_its_own_index_columns_and_order() -> None:
     schema = TableSchema(TableId("d", "t"), table(INT, Year(), INT).columns, (0,))
-    walk = Walk("u", (2, 1), (False, True), (None, None))
+    walk = ChunkIndex("u", (2, 1), (False, True), (None, None))
     statement = chunk(schema, walk, None, (7, 1999), 5)
     assert statement.sql == (
         "SELECT `a`, `b`, `c` FROM `d`.`t` FORCE INDEX (`u`)"
@@ -98,7 +98,7 @@ def test_a_condition_is_one_part_of_the_chunks() -> None:
 def test_any_cut_of_a_composite_key_gives_each_row_once() -> None:
     schema = table(INT, INT, INT)
     for descending in product((False, True), repeat=3):
-        walk = Walk("PRIMARY", (0, 1, 2), descending, (None,) * 3)
+        walk = ChunkIndex("PRIMARY", (0, 1, 2), descending, (None,) * 3)
         signs = [-1 if turned else 1 for turned in descending]
         ascending = product(range(3), repeat=3)
         rows = sorted(ascending, key=lambda row: [v * sign for v, sign in zip(row, signs, strict=True)])
