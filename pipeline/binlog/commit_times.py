@@ -9,7 +9,7 @@ from pipeline.binlog.events import event as events
 from pipeline.binlog.events.event import FormatDescription, Heartbeat, Rotate
 from pipeline.binlog.events.gtid_event import TransactionBegins
 from pipeline.binlog.events.query_event import Query
-from pipeline.binlog.log_position import Reached
+from pipeline.binlog.log_position import LogPosition
 from pipeline.binlog.stream_state import State
 from pipeline.binlog.transaction_ids import Names
 from pipeline.gtid.coordinates import Coordinates
@@ -35,7 +35,7 @@ class Beginnings:
 
     def __init__(self, position: GtidSet) -> None:
         self._names = Names(position)
-        self._reached = Reached(State(0, 0))
+        self._reached = LogPosition(State(0, 0))
         self._checksum = True
 
     def reached(self, place: Coordinates) -> bool:

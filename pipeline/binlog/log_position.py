@@ -11,7 +11,7 @@ from pipeline.gtid.coordinates import Coordinates
 _OFFSET_BITS: Final = 32  # that a header has room for
 
 
-class Reached:
+class LogPosition:
     """The end of the last event; its offset is in the state, which the compiled walk moves as well.
 
     `begins`: the offset at which the event at hand begins, and `time` its header's, in µs since the epoch.

@@ -1,6 +1,6 @@
 """What the stream has met before: sources of GTIDs, and table maps, each with a number by which the walk knows it.
 
-A source keeps its number for the stream's whole life, a map until `Maps.forget`.
+A source keeps its number for the stream's whole life, a map until `TableMapRegistry.forget`.
 """
 
 import zlib
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pipeline.binlog.events.table_map_event import table_id
 from pipeline.binlog.stream_state import Known, wider
-from pipeline.gtid.gtid_set import Source
+from pipeline.gtid.gtid_set import Tsid
 from pipeline.messages.row_images import TableUnreadable
 from pipeline.schema.table_map import TableMap
 from pipeline.schema.table_schema import TableId
@@ -21,15 +21,15 @@ _TAG_BYTES: Final = 32
 _SOURCE_BYTES: Final = 16 + 1 + _TAG_BYTES  # the UUID, the tag's length, the tag
 
 
-class Sources:
+class TsidRegistry:
     """The sources of GTIDs, in the order in which they were met; `encoded` has a row for each, and no others."""
 
     def __init__(self) -> None:
-        self._numbers: dict[Source, int] = {}
-        self.all: tuple[Source, ...] = ()
+        self._numbers: dict[Tsid, int] = {}
+        self.all: tuple[Tsid, ...] = ()
         self.encoded = np.empty((0, _SOURCE_BYTES), np.uint8)
 
-    def number(self, source: Source) -> int:
+    def number(self, source: Tsid) -> int:
         """The source's number, which is a new one where it hasn't been met."""
         if source not in self._numbers:
             tag = source.tag.encode()
@@ -50,7 +50,7 @@ class Described(NamedTuple):
     table: TableMap | TableUnreadable
 
 
-class Maps:
+class TableMapRegistry:
     """The table maps by what they say, without the table id, which changes with each opening of the table."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.binlog.registries import Maps, Sources
+from pipeline.binlog.registries import TableMapRegistry, TsidRegistry
 from pipeline.binlog.rows.row_events import Located, RowsEvents, finish, locate
 from pipeline.binlog.stream_state import (
     CODE,
@@ -27,7 +27,7 @@ from pipeline.binlog.stream_state import (
 )
 from pipeline.errors import Definite, UndecodableError
 from pipeline.gtid.coordinates import Coordinates
-from pipeline.gtid.gtid_set import NO_GTIDS, Gtid, GtidSet, Source
+from pipeline.gtid.gtid_set import NO_GTIDS, Gtid, GtidSet, Tsid
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.binlog import RowsUnread, TransactionPartRead, TransactionsRead
 from pipeline.messages.row_images import TableImages, TableUnreadable
@@ -80,7 +80,7 @@ class Slice:
 
     rows: Rows
     maps: Mapping[int, TableMap | TableUnreadable]
-    sources: tuple[Source, ...]
+    sources: tuple[Tsid, ...]
     of: Passed | Part
     continues: bool
 
@@ -201,7 +201,7 @@ class Held(NamedTuple):
 class SliceBuilder:
     """The slice in the making, which is `state` and `rows`."""
 
-    def __init__(self, state: State, sources: Sources, maps: Maps) -> None:
+    def __init__(self, state: State, sources: TsidRegistry, maps: TableMapRegistry) -> None:
         self._state = state
         self._sources = sources
         self._maps = maps

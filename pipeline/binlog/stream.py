@@ -14,7 +14,7 @@ from pipeline.binlog.fast_path.events import walk
 from pipeline.binlog.fast_path.payload_runs import Run, is_payload, run
 from pipeline.binlog.slice import Bound
 from pipeline.binlog.stream_state import BEGUN, DONE, FULL, NO_ROOM, RARE
-from pipeline.binlog.transaction_assembler import Fold, Given
+from pipeline.binlog.transaction_assembler import Given, TransactionAssembler
 from pipeline.binlog.transaction_ids import Names
 from pipeline.errors import Definite, UndecodableError
 from pipeline.gtid.coordinates import Coordinates
@@ -55,7 +55,7 @@ class LogStream:
         position: GtidSet = NO_GTIDS,
         prepared: Iterable[XaPrepared] = (),
     ) -> None:
-        self._fold = Fold(captured, captures_in, bound or Bound(), Names(position), prepared)
+        self._fold = TransactionAssembler(captured, captures_in, bound or Bound(), Names(position), prepared)
 
     @property
     def prepared(self) -> tuple[XaPrepared, ...]:

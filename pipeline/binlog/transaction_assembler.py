@@ -48,8 +48,8 @@ from pipeline.binlog.events.event import (
 from pipeline.binlog.events.gtid_event import TransactionBegins
 from pipeline.binlog.events.payload_event import Payload
 from pipeline.binlog.events.query_event import Query
-from pipeline.binlog.log_position import Reached
-from pipeline.binlog.registries import Maps, Sources
+from pipeline.binlog.log_position import LogPosition
+from pipeline.binlog.registries import TableMapRegistry, TsidRegistry
 from pipeline.binlog.slice import Bound, Passed, Slice, SliceBuilder, Transaction
 from pipeline.binlog.stream_state import BEGUN, BETWEEN, FRAMED, MAP, SPECIAL, State, wider
 from pipeline.binlog.transaction_ids import Names
@@ -90,7 +90,7 @@ _UNKNOWN: Final = (
 )
 
 
-class Fold:
+class TransactionAssembler:
     """Takes one event after the other (`advance`, `take_in`); what they make is `given`.
 
     `captured` says which tables' rows are wanted, `captures_in` whether there can be such a table in a database.
@@ -107,12 +107,12 @@ class Fold:
         self._captured = captured
         self._captures_in = captures_in
         self.state = State(bound.transactions, bound.bytes)
-        self.sources = Sources()
-        self.maps = Maps()
+        self.sources = TsidRegistry()
+        self.maps = TableMapRegistry()
         self.explained = np.empty((2, 16), np.int64)  # table ids of the open transaction, and their maps
         self.slice = SliceBuilder(self.state, self.sources, self.maps)
         self._names = names
-        self._reached = Reached(self.state)
+        self._reached = LogPosition(self.state)
         self.advance = self._reached.advance
         self._told: Coordinates | None = None  # the end of the last message
         self._passed_before = False  # whether the open transaction has, or, between two, the last one

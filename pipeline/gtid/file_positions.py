@@ -15,7 +15,7 @@ from typing import Final
 
 from pipeline.errors import Definite
 from pipeline.gtid.coordinates import Coordinates
-from pipeline.gtid.gtid_set import LARGEST_NUMBER, Gtid, GtidSet, Source
+from pipeline.gtid.gtid_set import LARGEST_NUMBER, Gtid, GtidSet, Tsid
 
 TAG: Final = "tidemark_binlog"
 
@@ -28,12 +28,12 @@ _OFFSETS: Final = 10**11
 
 def name(server: str, place: Coordinates) -> Gtid:
     """The transaction that begins at this place in the log of the server with this UUID. Raises Definite."""
-    return Gtid(Source(server, TAG), _number(place))
+    return Gtid(Tsid(server, TAG), _number(place))
 
 
 def before(server: str, place: Coordinates) -> GtidSet:
     """All that begins before this place in the log of the server with this UUID. Raises Definite."""
-    return GtidSet.of_range(Source(server, TAG), 1, _number(place))
+    return GtidSet.of_range(Tsid(server, TAG), 1, _number(place))
 
 
 def between(first: Gtid, place: Coordinates) -> GtidSet:
@@ -44,7 +44,7 @@ def between(first: Gtid, place: Coordinates) -> GtidSet:
 def server_of(position: GtidSet) -> str | None:
     """The UUID of the server whose places these are; None for a set of GTIDs."""
     match tuple(position.intervals):
-        case (Source(server, tag),) if tag == TAG:
+        case (Tsid(server, tag),) if tag == TAG:
             return server
         case _:
             return None

@@ -46,7 +46,7 @@ class MalformedGtid(Definite, ValueError):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Source:
+class Tsid:
     """Where a transaction's number was given: a server's UUID and a tag, both in lower case; no tag is ''.
 
     Sources are ordered as the server prints them. Raises MalformedGtid where one of the two is malformed.
@@ -62,9 +62,9 @@ class Source:
             raise MalformedGtid(f"not a GTID tag in lower case, at most 32 of a-z, 0-9 and _: {self.tag!r}")
 
     @staticmethod
-    def from_bytes(sid: bytes, tag: str = "") -> "Source":
+    def from_bytes(sid: bytes, tag: str = "") -> "Tsid":
         """The source with the UUID that these 16 bytes are, as events carry it."""
-        return Source(str(uuid.UUID(bytes=sid)), tag)
+        return Tsid(str(uuid.UUID(bytes=sid)), tag)
 
     def __str__(self) -> str:
         return f"{self.uuid}:{self.tag}" if self.tag else self.uuid
@@ -74,7 +74,7 @@ class Source:
 class Gtid:
     """One transaction's name: the `number`th of its source, counted from 1."""
 
-    source: Source
+    source: Tsid
     number: int
 
     def __post_init__(self) -> None:
@@ -89,7 +89,7 @@ class Gtid:
         if len(source) not in (1, 2) or match is None or match[2]:
             raise MalformedGtid(f"not a GTID: {text!r}")
         name, *tags = source
-        return Gtid(Source(_dashed(name), *(tag.lower() for tag in tags)), int(number))
+        return Gtid(Tsid(_dashed(name), *(tag.lower() for tag in tags)), int(number))
 
     def __str__(self) -> str:
         return f"{self.source}:{self.number}"
@@ -102,12 +102,12 @@ class GtidSet:
     `intervals` holds the numbers of each source that has any, in the order of sources.
     """
 
-    intervals: Mapping[Source, Intervals] = field(default_factory=dict)
+    intervals: Mapping[Tsid, Intervals] = field(default_factory=dict)
 
     @staticmethod
     def parse(text: str) -> "GtidSet":
         """The set that this text describes, in the forms that the server reads. Raises MalformedGtid."""
-        ranges: dict[Source, tuple[list[int], list[int]]] = {}
+        ranges: dict[Tsid, tuple[list[int], list[int]]] = {}
         for piece in text.split(","):
             if piece := piece.strip(_SPACE):
                 for source, start, end in _ranges(piece):
@@ -128,7 +128,7 @@ class GtidSet:
         return GtidSet.parse(_OWNER.sub(lambda owner: "," if owner["next"] else "", text))
 
     @staticmethod
-    def of_range(source: Source, first: int, end: int) -> "GtidSet":
+    def of_range(source: Tsid, first: int, end: int) -> "GtidSet":
         """The transactions of one source from `first` on, but not from `end` on."""
         if end <= first:
             return GtidSet()
@@ -137,7 +137,7 @@ class GtidSet:
     @staticmethod
     def decode(encoded: bytes) -> "GtidSet":
         """The set that `encode` or the server wrote (a PREVIOUS_GTIDS event's body). Raises MalformedGtid."""
-        intervals: dict[Source, Intervals] = {}
+        intervals: dict[Tsid, Intervals] = {}
         try:
             for source, numbers in _decoded(encoded):
                 if source in intervals:
@@ -193,7 +193,7 @@ class GtidSet:
     def __contains__(self, gtid: Gtid) -> bool:
         return gtid.number in self.intervals.get(gtid.source, EMPTY)
 
-    def contains_many(self, source: Source, numbers: Int64s) -> Bools:
+    def contains_many(self, source: Tsid, numbers: Int64s) -> Bools:
         """Of each of these transactions of one source, whether it's in the set."""
         return self.intervals.get(source, EMPTY).contains_many(numbers)
 
@@ -232,7 +232,7 @@ class GtidSet:
         """The set with one transaction more; it takes O(sources) when that one follows its source's last."""
         return self._with(gtid.source, self.intervals.get(gtid.source, EMPTY).with_number(gtid.number))
 
-    def with_numbers(self, source: Source, numbers: Int64s) -> "GtidSet":
+    def with_numbers(self, source: Tsid, numbers: Int64s) -> "GtidSet":
         """The set with these transactions of one source more, in any order. Raises MalformedGtid."""
         if numbers.size == 0:
             return self
@@ -241,7 +241,7 @@ class GtidSet:
             raise MalformedGtid(f"not GTIDs' numbers: {low} to {high}, of {source}")
         return self._with(source, self.intervals.get(source, EMPTY) | Intervals.of_numbers(numbers))
 
-    def _with(self, source: Source, numbers: Intervals) -> "GtidSet":
+    def _with(self, source: Tsid, numbers: Intervals) -> "GtidSet":
         changed = {**self.intervals, source: numbers}
         return GtidSet(changed) if source in self.intervals else _canonical(changed.items())
 
@@ -249,19 +249,19 @@ class GtidSet:
 NO_GTIDS: Final = GtidSet()
 
 
-def _canonical(intervals: Iterable[tuple[Source, Intervals]]) -> GtidSet:
+def _canonical(intervals: Iterable[tuple[Tsid, Intervals]]) -> GtidSet:
     """The set with these numbers for each source, each of which comes once."""
     return GtidSet({source: numbers for source, numbers in sorted(intervals, key=_source) if numbers})
 
 
-def _source(item: tuple[Source, Intervals]) -> Source:
+def _source(item: tuple[Tsid, Intervals]) -> Tsid:
     return item[0]
 
 
-def _ranges(piece: str) -> Iterator[tuple[Source, int, int]]:
+def _ranges(piece: str) -> Iterator[tuple[Tsid, int, int]]:
     """The half-open ranges in one UUID's part of a text; a tag holds for the ranges after it."""
     name, *items = (item.strip(_SPACE) for item in piece.split(":"))
-    source = Source(_dashed(name))
+    source = Tsid(_dashed(name))
     for item in items:
         if match := _RANGE.fullmatch(item):
             start, end = int(match[1]), int(match[2] or match[1])
@@ -270,7 +270,7 @@ def _ranges(piece: str) -> Iterator[tuple[Source, int, int]]:
             if start <= end:  # The server reads 5-3 as nothing.
                 yield source, start, end + 1
         elif _TAG.fullmatch(item.lower()):
-            source = Source(source.uuid, item.lower())
+            source = Tsid(source.uuid, item.lower())
         else:
             raise MalformedGtid(f"neither a tag nor a range of numbers: {item!r}, of {source}")
 
@@ -283,7 +283,7 @@ def _dashed(name: str) -> str:
     return str(uuid.UUID(name)) if _UUID_WITHOUT_DASHES.fullmatch(name) else name
 
 
-def _decoded(encoded: bytes) -> Iterator[tuple[Source, Intervals]]:
+def _decoded(encoded: bytes) -> Iterator[tuple[Tsid, Intervals]]:
     (header,) = struct.unpack_from("<Q", encoded)
     tagged = header >> 56 == _TAGGED_FORMAT
     if header >> 56 not in (0, _TAGGED_FORMAT):
@@ -301,7 +301,7 @@ def _decoded(encoded: bytes) -> Iterator[tuple[Source, Intervals]]:
         at += 8
         if 16 * count > len(encoded) - at:
             raise MalformedGtid(f"an encoded GTID set claims {count} intervals, more than its bytes hold")
-        source = Source.from_bytes(sid, tag)
+        source = Tsid.from_bytes(sid, tag)
         edges = np.frombuffer(encoded, dtype="<i8", count=2 * count, offset=at).astype(np.int64)
         at += edges.nbytes
         if edges.size and (edges[0] < 1 or (edges[1:] <= edges[:-1]).any()):

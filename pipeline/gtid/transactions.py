@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from pipeline.errors import InvariantBroken
 from pipeline.gtid import file_positions
-from pipeline.gtid.gtid_set import Gtid, GtidSet, Source
+from pipeline.gtid.gtid_set import Gtid, GtidSet, Tsid
 from pipeline.types.buffers import Bools, Int64s
 
 
@@ -27,7 +27,7 @@ class Transactions:
     0 where the log doesn't tell.
     """
 
-    sources: tuple[Source, ...]
+    sources: tuple[Tsid, ...]
     source: npt.NDArray[np.int32]
     number: Int64s
     commit_time: Int64s
@@ -41,7 +41,7 @@ class Transactions:
     @staticmethod
     def of(transactions: Iterable[tuple[Gtid, int]]) -> "Transactions":
         """The run of these GTIDs with their commit times, in this order; when they were committed first isn't told."""
-        indices: dict[Source, int] = {}
+        indices: dict[Tsid, int] = {}
         source, number, commit_time = [], [], []
         for gtid, time in transactions:
             source.append(indices.setdefault(gtid.source, len(indices)))
@@ -58,7 +58,7 @@ class Transactions:
     @staticmethod
     def joined(runs: Sequence["Transactions"]) -> "Transactions":
         """Several runs as one, in this order."""
-        indices: dict[Source, int] = {}
+        indices: dict[Tsid, int] = {}
         places = {
             sources: _places(sources, indices) for sources in dict.fromkeys(run.sources for run in runs)
         }
@@ -121,6 +121,6 @@ class Transactions:
         raise AssertionError("the run has each transaction once")
 
 
-def _places(sources: tuple[Source, ...], indices: dict[Source, int]) -> npt.NDArray[np.int32]:
+def _places(sources: tuple[Tsid, ...], indices: dict[Tsid, int]) -> npt.NDArray[np.int32]:
     """Where each of these sources is in `indices`, to which those are added that it lacks."""
     return np.array([indices.setdefault(source, len(indices)) for source in sources], dtype=np.int32)

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from actors.journal.store import JournalStore
 from pipeline.gtid.coordinates import Coordinates
-from pipeline.gtid.gtid_set import Gtid, GtidSet, Source
+from pipeline.gtid.gtid_set import Gtid, GtidSet, Tsid
 from pipeline.gtid.transactions import Transactions
 from pipeline.journal import segment as journal
 from pipeline.journal.entry import Entry
@@ -19,7 +19,7 @@ from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import ChunkId
 from pipeline.types.column_types import Integer
 
-SOURCE = Source("3e11fa47-71ca-11e1-9e33-c80aa9429562")
+SOURCE = Tsid("3e11fa47-71ca-11e1-9e33-c80aa9429562")
 ITEMS = TableSchema(
     TableId("shop", "items"), (Column("id", Integer(8, unsigned=False), nullable=False),), key=(0,)
 )

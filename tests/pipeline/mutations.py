@@ -34,7 +34,7 @@ from pipeline.coordinator.state import (
 )
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.coordinates import Coordinates
-from pipeline.gtid.gtid_set import GtidSet, Source
+from pipeline.gtid.gtid_set import GtidSet, Tsid
 from pipeline.gtid.intervals import EMPTY
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.binlog import ResumeReading
@@ -173,7 +173,7 @@ def what_low_holds_touches_too(patch: Patch) -> None:
 
 
 def inside_is_decided_by_the_latest(patch: Patch) -> None:
-    def latest(low: GtidSet, source: Source) -> int:
+    def latest(low: GtidSet, source: Tsid) -> int:
         edges = low.intervals.get(source, EMPTY).edges
         return int(edges[-1]) - 1 if edges.size else 0
 
@@ -192,7 +192,7 @@ def _in_any(low: GtidSet, number: int, uuid: str = "") -> bool:
     return any(number in numbers for source, numbers in low.intervals.items() if uuid in source.uuid)
 
 
-def _decide_outside(patch: Patch, outside: Callable[[GtidSet, Source, int], bool]) -> None:
+def _decide_outside(patch: Patch, outside: Callable[[GtidSet, Tsid, int], bool]) -> None:
     def chosen(self: window.PassedKeys, low: GtidSet) -> pa.Array:
         names = [self.transactions.gtid(i) for i in range(len(self.transactions))]
         flags = np.array([outside(low, name.source, name.number) for name in names], dtype=np.bool_)

@@ -14,7 +14,7 @@ from itertools import chain
 from random import Random
 
 from pipeline.gtid.coordinates import Coordinates
-from pipeline.gtid.gtid_set import Gtid, GtidSet, Source
+from pipeline.gtid.gtid_set import Gtid, GtidSet, Tsid
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.signals.signal import SourceSignal
@@ -23,15 +23,15 @@ from tests.simulation.story import Story
 from tests.simulation.world import Alteration, Reads, References, World
 
 SOURCES = (
-    Source("00000000-0000-0000-0000-00000000000a", ""),
-    Source("00000000-0000-0000-0000-00000000000a", "tagged"),
-    Source("00000000-0000-0000-0000-00000000000b", ""),
+    Tsid("00000000-0000-0000-0000-00000000000a", ""),
+    Tsid("00000000-0000-0000-0000-00000000000a", "tagged"),
+    Tsid("00000000-0000-0000-0000-00000000000b", ""),
 )
 TABLES = (TableId("shop", "orders"), TableId("shop", "items"), TableId("shop", "users"))
 
 Row = tuple[int, int]  # key, value
 Rows = dict[int, int]
-Numbers = dict[Source, frozenset[int]]  # transactions, by where they come from
+Numbers = dict[Tsid, frozenset[int]]  # transactions, by where they come from
 
 _NUMBER = Integer(8, unsigned=False)
 
@@ -117,7 +117,7 @@ class Server:
     uncommitted: list[Transaction] = field(default_factory=list)
     unexecuted: list[Transaction] = field(default_factory=list)
     by_gtid: dict[Gtid, Transaction] = field(default_factory=dict)
-    used: dict[Source, set[int]] = field(default_factory=lambda: {source: set() for source in SOURCES})
+    used: dict[Tsid, set[int]] = field(default_factory=lambda: {source: set() for source in SOURCES})
     values: int = 0
     purged: GtidSet = field(default_factory=GtidSet)
     strays: set[Gtid] = field(default_factory=set)

@@ -11,7 +11,7 @@ from typing import Final
 
 from pipeline.binlog.cursor import Cursor
 from pipeline.errors import UndecodableError
-from pipeline.gtid.gtid_set import Gtid, Source
+from pipeline.gtid.gtid_set import Gtid, Tsid
 
 _LOGICAL_CLOCK: Final = 2
 
@@ -105,9 +105,9 @@ def tagged_gtid(body: bytes) -> TransactionBegins:
 
 
 @lru_cache(maxsize=1024)
-def _source(sid: bytes, tag: str) -> Source:
+def _source(sid: bytes, tag: str) -> Tsid:
     """There are few of them, and each transaction has one."""
-    return Source.from_bytes(sid, tag)
+    return Tsid.from_bytes(sid, tag)
 
 
 def _field(cursor: Cursor, expected: int) -> None:

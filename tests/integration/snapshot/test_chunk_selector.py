@@ -21,7 +21,7 @@ from pipeline import metrics as catalogue
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.gtid.gtid_set import Source as Origin
+from pipeline.gtid.gtid_set import Tsid as Origin
 from pipeline.messages.chunks import (
     ChunkFailed,
     ChunkRead,

@@ -12,7 +12,7 @@ import pytest
 from pymysql.constants import COMMAND
 
 from deploy.toolchain.mysql_server import GTIDS, GTIDS_56, MysqlServer
-from pipeline.gtid.gtid_set import Gtid, GtidSet, Source
+from pipeline.gtid.gtid_set import Gtid, GtidSet, Tsid
 from tests.pipeline.gtid.test_gtid_set import DOUBTFUL, READ, REFUSED, scattered
 from tests.servers.mysql import MysqlFactory
 
@@ -85,7 +85,7 @@ def test_membership_is_what_the_server_says(mysql: MysqlServer) -> None:
     rng = random.Random(21)
     cases = []
     for _ in range(CASES):
-        gtid = Gtid(Source(rng.choice(UUIDS), rng.choice(TAGS)), rng.randrange(1, 50))
+        gtid = Gtid(Tsid(rng.choice(UUIDS), rng.choice(TAGS)), rng.randrange(1, 50))
         cases.append((str(gtid), ",".join(random_text(rng) for _ in range(3))))
     inside = 0
     for batch in batched(cases):

@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.events.event import Header
-from pipeline.binlog.log_position import Reached
+from pipeline.binlog.log_position import LogPosition
 from pipeline.binlog.stream_state import State
 from pipeline.errors import UndecodableError
 from pipeline.gtid.coordinates import Coordinates
@@ -14,9 +14,9 @@ def header(end: int, code: int = Code.XID) -> Header:
     return Header(7, code, 1, 31, end, 0)
 
 
-def reached(offset: int = 4) -> tuple[Reached, State]:
+def reached(offset: int = 4) -> tuple[LogPosition, State]:
     state = State(10, 10)
-    place = Reached(state)
+    place = LogPosition(state)
     place.rotate("binlog.000003", offset)
     return place, state
 
@@ -59,4 +59,4 @@ def test_a_heartbeat_is_of_this_file_and_ahead() -> None:
 
 def test_before_the_first_event_it_is_nowhere() -> None:
     with pytest.raises(UndecodableError, match="before the log had said in which file"):
-        Reached(State(10, 10)).at()
+        LogPosition(State(10, 10)).at()

@@ -1,7 +1,7 @@
 """What the stream remembers, and the walk looks up."""
 
-from pipeline.binlog.registries import Maps, Sources
-from pipeline.gtid.gtid_set import Source
+from pipeline.binlog.registries import TableMapRegistry, TsidRegistry
+from pipeline.gtid.gtid_set import Tsid
 from pipeline.messages.row_images import TableUnreadable
 from pipeline.schema.table_schema import TableId
 
@@ -10,15 +10,15 @@ UNREADABLE = TableUnreadable(TableId("shop", "orders"), "for a test")
 
 
 def test_sources_are_numbered_as_they_come() -> None:
-    sources = Sources()
-    plain, tagged = Source(A), Source(A, "tag")
+    sources = TsidRegistry()
+    plain, tagged = Tsid(A), Tsid(A, "tag")
     assert [sources.number(source) for source in (plain, tagged, plain)] == [0, 1, 0]
     assert sources.all == (plain, tagged)
     assert sources.encoded[1].tobytes() == bytes.fromhex(A.replace("-", "")) + b"\x03tag" + bytes(29)
 
 
 def test_maps_are_known_by_their_bytes() -> None:
-    maps = Maps()
+    maps = TableMapRegistry()
     described = [b"%d" % (n * n) for n in range(1000)]
     for n, each in enumerate(described):
         assert maps.number(each) is None

@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from pipeline.binlog.event_type import Code
-from pipeline.binlog.registries import Maps, Sources
+from pipeline.binlog.registries import TableMapRegistry, TsidRegistry
 from pipeline.binlog.slice import Part, Passed, Slice, SliceBuilder, Transaction
 from pipeline.binlog.stream_state import State
 from pipeline.errors import UndecodableError
@@ -40,7 +40,7 @@ class Making:
     """A builder, with maps of the tables `orders` and `items` by number."""
 
     def __init__(self, most_bytes: int = 1 << 20) -> None:
-        self.sources, self.maps = Sources(), Maps()
+        self.sources, self.maps = TsidRegistry(), TableMapRegistry()
         self.state = State(100, most_bytes)
         self.slice = SliceBuilder(self.state, self.sources, self.maps)
         self.orders, self.items, self.strange = (

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pipeline.errors import Definite
 from pipeline.gtid import file_positions
 from pipeline.gtid.coordinates import Coordinates
-from pipeline.gtid.gtid_set import Gtid, GtidSet, Source
+from pipeline.gtid.gtid_set import Gtid, GtidSet, Tsid
 
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
@@ -51,8 +51,8 @@ def test_a_position_says_its_server_and_survives_as_text() -> None:
     assert file_positions.server_of(GtidSet.parse(str(position))) == SERVER
     assert GtidSet.parse(str(position)) == position
     assert file_positions.server_of(GtidSet()) is None
-    assert file_positions.server_of(GtidSet().with_gtid(Gtid(Source(SERVER), 1))) is None
-    assert file_positions.server_of(position.with_gtid(Gtid(Source(SERVER), 1))) is None
+    assert file_positions.server_of(GtidSet().with_gtid(Gtid(Tsid(SERVER), 1))) is None
+    assert file_positions.server_of(position.with_gtid(Gtid(Tsid(SERVER), 1))) is None
 
 
 @pytest.mark.parametrize("place", [Coordinates("b.000001", 10**11), Coordinates("b.92233721", 4)])

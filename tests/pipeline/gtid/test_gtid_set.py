@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import Definite
-from pipeline.gtid.gtid_set import LARGEST_NUMBER, Gtid, GtidSet, MalformedGtid, Source
+from pipeline.gtid.gtid_set import LARGEST_NUMBER, Gtid, GtidSet, MalformedGtid, Tsid
 from pipeline.gtid.intervals import Intervals
 
 A = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 B = "a0b1c2d3-0000-4000-8000-000000000001"
 
-SOURCES = [Source(uuid, tag) for uuid in (A, B) for tag in ("", "_x", "batch", "batch2")]
+SOURCES = [Tsid(uuid, tag) for uuid in (A, B) for tag in ("", "_x", "batch", "batch2")]
 
-Plain = frozenset[tuple[Source, int]]
+Plain = frozenset[tuple[Tsid, int]]
 
 number = st.integers(1, 30) | st.integers(LARGEST_NUMBER - 3, LARGEST_NUMBER)
 pair = st.tuples(st.sampled_from(SOURCES), number)
@@ -79,7 +79,7 @@ def test_laws(a: Plain, b: Plain, c: Plain) -> None:
 
 
 @given(plain_sets, pair)
-def test_one_more_is_the_union_with_it(a: Plain, more: tuple[Source, int]) -> None:
+def test_one_more_is_the_union_with_it(a: Plain, more: tuple[Tsid, int]) -> None:
     gtid = Gtid(*more)
     grown = gtid_set(a).with_gtid(gtid)
     assert plain(grown) == a | {more}
@@ -89,13 +89,13 @@ def test_one_more_is_the_union_with_it(a: Plain, more: tuple[Source, int]) -> No
 
 
 @given(plain_sets, st.sampled_from(SOURCES), st.lists(number, max_size=20))
-def test_many_more_are_the_union_with_them(a: Plain, source: Source, more: list[int]) -> None:
+def test_many_more_are_the_union_with_them(a: Plain, source: Tsid, more: list[int]) -> None:
     grown = gtid_set(a).with_numbers(source, np.array(more, dtype=np.int64))
     assert plain(grown) == a | {(source, n) for n in more}
 
 
 @given(plain_sets, st.sampled_from(SOURCES), st.lists(number, max_size=20))
-def test_membership_of_many_is_that_of_each(a: Plain, source: Source, probes: list[int]) -> None:
+def test_membership_of_many_is_that_of_each(a: Plain, source: Tsid, probes: list[int]) -> None:
     value = gtid_set(a)
     inside = value.contains_many(source, np.array(probes, dtype=np.int64))
     assert inside.dtype == np.bool_
@@ -115,7 +115,7 @@ def test_text_and_bytes_give_the_set_back(a: Plain) -> None:
     st.randoms(use_true_random=False),
 )
 def test_one_set_written_in_other_ways_is_one_value(
-    ranges: list[tuple[Source, int, int]], rng: random.Random
+    ranges: list[tuple[Tsid, int, int]], rng: random.Random
 ) -> None:
     pieces = [f"{source}:{low}-{low + more}" for source, low, more in ranges]
     singles = [f"{source}:{n}" for source, low, more in ranges for n in range(low, low + more + 1)]
@@ -212,7 +212,7 @@ def test_texts_that_are_no_set_are_refused_with_the_bad_piece(text: str, piece: 
 
 
 def test_the_uuid_of_a_gtid_may_be_spelt_as_in_a_set() -> None:
-    assert Gtid.parse(f"{{{A}}}:7") == Gtid.parse(f"{A.replace('-', '')}:7") == Gtid(Source(A), 7)
+    assert Gtid.parse(f"{{{A}}}:7") == Gtid.parse(f"{A.replace('-', '')}:7") == Gtid(Tsid(A), 7)
 
 
 @pytest.mark.parametrize("text", [f"{A}:7", f"{A}:tag:7", f"{B}:{LARGEST_NUMBER}"])
@@ -241,16 +241,16 @@ def test_sources_and_numbers_are_validated() -> None:
         (A, "t\n"),
     ):
         with pytest.raises(MalformedGtid):
-            Source(uuid, tag)
+            Tsid(uuid, tag)
     for wrong in (0, -1, LARGEST_NUMBER + 1):
         with pytest.raises(MalformedGtid):
-            Gtid(Source(A), wrong)
+            Gtid(Tsid(A), wrong)
         with pytest.raises(MalformedGtid):
-            GtidSet().with_numbers(Source(A), np.array([5, wrong], dtype=np.int64))
+            GtidSet().with_numbers(Tsid(A), np.array([5, wrong], dtype=np.int64))
 
 
 def test_a_source_from_the_bytes_of_an_event() -> None:
-    assert Source.from_bytes(bytes.fromhex(A.replace("-", "")), "tag") == Source(A, "tag")
+    assert Tsid.from_bytes(bytes.fromhex(A.replace("-", "")), "tag") == Tsid(A, "tag")
 
 
 def test_the_binary_forms() -> None:
@@ -336,7 +336,7 @@ def test_any_bytes_are_a_set_or_refused(a: Plain, data: st.DataObject) -> None:
 def scattered(seed: int, intervals: int) -> GtidSet:
     """A set of as many intervals, short ones with short gaps between them."""
     steps = np.random.default_rng(seed).integers(1, 9, 2 * intervals)
-    return GtidSet({Source(A): Intervals.of_edges(np.cumsum(steps).astype(np.int64))})
+    return GtidSet({Tsid(A): Intervals.of_edges(np.cumsum(steps).astype(np.int64))})
 
 
 @cache
@@ -356,9 +356,9 @@ OPERATIONS: dict[str, Operation] = {
     "printing": lambda a, _: str(a),
     "parsing": lambda a, _: GtidSet.parse(str(a)),
     "encoding": lambda a, _: GtidSet.decode(a.encode()),
-    "one more": lambda a, _: a.with_gtid(Gtid(Source(A), LARGEST_NUMBER)).with_gtid(Gtid(Source(A), 1)),
-    "many more": lambda a, b: a.with_numbers(Source(A), b.intervals[Source(A)].edges),
-    "membership of many": lambda a, b: a.contains_many(Source(A), b.intervals[Source(A)].edges),
+    "one more": lambda a, _: a.with_gtid(Gtid(Tsid(A), LARGEST_NUMBER)).with_gtid(Gtid(Tsid(A), 1)),
+    "many more": lambda a, b: a.with_numbers(Tsid(A), b.intervals[Tsid(A)].edges),
+    "membership of many": lambda a, b: a.contains_many(Tsid(A), b.intervals[Tsid(A)].edges),
 }
 
 
@@ -396,7 +396,7 @@ def test_nor_is_one_on_many_sources(name: str) -> None:
 def test_a_follower_of_a_huge_set_copies_nothing() -> None:
     """What the stream does for each transaction: its cost isn't that of the set."""
     value = scattered(1, 1_000_000)
-    last = value.intervals[Source(A)].end
-    grown = value.with_gtid(Gtid(Source(A), last))
-    assert grown.intervals[Source(A)].inner is value.intervals[Source(A)].inner
+    last = value.intervals[Tsid(A)].end
+    grown = value.with_gtid(Gtid(Tsid(A), last))
+    assert grown.intervals[Tsid(A)].inner is value.intervals[Tsid(A)].inner
     assert grown.count() == value.count() + 1

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import InvariantBroken
-from pipeline.gtid.gtid_set import Gtid, GtidSet, Source
+from pipeline.gtid.gtid_set import Gtid, GtidSet, Tsid
 from pipeline.gtid.transactions import Transactions
 
-A = Source("3e11fa47-71ca-11e1-9e33-c80aa9429562")
-B = Source("a0b1c2d3-0000-4000-8000-000000000001")
-TAGGED = Source(A.uuid, "batch")
+A = Tsid("3e11fa47-71ca-11e1-9e33-c80aa9429562")
+B = Tsid("a0b1c2d3-0000-4000-8000-000000000001")
+TAGGED = Tsid(A.uuid, "batch")
 
 gtids = st.builds(Gtid, st.sampled_from([A, B, TAGGED]), st.integers(1, 30))
 runs = st.lists(gtids, unique=True, max_size=25)

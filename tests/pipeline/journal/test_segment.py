@@ -15,7 +15,7 @@ from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.coordinates import Coordinates
-from pipeline.gtid.gtid_set import Gtid, GtidSet, Source
+from pipeline.gtid.gtid_set import Gtid, GtidSet, Tsid
 from pipeline.gtid.transactions import Transactions
 from pipeline.journal import change_rows
 from pipeline.journal import segment as journal
@@ -31,8 +31,8 @@ from pipeline.snapshot.checkpoint import Checkpoint, Filling
 from pipeline.snapshot.snapshot import ChunkId
 from pipeline.types.column_types import Date, Integer, Text
 
-SOURCE = Source("3e11fa47-71ca-11e1-9e33-c80aa9429562")
-TAGGED = Source("a0b1c2d3-0000-4000-8000-000000000001", "batch")
+SOURCE = Tsid("3e11fa47-71ca-11e1-9e33-c80aa9429562")
+TAGGED = Tsid("a0b1c2d3-0000-4000-8000-000000000001", "batch")
 ITEMS = TableId("shop", "items")
 COLUMNS = (
     Column("value", Text("utf8mb4"), nullable=True),

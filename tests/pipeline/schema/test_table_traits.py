@@ -1,11 +1,11 @@
 """What the server says of a table and its log doesn't: at which places of the stream it holds."""
 
 from pipeline.gtid.coordinates import Coordinates
-from pipeline.gtid.gtid_set import Gtid, GtidSet, Source
+from pipeline.gtid.gtid_set import Gtid, GtidSet, Tsid
 from pipeline.schema.table_schema import TableId
 from pipeline.schema.table_traits import Survey, Traits, known_at
 
-SERVER = Source("3e11fa47-71ca-11e1-9e33-c80aa9429562")
+SERVER = Tsid("3e11fa47-71ca-11e1-9e33-c80aa9429562")
 T = TableId("d", "t")
 PLAIN, OTHER = Traits("innodb"), Traits("myisam")
 

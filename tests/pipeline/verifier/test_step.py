@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.gtid.coordinates import Coordinates
-from pipeline.gtid.gtid_set import Gtid, GtidSet, Source
+from pipeline.gtid.gtid_set import Gtid, GtidSet, Tsid
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.binlog import (
     CreateTableSelectRead,
@@ -43,7 +43,7 @@ from pipeline.verifier.schema_fence import Answer
 from pipeline.verifier.state import State
 from pipeline.verifier.step import FromVerifier, answered, asked, started, step
 
-SERVER = Source("3e11fa47-71ca-11e1-9e33-c80aa9429562")
+SERVER = Tsid("3e11fa47-71ca-11e1-9e33-c80aa9429562")
 SHOP = Tables((r"shop\..*",))
 ORDERS = TableId("shop", "orders")
 LOG = "binlog.000001"

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from pipeline.gtid.gtid_set import Gtid, Source
+from pipeline.gtid.gtid_set import Gtid, Tsid
 from pipeline.messages.binlog import RowsUnread
 from pipeline.schema.ddl.effects import Unlogged
 from pipeline.schema.ddl.unlogged_changes import Effect
@@ -22,7 +22,7 @@ from pipeline.verifier.table_restarts import (
 from tests.pipeline.builders import ORDERS
 from tests.pipeline.verifier.test_cascades import DELETED, INSERTED, A, B, C, D, key
 
-GTID = Gtid(Source("3e11fa47-71ca-11e1-9e33-c80aa9429562"), 7)
+GTID = Gtid(Tsid("3e11fa47-71ca-11e1-9e33-c80aa9429562"), 7)
 
 
 def test_a_statement_empties_tables_or_has_them_read_again() -> None:

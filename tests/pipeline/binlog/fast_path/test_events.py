@@ -5,9 +5,9 @@ import pytest
 
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.fast_path import events as kernels
-from pipeline.binlog.registries import Maps, Sources
+from pipeline.binlog.registries import TableMapRegistry, TsidRegistry
 from pipeline.binlog.stream_state import BETWEEN, DONE, FRAMED, NO_ROOM, RARE, State, new_rows
-from pipeline.gtid.gtid_set import Source
+from pipeline.gtid.gtid_set import Tsid
 from tests.pipeline.binlog.events.test_event import made
 from tests.pipeline.binlog.test_stream import XID, flipped
 from tests.pipeline.binlog.test_transaction_assembler import SERVER, begin, frames, query, row, table
@@ -17,8 +17,8 @@ class Walking:
     """A walk's arguments, for one known map, of `orders` as `test_stream` has it."""
 
     def __init__(self) -> None:
-        self.state, self.sources, self.maps = State(10, 1000), Sources(), Maps()
-        self.sources.number(Source(SERVER))
+        self.state, self.sources, self.maps = State(10, 1000), TsidRegistry(), TableMapRegistry()
+        self.sources.number(Tsid(SERVER))
         self.described = table(1, "orders")[19 + 8 : -4]
         self.maps.add(self.described, None)
         self.explained = np.empty((2, 4), np.int64)

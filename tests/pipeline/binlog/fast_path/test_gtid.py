@@ -3,18 +3,16 @@
 import pytest
 
 from pipeline.binlog.stream_state import BEGUN, BETWEEN, DONE, RARE
-from pipeline.gtid.gtid_set import Source
+from pipeline.gtid.gtid_set import Tsid
 from tests.pipeline.binlog.fast_path.test_events import Walking
 from tests.pipeline.binlog.test_stream import tagged
 from tests.pipeline.binlog.test_transaction_assembler import SERVER, begin
 
 
-@pytest.mark.parametrize(
-    ("event", "source"), [(begin(7), Source(SERVER)), (tagged(7), Source(SERVER, "tag"))]
-)
-def test_a_known_source_is_found_among_others(event: bytes, source: Source) -> None:
+@pytest.mark.parametrize(("event", "source"), [(begin(7), Tsid(SERVER)), (tagged(7), Tsid(SERVER, "tag"))])
+def test_a_known_source_is_found_among_others(event: bytes, source: Tsid) -> None:
     walking = Walking()
-    for other in (Source(SERVER, "gat"), Source(SERVER, "t"), Source(SERVER[:-1] + "3", "tag")):
+    for other in (Tsid(SERVER, "gat"), Tsid(SERVER, "t"), Tsid(SERVER[:-1] + "3", "tag")):
         walking.sources.number(other)
     number = walking.sources.number(source)
     assert walking.walk(event) == (DONE, 1)
@@ -30,5 +28,5 @@ def test_a_new_source_is_left_to_the_fold() -> None:
 @pytest.mark.parametrize("event", [begin(0), tagged(0)])
 def test_a_number_that_cannot_be_is_left_to_the_fold(event: bytes) -> None:
     walking = Walking()
-    walking.sources.number(Source(SERVER, "tag"))
+    walking.sources.number(Tsid(SERVER, "tag"))
     assert walking.walk(event) == (RARE, 0)
