@@ -42,7 +42,7 @@ from pipeline.coordinator import recapture
 from pipeline.errors import Definite, Transient
 from pipeline.lake import step as spark_sink
 from pipeline.lake.batch import Batch, Pieces
-from pipeline.lake.state import SoFar, State
+from pipeline.lake.state import LakeProgress, State
 from pipeline.lake.step import (
     AskForMirrors,
     BatchRead,
@@ -432,7 +432,7 @@ class SparkSink(Actor[ToSparkSink]):
             self._up.spark.kill()
 
 
-def _told(table: TableId, so_far: SoFar) -> str | None:
+def _told(table: TableId, so_far: LakeProgress) -> str | None:
     """Why a table gets no more, and how it's begun again where it isn't tried again by itself."""
     reason = so_far.stopped(table)
     return recapture.told(table, reason) if reason is not None and so_far.of(table).stopped else reason

@@ -43,7 +43,7 @@ from pipeline.config.settings import (
 )
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.entry import FileKind
-from pipeline.lake.live_view import Reached
+from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.merge import Merge
 from pipeline.lake.tables import Tier, location, table_at
 from pipeline.messages.topology import Actor as Name
@@ -286,7 +286,7 @@ def _merge(parts: Parts, folder: Path) -> float:
     with plain_spark(parts, folder / "plain") as spark:
         mirror = table_at(location(root, ELEVEN, Tier.MIRROR))
         spark.session.sql(f"ALTER TABLE {mirror} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'false')")
-        reached = Reached(checkpoint.mirrors[ELEVEN].since, 0)
+        reached = MirrorPosition(checkpoint.mirrors[ELEVEN].since, 0)
         began = time.perf_counter()
         spark.session.sql(Merge(root, schema, reached, last).statement())
         seconds = time.perf_counter() - began

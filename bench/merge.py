@@ -26,7 +26,7 @@ from bench._commits import plain_spark
 from bench._lake import linked
 from bench._report import Figure, Peer, say, told
 from deploy.toolchain.parts import locate
-from pipeline.lake.live_view import Reached, last_changes
+from pipeline.lake.live_view import MirrorPosition, last_changes
 from pipeline.lake.merge import Merge
 from pipeline.lake.tables import (
     META_COLUMNS,
@@ -151,7 +151,7 @@ class Bench:
     def _measured(self, changes: Changes, does: Callable[[Merge], object]) -> float:
         """Changes a second."""
         began = time.perf_counter()
-        does(Merge(self._copy, _SCHEMA, Reached(0, changes.segment - 1), changes.segment))
+        does(Merge(self._copy, _SCHEMA, MirrorPosition(0, changes.segment - 1), changes.segment))
         took = time.perf_counter() - began
         assert self._counted(self._copy) == (self._rows, self._customers + changes.number)
         say(f"  {changes.name}: {changes.number:,} in {took:.1f} s")

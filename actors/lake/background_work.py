@@ -25,8 +25,8 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import LakeSettings
 from pipeline.config.table_rules import rule_of
 from pipeline.lake import maintenance
-from pipeline.lake.batch import Delivered, Pieces
-from pipeline.lake.live_view import Reached
+from pipeline.lake.batch import LakeTableState, Pieces
+from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.maintenance import Chore, Kept, Policy, Size, Trim
 from pipeline.lake.tables import Tier
 from pipeline.schema.table_schema import TableId
@@ -45,7 +45,7 @@ _LONGEST_REST_S: Final = 3600.0
 class Mirrored:
     """A mirror: where it is, the changes that it hasn't merged, and when (s) the first of these came."""
 
-    reached: Reached
+    reached: MirrorPosition
     pending: int
     since: float
 
@@ -140,7 +140,7 @@ class Background:
         self._lake = lake
         self._run = run
         self._mirrored: dict[TableId, Mirrored] = {}
-        self._delivered: dict[TableId, Delivered] = {}
+        self._delivered: dict[TableId, LakeTableState] = {}
         self._kept: dict[tuple[TableId, Tier], Kept] = {}
         self._due: dict[Due, float] = {}  # and since when (s)
         self._resting: dict[Due, float] = {}  # what was given up, and until when
@@ -150,17 +150,17 @@ class Background:
             metrics.count(catalogue.CONFLICTS, 0, kind=kind)
             metrics.count(catalogue.WORK_FAILED, 0, kind=kind)
 
-    def found(self, table: TableId, delivered: Delivered, sizes: Mapping[Tier, Size | None]) -> None:
+    def found(self, table: TableId, delivered: LakeTableState, sizes: Mapping[Tier, Size | None]) -> None:
         """A table is met at the start, or for the first time, with the lake tables that it has."""
         now = time.monotonic()
-        reached = Reached(delivered.generation or 0, delivered.merged, delivered.partial)
+        reached = MirrorPosition(delivered.generation or 0, delivered.merged, delivered.partial)
         self._mirrored[table] = Mirrored(reached, delivered.pending, now)
         self._delivered[table] = delivered
         for tier, size in sizes.items():
             if size is not None:
                 self._kept[table, tier] = maintenance.found(table, tier, size, now, delivered.merged)
 
-    def delivered(self, table: TableId, after: Delivered, pieces: Pieces) -> None:
+    def delivered(self, table: TableId, after: LakeTableState, pieces: Pieces) -> None:
         """A batch has brought these files."""
         now, mirrored = time.monotonic(), self._mirrored[table]
         self._delivered[table] = after

@@ -42,7 +42,7 @@ from actors.lake.delta_table import Place, Snapshot, columns_of, made_once
 from actors.lake.filesystem import located
 from actors.lake.spark_session import beside
 from pipeline.errors import Transient
-from pipeline.lake.alter_statements import Becoming, beginning, remaining
+from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining
 from pipeline.lake.column_changes import Plan
 from pipeline.lake.maintenance import Size
 from pipeline.lake.merge import Merge
@@ -91,7 +91,7 @@ class ConnectTable:
         found = self.snapshot()
         if found is None or not found.altering:
             return found
-        becoming = Becoming.read(found.properties[Property.ALTERING])
+        becoming = ColumnAlteration.read(found.properties[Property.ALTERING])
         for statement in remaining(self.path, becoming, found.columns):
             self._session.sql(statement)
         return self.snapshot()
@@ -142,7 +142,7 @@ class ConnectTable:
         if not plan.changes:
             self._session.sql(set_properties_sql(self.path, properties))
             return
-        self._session.sql(beginning(self.path, Becoming.by(plan, found.columns, properties)))
+        self._session.sql(beginning(self.path, ColumnAlteration.by(plan, found.columns, properties)))
         self.settled()
 
     def _at(self, version: int | None) -> Snapshot | None:

@@ -29,7 +29,7 @@ from actors.runtime.redaction import told
 from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.journal.change_rows import changes_schema
 from pipeline.lake.batch import Piece
-from pipeline.lake.parquet_files import AsItIs, Bounds, Day, Ordered, Rewritten, Stored, add, fit, stats
+from pipeline.lake.parquet_files import Bounds, Day, Link, Ordered, Rewrite, Stored, add, fit, stats
 from pipeline.lake.tables import Tier
 
 _TEMPORARY: Final = ".tmp"
@@ -102,9 +102,9 @@ class LakeFiles:
         self._look_at(source, piece)
         file = changes_schema(piece.schema) if tier is Tier.CHANGELOG else piece.schema.arrow
         match fit(file, columns):
-            case AsItIs():
+            case Link():
                 self._take(source, lake, beside)
-            case Rewritten(schema):
+            case Rewrite(schema):
                 self._rewrite(source, schema, lake, beside)
             case never:
                 assert_never(never)

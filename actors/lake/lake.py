@@ -39,10 +39,10 @@ from actors.lake.table_locks import TableLocks
 from pipeline.config.table_rules import LakeRule, rule_of
 from pipeline.errors import Definite
 from pipeline.lake import tables as lake_tables
-from pipeline.lake.batch import Batch, Delivered, Piece
+from pipeline.lake.batch import Batch, LakeTableState, Piece
 from pipeline.lake.column_changes import features, followed, planned
 from pipeline.lake.delivery import Accepted, accepted
-from pipeline.lake.live_view import Reached
+from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.merge import Merge, pending_sql
 from pipeline.lake.tables import LakeColumn, Property, Tier, columns, location
 from pipeline.schema import table_schema
@@ -86,17 +86,17 @@ class Lake:
             file.write(b"\n")
         filesystem.delete_file(path)
 
-    def find(self, table: TableId) -> Delivered:
+    def find(self, table: TableId) -> LakeTableState:
         """What the lake has of a table. Raises Definite where it's fed from another journal."""
         changelog = self._own(table, Tier.CHANGELOG)
         if changelog is None:
-            return Delivered()
+            return LakeTableState()
         mirrored = self._own(table, Tier.MIRROR)
-        reached = Reached() if mirrored is None else Reached.told(mirrored, changelog)
+        reached = MirrorPosition() if mirrored is None else MirrorPosition.told(mirrored, changelog)
         changes = changelog.mark("changes")
         if self.views is not None:
             self.views.follow(table)
-        return Delivered(
+        return LakeTableState(
             schema=changelog.schema,
             since=changelog.since,
             mirror_since=0 if mirrored is None else mirrored.since,
@@ -112,7 +112,7 @@ class Lake:
             stopped_at=int(changelog.properties.get(Property.STOPPED_AT) or sys.maxsize),
         )
 
-    def deliver(self, table: TableId, present: Delivered, batch: Batch) -> Delivered:
+    def deliver(self, table: TableId, present: LakeTableState, batch: Batch) -> LakeTableState:
         """Bring a table to the end of a batch; what the lake has of it then. It blocks for the time of two commits.
 
         Where the table can't take on a new schema, it's brought up to there and stopped, with the reason.
@@ -126,7 +126,9 @@ class Lake:
             self.views.follow(table)
         return after
 
-    def _deliver(self, table: TableId, present: Delivered, batch: Batch, todo: Accepted) -> Delivered:
+    def _deliver(
+        self, table: TableId, present: LakeTableState, batch: Batch, todo: Accepted
+    ) -> LakeTableState:
         if todo.schema is not None:
             present = self._prepare(table, present, todo, todo.schema)
             if todo.partial and not present.partial:
@@ -153,7 +155,7 @@ class Lake:
             stopped_at=0,
         )
 
-    def merge(self, table: TableId, reached: Reached, through: int, position: str) -> None:
+    def merge(self, table: TableId, reached: MirrorPosition, through: int, position: str) -> None:
         """Merge changes into a table's mirror, from where it is to a segment. It blocks for seconds.
 
         Nothing is merged where the mirror has begun anew since.
@@ -170,7 +172,9 @@ class Lake:
             if self.views is not None:
                 self.views.follow(table)
 
-    def _prepare(self, table: TableId, present: Delivered, todo: Accepted, wanted: TableSchema) -> Delivered:
+    def _prepare(
+        self, table: TableId, present: LakeTableState, todo: Accepted, wanted: TableSchema
+    ) -> LakeTableState:
         """Make the tables that aren't there, have them take on the schema, and begin the mirror anew."""
         begun = todo.generation is not None and todo.generation != present.generation
         mirrored = todo.since if todo.generation is not None else present.mirror_since
@@ -271,7 +275,7 @@ class Lake:
         assert row is not None
         return merge.within(row)
 
-    def _pending(self, table: TableId, reached: Reached) -> int:
+    def _pending(self, table: TableId, reached: MirrorPosition) -> int:
         row = self._session.sql(pending_sql(self._root, table, reached)).first()
         assert row is not None
         return int(row[0])
@@ -296,7 +300,7 @@ class Lake:
         return json.dumps({"journal": self._journal, **told})
 
 
-def _alters(todo: Accepted, present: Delivered) -> bool:
+def _alters(todo: Accepted, present: LakeTableState) -> bool:
     """Whether the text of a live view isn't right any more once it's delivered."""
     return (todo.schema, todo.generation, todo.partial) != (
         present.schema,

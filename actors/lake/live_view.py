@@ -20,7 +20,7 @@ from actors.lake.delta_tables import delta_tables
 from actors.lake.spark_connect import is_lost
 from actors.runtime.redaction import told
 from pipeline.errors import Definite, Transient
-from pipeline.lake.live_view import Reached, Versions, live_view_sql
+from pipeline.lake.live_view import MirrorPosition, Versions, live_view_sql
 from pipeline.lake.tables import Tier, literal, location, quoted
 from pipeline.schema.table_schema import TableId, TableSchema
 
@@ -135,7 +135,7 @@ class _Found:
     """What the lake has of a table at two versions that belong together."""
 
     schema: TableSchema
-    reached: Reached
+    reached: MirrorPosition
     at: Versions
 
 
@@ -150,10 +150,10 @@ def _found(session: SparkSession, root: str, table: TableId) -> _Found | None:
         changelog = changelogs.snapshot()
         if mirrored is None or changelog is None:
             return None
-        reached = Reached.told(mirrored, changelog)
+        reached = MirrorPosition.told(mirrored, changelog)
         # One that has begun anew did so before its changelog got what the old one doesn't count for.
         now = _altered(mirrors, mirrors.snapshot())
-        if now is not None and Reached.told(now, changelog).generation == reached.generation:
+        if now is not None and MirrorPosition.told(now, changelog).generation == reached.generation:
             break
         mirrored = now
     while changelog.since > mirrored.since or changelog.altering:

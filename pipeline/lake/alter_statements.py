@@ -27,7 +27,7 @@ from pipeline.schema.spelling import folded
 
 
 @dataclass(frozen=True, slots=True)
-class Becoming:
+class ColumnAlteration:
     """The columns that a lake table is to have, each with its name in the table's files (None: it's to be added), and
     what the table then says of itself.
     """
@@ -36,19 +36,19 @@ class Becoming:
     properties: Mapping[str, str]
 
     @staticmethod
-    def by(plan: Plan, present: Mapping[str, Stored], properties: Mapping[str, str]) -> "Becoming":
+    def by(plan: Plan, present: Mapping[str, Stored], properties: Mapping[str, str]) -> "ColumnAlteration":
         """What a plan makes of a lake table that has these columns."""
         columns = (
             (None if each.was is None else present[each.was.name].name, each.column) for each in plan.columns
         )
-        return Becoming(tuple(columns), properties)
+        return ColumnAlteration(tuple(columns), properties)
 
     @staticmethod
-    def read(text: str) -> "Becoming":
+    def read(text: str) -> "ColumnAlteration":
         """What `text` has written."""
         value = json.loads(text)
         columns = ((stored, LakeColumn(name, type_)) for stored, name, type_ in value["columns"])
-        return Becoming(tuple(columns), value["properties"])
+        return ColumnAlteration(tuple(columns), value["properties"])
 
     @property
     def text(self) -> str:
@@ -57,12 +57,12 @@ class Becoming:
         return json.dumps({"columns": columns, "properties": dict(self.properties)})
 
 
-def beginning(path: str, becoming: Becoming) -> str:
+def beginning(path: str, becoming: ColumnAlteration) -> str:
     """The first step, after which it will be finished."""
     return set_properties_sql(path, {Property.ALTERING: becoming.text})
 
 
-def remaining(path: str, becoming: Becoming, present: Mapping[str, Stored]) -> Iterator[str]:
+def remaining(path: str, becoming: ColumnAlteration, present: Mapping[str, Stored]) -> Iterator[str]:
     """All other steps, for a table that has these columns by now."""
     table = f"ALTER TABLE {table_at(path)}"
     names = {column.name: name for name, column in present.items()}

@@ -11,7 +11,7 @@ from pipeline.snapshot.checkpoint import Checkpoint, Mirror
 
 
 @dataclass(frozen=True, slots=True)
-class Delivered:
+class LakeTableState:
     """What the lake has of a table.
 
     `schema`: what its changelog has taken on, None where there's none, and `since` the segment that it came with:
@@ -39,7 +39,7 @@ class Delivered:
     stopped_at: int = 0
 
 
-def said_by(tables: Iterable[Delivered]) -> int:
+def said_by(tables: Iterable[LakeTableState]) -> int:
     """The segment through which a lake's own tables say that all had everything; -1 where there are no tables."""
     return max((table.after for table in tables if table.schema is not None), default=-1)
 
@@ -95,12 +95,12 @@ class Batch:
     commit_times: tuple[int, ...]
     newest: int | None
 
-    def newly_begun(self, table: TableId, delivered: Delivered) -> bool:
+    def newly_begun(self, table: TableId, delivered: LakeTableState) -> bool:
         """Whether the table's mirror is to be made, or begun anew."""
         last = self.generations.get(table, ())[-1:]
         return bool(last) and newer(last[0], delivered.generation)
 
-    def resumed(self, table: TableId, delivered: Delivered) -> "Generation | None":
+    def resumed(self, table: TableId, delivered: LakeTableState) -> "Generation | None":
         """The generation with which a table comes back that had stopped: the last one, if it begins behind the stop."""
         last = self.generations.get(table, ())[-1:]
         if delivered.stopped is None or not last or last[0].since < delivered.stopped_at:
@@ -184,7 +184,7 @@ def newer(generation: Generation, present: int | None) -> bool:
     return present is None or present < generation.since
 
 
-def missing(delivered: Delivered, table: TableId, batch: Batch) -> Pieces:
+def missing(delivered: LakeTableState, table: TableId, batch: Batch) -> Pieces:
     """Those of a table's files that the lake is to have and doesn't have yet.
 
     One that had stopped gets nothing from before the generation with which it comes back.

@@ -23,7 +23,7 @@ itself. Within a generation the mirror takes on a new schema only if its rows ca
 from dataclasses import dataclass, replace
 
 from pipeline.config.table_rules import SchemaChanges
-from pipeline.lake.batch import Batch, Delivered, Generation, Piece, Pieces, missing, newer
+from pipeline.lake.batch import Batch, Generation, LakeTableState, Piece, Pieces, missing, newer
 from pipeline.lake.column_changes import REMEDY, Incompatible, Plan, Step, followed, planned
 from pipeline.lake.tables import Tier
 from pipeline.schema.compatibility import obstacle
@@ -53,7 +53,7 @@ class Accepted:
 
 
 def accepted(
-    delivered: Delivered, table: TableId, batch: Batch, rule: SchemaChanges = SchemaChanges.APPLY
+    delivered: LakeTableState, table: TableId, batch: Batch, rule: SchemaChanges = SchemaChanges.APPLY
 ) -> Accepted:
     """How far a table can be delivered by its rule, and what of its files it lacks.
 

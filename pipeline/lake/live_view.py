@@ -52,7 +52,7 @@ _SCN, _ORDINAL, _ABSENT = "__scn", "__ordinal", "__absent"
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class MirrorPosition:
     """Where a mirror is: its generation, and a segment whose changes it has all merged.
 
     `partial`: whether its changelog has ever had rows that lack columns.
@@ -63,9 +63,9 @@ class Reached:
     partial: bool = False
 
     @staticmethod
-    def told(mirror: Told, changelog: Told) -> "Reached":
+    def told(mirror: Told, changelog: Told) -> "MirrorPosition":
         """Where a mirror is by what the two tables say."""
-        return Reached(
+        return MirrorPosition(
             mirror.mark("generation"), mirror.mark("merged"), Property.PARTIAL in changelog.properties
         )
 
@@ -86,7 +86,7 @@ class Versions:
 def live_view_sql(
     lake: str,
     schema: TableSchema,
-    reached: Reached,
+    reached: MirrorPosition,
     at: Versions | None = None,
     dialect: Dialect = Dialect.SPARK,
 ) -> str:
@@ -137,7 +137,7 @@ HAVING {rows} <> 0"""
 
 
 def last_changes(
-    schema: TableSchema, changelog: str, reached: Reached, where: str, dialect: Dialect = Dialect.SPARK
+    schema: TableSchema, changelog: str, reached: MirrorPosition, where: str, dialect: Dialect = Dialect.SPARK
 ) -> str:
     """The query for what has become of each key, by those rows of a changelog for which `where` holds.
 

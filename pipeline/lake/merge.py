@@ -25,7 +25,7 @@ extent by its making, whether the mirror has it or not, so that nothing else bec
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pipeline.lake.live_view import OP, Reached, Values, last_changes, same_key
+from pipeline.lake.live_view import OP, MirrorPosition, Values, last_changes, same_key
 from pipeline.lake.sql_dialects import Dialect
 from pipeline.lake.tables import CHANGED, MIRROR, SEGMENT, WHOLE, Tier, location, quoted, table_at
 from pipeline.schema.table_schema import TableId, TableSchema
@@ -44,7 +44,7 @@ class Merge:
 
     lake: str
     schema: TableSchema
-    reached: Reached
+    reached: MirrorPosition
     through: int
     bounds: tuple[tuple[str, object, object], ...] = ()
 
@@ -122,7 +122,7 @@ ON {self._same}
         return f"{self.reached.condition()} AND {quoted(SEGMENT)} <= {self.through}"
 
 
-def _clauses(schema: TableSchema, reached: Reached) -> str:
+def _clauses(schema: TableSchema, reached: MirrorPosition) -> str:
     """What to do with each key that changed."""
     if reached.partial:
         values, whole = Values(schema), f"{_C}.{quoted(WHOLE)}"
@@ -143,7 +143,7 @@ def _inserted(values: dict[str, str]) -> str:
     return f"({', '.join(map(quoted, values))}) VALUES ({', '.join(values.values())})"
 
 
-def pending_sql(lake: str, table: TableId, reached: Reached) -> str:
+def pending_sql(lake: str, table: TableId, reached: MirrorPosition) -> str:
     """The query that counts the changes that the mirror hasn't merged."""
     changelog = Dialect.SPARK.table(lake, table, Tier.CHANGELOG)
     return f"SELECT count(*) FROM {changelog} WHERE {reached.condition()}"

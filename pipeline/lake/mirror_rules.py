@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from pipeline.config.table_rules import LakeRule, Tiers, rule_of
 from pipeline.errors import Definite
-from pipeline.lake.batch import Batch, Delivered
+from pipeline.lake.batch import Batch, LakeTableState
 from pipeline.schema.table_schema import TableId
 
 _THERE = (
@@ -28,14 +28,14 @@ _WAITING = (
 )
 
 
-def check(delivered: Delivered, table: TableId, rule: LakeRule) -> None:
+def check(delivered: LakeTableState, table: TableId, rule: LakeRule) -> None:
     """Raise Definite where the lake has a mirror of a table that is to have none."""
     if rule.tiers is Tiers.CHANGELOG and delivered.generation is not None:
         raise Definite(_THERE.format(table=table))
 
 
 def bare(
-    delivered: Mapping[TableId, Delivered], begun: Collection[TableId], rules: tuple[LakeRule, ...]
+    delivered: Mapping[TableId, LakeTableState], begun: Collection[TableId], rules: tuple[LakeRule, ...]
 ) -> frozenset[TableId]:
     """The tables without a mirror in the lake, of those whose mirror has `begun`, unless they're to have none."""
     return frozenset(

@@ -64,18 +64,18 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class AsItIs:
+class Link:
     """The lake table can take the file as it is."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rewritten:
+class Rewrite:
     """The file is to be written anew: its columns, in their order, with these names and types."""
 
     schema: pa.Schema
 
 
-Fit = AsItIs | Rewritten
+Fit = Link | Rewrite
 
 
 def fit(file: pa.Schema, table: Mapping[str, Stored]) -> Fit:
@@ -100,7 +100,7 @@ def fit(file: pa.Schema, table: Mapping[str, Stored]) -> Fit:
             pa.field(column.name, field.type if same else _arrow(column.type), field.nullable, number)
         )
     wanted = pa.schema(fields)
-    return AsItIs() if wanted.equals(file) else Rewritten(wanted)
+    return Link() if wanted.equals(file) else Rewrite(wanted)
 
 
 def _set_aside(field: pa.Field, there: Mapping[str, Stored]) -> Stored | None:

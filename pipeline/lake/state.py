@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pipeline.config.table_rules import LakeRule
-from pipeline.lake.batch import Batch, Delivered
+from pipeline.lake.batch import Batch, LakeTableState
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint, Mirror
 
@@ -39,7 +39,7 @@ class Ahead:
 
 
 @dataclass(frozen=True, slots=True)
-class SoFar:
+class LakeProgress:
     """How far the lake is: through `segment`, at whose end are `position` and `mirrors`.
 
     `tables`: what it has of each table that was met. `said`: the segment through which these say that all have
@@ -52,7 +52,7 @@ class SoFar:
     segment: int = 0
     position: str = ""
     mirrors: Mapping[TableId, Mirror] = field(default_factory=dict)
-    tables: Mapping[TableId, Delivered] = field(default_factory=dict)
+    tables: Mapping[TableId, LakeTableState] = field(default_factory=dict)
     said: int = -1
     late: Lacking = field(default_factory=Lacking)
     whole: int = 0
@@ -88,11 +88,11 @@ class SoFar:
         """How often in a row."""
         return 0 if (failed := self.failed.get(table)) is None else failed.times
 
-    def of(self, table: TableId) -> Delivered:
+    def of(self, table: TableId) -> LakeTableState:
         """What the lake has of a table, met or not."""
-        return self.tables.get(table, Delivered())
+        return self.tables.get(table, LakeTableState())
 
-    def having(self, table: TableId, delivered: Delivered) -> "SoFar":
+    def having(self, table: TableId, delivered: LakeTableState) -> "LakeProgress":
         """With this of a table."""
         return replace(self, tables={**self.tables, table: delivered})
 
@@ -118,7 +118,7 @@ class Joining:
 
 
 @dataclass(frozen=True, slots=True)
-class Resting:
+class Idle:
     """All that's known to be sealed is delivered."""
 
 
@@ -130,7 +130,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class LoadingTables:
     """What the lake has of a batch's tables that were never met is looked for: of those that are `left`.
 
     `began`: when the batch was read (s).
@@ -143,7 +143,7 @@ class Meeting:
 
 
 @dataclass(frozen=True, slots=True)
-class Landing:
+class Delivering:
     """A batch is delivered, to the tables that are `left`; then they'll say that all have everything through `said`."""
 
     sealed: int
@@ -154,13 +154,13 @@ class Landing:
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class Confirming:
     """A batch is delivered, and the journal is told."""
 
     sealed: int
 
 
-Doing = Starting | Searching | Joining | Resting | Reading | Meeting | Landing | Telling
+Doing = Starting | Searching | Joining | Idle | Reading | LoadingTables | Delivering | Confirming
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,5 +168,5 @@ class State:
     """What's known, and what's being done; `rules` are the lake's."""
 
     rules: tuple[LakeRule, ...]
-    so_far: SoFar = field(default_factory=SoFar)
+    so_far: LakeProgress = field(default_factory=LakeProgress)
     doing: Doing = field(default_factory=Starting)

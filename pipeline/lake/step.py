@@ -32,23 +32,23 @@ from pipeline.config.table_rules import rule_of
 from pipeline.errors import InvariantBroken
 from pipeline.journal.entry import Entry
 from pipeline.lake import mirror_rules
-from pipeline.lake.batch import MOST_BYTES, Batch, Delivered, Pieces, missing, next_batch, said_by
+from pipeline.lake.batch import MOST_BYTES, Batch, LakeTableState, Pieces, missing, next_batch, said_by
 from pipeline.lake.missing_generations import incomplete
 from pipeline.lake.state import (
     Ahead,
+    Confirming,
+    Delivering,
     Doing,
     Failed,
+    Idle,
     Joining,
     Lacking,
-    Landing,
-    Meeting,
+    LakeProgress,
+    LoadingTables,
     Reading,
-    Resting,
     Searching,
-    SoFar,
     Starting,
     State,
-    Telling,
 )
 from pipeline.messages.journal import SegmentSealed
 from pipeline.schema.table_schema import TableId
@@ -72,7 +72,7 @@ class TableFound:
     """The lake has this of a table."""
 
     table: TableId
-    found: Delivered
+    found: LakeTableState
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class TableDelivered:
     """The lake has this of a table now."""
 
     table: TableId
-    after: Delivered
+    after: LakeTableState
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class DeliverTable:
     """Bring a table to the end of the batch; `pieces` are those of its files that it lacks."""
 
     table: TableId
-    before: Delivered
+    before: LakeTableState
     pieces: Pieces
     batch: Batch
 
@@ -243,7 +243,7 @@ def step(state: State, fact: Fact, now: float) -> Next:
     match fact:
         case JournalFoundEmpty():
             _doing(Starting, state, fact)
-            return replace(state, doing=Resting()), ()
+            return replace(state, doing=Idle()), ()
         case JournalFound(end):
             _doing(Starting, state, fact)
             tables = frozenset(end.schemas)
@@ -254,21 +254,21 @@ def step(state: State, fact: Fact, now: float) -> Next:
         case PlaceFound() | GapFound() | BeginningFound():
             return _placed(state, fact, _doing(Joining, state, fact).end)
         case SegmentSealed(segment):
-            _doing(Resting, state, fact)
+            _doing(Idle, state, fact)
             return _going_on(state, segment)
         case BatchRead(batch, late):
             return _read(state, _doing(Reading, state, fact).sealed, batch, late, now)
         case TableDelivered(table, after):
-            landing = _doing(Landing, state, fact)
+            landing = _doing(Delivering, state, fact)
             landing = replace(landing, left=landing.left - {table})
             return _landing(replace(state, so_far=state.so_far.having(table, after)), landing, now)
         case TableFailed():
             return _failed(state, fact, now)
         case TimeCame(end):
-            _doing(Resting, state, fact)
+            _doing(Idle, state, fact)
             return _again(state, end, now)
         case JournalTold():
-            return _going_on(state, _doing(Telling, state, fact).sealed)
+            return _going_on(state, _doing(Confirming, state, fact).sealed)
         case _:
             assert_never(fact)
 
@@ -282,7 +282,7 @@ def _doing(kind: type[_D], state: State, fact: Fact) -> _D:
 
 def again_at(state: State) -> float | None:
     """When (s) a table is due again that was set aside; None where there's none, or something is under way."""
-    resting = isinstance(state.doing, Resting)
+    resting = isinstance(state.doing, Idle)
     so_far = state.so_far
     return min((so_far.failed[table].again for table in so_far.aside), default=None) if resting else None
 
@@ -324,10 +324,10 @@ def _failed(state: State, fact: TableFailed, now: float) -> Next:
     match state.doing:
         case Searching(end, left):
             return _searching(replace(state, so_far=so_far), Searching(end, left - {table}))
-        case Meeting() as meeting:
+        case LoadingTables() as meeting:
             state = replace(state, so_far=replace(so_far, whole=meeting.batch.after))
             return _meeting(state, replace(meeting, left=meeting.left - {table}), now)
-        case Landing() as landing:
+        case Delivering() as landing:
             state = replace(state, so_far=replace(so_far, whole=landing.batch.after))
             return _landing(state, replace(landing, left=landing.left - {table}), now)
         case doing:
@@ -356,7 +356,7 @@ def _found(state: State, fact: TableFound, now: float) -> Next:
     match state.doing:
         case Searching(end, left):
             return _searching(state, Searching(end, left - {table}))
-        case Meeting() as meeting:
+        case LoadingTables() as meeting:
             return _meeting(state, replace(meeting, left=meeting.left - {table}), now)
         case doing:
             raise InvariantBroken(f"{table} was found while {doing}")
@@ -366,7 +366,7 @@ def _searching(state: State, searching: Searching) -> Next:
     if searching.left:
         return replace(state, doing=searching), ()
     if state.so_far.ahead is not None and not state.so_far.catching_up:
-        return replace(state, so_far=_caught_up(state.so_far), doing=Resting()), ()
+        return replace(state, so_far=_caught_up(state.so_far), doing=Idle()), ()
     said = said_by(state.so_far.tables.values())
     state = replace(state, so_far=replace(state.so_far, said=said), doing=Joining(searching.end))
     return state, (FindPlace(said if state.so_far.ahead is None else max(said, state.so_far.whole)),)
@@ -397,10 +397,10 @@ def _placed(state: State, place: Place, end: Checkpoint) -> Next:
             so_far = replace(so_far, segment=through, whole=through)
         case _:
             assert_never(place)
-    return replace(state, so_far=so_far, doing=Resting()), (*tell, *_asking(so_far, end))
+    return replace(state, so_far=so_far, doing=Idle()), (*tell, *_asking(so_far, end))
 
 
-def _asking(so_far: SoFar, at: Checkpoint) -> tuple[AskForMirrors, ...]:
+def _asking(so_far: LakeProgress, at: Checkpoint) -> tuple[AskForMirrors, ...]:
     """For the mirrors that haven't begun anew at this checkpoint."""
     lacked = {
         table: since
@@ -412,18 +412,18 @@ def _asking(so_far: SoFar, at: Checkpoint) -> tuple[AskForMirrors, ...]:
 
 def _going_on(state: State, sealed: int) -> Next:
     if sealed <= state.so_far.segment:
-        return replace(state, doing=Resting()), ()
+        return replace(state, doing=Idle()), ()
     return replace(state, doing=Reading(sealed)), (ReadBatch(state.so_far.segment, sealed),)
 
 
 def _read(state: State, sealed: int, batch: Batch, late: frozenset[TableId], now: float) -> Next:
     so_far = replace(state.so_far, late=replace(state.so_far.late, tables=late))
     new = frozenset(table for table in _wanted(so_far, batch) if table not in so_far.tables)
-    state, orders = _meeting(replace(state, so_far=so_far), Meeting(sealed, batch, now, new), now)
+    state, orders = _meeting(replace(state, so_far=so_far), LoadingTables(sealed, batch, now, new), now)
     return state, (*map(FindTable, sorted(new)), *orders)
 
 
-def _meeting(state: State, meeting: Meeting, now: float) -> Next:
+def _meeting(state: State, meeting: LoadingTables, now: float) -> Next:
     if meeting.left:
         return replace(state, doing=meeting), ()
     so_far, batch = state.so_far, meeting.batch
@@ -436,11 +436,11 @@ def _meeting(state: State, meeting: Meeting, now: float) -> Next:
     brought = any(order.pieces.changes or order.pieces.rows for order in orders)
     left = frozenset(order.table for order in orders)
     said = batch.after if brought else so_far.said
-    state, told = _landing(state, Landing(meeting.sealed, batch, meeting.began, left, said), now)
+    state, told = _landing(state, Delivering(meeting.sealed, batch, meeting.began, left, said), now)
     return state, (*orders, *told)
 
 
-def _landing(state: State, landing: Landing, now: float) -> Next:
+def _landing(state: State, landing: Delivering, now: float) -> Next:
     if landing.left:
         return replace(state, doing=landing), ()
     batch = landing.batch
@@ -455,11 +455,11 @@ def _landing(state: State, landing: Landing, now: float) -> Next:
     )
     tell = TellJournal(batch, None if so_far.left_out else so_far.said, now - landing.began)
     so_far = _caught_up(so_far)
-    state = replace(state, so_far=so_far, doing=Telling(landing.sealed))
+    state = replace(state, so_far=so_far, doing=Confirming(landing.sealed))
     return state, (tell, *_asking(so_far, batch.checkpoint))
 
 
-def _caught_up(so_far: SoFar) -> SoFar:
+def _caught_up(so_far: LakeProgress) -> LakeProgress:
     """On to where the other tables are, once none is catching up any more."""
     if so_far.ahead is not None and so_far.ahead.segment > so_far.segment:
         if so_far.catching_up:
@@ -472,7 +472,7 @@ def _caught_up(so_far: SoFar) -> SoFar:
     return replace(so_far, failed=still, ahead=None)
 
 
-def _wanted(so_far: SoFar, batch: Batch) -> list[TableId]:
+def _wanted(so_far: LakeProgress, batch: Batch) -> list[TableId]:
     """The tables that have something in the batch, and those whose mirror is to be made, or begun anew."""
     begun = [
         table

@@ -20,8 +20,8 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.lake import batch as batch_
 from pipeline.lake import delivery
 from pipeline.lake import step as spark_sink
-from pipeline.lake.batch import Batch, Delivered, Pieces
-from pipeline.lake.state import Landing
+from pipeline.lake.batch import Batch, LakeTableState, Pieces
+from pipeline.lake.state import Delivering
 from pipeline.lake.state import State as SinkState
 from pipeline.messages.changes import SchemaChanged
 from pipeline.messages.chunks import ChunkRead
@@ -286,7 +286,7 @@ def a_start_tells_the_journal_nothing(patch: Patch) -> None:
 def a_batch_ends_with_its_first_table(patch: Patch) -> None:
     original = spark_sink._landing
 
-    def landing(state: SinkState, landing: Landing, now: float) -> spark_sink.Next:
+    def landing(state: SinkState, landing: Delivering, now: float) -> spark_sink.Next:
         return original(state, replace(landing, left=frozenset()), now)
 
     patch.setattr(spark_sink, "_landing", landing)
@@ -304,7 +304,7 @@ def rows_of_older_generations_are_delivered(patch: Patch) -> None:
 def a_batch_leaves_out_its_first_segment(patch: Patch) -> None:
     original = batch_.missing
 
-    def missing(delivered: Delivered, table: TableId, batch: Batch) -> Pieces:
+    def missing(delivered: LakeTableState, table: TableId, batch: Batch) -> Pieces:
         return original(replace(delivered, changes=delivered.changes + 1), table, batch)
 
     patch.setattr(delivery, "missing", missing)

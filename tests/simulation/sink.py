@@ -20,8 +20,8 @@ from pipeline.journal.entry import Entry, File, FileKind
 from pipeline.journal.segment import SegmentTable
 from pipeline.lake import delivery
 from pipeline.lake import step as spark_sink
-from pipeline.lake.batch import Batch, Delivered, Piece
-from pipeline.lake.state import Landing, Resting, State
+from pipeline.lake.batch import Batch, LakeTableState, Piece
+from pipeline.lake.state import Delivering, Idle, State
 from pipeline.lake.step import (
     BeginningFound,
     DeliverTable,
@@ -62,7 +62,7 @@ class Logged(NamedTuple):
 class Table:
     """What's committed of a table: what the lake tells of it, its changelog, and its mirror's rows."""
 
-    told: Delivered = field(default_factory=Delivered)
+    told: LakeTableState = field(default_factory=LakeTableState)
     changelog: list[Logged] = field(default_factory=list)
     mirror: list[Row] = field(default_factory=list)
 
@@ -165,7 +165,7 @@ class Sink:
         for _ in range(self._random.choice((1, 2, 4))):
             next(self._work)
         if self._random.random() < 0.1:
-            self._reached["the sink was killed within a batch"] += isinstance(self._state.doing, Landing)
+            self._reached["the sink was killed within a batch"] += isinstance(self._state.doing, Delivering)
             self._story.tell("the sink is killed")
             if self._random.random() < 0.1:
                 self._reached["the lake was removed"] += bool(self.tables)
@@ -175,7 +175,7 @@ class Sink:
 
     def finish(self) -> None:
         """Deliver all that's sealed."""
-        while self._segment < len(self._segments.entries) or not isinstance(self._state.doing, Resting):
+        while self._segment < len(self._segments.entries) or not isinstance(self._state.doing, Idle):
             next(self._work)
 
     @property
@@ -208,7 +208,9 @@ class Sink:
     def _carry_out(self, order: Order) -> Generator[None, None, Fact]:
         match order:
             case FindTable(table):
-                return TableFound(table, self.tables[table].told if table in self.tables else Delivered())
+                return TableFound(
+                    table, self.tables[table].told if table in self.tables else LakeTableState()
+                )
             case FindPlace(said):
                 return self._place(said)
             case ReadBatch(after, through):
@@ -236,7 +238,9 @@ class Sink:
             return BeginningFound(0)
         return PlaceFound(whole, self._segments.entries[whole - 1].checkpoint)
 
-    def _deliver(self, table: TableId, present: Delivered, batch: Batch) -> Generator[None, None, Delivered]:
+    def _deliver(
+        self, table: TableId, present: LakeTableState, batch: Batch
+    ) -> Generator[None, None, LakeTableState]:
         lake = self.tables.setdefault(table, Table())
         todo = delivery.accepted(present, table, batch)
         if todo.reason:

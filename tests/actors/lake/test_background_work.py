@@ -14,7 +14,7 @@ from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline.config.settings import LakeSettings
 from pipeline.lake import maintenance
-from pipeline.lake.batch import Delivered
+from pipeline.lake.batch import LakeTableState
 from pipeline.lake.maintenance import Size
 from pipeline.lake.tables import Tier
 from pipeline.schema.table_schema import Column, TableId, TableSchema
@@ -31,13 +31,16 @@ def nothing_is_called(function: Callable[..., Any], *_: Any, **__: Any) -> Await
 @pytest.mark.parametrize(
     ("delivered", "due"),
     [
-        (Delivered(ORDERS, generation=0, pending=5), True),
-        (Delivered(ORDERS, generation=0), False),
-        (Delivered(ORDERS, pending=5), False),  # by its rule it has a changelog alone, or its mirror waits
-        (Delivered(ORDERS, generation=0, pending=5, stopped="so"), False),
+        (LakeTableState(ORDERS, generation=0, pending=5), True),
+        (LakeTableState(ORDERS, generation=0), False),
+        (
+            LakeTableState(ORDERS, pending=5),
+            False,
+        ),  # by its rule it has a changelog alone, or its mirror waits
+        (LakeTableState(ORDERS, generation=0, pending=5, stopped="so"), False),
     ],
 )
-def test_a_mirror_is_merged_if_there_is_one(delivered: Delivered, *, due: bool) -> None:
+def test_a_mirror_is_merged_if_there_is_one(delivered: LakeTableState, *, due: bool) -> None:
     lake: Any = None
     background = Background(LakeSettings("lake", merge_rows=1), Metrics(), lake, nothing_is_called)
     background.found(ORDERS.table, delivered, {})
@@ -58,7 +61,7 @@ async def test_what_was_given_up_rests_and_the_rest_keeps_its_turn(monkeypatch: 
 
     lake: Any = SimpleNamespace(upkeep=Upkeep)
     background = Background(LakeSettings("lake"), Metrics(), lake, run)
-    background.found(ORDERS.table, Delivered(ORDERS, generation=0), {Tier.CHANGELOG: Size()})
+    background.found(ORDERS.table, LakeTableState(ORDERS, generation=0), {Tier.CHANGELOG: Size()})
     for _ in range(4):
         background.begin_if_due({}, 1, "")
         if background.work is not None:
@@ -86,7 +89,7 @@ async def test_work_that_fails_is_counted_and_rests_longer_each_time(monkeypatch
     lake: Any = SimpleNamespace(upkeep=Upkeep)
     metrics = Metrics()
     background = Background(LakeSettings("lake"), metrics, lake, run)
-    background.found(ORDERS.table, Delivered(ORDERS, generation=0), {Tier.CHANGELOG: Size()})
+    background.found(ORDERS.table, LakeTableState(ORDERS, generation=0), {Tier.CHANGELOG: Size()})
     for _ in range(3):
         background.begin_if_due({}, 1, "")
         if background.work is not None:

@@ -18,9 +18,9 @@ from actors.lake.live_view import live_view
 from actors.lake.spark_connect import Connected, connect
 from pipeline.config.settings import LakeSettings, SparkSettings
 from pipeline.errors import Definite, Transient
-from pipeline.lake.alter_statements import Becoming, beginning, remaining
+from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining
 from pipeline.lake.column_changes import Plan, Planned
-from pipeline.lake.live_view import Reached
+from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.maintenance import Trim
 from pipeline.lake.tables import LakeColumn, Property, Tier, location
 from pipeline.schema.table_schema import Column
@@ -85,7 +85,7 @@ def test_a_journal_lands_once_and_whole_whatever_is_repeated(delivery: Delivery)
     orders.rows = {key: (*row, None) for key, row in orders.rows.items()}
     history.transaction((orders, "u", (1, "ß", 5)), (orders, "c", (2, None, 6)))
     delivery.deliver()
-    reached = Reached(READY.since)
+    reached = MirrorPosition(READY.since)
     delivery.lake.merge(ORDERS.table, reached, delivery.segment, "once")
     merged = delivery.lake.find(ORDERS.table)
     delivery.lake.merge(ORDERS.table, reached, delivery.segment, "and once more")
@@ -134,7 +134,7 @@ def test_columns_change_at_once_for_whoever_reads_and_are_finished_by_whoever_co
 ) -> None:
     before = table.snapshot()
     assert before is not None
-    becoming = Becoming.by(EXCHANGED, before.columns, {Property.SINCE: "7"})
+    becoming = ColumnAlteration.by(EXCHANGED, before.columns, {Property.SINCE: "7"})
     connected.session.sql(beginning(table.path, becoming))
     for done, statement in enumerate(remaining(table.path, becoming, before.columns)):
         found = table.snapshot()

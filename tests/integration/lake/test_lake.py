@@ -28,9 +28,9 @@ from actors.lake.spark_session import Running, Spark
 from actors.service.live_view_text import live_view_text
 from pipeline.errors import Definite
 from pipeline.lake import parquet_files
-from pipeline.lake.batch import Batch, Delivered, next_batch
+from pipeline.lake.batch import Batch, LakeTableState, next_batch
 from pipeline.lake.delivery import accepted
-from pipeline.lake.live_view import Reached
+from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.maintenance import Size
 from pipeline.lake.sql_dialects import Dialect
 from pipeline.lake.tables import Property, Tier, location
@@ -84,7 +84,7 @@ class Delivery:
         """Forget all but what's durable, as a restart does."""
         store = self.history.store
         self.lake = Lake(self.spark.session, self.root, store)
-        self.delivered: dict[TableId, Delivered] = {}
+        self.delivered: dict[TableId, LakeTableState] = {}
 
     def batch(self) -> Batch:
         return next_batch(self.history.store.entries(self.segment, self.history.segment))
@@ -107,7 +107,9 @@ class Delivery:
         found = self.lake.find(id_)
         assert found.schema is not None
         assert found.generation is not None
-        self.lake.merge(id_, Reached(found.generation, found.merged, found.partial), self.segment, "position")
+        self.lake.merge(
+            id_, MirrorPosition(found.generation, found.merged, found.partial), self.segment, "position"
+        )
 
     def view(self, table: Table) -> list[Row]:
         return rows(live_view(self.spark.session, self.root, table.schema.table))
@@ -276,7 +278,7 @@ def test_a_merge_that_was_made_is_not_made_again(delivery: Delivery) -> None:
     version = DeltaTable(
         delivery.spark.session, location(delivery.root, ORDERS.table, Tier.MIRROR)
     ).snapshot()
-    delivery.lake.merge(ORDERS.table, Reached(), delivery.segment, "position")
+    delivery.lake.merge(ORDERS.table, MirrorPosition(), delivery.segment, "position")
     again = DeltaTable(delivery.spark.session, location(delivery.root, ORDERS.table, Tier.MIRROR)).snapshot()
     assert version == again
     assert delivery.lake.find(ORDERS.table).pending == 0
@@ -418,7 +420,7 @@ def test_a_table_that_was_emptied_is_empty_at_once(delivery: Delivery) -> None:
     assert delivery.view(orders) == []
     # A merge that was ordered before doesn't bring the old rows back.
     assert before.generation is not None
-    delivery.lake.merge(ORDERS.table, Reached(before.generation, before.merged), 1, "position")
+    delivery.lake.merge(ORDERS.table, MirrorPosition(before.generation, before.merged), 1, "position")
     assert delivery.tier(orders, Tier.MIRROR).count() == 0
     history.transaction((orders, "c", (2, "c")))
     delivery.deliver()

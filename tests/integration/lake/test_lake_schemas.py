@@ -26,8 +26,8 @@ from actors.spark_sink import TABLES_AT_ONCE
 from deploy.toolchain.mysql_server import GTIDS, MysqlServer
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.entry import FileKind
-from pipeline.lake.batch import Batch, Delivered, next_batch
-from pipeline.lake.live_view import Reached
+from pipeline.lake.batch import Batch, LakeTableState, next_batch
+from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.tables import Tier, location
 from pipeline.messages.topology import Actor
 from pipeline.schema.table_filter import Tables
@@ -244,7 +244,7 @@ class Delivery:
         self.spark, self.root, self.told = spark, root, told
         self.journal = JournalReader(told.journal)
         self.lake = Lake(spark.session, root, self.journal)
-        self.delivered: dict[TableId, Delivered] = {}
+        self.delivered: dict[TableId, LakeTableState] = {}
         self.segment = 0
 
     def first(self, table: TableId) -> int:
@@ -260,14 +260,14 @@ class Delivery:
                 self.delivered |= dict(threads.map(partial(self._delivered, batch), tables))
             self.segment = batch.through
 
-    def _delivered(self, batch: Batch, table: TableId) -> tuple[TableId, Delivered]:
-        present = self.delivered.get(table, Delivered())
+    def _delivered(self, batch: Batch, table: TableId) -> tuple[TableId, LakeTableState]:
+        present = self.delivered.get(table, LakeTableState())
         return table, present if present.stopped else self.lake.deliver(table, present, batch)
 
     def merge(self, table: TableId) -> None:
         found = self.lake.find(table)
         assert found.generation is not None
-        self.lake.merge(table, Reached(found.generation, found.merged), self.segment, "position")
+        self.lake.merge(table, MirrorPosition(found.generation, found.merged), self.segment, "position")
 
     def view(self, table: TableId) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = live_view(self.spark.session, self.root, table).toArrow().to_pylist()

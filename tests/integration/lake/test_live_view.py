@@ -12,8 +12,8 @@ from actors.lake.lake import Lake
 from actors.lake.live_view import CatalogViews
 from actors.lake.spark_session import PARTITIONS, Spark
 from pipeline.errors import Definite
-from pipeline.lake.batch import Delivered, next_batch
-from pipeline.lake.live_view import Reached, live_view_sql
+from pipeline.lake.batch import LakeTableState, next_batch
+from pipeline.lake.live_view import MirrorPosition, live_view_sql
 from pipeline.lake.merge import Merge
 from pipeline.lake.tables import Tier, location
 from pipeline.schema.table_schema import Column, TableId, TableSchema
@@ -44,7 +44,7 @@ def test_a_view_is_right_before_amid_and_after_what_changes_its_text(
     readers = spark.session.newSession()
     for name in PARTITIONS:  # some hundreds else
         readers.conf.set(name, str(spark.cores))
-    delivered, present = 0, Delivered()
+    delivered, present = 0, LakeTableState()
 
     def lake() -> Lake:
         return Lake(spark.session, root, history.store, catalog="spark_catalog")
@@ -67,7 +67,7 @@ def test_a_view_is_right_before_amid_and_after_what_changes_its_text(
     history.seal()
     deliver()
     assert shown() == [(1, "a"), (2, "c")], "the view follows without being made anew"
-    lake().merge(ORDERS.table, Reached(0, 0), delivered, "position")
+    lake().merge(ORDERS.table, MirrorPosition(0, 0), delivered, "position")
     assert shown() == [(1, "a"), (2, "c")]
     # The mirror begins anew, with another column, and everything fails when it has begun.
     wide = replace(ORDERS, columns=(*ORDERS.columns, Column("n", INT, True)))
@@ -99,7 +99,7 @@ def test_a_catalog_that_refuses_is_named(spark: Spark, tmp_path: Path) -> None:
     history.seal()
     lake = Lake(spark.session, root, history.store)
     for table in (ORDERS.table, odd.table):
-        lake.deliver(table, Delivered(), next_batch(history.store.entries(0, 1)))
+        lake.deliver(table, LakeTableState(), next_batch(history.store.entries(0, 1)))
     for table in (TableId("shop_live", "none"), odd.table):  # there's no mirror, and no name for a view
         CatalogViews(spark.session, root, "nowhere").follow(table)
     with pytest.raises(Definite, match=r"no view can be kept in the catalog nowhere"):
@@ -122,7 +122,7 @@ def test_of_two_tables_that_differ_by_case_the_first_one_keeps_its_view(spark: S
             lake.deliver(schema.table, lake.find(schema.table), batch)
         assert [*lake.views.refused] == [large.table]
         assert "shop_case.orders has a view of that name" in lake.views.refused[large.table]
-        lake.merge(large.table, Reached(0, 0), 1, "position")
+        lake.merge(large.table, MirrorPosition(0, 0), 1, "position")
         for name in ("orders", "Orders"):
             assert [
                 tuple(row) for row in spark.session.sql(f"FROM spark_catalog.shop_case.{name}").collect()
@@ -145,12 +145,12 @@ def test_spark_shows_and_merges_random_histories_as_duckdb_does(
         f"CREATE TABLE {mirror} ({own}) USING delta TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
     )
     session.sql(f"CREATE TABLE {changelog} ({meta}, {own}) USING delta")
-    schedule, reached = Schedule.random(seed, histories=40), Reached()
+    schedule, reached = Schedule.random(seed, histories=40), MirrorPosition()
     assert schedule.partial is partial
     for sealed in schedule.segments(2):
         if sealed.begun is not None:
             session.sql(f"DELETE FROM {mirror}")
-            reached = Reached(sealed.begun, 0, partial)
+            reached = MirrorPosition(sealed.begun, 0, partial)
         for table, columns, rows in (
             (mirror, own, sealed.rows),
             (changelog, f"{meta}, {own}", sealed.changes),

@@ -23,7 +23,7 @@ from actors.service.lake_status import lake_status
 from actors.service.live_view_text import live_view_text
 from pipeline.errors import Definite
 from pipeline.lake.batch import next_batch
-from pipeline.lake.live_view import Reached
+from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.sql_dialects import Dialect
 from pipeline.lake.tables import Tier, location
 from pipeline.schema.table_schema import Column, TableId, TableSchema
@@ -92,7 +92,9 @@ def test_duckdb_reads_the_lake_as_it_is(
         assert sorted(tuple(map(str, values)) for values in found) == expected(table), f"round {round_}"
         if not unread:
             assert present.schema is not None
-            lake.merge(present.schema.table, Reached(0, lake.find(ODD.table).merged), delivered, "position")
+            lake.merge(
+                present.schema.table, MirrorPosition(0, lake.find(ODD.table).merged), delivered, "position"
+            )
     assert duck.execute(live_view_text(root, "my.shop.it's `odd`", Dialect.DUCKDB)).fetchall()
     mirror = location(root, ODD.table, Tier.MIRROR)
     log = "".join(file.read_text() for file in Path(mirror).glob("_delta_log/*.json"))

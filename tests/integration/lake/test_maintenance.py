@@ -19,7 +19,7 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import LakeSettings
 from pipeline.lake import maintenance
 from pipeline.lake.batch import Pieces
-from pipeline.lake.live_view import Reached, live_view_sql
+from pipeline.lake.live_view import MirrorPosition, live_view_sql
 from pipeline.lake.maintenance import Size, Trim
 from pipeline.lake.tables import Tier, location
 from pipeline.snapshot.checkpoint import Ready
@@ -127,7 +127,7 @@ def test_compaction_of_a_mirror_takes_what_is_hidden(delivery: Delivery) -> None
 @pytest.mark.full
 def test_what_has_been_merged_is_trimmed_and_a_text_of_before_stays_right(delivery: Delivery) -> None:
     table = filled(delivery)
-    early = live_view_sql(delivery.root, ORDERS, Reached())
+    early = live_view_sql(delivery.root, ORDERS, MirrorPosition())
     delivery.merge(table)
     merged = delivery.segment
     change(delivery, table, SEGMENTS)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.lake.alter_statements import Becoming, beginning, remaining
+from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining
 from pipeline.lake.column_changes import Plan, Planned
 from pipeline.lake.parquet_files import Stored
 from pipeline.lake.tables import LakeColumn, Property
@@ -65,12 +65,12 @@ def plans(draw: st.DrawFn) -> Plan:
 @given(plan=plans(), cuts=st.lists(st.integers(0, 4), max_size=3))
 def test_it_comes_to_what_was_planned_wherever_it_is_cut_off(plan: Plan, cuts: list[int]) -> None:
     table = Table({c.name: Stored(f"file {c.name}", c.type.lower()) for c in plan.before}, {})
-    becoming = Becoming.by(plan, table.columns, {"tidemark.since": "7"})
+    becoming = ColumnAlteration.by(plan, table.columns, {"tidemark.since": "7"})
     files = {each.was.name: each.column.name for each in plan.columns if each.was is not None}
     for cut in cuts:
         for _, statement in zip(range(cut), remaining(PATH, becoming, dict(table.columns)), strict=False):
             table.take(statement)
-        becoming = Becoming.read(becoming.text)
+        becoming = ColumnAlteration.read(becoming.text)
     *_, last = statements = list(remaining(PATH, becoming, dict(table.columns)))
     for statement in statements:
         table.take(statement)
@@ -83,8 +83,8 @@ def test_it_comes_to_what_was_planned_wherever_it_is_cut_off(plan: Plan, cuts: l
 
 def test_it_begins_by_writing_down_what_it_comes_to() -> None:
     plan = Plan((Planned(LakeColumn("it's", "BIGINT"), LakeColumn("id", "INT")),))
-    becoming = Becoming.by(plan, {"id": Stored("id", "int")}, {Property.SINCE: "7"})
-    assert Becoming.read(becoming.text) == becoming
+    becoming = ColumnAlteration.by(plan, {"id": Stored("id", "int")}, {Property.SINCE: "7"})
+    assert ColumnAlteration.read(becoming.text) == becoming
     statement = beginning(PATH, becoming)
     assert statement.startswith(
         "ALTER TABLE delta.`lake/shop/orders/mirror` SET TBLPROPERTIES ('tidemark.altering' = '{"

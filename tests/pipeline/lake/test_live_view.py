@@ -9,7 +9,7 @@ import pytest
 import sqlglot
 
 from pipeline.errors import Definite
-from pipeline.lake.live_view import Reached, Versions, live_view_sql, same_key
+from pipeline.lake.live_view import MirrorPosition, Versions, live_view_sql, same_key
 from pipeline.lake.merge import Merge
 from pipeline.lake.sql_dialects import Dialect
 from pipeline.lake.tables import Tier, location, quoted
@@ -37,7 +37,7 @@ class Lake:
         for path in (MIRROR, CHANGELOG):
             self.engine.execute(f'CREATE VIEW "{path}" AS FROM delta."{path}"')
         self.engine.execute("CREATE MACRO delta_scan(path) AS TABLE FROM query_table(path)")
-        self.reached = Reached()
+        self.reached = MirrorPosition()
 
     def empty(self) -> None:
         for path in (MIRROR, CHANGELOG):
@@ -47,7 +47,7 @@ class Lake:
         """Deliver a segment."""
         if sealed.begun is not None:
             self.engine.execute(f'DELETE FROM delta."{MIRROR}"')
-            self.reached = Reached(sealed.begun, 0, partial)
+            self.reached = MirrorPosition(sealed.begun, 0, partial)
         for path, rows in ((MIRROR, sealed.rows), (CHANGELOG, sealed.changes)):
             if rows:
                 given = pa.table([*zip(*rows, strict=True)], [f"c{at}" for at in range(len(rows[0]))])
@@ -72,10 +72,10 @@ class Lake:
                 f'(FROM ({keys}) AS "changed " WHERE {same_key(SCHEMA, Dialect.DUCKDB)})'
             )
             self.engine.execute(f'INSERT INTO delta."{MIRROR}" FROM brought')
-        self.reached = Reached(self.reached.generation, through, self.reached.partial)
+        self.reached = MirrorPosition(self.reached.generation, through, self.reached.partial)
 
     def view(self, counted_from: int) -> list[tuple[object, ...]]:
-        reached = Reached(self.reached.generation, counted_from, self.reached.partial)
+        reached = MirrorPosition(self.reached.generation, counted_from, self.reached.partial)
         return self.engine.execute(live_view_sql("lake", SCHEMA, reached, dialect=Dialect.DUCKDB)).fetchall()
 
 
@@ -110,7 +110,7 @@ def test_the_live_view_is_the_source_at_each_segment_whatever_was_merged(lake: L
 
 
 def test_a_query_can_be_bound_to_versions() -> None:
-    text = live_view_sql("lake", SCHEMA, Reached(2, 7), Versions(mirror=3, changelog=5))
+    text = live_view_sql("lake", SCHEMA, MirrorPosition(2, 7), Versions(mirror=3, changelog=5))
     assert f"{quoted(MIRROR)} VERSION AS OF 3" in text
     assert f"{quoted(CHANGELOG)} VERSION AS OF 5" in text
     assert text.index("mirror") > text.index("`__segment` > 7 AND `__scn` > 2")
@@ -118,7 +118,7 @@ def test_a_query_can_be_bound_to_versions() -> None:
 
 def test_a_table_without_a_key_has_no_live_view() -> None:
     with pytest.raises(Definite, match=r"shop\.bag has no primary key"):
-        live_view_sql("lake", TableSchema(TableId("shop", "bag"), SCHEMA.columns, ()), Reached())
+        live_view_sql("lake", TableSchema(TableId("shop", "bag"), SCHEMA.columns, ()), MirrorPosition())
 
 
 def test_a_key_that_may_be_null_here_is_compared_so_that_null_equals_null() -> None:
@@ -126,7 +126,7 @@ def test_a_key_that_may_be_null_here_is_compared_so_that_null_equals_null() -> N
         TableId("shop", "days"), (Column("day", Date(), False), Column("id", INT, False)), (0, 1)
     )
     for partial in (False, True):
-        text = live_view_sql("lake", days, Reached(partial=partial))
+        text = live_view_sql("lake", days, MirrorPosition(partial=partial))
         assert (
             "`mirror `.`day` IS NOT DISTINCT FROM `changed `.`day` AND `mirror `.`id` = `changed `.`id`"
             in text

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from decimal import Decimal
 
-from pipeline.lake.live_view import Reached
+from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.merge import Merge, pending_sql
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Date, Integer
@@ -16,11 +16,11 @@ DAYS = TableSchema(
 
 
 def test_a_key_that_may_be_null_here_is_compared_so_that_null_equals_null() -> None:
-    merge = Merge("lake", DAYS, Reached(0, 1), 2)
+    merge = Merge("lake", DAYS, MirrorPosition(0, 1), 2)
     for text in (
         merge.statement(),
         merge.places(3),
-        replace(merge, reached=Reached(0, 1, partial=True)).rows(3),
+        replace(merge, reached=MirrorPosition(0, 1, partial=True)).rows(3),
     ):
         assert (
             "ON `mirror `.`day` IS NOT DISTINCT FROM `changed `.`day` AND `mirror `.`id` = `changed `.`id`"
@@ -29,7 +29,7 @@ def test_a_key_that_may_be_null_here_is_compared_so_that_null_equals_null() -> N
 
 
 def test_only_the_changes_between_two_segments_are_merged() -> None:
-    merge = Merge("lake", DAYS, Reached(7, 3), 5)
+    merge = Merge("lake", DAYS, MirrorPosition(7, 3), 5)
     for text in (merge.statement(), merge.places(3), merge.rows(3)):
         assert (
             "WHERE `__segment` > 3 AND `__scn` > 7 AND `__op` NOT IN ('b', 't') AND `__segment` <= 5" in text
@@ -37,13 +37,13 @@ def test_only_the_changes_between_two_segments_are_merged() -> None:
 
 
 def test_the_mirror_is_read_at_the_version_that_the_transaction_has() -> None:
-    merge = Merge("lake", DAYS, Reached(7, 3, partial=True), 5)
+    merge = Merge("lake", DAYS, MirrorPosition(7, 3, partial=True), 5)
     for text in (merge.places(11), merge.rows(11)):
         assert text.count("mirror` VERSION AS OF 11") == 1
 
 
 def test_the_mirror_is_asked_for_no_other_keys_than_have_changed() -> None:
-    merge = Merge("lake", DAYS, Reached(0, 1, partial=True), 2)
+    merge = Merge("lake", DAYS, MirrorPosition(0, 1, partial=True), 2)
     extent = merge.extent()
     assert extent is not None
     assert extent.startswith("SELECT min(`id`), max(`id`) FROM delta.`lake/shop/days/changelog` WHERE `__seg")
@@ -56,11 +56,11 @@ def test_the_mirror_is_asked_for_no_other_keys_than_have_changed() -> None:
 
 
 def test_a_key_of_which_no_part_has_an_order_has_no_extent() -> None:
-    assert Merge("lake", replace(DAYS, key=(0,)), Reached(0, 1), 2).extent() is None
+    assert Merge("lake", replace(DAYS, key=(0,)), MirrorPosition(0, 1), 2).extent() is None
 
 
 def test_what_is_pending_is_counted_from_where_the_mirror_is() -> None:
-    text = pending_sql("lake", DAYS.table, Reached(7, 3))
+    text = pending_sql("lake", DAYS.table, MirrorPosition(7, 3))
     assert text.endswith(
         "FROM delta.`lake/shop/days/changelog` WHERE `__segment` > 3 AND `__scn` > 7 AND `__op` NOT IN ('b', 't')"
     )

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.config.table_rules import PLAIN, LakeRule, Tiers
 from pipeline.errors import Definite
-from pipeline.lake.batch import Delivered, Generation, Piece, Pieces, next_batch
+from pipeline.lake.batch import Generation, LakeTableState, Piece, Pieces, next_batch
 from pipeline.lake.mirror_rules import bare, check, ruled
 from pipeline.schema.table_filter import Tables
 from tests.pipeline.lake.test_delivery import ITEMS, V1, entry
@@ -26,10 +26,10 @@ def test_a_table_that_has_no_mirror_by_its_rule_has_no_generations() -> None:
 
 
 def test_a_mirror_that_is_there_against_its_rule_is_refused_by_name() -> None:
-    check(Delivered(), ORDERS, RULES[0])
-    check(Delivered(generation=0), ORDERS, PLAIN)
+    check(LakeTableState(), ORDERS, RULES[0])
+    check(LakeTableState(generation=0), ORDERS, PLAIN)
     with pytest.raises(Definite, match=r"shop\.orders has a mirror in the lake.*remove the mirror"):
-        check(Delivered(generation=0), ORDERS, RULES[0])
+        check(LakeTableState(generation=0), ORDERS, RULES[0])
 
 
 def test_rows_that_wait_for_a_mirror_are_not_lost() -> None:
@@ -41,8 +41,8 @@ def test_rows_that_wait_for_a_mirror_are_not_lost() -> None:
 
 
 def test_a_mirror_that_has_gone_begins_with_a_generation_that_is_all_to_come() -> None:
-    for found in (Delivered(V1, changes=3), Delivered()):
-        assert bare({ORDERS: found, ITEMS.table: Delivered()}, {ORDERS}, ()) == {ORDERS}
+    for found in (LakeTableState(V1, changes=3), LakeTableState()):
+        assert bare({ORDERS: found, ITEMS.table: LakeTableState()}, {ORDERS}, ()) == {ORDERS}
         assert not bare({ORDERS: found}, {ORDERS}, RULES)
         assert not bare({ORDERS: replace(found, generation=0)}, {ORDERS}, ())
         assert not bare({ORDERS: replace(found, stopped="so")}, {ORDERS}, ())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import InvariantBroken
 from pipeline.journal.change_rows import changes_schema
-from pipeline.lake.parquet_files import AsItIs, Bounds, Day, Rewritten, Stored, add, fit, stats
+from pipeline.lake.parquet_files import Bounds, Day, Link, Rewrite, Stored, add, fit, stats
 from pipeline.lake.tables import Tier, columns, spark_type
 from pipeline.schema.table_schema import TableSchema
 from tests.pipeline.strategies import table_schemas
@@ -26,9 +26,9 @@ UNLIKE_OURS = table_schemas().filter(
 def test_a_lake_table_of_the_same_columns_takes_the_file_as_it_is(schema: TableSchema, small: bool) -> None:
     for tier, file in ((Tier.MIRROR, schema.arrow), (Tier.CHANGELOG, changes_schema(schema))):
         table = {c.name: Stored(c.name, c.type.lower() if small else c.type) for c in columns(schema, tier)}
-        assert fit(file, table) == AsItIs()
+        assert fit(file, table) == Link()
         table["one more"] = Stored("one more", "STRING")
-        assert fit(file, table) == AsItIs()
+        assert fit(file, table) == Link()
 
 
 @given(UNLIKE_OURS, st.data())
@@ -42,7 +42,7 @@ def test_a_column_that_is_called_otherwise_is_renamed_and_nothing_else_changes(
         for i, field in enumerate(schema.arrow)
     }
     found = fit(schema.arrow, table)
-    assert isinstance(found, Rewritten)
+    assert isinstance(found, Rewrite)
     assert found.schema.names == [table[name].name for name in names]
     assert found.schema.types == schema.arrow.types
     numbers = [field.metadata[b"PARQUET:field_id"] for field in found.schema]
@@ -64,14 +64,14 @@ def test_a_column_that_is_wider_in_the_lake_is_cast(
     narrow: pa.DataType, spark: str, wide: pa.DataType
 ) -> None:
     found = fit(pa.schema([pa.field("a", narrow)]), {"A": Stored("A", spark)})
-    assert found == Rewritten(pa.schema([pa.field("A", wide)]))
+    assert found == Rewrite(pa.schema([pa.field("A", wide)]))
 
 
 @given(table_schemas())
 def test_every_type_of_the_lake_is_had_again_by_its_name(schema: TableSchema) -> None:
     for field in schema.arrow:
         found = fit(pa.schema([("a", pa.int8())]), {"a": Stored("b", spark_type(field.type).lower())})
-        assert found == Rewritten(pa.schema([("b", field.type)]))
+        assert found == Rewrite(pa.schema([("b", field.type)]))
 
 
 def test_a_column_that_the_lake_table_does_not_have_is_nothing_to_be_left_out() -> None:
@@ -135,9 +135,9 @@ def test_a_file_of_before_a_column_was_set_aside_goes_into_that_one() -> None:
 
     def taken(type_: pa.DataType) -> object:
         found = fit(pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", type_)]), now)
-        return found.schema.names if isinstance(found, Rewritten) else found
+        return found.schema.names if isinstance(found, Rewrite) else found
 
     assert [taken(type_) for type_ in (pa.int8(), pa.int32(), pa.float64())] == [["id", "col-1"]] * 3
     assert taken(pa.string()) == ["id", "col-2"]
     del now["v__until_12_"]
-    assert taken(pa.int32()) == AsItIs()
+    assert taken(pa.int32()) == Link()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlglot import expressions as parts
 
-from pipeline.lake.live_view import Reached, Versions, live_view_sql
+from pipeline.lake.live_view import MirrorPosition, Versions, live_view_sql
 from pipeline.lake.sql_dialects import Dialect, registration
 from pipeline.lake.tables import Tier
 from pipeline.schema.table_schema import TableId
@@ -19,7 +19,7 @@ from tests.pipeline.live_view_cases import SCHEMA
 @pytest.mark.parametrize("at", [None, Versions(3, 5)])
 @pytest.mark.parametrize("partial", [False, True])
 def test_each_text_is_one_query_of_its_engine(dialect: Dialect, at: Versions | None, partial: bool) -> None:
-    text = live_view_sql("lake", SCHEMA, Reached(2, 7, partial), at, dialect)
+    text = live_view_sql("lake", SCHEMA, MirrorPosition(2, 7, partial), at, dialect)
     (query,) = sqlglot.parse(text, read=dialect.value)
     assert isinstance(query, parts.Union)
     assert query.named_selects == [column.name for column in SCHEMA.columns]

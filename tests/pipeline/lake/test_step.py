@@ -10,8 +10,8 @@ from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Definite, InvariantBroken
 from pipeline.journal.entry import Entry
 from pipeline.lake import step as spark_sink
-from pipeline.lake.batch import Delivered
-from pipeline.lake.state import Resting, State
+from pipeline.lake.batch import LakeTableState
+from pipeline.lake.state import Idle, State
 from pipeline.lake.step import (
     AskForMirrors,
     BeginningFound,
@@ -41,7 +41,7 @@ from pipeline.snapshot.checkpoint import Filling, Mirror, Ready
 from tests.pipeline.lake.test_delivery import ITEMS, V1, entry
 
 ORDERS = V1.table
-NOTHING = Delivered()
+NOTHING = LakeTableState()
 Kind = TypeVar("Kind", bound=Order)
 
 
@@ -79,12 +79,16 @@ def of(table: TableId, segment: int, mirrors: dict[TableId, Mirror] | None = Non
     return replace(made, checkpoint=replace(made.checkpoint, mirrors=mirrors or {}))
 
 
-def had(segment: int, after: int, generation: int | None = None, stopped: str | None = None) -> Delivered:
+def had(
+    segment: int, after: int, generation: int | None = None, stopped: str | None = None
+) -> LakeTableState:
     """What a lake has of a table of which it has everything through a segment."""
-    return Delivered(V1, changes=segment, rows=segment, after=after, generation=generation, stopped=stopped)
+    return LakeTableState(
+        V1, changes=segment, rows=segment, after=after, generation=generation, stopped=stopped
+    )
 
 
-def begun(found: dict[TableId, Delivered], place: Fact, end: Entry, *rules: LakeRule) -> Story:
+def begun(found: dict[TableId, LakeTableState], place: Fact, end: Entry, *rules: LakeRule) -> Story:
     """A sink that has found its place in a lake that has this."""
     story = Story(*rules).after(JournalFound(end.checkpoint))
     return story.after(*(TableFound(t, found.get(t, NOTHING)) for t in end.checkpoint.schemas)).after(place)
@@ -109,7 +113,7 @@ def test_a_batch_is_read_met_delivered_and_told_and_then_comes_the_next() -> Non
     assert story.read(of(ORDERS, 2)).only(DeliverTable).before == had(1, 0)
     assert story.after(TableDelivered(ORDERS, had(2, 1))).only(TellJournal).said == 1
     assert story.after(JournalTold()).orders == []
-    assert story.state.doing == Resting()
+    assert story.state.doing == Idle()
     assert story.after(SegmentSealed(2)).orders == []  # it was told of that already
 
 
