@@ -18,7 +18,7 @@ from typing import Any, Final, assert_never
 
 import numpy as np
 
-from actors.runtime.actor import Actor, Outlet
+from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.measuring import measuring
 from actors.runtime.metrics import Metrics
@@ -85,7 +85,7 @@ class BinlogReader(Actor[ToBinlogReader]):
         settings: SourceSettings,
         captured: Tables,
         position: GtidSet,
-        verifier: Outlet[ToSchemaVerifier],
+        verifier: Sender[ToSchemaVerifier],
         server: str | None = None,
         prepared: tuple[XaPrepared, ...] = (),
     ) -> None:

@@ -24,7 +24,7 @@ from typing import Any, Final, TypeVar, assert_never
 import pyarrow as pa
 import structlog
 
-from actors.runtime.actor import Actor, Outlet
+from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.measuring import measuring
 from actors.runtime.metrics import Metrics
@@ -111,7 +111,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         metrics: Metrics,
         source: SourceSettings,
         connections: int,
-        coordinator: Outlet[ToWatermarkCoordinator],
+        coordinator: Sender[ToWatermarkCoordinator],
         markers: SignalTable | None = None,
         allow_lock: bool = False,
         bounds: Bounds = UNBOUNDED,

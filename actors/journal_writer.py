@@ -19,8 +19,8 @@ import structlog
 
 from actors.journal.files import NoRoom
 from actors.journal.store import JournalStore, Recovered
-from actors.journal.writer_thread import Desk
-from actors.runtime.actor import Actor, Outlet
+from actors.journal.writer_thread import WriterThread
+from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.measuring import measuring
 from actors.runtime.metrics import Metrics
@@ -68,10 +68,10 @@ log = structlog.get_logger()
 class Outlets:
     """Where the news of a sealed segment goes, and of the journal's room."""
 
-    answers: Outlet[SignalAnswer]
-    checkpoints: Outlet[CheckpointSealed]
-    sink: Outlet[ToSparkSink]
-    coordinator: Outlet[ToWatermarkCoordinator]
+    answers: Sender[SignalAnswer]
+    checkpoints: Sender[CheckpointSealed]
+    sink: Sender[ToSparkSink]
+    coordinator: Sender[ToWatermarkCoordinator]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class JournalWriter(Actor[ToJournalWriter]):
     ) -> None:
         super().__init__(mailbox, metrics)
         self._store = store
-        self._desk = Desk(store, settings, rules)
+        self._desk = WriterThread(store, settings, rules)
         self._outlets = outlets
         self._state = journal_writer.begun(settings, rules, recovered.last)
         self._at_work: AtWork | None = None

@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from actors.runtime.actor import Actor, Outlet
+from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.measuring import measuring
 from actors.runtime.metrics import Metrics
@@ -43,7 +43,7 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
         metrics: Metrics,
         state: State,
         news: tuple[News, ...],
-        coordinator: Outlet[ToWatermarkCoordinator],
+        coordinator: Sender[ToWatermarkCoordinator],
         ask: Callable[[frozenset[TableId]], Coroutine[Any, Any, Answer]],
         signals: SignalRows | None = None,
     ) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Final, assert_never
 
 import structlog
 
-from actors.runtime.actor import Actor, Outlet
+from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.measuring import measuring
 from actors.runtime.metrics import Metrics
@@ -54,7 +54,7 @@ class SignalListener(Actor[ToSignalListener]):
         self,
         mailbox: Mailbox[ToSignalListener],
         metrics: Metrics,
-        coordinator: Outlet[SignalReceived],
+        coordinator: Sender[SignalReceived],
         channels: tuple[SignalChannel, ...],
     ) -> None:
         super().__init__(mailbox, metrics)

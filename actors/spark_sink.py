@@ -30,7 +30,7 @@ from actors.lake.file_placement import NoRoom
 from actors.lake.lake import Lake
 from actors.lake.spark_session import Pool, Running, SparkFailed, SparkLost
 from actors.lake.stall_detector import Pulse
-from actors.runtime.actor import Actor, Outlet
+from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.measuring import measuring
 from actors.runtime.metrics import Metrics
@@ -106,7 +106,7 @@ class SparkSink(Actor[ToSparkSink]):
         lake: LakeSettings,
         spark: SparkSettings,
         journal: JournalReader,
-        coordinator: Outlet[MirrorDataExpired],
+        coordinator: Sender[MirrorDataExpired],
     ) -> None:
         super().__init__(mailbox, metrics)
         self._settings = lake

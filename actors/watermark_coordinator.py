@@ -15,7 +15,7 @@ from typing import Any, assert_never, get_args
 import pyarrow as pa
 import structlog
 
-from actors.runtime.actor import Actor, Outlet
+from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.measuring import measuring
 from actors.runtime.metrics import Metrics
@@ -63,9 +63,9 @@ log = structlog.get_logger()
 class Outlets:
     """Where the coordinator's orders go."""
 
-    reader: Outlet[ToBinlogReader]
-    selector: Outlet[ToChunkSelector]
-    journal: Outlet[ToJournalWriter]
+    reader: Sender[ToBinlogReader]
+    selector: Sender[ToChunkSelector]
+    journal: Sender[ToJournalWriter]
 
 
 class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):

@@ -22,7 +22,7 @@ from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
 from actors.binlog_reader import BinlogReader
-from actors.runtime.actor import Outlet
+from actors.runtime.actor import Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from bench._logs import DATABASE, Log
@@ -129,7 +129,7 @@ async def _followed(log: Log, captured: Tables) -> int:
     read: Mailbox[ToSchemaVerifier] = Mailbox(inbox(Actor.SCHEMA_VERIFIER))
     edge = next(edge for edge in EDGES if edge.sender is Actor.BINLOG_READER)
     reader = BinlogReader(
-        orders, Metrics(), log.source, captured, GtidSet.parse(log.gtids), Outlet(edge, read)
+        orders, Metrics(), log.source, captured, GtidSet.parse(log.gtids), Sender(edge, read)
     )
     following = asyncio.create_task(reader.run())
     following.add_done_callback(

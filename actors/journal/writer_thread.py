@@ -19,7 +19,7 @@ from pipeline.journal.step import KeptSmall, Published, RoomLacked, Worked, Writ
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class WriterThread:
     """What the thread works with; nobody else writes to the store."""
 
     store: JournalStore

@@ -27,7 +27,7 @@ Sent = TypeVar("Sent")
 Taken_contra = TypeVar("Taken_contra", contravariant=True)
 
 
-class Outlet(Generic[Taken_contra]):
+class Sender(Generic[Taken_contra]):
     """Where an actor sends: an edge of the topology and the mailbox at its end."""
 
     def __init__(self, edge: Edge, mailbox: Mailbox[Taken_contra]) -> None:
@@ -117,10 +117,10 @@ class Actor(ABC, Generic[Received]):
         """What it waits for that may never come, None if for nothing such: a clean stop doesn't wait for that."""
         return None
 
-    async def send(self, outlet: Outlet[Sent], message: Sent) -> None:
+    async def send(self, outlet: Sender[Sent], message: Sent) -> None:
         """Leave a message in another actor's mailbox; waiting for room there is no hanging.
 
-        It's for the work itself. What a task beside it sends goes by `Outlet.put`, and is no sign of life of the work.
+        It's for the work itself. What a task beside it sends goes by `Sender.put`, and is no sign of life of the work.
         """
         busy = self._busy_since is not None
         self.rest()

@@ -25,7 +25,7 @@ from actors.journal_writer import JournalWriter
 from actors.journal_writer import Outlets as JournalOutlets
 from actors.lake import spark_session
 from actors.runtime import malloc, measuring
-from actors.runtime.actor import Actor, Outlet
+from actors.runtime.actor import Actor, Sender
 from actors.runtime.failure_kinds import Kind
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
@@ -263,11 +263,11 @@ class Assembly:
         )
         return (listener,)
 
-    def _outlet(self, sender: Name, receiver: Name, of: type | None = None) -> Outlet[Any]:
+    def _outlet(self, sender: Name, receiver: Name, of: type | None = None) -> Sender[Any]:
         """The one between these two; where there are several, that of this message."""
         between = (edge for edge in EDGES if edge.sender is sender and edge.receiver is receiver)
         edge = next(edge for edge in between if of is None or of in edge.messages)
-        return Outlet(edge, self.mailboxes[receiver])
+        return Sender(edge, self.mailboxes[receiver])
 
 
 async def _look(look: Callable[[], Awaitable[None]]) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from actors.journal.store import JournalStore
 from actors.journal_writer import JournalWriter, Outlets
-from actors.runtime.actor import Outlet
+from actors.runtime.actor import Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from pipeline.config.settings import JournalSettings
@@ -26,10 +26,10 @@ class House:
         self.coordinator: Mailbox[Any] = Mailbox(inbox(Actor.WATERMARK_COORDINATOR))
         room, answers, checkpoints, to_sink = (edge for edge in EDGES if edge.sender is Actor.JOURNAL_WRITER)
         outlets = Outlets(
-            Outlet(answers, self.listener),
-            Outlet(checkpoints, self.listener),
-            Outlet(to_sink, self.sink),
-            Outlet(room, self.coordinator),
+            Sender(answers, self.listener),
+            Sender(checkpoints, self.listener),
+            Sender(to_sink, self.sink),
+            Sender(room, self.coordinator),
         )
         self.writer = JournalWriter(self.mailbox, self.metrics, settings, store, store.recover(), outlets)
         self.store = store

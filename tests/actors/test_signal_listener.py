@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from actors.runtime.actor import Outlet
+from actors.runtime.actor import Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.signal_listener import SignalListener
@@ -67,7 +67,7 @@ class Bench:
         self.coordinator: Mailbox[SignalReceived] = Mailbox(inbox(Actor.WATERMARK_COORDINATOR))
         edge = next(e for e in inbox(Actor.WATERMARK_COORDINATOR) if e.sender is Actor.SIGNAL_LISTENER)
         self.listener = SignalListener(
-            self.mailbox, self.metrics, Outlet(edge, self.coordinator), (self.channel, self.other)
+            self.mailbox, self.metrics, Sender(edge, self.coordinator), (self.channel, self.other)
         )
 
     async def judge(self, answer: ToSignalListener) -> None:

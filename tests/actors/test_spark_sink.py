@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from actors.runtime.actor import Outlet
+from actors.runtime.actor import Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.spark_sink import SparkSink
@@ -20,7 +20,7 @@ async def test_each_call_that_ends_is_progress_of_a_batch(tmp_path: Path) -> Non
         LakeSettings(str(tmp_path / "lake")),
         SparkSettings(),
         history.store,
-        Outlet(edge, Mailbox(inbox(edge.receiver))),
+        Sender(edge, Mailbox(inbox(edge.receiver))),
     )
 
     def busy_since() -> float | None:

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from actors.runtime.actor import Outlet
+from actors.runtime.actor import Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.watermark_coordinator import Outlets, WatermarkCoordinator
@@ -24,10 +24,10 @@ from tests.pipeline.builders import LIMITS, ORDERS, altered, execute, gtids, pla
 TABLE = {"table": str(ORDERS.table)}
 
 
-def outlet(receiver: Actor) -> Outlet[ToChunkSelector]:
+def outlet(receiver: Actor) -> Sender[ToChunkSelector]:
     """The way from the coordinator to that actor, which leaves everything in its mailbox."""
     (edge,) = (e for e in EDGES if e.sender is Actor.WATERMARK_COORDINATOR and e.receiver is receiver)
-    return Outlet(edge, Mailbox(inbox(receiver)))
+    return Sender(edge, Mailbox(inbox(receiver)))
 
 
 class House:

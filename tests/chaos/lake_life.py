@@ -25,7 +25,7 @@ from actors.lake.file_placement import LakeFiles
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
 from actors.lake.spark_session import Spark
-from actors.runtime.actor import Outlet
+from actors.runtime.actor import Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.spark_sink import SparkSink
@@ -136,7 +136,7 @@ class House:
     async def _live(self) -> None:
         mailbox: Mailbox[ToSparkSink] = Mailbox(inbox(Actor.SPARK_SINK))
         coordinator: Mailbox[Any] = Mailbox(inbox(Actor.WATERMARK_COORDINATOR))
-        outlet = Outlet(ASKING, coordinator)
+        outlet = Sender(ASKING, coordinator)
         self.sink = sink = SparkSink(mailbox, Metrics(), self.lake, self.spark, self.journal, outlet)
         last = self.journal.last_segment()
         running = asyncio.create_task(sink.run())

@@ -15,7 +15,7 @@ from actors.binlog_reader import BinlogReader
 from actors.chunk_selector import ChunkSelector
 from actors.journal_writer import JournalWriter
 from actors.lake.delta_table import DeltaTable
-from actors.runtime.actor import Actor, Outlet
+from actors.runtime.actor import Actor, Sender
 from actors.schema_verifier import SchemaVerifier
 from actors.snapshot.connection_pool import SourcePool
 from actors.source import connection as source
@@ -61,13 +61,13 @@ def _wrapped(owner: type, method: str, wrapper: Callable[..., Any]) -> None:
 
 
 def _lost_ack() -> None:
-    async def put(original: Any, outlet: Outlet[Any], message: object) -> None:
+    async def put(original: Any, outlet: Sender[Any], message: object) -> None:
         chunks = vars(outlet).setdefault("chunks", [])
         chunks += [message] if isinstance(message, ChunkRead) else []
         if not isinstance(message, ChunkRead) or len(chunks) != _LOST:
             await original(outlet, message)
 
-    _wrapped(Outlet, "put", put)
+    _wrapped(Sender, "put", put)
 
 
 def _swallowed() -> None:

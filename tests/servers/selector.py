@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from actors.chunk_selector import ChunkSelector
-from actors.runtime.actor import Outlet
+from actors.runtime.actor import Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from deploy.toolchain.mysql_server import Account, MysqlServer
@@ -41,7 +41,7 @@ class Bench:
     ) -> None:
         self.orders: Mailbox[ToChunkSelector] = Mailbox(inbox(Actor.CHUNK_SELECTOR))
         self.answers: Mailbox[ToWatermarkCoordinator] = Mailbox(inbox(Actor.WATERMARK_COORDINATOR))
-        coordinator = Outlet(ANSWERS, self.answers)
+        coordinator = Sender(ANSWERS, self.answers)
         source = settings(server, account, **changes)
         self.selector = kind(
             self.orders,

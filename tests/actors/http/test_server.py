@@ -16,7 +16,7 @@ from actors.http import static_files
 from actors.http.access import HEADERS, Access, Bucket
 from actors.http.routes import ROUTES
 from actors.http.server import LIMITS, HttpServer
-from actors.runtime.actor import Actor, Outlet
+from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.runtime.recent_events import Recent
@@ -268,7 +268,7 @@ async def test_a_signal_without_an_answer(tmp_path: Path) -> None:
 async def test_how_far_a_signal_has_come_can_be_asked(tmp_path: Path) -> None:
     async with served(tmp_path) as bench:
         edge = next(edge for edge in EDGES if edge.sender is Name.SIGNAL_LISTENER)
-        to_coordinator = Outlet[Any](edge, bench.mailboxes[Name.WATERMARK_COORDINATOR])
+        to_coordinator = Sender[Any](edge, bench.mailboxes[Name.WATERMARK_COORDINATOR])
         mailbox: Mailbox[Any] = Mailbox(inbox(Name.SIGNAL_LISTENER))
         listener = SignalListener(mailbox, bench.metrics, to_coordinator, ())
         bench.supervisor.actors[Name.SIGNAL_LISTENER] = listener

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from actors.runtime.actor import Actor, Outlet
+from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
@@ -80,7 +80,7 @@ async def test_after_a_cancellation_it_only_releases_and_at_work_it_can_hang() -
 
 async def test_waiting_for_room_is_rest_and_going_on_is_work() -> None:
     scribe = Scribe()
-    outlet = Outlet(EDGE, Mailbox[str]((EDGE,)))
+    outlet = Sender(EDGE, Mailbox[str]((EDGE,)))
     for _ in range(EDGE.bound):
         await outlet.put("x")
     scribe.beat()

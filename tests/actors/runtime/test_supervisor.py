@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from actors.runtime.actor import Actor, Outlet
+from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Closed, Mailbox
 from actors.runtime.metrics import Metrics
 from actors.runtime.supervisor import (
@@ -46,7 +46,7 @@ class Tiny(Actor[Any]):
         self.name = name  # type: ignore[misc]
         self.house = house
         self.outlets = {
-            edge.receiver: Outlet(edge, house.mailboxes[edge.receiver])
+            edge.receiver: Sender(edge, house.mailboxes[edge.receiver])
             for edge in EDGES
             if edge.sender is name
         }

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from actors.binlog_reader import BinlogReader
-from actors.runtime.actor import Outlet
+from actors.runtime.actor import Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.schema_verifier import SchemaVerifier
@@ -110,7 +110,7 @@ async def following(
     orders = Mailbox[ToBinlogReader](inbox(Actor.BINLOG_READER))
     out = Mailbox[ToSchemaVerifier](inbox(Actor.SCHEMA_VERIFIER))
     at = GtidSet.parse(server.executed()) if position is None else position
-    reader = BinlogReader(orders, Metrics(), source, captured, at, Outlet(VERIFIER, out))
+    reader = BinlogReader(orders, Metrics(), source, captured, at, Sender(VERIFIER, out))
     follow = Following(reader, orders, out)
     follow.position = at
     try:
@@ -491,7 +491,7 @@ async def verifying(
         )
         out = Mailbox[Any](inbox(Actor.WATERMARK_COORDINATOR))
         ask = partial(answer, settings(server, server.create_capture_user(database)), server.uuid)
-        verifier = SchemaVerifier(follow.out, Metrics(), state, news, Outlet(COORDINATOR, out), ask)
+        verifier = SchemaVerifier(follow.out, Metrics(), state, news, Sender(COORDINATOR, out), ask)
         task = asyncio.create_task(verifier.run())
 
         async def told(wanted: type | tuple[type, ...]) -> Any:

@@ -23,7 +23,7 @@ from pyspark import SparkContext
 from actors.lake import spark_session
 from actors.lake.live_view import live_view
 from actors.lake.spark_session import Spark
-from actors.runtime.actor import Outlet
+from actors.runtime.actor import Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.spark_sink import CONSUMER, SparkSink, Up
@@ -74,7 +74,7 @@ class House:
             self.lake,
             self.spark,
             self.history.store,
-            Outlet(ASKING, self.coordinator),
+            Sender(ASKING, self.coordinator),
         )
         running = asyncio.create_task(self.sink.run())
         try:
