@@ -42,8 +42,8 @@ from pipeline.messages.binlog import (
     TransactionsRead,
 )
 from pipeline.messages.inboxes import ToBinlogReader, ToSchemaVerifier
-from pipeline.messages.row_images import Kind, TableImages, TableUnreadable
-from pipeline.schema.table_filter import Tables
+from pipeline.messages.row_images import ImageKind, TableImages, TableUnreadable
+from pipeline.schema.table_filter import TableFilter
 from pipeline.snapshot.prepared_xa import XaPrepared
 
 _MICROSECONDS: Final = 1_000_000
@@ -57,7 +57,7 @@ _GATHERING_S: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadingLog:
     """What comes is read."""
 
 
@@ -69,21 +69,21 @@ class PausingAt:
 
 
 @dataclass(frozen=True, slots=True)
-class Paused:
+class ReaderPaused:
     """Nothing is read."""
 
 
 class BinlogReader(Actor[ToBinlogReader]):
     """Follows the log of one server; built anew for each connection."""
 
-    name = topology.Actor.BINLOG_READER
+    name = topology.ActorName.BINLOG_READER
 
     def __init__(
         self,
         mailbox: Mailbox[ToBinlogReader],
         metrics: Metrics,
         settings: SourceSettings,
-        captured: Tables,
+        captured: TableFilter,
         position: GtidSet,
         verifier: Sender[ToSchemaVerifier],
         server: str | None = None,
@@ -98,7 +98,7 @@ class BinlogReader(Actor[ToBinlogReader]):
         self._dump: BinlogDump | None = None
         self._decoding = Decoding()
         self._uncut = False  # whether events have come since the last cut
-        self._going: Reading | PausingAt | Paused = Reading()
+        self._going: ReadingLog | PausingAt | ReaderPaused = ReadingLog()
         self._end: Coordinates | None = None
         self._again_at = 0.0  # when it's read again, by the loop's clock
 
@@ -123,7 +123,7 @@ class BinlogReader(Actor[ToBinlogReader]):
             case PauseReading():
                 self._pause()
             case ResumeReading():
-                self._going = Reading()
+                self._going = ReadingLog()
                 self.metrics.set(catalogue.PAUSED, False)
             case _:
                 assert_never(message)
@@ -220,7 +220,7 @@ class BinlogReader(Actor[ToBinlogReader]):
         self._pause_there()
 
     def _paused(self) -> bool:
-        return isinstance(self._going, Paused)
+        return isinstance(self._going, ReaderPaused)
 
     def _pause_there(self) -> None:
         if isinstance(self._going, PausingAt) and self._stream.reached(self._going.place):
@@ -228,7 +228,7 @@ class BinlogReader(Actor[ToBinlogReader]):
 
     def _pause(self) -> None:
         self._cut()
-        self._going = Paused()
+        self._going = ReaderPaused()
         self._decoding.put(ReadingPaused())
         self.metrics.set(catalogue.PAUSED, True)
 
@@ -275,8 +275,8 @@ class BinlogReader(Actor[ToBinlogReader]):
     @measuring
     def _measure_images(self, images: TableImages) -> None:
         table = str(images.map.table)
-        kinds = np.bincount(images.images.column("kind").to_numpy(), minlength=len(Kind))
-        for kind in Kind:
+        kinds = np.bincount(images.images.column("kind").to_numpy(), minlength=len(ImageKind))
+        for kind in ImageKind:
             if kinds[kind]:
                 self.metrics.count(catalogue.ROWS_READ, int(kinds[kind]), table=table, kind=kind.name.lower())
         if images.impossible_dates:

@@ -30,7 +30,7 @@ from actors.runtime.measuring import measuring
 from actors.runtime.metrics import Metrics
 from actors.snapshot import table_plan
 from actors.snapshot.connection_pool import SourcePool
-from actors.snapshot.consistent_reads import ConsistentReads, Opening
+from actors.snapshot.consistent_reads import ConsistentReads, MomentSearch
 from actors.snapshot.load_watch import SourceWatch
 from actors.snapshot.replica_watermarks import Replica
 from actors.source.connection import Result, Source
@@ -64,7 +64,7 @@ from pipeline.snapshot import chunk_queries, key_literals, row_filter_sql
 from pipeline.snapshot.watermark import High
 from pipeline.source import result_set
 from pipeline.source.result_columns import mismatch
-from pipeline.source.throttle import UNBOUNDED, Bounds
+from pipeline.source.throttle import UNBOUNDED, SourceLimits
 
 log = structlog.get_logger()
 
@@ -103,7 +103,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
     `server`: the one that the stream comes from, by what it calls itself.
     """
 
-    name = topology.Actor.CHUNK_SELECTOR
+    name = topology.ActorName.CHUNK_SELECTOR
 
     def __init__(
         self,
@@ -114,12 +114,12 @@ class ChunkSelector(Actor[ToChunkSelector]):
         coordinator: Sender[ToWatermarkCoordinator],
         markers: SignalTable | None = None,
         allow_lock: bool = False,
-        bounds: Bounds = UNBOUNDED,
+        bounds: SourceLimits = UNBOUNDED,
         elsewhere: ServerSettings | None = None,
         server: str | None = None,
     ) -> None:
         super().__init__(mailbox, metrics)
-        self._opening = Opening(source, connections, allow_lock, server)
+        self._opening = MomentSearch(source, connections, allow_lock, server)
         self._opens: asyncio.Task[None] | None = None
         self._consistent: ConsistentReads | None = None
         self._coordinator = coordinator
@@ -353,7 +353,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
 
     async def _next(
         self, result: Result, schema: TableSchema
-    ) -> tuple[pa.RecordBatch, result_set.Located] | None:
+    ) -> tuple[pa.RecordBatch, result_set.LocatedRows] | None:
         """The next rows of a result. Raises Outdated if they aren't of this schema."""
         if wrong := mismatch(schema, result.columns[: len(schema.columns)]):
             raise Outdated(wrong)
@@ -363,7 +363,9 @@ class ChunkSelector(Actor[ToChunkSelector]):
         return read
 
     @measuring
-    def _measure_dates(self, schema: TableSchema, rows: pa.RecordBatch, located: result_set.Located) -> None:
+    def _measure_dates(
+        self, schema: TableSchema, rows: pa.RecordBatch, located: result_set.LocatedRows
+    ) -> None:
         """Count dates that are null for being impossible."""
         if impossible := result_set.impossible_dates(rows, located):
             table = str(schema.table)
@@ -392,14 +394,16 @@ async def _joined(schema: TableSchema, batches: list[pa.RecordBatch]) -> pa.Reco
     return await asyncio.to_thread(pa.concat_batches, batches)
 
 
-async def decoded(result: Result, schema: TableSchema) -> tuple[pa.RecordBatch, result_set.Located] | None:
+async def decoded(
+    result: Result, schema: TableSchema
+) -> tuple[pa.RecordBatch, result_set.LocatedRows] | None:
     """The next rows of a result, and where their values lie; None behind the last.
 
     The schema's columns are decoded, and those that come behind them aren't. The work is done in a thread. What the
     server sends meanwhile waits in the socket's buffers, which hold more.
     """
 
-    def batch(rows: result_set.Rows) -> tuple[pa.RecordBatch, result_set.Located]:
+    def batch(rows: result_set.ResultRows) -> tuple[pa.RecordBatch, result_set.LocatedRows]:
         located = rows.located(result.columns)
         return result_set.decode(schema, located.first(len(schema.columns))), located
 

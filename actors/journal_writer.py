@@ -31,20 +31,20 @@ from pipeline.config.table_rules import LakeRule
 from pipeline.errors import Transient
 from pipeline.journal import step as journal_writer
 from pipeline.journal.entry import Entry
-from pipeline.journal.state import Busy, Idle, Keep, Publish, Seal, WriteAhead
+from pipeline.journal.state import ApplyRetention, Busy, FlushEarly, Publish, Seal, ThreadIdle
 from pipeline.journal.step import (
     Fact,
+    FlushedEarly,
     GiveUp,
-    KeptSmall,
     MailboxClosed,
     Order,
     Published,
+    RetentionApplied,
     RoomLacked,
     TellRoom,
     TellSealed,
     TimeCame,
     Worked,
-    WrittenAhead,
 )
 from pipeline.messages import topology
 from pipeline.messages.inboxes import ToJournalWriter, ToSparkSink, ToWatermarkCoordinator
@@ -65,7 +65,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Outlets:
+class JournalWriterPorts:
     """Where the news of a sealed segment goes, and of the journal's room."""
 
     answers: Sender[SignalAnswer]
@@ -85,7 +85,7 @@ class AtWork:
 class JournalWriter(Actor[ToJournalWriter]):
     """Owns the open segment; the store has to be recovered, and nobody else may write to it."""
 
-    name = topology.Actor.JOURNAL_WRITER
+    name = topology.ActorName.JOURNAL_WRITER
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class JournalWriter(Actor[ToJournalWriter]):
         settings: JournalSettings,
         store: JournalStore,
         recovered: Recovered,
-        outlets: Outlets,
+        outlets: JournalWriterPorts,
         rules: tuple[LakeRule, ...] = (),
     ) -> None:
         super().__init__(mailbox, metrics)
@@ -140,7 +140,7 @@ class JournalWriter(Actor[ToJournalWriter]):
     def waits(self) -> str | None:
         """For room in the journal: nobody can tell when there will be any."""
         state = self._state
-        if isinstance(state.thread, Idle | Busy) or not isinstance(state.room, Full):
+        if isinstance(state.thread, ThreadIdle | Busy) or not isinstance(state.room, Full):
             return None
         return state.room.reason
 
@@ -201,7 +201,7 @@ class JournalWriter(Actor[ToJournalWriter]):
 
     async def _carry_out(self, order: Order) -> None:
         match order:
-            case Seal() | Publish() | WriteAhead() | Keep():
+            case Seal() | Publish() | FlushEarly() | ApplyRetention():
                 task = asyncio.create_task(asyncio.to_thread(self._desk.do, order))
                 self._at_work = AtWork(task, self._now())
             case TellRoom(room):
@@ -243,10 +243,10 @@ class JournalWriter(Actor[ToJournalWriter]):
                 self.metrics.progressed(self.name)
                 self.metrics.observe(catalogue.SEALING, seconds)
                 self._measure_segment(entry)
-            case KeptSmall(bytes=size):
+            case RetentionApplied(bytes=size):
                 self.metrics.set(catalogue.JOURNAL_SIZE, size)
                 self._measure_last(self._state.last)
-            case WrittenAhead():
+            case FlushedEarly():
                 self.metrics.progressed(self.name)
             case RoomLacked():
                 pass

@@ -20,7 +20,7 @@ from pipeline.messages.changes import ChangesVerified, MirrorInvalidated, Schema
 from pipeline.messages.inboxes import ToSchemaVerifier, ToWatermarkCoordinator
 from pipeline.schema.table_schema import TableId
 from pipeline.verifier import step as schema_verifier
-from pipeline.verifier.schema_fence import Answer
+from pipeline.verifier.schema_fence import ServerAnswer
 from pipeline.verifier.signal_table import SignalRows, diverted
 from pipeline.verifier.state import State
 from pipeline.verifier.step import FromVerifier, News
@@ -35,7 +35,7 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
     if there is one.
     """
 
-    name = topology.Actor.SCHEMA_VERIFIER
+    name = topology.ActorName.SCHEMA_VERIFIER
 
     def __init__(
         self,
@@ -44,12 +44,12 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
         state: State,
         news: tuple[News, ...],
         coordinator: Sender[ToWatermarkCoordinator],
-        ask: Callable[[frozenset[TableId]], Coroutine[Any, Any, Answer]],
+        ask: Callable[[frozenset[TableId]], Coroutine[Any, Any, ServerAnswer]],
         signals: SignalRows | None = None,
     ) -> None:
         super().__init__(mailbox, metrics)
         self._ask = ask
-        self._asking: asyncio.Task[Answer] | None = None
+        self._asking: asyncio.Task[ServerAnswer] | None = None
         self._signals = signals
         self._state = state
         self._news = news

@@ -30,7 +30,7 @@ from pipeline.messages import topology
 from pipeline.messages.inboxes import ToSignalListener
 from pipeline.messages.journal import CheckpointSealed
 from pipeline.messages.signals import SignalAccepted, SignalAnswer, SignalReceived, SignalRejected
-from pipeline.signals.outcomes import History, SignalState
+from pipeline.signals.outcomes import SignalHistory, SignalState
 from pipeline.signals.signal import MalformedSignal, Signal, parse
 
 log = structlog.get_logger()
@@ -48,7 +48,7 @@ class _Unanswered:
 class SignalListener(Actor[ToSignalListener]):
     """Listens to all channels at once; no more than MOST_SIGNALS texts are unanswered at any time."""
 
-    name = topology.Actor.SIGNAL_LISTENER
+    name = topology.ActorName.SIGNAL_LISTENER
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class SignalListener(Actor[ToSignalListener]):
         self._coordinator = coordinator
         self._channels = channels
         self._unanswered: dict[str, _Unanswered] = {}
-        self._history = History()
+        self._history = SignalHistory()
         self._room = asyncio.Semaphore(topology.MOST_SIGNALS)
 
     async def run(self) -> None:

@@ -26,7 +26,7 @@ from actors.journal.store import JournalReader
 from actors.lake import spark_session
 from actors.lake.background_work import Background
 from actors.lake.delta_table import Conflict, is_conflict
-from actors.lake.file_placement import NoRoom
+from actors.lake.file_placement import LakeFull
 from actors.lake.lake import Lake
 from actors.lake.spark_session import Pool, Running, SparkFailed, SparkLost
 from actors.lake.stall_detector import Pulse
@@ -59,13 +59,13 @@ from pipeline.lake.step import (
     Place,
     PlaceFound,
     ReadBatch,
+    RetryDue,
     TableDelivered,
     TableFailed,
     TableFound,
     TellJournal,
     TellOfBareTables,
     TellOfGap,
-    TimeCame,
 )
 from pipeline.lake.tables import Tier
 from pipeline.messages import topology
@@ -97,7 +97,7 @@ class Up:
 class SparkSink(Actor[ToSparkSink]):
     """Owns Spark and the lake's tables; needs the journal's reading side alone."""
 
-    name = topology.Actor.SPARK_SINK
+    name = topology.ActorName.SPARK_SINK
 
     def __init__(
         self,
@@ -274,7 +274,7 @@ class SparkSink(Actor[ToSparkSink]):
 
     async def _failed(self, up: Up, table: TableId, error: Exception) -> TableFailed:
         """The table has failed by itself; raises where Spark or the lake's store has, for all tables."""
-        if isinstance(error, SparkLost | NoRoom):
+        if isinstance(error, SparkLost | LakeFull):
             raise error
         try:
             await self._in_thread(up.lake.probe)
@@ -367,7 +367,7 @@ class SparkSink(Actor[ToSparkSink]):
         self.beat()
         last = await self._in_thread(self._journal.last_segment)
         entry = await self._in_thread(self._journal.entry, last)
-        await self._take_in(TimeCame(entry.checkpoint))
+        await self._take_in(RetryDue(entry.checkpoint))
         await self._take_in(SegmentSealed(last))
         self._count_stopped()
         self.rest()

@@ -23,7 +23,7 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator import recapture, reselect, resume
 from pipeline.coordinator import step as coordinator
-from pipeline.coordinator.chunk_size import Limits
+from pipeline.coordinator.chunk_size import ChunkLimits
 from pipeline.coordinator.reselect_keys import NOTHING
 from pipeline.coordinator.state import InTransaction, Order, State, Strained, Unsettled, WindowMode, range_of
 from pipeline.coordinator.window import Reconciling
@@ -46,12 +46,12 @@ from pipeline.snapshot.snapshot import (
     ChunkId,
     Chunking,
     Completed,
-    Failed,
     Progress,
     Snapshot,
-    Stopped,
-    TableState,
-    Waiting,
+    SnapshotFailed,
+    SnapshotStopped,
+    SnapshotWaiting,
+    TableSnapshot,
     progress,
 )
 from pipeline.snapshot.snapshot import to_json as snapshot_to_json
@@ -60,7 +60,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Outlets:
+class CoordinatorPorts:
     """Where the coordinator's orders go."""
 
     reader: Sender[ToBinlogReader]
@@ -71,16 +71,16 @@ class Outlets:
 class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
     """Owns the state of the windows and of the snapshots, pause and resume."""
 
-    name = topology.Actor.WATERMARK_COORDINATOR
+    name = topology.ActorName.WATERMARK_COORDINATOR
 
     def __init__(
         self,
         mailbox: Mailbox[ToWatermarkCoordinator],
         metrics: Metrics,
         checkpoint: Checkpoint,
-        limits: Limits,
+        limits: ChunkLimits,
         mode: WindowMode,
-        outlets: Outlets,
+        outlets: CoordinatorPorts,
         unasked: SnapshotMode = SnapshotMode.NO_DATA,
         unread: Mapping[TableId, pa.RecordBatch | None] = NOTHING,
     ) -> None:
@@ -238,7 +238,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
     def _measure_snapshots(self, was: dict[str, Snapshot], now: tuple[Snapshot, ...]) -> None:
         latest = {table: state for snapshot in now for table, state in snapshot.tables.items()}
         tables = Counter(type(state) for state in latest.values())
-        for kind in get_args(TableState):
+        for kind in get_args(TableSnapshot):
             self.metrics.set(catalogue.SNAPSHOT_TABLES, tables[kind], state=kind.wire)
         self._measure_progress(was, now)
 
@@ -248,7 +248,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
             earlier = was[snapshot.id].tables if snapshot.id in was else {}
             for table, state in snapshot.tables.items():
                 # A table that was created meanwhile has joined a snapshot that was under way.
-                begun = progress(earlier.get(table, Waiting()))
+                begun = progress(earlier.get(table, SnapshotWaiting()))
                 if begun != progress(state):
                     self._measure_table(str(table), begun, progress(state))
 
@@ -287,17 +287,17 @@ def _tell(before: Checkpoint, now: Checkpoint) -> None:
 
 
 @measuring
-def _tell_state(id_: str, table: str, state: TableState) -> None:
+def _tell_state(id_: str, table: str, state: TableSnapshot) -> None:
     match state:
-        case Waiting():
+        case SnapshotWaiting():
             pass
         case Chunking():
             log.info("the table's snapshot has begun", id=id_, table=table)
         case Completed(done):
             log.info("the table's snapshot is complete", id=id_, table=table, rows=done.rows)
-        case Stopped():
+        case SnapshotStopped():
             log.info("the table's snapshot was stopped", id=id_, table=table)
-        case Failed(reason):
+        case SnapshotFailed(reason):
             log.error("the table's snapshot failed", id=id_, table=table, reason=reason)
         case _:
             assert_never(state)

@@ -46,8 +46,8 @@ from pipeline.journal.entry import FileKind
 from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.merge import Merge
 from pipeline.lake.tables import Tier, location, table_at
-from pipeline.messages.topology import Actor as Name
-from pipeline.schema.table_filter import Tables
+from pipeline.messages.topology import ActorName as Name
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Ready
 from tests.servers.service import Running, running
@@ -139,7 +139,7 @@ def _in_process(function: Callable[..., Any], *arguments: Any) -> Any:
 def _settings(order: Order) -> Settings:
     return Settings(
         "bench",
-        Tables((order.tables,)),
+        TableFilter((order.tables,)),
         source(order.port),
         JournalSettings(f"{order.folder}/journal"),
         LakeSettings(f"{order.folder}/lake", merge_rows=order.merge_rows, merge_after_s=order.merge_after_s),

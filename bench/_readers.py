@@ -31,8 +31,8 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.binlog import DdlRead, LogAdvanced, TransactionsRead
 from pipeline.messages.inboxes import ToBinlogReader, ToSchemaVerifier
 from pipeline.messages.row_images import TableImages
-from pipeline.messages.topology import EDGES, Actor, inbox
-from pipeline.schema.table_filter import Tables
+from pipeline.messages.topology import EDGES, ActorName, inbox
+from pipeline.schema.table_filter import TableFilter
 
 # Flags of COM_BINLOG_DUMP_GTID: the server ends the stream at the log's end instead of waiting there, and reads the
 # GTID set.
@@ -117,17 +117,17 @@ def tidemark_uncaptured(log: Log, _: int) -> float:
 def _follow(log: Log, captured: str, expected: int) -> float:
     begun = time.perf_counter()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        images = runner.run(_followed(log, Tables((captured,))))
+        images = runner.run(_followed(log, TableFilter((captured,))))
     seconds = time.perf_counter() - begun
     assert images == expected, f"{images} row images came of {expected}"
     return seconds
 
 
-async def _followed(log: Log, captured: Tables) -> int:
+async def _followed(log: Log, captured: TableFilter) -> int:
     """How many row images came of the captured tables."""
-    orders: Mailbox[ToBinlogReader] = Mailbox(inbox(Actor.BINLOG_READER))
-    read: Mailbox[ToSchemaVerifier] = Mailbox(inbox(Actor.SCHEMA_VERIFIER))
-    edge = next(edge for edge in EDGES if edge.sender is Actor.BINLOG_READER)
+    orders: Mailbox[ToBinlogReader] = Mailbox(inbox(ActorName.BINLOG_READER))
+    read: Mailbox[ToSchemaVerifier] = Mailbox(inbox(ActorName.SCHEMA_VERIFIER))
+    edge = next(edge for edge in EDGES if edge.sender is ActorName.BINLOG_READER)
     reader = BinlogReader(
         orders, Metrics(), log.source, captured, GtidSet.parse(log.gtids), Sender(edge, read)
     )

@@ -40,7 +40,7 @@ from pipeline.config.settings import (
 )
 from pipeline.journal.entry import Entry
 from pipeline.metrics import Histogram
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from tests.servers.service import Running, running
 
 _ID: Final = "bench"
@@ -115,7 +115,7 @@ def settings(port: int, folder: Path, snapshot: SnapshotSettings) -> Settings:
     """A pipeline for the benchmark's table, with the least rights; only what's asked for is snapshotted."""
     return Settings(
         "bench",
-        Tables((rf"{DATABASE}\.{TABLE}",)),
+        TableFilter((rf"{DATABASE}\.{TABLE}",)),
         source(port),
         JournalSettings(str(folder / "journal")),
         LakeSettings(str(folder / "lake")),

@@ -9,7 +9,7 @@ these markers against the topology, so that no picture can be out of date.
 import sys
 from pathlib import Path
 
-from pipeline.messages.topology import EDGES, Actor, Edge, WhenFull
+from pipeline.messages.topology import EDGES, ActorName, Edge, WhenFull
 
 BEGIN = "<!-- flow: begin (python -m docs.draw) -->"
 END = "<!-- flow: end -->"
@@ -23,12 +23,12 @@ WORLD = {
     "Lake": "Delta tables: changelog, mirror",
 }
 CONTACTS = (
-    ("Log", Actor.BINLOG_READER),
-    ("Tables", Actor.CHUNK_SELECTOR),
-    ("Signals", Actor.SIGNAL_LISTENER),
-    (Actor.JOURNAL_WRITER, "Journal"),
-    ("Journal", Actor.SPARK_SINK),
-    (Actor.SPARK_SINK, "Lake"),
+    ("Log", ActorName.BINLOG_READER),
+    ("Tables", ActorName.CHUNK_SELECTOR),
+    ("Signals", ActorName.SIGNAL_LISTENER),
+    (ActorName.JOURNAL_WRITER, "Journal"),
+    ("Journal", ActorName.SPARK_SINK),
+    (ActorName.SPARK_SINK, "Lake"),
 )
 
 _ARROWS = {WhenFull.WAIT: "-->", WhenFull.BOUNDED: "-.->", WhenFull.NEWEST: "==>"}
@@ -37,7 +37,7 @@ _ARROWS = {WhenFull.WAIT: "-->", WhenFull.BOUNDED: "-.->", WhenFull.NEWEST: "==>
 def mermaid() -> str:
     """The flow: solid where a sender waits, dotted where the protocol bounds it, thick where the newest counts."""
     lines = ["```mermaid", "flowchart LR"]
-    lines += [f'    {actor}["{actor}"]' for actor in Actor]
+    lines += [f'    {actor}["{actor}"]' for actor in ActorName]
     lines += [f'    {name}[("{text}")]' for name, text in WORLD.items()]
     lines += [f"    {sender} --- {receiver}" for sender, receiver in CONTACTS]
     lines += [

@@ -13,8 +13,9 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from actors.runtime.actor import StatusJson
 from actors.status.status_board import StatusBoard
 
 MOST_FOLLOWERS: Final = 16
@@ -22,17 +23,15 @@ MOST_FOLLOWERS: Final = 16
 # How long a follower may take for one message, in seconds.
 PATIENCE_S: Final = 20.0
 
-Told = dict[str, Any]
-
 
 @dataclass(frozen=True, slots=True)
 class Shown:
     """What there is to show since a look at the service; a table that hasn't changed is the same object as before."""
 
     look: int
-    overview: Told
-    point: Told | None
-    tables: dict[str, Told]
+    overview: StatusJson
+    point: StatusJson | None
+    tables: dict[str, StatusJson]
 
 
 class TooManyFollowers(Exception):
@@ -94,7 +93,7 @@ class Follower:
         self._live = live
         self._board = live.board
         self._controlled = controlled
-        self._tables: dict[str, Told] = {}
+        self._tables: dict[str, StatusJson] = {}
         self._event = 0
 
     def begin(self) -> bytes:
@@ -128,12 +127,12 @@ class Follower:
             },
         )
 
-    def _events(self) -> list[Told]:
+    def _events(self) -> list[StatusJson]:
         events = self._board.recent.last(self._event)
         if events:
             self._event = events[-1]["number"]
         return events
 
 
-def _message(event: str, data: Told) -> bytes:
+def _message(event: str, data: StatusJson) -> bytes:
     return f"event: {event}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()

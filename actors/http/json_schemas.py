@@ -6,13 +6,13 @@ itself in `/status`, which is for eyes.
 
 from typing import Any, Final
 
-from pipeline.messages.topology import Actor
+from pipeline.messages.topology import ActorName
 from pipeline.signals.outcomes import Outcome
 
-Schema = dict[str, Any]
+JsonSchema = dict[str, Any]
 
 
-def _object(**properties: Schema) -> Schema:
+def _object(**properties: JsonSchema) -> JsonSchema:
     return {
         "type": "object",
         "properties": properties,
@@ -21,34 +21,34 @@ def _object(**properties: Schema) -> Schema:
     }
 
 
-def _all_of(name: str) -> Schema:
+def _all_of(name: str) -> JsonSchema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _list(items: Schema) -> Schema:
+def _list(items: JsonSchema) -> JsonSchema:
     return {"type": "array", "items": items}
 
 
-def _map(values: Schema) -> Schema:
+def _map(values: JsonSchema) -> JsonSchema:
     return {"type": "object", "additionalProperties": values}
 
 
-def _or_null(schema: Schema) -> Schema:
+def _or_null(schema: JsonSchema) -> JsonSchema:
     kind = schema.get("type")
     return (
         {**schema, "type": [kind, "null"]} if isinstance(kind, str) else {"oneOf": [schema, {"type": "null"}]}
     )
 
 
-def _told(schema: Schema, text: str) -> Schema:
+def _told(schema: JsonSchema, text: str) -> JsonSchema:
     return {**schema, "description": text}
 
 
-TEXT: Final[Schema] = {"type": "string"}
-BOOL: Final[Schema] = {"type": "boolean"}
-COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
-NUMBER: Final[Schema] = {"type": "number"}
-ANY: Final[Schema] = {"type": "object"}
+TEXT: Final[JsonSchema] = {"type": "string"}
+BOOL: Final[JsonSchema] = {"type": "boolean"}
+COUNT: Final[JsonSchema] = {"type": "integer", "minimum": 0}
+NUMBER: Final[JsonSchema] = {"type": "number"}
+ANY: Final[JsonSchema] = {"type": "object"}
 
 _POSITION = _told(TEXT, "A GTID set: the transactions that have wholly passed.")
 _SECONDS = _told(NUMBER, "Seconds.")
@@ -56,7 +56,7 @@ _SOURCE = _told(_or_null(TEXT), "The server whose log is read: host:port.")
 _LOG = _told(_or_null(TEXT), "File and offset in the source's binlog.")
 
 # What's counted alike of a snapshot and of a table of one.
-_COUNTS: Final[dict[str, Schema]] = {
+_COUNTS: Final[dict[str, JsonSchema]] = {
     "rows": _told(COUNT, "Rows emitted."),
     "given_up": _told(COUNT, "Rows that gave way to a change."),
     "expected": _told(COUNT, "Rows by the server's own estimate."),
@@ -66,7 +66,7 @@ _COUNTS: Final[dict[str, Schema]] = {
     "rows_per_second": _or_null(NUMBER),
     "left_seconds": _told(_or_null(NUMBER), "An estimate."),
 }
-_TABLE_STATE: Final[Schema] = {
+_TABLE_STATE: Final[JsonSchema] = {
     "type": "string",
     "enum": ["waiting", "chunking", "completed", "stopped", "failed"],
 }
@@ -75,32 +75,32 @@ _SNAPSHOT_TABLE = _object(database=TEXT, table=TEXT, state=_TABLE_STATE, chunks=
 # What only a table that is under way or has failed has.
 _SNAPSHOT_TABLE["properties"] |= {"walk_version": TEXT, "first": BOOL, "reason": TEXT}
 
-_WINDOW: Final[dict[str, Schema]] = {
+_WINDOW: Final[dict[str, JsonSchema]] = {
     "snapshot": TEXT,
     "table": TEXT,
     "range": {"type": "integer"},
     "state": {"type": "string", "enum": ["reading", "reconciling"]},
     "rows": COUNT,
 }
-_LIFE: Final[dict[str, Schema]] = {
+_LIFE: Final[dict[str, JsonSchema]] = {
     "state": {"type": "string", "enum": ["starting", "running", "restarting", "ended"]},
     "last_failure": _or_null(TEXT),
     "restarts": COUNT,
     "mailbox": _object(depth=COUNT, capacity=COUNT),
     "progress_at": _told(_or_null(NUMBER), "When it last got on with its work, in seconds since the epoch."),
 }
-_ACTORS = {name.value for name in Actor}
+_ACTORS = {name.value for name in ActorName}
 _CONSUMERS = _map(_object(segment=COUNT, behind=COUNT))
-_OUTCOME: Final[Schema] = {"type": "string", "enum": [outcome.value for outcome in Outcome]}
+_OUTCOME: Final[JsonSchema] = {"type": "string", "enum": [outcome.value for outcome in Outcome]}
 
-_SIGNAL_STATE: Final[Schema] = {
+_SIGNAL_STATE: Final[JsonSchema] = {
     "type": "object",
     "properties": {"id": TEXT, "outcome": _OUTCOME, "detail": TEXT, "reason": TEXT},
     "required": ["id", "outcome"],
     "additionalProperties": False,
 }
 
-SCHEMAS: Final[dict[str, Schema]] = {
+SCHEMAS: Final[dict[str, JsonSchema]] = {
     "Error": _object(error=TEXT),
     "Ready": _object(ready=BOOL, reasons=_told(_map(TEXT), "By actor; none are told to who may not read.")),
     "Status": _object(

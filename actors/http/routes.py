@@ -18,7 +18,7 @@ JSON: Final = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ApiResponse:
     """An answer's meaning, and its content: the name of its schema, or else what type it is of."""
 
     meaning: str
@@ -38,36 +38,36 @@ class Route:
     path: str
     summary: str
     access: Access
-    answers: Mapping[int, Answer]
+    answers: Mapping[int, ApiResponse]
     body: str | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 def _get(
-    path: str, name: str, summary: str, answer: Answer, access: Access = Access.READ, **parameters: str
+    path: str, name: str, summary: str, answer: ApiResponse, access: Access = Access.READ, **parameters: str
 ) -> Route:
     answers = {200: answer}
     if parameters:
-        answers[404] = Answer("There's none of this name.", "Error")
+        answers[404] = ApiResponse("There's none of this name.", "Error")
     return Route(name, "GET", path, summary, access, answers, parameters=parameters)
 
 
 ROUTES: Final[tuple[Route, ...]] = (
-    _get("/", "page", "The page", Answer("HTML", content="text/html"), Access.OPEN),
+    _get("/", "page", "The page", ApiResponse("HTML", content="text/html"), Access.OPEN),
     _get(
         "/page/{file}",
         "file",
         "What the page is made of",
-        Answer("A file", content="*/*"),
+        ApiResponse("A file", content="*/*"),
         Access.OPEN,
         file="Its name.",
     ),
-    _get("/openapi.json", "openapi", "This document", Answer("OpenAPI 3.1", "Anything"), Access.OPEN),
+    _get("/openapi.json", "openapi", "This document", ApiResponse("OpenAPI 3.1", "Anything"), Access.OPEN),
     _get(
         "/livez",
         "livez",
         "Whether the event loop turns",
-        Answer("It does.", content="text/plain"),
+        ApiResponse("It does.", content="text/plain"),
         Access.OPEN,
     ),
     Route(
@@ -76,50 +76,50 @@ ROUTES: Final[tuple[Route, ...]] = (
         "/readyz",
         "Whether the log is streaming and Spark is up; lag is no reason",
         Access.OPEN,
-        {200: Answer("Ready.", "Ready"), 503: Answer("Not ready.", "Ready")},
+        {200: ApiResponse("Ready.", "Ready"), 503: ApiResponse("Not ready.", "Ready")},
     ),
-    _get("/metrics", "metrics", "Prometheus' text format", Answer("Metrics", content="text/plain")),
-    _get("/status", "status", "All that the service says of itself", Answer("The status", "Status")),
+    _get("/metrics", "metrics", "Prometheus' text format", ApiResponse("Metrics", content="text/plain")),
+    _get("/status", "status", "All that the service says of itself", ApiResponse("The status", "Status")),
     _get(
         "/position",
         "position",
         "How far it is in the log, the journal and the lake",
-        Answer("Where", "Position"),
+        ApiResponse("Where", "Position"),
     ),
     _get(
         "/freshness",
         "freshness",
         "Lag and freshness, now and in the last minutes",
-        Answer("How fresh", "Freshness"),
+        ApiResponse("How fresh", "Freshness"),
     ),
     _get(
         "/snapshots",
         "snapshots",
         "Snapshots under way, and the last that ended",
-        Answer("Snapshots", "Snapshots"),
+        ApiResponse("Snapshots", "Snapshots"),
     ),
     _get(
         "/snapshots/{id}",
         "snapshot",
         "One snapshot",
-        Answer("The snapshot", "Snapshot"),
+        ApiResponse("The snapshot", "Snapshot"),
         id="The id of its signal.",
     ),
-    _get("/tables", "tables", "The captured tables", Answer("Tables", "Tables")),
-    _get("/tables/{table}", "table", "One table", Answer("The table", "Table"), table="database.table"),
-    _get("/events", "events", "What happened last", Answer("Events", "Events")),
+    _get("/tables", "tables", "The captured tables", ApiResponse("Tables", "Tables")),
+    _get("/tables/{table}", "table", "One table", ApiResponse("The table", "Table"), table="database.table"),
+    _get("/events", "events", "What happened last", ApiResponse("Events", "Events")),
     _get(
         "/live",
         "live",
         "All that the page shows, as server-sent events: one `begin` (schema Begin), then a `step` (Step) each second",
-        Answer("Events", content="text/event-stream"),
+        ApiResponse("Events", content="text/event-stream"),
     ),
-    _get("/signals", "signals", "How far the last signals have come", Answer("Signals", "Signals")),
+    _get("/signals", "signals", "How far the last signals have come", ApiResponse("Signals", "Signals")),
     _get(
         "/signals/{id}",
         "signal_state",
         "How far a signal has come, by whichever channel it came",
-        Answer("Its state", "SignalState"),
+        ApiResponse("Its state", "SignalState"),
         id="The signal's id.",
     ),
     Route(
@@ -129,18 +129,18 @@ ROUTES: Final[tuple[Route, ...]] = (
         "Send a signal, and wait for its answer; sent again with the same id it's taken once",
         Access.CONTROL,
         {
-            200: Answer("It has taken effect, durably.", "Accepted"),
-            409: Answer("It has no effect.", "Rejected"),
-            413: Answer("It's too long.", "Error"),
-            415: Answer("It doesn't say that it's JSON.", "Error"),
-            422: Answer("It isn't a signal.", "Error"),
-            503: Answer("It wasn't answered: send it again with the same id.", "Error"),
+            200: ApiResponse("It has taken effect, durably.", "Accepted"),
+            409: ApiResponse("It has no effect.", "Rejected"),
+            413: ApiResponse("It's too long.", "Error"),
+            415: ApiResponse("It doesn't say that it's JSON.", "Error"),
+            422: ApiResponse("It isn't a signal.", "Error"),
+            503: ApiResponse("It wasn't answered: send it again with the same id.", "Error"),
         },
         body="Signal",
     ),
 )
 
-_BUSY: Final = Answer("Too many at once, or too many follow already; `Retry-After` says when.", "Error")
+_BUSY: Final = ApiResponse("Too many at once, or too many follow already; `Retry-After` says when.", "Error")
 
 
 def document() -> dict[str, Any]:
@@ -168,10 +168,13 @@ def document() -> dict[str, Any]:
 
 
 def _operation(route: Route) -> dict[str, Any]:
-    answers = {**route.answers, 500: Answer("A mistake of the service's; its log has the story.", "Error")}
-    answers[403] = Answer("The request names a foreign host, or the token may only read.", "Error")
+    answers = {
+        **route.answers,
+        500: ApiResponse("A mistake of the service's; its log has the story.", "Error"),
+    }
+    answers[403] = ApiResponse("The request names a foreign host, or the token may only read.", "Error")
     if route.access is not Access.OPEN:
-        answers[401] = Answer("A token is needed.", "Error")
+        answers[401] = ApiResponse("A token is needed.", "Error")
         answers[429] = _BUSY
     operation: dict[str, Any] = {
         "operationId": route.name,
@@ -190,7 +193,7 @@ def _operation(route: Route) -> dict[str, Any]:
     return operation
 
 
-def _response(answer: Answer) -> dict[str, Any]:
+def _response(answer: ApiResponse) -> dict[str, Any]:
     schema = {"type": "string"} if answer.schema is None else _reference(answer.schema)
     return {"description": answer.meaning, "content": {answer.content: {"schema": schema}}}
 

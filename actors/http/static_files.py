@@ -15,17 +15,17 @@ PAGE: Final = "index.html"
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class StaticFile:
     """A file's bytes, and what they are."""
 
     body: bytes
     content_type: str
 
 
-def load() -> dict[str, File]:
+def load() -> dict[str, StaticFile]:
     """All files by name."""
     return {
-        entry.name: File(entry.read_bytes(), _TYPES[kind])
+        entry.name: StaticFile(entry.read_bytes(), _TYPES[kind])
         for entry in (files("actors.http") / "page").iterdir()
         if (kind := entry.name.rpartition(".")[2]) in _TYPES
     }

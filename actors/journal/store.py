@@ -34,7 +34,7 @@ from pipeline.journal import manifest
 from pipeline.journal import writer_epochs as claims
 from pipeline.journal.entry import Entry, File
 from pipeline.journal.manifest import Damaged
-from pipeline.journal.retention import Kept, removable
+from pipeline.journal.retention import RetainedSegment, removable
 from pipeline.journal.segment import SegmentTable
 from pipeline.journal.writer_epochs import View
 from pipeline.schema.table_schema import TableSchema
@@ -278,9 +278,11 @@ class JournalStore(JournalReader):
         self.told = {name: consumer.segment for name, consumer in self.consumers.all().items()}
         return list(self.told.values())
 
-    def _kept(self, segment: int) -> Kept:
+    def _kept(self, segment: int) -> RetainedSegment:
         entry = self.entry(segment)
-        return Kept(segment, sum(file.bytes for file in entry.files), entry.last_scn, entry.sealed_at)
+        return RetainedSegment(
+            segment, sum(file.bytes for file in entry.files), entry.last_scn, entry.sealed_at
+        )
 
     def _forget_schemas(self) -> None:
         """Remove the schemas that no segment names any more."""

@@ -13,7 +13,7 @@ import uuid
 from actors.journal.files import Files
 from pipeline.errors import Definite
 from pipeline.journal import writer_epochs
-from pipeline.journal.writer_epochs import Record, View
+from pipeline.journal.writer_epochs import EpochRecord, View
 
 CLAIMS = "claims"
 FIRST = "first"
@@ -112,12 +112,12 @@ def _check_pipeline(files: Files, pipeline: str) -> None:
         )
 
 
-def _past(files: Files, pipeline: str) -> Record:
+def _past(files: Files, pipeline: str) -> EpochRecord:
     """The record of the next claim: everything that counted for the last one that began."""
     entries = listed(files)
     _, begun = _claims(files)
     if not begun:
-        return Record(str(uuid.uuid4()), pipeline)
+        return EpochRecord(str(uuid.uuid4()), pipeline)
     before = writer_epochs.view(max(begun), _record(files, max(begun)), entries, beginning(files))
     return before.succeeded(min((segment for segment, _ in entries), default=1))
 
@@ -130,7 +130,7 @@ def _claims(files: Files) -> tuple[set[str], set[str]]:
     return {claim for claim in known | begun if writer_epochs.is_claim(claim)}, begun
 
 
-def _record(files: Files, claim: str) -> Record:
+def _record(files: Files, claim: str) -> EpochRecord:
     name = f"{CLAIMS}/{claim}{_BEGUN}"
     content = files.read(name)
     try:

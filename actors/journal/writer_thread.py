@@ -13,9 +13,9 @@ from actors.journal.store import JournalStore
 from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule
 from pipeline.journal import segment as journal
-from pipeline.journal.segment import Ahead
-from pipeline.journal.state import Keep, Publish, Seal, Work, WriteAhead
-from pipeline.journal.step import KeptSmall, Published, RoomLacked, Worked, WrittenAhead
+from pipeline.journal.segment import EarlyFile
+from pipeline.journal.state import ApplyRetention, FlushEarly, Publish, Seal, Work
+from pipeline.journal.step import FlushedEarly, Published, RetentionApplied, RoomLacked, Worked
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +42,21 @@ class WriterThread:
         rest = self.store.write(seal.segment, tables, len(seal.ahead))
         return Publish(seal.segment, seal.waiting, (*journal.kept(seal.ahead, appends), *rest), seal.before)
 
-    def _done(self, work: Publish | WriteAhead | Keep) -> Worked:
+    def _done(self, work: Publish | FlushEarly | ApplyRetention) -> Worked:
         match work:
             case Publish(segment, waiting, files, before):
                 entry = journal.seal(segment, waiting.appends, files, before, sealed_at=_now())
                 self.store.publish(entry)
                 return Published(entry, self.store.bytes)
-            case WriteAhead(segment, parts, first, scn):
+            case FlushEarly(segment, parts, first, scn):
                 tables = journal.segment_tables(segment, parts, self.rules)
                 written = self.store.write(segment, tables, first)
-                return WrittenAhead(tuple(Ahead(file, scn) for file in written))
-            case Keep(reserve):
+                return FlushedEarly(tuple(EarlyFile(file, scn) for file in written))
+            case ApplyRetention(reserve):
                 removed = self.store.retain(self.settings, _now()).segments
                 behind = None if removed else self.store.behind()
                 reserved = reserve and self.store.files.reserve()
-                return KeptSmall(removed, behind, reserved, self.store.bytes, self.store.files.shown)
+                return RetentionApplied(removed, behind, reserved, self.store.bytes, self.store.files.shown)
             case _:
                 assert_never(work)
 

@@ -27,7 +27,7 @@ from pipeline.config.table_rules import rule_of
 from pipeline.lake import maintenance
 from pipeline.lake.batch import LakeTableState, Pieces
 from pipeline.lake.live_view import MirrorPosition
-from pipeline.lake.maintenance import Chore, Kept, Policy, Size, Trim
+from pipeline.lake.maintenance import Chore, Policy, TableSize, TableUpkeep, Trim
 from pipeline.lake.tables import Tier
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Mirror, Ready
@@ -88,7 +88,7 @@ class Maintain:
     """A chore at a lake table, which was so when it began."""
 
     chore: Chore
-    kept: Kept
+    kept: TableUpkeep
 
     @property
     def due(self) -> Due:
@@ -100,7 +100,7 @@ class Maintain:
 class Work:
     """What is under way; the task gives the lake table's size afterwards."""
 
-    task: asyncio.Task[Size | None]
+    task: asyncio.Task[TableSize | None]
     what: Merge | Maintain
     began: float
 
@@ -141,7 +141,7 @@ class Background:
         self._run = run
         self._mirrored: dict[TableId, Mirrored] = {}
         self._delivered: dict[TableId, LakeTableState] = {}
-        self._kept: dict[tuple[TableId, Tier], Kept] = {}
+        self._kept: dict[tuple[TableId, Tier], TableUpkeep] = {}
         self._due: dict[Due, float] = {}  # and since when (s)
         self._resting: dict[Due, float] = {}  # what was given up, and until when
         self._failed: dict[Due, int] = {}  # and how often in a row
@@ -150,7 +150,9 @@ class Background:
             metrics.count(catalogue.CONFLICTS, 0, kind=kind)
             metrics.count(catalogue.WORK_FAILED, 0, kind=kind)
 
-    def found(self, table: TableId, delivered: LakeTableState, sizes: Mapping[Tier, Size | None]) -> None:
+    def found(
+        self, table: TableId, delivered: LakeTableState, sizes: Mapping[Tier, TableSize | None]
+    ) -> None:
         """A table is met at the start, or for the first time, with the lake tables that it has."""
         now = time.monotonic()
         reached = MirrorPosition(delivered.generation or 0, delivered.merged, delivered.partial)
@@ -178,7 +180,7 @@ class Background:
                 continue
             kept = self._kept.get((table, tier))
             if kept is None:
-                kept = maintenance.found(table, tier, Size(), now, mirrored.reached.merged)
+                kept = maintenance.found(table, tier, TableSize(), now, mirrored.reached.merged)
             came = replace(
                 kept.size, files=kept.size.files + len(files), commits=kept.size.commits + bool(files)
             )
@@ -238,10 +240,10 @@ class Background:
         match work.what:
             case Merge() as merge:
                 self._metrics.observe(catalogue.MERGE, now - work.began)
-                self._merged(merge, work.began, size or Size())
+                self._merged(merge, work.began, size or TableSize())
             case Maintain(chore, kept):
                 self._metrics.observe(catalogue.MAINTENANCE, now - work.began, kind=chore.value)
-                self._done(chore, kept, now, size or Size())
+                self._done(chore, kept, now, size or TableSize())
             case _:
                 assert_never(work.what)
 
@@ -263,17 +265,17 @@ class Background:
         }
 
     @property
-    def _all(self) -> list[Kept]:
+    def _all(self) -> list[TableUpkeep]:
         return [kept for kept in self._kept.values() if self._delivered[kept.table].stopped is None]
 
-    def _begin(self, what: Merge | Maintain, does: Coroutine[Any, Any, Size | None]) -> None:
+    def _begin(self, what: Merge | Maintain, does: Coroutine[Any, Any, TableSize | None]) -> None:
         self.work = Work(asyncio.create_task(does), what, time.monotonic())
 
-    async def _merge(self, table: TableId, through: int, position: str) -> Size | None:
+    async def _merge(self, table: TableId, through: int, position: str) -> TableSize | None:
         await self._run(self._lake.merge, table, self._mirrored[table].reached, through, position)
         return await self._size(table, Tier.MIRROR)
 
-    async def _do(self, chore: Chore, kept: Kept) -> Size | None:
+    async def _do(self, chore: Chore, kept: TableUpkeep) -> TableSize | None:
         upkeep, table, tier = self._lake.upkeep, kept.table, kept.tier
         match chore:
             case Chore.CHECKPOINT:
@@ -289,10 +291,10 @@ class Background:
                 assert_never(chore)
         return await self._size(table, tier)
 
-    async def _size(self, table: TableId, tier: Tier) -> Size | None:
+    async def _size(self, table: TableId, tier: Tier) -> TableSize | None:
         return await self._run(self._lake.upkeep.size, table, tier)
 
-    def _merged(self, merge: Merge, began: float, size: Size) -> None:
+    def _merged(self, merge: Merge, began: float, size: TableSize) -> None:
         mirrored = self._mirrored[merge.table]
         reached = replace(mirrored.reached, merged=merge.through)
         left = mirrored.pending - merge.changes
@@ -301,7 +303,7 @@ class Background:
         if (kept := self._kept.get((merge.table, Tier.MIRROR))) is not None:
             self._keep(replace(kept, size=size))
 
-    def _done(self, chore: Chore, before: Kept, now: float, size: Size) -> None:
+    def _done(self, chore: Chore, before: TableUpkeep, now: float, size: TableSize) -> None:
         kept = self._kept.get((before.table, before.tier))
         if kept is None:
             return
@@ -323,13 +325,13 @@ class Background:
                 assert_never(chore)
         self._keep(kept)
 
-    def _keep(self, kept: Kept) -> None:
+    def _keep(self, kept: TableUpkeep) -> None:
         self._kept[kept.table, kept.tier] = kept
         table, tier = str(kept.table), kept.tier.value
         self._metrics.set(catalogue.FILES_COME, kept.come, table=table, tier=tier)
         self._metrics.set(catalogue.LAKE_FILES, kept.size.files, table=table, tier=tier)
 
-    def _trim(self, kept: Kept) -> Trim | None:
+    def _trim(self, kept: TableUpkeep) -> Trim | None:
         schema = self._delivered[kept.table].schema
         rule = rule_of(self._settings.rules, kept.table)
         keyed = schema is not None and bool(schema.key)

@@ -38,13 +38,13 @@ from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
 from actors.lake.delta_log import logged
-from actors.lake.delta_table import Place, Snapshot, columns_of, made_once
+from actors.lake.delta_table import PlaceFiles, TableVersion, columns_of, made_once
 from actors.lake.filesystem import located
 from actors.lake.spark_session import beside
 from pipeline.errors import Transient
 from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining
 from pipeline.lake.column_changes import Plan
-from pipeline.lake.maintenance import Size
+from pipeline.lake.maintenance import TableSize
 from pipeline.lake.merge import Merge
 from pipeline.lake.parquet_files import Stored
 from pipeline.lake.tables import LakeColumn, Property, ddl, set_properties_sql
@@ -82,11 +82,11 @@ class ConnectTable:
         self._tables = tables
         self._session = tables.session
 
-    def snapshot(self) -> Snapshot | None:
+    def snapshot(self) -> TableVersion | None:
         """The newest version; None where there's no table."""
         return self._at(None)
 
-    def settled(self) -> Snapshot | None:
+    def settled(self) -> TableVersion | None:
         """The newest version, once all that `alter` was interrupted in is done."""
         found = self.snapshot()
         if found is None or not found.altering:
@@ -96,17 +96,17 @@ class ConnectTable:
             self._session.sql(statement)
         return self.snapshot()
 
-    def snapshot_at(self, version: int) -> Snapshot:
+    def snapshot_at(self, version: int) -> TableVersion:
         """An older version."""
         found = self._at(version)
         assert found is not None
         return found
 
-    def size(self) -> Size | None:
+    def size(self) -> TableSize | None:
         """How large the newest version is; None where there's no table."""
         with _reading(self.path):
             found = logged(self.path)
-        return None if found is None else Size(found.files or 0, found.hidden or 0)
+        return None if found is None else TableSize(found.files or 0, found.hidden or 0)
 
     def checkpoint(self) -> None:
         """Delta does it by itself, each `checkpoints` commits."""
@@ -115,7 +115,7 @@ class ConnectTable:
         """Delta does it by itself."""
 
     def append(
-        self, place: Place, application: str, version: int, marks: Mapping[str, int], metadata: str
+        self, place: PlaceFiles, application: str, version: int, marks: Mapping[str, int], metadata: str
     ) -> None:
         """Append the rows of files in one commit, unless `application` has got to this version already."""
         found = self.snapshot()
@@ -145,15 +145,15 @@ class ConnectTable:
         self._session.sql(beginning(self.path, ColumnAlteration.by(plan, found.columns, properties)))
         self.settled()
 
-    def _at(self, version: int | None) -> Snapshot | None:
+    def _at(self, version: int | None) -> TableVersion | None:
         with _reading(self.path):
             found = logged(self.path, version)
         if found is None:
             return None
-        return Snapshot(found.properties, found.applications, found.version, columns_of(found.columns))
+        return TableVersion(found.properties, found.applications, found.version, columns_of(found.columns))
 
     @contextmanager
-    def _placed(self, place: Place, columns: Mapping[str, Stored]) -> Iterator[DataFrame]:
+    def _placed(self, place: PlaceFiles, columns: Mapping[str, Stored]) -> Iterator[DataFrame]:
         """The rows of files that are placed beside the table for as long."""
         database, _, tier = self.path.rpartition("/")
         folder = f"{database}/placed/{tier}"

@@ -31,7 +31,7 @@ from pyspark.sql.types import StructField, StructType
 from actors.lake.spark_session import beside
 from pipeline.errors import Transient
 from pipeline.lake.column_changes import Plan, schema_text
-from pipeline.lake.maintenance import Size
+from pipeline.lake.maintenance import TableSize
 from pipeline.lake.merge import Merge
 from pipeline.lake.parquet_files import Stored
 from pipeline.lake.tables import Told
@@ -54,7 +54,7 @@ class Conflict(Transient):
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot(Told):
+class TableVersion(Told):
     """A version of a table, with its columns by name."""
 
     version: int
@@ -63,7 +63,7 @@ class Snapshot(Told):
 
 # Makes the files be there, in a folder, for a table of these columns; the actions that add them, as lines of Delta's
 # log, with paths relative to the folder.
-Place = Callable[[str, Mapping[str, Stored]], Sequence[str]]
+PlaceFiles = Callable[[str, Mapping[str, Stored]], Sequence[str]]
 
 
 class LakeTable(Protocol):
@@ -73,16 +73,16 @@ class LakeTable(Protocol):
     # Properties of a table that's made, by which Delta leaves its log's checkpoints to `checkpoint` or doesn't.
     checkpoints: ClassVar[Mapping[str, str]]
 
-    def snapshot(self) -> Snapshot | None:
+    def snapshot(self) -> TableVersion | None:
         """The newest version; None where there's no table."""
 
-    def settled(self) -> Snapshot | None:
+    def settled(self) -> TableVersion | None:
         """The newest version, once all that `alter` was interrupted in is done."""
 
-    def snapshot_at(self, version: int) -> Snapshot:
+    def snapshot_at(self, version: int) -> TableVersion:
         """An older version."""
 
-    def size(self) -> Size | None:
+    def size(self) -> TableSize | None:
         """How large the newest version is; None where there's no table."""
 
     def checkpoint(self) -> None:
@@ -92,7 +92,7 @@ class LakeTable(Protocol):
         """Remove what has expired of the log, by the table's own properties."""
 
     def append(
-        self, place: Place, application: str, version: int, marks: Mapping[str, int], metadata: str
+        self, place: PlaceFiles, application: str, version: int, marks: Mapping[str, int], metadata: str
     ) -> int | None:
         """Append files in one commit, unless `application` has got to this version of its own already.
 
@@ -125,21 +125,21 @@ class DeltaTable:
         self._delta: Any = self._jvm.org.apache.spark.sql.delta
         self._none = _module(self._jvm.scala, "None$")
 
-    def snapshot(self) -> Snapshot | None:
+    def snapshot(self) -> TableVersion | None:
         """The newest version; None where there's no table."""
         log = self._log()
         snapshot = log.update(False, self._none, self._none)
         return self._told(snapshot) if log.tableExists() else None
 
-    def settled(self) -> Snapshot | None:
+    def settled(self) -> TableVersion | None:
         """The newest version: what's altered here is altered in one commit."""
         return self.snapshot()
 
-    def snapshot_at(self, version: int) -> Snapshot:
+    def snapshot_at(self, version: int) -> TableVersion:
         """An older version."""
         return self._told(self._log().getSnapshotAt(version, self._none, self._none, False))
 
-    def size(self) -> Size | None:
+    def size(self) -> TableSize | None:
         """How large the newest version is; None where there's no table."""
         log = self._log()
         snapshot = log.update(False, self._none, self._none)
@@ -147,10 +147,10 @@ class DeltaTable:
             return None
         commits, checksum = snapshot.logSegment().deltas().size(), snapshot.checksumOpt()
         if not checksum.isDefined():  # then it takes Spark jobs to count them
-            return Size(snapshot.numOfFiles(), 0, commits)
+            return TableSize(snapshot.numOfFiles(), 0, commits)
         counted = checksum.get()
         hidden = counted.numDeletedRecordsOpt()
-        return Size(counted.numFiles(), hidden.get() if hidden.isDefined() else 0, commits)
+        return TableSize(counted.numFiles(), hidden.get() if hidden.isDefined() else 0, commits)
 
     def checkpoint(self) -> None:
         """Write what the log amounts to."""
@@ -163,9 +163,9 @@ class DeltaTable:
         log, hour = self._log(), _module(self._delta, "TruncationGranularity$").HOUR()
         log.cleanUpExpiredLogs(log.update(False, self._none, self._none), self._none, self._none, hour)
 
-    def _told(self, snapshot: Any) -> Snapshot:
+    def _told(self, snapshot: Any) -> TableVersion:
         metadata = snapshot.metadata()
-        return Snapshot(
+        return TableVersion(
             {entry._1(): entry._2() for entry in _each(metadata.configuration())},  # noqa: SLF001 - a Scala pair
             self._applications(snapshot),
             snapshot.version(),
@@ -174,7 +174,7 @@ class DeltaTable:
 
     def append(
         self,
-        place: Place,
+        place: PlaceFiles,
         application: str,
         version: int,
         marks: Mapping[str, int],

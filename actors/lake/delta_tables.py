@@ -10,9 +10,9 @@ from actors.lake.delta_table import DeltaTable, LakeTable
 from actors.lake.spark_connect import connected
 
 # The table at a path.
-Tables = Callable[[str], LakeTable]
+TableOpener = Callable[[str], LakeTable]
 
 
-def delta_tables(session: SparkSession) -> Tables:
+def delta_tables(session: SparkSession) -> TableOpener:
     """The Delta tables of a session, by their paths."""
     return ConnectTables(session) if connected(session) else partial(DeltaTable, session)

@@ -48,7 +48,7 @@ _ROWS: Final = 8192
 _PIECE: Final = 4 << 20
 
 
-class NoRoom(Transient):
+class LakeFull(Transient):
     """The lake's filesystem is full, for whichever table."""
 
 
@@ -210,5 +210,5 @@ def _telling(table: str) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in FULL:
-            raise NoRoom(f"no room was left in {table}") from error
+            raise LakeFull(f"no room was left in {table}") from error
         raise Transient(f"files can't be placed ({error}) in {table}") from error

@@ -28,7 +28,7 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from actors.journal.store import JournalReader
-from actors.lake.delta_table import LakeTable, Snapshot, made_once
+from actors.lake.delta_table import LakeTable, TableVersion, made_once
 from actors.lake.delta_tables import delta_tables
 from actors.lake.file_placement import LakeFiles
 from actors.lake.filesystem import located
@@ -280,7 +280,7 @@ class Lake:
         assert row is not None
         return int(row[0])
 
-    def _own(self, table: TableId, tier: Tier) -> Snapshot | None:
+    def _own(self, table: TableId, tier: Tier) -> TableVersion | None:
         delta = self._table(table, tier)
         snapshot = delta.settled()
         if snapshot is not None and (journal := snapshot.properties.get(Property.JOURNAL)) != self._journal:
@@ -309,5 +309,5 @@ def _alters(todo: Accepted, present: LakeTableState) -> bool:
     )
 
 
-def _columns(table: Snapshot) -> tuple[LakeColumn, ...]:
+def _columns(table: TableVersion) -> tuple[LakeColumn, ...]:
     return tuple(LakeColumn(name, column.type) for name, column in table.columns.items())

@@ -15,7 +15,7 @@ import structlog
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from actors.lake.delta_table import LakeTable, Snapshot
+from actors.lake.delta_table import LakeTable, TableVersion
 from actors.lake.delta_tables import delta_tables
 from actors.lake.spark_connect import is_lost
 from actors.runtime.redaction import told
@@ -162,7 +162,7 @@ def _found(session: SparkSession, root: str, table: TableId) -> _Found | None:
     return _Found(mirrored.schema, reached, Versions(mirrored.version, changelog.version))
 
 
-def _altered(table: LakeTable, found: Snapshot | None) -> Snapshot | None:
+def _altered(table: LakeTable, found: TableVersion | None) -> TableVersion | None:
     """The last version up to this one whose columns are those of its schema."""
     while found is not None and found.altering:
         found = table.snapshot_at(found.version - 1)

@@ -14,10 +14,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from actors.lake.delta_table import is_conflict
-from actors.lake.delta_tables import Tables
+from actors.lake.delta_tables import TableOpener
 from actors.lake.spark_session import beside
 from actors.lake.table_locks import TableLocks
-from pipeline.lake.maintenance import HIDDEN_PART, LARGE_BYTES, SMALL_BYTES, Size, Trim
+from pipeline.lake.maintenance import HIDDEN_PART, LARGE_BYTES, SMALL_BYTES, TableSize, Trim
 from pipeline.lake.tables import SEGMENT, Tier, location, quoted, table_at
 from pipeline.schema.table_schema import TableId
 
@@ -40,7 +40,12 @@ class Upkeep:
     """
 
     def __init__(
-        self, session: SparkSession, root: str, tables: Tables, changing: TableLocks, trimming: TableLocks
+        self,
+        session: SparkSession,
+        root: str,
+        tables: TableOpener,
+        changing: TableLocks,
+        trimming: TableLocks,
     ) -> None:
         self._session = session
         self._root = root
@@ -48,7 +53,7 @@ class Upkeep:
         self._changing = changing
         self._trimming = trimming
 
-    def size(self, table: TableId, tier: Tier) -> Size | None:
+    def size(self, table: TableId, tier: Tier) -> TableSize | None:
         """How large a lake table is, None where there's none."""
         return self._tables(location(self._root, table, tier)).size()
 

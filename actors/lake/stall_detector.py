@@ -31,7 +31,7 @@ GETS_ON_WITHIN_S: Final = {Pool.BATCHES: 180.0, Pool.BESIDE: 1800.0}
 
 _WHAT: Final = {Pool.BATCHES: "a batch", Pool.BESIDE: "what goes on beside the batches"}
 
-Progress = Mapping[str, object]
+TaskProgress = Mapping[str, object]
 
 
 class Pulse:
@@ -41,7 +41,7 @@ class Pulse:
         self._thread = ThreadPoolExecutor(1, "spark-pulse")
         self._under_way = dict.fromkeys(Pool, 0)
         self._got_on = dict.fromkeys(Pool, 0.0)
-        self._seen: Progress = {}
+        self._seen: TaskProgress = {}
         self._asked: float | None = None
         self.task: asyncio.Task[None] | None = None
 
@@ -61,7 +61,7 @@ class Pulse:
             self._under_way[pool] -= 1
             self._got_on[pool] = time.monotonic()
 
-    def begin(self, progress: Callable[[], Progress]) -> None:
+    def begin(self, progress: Callable[[], TaskProgress]) -> None:
         """Ask from now on; `progress` blocks until Spark answers, and the task ends with what it raises."""
         self.task = asyncio.create_task(self._follow(progress))
 
@@ -83,7 +83,7 @@ class Pulse:
                 return f"Spark answers, but {_WHAT[pool]} hasn't got on for {limit:g} s"
         return None
 
-    async def _follow(self, progress: Callable[[], Progress]) -> None:
+    async def _follow(self, progress: Callable[[], TaskProgress]) -> None:
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             if any(self._under_way.values()):
@@ -91,7 +91,7 @@ class Pulse:
                     await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, progress)
                 )
 
-    def _ask(self, progress: Callable[[], Progress]) -> Progress:
+    def _ask(self, progress: Callable[[], TaskProgress]) -> TaskProgress:
         # It's the thread that takes note of the answer: the event loop may be late.
         self._asked = time.monotonic()
         try:
@@ -99,7 +99,7 @@ class Pulse:
         finally:
             self._asked = None
 
-    def _note(self, now_seen: Progress) -> None:
+    def _note(self, now_seen: TaskProgress) -> None:
         before, self._seen = self._seen, now_seen
         if now_seen != before:
             self._got_on[Pool.BATCHES] = time.monotonic()

@@ -22,6 +22,9 @@ from actors.runtime.metrics import Metrics
 from pipeline.messages import topology
 from pipeline.messages.topology import Edge
 
+# What an actor says of itself: JSON values by name.
+StatusJson = dict[str, Any]
+
 Received = TypeVar("Received")
 Sent = TypeVar("Sent")
 Taken_contra = TypeVar("Taken_contra", contravariant=True)
@@ -42,7 +45,7 @@ class Sender(Generic[Taken_contra]):
 class Actor(ABC, Generic[Received]):
     """One actor; the subclass says what it does with a message."""
 
-    name: ClassVar[topology.Actor]
+    name: ClassVar[topology.ActorName]
     patience: ClassVar[float] = 12.0
 
     def __init__(self, mailbox: Mailbox[Received], metrics: Metrics) -> None:
@@ -105,7 +108,7 @@ class Actor(ABC, Generic[Received]):
     async def release(self) -> None:
         """Give back connections, threads and files, after a clean end, a failure or a cancellation alike."""
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> StatusJson:
         """What `/status` says of this actor, as JSON values."""
         return {}
 

@@ -14,7 +14,7 @@ class Hung(Plain):
     """The actor doesn't get on (`Actor.hung`)."""
 
 
-class Kind(StrEnum):
+class FailureKind(StrEnum):
     """What kind of failure it is, as metrics and the log name it."""
 
     TRANSIENT = "transient"
@@ -24,16 +24,16 @@ class Kind(StrEnum):
     UNFORESEEN = "unforeseen"
 
 
-def kind_of(error: Exception) -> Kind:
+def kind_of(error: Exception) -> FailureKind:
     """The kind of failure that this error is."""
     match error:
         case InvariantBroken():
-            return Kind.INVARIANT
+            return FailureKind.INVARIANT
         case Definite():
-            return Kind.DEFINITE
+            return FailureKind.DEFINITE
         case Transient() | OSError():
-            return Kind.TRANSIENT
+            return FailureKind.TRANSIENT
         case Hung():
-            return Kind.HANG
+            return FailureKind.HANG
         case _:
-            return Kind.UNFORESEEN
+            return FailureKind.UNFORESEEN

@@ -22,7 +22,7 @@ import prometheus_client as prometheus
 from actors.runtime import measuring
 from pipeline import metrics as catalogue
 from pipeline.messages.names import name_of
-from pipeline.messages.topology import Actor
+from pipeline.messages.topology import ActorName
 from pipeline.metrics import MOST_TABLES, OTHERS, Counter, Gauge, Histogram
 
 # Otherwise each counter and histogram would have a further series that says when it was begun.
@@ -106,14 +106,14 @@ class Metrics:
         return prometheus.generate_latest(self.registry)
 
     @measuring.measuring
-    def handled(self, actor: Actor, message: object, seconds: float, outcome: str = "done") -> None:
+    def handled(self, actor: ActorName, message: object, seconds: float, outcome: str = "done") -> None:
         """Say that an actor has dealt with a message: `outcome` is done, failed or cancelled."""
         kind = name_of(message)
         self.count(catalogue.HANDLED, actor=actor, message=kind, outcome=outcome)
         self.observe(catalogue.HANDLING, seconds, actor=actor, message=kind)
 
     @measuring.measuring
-    def progressed(self, actor: Actor) -> None:
+    def progressed(self, actor: ActorName) -> None:
         """Say that an actor got on with its work just now."""
         self.set(catalogue.PROGRESS, time.time(), actor=actor)
 

@@ -6,7 +6,7 @@ alone.
 
     what an actor raises       what happens
     Transient, OSError         its group is cancelled, and built anew after a pause that grows; for ever
-    anything unforeseen        the same, with the traceback in the log, but not too often (`Limits`)
+    anything unforeseen        the same, with the traceback in the log, but not too often (`RestartLimits`)
     (it hangs)                 the same as unforeseen
     Definite                   the pipeline stops, as cleanly as it can: what has come is sealed and delivered
     InvariantBroken            the process ends at once, and nothing more is sealed
@@ -15,7 +15,7 @@ A clean stop follows the flow. Those without a sender before them (BinlogReader,
 first; each other actor's mailbox is closed when its last sender before it has ended. So whatever was read
 gets as far as it can. An actor that would wait for room at one that has ended is cancelled, since nobody will
 take what it has, and so is one that waits for what may never come (`Actor.waits`). Before and after are the
-order of `topology.Actor`. A stop that finds the sink waiting to be built anew isn't clean, since the lake lacks
+order of `topology.ActorName`. A stop that finds the sink waiting to be built anew isn't clean, since the lake lacks
 what was sealed meanwhile.
 """
 
@@ -32,7 +32,7 @@ from typing import Any, TypeVar, assert_never
 import structlog
 
 from actors.runtime.actor import Actor
-from actors.runtime.failure_kinds import Hung, Kind, kind_of
+from actors.runtime.failure_kinds import FailureKind, Hung, kind_of
 from actors.runtime.mailbox import Closed, Mailbox
 from actors.runtime.metrics import Metrics
 from actors.runtime.redaction import Plain, told
@@ -40,7 +40,7 @@ from actors.runtime.tasks import broken_off
 from pipeline import metrics as catalogue
 from pipeline.errors import InvariantBroken
 from pipeline.messages.topology import EDGES, WhenFull
-from pipeline.messages.topology import Actor as Name
+from pipeline.messages.topology import ActorName as Name
 
 log = structlog.get_logger()
 
@@ -58,7 +58,7 @@ class ExitCode(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """How a run ended, and the words for the operator (empty after a clean end).
 
     `stuck` names tasks that couldn't be cancelled: the event loop can't be closed, and the process must just
@@ -94,7 +94,7 @@ GROUPS = (CAPTURE, DELIVERY, CONTROL)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RestartLimits:
     """The pause before the first restart doubles up to the longest one, and begins anew after a calm time.
 
     More than `failures` unforeseen ones of a group within `within_s` seconds, and the pipeline gives up. A
@@ -115,7 +115,7 @@ class Limits:
         return min(self.longest_pause_s, self.first_pause_s * 2.0**doublings)
 
 
-class State(StrEnum):
+class LifeState(StrEnum):
     """Where an actor is in its life."""
 
     STARTING = "starting"
@@ -152,10 +152,10 @@ class Supervisor:
         build: Build,
         mailboxes: Mapping[Name, Mailbox[Any]],
         metrics: Metrics,
-        limits: Limits = Limits(),
+        limits: RestartLimits = RestartLimits(),
     ) -> None:
         self.actors: dict[Name, Actor[Any]] = {}
-        self.states = dict.fromkeys(Name, State.STARTING)
+        self.states = dict.fromkeys(Name, LifeState.STARTING)
         self.failures: dict[Name, str] = {}
         self._build = build
         self._mailboxes = mailboxes
@@ -165,11 +165,11 @@ class Supervisor:
         self._cancelled: dict[asyncio.Task[None], float] = {}
         self._hung: dict[asyncio.Task[None], str] = {}
         self._unforeseen: dict[Group, deque[float]] = {group: deque() for group in GROUPS}
-        self._outcome = Outcome(ExitCode.CLEAN)
+        self._outcome = RunOutcome(ExitCode.CLEAN)
         self._stopping = asyncio.Event()
         self._at_once = asyncio.Event()
 
-    async def run(self) -> Outcome:
+    async def run(self) -> RunOutcome:
         """Run until the pipeline has stopped or has to end."""
         watch = asyncio.create_task(self._watch())
         at_once = asyncio.create_task(self._at_once.wait())
@@ -213,7 +213,7 @@ class Supervisor:
             restarts = 0 if time.monotonic() - started > self._limits.calm_s else restarts
             await self._restart(group, self._limits.pause_s(restarts) * _JITTER.uniform(0.5, 1.0))
             restarts += 1
-        if group is DELIVERY and self.states[Name.SPARK_SINK] is State.RESTARTING:
+        if group is DELIVERY and self.states[Name.SPARK_SINK] is LifeState.RESTARTING:
             why = self.failures.get(Name.SPARK_SINK, "it had failed")
             self._give_up(
                 ExitCode.GAVE_UP, f"{why}; the lake lacks what's sealed since, and the next start delivers it"
@@ -224,7 +224,7 @@ class Supervisor:
     async def _restart(self, group: Group, pause: float) -> None:
         log.info("restarting", group=group.name, pause_s=round(pause, 2))
         for name in group.actors:
-            self.states[name] = State.RESTARTING
+            self.states[name] = LifeState.RESTARTING
             self._metrics.count(catalogue.RESTARTS, actor=name)
         await self._unless_stopped(asyncio.sleep(pause))
 
@@ -241,7 +241,7 @@ class Supervisor:
             return
         for actor in actors:
             self.actors[actor.name] = actor
-            self.states[actor.name] = State.RUNNING
+            self.states[actor.name] = LifeState.RUNNING
             self._metrics.set(catalogue.UP, 1, actor=actor.name)
             self._tasks[actor.name] = asyncio.create_task(self._run_actor(group, actor), name=actor.name)
         self._follow_the_flow()
@@ -286,18 +286,18 @@ class Supervisor:
         self._metrics.count(catalogue.ERRORS, actor=who, kind=kind)
         message = f"{who}: {told(error)}"
         self.failures.update(dict.fromkeys(group.actors, message))
-        story = error if kind in (Kind.INVARIANT, Kind.UNFORESEEN) else None
+        story = error if kind in (FailureKind.INVARIANT, FailureKind.UNFORESEEN) else None
         log.error("failed", who=who, kind=kind.value, error=told(error), exc_info=story)
         match kind:
-            case Kind.INVARIANT:
+            case FailureKind.INVARIANT:
                 self._end_at_once(ExitCode.INVARIANT, message)
-            case Kind.DEFINITE:
+            case FailureKind.DEFINITE:
                 self._give_up(ExitCode.DEFINITE, message)
             case _ if self._stopping.is_set() and who != group.name:
                 self._give_up(ExitCode.GAVE_UP, f"{message}, while stopping; what's sealed is in the journal")
-            case Kind.HANG | Kind.UNFORESEEN if self._too_often(group):
+            case FailureKind.HANG | FailureKind.UNFORESEEN if self._too_often(group):
                 self._give_up(ExitCode.GAVE_UP, f"{message}, and it wasn't the first failure of its kind")
-            case Kind.HANG | Kind.UNFORESEEN | Kind.TRANSIENT:
+            case FailureKind.HANG | FailureKind.UNFORESEEN | FailureKind.TRANSIENT:
                 for name in group.actors:
                     self._cancel(name)
             case _:
@@ -312,12 +312,12 @@ class Supervisor:
 
     def _give_up(self, code: ExitCode, message: str) -> None:
         if self._outcome.code is ExitCode.CLEAN:
-            self._outcome = Outcome(code, message)
+            self._outcome = RunOutcome(code, message)
         self._begin_stop()
 
     def _end_at_once(self, code: ExitCode, message: str) -> None:
         if not self._at_once.is_set():
-            self._outcome = Outcome(code, message)
+            self._outcome = RunOutcome(code, message)
             self._at_once.set()
 
     def _begin_stop(self) -> None:
@@ -325,7 +325,7 @@ class Supervisor:
         self._follow_the_flow()
 
     def _has_ended(self, name: Name) -> None:
-        self.states[name] = State.ENDED
+        self.states[name] = LifeState.ENDED
         self._follow_the_flow()
 
     def _follow_the_flow(self) -> None:
@@ -333,11 +333,11 @@ class Supervisor:
         if not self._stopping.is_set():
             return
         for name in Name:
-            if self.states[name] is not State.RUNNING:
+            if self.states[name] is not LifeState.RUNNING:
                 continue
-            if any(self.states[receiver] is State.ENDED for receiver in _WAITS_FOR[name]):
+            if any(self.states[receiver] is LifeState.ENDED for receiver in _WAITS_FOR[name]):
                 self._cancel(name)
-            elif all(self.states[sender] is State.ENDED for sender in _BEFORE[name]):
+            elif all(self.states[sender] is LifeState.ENDED for sender in _BEFORE[name]):
                 self._mailboxes[name].close()
 
     def _cancel(self, name: Name) -> None:

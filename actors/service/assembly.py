@@ -22,15 +22,15 @@ from actors.http.server import HttpServer
 from actors.journal import reselect_keys
 from actors.journal.store import JournalStore
 from actors.journal_writer import JournalWriter
-from actors.journal_writer import Outlets as JournalOutlets
+from actors.journal_writer import JournalWriterPorts as JournalOutlets
 from actors.lake import spark_session
 from actors.runtime import malloc, measuring
 from actors.runtime.actor import Actor, Sender
-from actors.runtime.failure_kinds import Kind
+from actors.runtime.failure_kinds import FailureKind
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.runtime.recent_events import Recent
-from actors.runtime.supervisor import CAPTURE, CONTROL, DELIVERY, GROUPS, Group, Outcome, Supervisor
+from actors.runtime.supervisor import CAPTURE, CONTROL, DELIVERY, GROUPS, Group, RunOutcome, Supervisor
 from actors.schema_verifier import SchemaVerifier
 from actors.service.client import address_file
 from actors.signal_listener import SignalListener
@@ -49,19 +49,19 @@ from actors.watermark_coordinator import WatermarkCoordinator
 from pipeline import metrics as catalogue
 from pipeline.config.settings import Settings, SnapshotSettings, Watermark
 from pipeline.coordinator import resume
-from pipeline.coordinator.chunk_size import Limits
+from pipeline.coordinator.chunk_size import ChunkLimits
 from pipeline.coordinator.state import Overlapping, Pausing
 from pipeline.errors import TidemarkError
 from pipeline.journal.entry import Entry
 from pipeline.messages.journal import CheckpointSealed
 from pipeline.messages.signals import SignalAccepted
 from pipeline.messages.topology import EDGES, inbox
-from pipeline.messages.topology import Actor as Name
-from pipeline.schema.known_schemas import Known
+from pipeline.messages.topology import ActorName as Name
+from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.source.prerequisites import Finding, Severity
-from pipeline.source.throttle import Bounds
+from pipeline.source.throttle import SourceLimits
 from pipeline.verifier import step as schema_verifier
 from pipeline.verifier.signal_table import SignalRows
 
@@ -71,7 +71,7 @@ log = structlog.get_logger()
 LOOKS_AGAIN_S: Final = 10.0
 
 
-async def serve(settings: Settings, recent: Recent) -> Outcome:
+async def serve(settings: Settings, recent: Recent) -> RunOutcome:
     """Run the pipeline until it's told to stop, by SIGTERM or SIGINT, or has to end. Raises Definite."""
     store = await asyncio.to_thread(JournalStore.open_single_writer, settings.journal.path, settings.name)
     try:
@@ -213,7 +213,7 @@ class Assembly:
             checkpoint,
             _limits(snapshot),
             Pausing() if snapshot.watermark is Watermark.PAUSE else Overlapping(snapshot.windows),
-            watermark_coordinator.Outlets(
+            watermark_coordinator.CoordinatorPorts(
                 self._outlet(Name.WATERMARK_COORDINATOR, Name.BINLOG_READER),
                 self._outlet(Name.WATERMARK_COORDINATOR, Name.CHUNK_SELECTOR),
                 self._outlet(Name.WATERMARK_COORDINATOR, Name.JOURNAL_WRITER),
@@ -229,7 +229,7 @@ class Assembly:
             self._outlet(Name.CHUNK_SELECTOR, Name.WATERMARK_COORDINATOR),
             signal_table(settings),
             snapshot.allow_lock,
-            Bounds(snapshot.rows_per_s, snapshot.most_threads_running, snapshot.most_replica_lag_s),
+            SourceLimits(snapshot.rows_per_s, snapshot.most_threads_running, snapshot.most_replica_lag_s),
             snapshot.source,
             found.server,
         )
@@ -286,12 +286,12 @@ def _count_from_zero(metrics: Metrics) -> None:
         metrics.set(catalogue.UP, 0, actor=name)
         metrics.count(catalogue.RESTARTS, 0, actor=name)
     for who in (*Name, *(group.name for group in GROUPS)):
-        for kind in Kind:
+        for kind in FailureKind:
             metrics.count(catalogue.ERRORS, 0, actor=who, kind=kind)
 
 
-def _limits(snapshot: SnapshotSettings) -> Limits:
-    return Limits(
+def _limits(snapshot: SnapshotSettings) -> ChunkLimits:
+    return ChunkLimits(
         chunk_rows=snapshot.chunk_rows,
         connections=snapshot.connections,
         ranges=snapshot.most_ranges,
@@ -310,7 +310,7 @@ def _signal_rows(settings: Settings) -> SignalRows | None:
 def _beginning(last: Entry | None, found: Preflight, settings: Settings) -> Checkpoint:
     """Where capture begins, or goes on. Raises LogPurged."""
     captured = {t: schema for t, schema in found.known.schemas.items() if settings.tables.match(t)}
-    known = Known(captured, found.known.at)
+    known = KnownSchemas(captured, found.known.at)
     if last is None:
         return replace(resume.first(known), server=found.server)
     checkpoint = resume.resumed(last.checkpoint, known, found.purged, settings.snapshot.mode)

@@ -23,7 +23,7 @@ from actors.runtime import secret_files
 from pipeline.config.settings import Secret, Settings
 from pipeline.config.validation import Mistake, contradictions
 from pipeline.errors import Definite
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 
 ENVIRONMENT = "TIDEMARK__"
@@ -146,7 +146,7 @@ class _Reader:
     def _value(self, kind: object, value: object, key: str) -> object:
         if value is _MISSING:
             return value
-        if kind is Tables:
+        if kind is TableFilter:
             return self._tables(value, key)
         if kind is TableId:
             return self._table(value, key)
@@ -186,7 +186,7 @@ class _Reader:
     def _tables(self, value: object, key: str) -> object:
         patterns = self._texts(value, key)
         try:
-            return _MISSING if patterns is None else Tables(patterns)
+            return _MISSING if patterns is None else TableFilter(patterns)
         except ValueError as error:
             return self._wrong(key, str(error), "mend or remove it")
 
@@ -271,7 +271,7 @@ def _file_of(secret: str) -> str:
 
 
 def _is_section(kind: object) -> bool:
-    return dataclasses.is_dataclass(kind) and kind not in (Tables, TableId, Secret)
+    return dataclasses.is_dataclass(kind) and kind not in (TableFilter, TableId, Secret)
 
 
 def _required(field: "dataclasses.Field[object]") -> bool:

@@ -10,7 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.messages.topology import Actor
+from pipeline.messages.topology import ActorName
 
 
 def show(statuses: Iterator[dict[str, Any]]) -> None:
@@ -33,7 +33,7 @@ def _whole(status: dict[str, Any]) -> Table:
     table = Table.grid(padding=(0, 2))
     fresh = status["freshness_seconds"]
     reader, delivery = (
-        status["actors"].get(name.value, {}) for name in (Actor.BINLOG_READER, Actor.SPARK_SINK)
+        status["actors"].get(name.value, {}) for name in (ActorName.BINLOG_READER, ActorName.SPARK_SINK)
     )
     lake = {name: told["stopped"] for name, told in delivery.get("tables", {}).items() if told["stopped"]}
     for name, value in (

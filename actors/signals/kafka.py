@@ -64,7 +64,7 @@ ANSWERS_WITHIN_S: Final = 10.0
 LOOK_EVERY_S: Final = 10.0
 
 
-class Unfit(Transient):
+class UnusableTopic(Transient):
     """A topic can't be used as it is, and what to do."""
 
     def __init__(self, wrong: str, remedy: str) -> None:
@@ -141,7 +141,7 @@ class SignalKafka:
                 async with self._session() as (consumer, producer):
                     pause_s = self._first_pause_s
                     await first_end(self._read(consumer), self._tell(consumer, producer))
-            except (KafkaError, OSError, TimeoutError, Unfit) as error:
+            except (KafkaError, OSError, TimeoutError, UnusableTopic) as error:
                 self._problem = str(error) or type(error).__name__
                 log.warning(
                     "the signals' topic can't be read", topic=self._settings.topic, error=self._problem
@@ -249,7 +249,7 @@ async def check(settings: KafkaSettings, pipeline: str) -> list[Finding]:
     """What's wrong with the broker or its topics."""
     try:
         await _must_be_there(settings, _common(settings, pipeline))
-    except Unfit as unfit:
+    except UnusableTopic as unfit:
         return [unfit.finding]
     except (KafkaError, OSError, TimeoutError) as error:
         servers = ", ".join(settings.bootstrap_servers)
@@ -286,12 +286,12 @@ async def _must_be_there(settings: KafkaSettings, common: dict[str, Any]) -> Non
         await admin.close()
     for topic in topics:
         if not found.get(topic, {}).get("partitions"):
-            raise Unfit(
+            raise UnusableTopic(
                 f"the broker has no topic {topic} and doesn't create it by itself",
                 "create it with a single partition",
             )
     if (count := len(found[settings.topic]["partitions"])) > 1:
-        raise Unfit(
+        raise UnusableTopic(
             f"the topic {settings.topic} has {count} partitions, in which signals have no order",
             "name one that has a single partition",
         )

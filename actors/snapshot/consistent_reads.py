@@ -68,7 +68,7 @@ class ConsistentReads:
             source.close()
 
 
-class Opening:
+class MomentSearch:
     """The search for a moment at which they can be opened. `tries` is how many came to nothing."""
 
     def __init__(

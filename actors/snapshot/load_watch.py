@@ -15,7 +15,7 @@ import structlog
 from actors.source.connection import Source
 from pipeline.config.settings import ServerSettings
 from pipeline.errors import Transient
-from pipeline.source.throttle import Bounds, Debt, Load, paid, strain
+from pipeline.source.throttle import Debt, Load, SourceLimits, paid, strain
 
 log = structlog.get_logger()
 
@@ -26,7 +26,7 @@ LOOK_S: Final = 1.0
 class SourceWatch:
     """Tells when the source gets strained, and why, and when it's eased; silent while there are no orders."""
 
-    def __init__(self, settings: ServerSettings, bounds: Bounds) -> None:
+    def __init__(self, settings: ServerSettings, bounds: SourceLimits) -> None:
         self._settings = settings
         self._bounds = bounds
         self._source: Source | None = None

@@ -11,10 +11,10 @@ from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot import chunk_index_choice, chunk_queries, range_splits, row_filter_sql
 from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.snapshot.range_splits import FirstBehind, LastThrough, Weigh
-from pipeline.snapshot.row_filter import Refused
+from pipeline.snapshot.row_filter import InvalidRowFilter
 from pipeline.snapshot.snapshot import Request
 from pipeline.source import result_set
-from pipeline.source.information_schema import Described
+from pipeline.source.information_schema import TableDescription
 from pipeline.source.parameters import Fragment
 from pipeline.source.statement import Statement
 
@@ -34,7 +34,7 @@ def condition(schema: TableSchema, request: Request) -> Fragment:
     """The condition that the request sets. Raises Definite where it isn't about this table."""
     try:
         return row_filter_sql.requested(schema, request) or chunk_queries.NO_CONDITION
-    except Refused as refusal:
+    except InvalidRowFilter as refusal:
         raise Definite(f"the request isn't about {schema.table}: {refusal}") from refusal
 
 
@@ -47,7 +47,7 @@ async def divided(
         return ()
     kinds = tuple(schema.columns[index].type for index in walk.columns)
     search = range_splits.search(kinds, first, end, rows, ranges, least_rows)
-    answer: range_splits.Answer = None
+    answer: range_splits.SplitAnswer = None
     while True:
         try:
             question = search.send(answer)
@@ -83,7 +83,7 @@ async def _weight(source: Source, statement: Statement) -> int:
         return chunk_queries.estimated(rows.located(result.columns))
 
 
-async def _described(source: Source, table: TableId) -> Described:
+async def _described(source: Source, table: TableId) -> TableDescription:
     told = await source.descriptions([table])
     if (described := told.described.get(table)) is not None:
         return described

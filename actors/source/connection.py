@@ -29,10 +29,10 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId
 from pipeline.source import information_schema
-from pipeline.source.information_schema import Described, Descriptions, IndexPart
+from pipeline.source.information_schema import Descriptions, IndexPart, TableDescription
 from pipeline.source.prerequisites import server_version
 from pipeline.source.result_columns import ResultColumn
-from pipeline.source.result_set import RowPackets, Rows
+from pipeline.source.result_set import ResultRows, RowPackets
 from pipeline.source.statement import Statement
 from pipeline.source.throttle import Load
 
@@ -166,7 +166,7 @@ class Source:
         told = (info for _, _, kind, _, _, info in head if kind == "Previous_gtids")
         return GtidSet.parse(next(told, ""))
 
-    async def describe(self, tables: Sequence[TableId]) -> Mapping[TableId, Described]:
+    async def describe(self, tables: Sequence[TableId]) -> Mapping[TableId, TableDescription]:
         """The present schemas of those of these tables that exist, that the user may see, and that can be captured."""
         return (await self.descriptions(tables)).described
 
@@ -375,7 +375,7 @@ class Result:
         self._statement = statement
         self._packets = packets
 
-    async def rows(self) -> Rows | None:
+    async def rows(self) -> ResultRows | None:
         """The next rows, some megabytes of them; None behind the last. Raises Transient or Definite."""
         await self._source.fill(self._packets, self._statement)
         return self._packets.take()

@@ -17,7 +17,7 @@ from actors.source import witnesses
 from actors.source.binlog_dump import BinlogDump
 from actors.source.connection import Source
 from actors.source.errors import AccessDenied
-from actors.source.preflight import Preflight, Unfit, inspected
+from actors.source.preflight import Preflight, UnfitSource, inspected
 from pipeline import metrics as catalogue
 from pipeline.binlog.slice import Slice
 from pipeline.binlog.stream import LogStream
@@ -33,16 +33,16 @@ from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.source import failover
 from pipeline.source.failover import (
     Behind,
-    GiveUp,
+    CandidateVerdict,
     Go,
-    History,
+    NoneServes,
     NoServer,
-    Order,
     Patience,
     Refused,
+    ServerHistory,
     Serves,
+    TransactionOrder,
     Unreachable,
-    Verdict,
     Wait,
 )
 
@@ -117,7 +117,7 @@ class _Search:
         clock = asyncio.get_running_loop().time
         began = nearer_at = clock()
         missing: list[int] = []
-        told: tuple[Verdict, ...] = ()
+        told: tuple[CandidateVerdict, ...] = ()
         while True:
             verdicts = await self._looked()
             if all(isinstance(verdict, Unreachable) for verdict in verdicts):
@@ -137,31 +137,31 @@ class _Search:
                         self._tell_wait(verdicts)
                     told = tuple(verdicts)
                     await asyncio.sleep(LOOK_EVERY_S)
-                case GiveUp():
+                case NoneServes():
                     raise NoServer(self._described(verdicts))
                 case never:
                     assert_never(never)
 
     @measuring
-    def _tell_wait(self, verdicts: list[Verdict]) -> None:
+    def _tell_wait(self, verdicts: list[CandidateVerdict]) -> None:
         log.warning("waiting for a server", servers=self._each(verdicts))
 
     @property
     def _last_server(self) -> str:
         return "" if self._last is None else self._last.server
 
-    def _described(self, verdicts: list[Verdict]) -> str:
+    def _described(self, verdicts: list[CandidateVerdict]) -> str:
         each = self._each(verdicts)
         if len(each) == 1:
             return failover.described(verdicts[0])
         whys = (f"{name}: {why}" for name, why in each.items())
         return "\n  ".join(["none of the servers can go on from what has passed here:", *whys])
 
-    def _each(self, verdicts: list[Verdict]) -> dict[str, str]:
+    def _each(self, verdicts: list[CandidateVerdict]) -> dict[str, str]:
         told = zip(self._servers, verdicts, strict=True)
         return {_name(server): failover.described(verdict) for server, verdict in told}
 
-    async def _looked(self) -> list[Verdict]:
+    async def _looked(self) -> list[CandidateVerdict]:
         """What's to be said of each server; the others aren't asked where the one that we're at will do."""
         self._close()
         first = self._at or 0
@@ -175,7 +175,7 @@ class _Search:
         told = dict(zip(others, await asyncio.gather(*map(self._look, others)), strict=True))
         return [verdict if index == first else told[index] for index in range(len(self._servers))]
 
-    async def _look(self, index: int) -> Verdict:
+    async def _look(self, index: int) -> CandidateVerdict:
         if index in self._refused:
             return self._refused[index]
         try:
@@ -189,17 +189,17 @@ class _Search:
         except Definite as failure:
             return Refused(str(failure))
 
-    async def _judged(self, source: Source) -> Verdict:
+    async def _judged(self, source: Source) -> CandidateVerdict:
         if self._last is None or self._places:
             return Serves(source.server)
         executed = await source.executed()
         purged = await source.purged()
         position = resume.wanted(self._last, executed, purged)
         replica = not position <= executed and await source.received() is not None
-        history = History(source.server, executed, purged, replica)
+        history = ServerHistory(source.server, executed, purged, replica)
         return failover.judged(position, history, self._last_server)
 
-    async def _looked_closely(self, index: int, verdict: Verdict) -> Preflight | None:
+    async def _looked_closely(self, index: int, verdict: CandidateVerdict) -> Preflight | None:
         """What else has to be known of a server; None if it's of no use for that."""
         source = self._sources[index]
         position = NO_GTIDS if self._last is None else self._last.position
@@ -215,7 +215,7 @@ class _Search:
         found = await inspected(source, replace(self._settings, source=self._servers[index]), position)
         try:
             found.raise_errors()
-        except Unfit as unfit:
+        except UnfitSource as unfit:
             if len(self._servers) == 1:
                 raise
             self._refused[index] = Refused(str(unfit))
@@ -223,13 +223,15 @@ class _Search:
         return found
 
 
-async def _errant(source: Source, settings: SourceSettings, verdict: Verdict, position: GtidSet) -> GtidSet:
+async def _errant(
+    source: Source, settings: SourceSettings, verdict: CandidateVerdict, position: GtidSet
+) -> GtidSet:
     """Those of a server's doubtful transactions that something follows in its log which has passed here."""
     if not isinstance(verdict, Serves) or not verdict.doubtful:
         return NO_GTIDS
     end, _ = await source.end_of_log()
     file, before = await _file_of(source, position)
-    order = Order(verdict.doubtful, position - before)
+    order = TransactionOrder(verdict.doubtful, position - before)
     if not order.ahead:
         return NO_GTIDS
     log.info("the log's order is looked at", server=verdict.server, file=file, doubtful=str(verdict.doubtful))
@@ -254,7 +256,7 @@ async def _file_of(source: Source, position: GtidSet) -> tuple[str, GtidSet]:
     raise AssertionError("a server has one file of its log at the least")
 
 
-def _followed(order: Order, dump: BinlogDump, stream: LogStream) -> Order:
+def _followed(order: TransactionOrder, dump: BinlogDump, stream: LogStream) -> TransactionOrder:
     while (frames := dump.frames()) is not None:
         for given in stream.walk(frames):
             order = order.followed_by(_transactions(given))
@@ -274,7 +276,7 @@ def _transactions(given: Given) -> Transactions:
             return Transactions.empty()
 
 
-def _missing(verdict: Verdict) -> int:
+def _missing(verdict: CandidateVerdict) -> int:
     """How much a server lacks."""
     return verdict.missing.count() if isinstance(verdict, Behind) else 0
 

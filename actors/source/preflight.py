@@ -21,7 +21,7 @@ from pipeline.errors import Definite
 from pipeline.gtid import file_positions
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
 from pipeline.schema.foreign_key import ForeignKey
-from pipeline.schema.known_schemas import Known
+from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import Traits
 from pipeline.source.information_schema import Descriptions
@@ -37,13 +37,13 @@ from pipeline.source.prerequisites import (
 )
 from pipeline.verifier import signal_table as signal_rows
 from pipeline.verifier.cascades import Doubts
-from pipeline.verifier.schema_fence import Answer
+from pipeline.verifier.schema_fence import ServerAnswer
 
 # The oldest Java that Spark 4 runs on (Spark 4.2 documentation, "Downloading").
 OLDEST_JAVA = 17
 
 
-class Unfit(Definite):
+class UnfitSource(Definite):
     """The source can't be captured from; the message lists all that's wrong."""
 
 
@@ -59,7 +59,7 @@ class Preflight:
     """
 
     findings: tuple[Finding, ...]
-    known: Known
+    known: KnownSchemas
     purged: GtidSet
     source: SourceSettings
     server: str
@@ -72,7 +72,7 @@ class Preflight:
         errors = [finding for finding in self.findings if finding.severity is Severity.ERROR]
         if errors:
             lines = (f"  {finding.wrong}; {finding.remedy}" for finding in errors)
-            raise Unfit("\n".join(["the source isn't as capture needs it:", *lines]))
+            raise UnfitSource("\n".join(["the source isn't as capture needs it:", *lines]))
 
 
 async def preflight(settings: Settings) -> Preflight:
@@ -109,7 +109,7 @@ async def inspected(source: Source, settings: Settings, position: GtidSet) -> Pr
     errors = any(finding.severity is Severity.ERROR for finding in found)
     if errors:
         return Preflight(
-            tuple(found), Known({}, NO_GTIDS), NO_GTIDS, settings.source, source.server, by_places
+            tuple(found), KnownSchemas({}, NO_GTIDS), NO_GTIDS, settings.source, source.server, by_places
         )
     # First, so that the other one has it.
     purged = await gtid_history.purged(source, by_places is not None)
@@ -151,7 +151,7 @@ async def _signal_table(source: Source, settings: Settings) -> Iterable[Finding]
 
 async def _known_schemas(
     source: Source, settings: Settings, told: Descriptions, markers: SignalTable | None
-) -> Known:
+) -> KnownSchemas:
     """The schemas of the tables that are read out of the log, and a set that they hold at.
 
     `told`: what the source said before; `markers`: see `answer`.
@@ -162,7 +162,7 @@ async def _known_schemas(
         tables = await _tables(source, settings)
         again = await source.descriptions(tables)
         if again == told:
-            return Known(_schemas(again), later, folds, again.refused, _traits(again))
+            return KnownSchemas(_schemas(again), later, folds, again.refused, _traits(again))
         told = again
 
 
@@ -173,7 +173,7 @@ async def answer(
     markers: SignalTable | None = None,
     *,
     cascades: bool = False,
-) -> Answer:
+) -> ServerAnswer:
     """What this server says of these tables now. Raises Transient or Definite where it can't be reached.
 
     `markers`: where positions are places in its log. `cascades`: whether it doesn't log what foreign keys do.
@@ -188,7 +188,7 @@ async def answer(
             if told == first:
                 keys = await source.cascading() if cascades else ()
                 end, _ = await source.end_of_log()
-                return Answer(tables, _schemas(told), at, end, keys, told.refused, _traits(told))
+                return ServerAnswer(tables, _schemas(told), at, end, keys, told.refused, _traits(told))
     finally:
         source.close()
 

@@ -13,7 +13,7 @@ from actors.source.connection import Source
 from actors.source.errors import RightLacked
 from pipeline.errors import Definite
 from pipeline.schema.table_schema import TableId
-from pipeline.source.information_schema import Described
+from pipeline.source.information_schema import TableDescription
 from pipeline.source.prerequisites import VARIABLES, Privilege, ServerFacts
 from pipeline.source.statement import Statement, quoted_table
 
@@ -23,7 +23,10 @@ _Denied = dict[Privilege | TableId, str]
 
 
 async def facts(
-    source: Source, tables: Sequence[TableId], described: Mapping[TableId, Described], locks: bool = False
+    source: Source,
+    tables: Sequence[TableId],
+    described: Mapping[TableId, TableDescription],
+    locks: bool = False,
 ) -> ServerFacts:
     """The facts about these tables and the server.
 

@@ -37,7 +37,7 @@ class Point:
     snapshot_rows: float | None
 
 
-class History:
+class PointHistory:
     """The last points."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ from pipeline.config.settings import SourceSettings
 from pipeline.errors import Definite, Transient
 from pipeline.gtid import file_positions
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.topology import Actor as Name
+from pipeline.messages.topology import ActorName as Name
 from pipeline.source import binlog_retention
 
 log = structlog.get_logger()

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
+from actors.runtime.actor import StatusJson
+
 # A table may have thousands of ranges; a map has no more cells than can be told apart.
 MOST_CELLS: Final = 128
 
 # No range that has something left is shown as full.
 _NEARLY: Final = 0.99
 
-Told = dict[str, Any]
 TableKey = tuple[str, str, str]
 
 
@@ -34,7 +35,7 @@ class RangeMaps:
     def __init__(self) -> None:
         self._seen: dict[TableKey, dict[int, _Seen]] = {}
 
-    def look(self, snapshots: Iterable[Told]) -> None:
+    def look(self, snapshots: Iterable[StatusJson]) -> None:
         """The snapshots as the coordinator tells them, with the ranges that are left."""
         seen: dict[TableKey, dict[int, _Seen]] = {}
         for snapshot in snapshots:
@@ -44,7 +45,7 @@ class RangeMaps:
                     seen[key] = _begun(self._seen.get(key, {}), table)
         self._seen = seen
 
-    def told(self, snapshot: str, table: Told, open_ranges: Iterable[int]) -> Told:
+    def told(self, snapshot: str, table: StatusJson, open_ranges: Iterable[int]) -> StatusJson:
         """The map of a table: `filled`, of each cell the part that's done; `open`, the cells with an open window."""
         count: int = table["ranges"]
         if not count:
@@ -59,7 +60,7 @@ class RangeMaps:
         }
 
 
-def _begun(before: dict[int, _Seen], table: Told) -> dict[int, _Seen]:
+def _begun(before: dict[int, _Seen], table: StatusJson) -> dict[int, _Seen]:
     """Of each range that's left where it began; one with another end than before is of a table that was begun anew."""
     ends = {each["number"]: each["end"] for each in table["to_go"]}
     found = {}
@@ -76,7 +77,7 @@ def _begun(before: dict[int, _Seen], table: Told) -> dict[int, _Seen]:
     return found
 
 
-def _filled(table: Told, seen: dict[int, _Seen]) -> list[float]:
+def _filled(table: StatusJson, seen: dict[int, _Seen]) -> list[float]:
     """Of each range the part that's done."""
     count: int = table["ranges"]
     left = {each["number"]: each for each in table.get("to_go", ())}

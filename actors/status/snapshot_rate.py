@@ -6,16 +6,15 @@ rows than were expected, or a table hasn't been looked at yet, there's none.
 """
 
 from collections import Counter, deque
-from typing import Any, Final
+from typing import Final
+
+from actors.runtime.actor import StatusJson
+from actors.status.range_progress import TableKey
 
 OVER_S: Final = 30.0
 
 # The states of a table whose snapshot has come to an end.
 _ENDED: Final = ("failed", "stopped", "completed")
-
-# A snapshot or one of its tables, as `/status` tells it.
-Told = dict[str, Any]
-TableKey = tuple[str, str, str]
 
 
 class Pace:
@@ -44,7 +43,7 @@ class Paces:
     def __init__(self) -> None:
         self._paces: dict[TableKey, Pace] = {}
 
-    def look(self, now: float, snapshots: list[Told]) -> None:
+    def look(self, now: float, snapshots: list[StatusJson]) -> None:
         """The snapshots at a moment (s), as the coordinator tells them."""
         running: dict[TableKey, Pace] = {}
         for snapshot in snapshots:
@@ -55,13 +54,15 @@ class Paces:
                     running[key].look(now, _dealt_with(table))
         self._paces = running
 
-    def told(self, capture: Told) -> list[Told]:
+    def told(self, capture: StatusJson) -> list[StatusJson]:
         """The snapshots with what can be said of their pace; `capture` is what the coordinator tells."""
         open_windows = Counter((w["snapshot"], w["table"]) for w in capture.get("windows", ()))
         paused = capture.get("paused", False)
         return [self._snapshot(snapshot, open_windows, paused) for snapshot in capture.get("snapshots", ())]
 
-    def _snapshot(self, snapshot: Told, open_windows: Counter[tuple[str, str]], paused: bool) -> Told:
+    def _snapshot(
+        self, snapshot: StatusJson, open_windows: Counter[tuple[str, str]], paused: bool
+    ) -> StatusJson:
         tables = [self._table(snapshot, table, open_windows) for table in snapshot["tables"]]
         speeds = [table["rows_per_second"] for table in tables if table["rows_per_second"] is not None]
         return {
@@ -76,7 +77,9 @@ class Paces:
             "tables": tables,
         }
 
-    def _table(self, snapshot: Told, table: Told, open_windows: Counter[tuple[str, str]]) -> Told:
+    def _table(
+        self, snapshot: StatusJson, table: StatusJson, open_windows: Counter[tuple[str, str]]
+    ) -> StatusJson:
         pace = self._paces.get(_key(snapshot, table))
         speed = pace.per_second() if pace is not None else None
         return {
@@ -87,7 +90,7 @@ class Paces:
         }
 
 
-def _left(tables: list[Told], speed: float) -> float | None:
+def _left(tables: list[StatusJson], speed: float) -> float | None:
     """How long the tables take at this pace (rows a second), or None if that can't be told."""
     rows: list[int] = [t["expected"] - _dealt_with(t) for t in tables if t["state"] not in _ENDED]
     if not rows or speed <= 0 or min(rows) <= 0:
@@ -102,11 +105,11 @@ def _state(tables: list[str], paused: bool) -> str:
     return "paused" if paused else "running" if "chunking" in tables else "waiting"
 
 
-def _dealt_with(table: Told) -> int:
+def _dealt_with(table: StatusJson) -> int:
     rows, given_up = table["rows"], table["given_up"]
     assert isinstance(rows, int) and isinstance(given_up, int)
     return rows + given_up
 
 
-def _key(snapshot: Told, table: Told) -> TableKey:
+def _key(snapshot: StatusJson, table: StatusJson) -> TableKey:
     return snapshot["id"], table["database"], table["table"]

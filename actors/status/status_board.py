@@ -10,23 +10,23 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from actors.runtime.actor import StatusJson
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.measuring import measuring, or_else
 from actors.runtime.metrics import Metrics
 from actors.runtime.recent_events import Recent
-from actors.runtime.supervisor import State, Supervisor
+from actors.runtime.supervisor import LifeState, Supervisor
 from actors.signal_listener import SignalListener
 from actors.status import table_status
-from actors.status.history import Counts, History, Undelivered
+from actors.status.history import Counts, PointHistory, Undelivered
 from actors.status.range_progress import RangeMaps
 from actors.status.snapshot_rate import Paces
 from pipeline import metrics as catalogue
-from pipeline.messages.topology import Actor as Name
+from pipeline.messages.topology import ActorName as Name
 from pipeline.signals.outcomes import SignalState
 
 LOOK_EVERY_S = 1.0
 
-Told = dict[str, Any]
 
 _UNTOLD: Final = "it fails to tell whether it's ready; the log has the story"
 
@@ -49,7 +49,7 @@ class StatusBoard:
         self._metrics = metrics
         self._paces = Paces()
         self._maps = RangeMaps()
-        self._history = History()
+        self._history = PointHistory()
         self._undelivered = Undelivered()
         self._waits_s = 0.0
         self._windows: dict[str, float] = {}  # when the window of each chunk was first seen (s, monotonic)
@@ -84,7 +84,7 @@ class StatusBoard:
         """By actor, why the service isn't ready; empty if it is."""
         reasons = {}
         for name, state in self._supervisor.states.items():
-            if state is not State.RUNNING:
+            if state is not LifeState.RUNNING:
                 reasons[name.value] = self._supervisor.failures.get(name) or f"it's {state}"
             elif reason := self._not_ready(name):
                 reasons[name.value] = reason
@@ -94,11 +94,11 @@ class StatusBoard:
         untold: str | None = _UNTOLD
         return or_else(f"{name.value}.not_ready", self._supervisor.actors[name].not_ready, untold)
 
-    def status(self) -> Told:
+    def status(self) -> StatusJson:
         """All of it, as JSON values; of each actor what it says itself, and its state, mailbox and failures."""
         return self._status(self._said())
 
-    def _status(self, said: Mapping[Name, Told]) -> Told:
+    def _status(self, said: Mapping[Name, StatusJson]) -> StatusJson:
         capture, delivery = said.get(Name.WATERMARK_COORDINATOR, {}), said.get(Name.SPARK_SINK, {})
         selector = said.get(Name.CHUNK_SELECTOR, {})
         return {
@@ -120,7 +120,7 @@ class StatusBoard:
             "actors": {name.value: {**_once(said.get(name, {})), **self._life(name)} for name in Name},
         }
 
-    def position(self) -> Told:
+    def position(self) -> StatusJson:
         """How far the log has come in here, and from here into the lake."""
         said = self._said()
         journal, delivery = said.get(Name.JOURNAL_WRITER, {}), said.get(Name.SPARK_SINK, {})
@@ -134,7 +134,7 @@ class StatusBoard:
             "delivered_segment": delivery.get("segment", 0),
         }
 
-    def freshness(self) -> Told:
+    def freshness(self) -> StatusJson:
         """How old what can be read is, and how that was in the last minutes."""
         return {
             "lag_seconds": self._metrics.value(catalogue.SOURCE_LAG),
@@ -143,34 +143,34 @@ class StatusBoard:
             "history": self._history.points(),
         }
 
-    def last_point(self) -> Told | None:
+    def last_point(self) -> StatusJson | None:
         """The newest second of the history."""
         return self._history.last()
 
-    def snapshots(self) -> list[Told]:
+    def snapshots(self) -> list[StatusJson]:
         """The snapshots under way and the last that have ended, the oldest first; no keys."""
         return self._snapshots(self._said().get(Name.WATERMARK_COORDINATOR, {}))
 
-    def _snapshots(self, capture: Told) -> list[Told]:
+    def _snapshots(self, capture: StatusJson) -> list[StatusJson]:
         return [
             {**snapshot, "tables": [_without_keys(table) for table in snapshot["tables"]]}
             for snapshot in self._paces.told(capture)
         ]
 
-    def tables(self) -> list[Told]:
+    def tables(self) -> list[StatusJson]:
         """Each captured table with its snapshot and its part of the lake."""
         return self._tables(self._said())
 
-    def _tables(self, said: Mapping[Name, Told]) -> list[Told]:
+    def _tables(self, said: Mapping[Name, StatusJson]) -> list[StatusJson]:
         capture, delivery = said.get(Name.WATERMARK_COORDINATOR, {}), said.get(Name.SPARK_SINK, {})
         return table_status.tables(capture, delivery, self._paces.told(capture), self._maps)
 
-    def shown(self) -> tuple[Told, list[Told]]:
+    def shown(self) -> tuple[StatusJson, list[StatusJson]]:
         """What the page shows of this moment: an overview of bounded size, and each captured table."""
         said = self._said()
         return self._overview(said), self._tables(said)
 
-    def _overview(self, said: Mapping[Name, Told]) -> Told:
+    def _overview(self, said: Mapping[Name, StatusJson]) -> StatusJson:
         """What one looks at first: state, position, windows, journal and actors."""
         status, reasons, now = self._status(said), self.not_ready(), time.monotonic()
         reader, journal = (status["actors"][name.value] for name in (Name.BINLOG_READER, Name.JOURNAL_WRITER))
@@ -200,20 +200,20 @@ class StatusBoard:
         listener = self._supervisor.actors.get(Name.SIGNAL_LISTENER)
         return listener.signal(id_) if isinstance(listener, SignalListener) else None
 
-    def signals(self) -> list[Told]:
+    def signals(self) -> list[StatusJson]:
         """How far the last signals have come, the newest last."""
-        told: list[Told] = self._said().get(Name.SIGNAL_LISTENER, {}).get("signals", [])
+        told: list[StatusJson] = self._said().get(Name.SIGNAL_LISTENER, {}).get("signals", [])
         return told
 
-    def _said(self) -> dict[Name, Told]:
+    def _said(self) -> dict[Name, StatusJson]:
         """What each actor says of itself; one that fails to says nothing."""
-        nothing: Told = {}
+        nothing: StatusJson = {}
         return {
             name: or_else(f"{name.value}.status", actor.status, nothing)
             for name, actor in self._supervisor.actors.items()
         }
 
-    def _life(self, name: Name) -> Told:
+    def _life(self, name: Name) -> StatusJson:
         mailbox = self._mailboxes[name]
         return {
             "state": self._supervisor.states[name].value,
@@ -223,7 +223,7 @@ class StatusBoard:
             "progress_at": self._metrics.value(catalogue.PROGRESS, actor=name) or None,
         }
 
-    def _look_at_delivery(self, now: float, at: float, said: Mapping[Name, Told]) -> None:
+    def _look_at_delivery(self, now: float, at: float, said: Mapping[Name, StatusJson]) -> None:
         journal, delivery = said.get(Name.JOURNAL_WRITER, {}), said.get(Name.SPARK_SINK, {})
         self._waits_s = self._undelivered.look(now, journal.get("segment", 0), delivery.get("segment", 0))
         fresh = delivery.get("freshness_seconds")
@@ -238,7 +238,7 @@ class StatusBoard:
         self._history.look(now, at, lag, fresh, counts)
 
     @measuring
-    def _measure(self, capture: Told) -> None:
+    def _measure(self, capture: StatusJson) -> None:
         left: dict[tuple[str, ...], float] = {
             (f"{table['database']}.{table['table']}",): table["left_seconds"]
             for snapshot in self._paces.told(capture)
@@ -248,11 +248,11 @@ class StatusBoard:
         self._metrics.replace(catalogue.SNAPSHOT_LEFT, left)
 
 
-def _once(said: Told) -> Told:
+def _once(said: StatusJson) -> StatusJson:
     """What an actor says, without what's told for the whole service, and without keys there."""
     return {key: value for key, value in said.items() if key != "snapshots"}
 
 
-def _without_keys(table: Told) -> Told:
+def _without_keys(table: StatusJson) -> StatusJson:
     """Keys are values of rows: how far a table has come is told without them (`/tables` has a map)."""
     return {key: value for key, value in table.items() if key not in ("to_go", "request")}

@@ -2,11 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
 
+from actors.runtime.actor import StatusJson
 from actors.status.range_progress import RangeMaps
-
-Told = dict[str, Any]
 
 # What's told of a table's snapshot as it is in the snapshot.
 _COUNTS = (
@@ -21,12 +19,14 @@ _COUNTS = (
 )
 
 
-def tables(capture: Told, delivery: Told, snapshots: Iterable[Told], maps: RangeMaps) -> list[Told]:
+def tables(
+    capture: StatusJson, delivery: StatusJson, snapshots: Iterable[StatusJson], maps: RangeMaps
+) -> list[StatusJson]:
     """All tables by name: those that are captured, those that were stopped, and those of the known snapshots.
 
     `capture` and `delivery` are what the coordinator and the sink say, `snapshots` the former's with their pace.
     """
-    last: dict[str, tuple[Told, Told]] = {}
+    last: dict[str, tuple[StatusJson, StatusJson]] = {}
     for snapshot in snapshots:
         for table in snapshot["tables"]:
             last[f"{table['database']}.{table['table']}"] = (snapshot, table)
@@ -49,8 +49,8 @@ def tables(capture: Told, delivery: Told, snapshots: Iterable[Told], maps: Range
 
 
 def _snapshot(
-    snapshot: Told, table: Told, open_ranges: Mapping[tuple[str, str], list[int]], maps: RangeMaps
-) -> Told:
+    snapshot: StatusJson, table: StatusJson, open_ranges: Mapping[tuple[str, str], list[int]], maps: RangeMaps
+) -> StatusJson:
     name = f"{table['database']}.{table['table']}"
     return {
         "id": snapshot["id"],
@@ -61,7 +61,7 @@ def _snapshot(
     }
 
 
-def _lake(name: str, capture: Told, delivery: Told) -> Told:
+def _lake(name: str, capture: StatusJson, delivery: StatusJson) -> StatusJson:
     told = delivery.get("tables", {}).get(name, {})
     return {
         "mirror": capture.get("mirrors", {}).get(name),

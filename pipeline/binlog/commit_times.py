@@ -10,8 +10,8 @@ from pipeline.binlog.events.event import FormatDescription, Heartbeat, Rotate
 from pipeline.binlog.events.gtid_event import TransactionBegins
 from pipeline.binlog.events.query_event import Query
 from pipeline.binlog.log_position import LogPosition
-from pipeline.binlog.stream_state import State
-from pipeline.binlog.transaction_ids import Names
+from pipeline.binlog.stream_state import StreamState
+from pipeline.binlog.transaction_ids import TransactionNames
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.witness import Witness
@@ -34,8 +34,8 @@ class Beginnings:
     """Reads a log that is asked for from this position on."""
 
     def __init__(self, position: GtidSet) -> None:
-        self._names = Names(position)
-        self._reached = LogPosition(State(0, 0))
+        self._names = TransactionNames(position)
+        self._reached = LogPosition(StreamState(0, 0))
         self._checksum = True
 
     def reached(self, place: Coordinates) -> bool:

@@ -4,7 +4,7 @@ from typing import Final
 
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.events.event import Header
-from pipeline.binlog.stream_state import State
+from pipeline.binlog.stream_state import StreamState
 from pipeline.errors import UndecodableError
 from pipeline.gtid.coordinates import Coordinates
 
@@ -17,7 +17,7 @@ class LogPosition:
     `begins`: the offset at which the event at hand begins, and `time` its header's, in µs since the epoch.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: StreamState) -> None:
         self._state = state
         self.file: str | None = None
         self.begins = 0

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.binlog.events.table_map_event import table_id
-from pipeline.binlog.stream_state import Known, wider
+from pipeline.binlog.stream_state import MapIndex, wider
 from pipeline.gtid.gtid_set import Tsid
 from pipeline.messages.row_images import TableUnreadable
 from pipeline.schema.table_map import TableMap
@@ -60,7 +60,7 @@ class TableMapRegistry:
         """Know none any more."""
         self._numbers: dict[bytes, int] = {}
         self._tables: list[TableMap | TableUnreadable | None] = []
-        self.known = Known(
+        self.known = MapIndex(
             np.empty(0, np.uint8), np.zeros(1, np.int64), np.empty(0, np.uint8), np.full(16, -1, np.int32)
         )
 
@@ -115,7 +115,7 @@ class TableMapRegistry:
         content[ends[number] : end] = np.frombuffer(described, np.uint8)
         ends[number + 1] = end
         captured[number] = table is not None
-        self.known = Known(content, ends, captured, slots)
+        self.known = MapIndex(content, ends, captured, slots)
         return number
 
 

@@ -13,15 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.binlog.registries import TableMapRegistry, TsidRegistry
-from pipeline.binlog.rows.row_events import Located, RowsEvents, finish, locate
+from pipeline.binlog.rows.row_events import LocatedImages, RowsEvents, finish, locate
 from pipeline.binlog.stream_state import (
     CODE,
     END,
     MAP,
     START,
     TRANSACTION,
-    Rows,
-    State,
+    SliceRows,
+    StreamState,
     new_rows,
     wider,
 )
@@ -33,7 +33,7 @@ from pipeline.messages.binlog import RowsUnread, TransactionPartRead, Transactio
 from pipeline.messages.row_images import TableImages, TableUnreadable
 from pipeline.schema.table_map import TableMap
 from pipeline.snapshot.prepared_xa import XaPrepared
-from pipeline.types.buffers import SLACK, Bytes, Int64s
+from pipeline.types.buffers import SLACK, Bytes, Longs
 
 _SMALLEST: Final = 1 << 16  # bytes
 _SMALLEST_TABLE: Final = 256  # events, transactions
@@ -73,12 +73,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slice:
-    """What has been cut off; `maps` and `sources` explain the numbers in `rows` (see `stream_state.Rows`).
+    """What has been cut off; `maps` and `sources` explain the numbers in `rows` (see `stream_state.SliceRows`).
 
     `continues`: its first transaction's rows began in the slice before, which is a part of that transaction.
     """
 
-    rows: Rows
+    rows: SliceRows
     maps: Mapping[int, TableMap | TableUnreadable]
     sources: tuple[Tsid, ...]
     of: Passed | Part
@@ -116,7 +116,7 @@ class Slice:
             for i in np.argsort(first)
         )
 
-    def _located_table(self, number: int, indices: Int64s) -> "_Table":
+    def _located_table(self, number: int, indices: Longs) -> "_Table":
         described = self.maps[number]
         if isinstance(described, TableUnreadable):
             return _Table(indices, np.zeros(len(indices), np.int64), described)
@@ -137,16 +137,16 @@ class Slice:
             return _Table(indices, np.zeros(len(indices), np.int64), unreadable)
         return _Table(indices, located.images, located)
 
-    def _ordinals(self, tables: tuple["_Table", ...], first_ordinal: int) -> Int64s:
+    def _ordinals(self, tables: tuple["_Table", ...], first_ordinal: int) -> Longs:
         """Of each rows event, the ordinal of its first image in its transaction, over all tables."""
         transaction = self.rows.events[TRANSACTION]
         images = np.zeros(len(transaction), np.int64)
         for table in tables:
             images[table.indices] = table.images
-        before: Int64s = np.cumsum(images) - images
+        before: Longs = np.cumsum(images) - images
         if not len(before):
             return before
-        ordinals: Int64s = before - before[np.searchsorted(transaction, transaction)]
+        ordinals: Longs = before - before[np.searchsorted(transaction, transaction)]
         ordinals[transaction == 0] += first_ordinal
         if int((ordinals + images).max()) > _LARGEST_ORDINAL:
             raise UndecodableError(
@@ -169,11 +169,11 @@ class Slice:
 class _Table(NamedTuple):
     """One table's rows events in a slice: their indices there, the images of each, and where these are."""
 
-    indices: Int64s
-    images: Int64s
-    found: Located | TableUnreadable
+    indices: Longs
+    images: Longs
+    found: LocatedImages | TableUnreadable
 
-    def finish(self, ordinals: Int64s) -> TableImages | TableUnreadable:
+    def finish(self, ordinals: Longs) -> TableImages | TableUnreadable:
         if isinstance(self.found, TableUnreadable):
             return self.found
         try:
@@ -201,7 +201,7 @@ class Held(NamedTuple):
 class SliceBuilder:
     """The slice in the making, which is `state` and `rows`."""
 
-    def __init__(self, state: State, sources: TsidRegistry, maps: TableMapRegistry) -> None:
+    def __init__(self, state: StreamState, sources: TsidRegistry, maps: TableMapRegistry) -> None:
         self._state = state
         self._sources = sources
         self._maps = maps
@@ -233,7 +233,7 @@ class SliceBuilder:
     def make_room(self, body_bytes: int) -> None:
         """Have room for one more rows event with a body of this length, and for one more transaction."""
         state, (body, events, transactions) = self._state, self.rows
-        self.rows = Rows(
+        self.rows = SliceRows(
             wider(body, state.bytes + body_bytes + SLACK),
             wider(events, state.events + 1),
             wider(transactions, state.transactions + 1),
@@ -297,7 +297,7 @@ class SliceBuilder:
         events = self.rows.events[:, : state.events]
         maps = {int(i): self._maps.captured(int(i)) for i in np.unique(events[MAP])}
         transactions = self.rows.transactions[:, : state.transactions]
-        rows = Rows(self.rows.body, events, transactions)
+        rows = SliceRows(self.rows.body, events, transactions)
         done = Slice(rows, maps, self._sources.all, of, self._continues)
         # The next one is likely to be like this one.
         most = state.most_bytes

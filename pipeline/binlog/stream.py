@@ -11,11 +11,11 @@ from pipeline.binlog.event_buffer import Frames
 from pipeline.binlog.events import event as events
 from pipeline.binlog.events.payload_event import Payload, unpacked
 from pipeline.binlog.fast_path.events import walk
-from pipeline.binlog.fast_path.payload_runs import Run, is_payload, run
+from pipeline.binlog.fast_path.payload_runs import PayloadRun, is_payload, run
 from pipeline.binlog.slice import Bound
 from pipeline.binlog.stream_state import BEGUN, DONE, FULL, NO_ROOM, RARE
 from pipeline.binlog.transaction_assembler import Given, TransactionAssembler
-from pipeline.binlog.transaction_ids import Names
+from pipeline.binlog.transaction_ids import TransactionNames
 from pipeline.errors import Definite, UndecodableError
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
@@ -55,7 +55,9 @@ class LogStream:
         position: GtidSet = NO_GTIDS,
         prepared: Iterable[XaPrepared] = (),
     ) -> None:
-        self._fold = TransactionAssembler(captured, captures_in, bound or Bound(), Names(position), prepared)
+        self._fold = TransactionAssembler(
+            captured, captures_in, bound or Bound(), TransactionNames(position), prepared
+        )
 
     @property
     def prepared(self) -> tuple[XaPrepared, ...]:
@@ -138,7 +140,7 @@ class LogStream:
             self._fold.take_in(this)
         yield from self._fold.given()
 
-    def _run(self, frames: Frames, at: int) -> Run | None:
+    def _run(self, frames: Frames, at: int) -> PayloadRun | None:
         state = self._fold.state
         if state.phase != BEGUN or state.within or not is_payload(frames, at):
             return None

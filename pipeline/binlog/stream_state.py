@@ -1,8 +1,8 @@
 """What the compiled walk and the fold in Python both work on: one state, whichever of the two takes the next event.
 
-- `State`: where the log stands, and which transaction is open.
-- `Known`: the table maps that have been explained (by `registries.Maps`), as bytes with which the walk compares.
-- `Rows`: the slice in the making. What is in the open transaction lies behind what has passed, in the same arrays.
+- `StreamState`: where the log stands, and which transaction is open.
+- `MapIndex`: the table maps that have been explained (by `registries.Maps`), as bytes with which the walk compares.
+- `SliceRows`: the slice in the making. What is in the open transaction lies behind what has passed, in the same arrays.
 
 This is memory's layout and nothing else, so that the walk isn't compiled anew when something else has changed.
 """
@@ -57,7 +57,7 @@ STATE: Final = np.dtype(
 Record = Any  # of STATE, as compiled code sees it; numpy's types don't know its fields
 
 
-class Known(NamedTuple):
+class MapIndex(NamedTuple):
     """Table maps by their content, as the walk looks them up: an open-addressing table of their CRC32.
 
     The content of map i is content[ends[i] : ends[i + 1]]; `captured` is 1 for a map whose rows are wanted.
@@ -69,7 +69,7 @@ class Known(NamedTuple):
     slots: NDArray[np.int32]
 
 
-class Rows(NamedTuple):
+class SliceRows(NamedTuple):
     """A slice in columns, as the walk fills them.
 
     `body`: the bodies of rows events, end to end, and SLACK bytes. `events` [5, room]: the map, the type code, the
@@ -88,14 +88,14 @@ STATE_TYPE: Final = numba.from_dtype(STATE)
 _BYTES: Final = numba.types.uint8[::1]
 _TABLE: Final = numba.types.int64[:, ::1]
 KNOWN_TYPE: Final = numba.types.NamedTuple(  # type: ignore[no-untyped-call]
-    [_BYTES, numba.types.int64[::1], _BYTES, numba.types.int32[::1]], Known
+    [_BYTES, numba.types.int64[::1], _BYTES, numba.types.int32[::1]], MapIndex
 )
-ROWS_TYPE: Final = numba.types.NamedTuple([_BYTES, _TABLE, _TABLE], Rows)  # type: ignore[no-untyped-call]
+ROWS_TYPE: Final = numba.types.NamedTuple([_BYTES, _TABLE, _TABLE], SliceRows)  # type: ignore[no-untyped-call]
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 
-class State:
+class StreamState:
     """The state, with its fields as attributes; `record` is what compiled code works on."""
 
     record: Record
@@ -113,9 +113,9 @@ class State:
         self.record[field] = value
 
 
-def new_rows(body_room: int, events_room: int, transactions_room: int) -> Rows:
+def new_rows(body_room: int, events_room: int, transactions_room: int) -> SliceRows:
     """An empty slice with room for so much."""
-    return Rows(
+    return SliceRows(
         np.empty(body_room + SLACK, np.uint8),
         np.empty((5, events_room), np.int64),
         np.empty((4, transactions_room), np.int64),

@@ -51,8 +51,8 @@ from pipeline.binlog.events.query_event import Query
 from pipeline.binlog.log_position import LogPosition
 from pipeline.binlog.registries import TableMapRegistry, TsidRegistry
 from pipeline.binlog.slice import Bound, Passed, Slice, SliceBuilder, Transaction
-from pipeline.binlog.stream_state import BEGUN, BETWEEN, FRAMED, MAP, SPECIAL, State, wider
-from pipeline.binlog.transaction_ids import Names
+from pipeline.binlog.stream_state import BEGUN, BETWEEN, FRAMED, MAP, SPECIAL, StreamState, wider
+from pipeline.binlog.transaction_ids import TransactionNames
 from pipeline.binlog.xa_transactions import Prepared, PreparedTransactions
 from pipeline.errors import Definite, UndecodableError
 from pipeline.gtid.coordinates import Coordinates
@@ -101,12 +101,12 @@ class TransactionAssembler:
         captured: Callable[[TableId], bool],
         captures_in: Callable[[str], bool],
         bound: Bound,
-        names: Names,
+        names: TransactionNames,
         prepared: Iterable[XaPrepared] = (),
     ) -> None:
         self._captured = captured
         self._captures_in = captures_in
-        self.state = State(bound.transactions, bound.bytes)
+        self.state = StreamState(bound.transactions, bound.bytes)
         self.sources = TsidRegistry()
         self.maps = TableMapRegistry()
         self.explained = np.empty((2, 16), np.int64)  # table ids of the open transaction, and their maps

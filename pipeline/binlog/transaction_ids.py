@@ -14,7 +14,7 @@ from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import NO_GTIDS, Gtid, GtidSet
 
 
-class Names:
+class TransactionNames:
     """For a log that's read from this position on: by places, where that's one of places
     (`pipeline.gtid.file_positions`)."""
 

@@ -64,7 +64,7 @@ _SNAPSHOTS_OTHERWISE: Final = {
 }
 
 
-class Kind(StrEnum):
+class NoteKind(StrEnum):
     """What's told of a property."""
 
     WITHHELD = "keeps data back, which would be seen here"
@@ -77,7 +77,7 @@ class Kind(StrEnum):
 class Note:
     """What became of a property, where its value doesn't say it all."""
 
-    kind: Kind
+    kind: NoteKind
     name: str
     why: str
 
@@ -113,27 +113,27 @@ class _Work:
         """A property that's dealt with now; None where it isn't given, or only Kafka Connect knows its value."""
         given = self.properties.pop(name, None)
         if given is not None and _PLACEHOLDER.search(given):
-            self.tell(Kind.TO_DO, name, "its value is a placeholder that only Kafka Connect can fill in")
+            self.tell(NoteKind.TO_DO, name, "its value is a placeholder that only Kafka Connect can fill in")
             return None
         return given
 
     def put(self, section: str, key: str, value: Value) -> None:
         self.keys.setdefault(section, {})[key] = value
 
-    def tell(self, kind: Kind, name: str, why: str) -> None:
+    def tell(self, kind: NoteKind, name: str, why: str) -> None:
         self.notes.append(Note(kind, _SALT.sub("…", name), why))
 
     def judge(self, name: str, found: Verdict, given: str) -> None:
         """Tell what became of a property that has no key of ours."""
         match found:
             case Pointless(why):
-                self.tell(Kind.POINTLESS, name, why)
+                self.tell(NoteKind.POINTLESS, name, why)
             case Otherwise(why, so) | Withheld(why, so) if given.strip().lower() in so:
-                self.tell(Kind.POINTLESS, name, f"it's so: {why}")
+                self.tell(NoteKind.POINTLESS, name, f"it's so: {why}")
             case Otherwise(why):
-                self.tell(Kind.OTHERWISE, name, why)
+                self.tell(NoteKind.OTHERWISE, name, why)
             case Withheld(why):
-                self.tell(Kind.WITHHELD, name, why)
+                self.tell(NoteKind.WITHHELD, name, why)
 
 
 def take_over(given: Mapping[str, str]) -> TakenOver:
@@ -151,8 +151,8 @@ def take_over(given: Mapping[str, str]) -> TakenOver:
     _classes(work, "post.processors", CONVERTERS)
     for name, value in sorted(work.properties.items()):
         work.judge(name, verdict(name), value)
-    work.tell(Kind.TO_DO, "journal.path, lake.path", "say where they are to be")
-    withheld = [note for note in work.notes if note.kind is Kind.WITHHELD]
+    work.tell(NoteKind.TO_DO, "journal.path, lake.path", "say where they are to be")
+    withheld = [note for note in work.notes if note.kind is NoteKind.WITHHELD]
     if withheld:
         raise NotTakenOver(
             "the connector isn't taken over:\n"
@@ -169,12 +169,14 @@ def _connector(work: _Work) -> None:
     wanted = prefix or label or ""
     name = re.sub(r"[^a-z0-9_-]", "_", wanted.lower())
     if not _NAME.fullmatch(name):
-        work.tell(Kind.TO_DO, "topic.prefix", "give `name`: a-z, 0-9, _ and -, a letter first, at most 63")
+        work.tell(
+            NoteKind.TO_DO, "topic.prefix", "give `name`: a-z, 0-9, _ and -, a letter first, at most 63"
+        )
         return
     work.put("", "name", name)
     if name != prefix:
         work.tell(
-            Kind.TO_DO, "topic.prefix", f"`name` is {name}, which is also the key of signals in Kafka now"
+            NoteKind.TO_DO, "topic.prefix", f"`name` is {name}, which is also the key of signals in Kafka now"
         )
 
 
@@ -191,22 +193,24 @@ def _source(work: _Work) -> None:
         if value := work.take(name):
             work.put("source", key, value)
         else:
-            work.tell(Kind.TO_DO, name, f"give source.{key}")
+            work.tell(NoteKind.TO_DO, name, f"give source.{key}")
     if port := _number(work, "database.port"):
         work.put("source", "port", port)
     if server_id := _number(work, "database.server.id"):
         work.put("source", "server_id", server_id)
         why = "as long as that connector runs as well, give source.server_id another number"
-        work.tell(Kind.TO_DO, "database.server.id", why)
+        work.tell(NoteKind.TO_DO, "database.server.id", why)
     else:
         work.tell(
-            Kind.TO_DO, "database.server.id", "give source.server_id, unique among all replicas of the server"
+            NoteKind.TO_DO,
+            "database.server.id",
+            "give source.server_id, unique among all replicas of the server",
         )
     if (timeout_ms := _number(work, "connect.timeout.ms")) is not None:
         work.put("source", "connect_timeout_s", max(timeout_ms / 1000, 0.1))
     work.properties.pop("database.password", None)
     work.put("source", "password_file", "/run/secrets/mysql-password")
-    work.tell(Kind.TO_DO, "database.password", "put it into the file that source.password_file names, or else "
+    work.tell(NoteKind.TO_DO, "database.password", "put it into the file that source.password_file names, or else "
               "remove that key and set TIDEMARK__SOURCE__PASSWORD; it isn't written here")  # fmt: skip
 
 
@@ -216,13 +220,15 @@ def _tls(work: _Work) -> None:
         work.put("source.tls", "mode", mode)
     if given == "verify_ca":
         work.tell(
-            Kind.OTHERWISE, "database.ssl.mode", "with the certificate the server's name is checked as well"
+            NoteKind.OTHERWISE,
+            "database.ssl.mode",
+            "with the certificate the server's name is checked as well",
         )
     elif mode is None:
         why = (
             "nothing is tried without TLS where there's none: the server's certificate and name are checked; "
         )
-        work.tell(Kind.OTHERWISE, "database.ssl.mode", why + "say otherwise with source.tls.mode")
+        work.tell(NoteKind.OTHERWISE, "database.ssl.mode", why + "say otherwise with source.tls.mode")
 
 
 def _snapshots(work: _Work) -> None:
@@ -231,13 +237,13 @@ def _snapshots(work: _Work) -> None:
     if mode == "configuration_based":
         mode = "initial" if data == "true" else "no_data"
     if why := _SNAPSHOTS_OTHERWISE.get(mode):
-        work.tell(Kind.OTHERWISE, "snapshot.mode", why)
+        work.tell(NoteKind.OTHERWISE, "snapshot.mode", why)
     ours = _SNAPSHOT_MODES.get(mode, "initial")
     only = work.take("snapshot.include.collection.list")
     if only and ours != "no_data":
         ours = "no_data"
         why = "snapshot.mode is no_data: begin the snapshot of just these tables by `tidemark signal FILE execute -t …`"
-        work.tell(Kind.TO_DO, "snapshot.include.collection.list", why)
+        work.tell(NoteKind.TO_DO, "snapshot.include.collection.list", why)
     work.put("snapshot", "mode", ours)
     if threads := _number(work, "snapshot.max.threads"):
         work.put("snapshot", "connections", min(threads, 256))
@@ -253,7 +259,9 @@ def _signals(work: _Work) -> None:
         work.put("signals", "file", file or "file-signals.txt")
     if "jmx" in channels:
         work.tell(
-            Kind.OTHERWISE, "signal.enabled.channels", "there's no JMX: signals are sent by `tidemark signal`"
+            NoteKind.OTHERWISE,
+            "signal.enabled.channels",
+            "there's no JMX: signals are sent by `tidemark signal`",
         )
     if "kafka" in channels:
         prefix = work.keys.get("", {}).get("name", "")
@@ -261,7 +269,9 @@ def _signals(work: _Work) -> None:
         if servers:
             work.put("signals.kafka", "bootstrap_servers", _items(servers))
         else:
-            work.tell(Kind.TO_DO, "signal.kafka.bootstrap.servers", "give signals.kafka.bootstrap_servers")
+            work.tell(
+                NoteKind.TO_DO, "signal.kafka.bootstrap.servers", "give signals.kafka.bootstrap_servers"
+            )
         _kafka_login(work)
     notified = _items(work.take("notification.enabled.channels") or "")
     answers = work.take("notification.sink.topic.name")
@@ -269,10 +279,10 @@ def _signals(work: _Work) -> None:
         work.put("signals.kafka", "answers_topic", answers)
     elif "sink" in notified:
         why = "answers go to the channel that a signal came by, and to a topic only beside signals from Kafka"
-        work.tell(Kind.OTHERWISE, "notification.enabled.channels", why)
+        work.tell(NoteKind.OTHERWISE, "notification.enabled.channels", why)
     if "jmx" in notified:
         work.tell(
-            Kind.OTHERWISE, "notification.enabled.channels", "there's no JMX: /status and the log tell it"
+            NoteKind.OTHERWISE, "notification.enabled.channels", "there's no JMX: /status and the log tell it"
         )
 
 
@@ -286,7 +296,7 @@ def _kafka_login(work: _Work) -> None:
             work.put("signals.kafka", "sasl_username", user[1])
         work.put("signals.kafka", "sasl_password_file", "/run/secrets/kafka-password")
         work.tell(
-            Kind.TO_DO, name, "put its password into the file that signals.kafka.sasl_password_file names"
+            NoteKind.TO_DO, name, "put its password into the file that signals.kafka.sasl_password_file names"
         )
 
 
@@ -297,7 +307,7 @@ def _classes(work: _Work, list_name: str, known: Mapping[str, Verdict]) -> None:
         prefix = f"{family}{label}."
         own = {name: work.properties.pop(name) for name in list(work.properties) if name.startswith(prefix)}
         if list_name == "predicates":
-            work.tell(Kind.POINTLESS, f"{prefix}type", "it's for a transformation")
+            work.tell(NoteKind.POINTLESS, f"{prefix}type", "it's for a transformation")
             continue
         work.judge(f"{prefix}type", known.get(own.get(f"{prefix}type", ""), UNKNOWN_CLASS), "")
 
@@ -332,7 +342,7 @@ def _text(keys: Mapping[str, Mapping[str, Value]]) -> str:
 
 def _listed(notes: list[Note] | tuple[Note, ...]) -> str:
     def lines() -> Iterator[str]:
-        for kind in Kind:
+        for kind in NoteKind:
             if found := [note for note in notes if note.kind is kind]:
                 yield f"{kind}:"
                 yield from map(str, found)

@@ -11,7 +11,7 @@ Source: Debezium 3.6, `RelationalTableFilters`, `Strings.listOf`, `Predicates.in
 import re
 from typing import Final
 
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 
 _SEPARATOR: Final = re.compile(r"(?<!\\),")
 # An expression that begins with a database's plain name, and a dot: itself, or what stands for any character.
@@ -36,7 +36,7 @@ def captured(databases: str | None, tables: str | None) -> tuple[str, ...]:
     else:
         name, found = "table.include.list", _of_both(of_databases, of_tables)
     try:
-        return Tables(tuple(f"(?i){item}" if item != ".*" else item for item in found)).patterns
+        return TableFilter(tuple(f"(?i){item}" if item != ".*" else item for item in found)).patterns
     except ValueError as error:
         raise NotOurs(name, str(error)) from error
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from pipeline.config import toml_writer
 from pipeline.config.settings import Secret, Settings
 from pipeline.config.toml_writer import Value
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 
 STARS: Final = str(Secret(""))
@@ -45,7 +45,7 @@ def _value(name: str, given: Any) -> Value:
     match given:
         case Secret():
             return STARS
-        case Tables(patterns):
+        case TableFilter(patterns):
             return patterns
         case TableId():
             return str(given)

@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import PurePath
 
 from pipeline.config.table_rules import LakeRule
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 
 # How many chunks may be asked for or waiting to close at once.
@@ -281,7 +281,7 @@ class Settings:
             "words": "a-z, 0-9, _ and -, a letter first, at most 63",
         }
     )
-    tables: Tables
+    tables: TableFilter
     source: SourceSettings
     journal: JournalSettings
     lake: LakeSettings
@@ -291,7 +291,7 @@ class Settings:
     signals: SignalSettings = SignalSettings()
 
     @property
-    def read(self) -> Tables:
+    def read(self) -> TableFilter:
         """The tables whose rows are read out of the log: the captured ones, and the signal table."""
         table = self.signals.table
-        return self.tables if table is None else Tables((*self.tables.patterns, re.escape(str(table))))
+        return self.tables if table is None else TableFilter((*self.tables.patterns, re.escape(str(table))))

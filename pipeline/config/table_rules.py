@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 
 
@@ -28,14 +28,14 @@ class SchemaChanges(StrEnum):
 class LakeRule:
     """What holds for `tables`. `before_images`: an update's row before it is in the changelog too, as `b`."""
 
-    tables: Tables
+    tables: TableFilter
     tiers: Tiers = Tiers.BOTH
     before_images: bool = False
     schema_changes: SchemaChanges = SchemaChanges.APPLY
 
 
 # What holds for a table that no rule matches.
-PLAIN = LakeRule(Tables((".*",)))
+PLAIN = LakeRule(TableFilter((".*",)))
 
 
 @lru_cache(maxsize=4096)

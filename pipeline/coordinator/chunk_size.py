@@ -15,7 +15,7 @@ from pipeline.messages.chunks import ChunkRead, ReadChunk
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ChunkLimits:
     """How much is asked of the source at once, and how much is kept.
 
     `chunk_rows` has a table's first chunk; its others are to take `chunk_us` µs each and no more than `chunk_bytes`.
@@ -31,18 +31,18 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class ChunkSize:
     """Of a table's chunks: the rows to ask for, and the bytes that a row takes, None before it's known."""
 
     rows: int
     row_bytes: float | None = None
 
-    def bytes(self, rows: int, limits: Limits) -> int:
+    def bytes(self, rows: int, limits: ChunkLimits) -> int:
         """The bytes that so many rows are expected to take."""
         return limits.chunk_bytes if self.row_bytes is None else round(rows * self.row_bytes)
 
 
-def measured(size: Size, order: ReadChunk, read: ChunkRead, limits: Limits) -> Size:
+def measured(size: ChunkSize, order: ReadChunk, read: ChunkRead, limits: ChunkLimits) -> ChunkSize:
     """The size after a chunk has come."""
     rows = len(read.rows)
     if not rows:
@@ -55,9 +55,9 @@ def measured(size: Size, order: ReadChunk, read: ChunkRead, limits: Limits) -> S
         wanted = min(wanted, size.rows)
     if order.request.chunk_rows is not None:
         wanted = order.request.chunk_rows
-    return Size(max(1, round(min(max(wanted, size.rows / 2), size.rows * 2))), row_bytes)
+    return ChunkSize(max(1, round(min(max(wanted, size.rows / 2), size.rows * 2))), row_bytes)
 
 
-def halved(size: Size, order: ReadChunk) -> Size:
+def halved(size: ChunkSize, order: ReadChunk) -> ChunkSize:
     """The size after an order that's given again, since too much passed meanwhile."""
-    return Size(max(1, min(size.rows, order.limit // 2)), size.row_bytes)
+    return ChunkSize(max(1, min(size.rows, order.limit // 2)), size.row_bytes)

@@ -20,7 +20,7 @@ from pipeline.coordinator.state import (
 )
 from pipeline.messages.binlog import PauseReading, ResumeReading
 from pipeline.messages.chunks import CloseTransactions, OpenTransactions, TransactionsOpened
-from pipeline.snapshot.snapshot import Chunking, Snapshot, Waiting
+from pipeline.snapshot.snapshot import Chunking, Snapshot, SnapshotWaiting
 
 
 def opened(state: State, message: TransactionsOpened) -> State:
@@ -40,7 +40,7 @@ def wanted(state: State) -> Snapshot | None:
     found = next((each for each in under_way.values() if each.consistent), None)
     if found is None or state.checkpoint.paused:
         return None
-    left = [table for table, each in found.tables.items() if isinstance(each, Waiting | Chunking)]
+    left = [table for table, each in found.tables.items() if isinstance(each, SnapshotWaiting | Chunking)]
     its_own = all(under_way[table] is found for table in left)
     altered = any(isinstance(state.runs.get(table), Unsettled) for table in left)
     return found if its_own and not (altered and isinstance(state.stand, Standing)) else None

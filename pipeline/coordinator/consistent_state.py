@@ -29,7 +29,7 @@ from typing import ClassVar
 
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.messages.chunks import OpenTransactions, TransactionsOpened
-from pipeline.snapshot.watermark import Passed
+from pipeline.snapshot.watermark import StreamPosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Approaching:
     order: OpenTransactions
     opened: TransactionsOpened
 
-    def holds(self, passed: Passed) -> bool:
+    def holds(self, passed: StreamPosition) -> bool:
         """Whether the stream, which has paused, is where they were opened, and they see all that has passed."""
         return passed.end == self.opened.at and passed.position <= self.opened.visible
 
@@ -73,7 +73,7 @@ class Standing:
     order: OpenTransactions
     at: Coordinates
 
-    def holds(self, passed: Passed) -> bool:
+    def holds(self, passed: StreamPosition) -> bool:
         """Whether it still stands there: images that waited for the proof of a schema may come behind the pause."""
         return passed.end == self.at
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from pipeline.coordinator import handle_log, reselect
 from pipeline.coordinator import window as windows
-from pipeline.coordinator.chunk_size import Size, measured
+from pipeline.coordinator.chunk_size import ChunkSize, measured
 from pipeline.coordinator.consistent_state import Nowhere
 from pipeline.coordinator.state import (
     FoundEmpty,
@@ -105,7 +105,7 @@ def _table_begun(state: State, snapshot: Snapshot, message: TablePlanned, end: K
     filling = isinstance(state.checkpoint.mirrors.get(table), Filling)
     first = filling and request.whole and request.surrogate is None
     known = state.sizes.get(table)
-    size = Size(request.chunk_rows or state.limits.chunk_rows, known.row_bytes if known else None)
+    size = ChunkSize(request.chunk_rows or state.limits.chunk_rows, known.row_bytes if known else None)
     counts = Progress(expected=message.expected, ranges=len(ranges))
     chunking = Chunking(ranges, message.walk.version(message.schema), first, counts)
     begun = with_table(with_size(state, table, size), snapshot, table, chunking)

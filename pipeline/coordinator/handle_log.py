@@ -57,18 +57,18 @@ from pipeline.messages.changes import (
 )
 from pipeline.messages.chunks import ReadChunk
 from pipeline.messages.journal import ChangePart, MirrorDataExpired
-from pipeline.messages.row_images import CHANGE_FIELDS, Kind, TableChanges
+from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
 from pipeline.messages.signals import SignalOutcome
 from pipeline.schema.row_keys import indistinct, tokens
 from pipeline.schema.table_schema import TableId
 from pipeline.signals.signal import SourceSignal
 from pipeline.snapshot.checkpoint import Filling, Ready
-from pipeline.snapshot.snapshot import Completed, Snapshot, Waiting, progress
+from pipeline.snapshot.snapshot import Completed, Snapshot, SnapshotWaiting, progress
 from pipeline.snapshot.watermark import CLOSE_MARKER, OPEN_MARKER
 
 # Stands in a row's place where there's none any more.
 _EMPTIED = pa.RecordBatch.from_pylist(
-    [{"kind": int(Kind.EMPTIED), "transaction": 0, "ordinal": 0}], CHANGE_FIELDS
+    [{"kind": int(ImageKind.EMPTIED), "transaction": 0, "ordinal": 0}], CHANGE_FIELDS
 )
 
 _GONE = "a consumer of the journal lacks rows of it that retention has removed"
@@ -294,13 +294,13 @@ def table_restarted(state: State, message: MirrorInvalidated) -> State:
     if message.emptied:
         return state if mirror is None else with_mirror(state, table, Ready(scn))
     if (snapshot := snapshot_of(state.checkpoint, table)) is not None:
-        state = with_table(state, snapshot, table, Waiting())
+        state = with_table(state, snapshot, table, SnapshotWaiting())
     if mirror is None:
         return state
     state = with_mirror(state, table, Filling(scn))
     if to_be_filled(state.checkpoint, table):
         return state
-    return with_snapshot(state, Snapshot(f"restart-{scn}-{table}", {table: Waiting()}))
+    return with_snapshot(state, Snapshot(f"restart-{scn}-{table}", {table: SnapshotWaiting()}))
 
 
 def _begins(state: State, table: TableId) -> bool:

@@ -17,15 +17,15 @@ from pipeline.coordinator.state import (
     with_snapshot,
 )
 from pipeline.messages.signals import SignalAccepted, SignalAnswer, SignalRejected
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from pipeline.signals.outcomes import Outcome, SignalState
 from pipeline.signals.signal import (
     ExecuteSnapshot,
-    LogPosition,
     MalformedSignal,
     PauseSnapshot,
     Recapture,
+    ReportPosition,
     ResumeSnapshot,
     SetBinlogPosition,
     Signal,
@@ -37,13 +37,13 @@ from pipeline.snapshot import key_literals, row_filter, row_filter_parser
 from pipeline.snapshot.checkpoint import Checkpoint, Moving
 from pipeline.snapshot.snapshot import (
     WHOLE,
-    Failed,
     Progress,
     Request,
     Snapshot,
-    Stopped,
-    TableState,
-    Waiting,
+    SnapshotFailed,
+    SnapshotStopped,
+    SnapshotWaiting,
+    TableSnapshot,
     progress,
 )
 
@@ -98,7 +98,7 @@ def _effect(state: State, signal: Signal) -> tuple[State, str]:
             return checkpointed(state, paused=True), "snapshots are paused"
         case ResumeSnapshot():
             return checkpointed(state, paused=False), "snapshots go on"
-        case LogPosition(_, message):
+        case ReportPosition(_, message):
             return state, message.replace("{}", str(state.checkpoint.position))
         case SetBinlogPosition():
             return _move_asked(state, signal)
@@ -122,8 +122,9 @@ def _snapshot_asked(state: State, signal: ExecuteSnapshot) -> tuple[State, str]:
     reasons = "; ".join(f"{table}: {reason}" for table, reason in refused.items())
     if len(refused) == len(meant):
         raise _Rejected(reasons)
-    states: dict[TableId, TableState] = {
-        table: Failed(refused[table], Progress()) if table in refused else Waiting() for table in meant
+    states: dict[TableId, TableSnapshot] = {
+        table: SnapshotFailed(refused[table], Progress()) if table in refused else SnapshotWaiting()
+        for table in meant
     }
     narrowed = {t: request for t, request in requests.items() if request != WHOLE and t not in refused}
     snapshot = Snapshot(signal.id, states, narrowed, signal.blocking, signal.priority)
@@ -133,7 +134,7 @@ def _snapshot_asked(state: State, signal: ExecuteSnapshot) -> tuple[State, str]:
     )
 
 
-def _meant(checkpoint: Checkpoint, tables: Tables) -> list[TableId]:
+def _meant(checkpoint: Checkpoint, tables: TableFilter) -> list[TableId]:
     """The captured tables that are meant, those that have stopped among them; each pattern has to mean one."""
     found, idle = recapture.meant(checkpoint, tables)
     if idle:
@@ -168,12 +169,12 @@ def _refusal(checkpoint: Checkpoint, table: TableId) -> str | None:
 # A snapshot is stopped
 
 
-def _stop_asked(state: State, tables: Tables) -> tuple[State, str]:
+def _stop_asked(state: State, tables: TableFilter) -> tuple[State, str]:
     stopped: list[TableId] = []
     for snapshot, table in list(unended(state.checkpoint)):
         if tables.match(table):
             current = next(s for s in state.checkpoint.snapshots if s.id == snapshot.id)
-            state = table_ended(state, current, table, Stopped(progress(snapshot.tables[table])))
+            state = table_ended(state, current, table, SnapshotStopped(progress(snapshot.tables[table])))
             stopped.append(table)
     if not stopped:
         raise _Rejected(f"no snapshot of {' or '.join(tables.patterns)} is under way")

@@ -51,7 +51,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.messages.row_images import Kind, TableChanges
+from pipeline.messages.row_images import ImageKind, TableChanges
 from pipeline.schema.row_keys import tokens
 
 Mask = npt.NDArray[np.bool_]
@@ -113,15 +113,15 @@ def divided(changes: TableChanges, keys: pa.Array, moving: Iterable[str] = ()) -
     kind = changes.images.column("kind").to_numpy()
     absent = changes.images.column("absent")
     whole = absent.is_null().to_numpy(zero_copy_only=False)
-    before = np.flatnonzero(kind == Kind.UPDATE_BEFORE)
+    before = np.flatnonzero(kind == ImageKind.UPDATE_BEFORE)
     same = pc.equal(keys.take(pa.array(before)), keys.take(pa.array(before + 1))).fill_null(False)
     moved = before[~same.to_numpy(zero_copy_only=False)]
-    stays = (kind == Kind.INSERT) | (kind == Kind.UPDATE_AFTER)
-    gone, unknown = kind == Kind.DELETE, kind == Kind.INSERT
+    stays = (kind == ImageKind.INSERT) | (kind == ImageKind.UPDATE_AFTER)
+    gone, unknown = kind == ImageKind.DELETE, kind == ImageKind.INSERT
     gone[moved] = True
     unknown[moved + 1] = True
     for name in moving:
-        unknown |= (kind == Kind.UPDATE_AFTER) & _given(absent, name)
+        unknown |= (kind == ImageKind.UPDATE_AFTER) & _given(absent, name)
     partial = stays & ~whole
     return Divided(gone | (stays & whole), partial, partial & unknown)
 

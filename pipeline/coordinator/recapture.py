@@ -22,10 +22,17 @@ from dataclasses import replace
 from typing import Final
 
 from pipeline.coordinator.state import remembered
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror
-from pipeline.snapshot.snapshot import Chunking, Failed, Progress, Snapshot, TableState, Waiting
+from pipeline.snapshot.snapshot import (
+    Chunking,
+    Progress,
+    Snapshot,
+    SnapshotFailed,
+    SnapshotWaiting,
+    TableSnapshot,
+)
 
 _REMEDY: Final = "{reason}; then begin it again: tidemark signal CONFIG recapture --tables '{pattern}'"
 _UNKNOWN: Final = "the source doesn't show it, or the configuration doesn't capture it"
@@ -40,10 +47,10 @@ def told(table: TableId, reason: str) -> str:
     return _REMEDY.format(reason=reason, pattern=pattern)
 
 
-def meant(checkpoint: Checkpoint, tables: Tables) -> tuple[list[TableId], list[str]]:
+def meant(checkpoint: Checkpoint, tables: TableFilter) -> tuple[list[TableId], list[str]]:
     """The tables that are meant, of those captured or stopped, and the patterns that mean none."""
     known = sorted(checkpoint.schemas.keys() | checkpoint.stopped.keys())
-    idle = [p for p in tables.patterns if not any(Tables((p,)).match(table) for table in known)]
+    idle = [p for p in tables.patterns if not any(TableFilter((p,)).match(table) for table in known)]
     return [table for table in known if tables.match(table)], idle
 
 
@@ -80,13 +87,13 @@ def _begun(
     )
 
 
-def _state(schema: TableSchema | None) -> TableState:
+def _state(schema: TableSchema | None) -> TableSnapshot:
     if schema is None:
-        return Failed(_UNKNOWN, Progress())
-    return Waiting() if schema.key else Failed(_KEYLESS, Progress())
+        return SnapshotFailed(_UNKNOWN, Progress())
+    return SnapshotWaiting() if schema.key else SnapshotFailed(_KEYLESS, Progress())
 
 
 def _again(snapshot: Snapshot, tables: Iterable[TableId]) -> Snapshot:
     """The snapshot in which these tables wait, if they were under way: their chunks are of an older generation."""
-    anew = {t: Waiting() for t in tables if isinstance(snapshot.tables.get(t), Chunking)}
+    anew = {t: SnapshotWaiting() for t in tables if isinstance(snapshot.tables.get(t), Chunking)}
     return replace(snapshot, tables={**snapshot.tables, **anew}) if anew else snapshot

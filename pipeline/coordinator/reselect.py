@@ -28,8 +28,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from pipeline.coordinator.chunk_size import Size
-from pipeline.coordinator.reselect_keys import Unread, key_rows
+from pipeline.coordinator.chunk_size import ChunkSize
+from pipeline.coordinator.reselect_keys import UnknownRows, key_rows
 from pipeline.coordinator.state import (
     Flowing,
     Planned,
@@ -49,7 +49,7 @@ from pipeline.messages.chunks import ChunkRead, ReselectRows
 from pipeline.schema.row_keys import tokens
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling
-from pipeline.snapshot.snapshot import ChunkId, Chunking, Snapshot, Waiting
+from pipeline.snapshot.snapshot import ChunkId, Chunking, Snapshot, SnapshotWaiting
 
 # What's said in a row's `__chunk` in place of a snapshot's id.
 REREAD: Final = "reread"
@@ -75,7 +75,7 @@ def measured(state: State, read: ChunkRead) -> State:
         return state
     known = state.sizes.get(table)
     row_bytes = max(read.bytes, read.rows.nbytes) / rows
-    return with_size(state, table, Size(known.rows if known else state.limits.chunk_rows, row_bytes))
+    return with_size(state, table, ChunkSize(known.rows if known else state.limits.chunk_rows, row_bytes))
 
 
 def moving(state: State, table: TableId) -> tuple[str, ...]:
@@ -97,7 +97,7 @@ def wanted(state: State, table: TableId, keys: pa.RecordBatch, transactions: int
     """The state in which the rows with these keys are to be read again, which so many transactions made unknown."""
     if not len(keys):
         return state
-    listed = (*state.unread.get(table, ()), Unread(state.checkpoint.scn + 1, keys))
+    listed = (*state.unread.get(table, ()), UnknownRows(state.checkpoint.scn + 1, keys))
     if sum(each.keys.nbytes for each in listed) <= MOST_BYTES:
         return replace(state, unread={**state.unread, table: listed})
     return read_anew(forgotten(state, table), table, state.checkpoint.scn + transactions)
@@ -106,9 +106,9 @@ def wanted(state: State, table: TableId, keys: pa.RecordBatch, transactions: int
 def read_anew(state: State, table: TableId, scn: int) -> State:
     """The state in which all rows of the table will be read, whatever changed them up to this SCN."""
     snapshot, mirror = snapshot_of(state.checkpoint, table), state.checkpoint.mirrors[table]
-    if isinstance(mirror, Filling) and snapshot and isinstance(snapshot.tables[table], Waiting):
+    if isinstance(mirror, Filling) and snapshot and isinstance(snapshot.tables[table], SnapshotWaiting):
         return with_mirror(dropped(state, {table}), table, Filling(scn))
-    return with_snapshot(state, Snapshot(f"{REREAD}-{scn}-{table}", {table: Waiting()}))
+    return with_snapshot(state, Snapshot(f"{REREAD}-{scn}-{table}", {table: SnapshotWaiting()}))
 
 
 def forgotten(state: State, table: TableId) -> State:
@@ -127,7 +127,7 @@ def found(state: State, keys: Mapping[TableId, pa.RecordBatch | None]) -> State:
         if listed is None or listed.nbytes > MOST_BYTES:
             state = read_anew(state, table, state.checkpoint.scn)
         elif len(listed):
-            state = replace(state, unread={**state.unread, table: (Unread(since + 1, listed),)})
+            state = replace(state, unread={**state.unread, table: (UnknownRows(since + 1, listed),)})
     return marked(state)
 
 
@@ -202,8 +202,8 @@ def _rows(state: State, table: TableId) -> int:
 
 
 def _first(
-    schema: TableSchema, listed: tuple[Unread, ...], room: int
-) -> tuple[pa.RecordBatch, tuple[Unread, ...]]:
+    schema: TableSchema, listed: tuple[UnknownRows, ...], room: int
+) -> tuple[pa.RecordBatch, tuple[UnknownRows, ...]]:
     """The keys that wait longest, each once, no more than there's room for, and what's left."""
     taken: list[pa.RecordBatch] = []
     while listed and room:
@@ -211,7 +211,7 @@ def _first(
         taken.append(key_rows(schema, first.keys.slice(0, room).columns))
         rest = first.keys.slice(room)
         room -= len(taken[-1])
-        listed = (*((Unread(first.since, rest),) if len(rest) else ()), *others)
+        listed = (*((UnknownRows(first.since, rest),) if len(rest) else ()), *others)
     keys = pa.concat_batches(taken)
     each = tokens(keys, range(len(schema.key))).dictionary_encode().indices.to_numpy()
     _, once = np.unique(each, return_index=True)

@@ -18,7 +18,7 @@ NOTHING: Final[Mapping[TableId, pa.RecordBatch | None]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnknownRows:
     """Rows that are to be read again: the columns of their keys; unknown `since` this SCN."""
 
     since: int

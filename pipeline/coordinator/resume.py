@@ -26,12 +26,20 @@ from pipeline.coordinator.recapture import recaptured
 from pipeline.coordinator.state import remembered
 from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
-from pipeline.schema.known_schemas import Known
+from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_schema import TableId
 from pipeline.signals.signal import MOST_PRIORITY
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Moving
 from pipeline.snapshot.prepared_xa import left_out
-from pipeline.snapshot.snapshot import Chunking, Completed, Failed, Snapshot, TableState, Waiting, progress
+from pipeline.snapshot.snapshot import (
+    Chunking,
+    Completed,
+    Snapshot,
+    SnapshotFailed,
+    SnapshotWaiting,
+    TableSnapshot,
+    progress,
+)
 from pipeline.source.failover import PURGED
 
 _BEHIND = "the binlog was purged behind {position}"
@@ -51,12 +59,12 @@ class LogPurged(Definite):
     """The server's log doesn't go back to the position any more."""
 
 
-def first(known: Known) -> Checkpoint:
+def first(known: KnownSchemas) -> Checkpoint:
     """Where a new journal begins: at the source's present, with the schemas that hold there."""
     return Checkpoint(known.at, schemas=dict(known.schemas))
 
 
-def resumed(checkpoint: Checkpoint, known: Known, purged: GtidSet, mode: SnapshotMode) -> Checkpoint:
+def resumed(checkpoint: Checkpoint, known: KnownSchemas, purged: GtidSet, mode: SnapshotMode) -> Checkpoint:
     """Where to go on from the last sealed checkpoint, at a server that has `purged` these transactions from its log.
 
     Tables that are to be recaptured begin again there. Raises LogPurged where the log lacks what is needed, and the
@@ -66,7 +74,7 @@ def resumed(checkpoint: Checkpoint, known: Known, purged: GtidSet, mode: Snapsho
     return recaptured(checkpoint, known.schemas) if checkpoint.recapturing else checkpoint
 
 
-def _going_on(checkpoint: Checkpoint, known: Known, purged: GtidSet, mode: SnapshotMode) -> Checkpoint:
+def _going_on(checkpoint: Checkpoint, known: KnownSchemas, purged: GtidSet, mode: SnapshotMode) -> Checkpoint:
     if checkpoint.moving is not None:
         checkpoint = _moved(checkpoint, checkpoint.moving, known)
     checkpoint = _without_waiting(checkpoint, purged)
@@ -142,7 +150,7 @@ def _unused(checkpoint: Checkpoint, name: str) -> str:
     return name if name not in used else _unused(checkpoint, f"{name}-again")
 
 
-def _moved(checkpoint: Checkpoint, moving: Moving, known: Known) -> Checkpoint:
+def _moved(checkpoint: Checkpoint, moving: Moving, known: KnownSchemas) -> Checkpoint:
     at, checkpoint = wanted(checkpoint, known.at), replace(checkpoint, moving=None)
     if at == checkpoint.position:
         return checkpoint
@@ -150,7 +158,7 @@ def _moved(checkpoint: Checkpoint, moving: Moving, known: Known) -> Checkpoint:
     return _anew(checkpoint, at, known, gap, moving.id)
 
 
-def _anew(checkpoint: Checkpoint, at: GtidSet, known: Known, gap: str, snapshot: str) -> Checkpoint:
+def _anew(checkpoint: Checkpoint, at: GtidSet, known: KnownSchemas, gap: str, snapshot: str) -> Checkpoint:
     """The checkpoint at another position, with a snapshot of every table."""
     stopped = {t: _GONE.format(gap=gap) for t in checkpoint.schemas if t not in known.schemas}
     keyless = [t for t, schema in checkpoint.schemas.items() if not schema.key]
@@ -168,8 +176,10 @@ def _anew(checkpoint: Checkpoint, at: GtidSet, known: Known, gap: str, snapshot:
 
 
 def _ended(snapshot: Snapshot, reason: str) -> Snapshot:
-    tables: dict[TableId, TableState] = {
-        table: Failed(reason, progress(state)) if isinstance(state, Waiting | Chunking) else state
+    tables: dict[TableId, TableSnapshot] = {
+        table: SnapshotFailed(reason, progress(state))
+        if isinstance(state, SnapshotWaiting | Chunking)
+        else state
         for table, state in snapshot.tables.items()
     }
     return replace(snapshot, tables=tables)
@@ -182,7 +192,7 @@ def _asked(
 
     A consistent one comes before all others, since the stream stands for it.
     """
-    waiting: dict[TableId, TableState] = dict.fromkeys(tables, Waiting())
+    waiting: dict[TableId, TableSnapshot] = dict.fromkeys(tables, SnapshotWaiting())
     filling: dict[TableId, Mirror] = dict.fromkeys(tables, Filling(checkpoint.scn))
     first = Snapshot(snapshot, {}, consistent=consistent, priority=MOST_PRIORITY + 1 if consistent else 0)
     present = next((each for each in checkpoint.snapshots if each.id == snapshot), first)

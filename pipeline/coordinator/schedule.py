@@ -31,7 +31,7 @@ from typing import assert_never
 
 from pipeline.config.settings import MOST_WINDOWS
 from pipeline.coordinator import consistent_schedule, reselect
-from pipeline.coordinator.chunk_size import Size
+from pipeline.coordinator.chunk_size import ChunkSize
 from pipeline.coordinator.consistent_state import Approaching, Nowhere, Opening, Standing
 from pipeline.coordinator.state import (
     Flowing,
@@ -249,7 +249,7 @@ def _chunks(state: State, snapshot: Snapshot, run: Planned) -> Iterator[_Chunk]:
 
 def _rows(state: State, snapshot: Snapshot, table: TableId) -> tuple[int, int]:
     """How many rows the table's next chunk is asked for, and the bytes that these may take."""
-    size = state.sizes.get(table) or Size(snapshot.request(table).chunk_rows or state.limits.chunk_rows)
+    size = state.sizes.get(table) or ChunkSize(snapshot.request(table).chunk_rows or state.limits.chunk_rows)
     return size.rows, size.bytes(size.rows, state.limits)
 
 

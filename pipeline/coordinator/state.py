@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from pipeline.config.settings import SnapshotMode
-from pipeline.coordinator.chunk_size import Limits, Size
+from pipeline.coordinator.chunk_size import ChunkLimits, ChunkSize
 from pipeline.coordinator.consistent_state import ConsistentPhase, Nowhere
-from pipeline.coordinator.reselect_keys import Unread
+from pipeline.coordinator.reselect_keys import UnknownRows
 from pipeline.coordinator.window import Reading, Window
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid
@@ -21,14 +21,14 @@ from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.snapshot.snapshot import (
     ChunkId,
     Chunking,
-    Failed,
     Range,
     Snapshot,
-    TableState,
-    Waiting,
+    SnapshotFailed,
+    SnapshotWaiting,
+    TableSnapshot,
     progress,
 )
-from pipeline.snapshot.watermark import High, Passed
+from pipeline.snapshot.watermark import High, StreamPosition
 
 # How many ended snapshots the checkpoint remembers.
 SNAPSHOTS_REMEMBERED = 10
@@ -97,7 +97,7 @@ class FoundEmpty:
     high: High
 
 
-Run = Planning | Planned | Unsettled | FoundEmpty
+TableRun = Planning | Planned | Unsettled | FoundEmpty
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Strained:
     reason: str
 
 
-Source = Eased | Strained
+SourceLoad = Eased | Strained
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class InTransaction:
     stopped: frozenset[TableId] = frozenset()
 
 
-Place = BetweenTransactions | InTransaction
+StreamPlace = BetweenTransactions | InTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,29 +167,29 @@ class State:
     longest first, and `rereading` what's asked for of them and hasn't come.
     """
 
-    limits: Limits
+    limits: ChunkLimits
     mode: WindowMode
     checkpoint: Checkpoint
     unasked: SnapshotMode = SnapshotMode.NO_DATA
     stream: Coordinates | None = None
-    place: Place = BetweenTransactions()
-    runs: dict[TableId, Run] = field(default_factory=dict)
+    place: StreamPlace = BetweenTransactions()
+    runs: dict[TableId, TableRun] = field(default_factory=dict)
     open: tuple[Window, ...] = ()
     asked: dict[ChunkId, int] = field(default_factory=dict)
-    sizes: dict[TableId, Size] = field(default_factory=dict)
+    sizes: dict[TableId, ChunkSize] = field(default_factory=dict)
     gate: Gate = Flowing()
     stand: ConsistentPhase = field(default_factory=Nowhere)
-    source: Source = Eased()
+    source: SourceLoad = Eased()
     room: Room = field(default_factory=HasSpace)
     markers: frozenset[str] = frozenset()
     chunks: int = 0
-    unread: dict[TableId, tuple[Unread, ...]] = field(default_factory=dict)
+    unread: dict[TableId, tuple[UnknownRows, ...]] = field(default_factory=dict)
     rereading: ChunkId | None = None
 
     @property
-    def passed(self) -> Passed:
+    def passed(self) -> StreamPosition:
         """What has passed of the stream."""
-        return Passed(self.stream, self.checkpoint.position, self.markers)
+        return StreamPosition(self.stream, self.checkpoint.position, self.markers)
 
 
 Order = (
@@ -211,10 +211,10 @@ def ended(state: State, table: TableId, reason: str) -> State:
     if snapshot is None:
         return dropped(state, {table})
     was = snapshot.tables[table]
-    return table_ended(state, snapshot, table, Failed(f"{reason}{_left(was)}", progress(was)))
+    return table_ended(state, snapshot, table, SnapshotFailed(f"{reason}{_left(was)}", progress(was)))
 
 
-def _left(state: TableState) -> str:
+def _left(state: TableSnapshot) -> str:
     """What wasn't read, for the reason of a failure."""
     if not isinstance(state, Chunking):
         return ""
@@ -225,7 +225,7 @@ def _left(state: TableState) -> str:
     return f" (not read: {', '.join(ranges)})"
 
 
-def table_ended(state: State, snapshot: Snapshot, table: TableId, ended: TableState) -> State:
+def table_ended(state: State, snapshot: Snapshot, table: TableId, ended: TableSnapshot) -> State:
     """The table's snapshot has come to its end; a mirror that it was filling is ready to be merged into."""
     was, mirror = snapshot.tables[table], state.checkpoint.mirrors.get(table)
     state = with_table(dropped(state, {table}), snapshot, table, ended)
@@ -236,7 +236,7 @@ def table_ended(state: State, snapshot: Snapshot, table: TableId, ended: TableSt
             return state
 
 
-def _filled(was: TableState) -> bool:
+def _filled(was: TableSnapshot) -> bool:
     return isinstance(was, Chunking) and was.first
 
 
@@ -244,7 +244,7 @@ def to_be_filled(checkpoint: Checkpoint, table: TableId) -> bool:
     """Whether a snapshot fills the table's mirror, or will from its beginning."""
     return any(
         _filled(snapshot.tables[table])
-        or (isinstance(snapshot.tables[table], Waiting) and snapshot.request(table).whole)
+        or (isinstance(snapshot.tables[table], SnapshotWaiting) and snapshot.request(table).whole)
         for snapshot, other in unended(checkpoint)
         if other == table
     )
@@ -259,7 +259,7 @@ def begun_anew(state: State, snapshot: Snapshot, table: TableId) -> State:
     """The table's snapshot begins anew, since what its keys are keys of has changed; so does the mirror it fills."""
     if _filled(snapshot.tables[table]):
         state = with_mirror(state, table, Filling(state.checkpoint.scn))
-    return with_table(dropped(state, {table}), snapshot, table, Waiting())
+    return with_table(dropped(state, {table}), snapshot, table, SnapshotWaiting())
 
 
 def dropped(state: State, tables: Iterable[TableId]) -> State:
@@ -270,8 +270,8 @@ def dropped(state: State, tables: Iterable[TableId]) -> State:
     gone, unread = frozenset(tables), dict(state.unread)
     for window in reversed(state.open):
         if isinstance(window.order, ReselectRows) and (table := table_of(window)) in gone:
-            unread[table] = (Unread(window.order.since, window.order.keys), *unread.get(table, ()))
-    runs: dict[TableId, Run] = {
+            unread[table] = (UnknownRows(window.order.since, window.order.keys), *unread.get(table, ()))
+    runs: dict[TableId, TableRun] = {
         table: replace(run, stale=True) if table in gone and isinstance(run, Planning) else run
         for table, run in state.runs.items()
         if table not in gone or isinstance(run, Planning)
@@ -280,10 +280,10 @@ def dropped(state: State, tables: Iterable[TableId]) -> State:
     return replace(state, runs=runs, open=still_open, unread=unread)
 
 
-def with_table(state: State, snapshot: Snapshot, table: TableId, table_state: TableState) -> State:
+def with_table(state: State, snapshot: Snapshot, table: TableId, table_state: TableSnapshot) -> State:
     """The state with another state of one table in a snapshot; what was asked for of it is forgotten with its end."""
     requests = snapshot.requests
-    if not isinstance(table_state, Waiting | Chunking):
+    if not isinstance(table_state, SnapshotWaiting | Chunking):
         requests = {other: request for other, request in requests.items() if other != table}
     changed = replace(snapshot, tables={**snapshot.tables, table: table_state}, requests=requests)
     snapshots = tuple(changed if s.id == snapshot.id else s for s in state.checkpoint.snapshots)
@@ -300,7 +300,7 @@ def with_snapshot(state: State, snapshot: Snapshot) -> State:
     first = [
         table
         for table, waiting in snapshot.tables.items()
-        if isinstance(waiting, Waiting) and snapshot.request(table).whole and table not in mirrors
+        if isinstance(waiting, SnapshotWaiting) and snapshot.request(table).whole and table not in mirrors
     ]
     return checkpointed(
         state,
@@ -315,7 +315,7 @@ def remembered(snapshots: tuple[Snapshot, ...]) -> tuple[Snapshot, ...]:
     return tuple(snapshot for snapshot in snapshots if snapshot.id not in forgotten)
 
 
-def with_run(state: State, table: TableId, run: Run) -> State:
+def with_run(state: State, table: TableId, run: TableRun) -> State:
     """The state with another run of a table."""
     return replace(state, runs={**state.runs, table: run})
 
@@ -335,7 +335,9 @@ def snapshot_of(checkpoint: Checkpoint, table: TableId) -> Snapshot | None:
 
     A table that's under way stays with its snapshot, even if one comes that would be before it.
     """
-    wanting = [s for s in by_priority(checkpoint) if isinstance(s.tables.get(table), Waiting | Chunking)]
+    wanting = [
+        s for s in by_priority(checkpoint) if isinstance(s.tables.get(table), SnapshotWaiting | Chunking)
+    ]
     under_way = (snapshot for snapshot in wanting if isinstance(snapshot.tables[table], Chunking))
     return next(under_way, wanting[0] if wanting else None)
 
@@ -353,7 +355,7 @@ def unended(checkpoint: Checkpoint) -> Iterator[tuple[Snapshot, TableId]]:
     """The tables of all snapshots that wait or are under way, in the snapshots' order."""
     for snapshot in by_priority(checkpoint):
         for table, state in snapshot.tables.items():
-            if isinstance(state, Waiting | Chunking):
+            if isinstance(state, SnapshotWaiting | Chunking):
                 yield snapshot, table
 
 
@@ -362,12 +364,12 @@ def by_priority(checkpoint: Checkpoint) -> list[Snapshot]:
     return sorted(checkpoint.snapshots, key=lambda snapshot: -snapshot.priority)
 
 
-def size_of(state: State, order: ReadChunk) -> Size:
+def size_of(state: State, order: ReadChunk) -> ChunkSize:
     """What's known of chunks of the order's table."""
-    return state.sizes.get(order.schema.table, Size(order.limit))
+    return state.sizes.get(order.schema.table, ChunkSize(order.limit))
 
 
-def with_size(state: State, table: TableId, size: Size) -> State:
+def with_size(state: State, table: TableId, size: ChunkSize) -> State:
     """The state in which that's known of the table's chunks."""
     return replace(state, sizes={**state.sizes, table: size})
 

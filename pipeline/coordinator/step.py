@@ -44,7 +44,7 @@ import pyarrow as pa
 
 from pipeline.config.settings import MOST_WINDOWS, SnapshotMode
 from pipeline.coordinator import consistent_schedule, handle_chunks, handle_log, reselect, resume
-from pipeline.coordinator.chunk_size import Limits
+from pipeline.coordinator.chunk_size import ChunkLimits
 from pipeline.coordinator.handle_signals import signalled
 from pipeline.coordinator.reselect_keys import NOTHING
 from pipeline.coordinator.schedule import scheduled
@@ -99,7 +99,7 @@ from pipeline.snapshot.checkpoint import Checkpoint
 
 def start(
     checkpoint: Checkpoint,
-    limits: Limits,
+    limits: ChunkLimits,
     mode: WindowMode,
     unasked: SnapshotMode = SnapshotMode.NO_DATA,
     unread: Mapping[TableId, pa.RecordBatch | None] = NOTHING,

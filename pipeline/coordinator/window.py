@@ -71,7 +71,7 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.chunks import ChunkRead, ReadChunk, ReselectRows
 from pipeline.schema.row_keys import Key, tokens
-from pipeline.snapshot.watermark import High, Passed, usable
+from pipeline.snapshot.watermark import High, StreamPosition, usable
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ def chunk_read(window: Reading, read: ChunkRead) -> Reconciling:
     return _folded(Reconciling(window.order, read.low, read.high, rows, read.upto, window.passed, keys))
 
 
-def closes(window: Reconciling, passed: Passed) -> bool:
+def closes(window: Reconciling, passed: StreamPosition) -> bool:
     """Whether the stream, between two transactions there, has passed the high watermark."""
     return passed.has(window.high)
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from pipeline.errors import Definite
 from pipeline.gtid.intervals import EMPTY, Intervals
-from pipeline.types.buffers import Bools, Int64s
+from pipeline.types.buffers import Flags, Longs
 
 # The server counts up to, and not including, the largest signed 64-bit number (GNO_END).
 LARGEST_NUMBER = 2**63 - 2
@@ -193,7 +193,7 @@ class GtidSet:
     def __contains__(self, gtid: Gtid) -> bool:
         return gtid.number in self.intervals.get(gtid.source, EMPTY)
 
-    def contains_many(self, source: Tsid, numbers: Int64s) -> Bools:
+    def contains_many(self, source: Tsid, numbers: Longs) -> Flags:
         """Of each of these transactions of one source, whether it's in the set."""
         return self.intervals.get(source, EMPTY).contains_many(numbers)
 
@@ -232,7 +232,7 @@ class GtidSet:
         """The set with one transaction more; it takes O(sources) when that one follows its source's last."""
         return self._with(gtid.source, self.intervals.get(gtid.source, EMPTY).with_number(gtid.number))
 
-    def with_numbers(self, source: Tsid, numbers: Int64s) -> "GtidSet":
+    def with_numbers(self, source: Tsid, numbers: Longs) -> "GtidSet":
         """The set with these transactions of one source more, in any order. Raises MalformedGtid."""
         if numbers.size == 0:
             return self

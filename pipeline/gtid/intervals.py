@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.types.buffers import Bools, Int64s
+from pipeline.types.buffers import Flags, Longs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,11 +27,11 @@ class Intervals:
     The empty set has no inner edges and end 0. Made by the functions of this class, not by its constructor.
     """
 
-    inner: Int64s
+    inner: Longs
     end: int
 
     @staticmethod
-    def of_edges(edges: Int64s) -> "Intervals":
+    def of_edges(edges: Longs) -> "Intervals":
         """The set with these edges: strictly increasing, an even count, from 1 up. Takes the array over."""
         if edges.size == 0:
             return EMPTY
@@ -39,7 +39,7 @@ class Intervals:
         return Intervals(edges[:-1], int(edges[-1]))
 
     @staticmethod
-    def of_ranges(starts: Int64s, ends: Int64s) -> "Intervals":
+    def of_ranges(starts: Longs, ends: Longs) -> "Intervals":
         """The union of half-open ranges [start, end), in any order, overlapping or not; none is empty."""
         order = np.argsort(starts, kind="stable")
         starts, ends = starts[order], np.maximum.accumulate(ends[order])
@@ -52,12 +52,12 @@ class Intervals:
         return Intervals.of_edges(edges)
 
     @staticmethod
-    def of_numbers(numbers: Int64s) -> "Intervals":
+    def of_numbers(numbers: Longs) -> "Intervals":
         """The set of these numbers, in any order, with repetitions or without."""
         return Intervals.of_ranges(numbers, numbers + 1)
 
     @property
-    def edges(self) -> Int64s:
+    def edges(self) -> Longs:
         """All edges, strictly increasing: start, end, start, end, with each end the first number outside."""
         return np.append(self.inner, self.end) if self.end else self.inner
 
@@ -75,7 +75,7 @@ class Intervals:
     def __contains__(self, number: int) -> bool:
         return number < self.end and bool(self.inner.searchsorted(number, side="right") & 1)
 
-    def contains_many(self, numbers: Int64s) -> Bools:
+    def contains_many(self, numbers: Longs) -> Flags:
         """Of each number, whether it's a member."""
         return (numbers < self.end) & _odd(np.searchsorted(self.inner, numbers, side="right"))
 
@@ -112,7 +112,7 @@ class Intervals:
 EMPTY = Intervals(np.empty(0, dtype=np.int64), 0)
 
 
-def _combined(a: Intervals, b: Intervals, rule: Callable[[Bools, Bools], Bools]) -> Intervals:
+def _combined(a: Intervals, b: Intervals, rule: Callable[[Flags, Flags], Flags]) -> Intervals:
     """The numbers for which `rule(in a, in b)` holds; the rule is false where neither set has a number."""
     # The stable sort recognises runs, so that two sorted arrays are merged in linear time.
     places = np.sort(np.concatenate((a.edges, b.edges)), kind="stable")
@@ -122,5 +122,5 @@ def _combined(a: Intervals, b: Intervals, rule: Callable[[Bools, Bools], Bools])
     return Intervals.of_edges(places[changes])
 
 
-def _odd(counts: npt.NDArray[np.intp]) -> Bools:
+def _odd(counts: npt.NDArray[np.intp]) -> Flags:
     return (counts & 1).astype(np.bool_)

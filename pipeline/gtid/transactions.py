@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pipeline.errors import InvariantBroken
 from pipeline.gtid import file_positions
 from pipeline.gtid.gtid_set import Gtid, GtidSet, Tsid
-from pipeline.types.buffers import Bools, Int64s
+from pipeline.types.buffers import Flags, Longs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,9 +29,9 @@ class Transactions:
 
     sources: tuple[Tsid, ...]
     source: npt.NDArray[np.int32]
-    number: Int64s
-    commit_time: Int64s
-    original_time: Int64s
+    number: Longs
+    commit_time: Longs
+    original_time: Longs
 
     @staticmethod
     def empty() -> "Transactions":
@@ -84,7 +84,7 @@ class Transactions:
         numbers = pc.cast(pa.array(self.number), pa.string())
         return pc.binary_join_element_wise(sources.take(pa.array(self.source)), numbers, ":")
 
-    def not_in(self, gtids: GtidSet) -> Bools:
+    def not_in(self, gtids: GtidSet) -> Flags:
         """Of each transaction, whether it's missing from the set; membership decides, never order."""
         missing = np.empty(len(self), dtype=np.bool_)
         for index, source in enumerate(self.sources):

@@ -21,7 +21,7 @@ from pipeline.config.table_rules import LakeRule, Tiers, rule_of
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.journal import Append, ChangePart, ChunkPart
-from pipeline.messages.row_images import CHANGE_FIELDS, Kind
+from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind
 from pipeline.schema.row_keys import tokens
 from pipeline.schema.spelling import folded
 from pipeline.schema.table_schema import TableSchema
@@ -139,8 +139,8 @@ def _overwritten(
     kind: npt.NDArray[np.int8], rows: pa.RecordBatch, schema: TableSchema
 ) -> npt.NDArray[np.bool_] | None:
     """Which images are what an update found that kept its key; None where there are no updates of rows with keys."""
-    before = np.flatnonzero(kind == Kind.UPDATE_BEFORE)
-    if not np.array_equal(before + 1, np.flatnonzero(kind == Kind.UPDATE_AFTER)):
+    before = np.flatnonzero(kind == ImageKind.UPDATE_BEFORE)
+    if not np.array_equal(before + 1, np.flatnonzero(kind == ImageKind.UPDATE_AFTER)):
         raise InvariantBroken(f"an update of {schema.table} came without its image before or its image after")
     if before.size == 0 or not schema.key:
         return None

@@ -27,7 +27,7 @@ MOST_AT_ONCE = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class RetainedSegment:
     """A segment of the journal: its number, its files' bytes, its last SCN, and when it was sealed (µs, epoch)."""
 
     segment: int
@@ -37,7 +37,7 @@ class Kept:
 
 
 def removable(
-    oldest: Iterable[Kept],
+    oldest: Iterable[RetainedSegment],
     first: int,
     last: int,
     consumers: Iterable[int],
@@ -45,7 +45,7 @@ def removable(
     size: int,
     settings: JournalSettings,
     now: int,
-) -> Iterator[Kept]:
+) -> Iterator[RetainedSegment]:
     """Those of the segments that may go, out of `oldest`, which are in order; no more of it is read than needed.
 
     `first`: the segment that the journal is whole from; `last`: its last one; `consumers`: the segment of each that it

@@ -42,7 +42,7 @@ from pipeline.messages.message_size import of_part
 from pipeline.messages.row_images import TableChanges
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Mirror
-from pipeline.types.buffers import Int64s
+from pipeline.types.buffers import Longs
 
 # How many commit times an entry keeps, at most, to tell how fresh its segment was.
 COMMIT_TIME_SAMPLES = 16
@@ -77,7 +77,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
+class EarlyFile:
     """A file that's written ahead, when the stream was at this SCN; None for one of a transaction that hadn't ended."""
 
     file: File
@@ -109,12 +109,12 @@ def finished(unfinished: Unfinished, append: Append) -> Append:
     return replace(append, parts=(*kept, *append.parts))
 
 
-def kept(ahead: Iterable[Ahead], appends: Sequence[Append]) -> tuple[File, ...]:
+def kept(ahead: Iterable[EarlyFile], appends: Sequence[Append]) -> tuple[File, ...]:
     """Those of the files written ahead that come into the segment."""
     return tuple(each.file for each in ahead if not _is_void(each, appends))
 
 
-def _is_void(ahead: Ahead, appends: Sequence[Append]) -> bool:
+def _is_void(ahead: EarlyFile, appends: Sequence[Append]) -> bool:
     table = ahead.file.table
     if ahead.scn is None:  # its transaction ends with the segment's first append
         return table in appends[0].withdrawn
@@ -317,7 +317,7 @@ def _is_written(part: ChangePart | ChunkPart) -> bool:
     return not rows.schema.names
 
 
-def _commit_times(times: list[Int64s]) -> CommitTimes | None:
+def _commit_times(times: list[Longs]) -> CommitTimes | None:
     if not times:
         return None
     all_times = np.concatenate(times)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule
 from pipeline.journal.entry import Entry, File
-from pipeline.journal.segment import Ahead, Unfinished, Waiting
+from pipeline.journal.segment import EarlyFile, Unfinished, Waiting
 from pipeline.messages.journal import Append, ChangePart, ChunkPart, HasSpace, Room
 from pipeline.signals.outcomes import SignalState
 from pipeline.snapshot.checkpoint import Checkpoint
@@ -21,7 +21,7 @@ class Seal:
 
     segment: int
     waiting: Waiting
-    ahead: tuple[Ahead, ...]
+    ahead: tuple[EarlyFile, ...]
     before: Checkpoint | None
 
 
@@ -36,8 +36,8 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteAhead:
-    """Write rows of a segment that isn't due; it has `first` files by now. `scn`: as of `Ahead`."""
+class FlushEarly:
+    """Write rows of a segment that isn't due; it has `first` files by now. `scn`: as of `EarlyFile`."""
 
     segment: int
     parts: Sequence[ChangePart | ChunkPart]
@@ -46,18 +46,18 @@ class WriteAhead:
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class ApplyRetention:
     """Remove old segments, and make the reserve if it isn't there, unless something waits for that room."""
 
     reserve: bool
 
 
-Writing = Seal | Publish | WriteAhead
-Work = Writing | Keep
+Writing = Seal | Publish | FlushEarly
+Work = Writing | ApplyRetention
 
 
 @dataclass(frozen=True, slots=True)
-class Idle:
+class ThreadIdle:
     """The thread has nothing to do."""
 
 
@@ -69,7 +69,7 @@ class Busy:
 
 
 @dataclass(frozen=True, slots=True)
-class Lacking:
+class LackingSpace:
     """There was no room for what's `left` of a piece of work, which is to be done again at a moment (s)."""
 
     left: Writing
@@ -84,7 +84,7 @@ class MakingRoom:
     again_at: float
 
 
-Thread = Idle | Busy | Lacking | MakingRoom
+Thread = ThreadIdle | Busy | LackingSpace | MakingRoom
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +100,11 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class InboxClosed:
     """No more will come."""
 
 
-Taking = Open | Holding | Closed
+Taking = Open | Holding | InboxClosed
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +124,8 @@ class State:
     checkpoint: Checkpoint | None
     waiting: Waiting | None = None
     unfinished: Unfinished = field(default_factory=Unfinished)
-    ahead: tuple[Ahead, ...] = ()
-    thread: Thread = field(default_factory=Idle)
+    ahead: tuple[EarlyFile, ...] = ()
+    thread: Thread = field(default_factory=ThreadIdle)
     taking: Taking = field(default_factory=Open)
     room: Room = field(default_factory=HasSpace)
     keep_at: float = 0.0

@@ -32,22 +32,22 @@ from pipeline.journal import segment as journal
 from pipeline.journal.change_rows import ruled
 from pipeline.journal.entry import Entry
 from pipeline.journal.quota import quota_reached
-from pipeline.journal.segment import Ahead, Unfinished
+from pipeline.journal.segment import EarlyFile, Unfinished
 from pipeline.journal.state import (
+    ApplyRetention,
     Busy,
-    Closed,
+    FlushEarly,
     Holding,
-    Idle,
-    Keep,
-    Lacking,
+    InboxClosed,
+    LackingSpace,
     MakingRoom,
     Open,
     Publish,
     Seal,
     State,
     Thread,
+    ThreadIdle,
     Work,
-    WriteAhead,
 )
 from pipeline.messages.inboxes import ToJournalWriter
 from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart, Full, HasSpace, Room
@@ -80,14 +80,14 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenAhead:
+class FlushedEarly:
     """Files are there that no entry names."""
 
-    files: tuple[Ahead, ...]
+    files: tuple[EarlyFile, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class KeptSmall:
+class RetentionApplied:
     """What may go has gone: so many segments, and the journal has so many `bytes`.
 
     `behind`: the consumer that the oldest segment is kept for, None if it's for none. `reserved`: whether the
@@ -109,7 +109,7 @@ class RoomLacked:
     left: Work
 
 
-Worked = Published | WrittenAhead | KeptSmall | RoomLacked
+Worked = Published | FlushedEarly | RetentionApplied | RoomLacked
 Fact = ToJournalWriter | MailboxClosed | TimeCame | Worked
 
 
@@ -137,7 +137,7 @@ class GiveUp:
 
 
 Order = Work | TellRoom | TellSealed | GiveUp
-Next = tuple[State, tuple[Order, ...]]
+_Next = tuple[State, tuple[Order, ...]]
 
 
 def begun(settings: JournalSettings, rules: tuple[LakeRule, ...], last: Entry | None) -> State:
@@ -145,7 +145,7 @@ def begun(settings: JournalSettings, rules: tuple[LakeRule, ...], last: Entry | 
     return State(settings, rules, last, last.segment if last else 0, last.checkpoint if last else None)
 
 
-def step(state: State, fact: Fact, now: float) -> Next:
+def step(state: State, fact: Fact, now: float) -> _Next:
     """The state after a fact, and what is to be done, in this order; `now` in s."""
     state, orders = _with(state, fact, now)
     if any(isinstance(order, GiveUp) for order in orders):
@@ -156,7 +156,7 @@ def step(state: State, fact: Fact, now: float) -> Next:
 
 def takes(state: State) -> bool:
     """Whether another message may come."""
-    return isinstance(state.taking, Open) and (isinstance(state.thread, Idle) or not _full(state))
+    return isinstance(state.taking, Open) and (isinstance(state.thread, ThreadIdle) or not _full(state))
 
 
 def next_at(state: State) -> float | None:
@@ -164,11 +164,11 @@ def next_at(state: State) -> float | None:
     match state.thread:
         case Busy() | MakingRoom():
             return None
-        case Lacking(_, again_at):
+        case LackingSpace(_, again_at):
             return min(state.keep_at, again_at)
-        case Idle() if state.waiting is not None:
+        case ThreadIdle() if state.waiting is not None:
             return min(state.keep_at, journal.seal_at(state.waiting, state.settings))
-        case Idle():
+        case ThreadIdle():
             return state.keep_at
         case _:
             assert_never(state.thread)
@@ -176,10 +176,10 @@ def next_at(state: State) -> float | None:
 
 def ended(state: State) -> bool:
     """Whether all is sealed that ever came."""
-    return isinstance(state.taking, Closed) and _at_rest(state)
+    return isinstance(state.taking, InboxClosed) and _at_rest(state)
 
 
-def _with(state: State, fact: Fact, now: float) -> Next:
+def _with(state: State, fact: Fact, now: float) -> _Next:
     match fact:
         case AppendRows():
             return replace(state, unfinished=journal.continued(state.unfinished, fact)), ()
@@ -190,14 +190,14 @@ def _with(state: State, fact: Fact, now: float) -> Next:
         case MailboxClosed():
             if not isinstance(state.taking, Open):
                 raise InvariantBroken(f"the mailbox closed while {state.taking}")
-            return replace(state, taking=Closed()), ()
+            return replace(state, taking=InboxClosed()), ()
         case TimeCame():
             return state, ()
         case Published(entry, size):
             return _published(state, entry, size, now)
-        case WrittenAhead(files):
-            return replace(state, thread=Idle(), ahead=(*state.ahead, *files)), ()
-        case KeptSmall():
+        case FlushedEarly(files):
+            return replace(state, thread=ThreadIdle(), ahead=(*state.ahead, *files)), ()
+        case RetentionApplied():
             return _kept(state, fact, now)
         case RoomLacked(reason, left):
             return _lacked(state, reason, left, now)
@@ -212,7 +212,7 @@ def _appended(state: State, append: Append, now: float) -> State:
     return replace(state, waiting=waiting, unfinished=Unfinished())
 
 
-def _published(state: State, entry: Entry, size: int, now: float) -> Next:
+def _published(state: State, entry: Entry, size: int, now: float) -> _Next:
     match state.thread:
         case Busy(Seal(waiting=waiting) | Publish(waiting=waiting)):
             answers = [answer for append in waiting.appends for answer in append.answers]
@@ -222,18 +222,18 @@ def _published(state: State, entry: Entry, size: int, now: float) -> Next:
     judged = (*state.judged, *(each for each in answers if isinstance(each, SignalState)))[-_ROWS_REMEMBERED:]
     full = isinstance(state.room, Full) or size >= state.settings.quota_mib << 20 > 0
     keep_at = now if full else state.keep_at
-    state = replace(state, last=entry, judged=judged, thread=Idle(), keep_at=keep_at)
+    state = replace(state, last=entry, judged=judged, thread=ThreadIdle(), keep_at=keep_at)
     return state, (TellSealed(entry, told, judged),)
 
 
-def _kept(state: State, kept: KeptSmall, now: float) -> Next:
+def _kept(state: State, kept: RetentionApplied, now: float) -> _Next:
     """See whether there's room, once all has gone that may go."""
     thread: Thread
     match state.thread:
         case MakingRoom(left, again_at):
-            thread = Lacking(left, now if kept.removed else again_at)
-        case Busy(Keep()):
-            thread = Idle()
+            thread = LackingSpace(left, now if kept.removed else again_at)
+        case Busy(ApplyRetention()):
+            thread = ThreadIdle()
         case other:
             raise InvariantBroken(f"the journal was kept small while {other}")
     state = replace(state, thread=thread)
@@ -249,38 +249,38 @@ def _kept(state: State, kept: KeptSmall, now: float) -> Next:
     return state, ()
 
 
-def _lacked(state: State, reason: str, left: Work, now: float) -> Next:
+def _lacked(state: State, reason: str, left: Work, now: float) -> _Next:
     again_at = now + AGAIN_S
     match state.thread, left:
-        case MakingRoom(undone, _), Keep():
-            state = replace(state, thread=Lacking(undone, again_at), keep_at=again_at)
-        case Busy(), Keep():
-            state = replace(state, thread=Idle(), keep_at=again_at)
-        case Busy(), Seal() | Publish() | WriteAhead():
-            if isinstance(state.taking, Closed):
+        case MakingRoom(undone, _), ApplyRetention():
+            state = replace(state, thread=LackingSpace(undone, again_at), keep_at=again_at)
+        case Busy(), ApplyRetention():
+            state = replace(state, thread=ThreadIdle(), keep_at=again_at)
+        case Busy(), Seal() | Publish() | FlushEarly():
+            if isinstance(state.taking, InboxClosed):
                 return state, (GiveUp(reason),)
-            state = replace(state, thread=Lacking(left, again_at), keep_at=now)
+            state = replace(state, thread=LackingSpace(left, again_at), keep_at=now)
         case other, _:
             raise InvariantBroken(f"there was no room while {other}")
     return _having(state, Full(reason))
 
 
-def _having(state: State, room: Room) -> Next:
+def _having(state: State, room: Room) -> _Next:
     """With this room, which is told where it's another thing than before."""
     tell = (TellRoom(room),) if type(room) is not type(state.room) else ()
     return replace(state, room=room), tell
 
 
-def _going_on(state: State, now: float) -> Next:
+def _going_on(state: State, now: float) -> _Next:
     """Give the thread something to do, unless it's at work or all is too early."""
     match state.thread:
         case Busy() | MakingRoom():
             return state, ()
-        case Lacking(left, again_at):
+        case LackingSpace(left, again_at):
             if now >= state.keep_at:
-                return replace(state, thread=MakingRoom(left, again_at)), (Keep(reserve=False),)
+                return replace(state, thread=MakingRoom(left, again_at)), (ApplyRetention(reserve=False),)
             return _doing(state, left) if now >= again_at else (state, ())
-        case Idle():
+        case ThreadIdle():
             match state.taking:
                 case Holding(append) if state.waiting is None:
                     return _going_on(_appended(replace(state, taking=Open()), append, now), now)
@@ -290,10 +290,10 @@ def _going_on(state: State, now: float) -> Next:
             assert_never(state.thread)
 
 
-def _idle(state: State, now: float) -> Next:
+def _idle(state: State, now: float) -> _Next:
     waiting, at_once = state.waiting, not isinstance(state.taking, Open)
     if waiting is None:
-        if _full(state) and not isinstance(state.taking, Closed):
+        if _full(state) and not isinstance(state.taking, InboxClosed):
             after = replace(state, unfinished=journal.written(state.unfinished))
             return _writing_ahead(after, state.unfinished.parts, None)
     elif at_once or _full(state) or now >= journal.seal_at(waiting, state.settings):
@@ -306,15 +306,15 @@ def _idle(state: State, now: float) -> Next:
         if large:
             return _writing_ahead(replace(state, waiting=left), large, waiting.appends[-1].checkpoint.scn)
     if now >= state.keep_at and not at_once:
-        return _doing(state, Keep(reserve=True))
+        return _doing(state, ApplyRetention(reserve=True))
     return state, ()
 
 
-def _writing_ahead(state: State, parts: Sequence[ChangePart | ChunkPart], scn: int | None) -> Next:
-    return _doing(state, WriteAhead(state.begun + 1, parts, len(state.ahead), scn))
+def _writing_ahead(state: State, parts: Sequence[ChangePart | ChunkPart], scn: int | None) -> _Next:
+    return _doing(state, FlushEarly(state.begun + 1, parts, len(state.ahead), scn))
 
 
-def _doing(state: State, work: Work) -> Next:
+def _doing(state: State, work: Work) -> _Next:
     return replace(state, thread=Busy(work)), (work,)
 
 
@@ -324,4 +324,4 @@ def _full(state: State) -> bool:
 
 def _at_rest(state: State) -> bool:
     """Whether nothing waits, and nothing is under way."""
-    return state.waiting is None and isinstance(state.thread, Idle)
+    return state.waiting is None and isinstance(state.thread, ThreadIdle)

@@ -41,7 +41,7 @@ class Lost(Definite):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class EpochRecord:
     """What a claim began with: whose journal it is, and `spans`, each claim before it and its last segment.
 
     `journal`: a random id made with the journal, so that another one in its place is noticed. `spans` rise; those of
@@ -63,7 +63,7 @@ class View:
     """All segments that count: those of the record, and `claim`'s own from there through `last`."""
 
     claim: str
-    record: Record
+    record: EpochRecord
     last: int
 
     def name(self, segment: int) -> str:
@@ -73,12 +73,12 @@ class View:
         spans = self.record.spans
         return named(segment, spans[bisect.bisect_left(spans, segment, key=lambda span: span[1])][0])
 
-    def succeeded(self, first: int) -> Record:
+    def succeeded(self, first: int) -> EpochRecord:
         """The record of the claim that comes next, where nothing before segment `first` is wanted any more."""
         spans = (*self.record.spans, (self.claim, self.last))
         risen = (span for before, span in zip((("", 0), *spans), spans, strict=False) if span[1] > before[1])
         left = tuple(span for span in risen if span[1] >= first) or spans[-1:]
-        return Record(self.record.journal, self.record.pipeline, left)
+        return EpochRecord(self.record.journal, self.record.pipeline, left)
 
 
 def named(segment: int, claim: str) -> str:
@@ -102,7 +102,7 @@ def next_claim(claims: Iterable[str], token: str) -> str:
     return f"{max((int(claim.partition('-')[0]) for claim in claims), default=0) + 1:08d}-{token}"
 
 
-def view(claim: str, record: Record, listed: Iterable[tuple[int, str]], first: int) -> View:
+def view(claim: str, record: EpochRecord, listed: Iterable[tuple[int, str]], first: int) -> View:
     """What counts once `claim` is the greatest, and has begun; `listed` are the entries.
 
     `first`: the segment that the journal is whole from, as it was found after that. Raises Lost for a gap behind it.
@@ -118,19 +118,19 @@ def view(claim: str, record: Record, listed: Iterable[tuple[int, str]], first: i
     return View(claim, record, last)
 
 
-def to_json(record: Record) -> str:
+def to_json(record: EpochRecord) -> str:
     """The record as it's written; `from_json` is its inverse."""
     return json.dumps(
         {"journal": record.journal, "pipeline": record.pipeline, "spans": [list(s) for s in record.spans]}
     )
 
 
-def from_json(text: str) -> Record:
+def from_json(text: str) -> EpochRecord:
     """The record that `to_json` wrote. Raises Definite for any other text."""
     try:
         value = json.loads(text)
         spans = tuple((str(claim), int(through)) for claim, through in value["spans"])
-        record = Record(value["journal"], value["pipeline"], spans)
+        record = EpochRecord(value["journal"], value["pipeline"], spans)
     except (ValueError, KeyError, TypeError) as error:
         raise Definite("it's damaged: restore it from a copy of the journal") from error
     if to_json(record) != text:

@@ -41,7 +41,7 @@ _CREATE, _UPDATE, _DELETE, _READ, _TRUNCATE, _BEFORE, _NONE = range(7)
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceBlock:
     """What the `source` blocks say of each row.
 
     `snapshot`: "false", "incremental" and the like. `times`: when the transactions committed (int64, µs since the
@@ -58,9 +58,9 @@ class Source:
     thread: pa.Array
     query: pa.Array
 
-    def taken(self, rows: pa.Array) -> "Source":
+    def taken(self, rows: pa.Array) -> "SourceBlock":
         """The same of these rows alone."""
-        return Source(self.snapshot, *(getattr(self, name).take(rows) for name in _OF_ROWS))
+        return SourceBlock(self.snapshot, *(getattr(self, name).take(rows) for name in _OF_ROWS))
 
 
 _OF_ROWS: Final = ("times", "server_id", "gtid", "file", "pos", "row", "thread", "query")
@@ -97,7 +97,7 @@ class Envelope:
     schemas: bool = False
     tombstones: bool = True
 
-    def messages(self, changes: pa.RecordBatch, source: Source, processed_us: int) -> Messages:
+    def messages(self, changes: pa.RecordBatch, source: SourceBlock, processed_us: int) -> Messages:
         """The messages of these rows, of which `processed_us` says when they were made (µs since the epoch).
 
         A row that belongs to the one before it is in the same batch. Raises InvariantBroken for an update without its
@@ -145,7 +145,7 @@ class Envelope:
         changes: pa.RecordBatch,
         of: NDArray[np.int64],
         op: NDArray[np.int32],
-        source: Source,
+        source: SourceBlock,
         processed_us: int,
     ) -> pa.Array:
         objects = json_objects(self.schema.columns, changes, self.handling)
@@ -166,7 +166,7 @@ class Envelope:
         )
         return self._with_schema(values, self.value_schema) if self.schemas else values
 
-    def _sources(self, source: Source, count: int) -> pa.Array:
+    def _sources(self, source: SourceBlock, count: int) -> pa.Array:
         table = self.schema.table
         return joined(
             f'{{"version":{json_text(self.version)},"connector":"mysql","name":{json_text(self.prefix)},"ts_ms":',

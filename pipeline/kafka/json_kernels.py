@@ -8,17 +8,14 @@ Source: Jackson 2, `UTF8JsonGenerator` and `CharTypes` (escapes), `Base64Variant
 `Double.toString` (JDK-4511638: the shortest digits).
 """
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numba import types, uint8
 from numpy.typing import NDArray
 
+from pipeline.types.buffers import Bytes, Ends, Int
 from pipeline.types.jit import compiled, part
-
-Bytes = NDArray[np.uint8]
-Ends = NDArray[np.int32]
-Int = int | np.integer[Any]  # compiled code knows but the latter
 
 # What comes from Arrow may not be written to.
 _READ_ONLY: Final = types.Array(uint8, 1, "C", readonly=True)

@@ -30,6 +30,7 @@ from pipeline.kafka.handling import (
 )
 from pipeline.schema.table_schema import Column
 from pipeline.types.arrow_arrays import bytes_of
+from pipeline.types.buffers import Bytes, Ends
 from pipeline.types.column_types import (
     DECIMAL128_DIGITS,
     Binary,
@@ -61,9 +62,6 @@ _LONGEST: Final = 2**31 - 1
 # `YYYY-MM-DD hh:mm:ss.ffffffZ`, as Arrow prints an instant.
 _INSTANT: Final = 27
 _SECONDS: Final = 19
-
-_Bytes = NDArray[np.uint8]
-_Ends = NDArray[np.int32]
 
 
 def json_objects(columns: Sequence[Column], rows: pa.RecordBatch, handling: Handling) -> pa.Array:
@@ -139,7 +137,7 @@ def _texts(column: Column, values: pa.Array, handling: Handling) -> pa.Array:
 # Bytes and texts
 
 
-def _text_array(data: _Bytes, ends: _Ends) -> pa.Array:
+def _text_array(data: Bytes, ends: Ends) -> pa.Array:
     """The texts that a kernel has written, text i before ends[i]."""
     offsets = np.zeros(len(ends) + 1, np.int32)
     offsets[1:] = ends
@@ -155,7 +153,7 @@ def escaped(values: pa.Array) -> pa.Array:
     return _text_array(out, out_ends)
 
 
-def _base64(data: _Bytes, ends: _Ends, alphabet: _Bytes = kernels.BASE64) -> pa.Array:
+def _base64(data: Bytes, ends: Ends, alphabet: Bytes = kernels.BASE64) -> pa.Array:
     lengths = np.diff(ends.astype(np.int64))
     out = np.empty(int(((lengths + 2) // 3 * 4 + 2).sum()), np.uint8)
     out_ends = np.empty(len(lengths), np.int32)
@@ -206,7 +204,7 @@ def _low_words(values: pa.Array) -> pa.Array:
     return pa.array(_words(values)[::2])
 
 
-def _unscaled(values: pa.Array) -> tuple[_Bytes, _Ends]:
+def _unscaled(values: pa.Array) -> tuple[Bytes, Ends]:
     """The integers of decimals, in two's complement with the fewest bytes, the highest first."""
     exists = values.is_valid().to_numpy(zero_copy_only=False)
     out, ends = np.empty(16 * len(values), np.uint8), np.zeros(len(values) + 1, np.int32)

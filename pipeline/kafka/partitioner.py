@@ -5,7 +5,7 @@ So a topic that Debezium has filled keeps each key in its partition.
 Source: Apache Kafka, `BuiltInPartitioner.partitionForKey` and `Utils.murmur2`; MurmurHash2 by Austin Appleby.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +13,8 @@ from numba import types, uint8
 from numpy.typing import NDArray
 
 from pipeline.types.arrow_arrays import bytes_of
+from pipeline.types.buffers import Int
 from pipeline.types.jit import compiled
-
-Int = int | np.integer[Any]  # compiled code knows but the latter
 
 _READ_ONLY: Final = types.Array(uint8, 1, "C", readonly=True)
 _ENDS: Final = types.Array(types.int32, 1, "C", readonly=True)

@@ -52,7 +52,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedColumn:
     """A column that a lake table is to have, and what it `was` there; None if it's to be added."""
 
     column: LakeColumn
@@ -63,7 +63,7 @@ class Planned:
 class Plan:
     """The columns that a lake table is to have; `present`: the names of those of its schema, `folded`."""
 
-    columns: tuple[Planned, ...]
+    columns: tuple[PlannedColumn, ...]
     present: frozenset[str] = frozenset()
 
     @property
@@ -95,7 +95,9 @@ class Plan:
 def planned(has: Iterable[LakeColumn], schema: TableSchema | None) -> Plan:
     """The plan that leaves a lake table as it is: with these columns, and this schema taken on."""
     names = schema.columns if schema is not None else ()
-    return Plan(tuple(Planned(column, column) for column in has), frozenset(folded(c.name) for c in names))
+    return Plan(
+        tuple(PlannedColumn(column, column) for column in has), frozenset(folded(c.name) for c in names)
+    )
 
 
 def followed(plan: Plan, tier: Tier, steps: Iterable[Step]) -> Plan:
@@ -139,11 +141,13 @@ def _with_schema(plan: Plan, tier: Tier, schema: TableSchema, step: Step) -> Pla
         if there is not None:
             plan = _aside(plan, column.name, step.segment)
         before, behind = plan.columns[:place], plan.columns[place:]
-        plan, place = replace(plan, columns=(*before, Planned(column, None), *behind)), place + 1
+        plan, place = replace(plan, columns=(*before, PlannedColumn(column, None), *behind)), place + 1
     return replace(plan, present=frozenset(folded(column.name) for column in schema.columns))
 
 
-def _held(plan: Plan, there: Planned, column: LakeColumn, schema: TableSchema, step: Step) -> Planned | None:
+def _held(
+    plan: Plan, there: PlannedColumn, column: LakeColumn, schema: TableSchema, step: Step
+) -> PlannedColumn | None:
     """The column that's there, as it has to be to take this one's values; None if it's another one's."""
     ours = column in META_COLUMNS
     same = there.column.type.casefold() == column.type.casefold()
@@ -246,7 +250,7 @@ def schema_text(plan: Plan, present: str) -> str:
     return json.dumps({**schema, "fields": [_field(each, fields) for each in plan.columns]})
 
 
-def _field(planned: Planned, fields: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+def _field(planned: PlannedColumn, fields: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     type_ = _delta_type(planned.column.type)
     if planned.was is None:
         return {"name": planned.column.name, "type": type_, "nullable": True, "metadata": {}}

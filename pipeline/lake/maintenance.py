@@ -64,7 +64,7 @@ class Chore(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class TableSize:
     """How many files a lake table has, how many of their rows are hidden by deletion vectors, and how many commits are
     behind its log's last checkpoint.
     """
@@ -93,7 +93,7 @@ class Trim:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class TableUpkeep:
     """A lake table: its `size` now, and as its last compaction `left` it. Moments are in s.
 
     `trimmed` and `vacuumed`: when that was done, or counted as done. `merged`: the segment that its mirror had reached
@@ -102,10 +102,10 @@ class Kept:
 
     table: TableId
     tier: Tier
-    size: Size
+    size: TableSize
     trimmed: float
     vacuumed: float
-    left: Size = field(default_factory=Size)
+    left: TableSize = field(default_factory=TableSize)
     merged: int = 0
 
     @property
@@ -114,12 +114,12 @@ class Kept:
         return self.size.files - self.left.files
 
 
-def found(table: TableId, tier: Tier, size: Size, now: float, merged: int) -> Kept:
+def found(table: TableId, tier: Tier, size: TableSize, now: float, merged: int) -> TableUpkeep:
     """A lake table that's met at a start, when nobody knows what was done before."""
-    return Kept(table, tier, size, now, now - VACUUM_EVERY_S + VACUUM_FIRST_S, merged=merged)
+    return TableUpkeep(table, tier, size, now, now - VACUUM_EVERY_S + VACUUM_FIRST_S, merged=merged)
 
 
-def trim_of(kept: Kept, rule: LakeRule, keyed: bool, keep_hours: float) -> Trim | None:
+def trim_of(kept: TableUpkeep, rule: LakeRule, keyed: bool, keep_hours: float) -> Trim | None:
     """What is to be trimmed from a changelog by its table's rule; None for nothing. 0 `keep_hours` is no bound.
 
     A table without a primary key (`keyed`) is the sum of its changes, so that they're kept where they aren't expressly
@@ -139,7 +139,7 @@ def versions_h(tier: Tier, vacuum_hours: float) -> float:
     return vacuum_hours if tier is Tier.MIRROR else min(vacuum_hours, CHANGELOG_VERSIONS_H)
 
 
-def due_at(kept: Kept, policy: Policy) -> dict[Chore, float]:
+def due_at(kept: TableUpkeep, policy: Policy) -> dict[Chore, float]:
     """When (s) each chore is due for a lake table, which is long ago for what's due already; what only more files or
     commits can bring isn't there.
     """

@@ -123,7 +123,7 @@ class Idle:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadingBatch:
     """A batch is read; the segments are sealed through `sealed`."""
 
     sealed: int
@@ -160,7 +160,7 @@ class Confirming:
     sealed: int
 
 
-Doing = Starting | Searching | Joining | Idle | Reading | LoadingTables | Delivering | Confirming
+Doing = Starting | Searching | Joining | Idle | ReadingBatch | LoadingTables | Delivering | Confirming
 
 
 @dataclass(frozen=True, slots=True)

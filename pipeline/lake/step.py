@@ -45,7 +45,7 @@ from pipeline.lake.state import (
     Lacking,
     LakeProgress,
     LoadingTables,
-    Reading,
+    ReadingBatch,
     Searching,
     Starting,
     State,
@@ -123,7 +123,7 @@ class TableFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class TimeCame:
+class RetryDue:
     """Tables that were set aside are due again (`again_at`), and this is what's true at the journal's `end`."""
 
     end: Checkpoint
@@ -144,7 +144,7 @@ Fact = (
     | BatchRead
     | TableDelivered
     | TableFailed
-    | TimeCame
+    | RetryDue
     | JournalTold
 )
 
@@ -224,7 +224,7 @@ Order = (
     | TellOfGap
     | TellOfBareTables
 )
-Next = tuple[State, tuple[Order, ...]]
+_Next = tuple[State, tuple[Order, ...]]
 
 # How long (s) a table rests that has failed once, and at most.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 600.0
@@ -235,7 +235,7 @@ TIMES_TO_TELL = 3
 _D = TypeVar("_D", bound=Doing)
 
 
-def step(state: State, fact: Fact, now: float) -> Next:
+def step(state: State, fact: Fact, now: float) -> _Next:
     """The state after a fact, and what is to be done then; `now` in s.
 
     Raises Definite where a rule isn't kept to, and InvariantBroken for a fact that nothing was under way for.
@@ -257,14 +257,14 @@ def step(state: State, fact: Fact, now: float) -> Next:
             _doing(Idle, state, fact)
             return _going_on(state, segment)
         case BatchRead(batch, late):
-            return _read(state, _doing(Reading, state, fact).sealed, batch, late, now)
+            return _read(state, _doing(ReadingBatch, state, fact).sealed, batch, late, now)
         case TableDelivered(table, after):
             landing = _doing(Delivering, state, fact)
             landing = replace(landing, left=landing.left - {table})
             return _landing(replace(state, so_far=state.so_far.having(table, after)), landing, now)
         case TableFailed():
             return _failed(state, fact, now)
-        case TimeCame(end):
+        case RetryDue(end):
             _doing(Idle, state, fact)
             return _again(state, end, now)
         case JournalTold():
@@ -315,7 +315,7 @@ def next_batch_of(state: State, entries: Iterator[Entry], most_bytes: int = MOST
     return BatchRead(replace(batch, after=so_far.whole) if left_out or so_far.aside else batch, left_out)
 
 
-def _failed(state: State, fact: TableFailed, now: float) -> Next:
+def _failed(state: State, fact: TableFailed, now: float) -> _Next:
     so_far, table = state.so_far, fact.table
     times = so_far.times_failed(table) + 1
     pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (times - 1))
@@ -334,7 +334,7 @@ def _failed(state: State, fact: TableFailed, now: float) -> Next:
             raise InvariantBroken(f"{table} failed while {doing}")
 
 
-def _again(state: State, end: Checkpoint, now: float) -> Next:
+def _again(state: State, end: Checkpoint, now: float) -> _Next:
     """Look for the tables that are due, and go back to where they failed."""
     so_far = state.so_far
     due = frozenset(table for table in so_far.aside if so_far.failed[table].again <= now)
@@ -349,7 +349,7 @@ def _again(state: State, end: Checkpoint, now: float) -> Next:
     return state, (*map(FindTable, sorted(due)), *orders)
 
 
-def _found(state: State, fact: TableFound, now: float) -> Next:
+def _found(state: State, fact: TableFound, now: float) -> _Next:
     table = fact.table
     mirror_rules.check(fact.found, table, rule_of(state.rules, table))
     state = replace(state, so_far=state.so_far.having(table, fact.found))
@@ -362,7 +362,7 @@ def _found(state: State, fact: TableFound, now: float) -> Next:
             raise InvariantBroken(f"{table} was found while {doing}")
 
 
-def _searching(state: State, searching: Searching) -> Next:
+def _searching(state: State, searching: Searching) -> _Next:
     if searching.left:
         return replace(state, doing=searching), ()
     if state.so_far.ahead is not None and not state.so_far.catching_up:
@@ -372,7 +372,7 @@ def _searching(state: State, searching: Searching) -> Next:
     return state, (FindPlace(said if state.so_far.ahead is None else max(said, state.so_far.whole)),)
 
 
-def _placed(state: State, place: Place, end: Checkpoint) -> Next:
+def _placed(state: State, place: Place, end: Checkpoint) -> _Next:
     so_far, tell = state.so_far, tuple[Order, ...]()
     match place:
         case PlaceFound(through, then):
@@ -410,20 +410,20 @@ def _asking(so_far: LakeProgress, at: Checkpoint) -> tuple[AskForMirrors, ...]:
     return (AskForMirrors(lacked),) if lacked else ()
 
 
-def _going_on(state: State, sealed: int) -> Next:
+def _going_on(state: State, sealed: int) -> _Next:
     if sealed <= state.so_far.segment:
         return replace(state, doing=Idle()), ()
-    return replace(state, doing=Reading(sealed)), (ReadBatch(state.so_far.segment, sealed),)
+    return replace(state, doing=ReadingBatch(sealed)), (ReadBatch(state.so_far.segment, sealed),)
 
 
-def _read(state: State, sealed: int, batch: Batch, late: frozenset[TableId], now: float) -> Next:
+def _read(state: State, sealed: int, batch: Batch, late: frozenset[TableId], now: float) -> _Next:
     so_far = replace(state.so_far, late=replace(state.so_far.late, tables=late))
     new = frozenset(table for table in _wanted(so_far, batch) if table not in so_far.tables)
     state, orders = _meeting(replace(state, so_far=so_far), LoadingTables(sealed, batch, now, new), now)
     return state, (*map(FindTable, sorted(new)), *orders)
 
 
-def _meeting(state: State, meeting: LoadingTables, now: float) -> Next:
+def _meeting(state: State, meeting: LoadingTables, now: float) -> _Next:
     if meeting.left:
         return replace(state, doing=meeting), ()
     so_far, batch = state.so_far, meeting.batch
@@ -440,7 +440,7 @@ def _meeting(state: State, meeting: LoadingTables, now: float) -> Next:
     return state, (*orders, *told)
 
 
-def _landing(state: State, landing: Delivering, now: float) -> Next:
+def _landing(state: State, landing: Delivering, now: float) -> _Next:
     if landing.left:
         return replace(state, doing=landing), ()
     batch = landing.batch

@@ -1,7 +1,7 @@
 """What is said of each row image, in columns beside the image's own.
 
-That's its kind (`row_images.Kind`), the index of its transaction in the slice, its ordinal in that transaction (counted
-over all captured tables, from 0, one for each image), and the columns that the log doesn't give (with
+That's its kind (`row_images.ImageKind`), the index of its transaction in the slice, its ordinal in that transaction
+(counted over all captured tables, from 0, one for each image), and the columns that the log doesn't give (with
 binlog_row_image MINIMAL or NOBLOB), whose values in the image are null and mean nothing. What an update's after image
 leaves out it has from its before image, where that has it.
 """
@@ -32,7 +32,7 @@ CHANGE_FIELDS: Final = IMAGE_FIELDS.set(
 )
 
 
-class Kind(IntEnum):
+class ImageKind(IntEnum):
     """What a row image is: an update gives its before directly followed by its after; EMPTIED: all rows went away."""
 
     INSERT = 0

@@ -40,7 +40,7 @@ from pipeline.messages.journal import (
 from pipeline.messages.signals import SignalAnswer, SignalReceived
 
 
-class Actor(StrEnum):
+class ActorName(StrEnum):
     """The actors, in the order in which a row meets them."""
 
     SIGNAL_LISTENER = "SignalListener"
@@ -71,8 +71,8 @@ class Edge:
     that's said: one message more may be heavier than that, since it can't be divided.
     """
 
-    sender: Actor
-    receiver: Actor
+    sender: ActorName
+    receiver: ActorName
     messages: tuple[type, ...]
     bound: int
     when_full: WhenFull
@@ -88,23 +88,23 @@ ROWS_WAITING = 4 << 20
 
 EDGES = (
     Edge(
-        Actor.SIGNAL_LISTENER,
-        Actor.WATERMARK_COORDINATOR,
+        ActorName.SIGNAL_LISTENER,
+        ActorName.WATERMARK_COORDINATOR,
         (SignalReceived,),
         MOST_SIGNALS,
         WhenFull.WAIT,
     ),
     Edge(
-        Actor.BINLOG_READER,
-        Actor.SCHEMA_VERIFIER,
+        ActorName.BINLOG_READER,
+        ActorName.SCHEMA_VERIFIER,
         get_args(messages.ToSchemaVerifier),
         8,
         WhenFull.WAIT,
         bytes=ROWS_WAITING,
     ),
     Edge(
-        Actor.SCHEMA_VERIFIER,
-        Actor.WATERMARK_COORDINATOR,
+        ActorName.SCHEMA_VERIFIER,
+        ActorName.WATERMARK_COORDINATOR,
         (
             ChangesVerified,
             TransactionPartVerified,
@@ -120,8 +120,8 @@ EDGES = (
         bytes=ROWS_WAITING,
     ),
     Edge(
-        Actor.WATERMARK_COORDINATOR,
-        Actor.CHUNK_SELECTOR,
+        ActorName.WATERMARK_COORDINATOR,
+        ActorName.CHUNK_SELECTOR,
         get_args(messages.ToChunkSelector),
         2 * MOST_WINDOWS,
         WhenFull.BOUNDED,
@@ -129,8 +129,8 @@ EDGES = (
         "read again, and one for transactions",
     ),
     Edge(
-        Actor.CHUNK_SELECTOR,
-        Actor.WATERMARK_COORDINATOR,
+        ActorName.CHUNK_SELECTOR,
+        ActorName.WATERMARK_COORDINATOR,
         (
             TablePlanned,
             PlanFailed,
@@ -145,56 +145,56 @@ EDGES = (
         WhenFull.WAIT,
     ),
     Edge(
-        Actor.WATERMARK_COORDINATOR,
-        Actor.BINLOG_READER,
+        ActorName.WATERMARK_COORDINATOR,
+        ActorName.BINLOG_READER,
         get_args(messages.ToBinlogReader),
         4,
         WhenFull.BOUNDED,
         "a pause is ordered only while reading, a resume only while paused, and ReadingPaused lies between",
     ),
     Edge(
-        Actor.WATERMARK_COORDINATOR,
-        Actor.JOURNAL_WRITER,
+        ActorName.WATERMARK_COORDINATOR,
+        ActorName.JOURNAL_WRITER,
         get_args(messages.ToJournalWriter),
         8,
         WhenFull.WAIT,
         bytes=ROWS_WAITING,
     ),
     Edge(
-        Actor.JOURNAL_WRITER,
-        Actor.WATERMARK_COORDINATOR,
+        ActorName.JOURNAL_WRITER,
+        ActorName.WATERMARK_COORDINATOR,
         (JournalFull, JournalHasSpace),
         1,
         WhenFull.NEWEST,
         "the last one says how it is",
     ),
     Edge(
-        Actor.JOURNAL_WRITER,
-        Actor.SIGNAL_LISTENER,
+        ActorName.JOURNAL_WRITER,
+        ActorName.SIGNAL_LISTENER,
         get_args(SignalAnswer),
         2 * MOST_SIGNALS,
         WhenFull.BOUNDED,
         "one answer for each signal, and no more than MOST_SIGNALS unanswered",
     ),
     Edge(
-        Actor.JOURNAL_WRITER,
-        Actor.SIGNAL_LISTENER,
+        ActorName.JOURNAL_WRITER,
+        ActorName.SIGNAL_LISTENER,
         (CheckpointSealed,),
         1,
         WhenFull.NEWEST,
         "a later checkpoint says all that has happened",
     ),
     Edge(
-        Actor.JOURNAL_WRITER,
-        Actor.SPARK_SINK,
+        ActorName.JOURNAL_WRITER,
+        ActorName.SPARK_SINK,
         (SegmentSealed,),
         1,
         WhenFull.NEWEST,
         "a later segment number includes the earlier ones",
     ),
     Edge(
-        Actor.SPARK_SINK,
-        Actor.WATERMARK_COORDINATOR,
+        ActorName.SPARK_SINK,
+        ActorName.WATERMARK_COORDINATOR,
         (MirrorDataExpired,),
         1,
         WhenFull.NEWEST,
@@ -203,6 +203,6 @@ EDGES = (
 )
 
 
-def inbox(receiver: Actor) -> tuple[Edge, ...]:
+def inbox(receiver: ActorName) -> tuple[Edge, ...]:
     """The edges that end at the receiver; its mailbox has room for the sum of their bounds."""
     return tuple(edge for edge in EDGES if edge.receiver is receiver)

@@ -9,7 +9,7 @@ from pipeline.schema.table_traits import Traits
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownSchemas:
     """The schemas that the server gave both before and behind `at`, its executed set.
 
     `folds`: whether it compares names of tables without regard to case (lower_case_table_names), which no server

@@ -14,7 +14,7 @@ _NO_NAME: Final = pa.nulls(1, pa.string())
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class TableFilter:
     """Which tables are meant: regular expressions over `database.table` that match the whole name.
 
     They are RE2's, whose matching takes time linear in the name: a pattern can't run away with the service.
@@ -49,4 +49,4 @@ def _literal_start(pattern: str) -> str:
 
 
 # Every table; a name may hold anything, a line's end included.
-ALL_TABLES: Final = Tables(("(?s:.*)",))
+ALL_TABLES: Final = TableFilter(("(?s:.*)",))

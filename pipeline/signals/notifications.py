@@ -23,11 +23,11 @@ from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import (
     Chunking,
     Completed,
-    Failed,
     Snapshot,
-    Stopped,
-    TableState,
-    Waiting,
+    SnapshotFailed,
+    SnapshotStopped,
+    SnapshotWaiting,
+    TableSnapshot,
     progress,
 )
 
@@ -90,7 +90,7 @@ def _of_snapshot(was: Snapshot | None, now: Snapshot, paused_before: bool, pause
         yield _end(now, tables)
 
 
-def _of_table(id_: str, table: TableId, state: TableState, tables: Mapping[str, str]) -> Iterator[Notice]:
+def _of_table(id_: str, table: TableId, state: TableSnapshot, tables: Mapping[str, str]) -> Iterator[Notice]:
     counts = progress(state)
     if isinstance(state, Chunking):
         first = state.ranges[0].done if state.ranges else None
@@ -104,22 +104,22 @@ def _of_table(id_: str, table: TableId, state: TableState, tables: Mapping[str, 
             "ranges_done": str(counts.ranges_done),
         }
         yield Notice(id_, NoticeType.IN_PROGRESS, table, {**tables, **data})
-    elif not isinstance(state, Waiting):
+    elif not isinstance(state, SnapshotWaiting):
         data = {
             "scanned_collection": str(table),
             "total_rows_scanned": str(counts.rows + counts.given_up),
             "status": _status(state),
         }
-        if isinstance(state, Failed):
+        if isinstance(state, SnapshotFailed):
             data["reason"] = state.reason
         yield Notice(id_, NoticeType.TABLE_SCAN_COMPLETED, table, {**tables, **data})
 
 
-def _status(state: TableState) -> str:
+def _status(state: TableSnapshot) -> str:
     match state:
         case Completed(counts):
             return "SUCCEEDED" if counts.rows or counts.given_up else "EMPTY"
-        case Stopped():
+        case SnapshotStopped():
             return "STOPPED"
         case _:
             return "FAILED"
@@ -129,8 +129,10 @@ def _end(snapshot: Snapshot, tables: Mapping[str, str]) -> Notice:
     rows = sum(progress(state).rows for state in snapshot.tables.values())
     if all(isinstance(state, Completed) for state in snapshot.tables.values()):
         return Notice(snapshot.id, NoticeType.COMPLETED, data={**tables, "total_rows": str(rows)})
-    failed = [f"{t}: {state.reason}" for t, state in snapshot.tables.items() if isinstance(state, Failed)]
-    stopped = [f"{t}: stopped" for t, state in snapshot.tables.items() if isinstance(state, Stopped)]
+    failed = [
+        f"{t}: {state.reason}" for t, state in snapshot.tables.items() if isinstance(state, SnapshotFailed)
+    ]
+    stopped = [f"{t}: stopped" for t, state in snapshot.tables.items() if isinstance(state, SnapshotStopped)]
     return Notice(
         snapshot.id,
         NoticeType.ABORTED,

@@ -73,7 +73,7 @@ def _told(notice: Notice) -> str:
     return said or ""
 
 
-class History:
+class SignalHistory:
     """The last signals' states; of those that came before this service began, what the checkpoint knows."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final
 
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.schema.row_keys import Key, KeyPart
-from pipeline.schema.table_filter import ALL_TABLES, Tables
+from pipeline.schema.table_filter import ALL_TABLES, TableFilter
 from pipeline.snapshot import row_filter_parser
 
 # A signal is a line or a request; a longer one is a mistake or an attack.
@@ -44,7 +44,7 @@ class Filter:
     """Of the tables that match, only the rows of which the condition (`pipeline.snapshot.row_filter_parser`) is
     true."""
 
-    tables: Tables
+    tables: TableFilter
     condition: str
 
 
@@ -52,7 +52,7 @@ class Filter:
 class KeyList:
     """Of the tables that match, only the rows with these primary keys."""
 
-    tables: Tables
+    tables: TableFilter
     keys: tuple[Key, ...]
 
 
@@ -68,7 +68,7 @@ class ExecuteSnapshot:
     wire: ClassVar[str] = "ExecuteSnapshot"
 
     id: str
-    tables: Tables
+    tables: TableFilter
     filters: tuple[Filter, ...] = ()
     keys: tuple[KeyList, ...] = ()
     surrogate: str | None = None
@@ -84,7 +84,7 @@ class StopSnapshot:
     wire: ClassVar[str] = "StopSnapshot"
 
     id: str
-    tables: Tables
+    tables: TableFilter
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Recapture:
     wire: ClassVar[str] = "Recapture"
 
     id: str
-    tables: Tables
+    tables: TableFilter
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class ResumeSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class LogPosition:
+class ReportPosition:
     """Answer with the message, in which {} stands for the stream's position."""
 
     wire: ClassVar[str] = "LogPosition"
@@ -136,7 +136,7 @@ class SetBinlogPosition:
 
 
 _OfSnapshots = ExecuteSnapshot | StopSnapshot | PauseSnapshot | ResumeSnapshot
-Signal = _OfSnapshots | Recapture | LogPosition | SetBinlogPosition
+Signal = _OfSnapshots | Recapture | ReportPosition | SetBinlogPosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ def _typed(id_: str, value: Mapping[str, Any]) -> Signal:
             return ResumeSnapshot(id_)
         case "log":
             _only(data, '"data"', "message")
-            return LogPosition(id_, _text(data.get("message", ""), '"message"'))
+            return ReportPosition(id_, _text(data.get("message", ""), '"message"'))
         case "set-binlog-position":
             return SetBinlogPosition(id_, _position(data))
         case None:
@@ -268,13 +268,13 @@ def _blocking(data: Mapping[str, Any]) -> bool:
     return kind.lower() == "blocking"
 
 
-def _tables(data: Mapping[str, Any]) -> Tables:
+def _tables(data: Mapping[str, Any]) -> TableFilter:
     patterns = data.get("data-collections")
     if not isinstance(patterns, list) or not patterns:
         raise ValueError('"data-collections" isn\'t a list of at least one regular expression')
     if not all(isinstance(pattern, str) and pattern and pattern.isprintable() for pattern in patterns):
         raise ValueError('"data-collections" holds something else than printable text')
-    return Tables(tuple(patterns))
+    return TableFilter(tuple(patterns))
 
 
 def _filter(value: Mapping[str, Any]) -> Filter:
@@ -319,8 +319,8 @@ def _key_part(value: object) -> KeyPart:
     raise ValueError(f'"keys" holds {value!r}; a key is made of numbers, texts and {{"hex": "00ff"}}')
 
 
-def _table(value: Mapping[str, Any]) -> Tables:
-    return Tables((_text(value["data-collection"], '"data-collection"'),))
+def _table(value: Mapping[str, Any]) -> TableFilter:
+    return TableFilter((_text(value["data-collection"], '"data-collection"'),))
 
 
 def _position(data: Mapping[str, Any]) -> GtidSet:

@@ -14,7 +14,7 @@ from typing import assert_never
 from pipeline.errors import Definite, Transient
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot.chunk_index import ChunkIndex
-from pipeline.source.information_schema import Described, IndexPart
+from pipeline.source.information_schema import IndexPart, TableDescription
 from pipeline.types.column_types import (
     Binary,
     Bit,
@@ -40,7 +40,7 @@ from pipeline.types.column_types import (
 Indexes = Mapping[str, Sequence[IndexPart]]
 
 
-def walk(described: Described, indexes: Indexes, surrogate: str | None) -> ChunkIndex:
+def walk(described: TableDescription, indexes: Indexes, surrogate: str | None) -> ChunkIndex:
     """The walk along the table's key, or along the unique index or column that `surrogate` names.
 
     Raises Definite where there's none to walk along, and Transient where the two arguments aren't of one moment.

@@ -23,7 +23,7 @@ from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.source.parameters import Fragment, comparison, stored
-from pipeline.source.result_set import Located
+from pipeline.source.result_set import LocatedRows
 from pipeline.source.statement import Statement, quoted, quoted_table
 from pipeline.types.column_types import ColumnType, Enum, Integer, Set
 
@@ -107,7 +107,7 @@ def weight(schema: TableSchema, walk: ChunkIndex, after: Key, end: Key) -> State
     return Statement(f"EXPLAIN FORMAT=TRADITIONAL {select.sql}", select.parameters)
 
 
-def estimated(plan: Located) -> int:
+def estimated(plan: LocatedRows) -> int:
     """The number of rows in the one row that `weight` gives: its column `rows`; none for a range that can't have any.
 
     Behind it is `Extra`, and since MySQL 5.7 `filtered` between the two.

@@ -68,8 +68,8 @@ class Weigh:
 
 
 Question = LastThrough | FirstBehind | Weigh
-Answer = Key | int | None
-Search = Generator[Question, Answer, tuple[Key, ...]]
+SplitAnswer = Key | int | None
+Search = Generator[Question, SplitAnswer, tuple[Key, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def _divided(part: _Part, number: int) -> Search:
     return (*before, place.key, *behind)
 
 
-def _place(part: _Part, share: float) -> Generator[Question, Answer, _Place | None]:
+def _place(part: _Part, share: float) -> Generator[Question, SplitAnswer, _Place | None]:
     """The place through which about this share of the part's rows lies, as near as it was come to."""
     best: _Place | None = None
     least, most, before, through = part.low, part.high, 0.0, 1.0  # the nearest places, and the shares there
@@ -156,7 +156,7 @@ def _side(part: float) -> int:
     return -1 if part > 1 - _LITTLE else int(part < _LITTLE)
 
 
-def _weighed(part: _Part, key: Key) -> Generator[Question, Answer, _Place]:
+def _weighed(part: _Part, key: Key) -> Generator[Question, SplitAnswer, _Place]:
     left = yield Weigh(part.low, key)
     right = yield Weigh(key, part.high)
     assert isinstance(left, int) and isinstance(right, int)

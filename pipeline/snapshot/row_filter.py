@@ -48,7 +48,7 @@ from pipeline.types.column_types import Decimal as DecimalType
 Literal = int | Decimal | float | str | bytes | bool | date | datetime | None
 
 
-class Refused(ValueError):
+class InvalidRowFilter(ValueError):
     """A text that isn't a condition, or one that isn't about its table, and why."""
 
 
@@ -167,7 +167,7 @@ def checked(condition: Condition, schema: TableSchema) -> Condition:
         case Like(name, pattern, escape, negated):
             column = _column(schema, name)
             if not isinstance(column.type, Text | Enum | Set | Binary | FixedBinary):
-                raise Refused(f"column {column.name} is {_word(column)}, and LIKE is for text")
+                raise InvalidRowFilter(f"column {column.name} is {_word(column)}, and LIKE is for text")
             return Like(column.name, pattern, escape, negated)
         case IsNull(name, negated):
             return IsNull(_column(schema, name).name, negated)
@@ -186,7 +186,7 @@ def _column(schema: TableSchema, name: str) -> Column:
     columns = {column.name: column for column in schema.columns}
     found = column_called(name, columns)
     if found is None:
-        raise Refused(f"{schema.table} has no column {name!r}; it has {', '.join(columns)}")
+        raise InvalidRowFilter(f"{schema.table} has no column {name!r}; it has {', '.join(columns)}")
     return columns[found]
 
 
@@ -212,7 +212,7 @@ def _fitting(column: Column, value: Literal) -> Literal:
             return found
         case _:
             only = "it can't be compared, but IS [NOT] NULL will do"
-            raise Refused(
+            raise InvalidRowFilter(
                 f"column {column.name} is {_word(column)}: "
                 + (only if wanted is None else f"it's compared with {wanted}, not with {value!r}")
             )

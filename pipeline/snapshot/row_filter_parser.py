@@ -15,13 +15,13 @@ from pipeline.snapshot.row_filter import (
     Compare,
     Condition,
     In,
+    InvalidRowFilter,
     IsNull,
     Like,
     Literal,
     Not,
     Operator,
     Or,
-    Refused,
     moment,
 )
 
@@ -60,13 +60,13 @@ _ESCAPES: Final = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "
 def parse(text: str) -> Condition:
     """The condition that the text is. Raises Refused."""
     if len(text) > LONGEST:
-        raise Refused(
+        raise InvalidRowFilter(
             f"it's longer than {LONGEST} characters; ask for fewer rows at once, with a signal for each part"
         )
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise Refused("it holds half a surrogate pair, which is no text")
+        raise InvalidRowFilter("it holds half a surrogate pair, which is no text")
     if _SELECT.match(text):
-        raise Refused("it's a whole SELECT; give only what would stand behind its WHERE")
+        raise InvalidRowFilter("it's a whole SELECT; give only what would stand behind its WHERE")
     parser = _Parser(text)
     condition = parser.disjunction(0)
     parser.end()
@@ -235,11 +235,11 @@ class _Parser:
         kind = str(match.lastgroup)
         return _Token(kind, match[kind], match.start(kind), match.end())
 
-    def _unexpected(self, wanted: str) -> Refused:
+    def _unexpected(self, wanted: str) -> InvalidRowFilter:
         return self._refused(f"expected {wanted}")
 
-    def _refused(self, why: str, token: _Token | None = None) -> Refused:
+    def _refused(self, why: str, token: _Token | None = None) -> InvalidRowFilter:
         place = (token or self._next).at
         found = self._text[place : place + 20]
         here = f"at character {place + 1} ({found!r})" if found else "at its end"
-        return Refused(f"{why} {here}; {ALLOWED}")
+        return InvalidRowFilter(f"{why} {here}; {ALLOWED}")

@@ -23,12 +23,12 @@ from pipeline.snapshot.row_filter import (
     Compare,
     Condition,
     In,
+    InvalidRowFilter,
     IsNull,
     Like,
     Literal,
     Not,
     Or,
-    Refused,
     checked,
 )
 from pipeline.snapshot.row_filter_parser import parse
@@ -82,7 +82,9 @@ def one_of(schema: TableSchema, keys: Sequence[Key]) -> Fragment:
     """That a row has one of these primary keys. Raises Refused where they're none of this table."""
     columns = [schema.columns[index] for index in schema.key]
     if any(len(key) != len(columns) for key in keys):
-        raise Refused(f"the primary key of {schema.table} has the parts {', '.join(schema.key_names)}")
+        raise InvalidRowFilter(
+            f"the primary key of {schema.table} has the parts {', '.join(schema.key_names)}"
+        )
     if len(columns) == 1:
         [column] = columns
         places = ", ".join(placeholder(column.type, part, None) for (part,) in keys)

@@ -69,7 +69,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class SnapshotWaiting:
     """Not begun."""
 
     wire: ClassVar[str] = "waiting"
@@ -101,7 +101,7 @@ class Completed:
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class SnapshotStopped:
     """Ended by a signal."""
 
     wire: ClassVar[str] = "stopped"
@@ -110,7 +110,7 @@ class Stopped:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class SnapshotFailed:
     """Ended by a named reason; nothing of the table was skipped silently."""
 
     wire: ClassVar[str] = "failed"
@@ -119,7 +119,7 @@ class Failed:
     progress: Progress
 
 
-TableState = Waiting | Chunking | Completed | Stopped | Failed
+TableSnapshot = SnapshotWaiting | Chunking | Completed | SnapshotStopped | SnapshotFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Snapshot:
     """
 
     id: str
-    tables: dict[TableId, TableState]
+    tables: dict[TableId, TableSnapshot]
     requests: dict[TableId, Request] = field(default_factory=dict)
     blocking: bool = False
     priority: int = 0
@@ -141,7 +141,7 @@ class Snapshot:
     @property
     def ended(self) -> bool:
         """Whether no table of it has anything left to do."""
-        return not any(isinstance(state, Waiting | Chunking) for state in self.tables.values())
+        return not any(isinstance(state, SnapshotWaiting | Chunking) for state in self.tables.values())
 
     def request(self, table: TableId) -> Request:
         """What was asked for of the table."""
@@ -169,9 +169,9 @@ def progressed(ranges: tuple[Range, ...], number: int, upto: Key | None) -> tupl
     )
 
 
-def progress(state: TableState) -> Progress:
+def progress(state: TableSnapshot) -> Progress:
     """The counts of a table's snapshot, whatever its state."""
-    return Progress() if isinstance(state, Waiting) else state.progress
+    return Progress() if isinstance(state, SnapshotWaiting) else state.progress
 
 
 def to_json(snapshot: Snapshot) -> dict[str, Any]:
@@ -222,34 +222,34 @@ def _request_from_json(value: dict[str, Any]) -> Request:
     return Request(value["condition"], keys, value["surrogate"], value["chunk_rows"])
 
 
-def _state_to_json(state: TableState) -> dict[str, Any]:
+def _state_to_json(state: TableSnapshot) -> dict[str, Any]:
     common = {"state": state.wire, **_progress_to_json(progress(state))}
     match state:
-        case Waiting() | Completed() | Stopped():
+        case SnapshotWaiting() | Completed() | SnapshotStopped():
             return common
         case Chunking(ranges, walk_version, first):
             to_go = [_range_to_json(each) for each in ranges]
             return {**common, "to_go": to_go, "walk_version": walk_version, "first": first}
-        case Failed(reason):
+        case SnapshotFailed(reason):
             return {**common, "reason": reason}
         case _:
             assert_never(state)
 
 
-def _state_from_json(value: dict[str, Any]) -> TableState:
+def _state_from_json(value: dict[str, Any]) -> TableSnapshot:
     counts = _progress_from_json(value)
     match value["state"]:
         case "waiting":
-            return Waiting()
+            return SnapshotWaiting()
         case "chunking":
             ranges = tuple(_range_from_json(each) for each in value["to_go"])
             return Chunking(ranges, value["walk_version"], value["first"], counts)
         case "completed":
             return Completed(counts)
         case "stopped":
-            return Stopped(counts)
+            return SnapshotStopped(counts)
         case "failed":
-            return Failed(value["reason"], counts)
+            return SnapshotFailed(value["reason"], counts)
         case other:
             raise ValueError(f"a table's snapshot can't be in the state {other!r}")
 

@@ -61,7 +61,7 @@ High = Coordinates | GtidSet | MarkerRow
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class StreamPosition:
     """What has passed of the stream, which is between two transactions.
 
     `end`: where the last one ended, None before the stream's first event. `position`: all that have passed wholly.

@@ -12,7 +12,7 @@ have to be so:
    T of the primary, which changed the same row, came behind E there, and has passed here. Asked for what isn't in the
    position, the replica gives E alone, and the row is as it was before T. Sets can't tell: E is new, as what a primary
    wrote after it had taken over is. The order of the log can: nothing in it that's in the position comes behind what
-   the new primary wrote rightly (`Order`).
+   the new primary wrote rightly (`TransactionOrder`).
 
 And 4., the names have to mean the same: a server that was restored from a copy, or has lost the end of its log, gives
 them again, to other transactions (`pipeline.gtid.witness`).
@@ -66,7 +66,7 @@ class NoServer(Definite):
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class ServerHistory:
     """What a server, which calls itself `server`, has executed, and what of that its log doesn't have any more.
 
     `replica`: whether it replicates from another one.
@@ -117,10 +117,10 @@ class Refused:
     why: str
 
 
-Verdict = Serves | Behind | Purged | Unreachable | Refused
+CandidateVerdict = Serves | Behind | Purged | Unreachable | Refused
 
 
-def _server_of(verdict: Verdict) -> str | None:
+def _server_of(verdict: CandidateVerdict) -> str | None:
     """What the server calls itself, as far as that was found."""
     match verdict:
         case Serves(server) | Behind(server) | Purged(server):
@@ -131,7 +131,7 @@ def _server_of(verdict: Verdict) -> str | None:
             assert_never(verdict)
 
 
-def judged(position: GtidSet, history: History, last: str) -> Verdict:
+def judged(position: GtidSet, history: ServerHistory, last: str) -> CandidateVerdict:
     """Whether the log can be read on from the position at a server; `last`: the one that the position comes from."""
     if missing := position - history.executed:
         return Behind(history.server, missing, history.replica)
@@ -145,7 +145,7 @@ def judged(position: GtidSet, history: History, last: str) -> Verdict:
     return Serves(history.server, GtidSet(doubtful))
 
 
-def described(verdict: Verdict) -> str:
+def described(verdict: CandidateVerdict) -> str:
     """Why a server can't give what comes next, and what to do."""
     match verdict:
         case Serves():
@@ -178,11 +178,11 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class GiveUp:
+class NoneServes:
     """None of them will do, and none ever will."""
 
 
-Decision = Go | Wait | GiveUp
+Decision = Go | Wait | NoneServes
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class Patience:
 
 
 def decided(
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[CandidateVerdict],
     at: int | None,
     waited_s: float,
     stood_s: float,
@@ -221,10 +221,10 @@ def decided(
         for index, verdict in enumerate(verdicts):
             if isinstance(verdict, Purged):
                 return Go(index)
-    return GiveUp()
+    return NoneServes()
 
 
-def present(verdicts: Sequence[Verdict], last: str) -> int | None:
+def present(verdicts: Sequence[CandidateVerdict], last: str) -> int | None:
     """Which of them is the server that the position comes from, or may be; None if none is.
 
     One that can't be reached may be. `last` is empty if it isn't known: then it's the first of the list.
@@ -236,7 +236,7 @@ def present(verdicts: Sequence[Verdict], last: str) -> int | None:
     return servers.index(last) if last in servers else next(unknown, None)
 
 
-def _grace_s(verdict: Verdict, patience: Patience) -> float:
+def _grace_s(verdict: CandidateVerdict, patience: Patience) -> float:
     """How long another one isn't taken, in case that this one comes to serve."""
     match verdict:
         case Unreachable():
@@ -249,7 +249,7 @@ def _grace_s(verdict: Verdict, patience: Patience) -> float:
             assert_never(verdict)
 
 
-def _worth_s(verdict: Verdict, patience: Patience) -> float:
+def _worth_s(verdict: CandidateVerdict, patience: Patience) -> float:
     """How long this one is waited for where none serves."""
     match verdict:
         case Unreachable() | Behind(replica=True):
@@ -263,7 +263,7 @@ def _worth_s(verdict: Verdict, patience: Patience) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class TransactionOrder:
     """What a server's log, read up to some place, says of the order in which it had the doubtful transactions.
 
     `ahead`: of the position, what comes there yet. `open`: those doubtful ones that have come and behind which nothing
@@ -275,13 +275,13 @@ class Order:
     open: GtidSet = NO_GTIDS
     errant: GtidSet = NO_GTIDS
 
-    def followed_by(self, run: Transactions) -> "Order":
+    def followed_by(self, run: Transactions) -> "TransactionOrder":
         """The same behind these transactions, which come next in the log."""
         passed = np.flatnonzero(~run.not_in(self.ahead))
         doubtful = np.flatnonzero(~run.not_in(self.doubtful))
         if not passed.size:
             return replace(self, open=self.open | _of(run, doubtful))
-        return Order(
+        return TransactionOrder(
             self.doubtful,
             self.ahead - _of(run, passed),
             _of(run, doubtful[doubtful > passed[-1]]),

@@ -131,7 +131,7 @@ class _Part(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class TableDescription:
     """A table's schema and what it can't express.
 
     `prefixed`: columns of which the primary key holds only a prefix. `traits`: what the log doesn't say of the table.
@@ -155,7 +155,7 @@ class Described:
 class Descriptions:
     """What the server says of tables, and why some can't be captured as it describes them."""
 
-    described: Mapping[TableId, Described]
+    described: Mapping[TableId, TableDescription]
     refused: Mapping[TableId, str]
 
 
@@ -261,7 +261,7 @@ def described(
 
     `listed`: the indexes of contested tables as SHOW KEYS lists them.
     """
-    found: dict[TableId, Described] = {}
+    found: dict[TableId, TableDescription] = {}
     refused: dict[TableId, str] = {}
     for table, columns in _by_table(rows):
         try:
@@ -326,12 +326,12 @@ def _with_arguments(name: str, arguments: str | None) -> ColumnType | None:
             return None
 
 
-def _table(table: TableId, rows: Sequence[ColumnRow], listed: Sequence[str]) -> Described:
+def _table(table: TableId, rows: Sequence[ColumnRow], listed: Sequence[str]) -> TableDescription:
     columns = tuple(_column(table, next(of_column)) for _, of_column in groupby(rows, lambda row: row[2]))
     key = _key(*_keyed(rows), listed)
     schema = TableSchema(table, columns, tuple(part.column for part in key))
     prefixed = tuple(columns[part.column].name for part in key if part.prefixed)
-    return Described(schema, prefixed, _traits(rows))
+    return TableDescription(schema, prefixed, _traits(rows))
 
 
 def _column(table: TableId, row: ColumnRow) -> Column:

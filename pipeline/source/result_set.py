@@ -70,7 +70,7 @@ _FLOATS: Final = {4: "<f", 8: "<d"}
 _Parser = Callable[[Bytes, Cells, Longs], int]
 
 
-class Rows(NamedTuple):
+class ResultRows(NamedTuple):
     """Whole rows as they came; `split`: there are some of several packets."""
 
     buffer: Bytes
@@ -78,7 +78,7 @@ class Rows(NamedTuple):
     number: int
     split: bool
 
-    def located(self, columns: Sequence[ResultColumn]) -> "Located":
+    def located(self, columns: Sequence[ResultColumn]) -> "LocatedRows":
         """Where each value lies; to be called once. Raises InvariantBroken if a row isn't whole."""
         end = kernels.join(self.buffer, self.end) if self.split else self.end
         widths = np.array([WIDTHS.get(column.code, 0) for column in columns], np.int64)
@@ -86,7 +86,7 @@ class Rows(NamedTuple):
         broken = kernels.locate(self.buffer, end, widths, cells)
         if broken != kernels.NONE:
             raise InvariantBroken(f"row {broken} of a result set doesn't have {len(columns)} whole values")
-        return Located(self.buffer, end, columns, cells)
+        return LocatedRows(self.buffer, end, columns, cells)
 
 
 class RowPackets:
@@ -124,13 +124,13 @@ class RowPackets:
             raise Transient("the connection to the source delivered a packet out of sequence")
         self.ended = found != kernels.MORE
 
-    def take(self) -> Rows | None:
+    def take(self) -> ResultRows | None:
         """The whole rows that are here, if there are any."""
         state = self._state
         end, number = int(state[kernels.WHOLE]), int(state[kernels.ROWS])
         if not number:
             return None
-        taken = Rows(self._buffer, end, number, split=bool(state[kernels.CONTINUED]))
+        taken = ResultRows(self._buffer, end, number, split=bool(state[kernels.CONTINUED]))
         self._move(end, max(_BUFFER, self._used - end + 2 * _LEAST_ROOM))
         state[kernels.AT] -= end
         state[[kernels.WHOLE, kernels.ROWS, kernels.CONTINUED]] = 0
@@ -153,7 +153,7 @@ class RowPackets:
         self._used = len(rest)
 
 
-class Located(NamedTuple):
+class LocatedRows(NamedTuple):
     """All values of some rows, which have `size` bytes; `cells` is [columns, rows]."""
 
     buffer: Bytes
@@ -161,7 +161,7 @@ class Located(NamedTuple):
     columns: Sequence[ResultColumn]
     cells: CellTable
 
-    def first(self, number: int) -> "Located":
+    def first(self, number: int) -> "LocatedRows":
         """The same rows with only their first columns."""
         return self._replace(columns=self.columns[:number], cells=self.cells[:number])
 
@@ -173,7 +173,7 @@ class Located(NamedTuple):
         return self.buffer[begin : begin + length].tobytes()
 
 
-def decode(schema: TableSchema, located: Located) -> pa.RecordBatch:
+def decode(schema: TableSchema, located: LocatedRows) -> pa.RecordBatch:
     """The rows in `schema.arrow`; the columns are all the table's, in the table's order.
 
     Raises TextError if there's text that isn't of its column's character set, and Definite if a value isn't one that
@@ -186,18 +186,18 @@ def decode(schema: TableSchema, located: Located) -> pa.RecordBatch:
     return pa.record_batch(columns, schema=schema.arrow)
 
 
-def impossible_dates(rows: pa.RecordBatch, located: Located) -> int:
+def impossible_dates(rows: pa.RecordBatch, located: LocatedRows) -> int:
     """How many dates of the decoded rows are null because no calendar has them."""
     told = int(np.count_nonzero(located.cells[: rows.num_columns] == kernels.NULL))
     return sum(int(column.null_count) for column in rows.columns) - told
 
 
-def key(located: Located, row: int, places: Sequence[tuple[ColumnType, int]]) -> Key:
+def key(located: LocatedRows, row: int, places: Sequence[tuple[ColumnType, int]]) -> Key:
     """The row's key, as it's bound to the next statement; `places`: what type each part is of, and its column."""
     return tuple(_key_part(kind, located, column, row) for kind, column in places)
 
 
-def _key_part(kind: ColumnType, located: Located, column: int, row: int) -> KeyPart:
+def _key_part(kind: ColumnType, located: LocatedRows, column: int, row: int) -> KeyPart:
     match kind:
         case Integer(_, unsigned):
             return int.from_bytes(located.value(column, row), "little", signed=not unsigned)

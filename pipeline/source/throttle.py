@@ -20,7 +20,7 @@ _SAVED_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class SourceLimits:
     """What the source may be asked to bear; 0 is no bound."""
 
     rows_per_s: int = 0
@@ -33,7 +33,7 @@ class Bounds:
         return bool(self.threads_running or self.replica_lag_s)
 
 
-UNBOUNDED: Final = Bounds()
+UNBOUNDED: Final = SourceLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,13 @@ class Debt:
     at: float
 
 
-def paid(bounds: Bounds, debt: Debt, now: float) -> Debt:
+def paid(bounds: SourceLimits, debt: Debt, now: float) -> Debt:
     """The debt after the time that has passed."""
     least = -bounds.rows_per_s * _SAVED_S
     return Debt(max(least, debt.rows - bounds.rows_per_s * (now - debt.at)), now)
 
 
-def strain(bounds: Bounds, load: Load, debt: Debt, *, strained: bool) -> str | None:
+def strain(bounds: SourceLimits, load: Load, debt: Debt, *, strained: bool) -> str | None:
     """Why the source has enough to do, or None if it hasn't; `strained`: whether it had a moment ago."""
     share = EASED_AT if strained else 1.0
     if bounds.threads_running and load.threads_running > bounds.threads_running * share:

@@ -10,23 +10,23 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pipeline.types.buffers import Bools, Int64s
+from pipeline.types.buffers import Flags, Longs
 
-Offsets = Int64s | NDArray[np.int32]
+Offsets = Longs | NDArray[np.int32]
 
 
-def fixed(kind: pa.DataType, values: NDArray[Any], exists: Bools) -> pa.Array:
+def fixed(kind: pa.DataType, values: NDArray[Any], exists: Flags) -> pa.Array:
     """An array of a type of fixed width, over the memory of `values`."""
     return pa.Array.from_buffers(kind, len(exists), [_validity(exists), pa.py_buffer(values)])
 
 
-def varying(kind: pa.DataType, offsets: Offsets, data: NDArray[np.uint8], exists: Bools) -> pa.Array:
+def varying(kind: pa.DataType, offsets: Offsets, data: NDArray[np.uint8], exists: Flags) -> pa.Array:
     """An array of pa.string() or pa.binary() over the memory of `data`; no more than 2 GiB of it."""
     places = pa.py_buffer(offsets.astype(np.int32, copy=False))
     return pa.Array.from_buffers(kind, len(exists), [_validity(exists), places, pa.py_buffer(data)])
 
 
-def vectors(offsets: Offsets, data: NDArray[np.uint8], exists: Bools) -> pa.Array:
+def vectors(offsets: Offsets, data: NDArray[np.uint8], exists: Flags) -> pa.Array:
     """Lists of 4-byte floats over the memory of `data`; the offsets, in bytes, are multiples of 4."""
     floats = pa.Array.from_buffers(pa.float32(), len(data) // 4, [None, pa.py_buffer(data)])
     places = pa.py_buffer((offsets // 4).astype(np.int32))
@@ -44,5 +44,5 @@ def bytes_of(values: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
     return whole[first:last], ends - np.int32(first)
 
 
-def _validity(exists: Bools) -> pa.Buffer | None:
+def _validity(exists: Flags) -> pa.Buffer | None:
     return None if exists.all() else pa.py_buffer(np.packbits(exists, bitorder="little"))

@@ -3,14 +3,7 @@
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 from numpy.typing import NDArray
-
-Int64s = npt.NDArray[np.int64]
-
-
-Bools = npt.NDArray[np.bool_]
-
 
 Bytes = NDArray[np.uint8]
 
@@ -19,6 +12,9 @@ Cells = NDArray[np.int32]  # of one column
 
 
 CellTable = NDArray[np.int32]  # [columns, room]
+
+
+Ends = NDArray[np.int32]  # where each value ends
 
 
 Longs = NDArray[np.int64]

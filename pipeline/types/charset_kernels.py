@@ -8,19 +8,14 @@ each that can come; an empty one is never asked, since no entry of the others sa
 `GROWTH` bytes of each of its own, and `out` has room for as many.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numba import boolean, int32, int64, types, uint8
-from numpy.typing import NDArray
 
+from pipeline.types.buffers import Bytes, Ends, Int, Longs
 from pipeline.types.charset_tables import FOUR_BYTES, LEAD, NONE, CodePoints
 from pipeline.types.jit import compiled, part
-
-Bytes = NDArray[np.uint8]
-Ends = NDArray[np.int32]
-Longs = NDArray[np.int64]
-Int = int | np.integer[Any]  # compiled code knows but the latter
 
 # The most bytes of UTF-8 for one byte of text in any other set: a character of one byte has three at most.
 GROWTH: Final = 3

@@ -24,7 +24,7 @@ LEAD: Final = -2  # the code goes on in the next byte
 FOUR_BYTES: Final = 39420
 
 
-class Tables(NamedTuple):
+class CodeTables(NamedTuple):
     """The code points of a set's codes by their bytes; those that a set has no codes for are empty.
 
     `one`: [byte], LEAD if it's the first of more. `two`: [first << 8 | second]; LEAD if there's a third.
@@ -173,12 +173,12 @@ TABLED: Final = frozenset(_SINGLE) | frozenset(_MULTIPLE)
 
 
 @cache
-def tables(charset: str) -> Tables:
+def tables(charset: str) -> CodeTables:
     """The tables of one of the TABLED sets; some 0.1 s for one with many codes, when it's first asked for."""
     codec = _codec(charset)
     one = _points(codec, [bytes([byte]) for byte in range(256)])
     if charset in _SINGLE:
-        return Tables(one, _EMPTY, _EMPTY, _EMPTY)
+        return CodeTables(one, _EMPTY, _EMPTY, _EMPTY)
     two = _points(codec, [bytes([first, second]) for first in range(256) for second in range(256)])
     two[np.repeat(one, 256) != NONE] = NONE  # these are two codes of one byte
     one[(two.reshape(256, 256) != NONE).any(axis=1)] = LEAD
@@ -190,7 +190,7 @@ def tables(charset: str) -> Tables:
     if charset == "gb18030":
         four = _points(codec, [_gb18030(place) for place in range(FOUR_BYTES)])
         two.reshape(256, 256)[0x81:0xFF, 0x30:0x3A] = LEAD
-    return Tables(one, two, three, four)
+    return CodeTables(one, two, three, four)
 
 
 def _codec(charset: str) -> _Codec:

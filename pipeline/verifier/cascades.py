@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.gtid.gtid_set import Gtid, GtidSet
-from pipeline.messages.row_images import Kind, TableChanges
+from pipeline.messages.row_images import ImageKind, TableChanges
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId
 
@@ -59,14 +59,14 @@ def along(keys: Collection[ForeignKey], changed: Collection[TableId]) -> frozens
 
 def _works(key: ForeignKey, changes: TableChanges) -> bool:
     kinds = changes.images.column("kind").to_numpy()
-    if key.deletes and bool((kinds == Kind.DELETE).any()):
+    if key.deletes and bool((kinds == ImageKind.DELETE).any()):
         return True
     return key.updates and _moved(key, changes, kinds)
 
 
 def _moved(key: ForeignKey, changes: TableChanges, kinds: npt.NDArray[np.int8]) -> bool:
     """Whether an update gave a row other values in the columns that are referred to."""
-    before = np.flatnonzero(kinds == Kind.UPDATE_BEFORE)
+    before = np.flatnonzero(kinds == ImageKind.UPDATE_BEFORE)
     if not set(key.columns) <= {column.name for column in changes.schema.columns}:
         return bool(before.size)  # they have other names by now
     rows = changes.rows.select(list(key.columns))

@@ -28,7 +28,7 @@ MOST_HELD = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServerAnswer:
     """What the server says of `tables`: their schemas, read behind the executed set `at` and before the log's `end`.
 
     And their traits, which the log never tells, and all foreign keys whose work isn't in the log, read then, too.
@@ -44,7 +44,7 @@ class Answer:
     traits: Mapping[TableId, Traits] = field(default_factory=dict)
 
 
-Held = TransactionsRead | TransactionPartRead | DdlRead | CreateTableSelectRead | LogAdvanced
+HeldMessage = TransactionsRead | TransactionPartRead | DdlRead | CreateTableSelectRead | LogAdvanced
 
 _BETWEEN = (
     "one statement after another altered it, and the log doesn't name the columns of its changes in between, which are "
@@ -63,7 +63,7 @@ _GONE = (
 Alters = Callable[[DdlRead | CreateTableSelectRead], frozenset[TableId]]
 
 
-def waiting(tables: Mapping[TableId, TableState], message: Held) -> frozenset[TableId]:
+def waiting(tables: Mapping[TableId, TableState], message: HeldMessage) -> frozenset[TableId]:
     """The tables whose images in this message have to wait."""
     if not isinstance(message, TransactionsRead | TransactionPartRead):
         return frozenset()
@@ -72,7 +72,7 @@ def waiting(tables: Mapping[TableId, TableState], message: Held) -> frozenset[Ta
 
 
 def settled(
-    table: TableId, state: TableState, held: Sequence[Held], size: int, alters: Alters
+    table: TableId, state: TableState, held: Sequence[HeldMessage], size: int, alters: Alters
 ) -> SchemaKnown | str | None:
     """The schema that's proven for a table whose images wait at the front; or why none ever will be; None: not yet.
 
@@ -92,7 +92,7 @@ def settled(
     return None
 
 
-def place(message: Held) -> Coordinates | None:
+def place(message: HeldMessage) -> Coordinates | None:
     """Where the stream is behind the message; None inside a transaction."""
     return None if isinstance(message, TransactionPartRead | CreateTableSelectRead) else message.end
 

@@ -20,7 +20,7 @@ from pipeline.messages.changes import (
     TableStopped,
     TransactionPartVerified,
 )
-from pipeline.messages.row_images import Kind, TableChanges
+from pipeline.messages.row_images import ImageKind, TableChanges
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.signals.signal import SourceSignal
 from pipeline.types.column_types import Json, Text
@@ -93,6 +93,6 @@ def _signals(rows: SignalRows, tables: tuple[TableChanges, ...]) -> list[SourceS
 
 
 def _inserted(changes: TableChanges) -> list[tuple[str, str, str]]:
-    inserted = pc.equal(changes.images.column("kind"), pa.scalar(int(Kind.INSERT), pa.int8()))
+    inserted = pc.equal(changes.images.column("kind"), pa.scalar(int(ImageKind.INSERT), pa.int8()))
     columns = [column.fill_null("").to_pylist() for column in changes.rows.filter(inserted).columns]
     return list(zip(*columns, strict=True))

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.schema.foreign_key import ForeignKey
-from pipeline.schema.known_schemas import Known
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.known_schemas import KnownSchemas
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import Survey
 from pipeline.verifier.cascades import Doubts
-from pipeline.verifier.schema_fence import Held
+from pipeline.verifier.schema_fence import HeldMessage
 from pipeline.verifier.table_state import TableState
 
 
@@ -28,15 +28,15 @@ class State:
     whose images in the transaction at hand were left out, and why. `survey`: what the log doesn't tell of tables.
     """
 
-    captured: Tables
-    known: Known
+    captured: TableFilter
+    known: KnownSchemas
     to_come: GtidSet
     tables: Mapping[TableId, TableState] = field(default_factory=dict)
     told: Mapping[TableId, TableSchema] = field(default_factory=dict)
     emptied: frozenset[TableId] = frozenset()
     doubtful: frozenset[TableId] = frozenset()
     creating: frozenset[TableId] = frozenset()
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldMessage, ...] = ()
     held_bytes: int = 0
     place: Coordinates | None = None
     foreign_keys: tuple[ForeignKey, ...] = ()

@@ -7,14 +7,14 @@ the stream. Chunks need it in any case: they're read under the schema that holds
 
 **The proof at the start.** Only a statement changes a table. So the schema by which a table was last verified holds at
 the checkpoint, unless one has passed since that touches it; and the checkpoint knows (`unproven`). Of other tables only
-the server knows. Let K be a GTID set at which its schemas held (`Known`). A schema holds once every transaction of K
-has passed, until a statement passes that touches the table: what K holds had made the schema what it is. While
+the server knows. Let K be a GTID set at which its schemas held (`KnownSchemas`). A schema holds once every transaction
+of K has passed, until a statement passes that touches the table: what K holds had made the schema what it is. While
 transactions of K are still to come, one of them may be such a statement, and the schema is `SchemaPending`.
 
 **The proof behind a statement.** Where a statement that isn't in K may have altered a table, the server is asked again:
-for its executed set A, then for the schema, then for the end E of its log (`Answer`). The schema has in it what the
-statements in A did, since they had committed before it was read; and of those behind E nothing, since a statement is in
-the log before anybody sees its work. So if each statement that touched the table and passed before E is in A, the
+for its executed set A, then for the schema, then for the end E of its log (`ServerAnswer`). The schema has in it what
+the statements in A did, since they had committed before it was read; and of those behind E nothing, since a statement
+is in the log before anybody sees its work. So if each statement that touched the table and passed before E is in A, the
 schema has just their work in it: it holds at E. And since only a statement changes a table, it has held since the last
 one of them passed. Images that lie between wait for the stream to get to E, which is seen without letting them go
 (`pipeline.verifier.schema_fence`). A statement that isn't in A has the server asked once more. Images between two
@@ -70,14 +70,14 @@ from pipeline.schema.compatibility import obstacle
 from pipeline.schema.ddl import effects as ddl
 from pipeline.schema.ddl.alter_table import Alteration
 from pipeline.schema.foreign_key import ForeignKey
-from pipeline.schema.known_schemas import Known
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.known_schemas import KnownSchemas
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import known_at
 from pipeline.verifier import schema_fence
 from pipeline.verifier.cascades import Doubts
 from pipeline.verifier.column_names import behind, named, table_of
-from pipeline.verifier.schema_fence import Answer, Held
+from pipeline.verifier.schema_fence import HeldMessage, ServerAnswer
 from pipeline.verifier.state import State
 from pipeline.verifier.table_restarts import (
     LEFT_OUT,
@@ -105,8 +105,8 @@ FromVerifier = ChangesVerified | TransactionPartVerified | SchemaChanged | LogAd
 
 
 def started(
-    captured: Tables,
-    known: Known,
+    captured: TableFilter,
+    known: KnownSchemas,
     position: GtidSet,
     schemas: Mapping[TableId, TableSchema],
     stopped: Iterable[TableId],
@@ -168,7 +168,7 @@ def _unproven(state: State) -> frozenset[TableId]:
     )
 
 
-def answered(state: State, answer: Answer) -> tuple[State, tuple[FromVerifier, ...]]:
+def answered(state: State, answer: ServerAnswer) -> tuple[State, tuple[FromVerifier, ...]]:
     """The state with the server's answer, and what the coordinator is told."""
     tables = dict(state.tables)
     for table in answer.tables & _unproven(state):
@@ -184,7 +184,7 @@ def answered(state: State, answer: Answer) -> tuple[State, tuple[FromVerifier, .
     return state, (*stops, *cascades, *news, *said)
 
 
-def _cascades(state: State, answer: Answer) -> tuple[State, tuple[News, ...]]:
+def _cascades(state: State, answer: ServerAnswer) -> tuple[State, tuple[News, ...]]:
     """The state with the server's foreign keys, and what that makes of the tables that new ones change."""
     if state.doubts is None:
         return state, ()
@@ -219,7 +219,7 @@ def _released(state: State) -> tuple[State, tuple[FromVerifier, ...]]:
     return state, tuple(said)
 
 
-def _left_out(message: Held, unnamed: Mapping[TableId, str]) -> Held:
+def _left_out(message: HeldMessage, unnamed: Mapping[TableId, str]) -> HeldMessage:
     """The message without the images of these tables."""
     if not unnamed or not isinstance(message, TransactionsRead | TransactionPartRead):
         return message
@@ -264,7 +264,7 @@ def _bound(state: State) -> State:
     return replace(_with(state, dict.fromkeys(state.creating, created)), creating=frozenset(), survey=survey)
 
 
-def _taken(state: State, message: Held) -> tuple[State, tuple[FromVerifier, ...]]:
+def _taken(state: State, message: HeldMessage) -> tuple[State, tuple[FromVerifier, ...]]:
     match message:
         case TransactionsRead():
             return _slice_read(state, message)
@@ -302,9 +302,9 @@ def _altered(state: State, message: DdlRead | CreateTableSelectRead) -> frozense
     return ddl.may_alter(_names(state), message.database, message.statement)
 
 
-def _names(state: State) -> ddl.Names:
+def _names(state: State) -> ddl.StatementScope:
     """What names in a statement may mean; a table that's gone is known as well."""
-    return ddl.Names(state.captured, state.tables.keys() | state.told.keys(), state.known.folds)
+    return ddl.StatementScope(state.captured, state.tables.keys() | state.told.keys(), state.known.folds)
 
 
 def _statement_read(state: State, message: DdlRead) -> tuple[State, tuple[FromVerifier, ...]]:

@@ -9,7 +9,7 @@ from pipeline.messages.row_images import TableChanges
 from pipeline.schema.ddl.effects import Unlogged
 from pipeline.schema.ddl.unlogged_changes import LOGGED_ENGINES, Effect
 from pipeline.schema.foreign_key import ForeignKey
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import Traits
 from pipeline.verifier.cascades import along, cascaded
@@ -140,7 +140,7 @@ def by_foreign_keys(
 def by_new_foreign_keys(
     keys: Collection[ForeignKey],
     new: Collection[ForeignKey],
-    captured: Tables,
+    captured: TableFilter,
     ended: Collection[TableId],
     *,
     reread: bool,

@@ -4,28 +4,30 @@ import asyncio
 from typing import Any
 
 from actors.journal.store import JournalStore
-from actors.journal_writer import JournalWriter, Outlets
+from actors.journal_writer import JournalWriter, JournalWriterPorts
 from actors.runtime.actor import Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from pipeline.config.settings import JournalSettings
 from pipeline.messages.inboxes import ToJournalWriter
-from pipeline.messages.topology import EDGES, Actor, inbox
+from pipeline.messages.topology import EDGES, ActorName, inbox
 
-(APPENDS,) = inbox(Actor.JOURNAL_WRITER)
+(APPENDS,) = inbox(ActorName.JOURNAL_WRITER)
 
 
 class House:
     """A writer that runs, with the mailboxes around it."""
 
     def __init__(self, store: JournalStore, settings: JournalSettings) -> None:
-        self.mailbox: Mailbox[ToJournalWriter] = Mailbox(inbox(Actor.JOURNAL_WRITER))
-        self.listener: Mailbox[Any] = Mailbox(inbox(Actor.SIGNAL_LISTENER))
-        self.sink: Mailbox[Any] = Mailbox(inbox(Actor.SPARK_SINK))
+        self.mailbox: Mailbox[ToJournalWriter] = Mailbox(inbox(ActorName.JOURNAL_WRITER))
+        self.listener: Mailbox[Any] = Mailbox(inbox(ActorName.SIGNAL_LISTENER))
+        self.sink: Mailbox[Any] = Mailbox(inbox(ActorName.SPARK_SINK))
         self.metrics = Metrics()
-        self.coordinator: Mailbox[Any] = Mailbox(inbox(Actor.WATERMARK_COORDINATOR))
-        room, answers, checkpoints, to_sink = (edge for edge in EDGES if edge.sender is Actor.JOURNAL_WRITER)
-        outlets = Outlets(
+        self.coordinator: Mailbox[Any] = Mailbox(inbox(ActorName.WATERMARK_COORDINATOR))
+        room, answers, checkpoints, to_sink = (
+            edge for edge in EDGES if edge.sender is ActorName.JOURNAL_WRITER
+        )
+        outlets = JournalWriterPorts(
             Sender(answers, self.listener),
             Sender(checkpoints, self.listener),
             Sender(to_sink, self.sink),

@@ -17,11 +17,11 @@ from pipeline import metrics as catalogue
 from pipeline.messages.inboxes import ToSignalListener
 from pipeline.messages.journal import CheckpointSealed
 from pipeline.messages.signals import SignalAccepted, SignalAnswer, SignalReceived, SignalRejected
-from pipeline.messages.topology import MOST_SIGNALS, Actor, inbox
+from pipeline.messages.topology import MOST_SIGNALS, ActorName, inbox
 from pipeline.signals.outcomes import Outcome, SignalState
 from pipeline.signals.signal import PauseSnapshot, ResumeSnapshot
 from pipeline.snapshot.checkpoint import Checkpoint
-from pipeline.snapshot.snapshot import Failed, Progress, Snapshot, Waiting
+from pipeline.snapshot.snapshot import Progress, Snapshot, SnapshotFailed, SnapshotWaiting
 from tests.pipeline.builders import ORDERS, gtids
 from tests.servers.service import until
 
@@ -63,15 +63,17 @@ class Bench:
     def __init__(self) -> None:
         self.metrics = Metrics()
         self.channel, self.other = Held(), Held()
-        self.mailbox: Mailbox[ToSignalListener] = Mailbox(inbox(Actor.SIGNAL_LISTENER))
-        self.coordinator: Mailbox[SignalReceived] = Mailbox(inbox(Actor.WATERMARK_COORDINATOR))
-        edge = next(e for e in inbox(Actor.WATERMARK_COORDINATOR) if e.sender is Actor.SIGNAL_LISTENER)
+        self.mailbox: Mailbox[ToSignalListener] = Mailbox(inbox(ActorName.SIGNAL_LISTENER))
+        self.coordinator: Mailbox[SignalReceived] = Mailbox(inbox(ActorName.WATERMARK_COORDINATOR))
+        edge = next(
+            e for e in inbox(ActorName.WATERMARK_COORDINATOR) if e.sender is ActorName.SIGNAL_LISTENER
+        )
         self.listener = SignalListener(
             self.mailbox, self.metrics, Sender(edge, self.coordinator), (self.channel, self.other)
         )
 
     async def judge(self, answer: ToSignalListener) -> None:
-        edge = next(edge for edge in inbox(Actor.SIGNAL_LISTENER) if type(answer) in edge.messages)
+        edge = next(edge for edge in inbox(ActorName.SIGNAL_LISTENER) if type(answer) in edge.messages)
         await self.mailbox.put(edge, answer)
 
 
@@ -181,7 +183,7 @@ async def test_how_far_signals_have_come_is_told_to_each_channel_and_kept_for_th
         await bench.channel.texts.put(PAUSE)
         await bench.coordinator.get()
         await bench.judge(SignalAccepted("p", "paused"))
-        begun = replace(BEFORE, snapshots=(Snapshot("s1", {ORDERS.table: Waiting()}),))
+        begun = replace(BEFORE, snapshots=(Snapshot("s1", {ORDERS.table: SnapshotWaiting()}),))
         row = SignalState("r1", Outcome.REJECTED, "no such table")
         await bench.judge(CheckpointSealed(begun, (row,)))
         await until(lambda: bench.channel.checkpoints == bench.other.checkpoints == [begun], "it was told")
@@ -191,7 +193,9 @@ async def test_how_far_signals_have_come_is_told_to_each_channel_and_kept_for_th
             {"id": "s1", "outcome": "running", "detail": "shop.orders"},
         ]
         assert bench.metrics.value(catalogue.SIGNALS, channel="table", outcome="rejected") == 1
-        ended = replace(BEFORE, snapshots=(Snapshot("s1", {ORDERS.table: Failed("no key", Progress())}),))
+        ended = replace(
+            BEFORE, snapshots=(Snapshot("s1", {ORDERS.table: SnapshotFailed("no key", Progress())}),)
+        )
         await bench.judge(CheckpointSealed(ended, (row,)))
         await until(lambda: len(bench.channel.checkpoints) == 2, "it was told")
         assert bench.listener.signal("s1") == SignalState("s1", Outcome.FAILED, "shop.orders: no key")

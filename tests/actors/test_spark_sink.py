@@ -7,15 +7,15 @@ from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.spark_sink import SparkSink
 from pipeline.config.settings import LakeSettings, SparkSettings
-from pipeline.messages.topology import EDGES, Actor, inbox
+from pipeline.messages.topology import EDGES, ActorName, inbox
 from tests.integration.history import History
 
 
 async def test_each_call_that_ends_is_progress_of_a_batch(tmp_path: Path) -> None:
     history = History(tmp_path / "journal")
-    (edge,) = (edge for edge in EDGES if edge.sender is Actor.SPARK_SINK)
+    (edge,) = (edge for edge in EDGES if edge.sender is ActorName.SPARK_SINK)
     sink = SparkSink(
-        Mailbox(inbox(Actor.SPARK_SINK)),
+        Mailbox(inbox(ActorName.SPARK_SINK)),
         Metrics(),
         LakeSettings(str(tmp_path / "lake")),
         SparkSettings(),

@@ -8,7 +8,7 @@ import pytest
 from actors.runtime.actor import Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
-from actors.watermark_coordinator import Outlets, WatermarkCoordinator
+from actors.watermark_coordinator import CoordinatorPorts, WatermarkCoordinator
 from pipeline import metrics as catalogue
 from pipeline.coordinator.state import Overlapping
 from pipeline.messages.binlog import LogAdvanced, PauseReading
@@ -16,7 +16,7 @@ from pipeline.messages.changes import MirrorInvalidated, TableStopped
 from pipeline.messages.chunks import ChunkFailed, PlanTable, ReadChunk, SourceOverloaded, SourceRecovered
 from pipeline.messages.inboxes import ToChunkSelector, ToWatermarkCoordinator
 from pipeline.messages.journal import JournalFull, JournalHasSpace
-from pipeline.messages.topology import EDGES, Actor, inbox
+from pipeline.messages.topology import EDGES, ActorName, inbox
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import WHOLE
 from tests.pipeline.builders import LIMITS, ORDERS, altered, execute, gtids, place, planned, read, statement
@@ -24,9 +24,9 @@ from tests.pipeline.builders import LIMITS, ORDERS, altered, execute, gtids, pla
 TABLE = {"table": str(ORDERS.table)}
 
 
-def outlet(receiver: Actor) -> Sender[ToChunkSelector]:
+def outlet(receiver: ActorName) -> Sender[ToChunkSelector]:
     """The way from the coordinator to that actor, which leaves everything in its mailbox."""
-    (edge,) = (e for e in EDGES if e.sender is Actor.WATERMARK_COORDINATOR and e.receiver is receiver)
+    (edge,) = (e for e in EDGES if e.sender is ActorName.WATERMARK_COORDINATOR and e.receiver is receiver)
     return Sender(edge, Mailbox(inbox(receiver)))
 
 
@@ -35,14 +35,14 @@ class House:
 
     def __init__(self, checkpoint: Checkpoint | None = None) -> None:
         self.metrics = Metrics()
-        self.orders, self.reader = outlet(Actor.CHUNK_SELECTOR), outlet(Actor.BINLOG_READER)
+        self.orders, self.reader = outlet(ActorName.CHUNK_SELECTOR), outlet(ActorName.BINLOG_READER)
         checkpoint = checkpoint or Checkpoint(gtids("a:1-5"), schemas={ORDERS.table: ORDERS})
-        outlets = Outlets(
+        outlets = CoordinatorPorts(
             self.reader,  # type: ignore[arg-type]
             self.orders,
-            outlet(Actor.JOURNAL_WRITER),  # type: ignore[arg-type]
+            outlet(ActorName.JOURNAL_WRITER),  # type: ignore[arg-type]
         )
-        mailbox: Mailbox[ToWatermarkCoordinator] = Mailbox(inbox(Actor.WATERMARK_COORDINATOR))
+        mailbox: Mailbox[ToWatermarkCoordinator] = Mailbox(inbox(ActorName.WATERMARK_COORDINATOR))
         self.coordinator = WatermarkCoordinator(
             mailbox, self.metrics, checkpoint, LIMITS, Overlapping(4), outlets
         )

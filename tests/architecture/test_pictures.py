@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from docs.draw import BEGIN, CONTACTS, END, WORLD, drawn, mermaid
-from pipeline.messages.topology import EDGES, Actor
+from pipeline.messages.topology import EDGES, ActorName
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,7 +26,7 @@ def test_the_picture_shows_every_actor_edge_and_message() -> None:
             and all(message.__name__ in line for message in edge.messages)
         ]
         assert f"at most {edge.bound}" in line
-    assert {end for contact in CONTACTS for end in contact} - set(Actor) == set(WORLD)
+    assert {end for contact in CONTACTS for end in contact} - set(ActorName) == set(WORLD)
 
 
 def test_documents_show_the_present_picture() -> None:

@@ -36,8 +36,8 @@ from pipeline.errors import Transient
 from pipeline.lake import batch
 from pipeline.lake.maintenance import Trim
 from pipeline.messages.inboxes import ToSparkSink
-from pipeline.messages.topology import EDGES, Actor, inbox
-from pipeline.schema.table_filter import Tables
+from pipeline.messages.topology import EDGES, ActorName, inbox
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from tests.chaos.delivery_steps import Deed, watch
 from tests.chaos.hurried import hurry
@@ -50,7 +50,7 @@ COME_TO_WITHIN_S: Final = 300.0
 DUE_AGAIN_S: Final = 3.0
 # Of this table the changelog is only the mirror's inbox, where tables are maintained.
 TRIMMED: Final = "customers"
-(ASKING,) = (edge for edge in EDGES if edge.sender is Actor.SPARK_SINK)
+(ASKING,) = (edge for edge in EDGES if edge.sender is ActorName.SPARK_SINK)
 
 
 class Victim(StrEnum):
@@ -134,8 +134,8 @@ class House:
                 await asyncio.sleep(LOOK_EVERY_S)
 
     async def _live(self) -> None:
-        mailbox: Mailbox[ToSparkSink] = Mailbox(inbox(Actor.SPARK_SINK))
-        coordinator: Mailbox[Any] = Mailbox(inbox(Actor.WATERMARK_COORDINATOR))
+        mailbox: Mailbox[ToSparkSink] = Mailbox(inbox(ActorName.SPARK_SINK))
+        coordinator: Mailbox[Any] = Mailbox(inbox(ActorName.WATERMARK_COORDINATOR))
         outlet = Sender(ASKING, coordinator)
         self.sink = sink = SparkSink(mailbox, Metrics(), self.lake, self.spark, self.journal, outlet)
         last = self.journal.last_segment()
@@ -217,7 +217,7 @@ def main() -> None:
         plant(Planted(told["planted"]))
     lake = LakeSettings(told["lake"], merge_rows=1, merge_after_s=0, compact_files=0, catalog="spark_catalog")
     if told["maintained"]:
-        inbox_only = LakeRule(Tables((rf"shop\.{TRIMMED}",)), Tiers.MIRROR)
+        inbox_only = LakeRule(TableFilter((rf"shop\.{TRIMMED}",)), Tiers.MIRROR)
         lake = replace(lake, compact_files=2, rules=(inbox_only,))
         hurry(DUE_AGAIN_S, DUE_AGAIN_S)
     spark = SparkSettings(told["master"], locate().jars, conf=told["conf"])

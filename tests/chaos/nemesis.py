@@ -16,7 +16,7 @@ from typing import Any, Final, assert_never
 import pymysql
 from aiokafka.errors import KafkaError
 
-from pipeline.messages.topology import Actor
+from pipeline.messages.topology import ActorName
 from tests.chaos.orders import MoveClock, Strike
 from tests.chaos.plan import (
     ActorStruck,
@@ -264,6 +264,8 @@ def killed(struck: Counter[str]) -> int:
     return sum(number for what, number in struck.items() if what.endswith(": killed"))
 
 
-def of_actors(struck: Counter[str]) -> dict[Actor, int]:
+def of_actors(struck: Counter[str]) -> dict[ActorName, int]:
     """How often each actor was struck."""
-    return {actor: sum(n for what, n in struck.items() if what.startswith(f"{actor}: ")) for actor in Actor}
+    return {
+        actor: sum(n for what, n in struck.items() if what.startswith(f"{actor}: ")) for actor in ActorName
+    }

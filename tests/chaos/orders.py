@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.messages.topology import Actor
+from pipeline.messages.topology import ActorName
 from tests.chaos.plan import Deed
 
 
@@ -20,7 +20,7 @@ class Strike:
     """An actor is to do it at its next message. `patience_s`: after so long it's taken for hung; None is its own."""
 
     number: int
-    actor: Actor
+    actor: ActorName
     deed: Deed
     lasts_s: float = 0.0
     patience_s: float | None = None
@@ -98,5 +98,5 @@ def read(line: dict[str, Any]) -> Order:
     fields = dict(line)
     kind = _KINDS[fields.pop("kind")]
     if kind is Strike:
-        fields |= {"actor": Actor(fields["actor"]), "deed": Deed(fields["deed"])}
+        fields |= {"actor": ActorName(fields["actor"]), "deed": Deed(fields["deed"])}
     return kind(**fields)

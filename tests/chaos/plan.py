@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from pipeline.messages.topology import Actor
+from pipeline.messages.topology import ActorName
 from tests.servers.proxy import Weather
 
 
@@ -52,7 +52,7 @@ class Process(StrEnum):
 class ActorStruck:
     """An actor does it at its next message; where it's slow, for so long."""
 
-    actor: Actor
+    actor: ActorName
     deed: Deed
     lasts_s: float = 0.0
 
@@ -152,7 +152,7 @@ def deck(some: random.Random, *, lake: bool = True) -> list[Fault]:
     def a_while() -> float:
         return round(some.uniform(SHORTEST_S, LONGEST_S), 1)
 
-    actors = [actor for actor in Actor if lake or actor is not Actor.SPARK_SINK]
+    actors = [actor for actor in ActorName if lake or actor is not ActorName.SPARK_SINK]
     cards: list[Fault] = [
         *(ActorStruck(a, deed, a_while() if deed is Deed.SLOW else 0.0) for a in actors for deed in Deed),
         *(ProcessStruck(how, 0.0 if how is Process.KILLED else a_while()) for how in Process),

@@ -26,7 +26,7 @@ from pipeline.errors import Transient
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.chunks import ChunkRead
 from pipeline.messages.journal import Append
-from pipeline.messages.topology import Actor as Name
+from pipeline.messages.topology import ActorName as Name
 
 
 class Planted(StrEnum):

@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from pipeline.messages.topology import Actor
+from pipeline.messages.topology import ActorName
 from tests.chaos.nemesis import killed, of_actors
 from tests.chaos.plan import Deed
 from tests.chaos.planted import Planted
@@ -105,5 +105,5 @@ FOUND: Final[dict[Planted, str]] = {
 
 
 def test_each_actor_can_be_struck_in_each_way() -> None:
-    struck = Counter({f"{actor}: {deed}": 1 for actor in Actor for deed in Deed})
-    assert of_actors(struck) == dict.fromkeys(Actor, len(Deed))
+    struck = Counter({f"{actor}: {deed}": 1 for actor in ActorName for deed in Deed})
+    assert of_actors(struck) == dict.fromkeys(ActorName, len(Deed))

@@ -17,7 +17,7 @@ from deploy.demo.writer import save
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS
 from deploy.toolchain.parts import Parts
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.topology import Actor as Name
+from pipeline.messages.topology import ActorName as Name
 from tests.chaos.broken import SINK, Deed
 from tests.servers.mysql import MysqlFactory
 from tests.servers.shop import stocked, writer_by_hand

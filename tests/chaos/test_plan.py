@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 
-from pipeline.messages.topology import Actor
+from pipeline.messages.topology import ActorName
 from tests.chaos.plan import ActorStruck, Deed, JvmKilled, Process, ProcessStruck, deck, plan
 
 
@@ -20,7 +20,7 @@ def test_a_longer_plan_begins_with_the_shorter_one() -> None:
 def test_each_kind_of_fault_has_its_turn() -> None:
     cards = deck(random.Random(0))
     struck = Counter((card.actor, card.deed) for card in cards if isinstance(card, ActorStruck))
-    assert struck == Counter((actor, deed) for actor in Actor for deed in Deed)
+    assert struck == Counter((actor, deed) for actor in ActorName for deed in Deed)
     assert {type(card) for card in cards} == {type(step.fault) for step in plan(0, 600.0)}
     assert cards.count(ProcessStruck(Process.KILLED)) == 5
 
@@ -29,7 +29,7 @@ def test_without_a_lake_nobody_is_asked_for_who_is_not_there() -> None:
     faults = [step.fault for step in plan(0, 300.0, lake=False)]
     assert JvmKilled() not in faults
     assert not [
-        fault for fault in faults if isinstance(fault, ActorStruck) and fault.actor is Actor.SPARK_SINK
+        fault for fault in faults if isinstance(fault, ActorStruck) and fault.actor is ActorName.SPARK_SINK
     ]
 
 

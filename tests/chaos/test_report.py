@@ -2,12 +2,12 @@
 
 import json
 
-from pipeline.messages.topology import Actor
+from pipeline.messages.topology import ActorName
 from tests.chaos.orders import Event, Strike, What
 from tests.chaos.plan import Deed
 from tests.chaos.report import Report, hanging, left_behind, percentile, restarts, together, unhandled
 
-READER, SINK = Actor.BINLOG_READER, Actor.SPARK_SINK
+READER, SINK = ActorName.BINLOG_READER, ActorName.SPARK_SINK
 GIVEN = [Strike(0, READER, Deed.RAISE), Strike(1, SINK, Deed.HANG), Strike(2, READER, Deed.CANCEL)]
 
 
@@ -19,7 +19,7 @@ def failed(who: str, at: float) -> Event:
     return Event(What.FAILED, at, {"who": who})
 
 
-def running(actor: Actor, at: float) -> Event:
+def running(actor: ActorName, at: float) -> Event:
     return Event(What.RUNNING, at, {"actor": actor})
 
 

@@ -23,20 +23,20 @@ from actors.journal_writer import JournalWriter
 from actors.runtime.actor import Actor
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
-from actors.runtime.supervisor import Build, Group, Limits, State, Supervisor
+from actors.runtime.supervisor import Build, Group, LifeState, RestartLimits, Supervisor
 from actors.schema_verifier import SchemaVerifier
 from actors.service import assembly, cli
 from actors.signal_listener import SignalListener
 from actors.spark_sink import SparkSink
 from actors.watermark_coordinator import WatermarkCoordinator
-from pipeline.messages.topology import Actor as Name
+from pipeline.messages.topology import ActorName as Name
 from tests.chaos.orders import Count, Lines, MoveClock, Strike, What, read
 from tests.chaos.plan import Deed
 from tests.chaos.planted import Planted, plant
 from tests.servers.service import LEAST_ROWS_OF_RANGE, NoSink, WithoutLake
 
 LOOK_EVERY_S: Final = 0.02
-LIMITS: Final = Limits(longest_pause_s=4.0, calm_s=3.0, failures=10_000)
+LIMITS: Final = RestartLimits(longest_pause_s=4.0, calm_s=3.0, failures=10_000)
 
 # Of each actor what it does with a message.
 STEPS: Final[tuple[tuple[type[Actor[Any]], str], ...]] = (
@@ -112,16 +112,16 @@ class House:
                 assert_never(strike.deed)
 
 
-class States(dict[Name, State]):
+class States(dict[Name, LifeState]):
     """What the actors are, which tells at once that one runs: it may be struck before anybody looks."""
 
-    def __init__(self, house: House, states: Mapping[Name, State]) -> None:
+    def __init__(self, house: House, states: Mapping[Name, LifeState]) -> None:
         super().__init__(states)
         self._house = house
 
-    def __setitem__(self, name: Name, state: State) -> None:
+    def __setitem__(self, name: Name, state: LifeState) -> None:
         super().__setitem__(name, state)
-        if state is State.RUNNING:
+        if state is LifeState.RUNNING:
             self._house.say(What.RUNNING, actor=name)
 
 

@@ -20,7 +20,7 @@ from deploy.toolchain.kafka_broker import PROPERTIES, KafkaBroker
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, SMALL_AND_QUICK, Account, MysqlServer
 from deploy.toolchain.parts import Parts, locate
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.topology import Actor
+from pipeline.messages.topology import ActorName
 from tests.chaos.orders import Event, Lines, Order, Strike, What, written
 from tests.chaos.planted import Planted
 from tests.servers.kafka import create_topic
@@ -143,7 +143,7 @@ class World:
         self.wait(lambda: executed <= self.reached(), "all that was executed has come")
         return True
 
-    def running(self, actor: Actor) -> bool:
+    def running(self, actor: ActorName) -> bool:
         """Whether an actor runs, as the service says."""
         return bool(self.status().get("actors", {}).get(actor, {}).get("state") == "running")
 

@@ -43,7 +43,7 @@ def _rows_stay(patch: Patch) -> None:
 def _gone_for_good(patch: Patch) -> None:
     original = ddl.changed_unlogged
 
-    def changed(names: ddl.Names, *more: Any, **named: Any) -> dict[TableId, ddl.Unlogged]:
+    def changed(names: ddl.StatementScope, *more: Any, **named: Any) -> dict[TableId, ddl.Unlogged]:
         return {t: u for t, u in original(names, *more, **named).items() if u.effect is not Effect.CHANGED}
 
     patch.setattr(ddl, "changed_unlogged", changed)
@@ -73,7 +73,9 @@ def _measures(patch: Patch) -> None:
 def _needless(patch: Patch) -> None:
     original = ddl.changed_unlogged
 
-    def changed(names: ddl.Names, database: str, text: str, *more: Any) -> dict[TableId, ddl.Unlogged]:
+    def changed(
+        names: ddl.StatementScope, database: str, text: str, *more: Any
+    ) -> dict[TableId, ddl.Unlogged]:
         found = original(names, database, text, *more)
         for table in ddl.may_alter(names, database, text) & set(names.known):
             found.setdefault(table, ddl.Unlogged("it", Effect.CHANGED))

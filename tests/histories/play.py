@@ -22,7 +22,7 @@ from pymysql.cursors import Cursor
 
 from actors import chunk_selector
 from actors.journal.store import JournalReader
-from actors.runtime.failure_kinds import Kind, kind_of
+from actors.runtime.failure_kinds import FailureKind, kind_of
 from actors.runtime.redaction import told
 from actors.service.assembly import Assembly
 from deploy.toolchain.mysql_server import CAPTURE, MysqlServer
@@ -30,11 +30,11 @@ from pipeline.config.settings import Settings as PipelineSettings
 from pipeline.config.settings import SnapshotMode, SparkSettings
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.entry import Entry
-from pipeline.messages.topology import Actor as Name
-from pipeline.schema.table_filter import Tables
+from pipeline.messages.topology import ActorName as Name
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
-from pipeline.snapshot.snapshot import Chunking, Waiting
+from pipeline.snapshot.snapshot import Chunking, SnapshotWaiting
 from tests.histories.statements import Act, Captured, History, Metadata, Sql, Step, Version
 from tests.servers.executed import executed
 from tests.servers.journal_oracle import unequal
@@ -192,7 +192,7 @@ class Player:
             rf"{part.database}\.{'.*' if part.history.captured is Captured.ALL else '[^_].*'}"
             for part in self.parts
         )
-        settings = replace(settings, tables=Tables(patterns))
+        settings = replace(settings, tables=TableFilter(patterns))
         if self.spark:
             lake = replace(settings.lake, merge_after_s=1.0)
             settings = replace(settings, lake=lake, spark=self.spark)
@@ -204,7 +204,7 @@ class Player:
         judge = self.service.supervisor._judge
 
         def judged(group: Any, who: str, error: Exception) -> None:
-            if (kind := kind_of(error)) is not Kind.TRANSIENT:
+            if (kind := kind_of(error)) is not FailureKind.TRANSIENT:
                 self._find(None, f"failure, {kind.value}", f"{who}: {told(error)}")
             judge(group, who, error)
 
@@ -354,7 +354,7 @@ class Player:
             f"{table} of snapshot {snapshot.id}: {state}"
             for snapshot in checkpoint.snapshots
             for table, state in snapshot.tables.items()
-            if table.database == part.database and isinstance(state, Waiting | Chunking)
+            if table.database == part.database and isinstance(state, SnapshotWaiting | Chunking)
         ]
 
     def _filled(self, part: Part) -> bool:

@@ -25,13 +25,13 @@ from pipeline.snapshot.chunk_index import primary
 from pipeline.snapshot.snapshot import (
     Chunking,
     Completed,
-    Failed,
     Progress,
     Range,
     Request,
     Snapshot,
-    Stopped,
-    Waiting,
+    SnapshotFailed,
+    SnapshotStopped,
+    SnapshotWaiting,
 )
 from pipeline.types.column_types import (
     Binary,
@@ -133,7 +133,7 @@ SNAPSHOTS = (
     Snapshot(
         "s2",
         {
-            KEYLESS.table: Failed(
+            KEYLESS.table: SnapshotFailed(
                 "it has no primary key, so its rows can't be read in chunks (its changes still stream)",
                 Progress(),
             ),
@@ -152,10 +152,12 @@ SNAPSHOTS = (
         },
         {LARGE.table: Request(chunk_rows=7)},
     ),
-    Snapshot("s3", {ORDERS.table: Waiting()}, {ORDERS.table: Request(condition="id < 10")}, priority=3),
+    Snapshot(
+        "s3", {ORDERS.table: SnapshotWaiting()}, {ORDERS.table: Request(condition="id < 10")}, priority=3
+    ),
     Snapshot(
         "s4",
-        {EVERY_TYPE.table: Waiting(), LATER.table: Stopped(Progress())},
+        {EVERY_TYPE.table: SnapshotWaiting(), LATER.table: SnapshotStopped(Progress())},
         {EVERY_TYPE.table: Request(keys=((1,), (2,)))},
     ),
 )

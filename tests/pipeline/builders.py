@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from pipeline.coordinator import step as coordinator
-from pipeline.coordinator.chunk_size import Limits
+from pipeline.coordinator.chunk_size import ChunkLimits
 from pipeline.coordinator.state import Order, Overlapping, State, WindowMode
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet
@@ -27,15 +27,15 @@ from pipeline.messages.changes import ChangesVerified, SchemaChanged, Transactio
 from pipeline.messages.chunks import ChunkRead, PlanTable, ReadChunk, ReselectRows, TablePlanned
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
-from pipeline.messages.row_images import CHANGE_FIELDS, Kind, TableChanges, TableImages, TableUnreadable
+from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges, TableImages, TableUnreadable
 from pipeline.messages.signals import SignalOutcome, SignalReceived
 from pipeline.schema.row_keys import Key
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.signals.signal import ExecuteSnapshot, Filter, StopSnapshot
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.chunk_index import primary
-from pipeline.snapshot.snapshot import TableState
+from pipeline.snapshot.snapshot import TableSnapshot
 from pipeline.snapshot.watermark import High
 from pipeline.types.column_types import Integer
 
@@ -44,7 +44,7 @@ T = TypeVar("T")
 COMMIT_TIME = 1_700_000_000_000_000
 
 # Chunks of two rows, which take as long as they should.
-LIMITS = Limits(chunk_rows=2, chunk_us=1000)
+LIMITS = ChunkLimits(chunk_rows=2, chunk_us=1000)
 
 # Bytes of each row.
 ROW = 100
@@ -112,24 +112,24 @@ class Image:
     """A row image, its row known by its key."""
 
     schema: TableSchema
-    kind: Kind
+    kind: ImageKind
     key: int
 
 
 def insert(key: int, schema: TableSchema = ORDERS) -> list[Image]:
     """An inserted row."""
-    return [Image(schema, Kind.INSERT, key)]
+    return [Image(schema, ImageKind.INSERT, key)]
 
 
 def delete(key: int, schema: TableSchema = ORDERS) -> list[Image]:
     """A deleted row."""
-    return [Image(schema, Kind.DELETE, key)]
+    return [Image(schema, ImageKind.DELETE, key)]
 
 
 def update(key: int, to: int | None = None, schema: TableSchema = ORDERS) -> list[Image]:
     """A changed row, which has the key `to` afterwards (or the same)."""
     after = key if to is None else to
-    return [Image(schema, Kind.UPDATE_BEFORE, key), Image(schema, Kind.UPDATE_AFTER, after)]
+    return [Image(schema, ImageKind.UPDATE_BEFORE, key), Image(schema, ImageKind.UPDATE_AFTER, after)]
 
 
 def wrote(name: str, *changes: list[Image]) -> tuple[Gtid, list[Image]]:
@@ -200,8 +200,8 @@ def stop(id_: str, *schemas: TableSchema) -> SignalReceived:
     return SignalReceived(StopSnapshot(id_, _named(schemas)))
 
 
-def _named(schemas: Iterable[TableSchema]) -> Tables:
-    return Tables(tuple(re.escape(str(schema.table)) for schema in schemas))
+def _named(schemas: Iterable[TableSchema]) -> TableFilter:
+    return TableFilter(tuple(re.escape(str(schema.table)) for schema in schemas))
 
 
 def planned(
@@ -250,7 +250,7 @@ class Capture:
         *schemas: TableSchema,
         mode: WindowMode | None = None,
         checkpoint: Checkpoint | None = None,
-        limits: Limits = LIMITS,
+        limits: ChunkLimits = LIMITS,
     ) -> None:
         known = {schema.table: schema for schema in schemas}
         begin_at = checkpoint or Checkpoint(gtids("a:1-5"), schemas=known)
@@ -284,7 +284,7 @@ class Capture:
         """The tables whose plan is asked for in these orders."""
         return [order.table for order in of(PlanTable, orders)]
 
-    def table(self, schema: TableSchema, snapshot: str = "s1") -> TableState:
+    def table(self, schema: TableSchema, snapshot: str = "s1") -> TableSnapshot:
         """The state of a table in a snapshot."""
         (found,) = [s for s in self.checkpoint.snapshots if s.id == snapshot]
         return found.tables[schema.table]

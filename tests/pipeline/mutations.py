@@ -42,7 +42,7 @@ from pipeline.messages.changes import ChangesVerified, SchemaVerified, TableStop
 from pipeline.messages.chunks import ChunkFailed, ChunkRead, PlanFailed, ReadChunk, TablePlanned
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.messages.journal import Append, ChangePart, ChunkPart
-from pipeline.messages.row_images import Kind, TableChanges
+from pipeline.messages.row_images import ImageKind, TableChanges
 from pipeline.messages.signals import SignalAnswer, SignalReceived
 from pipeline.schema import row_keys as keys
 from pipeline.schema.row_keys import Key
@@ -59,7 +59,7 @@ from pipeline.snapshot.snapshot import (
     Range,
     Request,
     Snapshot,
-    TableState,
+    TableSnapshot,
 )
 
 Patch = pytest.MonkeyPatch
@@ -232,22 +232,22 @@ def one_touched_row_gives_up_the_chunk(patch: Patch) -> None:
 
 
 def old_keys_alone_touch(patch: Patch) -> None:
-    _touch_by(patch, Kind.INSERT, Kind.UPDATE_BEFORE, Kind.DELETE)
+    _touch_by(patch, ImageKind.INSERT, ImageKind.UPDATE_BEFORE, ImageKind.DELETE)
 
 
 def new_keys_alone_touch(patch: Patch) -> None:
-    _touch_by(patch, Kind.INSERT, Kind.UPDATE_AFTER, Kind.DELETE)
+    _touch_by(patch, ImageKind.INSERT, ImageKind.UPDATE_AFTER, ImageKind.DELETE)
 
 
 def deletes_do_not_touch(patch: Patch) -> None:
-    _touch_by(patch, Kind.INSERT, Kind.UPDATE_BEFORE, Kind.UPDATE_AFTER)
+    _touch_by(patch, ImageKind.INSERT, ImageKind.UPDATE_BEFORE, ImageKind.UPDATE_AFTER)
 
 
 def inserts_do_not_touch(patch: Patch) -> None:
-    _touch_by(patch, Kind.UPDATE_BEFORE, Kind.UPDATE_AFTER, Kind.DELETE)
+    _touch_by(patch, ImageKind.UPDATE_BEFORE, ImageKind.UPDATE_AFTER, ImageKind.DELETE)
 
 
-def _touch_by(patch: Patch, *kinds: Kind) -> None:
+def _touch_by(patch: Patch, *kinds: ImageKind) -> None:
     original = handle_log.keys_of
 
     def keys(keyed: handle_log.Keyed, run: Transactions) -> window.PassedKeys:
@@ -514,7 +514,7 @@ def every_snapshot_is_a_first_one(patch: Patch) -> None:
 
 
 def an_ended_table_has_no_mirror(patch: Patch) -> None:
-    def table_ended(state: State, snapshot: Snapshot, table: TableId, ended: TableState) -> State:
+    def table_ended(state: State, snapshot: Snapshot, table: TableId, ended: TableSnapshot) -> State:
         state = coordinator_state.dropped(state, {table})
         return coordinator_state.with_table(state, snapshot, table, ended)
 
@@ -923,9 +923,9 @@ def markers_are_kept_for_ever(patch: Patch) -> None:
 
 
 def every_set_has_passed(patch: Patch) -> None:
-    original = watermark.Passed.has
+    original = watermark.StreamPosition.has
 
-    def has(self: watermark.Passed, high: watermark.High) -> bool:
+    def has(self: watermark.StreamPosition, high: watermark.High) -> bool:
         return isinstance(high, GtidSet) or original(self, high)
 
-    patch.setattr(watermark.Passed, "has", has)
+    patch.setattr(watermark.StreamPosition, "has", has)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pipeline.coordinator import reselect_keys as unread_keys
 from pipeline.coordinator import step as coordinator
-from pipeline.coordinator.chunk_size import Limits
+from pipeline.coordinator.chunk_size import ChunkLimits
 from pipeline.coordinator.state import Order, Overlapping, Pausing, State
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
@@ -25,7 +25,7 @@ from pipeline.messages.changes import ChangesVerified, TransactionPartVerified
 from pipeline.messages.chunks import ChunkRead, PlanTable, ReadChunk, ReselectRows, TablePlanned
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
-from pipeline.messages.row_images import CHANGE_FIELDS, Kind, TableChanges
+from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
 from pipeline.snapshot.checkpoint import Checkpoint, Filling
 from pipeline.snapshot.chunk_index import ChunkIndex, primary
 from tests.pipeline.builders import COMMIT_TIME, execute, gtid, gtids, place, table
@@ -42,7 +42,7 @@ Rows = dict[int, Row]
 class Image:
     """A row image: the values that it has, by name."""
 
-    kind: Kind
+    kind: ImageKind
     given: dict[str, int]
 
 
@@ -83,11 +83,11 @@ class World:
                 written.get("a", self.value()),
                 written.get("b", self.value()),
             )  # the rest by default
-            return [Image(Kind.INSERT, whole(key, rows[key]) if full else {"id": key, **written})]
+            return [Image(ImageKind.INSERT, whole(key, rows[key]) if full else {"id": key, **written})]
         before = rows[key]
         if self.dice.random() < 0.25:
             del rows[key]
-            return [Image(Kind.DELETE, whole(key, before) if full else {"id": key})]
+            return [Image(ImageKind.DELETE, whole(key, before) if full else {"id": key})]
         after = (written.get("a", before[0]), written.get("b", before[1]))
         free = [other for other in KEYS if other not in rows]
         to = self.dice.choice(free) if free and self.dice.random() < 0.2 else key
@@ -96,8 +96,8 @@ class World:
         del rows[key]
         rows[to] = after
         return [
-            Image(Kind.UPDATE_BEFORE, whole(key, before) if full else {"id": key}),
-            Image(Kind.UPDATE_AFTER, whole(to, after) if full else {"id": to, **written}),
+            Image(ImageKind.UPDATE_BEFORE, whole(key, before) if full else {"id": key}),
+            Image(ImageKind.UPDATE_AFTER, whole(to, after) if full else {"id": to, **written}),
         ]
 
     def value(self) -> int:
@@ -108,7 +108,7 @@ class World:
 
     def begin(self, checkpoint: Checkpoint) -> None:
         """A start, with the keys that the journal has."""
-        limits = Limits(chunk_rows=2, chunk_us=1000, connections=2)
+        limits = ChunkLimits(chunk_rows=2, chunk_us=1000, connections=2)
         self.pending: list[PlanTable | ReadChunk | ReselectRows] = []
         self.paused = False
         self.within: list[Image] = []
@@ -171,7 +171,7 @@ class World:
         number = self.passed + 1
         if not self.within and self.dice.random() < 0.2 and len(self.log[self.passed]) > 1:
             self.within = self.log[self.passed][:1]
-            if self.within[0].kind is Kind.UPDATE_BEFORE:
+            if self.within[0].kind is ImageKind.UPDATE_BEFORE:
                 self.within = self.log[self.passed][:2]
             changes = (changed([(0, 0, self.within)]),)
             self.give(TransactionPartVerified(gtid(f"a:{number + 5}"), COMMIT_TIME, changes))

@@ -9,14 +9,14 @@ from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Moving, Re
 from pipeline.snapshot.snapshot import (
     Chunking,
     Completed,
-    Failed,
     Progress,
     Range,
     Request,
     Snapshot,
-    Stopped,
-    TableState,
-    Waiting,
+    SnapshotFailed,
+    SnapshotStopped,
+    SnapshotWaiting,
+    TableSnapshot,
 )
 from pipeline.types.column_types import (
     Binary,
@@ -88,12 +88,12 @@ requests = st.builds(
     Request, st.none() | names, st.lists(keys, max_size=2).map(tuple), st.none() | names, st.none() | _counts
 )
 
-table_states: st.SearchStrategy[TableState] = st.one_of(
-    st.just(Waiting()),
+table_states: st.SearchStrategy[TableSnapshot] = st.one_of(
+    st.just(SnapshotWaiting()),
     st.builds(Chunking, ranges, names, st.booleans(), progresses),
     st.builds(Completed, progresses),
-    st.builds(Stopped, progresses),
-    st.builds(Failed, names, progresses),
+    st.builds(SnapshotStopped, progresses),
+    st.builds(SnapshotFailed, names, progresses),
 )
 
 

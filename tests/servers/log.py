@@ -7,14 +7,14 @@ from pipeline.binlog.stream import LogStream
 from pipeline.binlog.transaction_assembler import Given
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.changes import ChangesVerified
-from pipeline.schema.known_schemas import Known
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.known_schemas import KnownSchemas
+from pipeline.schema.table_filter import TableFilter
 from pipeline.verifier.step import FromVerifier, started, step
 from tests.servers.source import settings
 
 
 async def read_log(
-    server: MysqlServer, account: Account, captured: Tables, position: GtidSet, known: Known
+    server: MysqlServer, account: Account, captured: TableFilter, position: GtidSet, known: KnownSchemas
 ) -> list[FromVerifier]:
     """All that the verifier tells of the log behind the position, up to what the server has executed by now."""
     executed = GtidSet.parse(server.executed())

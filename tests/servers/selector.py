@@ -16,15 +16,15 @@ from pipeline.config.settings import ServerSettings
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.chunks import ChunkRead, PlanTable, ReadChunk, TablePlanned
 from pipeline.messages.inboxes import ToChunkSelector, ToWatermarkCoordinator
-from pipeline.messages.topology import EDGES, Actor, inbox
+from pipeline.messages.topology import EDGES, ActorName, inbox
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.snapshot import WHOLE, ChunkId, Request
-from pipeline.source.throttle import UNBOUNDED, Bounds
+from pipeline.source.throttle import UNBOUNDED, SourceLimits
 from tests.servers.source import settings
 
-ORDERS = next(edge for edge in EDGES if edge.receiver is Actor.CHUNK_SELECTOR)
-ANSWERS = next(edge for edge in EDGES if edge.sender is Actor.CHUNK_SELECTOR)
+ORDERS = next(edge for edge in EDGES if edge.receiver is ActorName.CHUNK_SELECTOR)
+ANSWERS = next(edge for edge in EDGES if edge.sender is ActorName.CHUNK_SELECTOR)
 
 
 class Bench:
@@ -35,12 +35,12 @@ class Bench:
         server: MysqlServer,
         account: Account,
         kind: type[ChunkSelector] = ChunkSelector,
-        bounds: Bounds = UNBOUNDED,
+        bounds: SourceLimits = UNBOUNDED,
         elsewhere: ServerSettings | None = None,
         **changes: Any,
     ) -> None:
-        self.orders: Mailbox[ToChunkSelector] = Mailbox(inbox(Actor.CHUNK_SELECTOR))
-        self.answers: Mailbox[ToWatermarkCoordinator] = Mailbox(inbox(Actor.WATERMARK_COORDINATOR))
+        self.orders: Mailbox[ToChunkSelector] = Mailbox(inbox(ActorName.CHUNK_SELECTOR))
+        self.answers: Mailbox[ToWatermarkCoordinator] = Mailbox(inbox(ActorName.WATERMARK_COORDINATOR))
         coordinator = Sender(ANSWERS, self.answers)
         source = settings(server, account, **changes)
         self.selector = kind(

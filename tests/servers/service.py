@@ -15,7 +15,7 @@ from actors import chunk_selector
 from actors.journal.store import JournalStore
 from actors.runtime.actor import Actor
 from actors.runtime.redaction import story
-from actors.runtime.supervisor import ExitCode, Limits, Outcome, Supervisor
+from actors.runtime.supervisor import ExitCode, RestartLimits, RunOutcome, Supervisor
 from actors.service.assembly import Assembly
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.config.settings import (
@@ -29,8 +29,8 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages import topology
 from pipeline.messages.journal import SegmentSealed
 from pipeline.messages.signals import SignalAccepted, SignalAnswer
-from pipeline.messages.topology import Actor as Name
-from pipeline.schema.table_filter import Tables
+from pipeline.messages.topology import ActorName as Name
+from pipeline.schema.table_filter import TableFilter
 from tests.servers.executed import executed
 from tests.servers.source import settings as source_settings
 
@@ -52,7 +52,7 @@ def pipeline(server: MysqlServer, folder: Path, database: str, **snapshot: Any) 
     account = server.create_capture_user(database)
     return Settings(
         "test",
-        Tables((rf"{database}\..*",)),
+        TableFilter((rf"{database}\..*",)),
         source_settings(server, account),
         JournalSettings(str(folder / "journal"), seal_after_ms=20),
         LakeSettings(str(folder / "lake")),
@@ -81,7 +81,7 @@ def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
 class NoSink(Actor[SegmentSealed]):
     """In the sink's place: nothing reads the journal while the service runs."""
 
-    name = topology.Actor.SPARK_SINK
+    name = topology.ActorName.SPARK_SINK
 
     async def handle(self, message: SegmentSealed) -> None:
         """Leave it."""
@@ -99,7 +99,7 @@ class Running:
 
     def __init__(self, settings: Settings, store: JournalStore, assembly: type[Assembly]) -> None:
         self.assembly = assembly(settings, store)
-        limits = Limits(first_pause_s=0.02, longest_pause_s=0.1, look_every_s=0.05)
+        limits = RestartLimits(first_pause_s=0.02, longest_pause_s=0.1, look_every_s=0.05)
         self.supervisor = Supervisor(
             self.assembly.build, self.assembly.mailboxes, self.assembly.metrics, limits
         )
@@ -158,9 +158,9 @@ class Running:
     async def stop(self) -> None:
         """Stop it cleanly."""
         self.supervisor.stop()
-        assert await self.end() == Outcome(ExitCode.CLEAN)
+        assert await self.end() == RunOutcome(ExitCode.CLEAN)
 
-    async def end(self) -> Outcome:
+    async def end(self) -> RunOutcome:
         """How it ends by itself."""
         async with asyncio.timeout(WITHIN_S):
             return await asyncio.shield(self.outcome)

@@ -119,7 +119,7 @@ async def read_whole(source: Source, schema: TableSchema) -> pa.RecordBatch:
 
 async def select(
     source: Source, statement: Statement
-) -> tuple[tuple[ResultColumn, ...], list[result_set.Located]]:
+) -> tuple[tuple[ResultColumn, ...], list[result_set.LocatedRows]]:
     """The columns of a result, and where all its values lie."""
     located = []
     async with source.select(statement) as result:

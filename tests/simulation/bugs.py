@@ -32,7 +32,7 @@ from pipeline.schema.table_schema import TableId
 from pipeline.snapshot import snapshot as snapshots
 from pipeline.snapshot.checkpoint import Checkpoint, Mirror
 from pipeline.snapshot.snapshot import Range
-from pipeline.snapshot.watermark import High, MarkerRow, Passed
+from pipeline.snapshot.watermark import High, MarkerRow, StreamPosition
 from pipeline.verifier import cascades, table_restarts
 from pipeline.verifier import step as schema_verifier
 from tests.pipeline import mutations
@@ -107,17 +107,19 @@ def what_never_comes_is_waited_for(patch: Patch) -> None:
 
 
 def a_set_is_reached_by_a_part_of_it(patch: Patch) -> None:
-    original = Passed.has
+    original = StreamPosition.has
 
-    def has(self: Passed, high: High) -> bool:
+    def has(self: StreamPosition, high: High) -> bool:
         return bool(high & self.position) if isinstance(high, GtidSet) else original(self, high)
 
-    patch.setattr(Passed, "has", has)
+    patch.setattr(StreamPosition, "has", has)
 
 
 def markers_are_not_waited_for(patch: Patch) -> None:
-    original = Passed.has
-    patch.setattr(Passed, "has", lambda self, high: isinstance(high, MarkerRow) or original(self, high))
+    original = StreamPosition.has
+    patch.setattr(
+        StreamPosition, "has", lambda self, high: isinstance(high, MarkerRow) or original(self, high)
+    )
 
 
 def a_mirror_has_one_generation(patch: Patch) -> None:
@@ -286,7 +288,7 @@ def a_start_tells_the_journal_nothing(patch: Patch) -> None:
 def a_batch_ends_with_its_first_table(patch: Patch) -> None:
     original = spark_sink._landing
 
-    def landing(state: SinkState, landing: Delivering, now: float) -> spark_sink.Next:
+    def landing(state: SinkState, landing: Delivering, now: float) -> spark_sink._Next:
         return original(state, replace(landing, left=frozenset()), now)
 
     patch.setattr(spark_sink, "_landing", landing)

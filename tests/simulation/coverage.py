@@ -25,7 +25,7 @@ from pipeline.messages.signals import SignalReceived
 from pipeline.schema.table_schema import TableId
 from pipeline.signals.signal import Signal
 from pipeline.snapshot.checkpoint import Checkpoint
-from pipeline.snapshot.snapshot import ChunkId, Chunking, Stopped, progress
+from pipeline.snapshot.snapshot import ChunkId, Chunking, SnapshotStopped, progress
 from pipeline.snapshot.watermark import MarkerRow
 from tests.simulation.selector import Selector
 from tests.simulation.server import Change, Server, Statement, Transaction
@@ -150,7 +150,7 @@ class Coverage:
             "a crash between emission and seal": emitted,
             "a crash within a transaction": isinstance(state.place, InTransaction),
             "a crash while paused": sealed.paused,
-            "a crash after a stop": _any(sealed, Stopped),
+            "a crash after a stop": _any(sealed, SnapshotStopped),
             "a snapshot goes on after a crash": _any(sealed, Chunking),
             "a crash while the stream stands": isinstance(state.stand, Standing),
         }

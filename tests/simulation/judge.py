@@ -13,12 +13,20 @@ from dataclasses import dataclass, field, replace
 
 from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.messages.journal import Append, ChangePart, ChunkPart
-from pipeline.messages.row_images import Kind
+from pipeline.messages.row_images import ImageKind
 from pipeline.schema.row_keys import Key
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
-from pipeline.snapshot.snapshot import Chunking, Completed, Failed, Snapshot, Stopped, TableState, Waiting
+from pipeline.snapshot.snapshot import (
+    Chunking,
+    Completed,
+    Snapshot,
+    SnapshotFailed,
+    SnapshotStopped,
+    SnapshotWaiting,
+    TableSnapshot,
+)
 from tests.simulation.lake import Changed, Lake, Violation, changed, chunk_rows
 from tests.simulation.reader import images
 from tests.simulation.selector import along_key, order_of, walk_of, wanted
@@ -102,12 +110,12 @@ class Judge:
         self._judge_views(append.checkpoint)
         record.checkpoint = append.checkpoint
 
-    def stopped(self, tables: Tables) -> None:
+    def stopped(self, tables: TableFilter) -> None:
         """A signal to stop these tables' snapshots has just taken effect."""
         for snapshot in self.record.checkpoint.snapshots:
             for table, state in snapshot.tables.items():
                 was = _state(self._before, (snapshot.id, table))
-                if tables.match(table) and was == state and isinstance(state, Waiting | Chunking):
+                if tables.match(table) and was == state and isinstance(state, SnapshotWaiting | Chunking):
                     raise Violation(f"{table} of {snapshot.id} was to be stopped, and is {state}")
 
     def moved(self, checkpoint: Checkpoint) -> None:
@@ -162,7 +170,7 @@ class Judge:
                 of_table.append(Changed(scns[transaction.gtid], image.ordinal, image.kind, *image.row))
             statement = transaction.statement
             if statement and statement.kind is Alteration.TRUNCATE:
-                emptied = Changed(scns[transaction.gtid], 0, Kind.EMPTIED, None, None)
+                emptied = Changed(scns[transaction.gtid], 0, ImageKind.EMPTIED, None, None)
                 expected.setdefault(statement.table, []).append(emptied)
         for table in came.keys() | expected.keys():
             wanted_ = expected.get(table, [])
@@ -222,7 +230,7 @@ class Judge:
                 if of == id_
                 and account.at is not None
                 and table not in after.stopped
-                and not isinstance(snapshot.tables[table], Failed | Stopped)
+                and not isinstance(snapshot.tables[table], SnapshotFailed | SnapshotStopped)
             }
             if len(places) > 1:
                 raise Violation(f"the rows of {id_} are of several places: {', '.join(map(str, places))}")
@@ -244,9 +252,15 @@ class Judge:
                 of = (snapshot.id, table)
                 was = _state(before, of)
                 again = isinstance(was, Completed) and snapshot.consistent and not _ended(before, snapshot)
-                if isinstance(was, Completed | Failed | Stopped) and was != state and not again:
+                if (
+                    isinstance(was, Completed | SnapshotFailed | SnapshotStopped)
+                    and was != state
+                    and not again
+                ):
                     raise Violation(f"{table} of {snapshot.id} was {was} and is {state}")
-                if isinstance(was, Chunking | Completed) and (table in anew or isinstance(state, Waiting)):
+                if isinstance(was, Chunking | Completed) and (
+                    table in anew or isinstance(state, SnapshotWaiting)
+                ):
                     # One that ends because its table was emptied has emitted what it had emitted.
                     ended = isinstance(state, Completed) and of in record.accounts
                     record.accounts[of] = Account(rows=record.accounts[of].rows if ended else 0)
@@ -360,7 +374,7 @@ def _ranges(state: Chunking) -> dict[int, tuple[Key | None, Key]]:
     return found
 
 
-def _state(checkpoint: Checkpoint, of: Of) -> TableState | None:
+def _state(checkpoint: Checkpoint, of: Of) -> TableSnapshot | None:
     return next((s.tables.get(of[1]) for s in checkpoint.snapshots if s.id == of[0]), None)
 
 

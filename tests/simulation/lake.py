@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pipeline.messages.journal import Append, ChangePart, ChunkPart
-from pipeline.messages.row_images import Kind
+from pipeline.messages.row_images import ImageKind
 from pipeline.schema.table_schema import TableId, TableSchema
 from tests.simulation.server import Row, Rows
 
@@ -19,7 +19,7 @@ class Changed(NamedTuple):
 
     scn: int
     ordinal: int
-    kind: Kind
+    kind: ImageKind
     key: int | None  # None where the table was emptied
     value: int | None
 
@@ -93,12 +93,12 @@ class Lake:
             if image.key is None or image.value is None:
                 continue  # what was there is of the generation before
             row = (image.key, image.value)
-            if image.kind is Kind.UPDATE_BEFORE:
+            if image.kind is ImageKind.UPDATE_BEFORE:
                 old = row
                 continue
-            if image.kind is Kind.UPDATE_AFTER and old is not None and old[:keys] != row[:keys]:
+            if image.kind is ImageKind.UPDATE_AFTER and old is not None and old[:keys] != row[:keys]:
                 yield (False, *old)
-            yield (image.kind is not Kind.DELETE, *row)
+            yield (image.kind is not ImageKind.DELETE, *row)
 
 
 def changed(part: ChangePart) -> Iterator[Changed]:
@@ -106,7 +106,7 @@ def changed(part: ChangePart) -> Iterator[Changed]:
     images, rows = part.changes.images, part.changes.rows
     columns = (images["transaction"], images["ordinal"], images["kind"], rows["id"], rows["value"])
     for index, ordinal, kind, key, value in zip(*(c.to_pylist() for c in columns), strict=True):
-        yield Changed(part.first_scn + index, ordinal, Kind(kind), key, value)
+        yield Changed(part.first_scn + index, ordinal, ImageKind(kind), key, value)
 
 
 def chunk_rows(part: ChunkPart) -> list[tuple[int, int]]:

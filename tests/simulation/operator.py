@@ -3,7 +3,7 @@
 from dataclasses import replace
 from random import Random
 
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from pipeline.signals.signal import (
     ExecuteSnapshot,
@@ -17,13 +17,13 @@ from pipeline.signals.signal import (
 from tests.simulation.selector import CONDITIONS
 from tests.simulation.world import World
 
-SHOP = Tables((r"shop\..*",))
+SHOP = TableFilter((r"shop\..*",))
 
 
 def wanted(id_: str, first: TableId, world: World, random: Random) -> Signal:
     """What's asked for next, with this id; `first` is the first table."""
     kind = random.random()
-    tables = random.choice((SHOP, SHOP, Tables((f"shop\\.{first.name}",))))
+    tables = random.choice((SHOP, SHOP, TableFilter((f"shop\\.{first.name}",))))
     if kind < 0.6:
         return _snapshot(id_, tables, world, random)
     if kind < 0.7:
@@ -31,7 +31,7 @@ def wanted(id_: str, first: TableId, world: World, random: Random) -> Signal:
     return PauseSnapshot(id_) if kind < 0.85 else ResumeSnapshot(id_)
 
 
-def _snapshot(id_: str, tables: Tables, world: World, random: Random) -> ExecuteSnapshot:
+def _snapshot(id_: str, tables: TableFilter, world: World, random: Random) -> ExecuteSnapshot:
     plain = ExecuteSnapshot(
         id_,
         tables,

@@ -18,7 +18,7 @@ from pipeline.messages.binlog import (
     TransactionsRead,
 )
 from pipeline.messages.inboxes import ToSchemaVerifier
-from pipeline.messages.row_images import IMAGE_FIELDS, Kind, TableImages, TableUnreadable
+from pipeline.messages.row_images import IMAGE_FIELDS, ImageKind, TableImages, TableUnreadable
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, TableMap
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.types.field_types import Storage
@@ -36,7 +36,7 @@ class Image(NamedTuple):
     change: int
     ordinal: int
     table: TableId
-    kind: Kind
+    kind: ImageKind
     row: tuple[int, int]
 
 
@@ -45,7 +45,11 @@ def images(transaction: Transaction) -> Iterator[Image]:
     ordinal = 0
     for i, change in enumerate(transaction.changes):
         updates = change.before is not None and change.after is not None
-        kinds = (Kind.UPDATE_BEFORE, Kind.UPDATE_AFTER) if updates else (Kind.DELETE, Kind.INSERT)
+        kinds = (
+            (ImageKind.UPDATE_BEFORE, ImageKind.UPDATE_AFTER)
+            if updates
+            else (ImageKind.DELETE, ImageKind.INSERT)
+        )
         for kind, row in zip(kinds, (change.before, change.after), strict=True):
             if row:
                 yield Image(i, ordinal, change.table, kind, row)

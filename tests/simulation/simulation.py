@@ -31,7 +31,7 @@ from pipeline.messages.chunks import (
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.messages.journal import Append, AppendRows, JournalFull, JournalHasSpace
 from pipeline.messages.signals import SignalAccepted, SignalReceived
-from pipeline.schema.known_schemas import Known
+from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.signals.signal import (
     ExecuteSnapshot,
@@ -43,7 +43,7 @@ from pipeline.signals.signal import (
 )
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.verifier import step as schema_verifier
-from pipeline.verifier.schema_fence import Answer
+from pipeline.verifier.schema_fence import ServerAnswer
 from pipeline.verifier.state import State as Verifier
 from pipeline.verifier.step import FromVerifier
 from tests.simulation.coverage import Coverage
@@ -168,7 +168,7 @@ class Simulation:
                 self.story.tell(
                     "the server has the schemas of", *sorted(asked), "behind", at, "up to", self.server.end
                 )
-                answer = Answer(asked, schemas, at, self.server.end)
+                answer = ServerAnswer(asked, schemas, at, self.server.end)
                 self.verifier, verified = schema_verifier.answered(self.verifier, answer)
                 self._hear(verified)
             case _:
@@ -275,7 +275,7 @@ class Simulation:
 
     def _boot(self) -> None:
         self.server.close_gaps()
-        known = Known(self.server.schemas, self.server.executed)
+        known = KnownSchemas(self.server.schemas, self.server.executed)
         sealed, unasked = self.judge.record.checkpoint, self.world.unasked
         purged = self.server.purged - gtid_set(self.server.strays)
         checkpoint = resumed(sealed, known, purged, SnapshotMode.WHEN_NEEDED)

@@ -29,7 +29,7 @@ from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot import watermark
 from pipeline.snapshot.chunk_index import primary
 from pipeline.snapshot.snapshot import WHOLE, ChunkId
-from pipeline.snapshot.watermark import Passed
+from pipeline.snapshot.watermark import StreamPosition
 from pipeline.types.column_types import Integer
 from tests.simulation.server import SOURCES
 
@@ -234,7 +234,7 @@ class SetModel(Model):
 
     def closes(self, chunk: High, stream: int) -> bool:
         """Whether the position holds the set."""
-        return Passed(None, gtid_set((1 << stream) - 1)).has(gtid_set(chunk.high))
+        return StreamPosition(None, gtid_set((1 << stream) - 1)).has(gtid_set(chunk.high))
 
 
 # The histories

@@ -9,7 +9,7 @@ from pipeline.messages.binlog import LogAdvanced
 from pipeline.messages.changes import ChangesVerified, SchemaChanged, SchemaVerified, TransactionPartVerified
 from pipeline.messages.chunks import ChunkFailed, ChunkRead, PlanFailed, TablePlanned
 from pipeline.messages.journal import ChangePart, ChunkPart
-from pipeline.messages.row_images import Kind, TableChanges
+from pipeline.messages.row_images import ImageKind, TableChanges
 from pipeline.messages.signals import SignalReceived
 
 
@@ -83,7 +83,7 @@ def _pairs(rows: pa.RecordBatch) -> tuple[tuple[object, ...], ...]:
 
 
 def _images(images: pa.RecordBatch, rows: pa.RecordBatch) -> str:
-    kinds = [Kind(kind).name for kind in images["kind"].to_pylist()]
+    kinds = [ImageKind(kind).name for kind in images["kind"].to_pylist()]
     return ", ".join(f"{kind} {row}" for kind, row in zip(kinds, _pairs(rows), strict=True))
 
 

@@ -5,7 +5,7 @@ from enum import Enum, auto
 from random import Random
 
 from pipeline.config.settings import SnapshotMode
-from pipeline.coordinator.chunk_size import Limits
+from pipeline.coordinator.chunk_size import ChunkLimits
 from pipeline.coordinator.state import Overlapping, Pausing, WindowMode
 
 
@@ -76,7 +76,7 @@ class World:
     tables: int
     keys: range
     full: float
-    limits: Limits
+    limits: ChunkLimits
     sizes: tuple[int, ...]
     alterations: tuple[Alteration, ...]
     full_metadata: bool
@@ -141,7 +141,7 @@ def drawn(seed: int, mode: WindowMode | None = None) -> World:
         tables=random.choice((1, 2, 2, 3)),
         keys=range(1, random.choice((1, 3, 4, 5, 8)) + 1),
         full=random.choice((0.2, 0.6, 0.8, 1.0)),
-        limits=Limits(
+        limits=ChunkLimits(
             chunk_rows=random.choice((1, 2, 2, 3, 100)),
             connections=random.choice((1, 2, 4)),
             ranges=random.choice((1, 2, 4, 8)),

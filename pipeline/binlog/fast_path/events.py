@@ -38,9 +38,9 @@ from pipeline.binlog.stream_state import (
     START,
     STATE_TYPE,
     TRANSACTION,
-    Known,
+    MapIndex,
     Record,
-    Rows,
+    SliceRows,
 )
 from pipeline.types.buffers import SLACK, Bytes, Int
 from pipeline.types.byte_kernels import copy, integer, same
@@ -104,7 +104,7 @@ def _frame(buffer: Bytes, at: Int, end: Int, state: Record) -> int:
 
 
 @part
-def _find(buffer: Bytes, at: Int, end: Int, known: Known) -> Int:
+def _find(buffer: Bytes, at: Int, end: Int, known: MapIndex) -> Int:
     """The number of the table map whose content is buffer[at:end], or -1."""
     mask = len(known.slots) - 1
     slot = crc32(buffer, at, end) & mask
@@ -127,7 +127,9 @@ def _explained(state: Record, explained: NDArray[np.int64], table_id: Int) -> in
 
 
 @part
-def _map(buffer: Bytes, at: Int, end: Int, state: Record, known: Known, explained: NDArray[np.int64]) -> int:
+def _map(
+    buffer: Bytes, at: Int, end: Int, state: Record, known: MapIndex, explained: NDArray[np.int64]
+) -> int:
     """A TABLE_MAP event's body."""
     if state.phase < FRAMED or end - at < _MAP_HEAD:
         return RARE
@@ -152,9 +154,9 @@ def _rows(
     end: Int,
     code: Int,
     state: Record,
-    known: Known,
+    known: MapIndex,
     explained: NDArray[np.int64],
-    rows: Rows,
+    rows: SliceRows,
 ) -> int:
     """A rows event's body."""
     if state.phase < FRAMED or end - at < _TABLE_ID_BYTES:
@@ -181,7 +183,7 @@ def _rows(
 
 
 @part
-def _commit(state: Record, rows: Rows) -> int:
+def _commit(state: Record, rows: SliceRows) -> int:
     """An XID event."""
     if state.phase != FRAMED:
         return RARE
@@ -205,9 +207,9 @@ def _event(
     end: Int,
     state: Record,
     sources: NDArray[np.uint8],
-    known: Known,
+    known: MapIndex,
     explained: NDArray[np.int64],
-    rows: Rows,
+    rows: SliceRows,
 ) -> int:
     if not _sound(buffer, start, end, state.checksum_bytes):
         return RARE
@@ -255,9 +257,9 @@ def walk(
     first: int,
     state: Record,
     sources: NDArray[np.uint8],
-    known: Known,
+    known: MapIndex,
     explained: NDArray[np.int64],
-    rows: Rows,
+    rows: SliceRows,
 ) -> tuple[int, int]:
     """Take the events with these bounds (`Frames`), from the first on.
 

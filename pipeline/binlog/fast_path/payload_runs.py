@@ -56,7 +56,7 @@ _INSIDE: Final = np.isin(
 _LAST: Final = np.isin(np.arange(256), [Code.XID, Code.QUERY, Code.XA_PREPARE])
 
 
-class Run(NamedTuple):
+class PayloadRun(NamedTuple):
     """The first `taken` events that were asked for, as events without checksums, of which an inner one has no place.
 
     A payload's own place is in an event that says nothing else.
@@ -72,7 +72,7 @@ def is_payload(frames: Frames, i: int) -> bool:
     return bool(end - start >= _HEADER and frames.buffer[start + _CODE] == _PAYLOAD)
 
 
-def run(frames: Frames, first: int, checksum_bytes: int) -> Run | None:
+def run(frames: Frames, first: int, checksum_bytes: int) -> PayloadRun | None:
     """The run that begins with the payload there; None if none does. Events have so many bytes of checksum."""
     bounds = frames.bounds[first : first + 2 * _PAYLOADS]
     packed = np.empty(bounds[-1, 1] - bounds[0, 0], np.uint8)
@@ -90,7 +90,7 @@ def run(frames: Frames, first: int, checksum_bytes: int) -> Run | None:
     laid = np.empty(plain_bytes + outer_bytes, np.uint8)
     laid_bounds = np.empty((plain_bytes // _HEADER + count, 2), np.int64)
     taken, events = _laid_out(frames.buffer, bounds[:count], checksum_bytes, sizes, plain, laid, laid_bounds)
-    return Run(Frames(laid, laid_bounds[:events]), taken) if taken else None
+    return PayloadRun(Frames(laid, laid_bounds[:events]), taken) if taken else None
 
 
 @part

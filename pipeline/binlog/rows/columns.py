@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pipeline.binlog.rows import temporal
 from pipeline.binlog.rows.json import document as json
-from pipeline.binlog.rows.stored_values import Stored, laid_out, little_endian, varying
+from pipeline.binlog.rows.stored_values import StoredColumn, laid_out, little_endian, varying
 from pipeline.errors import InvariantBroken, UndecodableError
 from pipeline.types import arrow_arrays, packed_decimal, value_kernels
 from pipeline.types.arrow_arrays import fixed
@@ -142,7 +142,7 @@ def _codes(column: LogType) -> frozenset[FieldType]:
             assert_never(column)
 
 
-def decode(column: LogType, storage: Storage, stored: Stored) -> pa.Array:
+def decode(column: LogType, storage: Storage, stored: StoredColumn) -> pa.Array:
     """The column's values as an array of `rows_type(column)`. `check` has passed the column and its storage."""
     match column:
         case Integer(size, unsigned):
@@ -188,7 +188,7 @@ def decode(column: LogType, storage: Storage, stored: Stored) -> pa.Array:
             assert_never(column)
 
 
-def _integers(size: int, unsigned: bool, stored: Stored) -> pa.Array:
+def _integers(size: int, unsigned: bool, stored: StoredColumn) -> pa.Array:
     values = little_endian(size, stored, signed=not unsigned)
     kind = arrow_type(Integer(size, unsigned))
     if pa.types.is_decimal(kind):
@@ -198,7 +198,7 @@ def _integers(size: int, unsigned: bool, stored: Stored) -> pa.Array:
     return fixed(kind, values.astype(kind.to_pandas_dtype()), stored.exists)
 
 
-def _decimals(precision: int, scale: int, storage: Storage, stored: Stored) -> pa.Array:
+def _decimals(precision: int, scale: int, storage: Storage, stored: StoredColumn) -> pa.Array:
     if precision > DECIMAL128_DIGITS:
         return _texts(
             lambda value: packed_decimal.text(value, precision, scale), varying(storage, stored), stored
@@ -215,7 +215,7 @@ def _decimals(precision: int, scale: int, storage: Storage, stored: Stored) -> p
     return fixed(pa.decimal128(precision, scale), words, stored.exists)
 
 
-def _bits(width: int, storage: Storage, stored: Stored) -> pa.Array:
+def _bits(width: int, storage: Storage, stored: StoredColumn) -> pa.Array:
     first = little_endian(1, stored)  # byte, with the odd bits
     if (first >> (width % 8 or 8)).any():
         stored.refuse(f"BIT({width})")
@@ -225,14 +225,14 @@ def _bits(width: int, storage: Storage, stored: Stored) -> pa.Array:
     return fixed(pa.bool_(), flags, stored.exists)
 
 
-def _vectors(storage: Storage, stored: Stored) -> pa.Array:
+def _vectors(storage: Storage, stored: StoredColumn) -> pa.Array:
     offsets, data = laid_out(storage, stored)
     if (offsets % 4).any():
         stored.refuse("VECTOR")
     return arrow_arrays.vectors(offsets, data, stored.exists)
 
 
-def _texts(text: Callable[[bytes], str], packed: pa.Array, stored: Stored) -> pa.Array:
+def _texts(text: Callable[[bytes], str], packed: pa.Array, stored: StoredColumn) -> pa.Array:
     """Text made value by value, for types that Arrow has no form of."""
     values: list[str | None] = []
     for value in packed.to_pylist():

@@ -18,22 +18,22 @@ from numpy.typing import NDArray
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.rows import cells
 from pipeline.binlog.rows.columns import check, decode, rows_type
-from pipeline.binlog.rows.stored_values import Stored
+from pipeline.binlog.rows.stored_values import StoredColumn
 from pipeline.errors import InvariantBroken, UndecodableError
-from pipeline.messages.row_images import IMAGE_FIELDS, Kind, TableImages
+from pipeline.messages.row_images import IMAGE_FIELDS, ImageKind, TableImages
 from pipeline.schema.table_map import FullMetadata, TableMap
 from pipeline.types import arrow_arrays
-from pipeline.types.buffers import ABSENT, Bytes, CellTable, Flags, Int64s
+from pipeline.types.buffers import ABSENT, Bytes, CellTable, Flags, Longs
 from pipeline.types.field_types import FieldType, stored_width
 
-_FIRST_KINDS: Final[dict[int, Kind]] = {
-    Code.WRITE_ROWS_V1: Kind.INSERT,
-    Code.UPDATE_ROWS_V1: Kind.UPDATE_BEFORE,
-    Code.DELETE_ROWS_V1: Kind.DELETE,
-    Code.WRITE_ROWS: Kind.INSERT,
-    Code.UPDATE_ROWS: Kind.UPDATE_BEFORE,
-    Code.DELETE_ROWS: Kind.DELETE,
-    Code.PARTIAL_UPDATE_ROWS: Kind.UPDATE_BEFORE,
+_FIRST_KINDS: Final[dict[int, ImageKind]] = {
+    Code.WRITE_ROWS_V1: ImageKind.INSERT,
+    Code.UPDATE_ROWS_V1: ImageKind.UPDATE_BEFORE,
+    Code.DELETE_ROWS_V1: ImageKind.DELETE,
+    Code.WRITE_ROWS: ImageKind.INSERT,
+    Code.UPDATE_ROWS: ImageKind.UPDATE_BEFORE,
+    Code.DELETE_ROWS: ImageKind.DELETE,
+    Code.PARTIAL_UPDATE_ROWS: ImageKind.UPDATE_BEFORE,
 }
 
 # WRITE, UPDATE and DELETE_ROWS of version 1 (MySQL 5.5) and 2, and PARTIAL_UPDATE_ROWS.
@@ -50,14 +50,14 @@ _SMALLEST_ROOM: Final = 64  # row images
 class RowsEvents(NamedTuple):
     """The rows events of one table map in one slice, in the log's order; as long as each other."""
 
-    start: Int64s  # bounds of each body in the buffer: behind the event's header, before its checksum
-    end: Int64s
+    start: Longs  # bounds of each body in the buffer: behind the event's header, before its checksum
+    end: Longs
     code: NDArray[np.uint8]  # its type code, one of ROW_EVENTS
     transaction: NDArray[np.int32]  # the index of its transaction in the slice
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class LocatedImages:
     """Where all values of the events' row images are; `images` is the number of row images of each event.
 
     `cells` is [columns, row images] (see pipeline.binlog.rows.cells), `sizes` the bytes of each column's values that
@@ -67,13 +67,13 @@ class Located:
     table_map: TableMap
     buffer: Bytes
     events: RowsEvents
-    images: Int64s
+    images: Longs
     cells: CellTable
-    sizes: Int64s
+    sizes: Longs
     partial: bool
 
 
-def locate(table_map: TableMap, buffer: Bytes, events: RowsEvents) -> Located:
+def locate(table_map: TableMap, buffer: Bytes, events: RowsEvents) -> LocatedImages:
     """Find the row images of the events. Behind the last body the buffer has at least `buffers.SLACK` bytes.
 
     Raises UndecodableError, which names the table: a column is stored in a way that Tidemark doesn't know, or the
@@ -103,12 +103,12 @@ def locate(table_map: TableMap, buffer: Bytes, events: RowsEvents) -> Located:
         room *= 2
     if status != cells.WHOLE:
         _refuse(table_map, int(status), int(state[cells.COLUMN]))
-    return Located(
+    return LocatedImages(
         table_map, buffer, events, images, found[:, : state[cells.ROW]], sizes, bool(state[cells.PARTIAL])
     )
 
 
-def finish(located: Located, first_ordinals: Int64s) -> TableImages:
+def finish(located: LocatedImages, first_ordinals: Longs) -> TableImages:
     """The row images in columns; `first_ordinals` has, of each event, the ordinal of its first image.
 
     Raises UndecodableError or TextError, which name table and column, if a value isn't one of its column's type.
@@ -118,7 +118,9 @@ def finish(located: Located, first_ordinals: Int64s) -> TableImages:
     impossible_dates = 0
     table_map = located.table_map
     for i, (column, storage) in enumerate(zip(table_map.types, table_map.storage, strict=True)):
-        stored = Stored(located.buffer, located.cells[i], _column_name(table_map, i), int(located.sizes[i]))
+        stored = StoredColumn(
+            located.buffer, located.cells[i], _column_name(table_map, i), int(located.sizes[i])
+        )
         values = decode(column, storage, stored)
         impossible_dates += values.null_count - stored.nulls
         columns.append(values)
@@ -127,20 +129,20 @@ def finish(located: Located, first_ordinals: Int64s) -> TableImages:
     return TableImages(table_map, _images(located, first_ordinals), rows, impossible_dates)
 
 
-def _images(located: Located, first_ordinals: Int64s) -> pa.RecordBatch:
+def _images(located: LocatedImages, first_ordinals: Longs) -> pa.RecordBatch:
     """IMAGE_FIELDS of each row image."""
     counts = located.images
     starts = np.cumsum(counts) - counts
     place = np.arange(counts.sum()) - np.repeat(starts, counts)
     first = np.repeat(_KINDS[located.events.code], counts)
-    kinds = np.where(first == Kind.UPDATE_BEFORE, first + place % 2, first).astype(np.int8)
+    kinds = np.where(first == ImageKind.UPDATE_BEFORE, first + place % 2, first).astype(np.int8)
     transactions = np.repeat(located.events.transaction, counts)
     ordinals = (np.repeat(first_ordinals, counts) + place).astype(np.int32)
     fields = [pa.array(kinds), pa.array(transactions), pa.array(ordinals), _absent(located)]
     return pa.record_batch(fields, schema=IMAGE_FIELDS)
 
 
-def _absent(located: Located) -> pa.Array:
+def _absent(located: LocatedImages) -> pa.Array:
     """The bitmap of absent columns of each row image, null where there are none."""
     columns, images = located.cells.shape
     if not located.partial:

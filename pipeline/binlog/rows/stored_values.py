@@ -14,7 +14,7 @@ LONGEST_DATA: Final = 2**31 - 1  # bytes that Arrow's 32-bit offsets reach
 _NO_PLACE: Final = ABSENT % 2**32  # from here on, as unsigned numbers, cells say that there is no value
 
 
-class Stored:
+class StoredColumn:
     """A column's values as they lie in the log: see `value_kernels` for `buffer` and `cells`. `name` is for errors.
 
     `exists` says which values are neither NULL nor absent, and `nulls` how many are; `size`: the bytes of
@@ -46,26 +46,26 @@ class Stored:
         )
 
 
-def little_endian(width: int, stored: Stored, *, signed: bool = False) -> Longs:
+def little_endian(width: int, stored: StoredColumn, *, signed: bool = False) -> Longs:
     """Integers of up to 8 bytes; zero for NULL."""
     out = np.empty(len(stored), np.int64)
     value_kernels.little_endian(stored.buffer, stored.cells, width, signed, out)
     return out
 
 
-def big_endian(width: int, stored: Stored) -> Longs:
+def big_endian(width: int, stored: StoredColumn) -> Longs:
     """Unsigned integers of up to 8 bytes; zero for NULL."""
     out = np.empty(len(stored), np.int64)
     value_kernels.big_endian(stored.buffer, stored.cells, width, out)
     return out
 
 
-def varying(storage: Storage, stored: Stored, padded: int = 0) -> pa.Array:
+def varying(storage: Storage, stored: StoredColumn, padded: int = 0) -> pa.Array:
     """The stored bytes as they are, as pa.binary(); with `padded`, filled up with zero bytes to that many."""
     return arrow_arrays.varying(pa.binary(), *laid_out(storage, stored, padded), stored.exists)
 
 
-def laid_out(storage: Storage, stored: Stored, padded: int = 0) -> tuple[Cells, Bytes]:
+def laid_out(storage: Storage, stored: StoredColumn, padded: int = 0) -> tuple[Cells, Bytes]:
     """The stored bytes end to end: where each value begins (one entry more than there are values), and all of them."""
     width = stored_width(storage)
     slot = padded if width < 0 else width

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from pipeline.binlog.rows.stored_values import Stored, big_endian, little_endian
+from pipeline.binlog.rows.stored_values import StoredColumn, big_endian, little_endian
 from pipeline.types import value_kernels
 from pipeline.types.arrow_arrays import fixed
 from pipeline.types.buffers import Longs
@@ -20,7 +20,7 @@ from pipeline.types.field_types import FieldType, Storage, stored_width
 _SECOND: Final = 1_000_000  # microseconds
 
 
-def dates(stored: Stored) -> pa.Array:
+def dates(stored: StoredColumn) -> pa.Array:
     """DATE as date32."""
     exists = stored.exists.copy()
     days = np.empty(len(stored), np.int64)
@@ -29,7 +29,7 @@ def dates(stored: Stored) -> pa.Array:
     return fixed(pa.date32(), days.astype(np.int32), exists)
 
 
-def datetimes(storage: Storage, stored: Stored) -> pa.Array:
+def datetimes(storage: Storage, stored: StoredColumn) -> pa.Array:
     """DATETIME as timestamp[us]."""
     exists = stored.exists.copy()
     out = np.empty(len(stored), np.int64)
@@ -44,7 +44,7 @@ def datetimes(storage: Storage, stored: Stored) -> pa.Array:
     return fixed(pa.timestamp("us"), out, exists)
 
 
-def timestamps(storage: Storage, stored: Stored) -> pa.Array:
+def timestamps(storage: Storage, stored: StoredColumn) -> pa.Array:
     """TIMESTAMP as timestamp[us, UTC]; zero seconds are the zero date."""
     if storage.code == FieldType.TIMESTAMP2:
         bits, scale = _fraction(storage)
@@ -57,7 +57,7 @@ def timestamps(storage: Storage, stored: Stored) -> pa.Array:
     return fixed(pa.timestamp("us", tz="UTC"), seconds * _SECOND + fraction, stored.exists & (seconds != 0))
 
 
-def times(storage: Storage, stored: Stored) -> pa.Array:
+def times(storage: Storage, stored: StoredColumn) -> pa.Array:
     """TIME as signed microseconds (int64)."""
     if storage.code == FieldType.TIME2:
         bits, scale = _fraction(storage)
@@ -85,7 +85,7 @@ def _fraction(storage: Storage) -> tuple[int, int]:
     return 8 * size, 10 ** (6 - 2 * size)
 
 
-def _packed_datetimes(stored: Stored) -> Longs:
+def _packed_datetimes(stored: StoredColumn) -> Longs:
     """The old DATETIME, decimal digits YYYYMMDDhhmmss, in DATETIME2's packed form without a fraction."""
     digits = little_endian(8, stored, signed=True)
     date, time = digits // 1_000_000, digits % 1_000_000

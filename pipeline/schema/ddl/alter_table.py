@@ -17,7 +17,7 @@ Source: MySQL 9.7 Reference Manual, "ALTER TABLE Statement".
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pipeline.schema.ddl.sql_lexer import Kind, Lexeme, NotRead, Reader, parts, readings, word
+from pipeline.schema.ddl.sql_lexer import Lexeme, LexemeKind, NotRead, Reader, parts, readings, word
 from pipeline.schema.ddl.statement_kinds import AltersTable, read
 from pipeline.schema.table_schema import TableId, TableSchema
 
@@ -169,7 +169,7 @@ def _inside(found: Sequence[Lexeme]) -> list[Lexeme]:
     """What stands before the parenthesis that closes one opened before."""
     depth = 1
     for place, lexeme in enumerate(found):
-        if lexeme.kind is Kind.SIGN:
+        if lexeme.kind is LexemeKind.SIGN:
             depth += {"(": 1, ")": -1}.get(lexeme.text, 0)
         if depth == 0:
             return list(found[:place])

@@ -15,7 +15,7 @@ Source: MySQL 9.7 Reference Manual, "CREATE TABLE Statement", "Data Types", "Str
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pipeline.schema.ddl.sql_lexer import Kind, Lexeme, NotRead, Reader, word
+from pipeline.schema.ddl.sql_lexer import Lexeme, LexemeKind, NotRead, Reader, word
 from pipeline.schema.table_traits import TextColumn, Traits
 
 _NUMBERS = frozenset(
@@ -196,7 +196,7 @@ def _expression(reader: Reader) -> None:
     reader.value()
     while reader.sign("."):
         reader.value()
-    if reader.next.kind is Kind.STRING:  # of b'0' and _utf8mb4'text'
+    if reader.next.kind is LexemeKind.STRING:  # of b'0' and _utf8mb4'text'
         reader.value()
     if reader.sign("("):
         reader.leave_parentheses()

@@ -19,7 +19,7 @@ from pipeline.schema.ddl.statement_kinds import (
     DropsDatabase,
     DropsTables,
     RenamesTables,
-    Unread,
+    UnparsedStatement,
     read,
 )
 from pipeline.schema.ddl.unlogged_changes import (
@@ -32,7 +32,7 @@ from pipeline.schema.ddl.unlogged_changes import (
     changes_of,
     unlogged_changes,
 )
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import Traits
 
@@ -41,10 +41,10 @@ _OF_DATABASES = frozenset({"database", "schema"})
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class StatementScope:
     """What names in a statement may mean: the tables that are captured, those of them that are known, and how."""
 
-    captured: Tables
+    captured: TableFilter
     known: Collection[TableId]
     folds: bool = True
 
@@ -65,7 +65,7 @@ class Names:
         return known == name or (self.folds and _folded(known) == _folded(name))
 
 
-def touched(names: Names, database: str, statement: str) -> frozenset[TableId]:
+def touched(names: StatementScope, database: str, statement: str) -> frozenset[TableId]:
     """The captured tables that a statement may be about: those that it names, and those of a database that it's about.
 
     This errs on the safe side. Where the patterns match any name in the default database, words that name no table
@@ -90,7 +90,7 @@ def touched(names: Names, database: str, statement: str) -> frozenset[TableId]:
     return frozenset(among_known | {table for table in unknown if names.captured.match(table)})
 
 
-def may_alter(names: Names, database: str, statement: str) -> frozenset[TableId]:
+def may_alter(names: StatementScope, database: str, statement: str) -> frozenset[TableId]:
     """The captured tables whose columns or key a statement may change, or that it creates.
 
     A table that's only referred to (LIKE, REFERENCES, a view or a trigger) isn't one of them.
@@ -113,7 +113,7 @@ def may_alter(names: Names, database: str, statement: str) -> frozenset[TableId]
             case DropsDatabase(name):
                 found |= names.of_database(name)
                 continue
-            case Unread():
+            case UnparsedStatement():
                 found |= touched(names, database, statement)
                 continue
             case _:
@@ -132,7 +132,7 @@ class Unlogged:
 
 
 def changed_unlogged(
-    names: Names, database: str, statement: str, exact: Mapping[TableId, Traits] = NONE_EXACT
+    names: StatementScope, database: str, statement: str, exact: Mapping[TableId, Traits] = NONE_EXACT
 ) -> dict[TableId, Unlogged]:
     """The known tables whose rows a statement may change without telling the log; `exact`: see `unlogged_changes`.
 
@@ -149,7 +149,7 @@ def changed_unlogged(
 
 
 def _effects(
-    names: Names, database: str, statement: str, changes: frozenset[UnloggedChange]
+    names: StatementScope, database: str, statement: str, changes: frozenset[UnloggedChange]
 ) -> dict[TableId, Unlogged]:
     """By table; where several things happen to one, its rows are others."""
     found: dict[TableId, Unlogged] = {}
@@ -161,7 +161,7 @@ def _effects(
 
 
 def _meant(
-    names: Names, database: str, statement: str, change: UnloggedChange
+    names: StatementScope, database: str, statement: str, change: UnloggedChange
 ) -> Iterator[tuple[TableId, Effect]]:
     match change:
         case OfTables(_, tables, effect):

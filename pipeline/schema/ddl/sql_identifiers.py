@@ -9,7 +9,7 @@ of `/*! … */` is executed or not.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pipeline.schema.ddl.sql_lexer import NAMES, Kind, Lexeme, lexemes
+from pipeline.schema.ddl.sql_lexer import NAMES, Lexeme, LexemeKind, lexemes
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ def _identifiers(found: Iterable[Lexeme]) -> Iterator[Identifier]:
             case _ if kind in NAMES:
                 yield Identifier(qualifier, text)
                 last, qualifier = text, ""
-            case Kind.SIGN if text == ".":
+            case LexemeKind.SIGN if text == ".":
                 qualifier = last
-            case Kind.OPENING | Kind.CLOSING:
+            case LexemeKind.OPENING | LexemeKind.CLOSING:
                 pass
             case _:  # a string and other punctuation name nothing
                 last, qualifier = "", ""

@@ -34,7 +34,7 @@ _BACKSLASH_ESCAPES = _lexer(r"\\.")
 _NO_BACKSLASH_ESCAPES = _lexer(r"\\")
 
 
-class Kind(StrEnum):
+class LexemeKind(StrEnum):
     """What a lexeme is; OPENING and CLOSING are the two ends of `/*! … */`."""
 
     WORD = "word"
@@ -50,15 +50,15 @@ class Kind(StrEnum):
 _OLDEST_SERVER = 5_06_05
 
 # What can be a name.
-NAMES = frozenset({Kind.WORD, Kind.QUOTED, Kind.DOUBLE})
+NAMES = frozenset({LexemeKind.WORD, LexemeKind.QUOTED, LexemeKind.DOUBLE})
 
-_DOUBLED = {Kind.QUOTED: "`", Kind.DOUBLE: '"'}
+_DOUBLED = {LexemeKind.QUOTED: "`", LexemeKind.DOUBLE: '"'}
 
 
 class Lexeme(NamedTuple):
     """A lexeme; `text` is without the quotes around it."""
 
-    kind: Kind
+    kind: LexemeKind
     text: str
 
 
@@ -68,7 +68,7 @@ def lexemes(statement: str, *, escapes: bool = True) -> Iterator[Lexeme]:
     for match in lexer.finditer(statement):
         if match.lastgroup == "comment":
             continue
-        kind = Kind(str(match.lastgroup))
+        kind = LexemeKind(str(match.lastgroup))
         text = match[kind.value]
         quote = _DOUBLED.get(kind)
         yield Lexeme(kind, text if quote is None else text.replace(2 * quote, quote))
@@ -76,13 +76,13 @@ def lexemes(statement: str, *, escapes: bool = True) -> Iterator[Lexeme]:
 
 def word(lexeme: Lexeme) -> str:
     """The word in small letters, "" for anything else."""
-    return lexeme.text.casefold() if lexeme.kind is Kind.WORD else ""
+    return lexeme.text.casefold() if lexeme.kind is LexemeKind.WORD else ""
 
 
 # Stands for what couldn't be decoded.
 _UNKNOWN: Final = "\N{REPLACEMENT CHARACTER}"
 
-_END: Final = Lexeme(Kind.SIGN, "")
+_END: Final = Lexeme(LexemeKind.SIGN, "")
 
 
 class NotRead(Exception):
@@ -113,7 +113,7 @@ class Reader:
 
     def sign(self, text: str) -> bool:
         """Take this sign, if it's next."""
-        found = self.next == (Kind.SIGN, text)
+        found = self.next == (LexemeKind.SIGN, text)
         self._at += found
         return found
 
@@ -127,7 +127,7 @@ class Reader:
 
     def value(self) -> None:
         """Take a word, a name, a string or a number. Raises NotRead."""
-        if self.next.kind in (Kind.SIGN, Kind.OPENING, Kind.CLOSING):
+        if self.next.kind in (LexemeKind.SIGN, LexemeKind.OPENING, LexemeKind.CLOSING):
             raise NotRead
         self._at += 1
 
@@ -137,7 +137,7 @@ class Reader:
         while depth:
             if self.next is _END:
                 raise NotRead
-            if self.next.kind is Kind.SIGN:
+            if self.next.kind is LexemeKind.SIGN:
                 depth += {"(": 1, ")": -1}.get(self.next.text, 0)
             self._at += 1
 
@@ -169,8 +169,8 @@ def readings(statement: str) -> Iterator[list[Lexeme]]:
     """The statement in each way in which a server might have read it."""
     for escapes in (True, False) if "\\" in statement else (True,):
         found = list(lexemes(statement, escapes=escapes))
-        yield [lexeme for lexeme in found if lexeme.kind not in (Kind.OPENING, Kind.CLOSING)]
-        if any(lexeme.kind is Kind.OPENING and not _by_all(lexeme) for lexeme in found):
+        yield [lexeme for lexeme in found if lexeme.kind not in (LexemeKind.OPENING, LexemeKind.CLOSING)]
+        if any(lexeme.kind is LexemeKind.OPENING and not _by_all(lexeme) for lexeme in found):
             yield list(_by_all_servers(found))
 
 
@@ -178,9 +178,9 @@ def _by_all_servers(found: list[Lexeme]) -> Iterator[Lexeme]:
     """What is outside of `/*! … */`, or inside of one that no server leaves out."""
     outside = True
     for lexeme in found:
-        if lexeme.kind is Kind.OPENING:
+        if lexeme.kind is LexemeKind.OPENING:
             outside = _by_all(lexeme)
-        elif lexeme.kind is Kind.CLOSING:
+        elif lexeme.kind is LexemeKind.CLOSING:
             outside = True
         elif outside:
             yield lexeme
@@ -196,11 +196,11 @@ def parts(found: Sequence[Lexeme]) -> Iterator[list[Lexeme]]:
     part: list[Lexeme] = []
     depth = 0
     for lexeme in found:
-        if lexeme == (Kind.SIGN, ",") and depth == 0:
+        if lexeme == (LexemeKind.SIGN, ",") and depth == 0:
             yield part
             part = []
             continue
-        if lexeme.kind is Kind.SIGN:
+        if lexeme.kind is LexemeKind.SIGN:
             depth += {"(": 1, ")": -1}.get(lexeme.text, 0)
         part.append(lexeme)
     yield part

@@ -1,7 +1,8 @@
 """What a statement in the log is, by its text: what it does, and to which tables.
 
 Nothing here says what became of rows. A statement is known if all of it that names tables can be read; each kind that
-changes no table is listed by its first words. Everything else is `Unread`: it may be about any table that it names.
+changes no table is listed by its first words. Everything else is `UnparsedStatement`: it may be about any table that it
+names.
 
 Source: MySQL 9.7 Reference Manual, "SQL Statements"; "The MEMORY Storage Engine" for what a server logs by itself after
 a restart (`DELETE FROM` before MySQL 8.0, `TRUNCATE TABLE` since).
@@ -10,7 +11,7 @@ a restart (`DELETE FROM` before MySQL 8.0, `TRUNCATE TABLE` since).
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.schema.ddl.sql_lexer import Kind, Lexeme, NotRead, Reader, parts, readings, word
+from pipeline.schema.ddl.sql_lexer import Lexeme, LexemeKind, NotRead, Reader, parts, readings, word
 from pipeline.schema.table_schema import TableId
 
 
@@ -72,13 +73,13 @@ class AltersTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnparsedStatement:
     """It begins with `what`, and may do anything to any table that it names."""
 
     what: str
 
 
-Statement = (
+ParsedStatement = (
     ChangesNoTable
     | DefinesTable
     | EmptiesTable
@@ -87,7 +88,7 @@ Statement = (
     | DropsDatabase
     | RenamesTables
     | AltersTable
-    | Unread
+    | UnparsedStatement
 )
 
 # Statements that change no table, by their first word. OPTIMIZE makes a table's file again, with the same rows.
@@ -116,9 +117,9 @@ _NO_TABLES = frozenset(
 )  # fmt: skip
 
 
-def read(reading: Sequence[Lexeme], database: str) -> Statement:
+def read(reading: Sequence[Lexeme], database: str) -> ParsedStatement:
     """The statement that is read like this, run with this default database."""
-    if reading and reading[-1] == (Kind.SIGN, ";"):
+    if reading and reading[-1] == (LexemeKind.SIGN, ";"):
         reading = reading[:-1]
     if not reading:
         return ChangesNoTable()
@@ -141,9 +142,9 @@ def read(reading: Sequence[Lexeme], database: str) -> Statement:
             case "repair":
                 return _repaired(reader, database)
             case _:
-                return Unread(reading[0].text)
+                return UnparsedStatement(reading[0].text)
     except NotRead:
-        return Unread(_first_words(reading))
+        return UnparsedStatement(_first_words(reading))
 
 
 def emptied_memory_table(statement: str) -> TableId | None:
@@ -165,7 +166,7 @@ def _deleted_from(reading: Sequence[Lexeme]) -> TableId | None:
 
 
 def _first_words(reading: Sequence[Lexeme]) -> str:
-    first, second = (word(lexeme).upper() for lexeme in (*reading[:2], Lexeme(Kind.SIGN, ""))[:2])
+    first, second = (word(lexeme).upper() for lexeme in (*reading[:2], Lexeme(LexemeKind.SIGN, ""))[:2])
     match first, second:
         case "TRUNCATE", _:
             return "TRUNCATE TABLE"
@@ -179,7 +180,7 @@ def _first_words(reading: Sequence[Lexeme]) -> str:
             return first
 
 
-def _created(reader: Reader, database: str) -> Statement:
+def _created(reader: Reader, database: str) -> ParsedStatement:
     reader.expect("create")
     if reader.keyword("or"):
         reader.expect("replace")
@@ -192,7 +193,7 @@ def _created(reader: Reader, database: str) -> Statement:
     return _of_index(reader, database) or _of_others(reader)
 
 
-def _altered(reader: Reader, database: str) -> Statement:
+def _altered(reader: Reader, database: str) -> ParsedStatement:
     reader.expect("alter")
     reader.keyword("online", "offline")  # before MySQL 5.7
     ignore = reader.keyword("ignore")
@@ -205,7 +206,7 @@ def _altered(reader: Reader, database: str) -> Statement:
     return _of_others(reader)
 
 
-def _dropped(reader: Reader, database: str) -> Statement:
+def _dropped(reader: Reader, database: str) -> ParsedStatement:
     reader.expect("drop")
     if reader.keyword("temporary"):
         return ChangesNoTable()
@@ -223,7 +224,7 @@ def _dropped(reader: Reader, database: str) -> Statement:
     return _of_index(reader, database) or _of_others(reader)
 
 
-def _renamed(reader: Reader, database: str) -> Statement:
+def _renamed(reader: Reader, database: str) -> ParsedStatement:
     reader.expect("rename")
     if reader.keyword("user"):
         return ChangesNoTable()
@@ -237,7 +238,7 @@ def _renamed(reader: Reader, database: str) -> Statement:
     return RenamesTables(tuple(pairs))
 
 
-def _truncated(reader: Reader, database: str) -> Statement:
+def _truncated(reader: Reader, database: str) -> ParsedStatement:
     reader.expect("truncate")
     reader.keyword("table")
     table = reader.table(database)
@@ -245,7 +246,7 @@ def _truncated(reader: Reader, database: str) -> Statement:
     return EmptiesTable(table)
 
 
-def _repaired(reader: Reader, database: str) -> Statement:
+def _repaired(reader: Reader, database: str) -> ParsedStatement:
     reader.expect("repair")
     reader.keyword("no_write_to_binlog", "local")
     reader.expect("table", "tables")
@@ -270,7 +271,7 @@ def _if(not_: str, reader: Reader) -> None:
         reader.expect("exists")
 
 
-def _of_index(reader: Reader, database: str) -> Statement | None:
+def _of_index(reader: Reader, database: str) -> ParsedStatement | None:
     """An index that comes or goes, of the table that ON names; None where it's no index."""
     reader.keyword("online", "offline")  # before MySQL 5.7
     if reader.keyword("spatial"):
@@ -287,7 +288,7 @@ def _of_index(reader: Reader, database: str) -> Statement | None:
     return DefinesTable(reader.table(database))
 
 
-def _of_others(reader: Reader) -> Statement:
+def _of_others(reader: Reader) -> ParsedStatement:
     """What's no table and no index. Raises NotRead."""
     while True:
         if reader.keyword("algorithm"):

@@ -27,7 +27,7 @@ from typing import assert_never
 
 from pipeline.schema.ddl.alter_table import added_by, dropped_by, renamed_by
 from pipeline.schema.ddl.column_definitions import adds_nulls, converts_exactly
-from pipeline.schema.ddl.sql_lexer import NAMES, Kind, Lexeme, NotRead, Reader, readings, word
+from pipeline.schema.ddl.sql_lexer import NAMES, Lexeme, LexemeKind, NotRead, Reader, readings, word
 from pipeline.schema.ddl.statement_kinds import (
     AltersTable,
     ChangesNoTable,
@@ -35,10 +35,10 @@ from pipeline.schema.ddl.statement_kinds import (
     DropsDatabase,
     DropsTables,
     EmptiesTable,
+    ParsedStatement,
     RenamesTables,
     RepairsTables,
-    Statement,
-    Unread,
+    UnparsedStatement,
     read,
 )
 from pipeline.schema.table_schema import TableId
@@ -118,7 +118,7 @@ def unlogged_changes(
 
 
 def changes_of(
-    statement: Statement, exact: Mapping[TableId, Traits] = NONE_EXACT
+    statement: ParsedStatement, exact: Mapping[TableId, Traits] = NONE_EXACT
 ) -> tuple[UnloggedChange, ...]:
     """What a statement that's read does to rows without telling the log; see `unlogged_changes`."""
     try:
@@ -127,7 +127,7 @@ def changes_of(
         return (Unclear("ALTER TABLE"),)
 
 
-def _changes(statement: Statement, exact: Mapping[TableId, Traits]) -> Iterator[UnloggedChange]:
+def _changes(statement: ParsedStatement, exact: Mapping[TableId, Traits]) -> Iterator[UnloggedChange]:
     match statement:
         case ChangesNoTable() | DefinesTable():
             pass
@@ -146,7 +146,7 @@ def _changes(statement: Statement, exact: Mapping[TableId, Traits]) -> Iterator[
             yield OfTables("RENAME TABLE", new)
         case AltersTable():
             yield from _altered(statement, exact.get(statement.table))
-        case Unread(what):
+        case UnparsedStatement(what):
             yield Unclear(what)
         case _:
             assert_never(statement)
@@ -194,7 +194,7 @@ def _option(
     reader: Reader, table: frozenset[TableId], database: str, before: Traits | None
 ) -> Iterator[UnloggedChange]:
     """Raises NotRead."""
-    words = [word(lexeme) for lexeme in reader.rest() if lexeme != (Kind.SIGN, "=")]
+    words = [word(lexeme) for lexeme in reader.rest() if lexeme != (LexemeKind.SIGN, "=")]
     match words[:2]:
         case ["exchange", "partition"]:
             while not reader.keyword("with"):
@@ -236,7 +236,9 @@ def _table_options(reader: Reader, table: frozenset[TableId]) -> Iterator[OfTabl
     """Options of the table as a whole, which need no commas between them, and partitions after them."""
     while reader.next.text:
         if word(reader.next) in ("partition", "remove"):
-            yield from _engines([word(each) for each in reader.rest() if each != (Kind.SIGN, "=")], table)
+            yield from _engines(
+                [word(each) for each in reader.rest() if each != (LexemeKind.SIGN, "=")], table
+            )
             return
         if reader.keyword("engine"):
             reader.sign("=")

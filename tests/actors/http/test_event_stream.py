@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from actors.http.event_stream import MOST_FOLLOWERS
-from pipeline.messages.topology import Actor as Name
+from pipeline.messages.topology import ActorName as Name
 from tests.actors.http.test_server import Bench, served
 
 

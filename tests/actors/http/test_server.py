@@ -20,7 +20,7 @@ from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.runtime.recent_events import Recent
-from actors.runtime.supervisor import GROUPS, Group, Limits, Supervisor
+from actors.runtime.supervisor import GROUPS, Group, RestartLimits, Supervisor
 from actors.signal_listener import SignalListener
 from actors.signals.rest import SignalRest
 from actors.status.status_board import StatusBoard
@@ -31,7 +31,7 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.journal import CheckpointSealed
 from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.messages.topology import EDGES, inbox
-from pipeline.messages.topology import Actor as Name
+from pipeline.messages.topology import ActorName as Name
 from pipeline.signals.outcomes import Outcome, SignalState
 from pipeline.signals.signal import LONGEST, parse
 from pipeline.snapshot.checkpoint import Checkpoint
@@ -75,7 +75,7 @@ class Bench:
         self.all_begun = asyncio.Event()
         self.signals = SignalRest()
         self.supervisor = Supervisor(
-            self.build, self.mailboxes, self.metrics, Limits(first_pause_s=60, longest_pause_s=60)
+            self.build, self.mailboxes, self.metrics, RestartLimits(first_pause_s=60, longest_pause_s=60)
         )
         self.recent = Recent()
         self.board = StatusBoard("shop", self.supervisor, self.mailboxes, self.metrics, self.recent)

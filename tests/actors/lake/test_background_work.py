@@ -15,7 +15,7 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import LakeSettings
 from pipeline.lake import maintenance
 from pipeline.lake.batch import LakeTableState
-from pipeline.lake.maintenance import Size
+from pipeline.lake.maintenance import TableSize
 from pipeline.lake.tables import Tier
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Ready
@@ -57,11 +57,11 @@ async def test_what_was_given_up_rests_and_the_rest_keeps_its_turn(monkeypatch: 
         done.append(function.__name__)
         if function.__name__ == "trim":
             raise Conflict("somebody else")
-        return Size()
+        return TableSize()
 
     lake: Any = SimpleNamespace(upkeep=Upkeep)
     background = Background(LakeSettings("lake"), Metrics(), lake, run)
-    background.found(ORDERS.table, LakeTableState(ORDERS, generation=0), {Tier.CHANGELOG: Size()})
+    background.found(ORDERS.table, LakeTableState(ORDERS, generation=0), {Tier.CHANGELOG: TableSize()})
     for _ in range(4):
         background.begin_if_due({}, 1, "")
         if background.work is not None:
@@ -84,12 +84,12 @@ async def test_work_that_fails_is_counted_and_rests_longer_each_time(monkeypatch
         done.append(function.__name__)
         if function.__name__ == "trim":
             raise OSError("its folder can't be read")
-        return Size()
+        return TableSize()
 
     lake: Any = SimpleNamespace(upkeep=Upkeep)
     metrics = Metrics()
     background = Background(LakeSettings("lake"), metrics, lake, run)
-    background.found(ORDERS.table, LakeTableState(ORDERS, generation=0), {Tier.CHANGELOG: Size()})
+    background.found(ORDERS.table, LakeTableState(ORDERS, generation=0), {Tier.CHANGELOG: TableSize()})
     for _ in range(3):
         background.begin_if_due({}, 1, "")
         if background.work is not None:

@@ -13,13 +13,13 @@ from pipeline.messages import topology
 from pipeline.messages.names import UNNAMED
 from pipeline.messages.topology import EDGES
 
-EDGE = next(edge for edge in EDGES if edge.sender is topology.Actor.BINLOG_READER)
+EDGE = next(edge for edge in EDGES if edge.sender is topology.ActorName.BINLOG_READER)
 
 
 class Scribe(Actor[str]):
     """Writes down what happens to it."""
 
-    name = topology.Actor.BINLOG_READER
+    name = topology.ActorName.BINLOG_READER
     patience = -1.0  # whatever it's at, it's at it for too long
 
     def __init__(self) -> None:

@@ -11,15 +11,20 @@ from pipeline.errors import InvariantBroken
 from pipeline.messages.binlog import LogAdvanced
 from pipeline.messages.changes import TransactionPartVerified
 from pipeline.messages.message_size import weight
-from pipeline.messages.topology import Actor, Edge, WhenFull
+from pipeline.messages.topology import ActorName, Edge, WhenFull
 from tests.pipeline.builders import insert, part, place
 
-READER = Edge(Actor.BINLOG_READER, Actor.WATERMARK_COORDINATOR, (LogAdvanced,), 2, WhenFull.WAIT)
+READER = Edge(ActorName.BINLOG_READER, ActorName.WATERMARK_COORDINATOR, (LogAdvanced,), 2, WhenFull.WAIT)
 SELECTOR = Edge(
-    Actor.CHUNK_SELECTOR, Actor.WATERMARK_COORDINATOR, (LogAdvanced,), 1, WhenFull.BOUNDED, "one each"
+    ActorName.CHUNK_SELECTOR, ActorName.WATERMARK_COORDINATOR, (LogAdvanced,), 1, WhenFull.BOUNDED, "one each"
 )
 WRITER = Edge(
-    Actor.JOURNAL_WRITER, Actor.WATERMARK_COORDINATOR, (LogAdvanced,), 1, WhenFull.NEWEST, "the newest"
+    ActorName.JOURNAL_WRITER,
+    ActorName.WATERMARK_COORDINATOR,
+    (LogAdvanced,),
+    1,
+    WhenFull.NEWEST,
+    "the newest",
 )
 
 
@@ -55,7 +60,11 @@ async def test_a_full_edge_waits_and_leaves_room_to_others(mailbox: Mailbox[str]
 
 async def test_an_edge_is_full_by_weight_as_well() -> None:
     rows = Edge(
-        Actor.SCHEMA_VERIFIER, Actor.WATERMARK_COORDINATOR, (TransactionPartVerified,), 3, WhenFull.WAIT
+        ActorName.SCHEMA_VERIFIER,
+        ActorName.WATERMARK_COORDINATOR,
+        (TransactionPartVerified,),
+        3,
+        WhenFull.WAIT,
     )
     message = part("a:6", insert(1))
     heavy = replace(rows, bytes=weight(message) + 1)

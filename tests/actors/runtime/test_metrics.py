@@ -13,7 +13,7 @@ from actors.runtime import measuring
 from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline.messages.journal import SegmentSealed
-from pipeline.messages.topology import Actor
+from pipeline.messages.topology import ActorName
 from pipeline.metrics import MOST_TABLES, OTHERS, Counter, Gauge, Histogram
 from tests.servers.at_work import at_work
 
@@ -126,7 +126,7 @@ def test_wrong_labels_fail_nobody_and_are_counted() -> None:
 def test_what_actors_tell() -> None:
     metrics = Metrics()
     before = time.time()
-    metrics.handled(Actor.SPARK_SINK, SegmentSealed(1), 0.25)
-    metrics.progressed(Actor.SPARK_SINK)
+    metrics.handled(ActorName.SPARK_SINK, SegmentSealed(1), 0.25)
+    metrics.progressed(ActorName.SPARK_SINK)
     assert metrics.value(catalogue.HANDLED, actor="SparkSink", message="SegmentSealed", outcome="done") == 1
     assert before <= metrics.value(catalogue.PROGRESS, actor="SparkSink") <= time.time()

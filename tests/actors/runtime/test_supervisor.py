@@ -19,17 +19,17 @@ from actors.runtime.supervisor import (
     GROUPS,
     ExitCode,
     Group,
-    Limits,
-    Outcome,
-    State,
+    LifeState,
+    RestartLimits,
+    RunOutcome,
     Supervisor,
 )
 from pipeline import metrics as catalogue
 from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.messages.topology import EDGES, inbox
-from pipeline.messages.topology import Actor as Name
+from pipeline.messages.topology import ActorName as Name
 
-QUICK = Limits(first_pause_s=0.001, longest_pause_s=0.002, look_every_s=0.01, cancel_s=0.3, failures=3)
+QUICK = RestartLimits(first_pause_s=0.001, longest_pause_s=0.002, look_every_s=0.01, cancel_s=0.3, failures=3)
 
 # What an actor does with a message that reaches it; the flow carries plain functions here.
 Deed = Callable[["Tiny"], Awaitable[None]]
@@ -65,7 +65,7 @@ class Tiny(Actor[Any]):
 class House:
     """What assembly is for the real actors: mailboxes, and a factory for each group."""
 
-    def __init__(self, limits: Limits = QUICK) -> None:
+    def __init__(self, limits: RestartLimits = QUICK) -> None:
         self.metrics = Metrics()
         self.mailboxes: dict[Name, Mailbox[Any]] = {name: Mailbox(inbox(name)) for name in Name}
         self.told: list[str] = []
@@ -92,7 +92,7 @@ class House:
 
 
 @asynccontextmanager
-async def running(house: House) -> AsyncIterator[asyncio.Task[Outcome]]:
+async def running(house: House) -> AsyncIterator[asyncio.Task[RunOutcome]]:
     task = asyncio.create_task(house.supervisor.run())
     try:
         async with asyncio.timeout(60):
@@ -115,7 +115,7 @@ async def test_a_clean_stop_follows_the_flow() -> None:
     house = House()
     async with running(house) as run:
         house.supervisor.stop()
-        assert await run == Outcome(ExitCode.CLEAN)
+        assert await run == RunOutcome(ExitCode.CLEAN)
     flow = [
         Name.BINLOG_READER,
         Name.SCHEMA_VERIFIER,
@@ -130,7 +130,7 @@ async def test_a_clean_stop_follows_the_flow() -> None:
         house.told.index("WatermarkCoordinator drained"),
     )
     assert listener < coordinator
-    assert all(state is State.ENDED for state in house.supervisor.states.values())
+    assert all(state is LifeState.ENDED for state in house.supervisor.states.values())
 
 
 async def test_a_stop_lets_through_what_was_under_way() -> None:
@@ -218,7 +218,7 @@ async def test_a_failure_that_cannot_be_told_ends_the_process() -> None:
         await house.tell(Name.CHUNK_SELECTOR, raising(Untold()))
         outcome = await run
     told = "ChunkSelector failed with Untold, and telling that with KeyError"
-    assert outcome == Outcome(ExitCode.INVARIANT, told)
+    assert outcome == RunOutcome(ExitCode.INVARIANT, told)
 
 
 async def test_transient_failures_never_make_it_give_up() -> None:
@@ -249,7 +249,7 @@ async def test_a_definite_error_stops_the_pipeline_as_cleanly_as_can_be(name: Na
     async with running(house) as run:
         await house.tell(name, raising(Definite("binlog.000007 is purged; take a new snapshot")))
         outcome = await run
-    assert outcome == Outcome(ExitCode.DEFINITE, f"{name}: binlog.000007 is purged; take a new snapshot")
+    assert outcome == RunOutcome(ExitCode.DEFINITE, f"{name}: binlog.000007 is purged; take a new snapshot")
     for downstream in (Name.JOURNAL_WRITER, Name.SPARK_SINK):
         assert (f"{downstream} drained" in house.told) is (downstream is not name)
 
@@ -282,7 +282,7 @@ async def test_a_definite_error_in_the_build_stops_it_too() -> None:
     house.trouble[CAPTURE] = [Definite("REPLICATION SLAVE isn't granted; grant it")]
     async with running(house) as run:
         outcome = await run
-    assert outcome == Outcome(ExitCode.DEFINITE, "capture: REPLICATION SLAVE isn't granted; grant it")
+    assert outcome == RunOutcome(ExitCode.DEFINITE, "capture: REPLICATION SLAVE isn't granted; grant it")
 
 
 @pytest.mark.parametrize("name", list(Name))
@@ -291,7 +291,7 @@ async def test_a_broken_invariant_ends_all_at_once_and_nothing_drains(name: Name
     async with running(house) as run:
         await house.tell(name, raising(InvariantBroken("a key moved backwards")))
         outcome = await run
-    assert outcome == Outcome(ExitCode.INVARIANT, f"{name}: a key moved backwards")
+    assert outcome == RunOutcome(ExitCode.INVARIANT, f"{name}: a key moved backwards")
     assert not [line for line in house.told if line.endswith("drained")]
 
 
@@ -402,7 +402,7 @@ async def test_a_stop_does_not_wait_for_what_may_never_come(monkeypatch: pytest.
         await came.wait()
         house.supervisor.stop()
         outcome = await run
-    assert outcome == Outcome(
+    assert outcome == RunOutcome(
         ExitCode.GAVE_UP, "JournalWriter: there's no room; what's sealed is in the journal"
     )
 
@@ -462,14 +462,14 @@ async def test_the_first_reason_for_a_stop_is_the_one_that_is_told() -> None:
         await house.tell(Name.SPARK_SINK, fail_late)
         await house.tell(Name.BINLOG_READER, fail_first)
         outcome = await run
-    assert outcome == Outcome(ExitCode.DEFINITE, "BinlogReader: binlog.000007 is purged")
+    assert outcome == RunOutcome(ExitCode.DEFINITE, "BinlogReader: binlog.000007 is purged")
 
 
 async def test_pauses_grow_and_begin_anew_after_a_calm_time() -> None:
     for calm_s, grown in ((3600.0, True), (-1.0, False)):
         asked: list[int] = []
 
-        class Noted(Limits):
+        class Noted(RestartLimits):
             def pause_s(self, restarts: int) -> float:
                 asked.append(restarts)  # noqa: B023 - used up before the loop goes on
                 return 0.0
@@ -484,12 +484,12 @@ async def test_pauses_grow_and_begin_anew_after_a_calm_time() -> None:
 
 
 def test_the_pause_doubles_up_to_the_longest() -> None:
-    limits = Limits(first_pause_s=0.5, longest_pause_s=30.0)
+    limits = RestartLimits(first_pause_s=0.5, longest_pause_s=30.0)
     assert [limits.pause_s(n) for n in (0, 1, 2, 6, 7, 10_000)] == [0.5, 1.0, 2.0, 30.0, 30.0, 30.0]
 
 
 async def test_a_stop_does_not_wait_for_a_pause_or_a_build() -> None:
-    house = House(Limits(first_pause_s=3600, longest_pause_s=3600, look_every_s=0.01))
+    house = House(RestartLimits(first_pause_s=3600, longest_pause_s=3600, look_every_s=0.01))
     house.trouble[CONTROL] = [Transient("down")]
     async with running(house) as run:
         house.supervisor.stop()
@@ -527,10 +527,10 @@ async def test_a_build_that_a_stop_breaks_off_is_listened_to(
 
 
 async def test_a_stop_while_the_sink_is_down_is_not_clean() -> None:
-    house = House(Limits(first_pause_s=3600, longest_pause_s=3600, look_every_s=0.01))
+    house = House(RestartLimits(first_pause_s=3600, longest_pause_s=3600, look_every_s=0.01))
     house.trouble[DELIVERY] = [Transient("Spark's JVM has ended")]
     async with running(house) as run:
-        while house.supervisor.states[Name.SPARK_SINK] is not State.RESTARTING:
+        while house.supervisor.states[Name.SPARK_SINK] is not LifeState.RESTARTING:
             await asyncio.tasks.sleep(0)
         house.supervisor.stop()
         outcome = await run
@@ -565,7 +565,7 @@ async def test_stopping_at_any_moment_ends_cleanly(seed: int) -> None:
             await asyncio.tasks.sleep(0)
         house.supervisor.stop()
         assert (await run).code is ExitCode.CLEAN
-    assert all(state is State.ENDED for state in house.supervisor.states.values())
+    assert all(state is LifeState.ENDED for state in house.supervisor.states.values())
 
 
 def test_each_actor_is_in_one_group() -> None:

@@ -7,7 +7,7 @@ import pytest
 from actors.service.config_file import InvalidConfiguration, load
 from pipeline.config.settings import Secret, ServerSettings, Settings, SnapshotMode, TlsMode, Watermark
 from pipeline.config.table_rules import LakeRule, SchemaChanges, Tiers
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 
 GOOD = """
@@ -99,10 +99,10 @@ schema_changes = "additive"
 
 def test_rules_of_the_lake_in_their_order(path: Path) -> None:
     audit, rest = read(path, GOOD + RULES).lake.rules
-    assert audit == LakeRule(Tables(("shop\\.audit_.*",)), Tiers.CHANGELOG)
-    assert rest == LakeRule(Tables((".*",)), Tiers.BOTH, True, SchemaChanges.ADDITIVE)
+    assert audit == LakeRule(TableFilter(("shop\\.audit_.*",)), Tiers.CHANGELOG)
+    assert rest == LakeRule(TableFilter((".*",)), Tiers.BOTH, True, SchemaChanges.ADDITIVE)
     (other,) = read(path, GOOD + RULES, TIDEMARK__LAKE__RULES='[{tables = ["a\\\\.b"]}]').lake.rules
-    assert other == LakeRule(Tables(("a\\.b",)))
+    assert other == LakeRule(TableFilter(("a\\.b",)))
 
 
 def test_a_mistake_in_a_rule_names_which(path: Path) -> None:

@@ -11,7 +11,7 @@ from actors.signals.file import SignalFile
 from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.signals.signal import LONGEST, MalformedSignal, parse
 from pipeline.snapshot.checkpoint import Checkpoint
-from pipeline.snapshot.snapshot import Completed, Progress, Snapshot, Waiting
+from pipeline.snapshot.snapshot import Completed, Progress, Snapshot, SnapshotWaiting
 from tests.pipeline.builders import ORDERS, gtids
 
 PAUSE = '{"id":"p","type":"pause-snapshot"}\n'
@@ -69,7 +69,9 @@ async def test_answers_are_written_beside_it(path: Path) -> None:
 
 def begun(*ids: str) -> Checkpoint:
     """A checkpoint with a snapshot under way for each of the ids."""
-    return Checkpoint(gtids("a:1"), snapshots=tuple(Snapshot(id_, {ORDERS.table: Waiting()}) for id_ in ids))
+    return Checkpoint(
+        gtids("a:1"), snapshots=tuple(Snapshot(id_, {ORDERS.table: SnapshotWaiting()}) for id_ in ids)
+    )
 
 
 async def test_how_far_its_own_signals_come_is_appended(path: Path) -> None:

@@ -22,7 +22,7 @@ from deploy.toolchain.parts import Parts
 from pipeline.config.settings import KafkaSecurity, KafkaSettings, SaslMechanism, Secret
 from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.snapshot.checkpoint import Checkpoint
-from pipeline.snapshot.snapshot import Completed, Progress, Snapshot, Waiting
+from pipeline.snapshot.snapshot import Completed, Progress, Snapshot, SnapshotWaiting
 from tests.pipeline.builders import ORDERS, gtids
 from tests.servers.certificates import certificate
 from tests.servers.kafka import Told, committed, create_topic, send
@@ -112,7 +112,7 @@ async def test_answers_and_notifications_go_to_their_topic_before_the_offset_is_
             "offset": 0,
         }
         await offset_is(kafka, topic, 2)
-        await channel.sealed(of(Waiting()))
+        await channel.sealed(of(SnapshotWaiting()))
         assert (await told.next())["type"] == "STARTED"
         assert await told.next() == {"id": "s1", "outcome": "running", "detail": "shop.orders"}
         await channel.sealed(of(Completed(Progress(rows=7))))
@@ -129,7 +129,7 @@ async def test_answers_and_notifications_go_to_their_topic_before_the_offset_is_
         assert await told.next() == {"id": "s1", "outcome": "done", "detail": "shop.orders"}
 
 
-def of(state: Waiting | Completed) -> Checkpoint:
+def of(state: SnapshotWaiting | Completed) -> Checkpoint:
     return Checkpoint(gtids("a:1-5"), snapshots=(Snapshot("s1", {ORDERS.table: state}),))
 
 

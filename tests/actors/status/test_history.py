@@ -1,10 +1,10 @@
 """The last minutes, a point each second."""
 
-from actors.status.history import KEPT_S, Counts, History, Undelivered
+from actors.status.history import KEPT_S, Counts, PointHistory, Undelivered
 
 
 def test_rates_are_what_came_between_two_looks() -> None:
-    history = History()
+    history = PointHistory()
     assert history.last() is None
     history.look(10.0, 1000.0, 0.25, None, Counts(5, 10, 0))
     history.look(12.0, 1002.0, 0.5, 1.23456, Counts(9, 30, 1000))
@@ -22,7 +22,7 @@ def test_rates_are_what_came_between_two_looks() -> None:
 
 
 def test_no_more_is_kept_than_is_shown() -> None:
-    history = History()
+    history = PointHistory()
     for second in range(KEPT_S + 5):
         history.look(float(second), float(second), 0.0, None, Counts(0, 0, 0))
     assert [point["at"] for point in history.points()] == [float(at) for at in range(5, KEPT_S + 5)]

@@ -20,14 +20,14 @@ from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline.binlog.event_type import Code
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.changes import ChangesVerified
-from pipeline.messages.row_images import Kind
-from pipeline.schema.known_schemas import Known
-from pipeline.schema.table_filter import Tables
+from pipeline.messages.row_images import ImageKind
+from pipeline.schema.known_schemas import KnownSchemas
+from pipeline.schema.table_filter import TableFilter
 from pipeline.types.field_types import FieldType
 from tests.servers.log import read_log
 from tests.servers.mysql import MysqlFactory
 
-SHOP: Final = Tables((r"shop\..*",))
+SHOP: Final = TableFilter((r"shop\..*",))
 
 # A transaction's GTID, and what each row image in it is: its table, its kind, its values by column.
 Story = list[tuple[str, list[tuple[str, str, dict[str, Any]]]]]
@@ -96,14 +96,14 @@ def write(server: MysqlServer) -> None:
 async def ours(server: MysqlServer, position: GtidSet) -> Story:
     """What BinlogDump, LogStream and SchemaVerifier make of the log behind the position."""
     account = server.create_capture_user("shop")
-    told = await read_log(server, account, SHOP, position, Known({}, GtidSet()))
+    told = await read_log(server, account, SHOP, position, KnownSchemas({}, GtidSet()))
     return [each for changes in told if isinstance(changes, ChangesVerified) for each in images(changes)]
 
 
 def images(changes: ChangesVerified) -> Story:
     """The images of a slice in their order, for each transaction that has any."""
     found = sorted(
-        (image["transaction"], image["ordinal"], table.schema.table.name, Kind(image["kind"]).name, row)
+        (image["transaction"], image["ordinal"], table.schema.table.name, ImageKind(image["kind"]).name, row)
         for table in changes.tables
         for image, row in zip(table.images.to_pylist(), table.rows.to_pylist(), strict=True)
     )

@@ -32,9 +32,9 @@ from pipeline.messages.binlog import (
 )
 from pipeline.messages.changes import ChangesVerified, SchemaChanged, SchemaVerified
 from pipeline.messages.inboxes import ToBinlogReader, ToSchemaVerifier
-from pipeline.messages.topology import EDGES, Actor, inbox
-from pipeline.schema.known_schemas import Known
-from pipeline.schema.table_filter import Tables
+from pipeline.messages.topology import EDGES, ActorName, inbox
+from pipeline.schema.known_schemas import KnownSchemas
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from pipeline.verifier.step import started
 from tests.pipeline.builders import decoded
@@ -44,9 +44,9 @@ from tests.servers.stopped import stop
 
 WITHIN_S = 60.0
 
-VERIFIER = next(edge for edge in EDGES if edge.sender is Actor.BINLOG_READER)
-COORDINATOR = next(edge for edge in EDGES if edge.sender is Actor.SCHEMA_VERIFIER)
-ORDERS = next(edge for edge in EDGES if edge.receiver is Actor.BINLOG_READER)
+VERIFIER = next(edge for edge in EDGES if edge.sender is ActorName.BINLOG_READER)
+COORDINATOR = next(edge for edge in EDGES if edge.sender is ActorName.SCHEMA_VERIFIER)
+ORDERS = next(edge for edge in EDGES if edge.receiver is ActorName.BINLOG_READER)
 
 
 class Following:
@@ -106,9 +106,9 @@ async def following(
     It's the user with the least rights; `changes` are of its SourceSettings.
     """
     source = settings(server, server.create_capture_user(*databases), **changes)
-    captured = Tables(tuple(rf"{database}\..*" for database in databases))
-    orders = Mailbox[ToBinlogReader](inbox(Actor.BINLOG_READER))
-    out = Mailbox[ToSchemaVerifier](inbox(Actor.SCHEMA_VERIFIER))
+    captured = TableFilter(tuple(rf"{database}\..*" for database in databases))
+    orders = Mailbox[ToBinlogReader](inbox(ActorName.BINLOG_READER))
+    out = Mailbox[ToSchemaVerifier](inbox(ActorName.SCHEMA_VERIFIER))
     at = GtidSet.parse(server.executed()) if position is None else position
     reader = BinlogReader(orders, Metrics(), source, captured, at, Sender(VERIFIER, out))
     follow = Following(reader, orders, out)
@@ -482,14 +482,19 @@ async def test_a_change_that_is_logged_as_a_statement_is_told_with_its_database(
 
 @asynccontextmanager
 async def verifying(
-    server: MysqlServer, database: str, known: Known | None = None
+    server: MysqlServer, database: str, known: KnownSchemas | None = None
 ) -> AsyncIterator[Callable[[type | tuple[type, ...]], Any]]:
     """Reader and verifier from what the server has executed now; gives what the coordinator would get next."""
     async with following(server, database) as follow:
         state, news = started(
-            Tables((rf"{database}\..*",)), known or Known({}, GtidSet()), follow.position, {}, (), frozenset()
+            TableFilter((rf"{database}\..*",)),
+            known or KnownSchemas({}, GtidSet()),
+            follow.position,
+            {},
+            (),
+            frozenset(),
         )
-        out = Mailbox[Any](inbox(Actor.WATERMARK_COORDINATOR))
+        out = Mailbox[Any](inbox(ActorName.WATERMARK_COORDINATOR))
         ask = partial(answer, settings(server, server.create_capture_user(database)), server.uuid)
         verifier = SchemaVerifier(follow.out, Metrics(), state, news, Sender(COORDINATOR, out), ask)
         task = asyncio.create_task(verifier.run())
@@ -544,7 +549,7 @@ async def test_minimal_metadata_with_the_servers_schema(mysql_factory: MysqlFact
     tables = [TableId("d", "t"), TableId("d", "u")]
     async with connected(server, "d") as source:
         at = await source.executed()
-        known = Known({t: d.schema for t, d in (await source.describe(tables)).items()}, at)
+        known = KnownSchemas({t: d.schema for t, d in (await source.describe(tables)).items()}, at)
     async with verifying(server, "d", known) as told:
         server.sql("INSERT INTO d.t (si, v, e) VALUES (1, 'k', 'ü')")
         assert (await told(SchemaVerified)).schema == known.schemas[tables[0]]

@@ -12,8 +12,8 @@ import pyarrow as pa
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.changes import ChangesVerified
-from pipeline.schema.known_schemas import Known
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.known_schemas import KnownSchemas
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from tests.servers.log import read_log
 from tests.servers.source import connected, read_whole
@@ -46,7 +46,9 @@ async def test_floats_are_exact_to_the_bit_on_both_paths(mysql: MysqlServer, dat
         mysql.sql(f"INSERT INTO t VALUES {', '.join(rows)}", database=database)
         selected = await read_whole(source, schema)
     account = mysql.create_capture_user(database)
-    told = await read_log(mysql, account, Tables((rf"{database}\.t",)), position, Known({}, GtidSet()))
+    told = await read_log(
+        mysql, account, TableFilter((rf"{database}\.t",)), position, KnownSchemas({}, GtidSet())
+    )
     [logged] = [
         part.rows for changes in told if isinstance(changes, ChangesVerified) for part in changes.tables
     ]

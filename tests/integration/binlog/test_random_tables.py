@@ -34,9 +34,9 @@ from deploy.toolchain.parts import Parts
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.binlog import LogAdvanced
 from pipeline.messages.changes import ChangesVerified, SchemaVerified, TableStopped
-from pipeline.messages.row_images import Kind
-from pipeline.schema.known_schemas import Known
-from pipeline.schema.table_filter import Tables
+from pipeline.messages.row_images import ImageKind
+from pipeline.schema.known_schemas import KnownSchemas
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from pipeline.verifier.step import FromVerifier
 from tests.servers.log import read_log
@@ -49,7 +49,7 @@ from tests.servers.random_texts import documents
 from tests.servers.source import connected, read_whole
 
 DATABASE: Final = "random"
-CAPTURED: Final = Tables((rf"{DATABASE}\..*",))
+CAPTURED: Final = TableFilter((rf"{DATABASE}\..*",))
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Told:
 class Image:
     """A row image of ours; `absent` are the columns that the log doesn't have."""
 
-    kind: Kind
+    kind: ImageKind
     row: Row
     absent: frozenset[str]
 
@@ -151,7 +151,7 @@ def images_of(changes: list[FromVerifier], table: TableId) -> list[Image]:
             columns = {name: plain(part.rows.column(name)) for name in part.rows.schema.names}
             for i, image in enumerate(part.images.to_pylist()):
                 row = {name: values[i] for name, values in columns.items()}
-                found.append(Image(Kind(image["kind"]), row, frozenset(image["absent"] or ())))
+                found.append(Image(ImageKind(image["kind"]), row, frozenset(image["absent"] or ())))
     return found
 
 
@@ -171,7 +171,11 @@ def parts(cursor: Cursor, table: Table, name: str, key: int, dice: Random) -> di
 def check_images(table: Table, rows: list[Row], after: list[Row], images: list[Image]) -> None:
     """Each row was inserted, updated, and deleted; what's absent didn't change."""
     count = len(rows)
-    kinds = [Kind.INSERT] * count + [Kind.UPDATE_BEFORE, Kind.UPDATE_AFTER] * count + [Kind.DELETE] * count
+    kinds = (
+        [ImageKind.INSERT] * count
+        + [ImageKind.UPDATE_BEFORE, ImageKind.UPDATE_AFTER] * count
+        + [ImageKind.DELETE] * count
+    )
     assert [image.kind for image in images] == kinds
     updates = [row for pair in zip(rows, after, strict=True) for row in pair]
     for image, expected in zip(images, [*rows, *updates, *after], strict=True):
@@ -270,7 +274,7 @@ async def written_and_read(
                 cursor.execute(table.update(id_.name, key, others))
             after[id_] = told(cursor, table, id_.name)
             cursor.execute(f"DELETE FROM {id_.name} ORDER BY {table.key}")
-    changes = await read_log(server, account, CAPTURED, position, Known(schemas, position))
+    changes = await read_log(server, account, CAPTURED, position, KnownSchemas(schemas, position))
     *_, (file, *_) = server.sql("SHOW BINARY LOGS")
     printed = printed_rows(mysqlbinlog, server.data / file)
     for table, id_ in zip(tables, ids, strict=True):
@@ -350,7 +354,7 @@ async def test_a_document_that_is_not_there_before_its_diffs_stops_the_table_by_
         f"UPDATE {table} SET j = JSON_SET(j, '$.n', 2)",
     )
     account = server.create_capture_user(DATABASE)
-    told = await read_log(server, account, CAPTURED, position, Known({}, position))
+    told = await read_log(server, account, CAPTURED, position, KnownSchemas({}, position))
     (stopped,) = [message for message in told if isinstance(message, TableStopped)]
     assert stopped.table == TableId(DATABASE, "minimal")
     assert "minimal.j: " in stopped.reason and "binlog_row_value_options=''" in stopped.reason

@@ -10,7 +10,7 @@ import pytest
 
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.errors import UndecodableError
-from pipeline.messages.row_images import Kind, TableImages
+from pipeline.messages.row_images import ImageKind, TableImages
 from pipeline.schema.table_map import FullMetadata
 from tests.integration.logging_session import Session
 from tests.servers.random_json_parts import partly_changed, value
@@ -25,7 +25,7 @@ def session(mysql: MysqlServer, database: str) -> Iterator[Session]:
         yield Session(mysql, cursor)
 
 
-def given_of(table: TableImages) -> list[tuple[Kind, dict[str, Any]]]:
+def given_of(table: TableImages) -> list[tuple[ImageKind, dict[str, Any]]]:
     """Of each row image its kind and the columns that are there, by name."""
     assert table.rows.validate(full=True) is None
     assert isinstance(table.map.metadata, FullMetadata)
@@ -41,7 +41,7 @@ def given_of(table: TableImages) -> list[tuple[Kind, dict[str, Any]]]:
         values = list(row.values())
         assert all(value is None for value, is_there in zip(values, there, strict=True) if not is_there)
         shown.append(
-            (Kind(kind), {n: v for n, v, is_there in zip(names, values, there, strict=True) if is_there})
+            (ImageKind(kind), {n: v for n, v, is_there in zip(names, values, there, strict=True) if is_there})
         )
     return shown
 
@@ -74,18 +74,20 @@ def test_what_is_there_of_random_changes_is_what_the_server_had(session: Session
             continue
         (table,) = tables
         for kind, values in given_of(table):
-            meant = (after if kind in (Kind.INSERT, Kind.UPDATE_AFTER) else before)[0]
+            meant = (after if kind in (ImageKind.INSERT, ImageKind.UPDATE_AFTER) else before)[0]
             assert values == {name: meant[name] for name in values}, (row_image, statement, kind)
             left_out = set(NAMES) - set(values)
             seen.add((row_image, kind, bool(left_out)))
-            if kind == Kind.UPDATE_AFTER:
+            if kind == ImageKind.UPDATE_AFTER:
                 changed = {name for name in NAMES if before[0][name] != after[0][name]}
                 assert not left_out & changed, (row_image, statement)
             if row_image == "FULL":
                 assert not left_out
     keyed = "PRIMARY KEY" in definition or "NOT NULL UNIQUE" in definition
-    assert (("NOBLOB", Kind.UPDATE_BEFORE, True) in seen) == keyed, "else a row is told by all of its columns"
-    assert ("MINIMAL", Kind.INSERT, True) in seen
+    assert (("NOBLOB", ImageKind.UPDATE_BEFORE, True) in seen) == keyed, (
+        "else a row is told by all of its columns"
+    )
+    assert ("MINIMAL", ImageKind.INSERT, True) in seen
 
 
 def change(dice: random.Random, n: int) -> tuple[str, int]:
@@ -126,8 +128,8 @@ def test_an_update_has_from_its_before_image_what_it_leaves_out(session: Session
     session.run("SET binlog_row_image = MINIMAL")
     (updated,) = session.logged("UPDATE t SET c = 3")
     assert given_of(updated) == [
-        (Kind.UPDATE_BEFORE, {"a": 1, "b": "text", "c": 2}),
-        (Kind.UPDATE_AFTER, {"a": 1, "b": "text", "c": 3}),
+        (ImageKind.UPDATE_BEFORE, {"a": 1, "b": "text", "c": 2}),
+        (ImageKind.UPDATE_AFTER, {"a": 1, "b": "text", "c": 3}),
     ]
 
 
@@ -136,18 +138,28 @@ def test_what_neither_image_has_is_absent(session: Session) -> None:
     session.run("INSERT INTO t VALUES (1, 'text', 2)")
     session.run("SET binlog_row_image = MINIMAL")
     (updated,) = session.logged("UPDATE t SET c = 3")
-    assert given_of(updated) == [(Kind.UPDATE_BEFORE, {"a": 1}), (Kind.UPDATE_AFTER, {"a": 1, "c": 3})]
+    assert given_of(updated) == [
+        (ImageKind.UPDATE_BEFORE, {"a": 1}),
+        (ImageKind.UPDATE_AFTER, {"a": 1, "c": 3}),
+    ]
     (moved,) = session.logged("UPDATE t SET a = 2, b = NULL")
-    assert given_of(moved) == [(Kind.UPDATE_BEFORE, {"a": 1}), (Kind.UPDATE_AFTER, {"a": 2, "b": None})]
+    assert given_of(moved) == [
+        (ImageKind.UPDATE_BEFORE, {"a": 1}),
+        (ImageKind.UPDATE_AFTER, {"a": 2, "b": None}),
+    ]
     (deleted,) = session.logged("DELETE FROM t")
-    assert given_of(deleted) == [(Kind.DELETE, {"a": 2})]
+    assert given_of(deleted) == [(ImageKind.DELETE, {"a": 2})]
 
 
 def test_an_insert_of_nothing_but_defaults(session: Session) -> None:
     session.run("CREATE TABLE t (a INT DEFAULT 1, b INT)")
     session.run("SET binlog_row_image = MINIMAL")
     (inserted,) = session.logged("INSERT INTO t () VALUES ()", "INSERT INTO t (b) VALUES (2), (3)")
-    assert given_of(inserted) == [(Kind.INSERT, {}), (Kind.INSERT, {"b": 2}), (Kind.INSERT, {"b": 3})]
+    assert given_of(inserted) == [
+        (ImageKind.INSERT, {}),
+        (ImageKind.INSERT, {"b": 2}),
+        (ImageKind.INSERT, {"b": 3}),
+    ]
 
 
 # -- JSON in part

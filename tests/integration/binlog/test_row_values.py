@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from deploy.toolchain.mysql_server import MysqlServer
-from pipeline.messages.row_images import Kind
+from pipeline.messages.row_images import ImageKind
 from tests.integration.logging_session import Session
 
 
@@ -281,11 +281,13 @@ def test_values_are_the_servers_own(case: Case, session: Session) -> None:
     shown = case.ours(updated.rows["1"])
     assert (shown[::2], shown[1::2]) == (expected, expected)
     assert updated.rows["2"].to_pylist() == [0, 1] * len(values)
-    assert updated.images["kind"].to_pylist() == [Kind.UPDATE_BEFORE, Kind.UPDATE_AFTER] * len(values)
+    assert updated.images["kind"].to_pylist() == [ImageKind.UPDATE_BEFORE, ImageKind.UPDATE_AFTER] * len(
+        values
+    )
 
     (deleted,) = session.logged("DELETE FROM t")
     assert case.ours(deleted.rows["1"]) == expected
-    assert set(deleted.images["kind"].to_pylist()) == {Kind.DELETE}
+    assert set(deleted.images["kind"].to_pylist()) == {ImageKind.DELETE}
     assert deleted.images["ordinal"].to_pylist() == list(range(len(values)))
 
 
@@ -357,5 +359,6 @@ def test_events_of_many_rows_and_tables_keep_their_places(session: Session) -> N
     assert t.rows["0"].to_pylist()[:3000] == u.rows["0"].to_pylist() == list(range(1, 3001))
     assert t.rows["0"].to_pylist()[3000:] == [n for n in range(1, 3001) for _ in range(2)]
     assert (
-        t.images["kind"].to_pylist() == [Kind.INSERT] * 3000 + [Kind.UPDATE_BEFORE, Kind.UPDATE_AFTER] * 3000
+        t.images["kind"].to_pylist()
+        == [ImageKind.INSERT] * 3000 + [ImageKind.UPDATE_BEFORE, ImageKind.UPDATE_AFTER] * 3000
     )

@@ -11,7 +11,7 @@ from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline import metrics as catalogue
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.binlog import CreateTableSelectRead, TransactionPartRead, TransactionsRead
-from pipeline.messages.row_images import Kind, TableImages
+from pipeline.messages.row_images import ImageKind, TableImages
 from tests.integration.binlog.test_binlog_reader import Following, following
 from tests.servers.mysql import MysqlFactory
 
@@ -61,7 +61,7 @@ class Copy:
         assert len(places) == len(set(places))
         for _, _, table_name, kind, row in sorted(self._images, key=lambda image: image[:2]):
             rows = self.tables.setdefault(table_name, {})
-            if kind in (Kind.INSERT, Kind.UPDATE_AFTER):
+            if kind in (ImageKind.INSERT, ImageKind.UPDATE_AFTER):
                 assert row[0] not in rows
                 rows[row[0]] = row
             else:

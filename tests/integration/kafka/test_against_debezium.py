@@ -16,7 +16,7 @@ from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, SMALL_AND_QUICK,
 from deploy.toolchain.parts import Parts
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.change_rows import change_table
-from pipeline.kafka.envelope import Envelope, Source
+from pipeline.kafka.envelope import Envelope, SourceBlock
 from pipeline.kafka.handling import (
     BinaryHandling,
     DecimalHandling,
@@ -26,8 +26,8 @@ from pipeline.kafka.handling import (
 )
 from pipeline.messages.changes import ChangesVerified
 from pipeline.messages.journal import ChangePart
-from pipeline.schema.known_schemas import Known
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.known_schemas import KnownSchemas
+from pipeline.schema.table_filter import TableFilter
 from tests.servers.debezium_messages import PREFIX, LogStart, Message, debezium_messages, log_end
 from tests.servers.log import read_log
 
@@ -89,8 +89,8 @@ def account(server: MysqlServer) -> Iterator[Account]:
 def ours(server: MysqlServer, account: Account, start: LogStart, **form: object) -> dict[str, list[Message]]:
     """Our messages of the log, by topic."""
     position = GtidSet.parse(start.gtids)
-    captured = Tables((r"shop\..*",))
-    told = asyncio.run(read_log(server, account, captured, position, Known({}, position)))
+    captured = TableFilter((r"shop\..*",))
+    told = asyncio.run(read_log(server, account, captured, position, KnownSchemas({}, position)))
     found: dict[str, list[Message]] = {}
     scn = 1
     for each in told:
@@ -109,7 +109,7 @@ def made(envelope: Envelope, rows: pa.RecordBatch) -> list[Message]:
     """The messages of these rows."""
     count = rows.num_rows
     zeros, none = pa.array([0] * count, pa.int64()), pa.nulls(count, pa.string())
-    source = Source(
+    source = SourceBlock(
         "false", rows.column("__commit_time").view(pa.int64()), zeros, rows.column("__gtid"), pa.array([""] * count),
         zeros, zeros, zeros, none,
     )  # fmt: skip

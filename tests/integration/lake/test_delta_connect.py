@@ -19,7 +19,7 @@ from actors.lake.spark_connect import Connected, connect
 from pipeline.config.settings import LakeSettings, SparkSettings
 from pipeline.errors import Definite, Transient
 from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining
-from pipeline.lake.column_changes import Plan, Planned
+from pipeline.lake.column_changes import Plan, PlannedColumn
 from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.maintenance import Trim
 from pipeline.lake.tables import LakeColumn, Property, Tier, location
@@ -121,10 +121,10 @@ def read(connected: Connected, table: ConnectTable) -> list[dict[str, Any]]:
 
 EXCHANGED = Plan(
     (
-        Planned(LakeColumn("B", "BIGINT"), LakeColumn("a", "INT")),
-        Planned(LakeColumn("new", "STRING"), None),
-        Planned(LakeColumn("A", "INT"), LakeColumn("b", "INT")),
-        Planned(LakeColumn("last", "TIMESTAMP"), None),
+        PlannedColumn(LakeColumn("B", "BIGINT"), LakeColumn("a", "INT")),
+        PlannedColumn(LakeColumn("new", "STRING"), None),
+        PlannedColumn(LakeColumn("A", "INT"), LakeColumn("b", "INT")),
+        PlannedColumn(LakeColumn("last", "TIMESTAMP"), None),
     )
 )
 

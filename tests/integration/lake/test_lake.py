@@ -31,7 +31,7 @@ from pipeline.lake import parquet_files
 from pipeline.lake.batch import Batch, LakeTableState, next_batch
 from pipeline.lake.delivery import accepted
 from pipeline.lake.live_view import MirrorPosition
-from pipeline.lake.maintenance import Size
+from pipeline.lake.maintenance import TableSize
 from pipeline.lake.sql_dialects import Dialect
 from pipeline.lake.tables import Property, Tier, location
 from pipeline.schema.table_schema import Column, TableId, TableSchema
@@ -256,7 +256,7 @@ def test_without_checksums_the_log_itself_is_asked(spark: Spark, tmp_path: Path)
     session.sparkContext._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
     # As the sink's are: a thread that Spark has seen nothing of yet, and whose session it can't know.
     with ThreadPoolExecutor(1) as thread:
-        assert thread.submit(table.size).result() == Size(files=2, commits=1)
+        assert thread.submit(table.size).result() == TableSize(files=2, commits=1)
         place = three_rows(tmp_path / "table", "c")
         assert thread.submit(table.append, place, "us", 7, {}, "{}").result() is None
 

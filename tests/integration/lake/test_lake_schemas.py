@@ -29,8 +29,8 @@ from pipeline.journal.entry import FileKind
 from pipeline.lake.batch import Batch, LakeTableState, next_batch
 from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.tables import Tier, location
-from pipeline.messages.topology import Actor
-from pipeline.schema.table_filter import Tables
+from pipeline.messages.topology import ActorName
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from tests.servers.journal_oracle import entries, source_rows
 from tests.servers.mysql import MysqlFactory
@@ -165,7 +165,7 @@ async def told(
             f"CREATE TABLE {database}.{table} ({COLUMNS})",
             f"INSERT INTO {database}.{table} VALUES {', '.join(values)}",
         )
-    settings = replace(pipeline(server, tmp_path, database), tables=Tables((rf"{database}\.t\d+",)))
+    settings = replace(pipeline(server, tmp_path, database), tables=TableFilter((rf"{database}\.t\d+",)))
     async with running(settings) as service:
         await service.begun()
         await service.execute("s", rf"{database}\.t\d+")
@@ -188,7 +188,7 @@ async def told(
 async def _moment(service: Running, server: MysqlServer, story: Told) -> None:
     """Once everything's in the journal, snapshots of tables that began anew included."""
     executed = GtidSet.parse(server.executed())
-    writer = Actor.JOURNAL_WRITER
+    writer = ActorName.JOURNAL_WRITER
 
     def arrived() -> bool:
         states = [t["state"] for s in service.status().get("snapshots", []) for t in s["tables"]]

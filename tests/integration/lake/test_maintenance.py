@@ -20,7 +20,7 @@ from pipeline.config.settings import LakeSettings
 from pipeline.lake import maintenance
 from pipeline.lake.batch import Pieces
 from pipeline.lake.live_view import MirrorPosition, live_view_sql
-from pipeline.lake.maintenance import Size, Trim
+from pipeline.lake.maintenance import TableSize, Trim
 from pipeline.lake.tables import Tier, location
 from pipeline.snapshot.checkpoint import Ready
 from tests.integration.history import READY, Table
@@ -56,7 +56,7 @@ def filled(delivery: Delivery) -> Table:
     return table
 
 
-def size(delivery: Delivery, tier: Tier) -> Size:
+def size(delivery: Delivery, tier: Tier) -> TableSize:
     found = delivery.lake.upkeep.size(ID, tier)
     assert found is not None
     return found

@@ -35,8 +35,8 @@ from pipeline.journal.entry import CommitTimes
 from pipeline.lake import step as spark_sink
 from pipeline.messages.inboxes import ToSparkSink
 from pipeline.messages.journal import MirrorDataExpired, SegmentSealed
-from pipeline.messages.topology import EDGES, Actor, inbox
-from pipeline.schema.table_filter import Tables
+from pipeline.messages.topology import EDGES, ActorName, inbox
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Filling
 from pipeline.types.column_types import Integer
@@ -44,8 +44,8 @@ from tests.integration.history import FILLING, History
 from tests.servers.stopped import stop
 
 INT = Integer(8, unsigned=False)
-(SEALED,) = inbox(Actor.SPARK_SINK)
-(ASKING,) = (edge for edge in EDGES if edge.sender is Actor.SPARK_SINK)
+(SEALED,) = inbox(ActorName.SPARK_SINK)
+(ASKING,) = (edge for edge in EDGES if edge.sender is ActorName.SPARK_SINK)
 WITHIN_S = 120.0
 
 
@@ -65,9 +65,9 @@ class House:
     @asynccontextmanager
     async def life(self) -> AsyncIterator[asyncio.Task[None]]:
         """A sink that runs. Whoever doesn't end it, kills it."""
-        self.mailbox: Mailbox[ToSparkSink] = Mailbox(inbox(Actor.SPARK_SINK))
+        self.mailbox: Mailbox[ToSparkSink] = Mailbox(inbox(ActorName.SPARK_SINK))
         self.metrics = Metrics()
-        self.coordinator: Mailbox[Any] = Mailbox(inbox(Actor.WATERMARK_COORDINATOR))
+        self.coordinator: Mailbox[Any] = Mailbox(inbox(ActorName.WATERMARK_COORDINATOR))
         self.sink = SparkSink(
             self.mailbox,
             self.metrics,
@@ -293,7 +293,7 @@ async def test_it_tells_the_journal_how_far_it_is(house: House) -> None:
 async def test_a_rule_that_changes_is_followed_or_refused_by_name(house: House) -> None:
     items = house.items.schema.table
     plain = replace(house.lake, merge_rows=1)
-    changelog_only = replace(plain, rules=(LakeRule(Tables(("shop\\.items",)), Tiers.CHANGELOG),))
+    changelog_only = replace(plain, rules=(LakeRule(TableFilter(("shop\\.items",)), Tiers.CHANGELOG),))
     house.lake = changelog_only
     async with house.life() as running:
         for n in (1, 2):

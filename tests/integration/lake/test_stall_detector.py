@@ -13,7 +13,7 @@ from py4j.protocol import Py4JJavaError
 from actors.lake import spark_session, stall_detector
 from actors.lake.spark_session import Pool, Spark
 from actors.lake.stall_detector import ANSWERS_WITHIN_S, GETS_ON_WITHIN_S, LOOK_EVERY_S, Pulse
-from actors.runtime.supervisor import Limits
+from actors.runtime.supervisor import RestartLimits
 from tests.integration.source.test_lost_connections import HUNG_AFTER_S
 from tests.servers.service import until
 from tests.servers.stopped import stop
@@ -101,4 +101,4 @@ async def test_a_jvm_that_stands_still_is_found(spark: Spark, monkeypatch: pytes
 
 
 def test_it_is_found_as_soon_as_an_actor_that_hangs() -> None:
-    assert LOOK_EVERY_S + ANSWERS_WITHIN_S + Limits().look_every_s < HUNG_AFTER_S
+    assert LOOK_EVERY_S + ANSWERS_WITHIN_S + RestartLimits().look_every_s < HUNG_AFTER_S

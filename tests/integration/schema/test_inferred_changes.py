@@ -14,7 +14,7 @@ from pymysql.err import DataError, OperationalError
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, GTIDS_56, MysqlServer
 from pipeline import metrics as catalogue
 from pipeline.config.settings import SnapshotMode
-from pipeline.messages.topology import Actor as Name
+from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
 from tests.servers.journal_oracle import entries, unequal
 from tests.servers.mysql import MysqlFactory

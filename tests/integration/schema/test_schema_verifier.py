@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from actors.journal.store import JournalReader
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from tests.servers.journal_oracle import entries
 from tests.servers.mysql import MysqlFactory
 from tests.servers.service import Running, pipeline, running
@@ -25,7 +25,7 @@ async def test_a_table_that_the_configuration_takes_in_later(
     mysql.sql("CREATE TABLE first (id INT PRIMARY KEY)", database=database)
     mysql.sql("CREATE TABLE later (id INT PRIMARY KEY)", "INSERT INTO later VALUES (1)", database=database)
     settings = pipeline(mysql, tmp_path, database)
-    narrow = replace(settings, tables=Tables((rf"{database}\.first",)))
+    narrow = replace(settings, tables=TableFilter((rf"{database}\.first",)))
     async with running(narrow) as service:
         await service.begun()
         assert service.status()["captured"] == [f"{database}.first"]

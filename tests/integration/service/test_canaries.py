@@ -12,11 +12,11 @@ import structlog
 
 from actors.journal_writer import JournalWriter
 from actors.runtime import logs
-from actors.runtime.failure_kinds import Kind
+from actors.runtime.failure_kinds import FailureKind
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from pipeline import metrics as catalogue
 from pipeline.messages.journal import ChunkPart
-from pipeline.messages.topology import Actor as Name
+from pipeline.messages.topology import ActorName as Name
 from tests.servers.service import Running, pipeline, running
 from tests.servers.source import cut, gives_log
 
@@ -95,7 +95,7 @@ async def test_neither_rows_nor_passwords_are_told(
             f"UPDATE {database}.secrets SET note = 'CANARY new', name = CONCAT(name, '+') WHERE name LIKE '%7'",
             f"ALTER TABLE {database}.secrets ADD COLUMN more TEXT COMMENT 'CANARY-comment'",
         )
-        await service.until(lambda: failed(service, Kind.UNFORESEEN), "the rows made it fail")
+        await service.until(lambda: failed(service, FailureKind.UNFORESEEN), "the rows made it fail")
         told = json.dumps(service.supervisor.failures)
         await service.until(lambda: lost_log(service, secretive), "it has lost the log")
         await service.completed("s1")
@@ -111,7 +111,7 @@ async def test_neither_rows_nor_passwords_are_told(
     assert "CANARY" not in told
 
 
-def failed(service: Running, kind: Kind) -> bool:
+def failed(service: Running, kind: FailureKind) -> bool:
     """Whether there has been a failure of that kind."""
     return any(service.assembly.metrics.value(catalogue.ERRORS, actor=name, kind=kind) for name in Name)
 
@@ -123,4 +123,4 @@ def actors(service: Running) -> list[Any]:
 def lost_log(service: Running, server: MysqlServer) -> bool:
     """End what connections the log comes over, until one of them is missed: the server keeps dead ones for a while."""
     cut(server, gives_log, CANARY)
-    return failed(service, Kind.TRANSIENT)
+    return failed(service, FailureKind.TRANSIENT)

@@ -20,7 +20,7 @@ from actors.source.connection import Source
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, SMALL_AND_QUICK, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import Settings, SnapshotMode, Watermark
-from pipeline.messages.topology import Actor as Name
+from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
 from tests.servers.at_work import at_work
 from tests.servers.journal_oracle import entries, replay, unequal

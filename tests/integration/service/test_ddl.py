@@ -16,7 +16,7 @@ import pytest
 from deploy.toolchain.mysql_server import GTIDS, SMALL_AND_QUICK, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import Settings, Watermark
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from tests.servers.gate import Gate, Hold
 from tests.servers.journal_oracle import unequal
@@ -217,7 +217,7 @@ async def altered(
 def captured(server: MysqlServer, folder: Path, database: str) -> Settings:
     """Only `t` and `other`: what tools make beside them isn't captured."""
     settings = pipeline(server, folder, database, chunk_rows=30)
-    return replace(settings, tables=Tables((rf"{database}\.(t|other)",)))
+    return replace(settings, tables=TableFilter((rf"{database}\.(t|other)",)))
 
 
 def alter(server: MysqlServer, database: str, statements: tuple[str, ...]) -> None:

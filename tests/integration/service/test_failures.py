@@ -10,7 +10,7 @@ from actors.binlog_reader import BinlogReader
 from actors.chunk_selector import ChunkSelector
 from actors.journal_writer import JournalWriter
 from actors.runtime.actor import Actor
-from actors.runtime.supervisor import ExitCode, State
+from actors.runtime.supervisor import ExitCode, LifeState
 from actors.schema_verifier import SchemaVerifier
 from actors.signal_listener import SignalListener
 from actors.signals.rest import Unanswered
@@ -19,7 +19,7 @@ from deploy.demo import shop
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline import metrics as catalogue
 from pipeline.errors import Definite, InvariantBroken
-from pipeline.messages.topology import Actor as Name
+from pipeline.messages.topology import ActorName as Name
 from tests.servers.journal_oracle import unequal, untrue
 from tests.servers.mysql import MysqlFactory
 from tests.servers.service import Running, pipeline, running
@@ -70,7 +70,7 @@ async def execute(service: Running, id_: str) -> None:
 def restarted(service: Running, kind: type[Actor[Any]]) -> bool:
     """Whether the actor has been built anew, and with it all of its group."""
     restarts = service.assembly.metrics.value(catalogue.RESTARTS, actor=kind.name)
-    return restarts == 1 and service.supervisor.states[kind.name] is State.RUNNING
+    return restarts == 1 and service.supervisor.states[kind.name] is LifeState.RUNNING
 
 
 @pytest.mark.parametrize("failure", [RuntimeError("made to fail"), None], ids=["raises", "hangs"])
@@ -139,7 +139,7 @@ async def test_a_broken_invariant_ends_it_at_once(
         await execute(service, "s")
         await service.completed("s")
         await service.caught_up(open_shop)
-        assert set(service.supervisor.states.values()) == {State.RUNNING}
+        assert set(service.supervisor.states.values()) == {LifeState.RUNNING}
         await service.stop()
     assert unequal(open_shop, tmp_path / "journal", *TABLES) == []
     assert untrue(tmp_path / "journal", tally, *TABLES) == []

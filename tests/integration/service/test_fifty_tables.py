@@ -12,7 +12,7 @@ from actors.service.live_view_text import live_view_text
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.config.settings import LakeSettings, SnapshotMode, SparkSettings
 from pipeline.lake.sql_dialects import Dialect
-from pipeline.messages.topology import Actor as Name
+from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
 from tests.servers.duckdb_engine import engine
 from tests.servers.journal_oracle import unequal

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.source.preflight import Unfit, preflight
+from actors.source.preflight import UnfitSource, preflight
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline import metrics as catalogue
 from pipeline.config.settings import ForeignKeys
@@ -37,7 +37,7 @@ async def test_rows_that_go_along_with_others(
     server.sql("CREATE DATABASE shop", "USE shop", *TABLES)
     settings = pipeline(server, tmp_path, "shop")
     if native == "ON":
-        with pytest.raises(Unfit, match=r"foreign keys change rows of shop\.b, shop\.c, shop\.d along"):
+        with pytest.raises(UnfitSource, match=r"foreign keys change rows of shop\.b, shop\.c, shop\.d along"):
             (await preflight(settings)).raise_errors()
         snapshot = replace(settings.snapshot, foreign_keys=ForeignKeys.REREAD)
         settings = replace(settings, snapshot=snapshot)

@@ -11,7 +11,7 @@ from actors.journal.store import JournalReader
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline import metrics as catalogue
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.topology import Actor as Name
+from pipeline.messages.topology import ActorName as Name
 from tests.servers.executed import executed
 from tests.servers.service import Running, pipeline, running
 

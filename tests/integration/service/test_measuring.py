@@ -14,7 +14,7 @@ from actors.runtime.actor import Actor
 from actors.runtime.recent_events import Recent
 from actors.status.status_board import StatusBoard
 from deploy.toolchain.mysql_server import MysqlServer
-from pipeline.messages.topology import Actor as Name
+from pipeline.messages.topology import ActorName as Name
 from tests.servers.journal_oracle import unequal
 from tests.servers.service import pipeline, running
 from tests.servers.shop import TABLES, writing

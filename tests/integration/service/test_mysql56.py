@@ -12,7 +12,7 @@ import pytest
 
 from deploy.toolchain.mysql_server import GTIDS_56, MysqlServer
 from pipeline.config.settings import SignalSettings, Watermark
-from pipeline.messages.topology import Actor as Name
+from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
 from pipeline.verifier import signal_table
 from tests.servers.at_work import at_work

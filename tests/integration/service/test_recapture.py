@@ -9,7 +9,7 @@ import pytest
 from deploy.toolchain.mysql_server import GTIDS, MysqlServer
 from pipeline import metrics as catalogue
 from pipeline.messages.signals import SignalAccepted, SignalRejected
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from tests.servers.gate import Hold
 from tests.servers.journal_oracle import entries, unequal
@@ -133,7 +133,7 @@ async def test_a_table_that_was_left_out_is_begun_again_once_it_is_captured(
     created(mysql, database)
     t, other = TableId(database, "t"), TableId(database, "other")
     settings = pipeline(mysql, tmp_path, database)
-    narrow = replace(settings, tables=Tables((rf"{database}\.other",)))
+    narrow = replace(settings, tables=TableFilter((rf"{database}\.other",)))
     async with running(settings) as service:
         await snapshotted(service)
         await service.stop()

@@ -12,8 +12,8 @@ from deploy.toolchain.parts import Parts
 from pipeline.config.settings import Settings, SnapshotMode
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.signals import SignalAccepted
-from pipeline.messages.topology import Actor as Name
-from pipeline.schema.table_filter import Tables
+from pipeline.messages.topology import ActorName as Name
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from tests.servers.delay import HELD, DelayedLog
 from tests.servers.gate import Hold
@@ -43,7 +43,7 @@ def server(parts: Parts, tmp_path: Path) -> Iterator[MysqlServer]:
 
 def captured(settings: Settings, *tables: str) -> Settings:
     """The same pipeline with just these tables of the shop."""
-    return replace(settings, tables=Tables(tuple(rf"shop\.{table}" for table in tables)))
+    return replace(settings, tables=TableFilter(tuple(rf"shop\.{table}" for table in tables)))
 
 
 async def ended(service: Running, snapshot: str) -> list[str]:

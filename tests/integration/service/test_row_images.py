@@ -10,7 +10,7 @@ import pytest
 
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline import metrics as catalogue
-from pipeline.messages.topology import Actor as Name
+from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
 from tests.integration.service.test_keys import KEYS
 from tests.servers.at_work import at_work

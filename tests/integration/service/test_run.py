@@ -18,7 +18,7 @@ from deploy.demo.service import Service
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import JournalSettings, LakeSettings, Settings, SourceSettings
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from pipeline.source.prerequisites import Severity
 from tests.servers.source import settings as source_settings
 
@@ -170,7 +170,7 @@ async def test_schemas_are_known_at_a_position(mysql: MysqlServer, database: str
     account = mysql.create_capture_user(database)
     settings = Settings(
         "shop",
-        Tables((f"{database}\\.a",)),
+        TableFilter((f"{database}\\.a",)),
         source_settings(mysql, account),
         JournalSettings(str(tmp_path / "journal")),
         LakeSettings(str(tmp_path)),
@@ -185,7 +185,7 @@ def test_what_is_wrong_here_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "file").touch()
     settings = Settings(
         "shop",
-        Tables(("a.b",)),
+        TableFilter(("a.b",)),
         SourceSettings("db", "u", server_id=1),
         JournalSettings(str(tmp_path / "file" / "journal")),
         LakeSettings("s3a://lake"),

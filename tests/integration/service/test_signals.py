@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from actors.source.preflight import Unfit, preflight
+from actors.source.preflight import UnfitSource, preflight
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.config.settings import KafkaSettings, Settings, SignalSettings
 from pipeline.messages.signals import SignalAccepted, SignalAnswer, SignalRejected
-from pipeline.messages.topology import Actor as Name
+from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
 from pipeline.verifier.signal_table import CREATE
 from tests.servers.journal_oracle import unequal
@@ -142,10 +142,10 @@ async def test_a_signal_table_that_is_none_is_named_before_the_start(
 ) -> None:
     settings = with_table(mysql, tmp_path, table)
     mysql.sql(f"ALTER TABLE `{table.database}`.signals DROP COLUMN data")
-    with pytest.raises(Unfit, match="hasn't three columns of text"):
+    with pytest.raises(UnfitSource, match="hasn't three columns of text"):
         (await preflight(settings)).raise_errors()
     mysql.sql(f"DROP TABLE `{table.database}`.signals")
-    with pytest.raises(Unfit, match=r"there's no .*signals that the user may see; CREATE TABLE"):
+    with pytest.raises(UnfitSource, match=r"there's no .*signals that the user may see; CREATE TABLE"):
         (await preflight(settings)).raise_errors()
 
 

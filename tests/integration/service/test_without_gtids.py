@@ -17,7 +17,7 @@ from actors.journal.store import JournalReader
 from actors.runtime.supervisor import ExitCode
 from actors.source import gtid_history
 from actors.source.connection import Source
-from actors.source.preflight import Unfit, preflight
+from actors.source.preflight import UnfitSource, preflight
 from actors.source.watermark_table import SignalTable
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.config.settings import Settings, SignalSettings, SnapshotMode, Watermark
@@ -190,10 +190,10 @@ async def test_its_transactions_have_no_names_in_the_lake(server: MysqlServer, t
 async def test_other_watermarks_are_refused_with_what_to_do(server: MysqlServer, tmp_path: Path) -> None:
     for watermark in (Watermark.GTID, Watermark.PAUSE):
         found = await preflight(settings(server, tmp_path, watermark=watermark))
-        with pytest.raises(Unfit, match=r"gtid_mode is OFF .* or set snapshot\.watermark"):
+        with pytest.raises(UnfitSource, match=r"gtid_mode is OFF .* or set snapshot\.watermark"):
             found.raise_errors()
     found = await preflight(settings(server, tmp_path, mode=SnapshotMode.CONSISTENT))
-    with pytest.raises(Unfit, match="a consistent snapshot needs GTIDs"):
+    with pytest.raises(UnfitSource, match="a consistent snapshot needs GTIDs"):
         found.raise_errors()
 
 

@@ -13,7 +13,7 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.chunks import ChunkRead, PlanTable, SourceOverloaded, SourceRecovered
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.snapshot import WHOLE
-from pipeline.source.throttle import Bounds
+from pipeline.source.throttle import SourceLimits
 from tests.servers.mysql import MysqlFactory
 from tests.servers.selector import bench
 from tests.servers.service import until
@@ -51,7 +51,7 @@ async def test_threads_that_run_strain_the_source_until_they_end(
             return sum(each.state == "User sleep" for each in process_list(server))
 
         await until(lambda: at_it() == len(sleepers), "all of them sleep")
-        async with bench(server, "d", bounds=Bounds(threads_running=3)) as running:
+        async with bench(server, "d", bounds=SourceLimits(threads_running=3)) as running:
             told: list[object] = []
             while not (strained := [each for each in told if isinstance(each, SourceOverloaded)]):
                 await running.order(order)
@@ -74,7 +74,7 @@ def sleep(connection: "Connection[Cursor]") -> None:
 async def test_rows_that_come_too_fast_wait_for_their_time(mysql: MysqlServer, database: str) -> None:
     rows = ", ".join(f"({i})" for i in range(300))
     mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", f"INSERT INTO t VALUES {rows}", database=database)
-    async with bench(mysql, database, bounds=Bounds(rows_per_s=200)) as running:
+    async with bench(mysql, database, bounds=SourceLimits(rows_per_s=200)) as running:
         order = running.chunk(await running.plan(TableId(database, "t")), None, (299,), 1000)
         clock = asyncio.get_running_loop().time
         begun = clock()

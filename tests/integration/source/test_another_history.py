@@ -16,7 +16,7 @@ from pipeline.gtid import file_positions
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.witness import Witness
-from pipeline.messages.topology import Actor as Name
+from pipeline.messages.topology import ActorName as Name
 from pipeline.snapshot.checkpoint import Checkpoint
 from tests.integration.snapshot.test_replica_watermarks import caught_up
 from tests.integration.source.test_failover import begun, cluster, listing

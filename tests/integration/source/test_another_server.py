@@ -17,7 +17,7 @@ from deploy.toolchain.mysql_server import MysqlServer
 from pipeline import metrics as catalogue
 from pipeline.config.settings import SourceSettings
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.topology import Actor as Name
+from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
 from tests.integration.snapshot.test_replica_watermarks import caught_up, replicated
 from tests.servers.delay import DelayedLog

@@ -24,7 +24,7 @@ from deploy.toolchain.mysql_server import CAPTURE, FULL_METADATA, GTIDS, MysqlSe
 from pipeline import metrics as catalogue
 from pipeline.config.settings import ServerAddress, Settings, SnapshotMode
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.topology import Actor as Name
+from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
 from pipeline.source import failover as judgement
 from tests.integration.snapshot.test_replica_watermarks import caught_up

@@ -12,7 +12,7 @@ from actors.binlog_reader import BinlogReader
 from actors.chunk_selector import ChunkSelector
 from actors.journal_writer import JournalWriter
 from actors.runtime.actor import Actor
-from actors.runtime.supervisor import ExitCode, Limits
+from actors.runtime.supervisor import ExitCode, RestartLimits
 from actors.schema_verifier import SchemaVerifier
 from actors.signal_listener import SignalListener
 from actors.source import binlog_dump
@@ -25,7 +25,7 @@ from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline.config.settings import Secret
 from pipeline.errors import Transient
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.topology import Actor as Name
+from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
 from tests.servers.delay import HELD, DelayedLog
 from tests.servers.journal_oracle import unequal
@@ -187,7 +187,7 @@ async def test_capture_begins_though_the_log_comes_late(mysql_factory: MysqlFact
     ],
 )
 def test_an_actor_that_hangs_is_found_in_time(actor: type[Actor[object]]) -> None:
-    assert actor.patience + Limits().look_every_s < HUNG_AFTER_S
+    assert actor.patience + RestartLimits().look_every_s < HUNG_AFTER_S
 
 
 async def test_a_password_may_be_changed_while_capture_runs(

@@ -11,7 +11,7 @@ from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline.binlog.slice import Bound
 from pipeline.config.settings import Settings, SnapshotMode
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
-from pipeline.messages.topology import Actor as Name
+from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
 from tests.servers.journal_oracle import entries, unequal
 from tests.servers.mysql import MysqlFactory

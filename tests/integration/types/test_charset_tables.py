@@ -14,8 +14,8 @@ import pytest
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.changes import TableStopped
-from pipeline.schema.known_schemas import Known
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.known_schemas import KnownSchemas
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from pipeline.types.charsets import KNOWN, TextError, to_strings, to_text
 from pipeline.types.collations import BINARY, CHARSETS
@@ -175,7 +175,9 @@ async def test_a_code_without_a_character_is_refused_on_both_paths_by_the_column
         with pytest.raises(TextError, match=shown):
             await read_whole(source, schema)
     account = mysql.create_capture_user(database)
-    told = await read_log(mysql, account, Tables((rf"{database}\.t",)), position, Known({}, GtidSet()))
+    told = await read_log(
+        mysql, account, TableFilter((rf"{database}\.t",)), position, KnownSchemas({}, GtidSet())
+    )
     [stopped] = [each for each in told if isinstance(each, TableStopped)]
     assert stopped.table == table
     assert re.fullmatch(rf".*{shown}.*", stopped.reason)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.binlog.rows.row_events import Located, RowsEvents, finish, locate
+from pipeline.binlog.rows.row_events import LocatedImages, RowsEvents, finish, locate
 from pipeline.messages.row_images import TableImages
 from pipeline.schema.table_map import TableMap
 from pipeline.types.buffers import SLACK
@@ -19,7 +19,7 @@ class Body(NamedTuple):
     transaction: int = 0
 
 
-def located(table_map: TableMap, bodies: Iterable[Body]) -> Located:
+def located(table_map: TableMap, bodies: Iterable[Body]) -> LocatedImages:
     """The events' row images, over a buffer without a byte to spare."""
     bodies = tuple(bodies)
     ends = np.cumsum([len(body.bytes) for body in bodies], dtype=np.int64)

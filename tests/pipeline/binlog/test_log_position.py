@@ -5,7 +5,7 @@ import pytest
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.events.event import Header
 from pipeline.binlog.log_position import LogPosition
-from pipeline.binlog.stream_state import State
+from pipeline.binlog.stream_state import StreamState
 from pipeline.errors import UndecodableError
 from pipeline.gtid.coordinates import Coordinates
 
@@ -14,8 +14,8 @@ def header(end: int, code: int = Code.XID) -> Header:
     return Header(7, code, 1, 31, end, 0)
 
 
-def reached(offset: int = 4) -> tuple[LogPosition, State]:
-    state = State(10, 10)
+def reached(offset: int = 4) -> tuple[LogPosition, StreamState]:
+    state = StreamState(10, 10)
     place = LogPosition(state)
     place.rotate("binlog.000003", offset)
     return place, state
@@ -59,4 +59,4 @@ def test_a_heartbeat_is_of_this_file_and_ahead() -> None:
 
 def test_before_the_first_event_it_is_nowhere() -> None:
     with pytest.raises(UndecodableError, match="before the log had said in which file"):
-        LogPosition(State(10, 10)).at()
+        LogPosition(StreamState(10, 10)).at()

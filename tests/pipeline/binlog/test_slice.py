@@ -7,7 +7,7 @@ import pytest
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.registries import TableMapRegistry, TsidRegistry
 from pipeline.binlog.slice import Part, Passed, Slice, SliceBuilder, Transaction
-from pipeline.binlog.stream_state import State
+from pipeline.binlog.stream_state import StreamState
 from pipeline.errors import UndecodableError
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid
@@ -41,7 +41,7 @@ class Making:
 
     def __init__(self, most_bytes: int = 1 << 20) -> None:
         self.sources, self.maps = TsidRegistry(), TableMapRegistry()
-        self.state = State(100, most_bytes)
+        self.state = StreamState(100, most_bytes)
         self.slice = SliceBuilder(self.state, self.sources, self.maps)
         self.orders, self.items, self.strange = (
             self.maps.add(b"orders", table("orders")),

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from pipeline.binlog.stream_state import State, wider
+from pipeline.binlog.stream_state import StreamState, wider
 
 
 def test_the_state_is_plain_numbers_in_one_record() -> None:
-    state = State(most_transactions=7, most_bytes=100)
+    state = StreamState(most_transactions=7, most_bytes=100)
     assert (state.checksum_bytes, state.most_transactions, state.most_bytes, state.phase) == (4, 7, 100, 0)
     state.offset += 2**40
     assert state.offset == 2**40

@@ -21,7 +21,7 @@ from pipeline.errors import Definite, UndecodableError
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.messages.binlog import CreateTableSelectRead, DdlRead, LogAdvanced, TransactionsRead
-from pipeline.messages.row_images import Kind, TableImages, TableUnreadable
+from pipeline.messages.row_images import ImageKind, TableImages, TableUnreadable
 from pipeline.schema.table_schema import TableId
 from tests.pipeline.binlog.events.test_event import made
 from tests.pipeline.binlog.golden import STORIES, story
@@ -91,7 +91,11 @@ def images(message: Message) -> list[tuple[int, int, Image]]:
     """The images of a slice in the log's order: transaction, ordinal, and what it is."""
     assert isinstance(message, TransactionsRead)
     return sorted(
-        (i["transaction"], i["ordinal"], (table.map.table.name, Kind(i["kind"]).name, list(row.values())))
+        (
+            i["transaction"],
+            i["ordinal"],
+            (table.map.table.name, ImageKind(i["kind"]).name, list(row.values())),
+        )
         for table in decoded(message.tables)
         for i, row in zip(table.images.to_pylist(), table.rows.to_pylist(), strict=True)
     )

@@ -6,7 +6,7 @@ import pytest
 
 from actors.service.config_file import load
 from actors.service.debezium_file import properties
-from pipeline.config.debezium_import import CONNECTOR, Kind, NotTakenOver, take_over
+from pipeline.config.debezium_import import CONNECTOR, NoteKind, NotTakenOver, take_over
 from pipeline.config.settings import SaslMechanism, SnapshotMode, TlsMode
 
 CONNECTORS = Path(__file__).parent / "debezium"
@@ -81,16 +81,16 @@ def test_what_comes_out_is_a_configuration(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "kind"),
     [
-        ("decimal.handling.mode", "precise", Kind.POINTLESS),
-        ("decimal.handling.mode", "Precise", Kind.POINTLESS),
-        ("decimal.handling.mode", "double", Kind.OTHERWISE),
-        ("skipped.operations", "t", Kind.POINTLESS),
-        ("snapshot.query.mode", "select_all", Kind.POINTLESS),
-        ("event.processing.failure.handling.mode", "skip", Kind.OTHERWISE),
-        ("no.such.property", "1", Kind.OTHERWISE),
+        ("decimal.handling.mode", "precise", NoteKind.POINTLESS),
+        ("decimal.handling.mode", "Precise", NoteKind.POINTLESS),
+        ("decimal.handling.mode", "double", NoteKind.OTHERWISE),
+        ("skipped.operations", "t", NoteKind.POINTLESS),
+        ("snapshot.query.mode", "select_all", NoteKind.POINTLESS),
+        ("event.processing.failure.handling.mode", "skip", NoteKind.OTHERWISE),
+        ("no.such.property", "1", NoteKind.OTHERWISE),
     ],
 )
-def test_what_is_so_anyway_is_no_difference(name: str, value: str, kind: Kind) -> None:
+def test_what_is_so_anyway_is_no_difference(name: str, value: str, kind: NoteKind) -> None:
     [note] = [note for note in take_over(LEAST | {name: value}).notes if note.name == name]
     assert note.kind is kind
 

@@ -7,7 +7,7 @@ import pytest
 
 from deploy.toolchain import debezium as jars
 from deploy.toolchain.parts import Parts
-from pipeline.config.debezium_import import CONNECTOR, Kind, NotTakenOver, take_over
+from pipeline.config.debezium_import import CONNECTOR, NoteKind, NotTakenOver, take_over
 from pipeline.config.debezium_properties import FAMILIES, UNKNOWN, VERDICTS, present_name, verdict
 
 CONNECTORS = Path(__file__).parent / "debezium"
@@ -38,7 +38,7 @@ def test_every_property_of_debezium_is_known() -> None:
 
 def test_a_property_that_nobody_knows_is_told_so() -> None:
     [note] = [note for note in take_over(LEAST | {"no.such.property": "1"}).notes if note.why == UNKNOWN.why]
-    assert (note.kind, note.name) == (Kind.OTHERWISE, "no.such.property")
+    assert (note.kind, note.name) == (NoteKind.OTHERWISE, "no.such.property")
 
 
 @pytest.mark.full

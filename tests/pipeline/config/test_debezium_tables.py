@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.config.debezium_tables import NotOurs, captured
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 
 
@@ -25,7 +25,7 @@ from pipeline.schema.table_schema import TableId
 def test_tables_that_are_meant(
     databases: str | None, tables: str | None, meant: list[str], not_meant: list[str]
 ) -> None:
-    ours = Tables(captured(databases, tables))
+    ours = TableFilter(captured(databases, tables))
     for name in meant + not_meant:
         assert ours.match(TableId(*name.split(".", 1))) == (name in meant), name
 

@@ -16,15 +16,15 @@ from pipeline.config.settings import (
     SparkSettings,
 )
 from pipeline.config.table_rules import LakeRule
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 
 SETTINGS = Settings(
     "shop",
-    Tables(("shop\\..*",)),
+    TableFilter(("shop\\..*",)),
     SourceSettings("db", "u", password=Secret("canary-source"), server_id=7),
     JournalSettings("s3://canary-user:canary-key@bucket/journal?region=eu&secret_key=canary-query"),
-    LakeSettings("s3a://bucket/lake", rules=(LakeRule(Tables((".*",))),)),
+    LakeSettings("s3a://bucket/lake", rules=(LakeRule(TableFilter((".*",))),)),
     spark=SparkSettings(
         jars=(PurePath("/jars"),),
         conf={

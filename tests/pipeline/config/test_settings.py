@@ -19,12 +19,12 @@ from pipeline.config.settings import (
     SparkSettings,
 )
 from pipeline.config.validation import contradictions
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 
 SETTINGS = Settings(
     name="shop",
-    tables=Tables(("shop\\..*",)),
+    tables=TableFilter(("shop\\..*",)),
     source=SourceSettings(host="db", user="tidemark", server_id=7, password=Secret("geheim")),
     journal=JournalSettings("/var/lib/tidemark"),
     lake=LakeSettings("s3a://lake"),
@@ -74,7 +74,7 @@ def keys(kind: type[object]) -> set[str]:
         if (
             isinstance(below, type)
             and dataclasses.is_dataclass(below)
-            and below not in (Tables, TableId, Secret)
+            and below not in (TableFilter, TableId, Secret)
         ):
             found |= keys(below)
         found.add(f"{name}_file" if hint is Secret else name)

@@ -1,11 +1,11 @@
 """Rules of the lake: which one holds for a table."""
 
 from pipeline.config.table_rules import PLAIN, LakeRule, SchemaChanges, Tiers, rule_of
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 
-AUDIT = LakeRule(Tables(("shop\\.audit_.*",)), Tiers.CHANGELOG)
-SHOP = LakeRule(Tables(("crm\\.a", "shop\\..*")), before_images=True)
+AUDIT = LakeRule(TableFilter(("shop\\.audit_.*",)), Tiers.CHANGELOG)
+SHOP = LakeRule(TableFilter(("crm\\.a", "shop\\..*")), before_images=True)
 
 
 def test_the_first_rule_that_matches_holds() -> None:

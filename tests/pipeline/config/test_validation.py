@@ -26,12 +26,12 @@ from pipeline.config.settings import (
 )
 from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.config.validation import Mistake, contradictions
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 
 SETTINGS = Settings(
     name="shop",
-    tables=Tables(("shop\\..*",)),
+    tables=TableFilter(("shop\\..*",)),
     source=SourceSettings(host="db", user="tidemark", server_id=7, password=Secret("geheim")),
     journal=JournalSettings("/var/lib/tidemark"),
     lake=LakeSettings("s3a://lake"),
@@ -56,15 +56,15 @@ BY_TABLE = SnapshotSettings(watermark=Watermark.SIGNAL_TABLE)
         (HttpSettings("::"), "host"),
         (HttpSettings("db.example"), "host"),
         (SparkSettings(conf={"spark.jars": "x.jar"}), "conf"),
-        (dataclasses.replace(SETTINGS, tables=Tables(())), "tables"),
+        (dataclasses.replace(SETTINGS, tables=TableFilter(())), "tables"),
         (SnapshotSettings(chunk_mib=64, memory_mib=63), "chunk_mib"),
         (SnapshotSettings(mode=SnapshotMode.WHEN_NEEDED, allow_lock=True), "allow_lock"),
         (SnapshotSettings(mode=SnapshotMode.CONSISTENT, source=REPLICA), "source"),
         (SnapshotSettings(watermark=Watermark.SIGNAL_TABLE, source=REPLICA), "source"),
         (JournalSettings("journal", keep_mib=100, quota_mib=100), "quota_mib"),
         (KafkaSettings((), "signals"), "bootstrap_servers"),
-        (LakeRule(Tables(())), "tables"),
-        (LakeRule(Tables((".*",)), Tiers.MIRROR, before_images=True), "before_images"),
+        (LakeRule(TableFilter(())), "tables"),
+        (LakeRule(TableFilter((".*",)), Tiers.MIRROR, before_images=True), "before_images"),
         (dataclasses.replace(SETTINGS, snapshot=BY_TABLE), "snapshot.watermark"),
         (KafkaSettings(("kafka:9092",), "signals", ca=PurePath("ca.pem")), "ca"),
         (dataclasses.replace(SECURED, sasl_username=None), "security_protocol"),
@@ -94,7 +94,7 @@ def test_contradictions_name_the_key(section: object, key: str) -> None:
         dataclasses.replace(SECURED, ca=PurePath("ca.pem")),
         dataclasses.replace(SECURED, security_protocol=KafkaSecurity.SASL_PLAINTEXT),
         KafkaSettings(("kafka:9092",), "signals", ca=PurePath("ca.pem"), security_protocol=KafkaSecurity.SSL),
-        LakeRule(Tables((".*",)), Tiers.CHANGELOG, before_images=True),
+        LakeRule(TableFilter((".*",)), Tiers.CHANGELOG, before_images=True),
         dataclasses.replace(
             SETTINGS, snapshot=BY_TABLE, signals=SignalSettings(table=TableId("tidemark", "signals"))
         ),

@@ -23,10 +23,17 @@ from pipeline.messages.chunks import (
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.messages.journal import Append, AppendRows, JournalFull, JournalHasSpace
 from pipeline.messages.signals import SignalReceived
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from pipeline.signals.signal import PauseSnapshot, ResumeSnapshot, StopSnapshot
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
-from pipeline.snapshot.snapshot import Chunking, Completed, Failed, Progress, Snapshot, Waiting
+from pipeline.snapshot.snapshot import (
+    Chunking,
+    Completed,
+    Progress,
+    Snapshot,
+    SnapshotFailed,
+    SnapshotWaiting,
+)
 from tests.pipeline.builders import (
     ITEMS,
     LIMITS,
@@ -138,14 +145,16 @@ def test_a_start_begins_anew_what_was_read_somewhere_else() -> None:
     again = Stream(before)
     assert again.order(OpenTransactions) == OpenTransactions(1, 0)
     assert again.state.checkpoint.mirrors == dict.fromkeys(before.mirrors, Filling(before.scn))
-    assert set(again.snapshot.tables.values()) == {Waiting()}
+    assert set(again.snapshot.tables.values()) == {SnapshotWaiting()}
     assert resume.again(again.state.checkpoint) is again.state.checkpoint  # nothing has been read since
 
 
 def test_what_has_ended_is_left_as_it_is() -> None:
     over = Snapshot("consistent-7", {ORDERS.table: Completed(Progress())}, consistent=True)
     failed = Snapshot(
-        "other", {ORDERS.table: Failed("so", Progress()), ITEMS.table: Waiting()}, consistent=True
+        "other",
+        {ORDERS.table: SnapshotFailed("so", Progress()), ITEMS.table: SnapshotWaiting()},
+        consistent=True,
     )
     checkpoint = replace(EMPTY, snapshots=(over, failed))
     assert resume.again(checkpoint) is checkpoint
@@ -162,12 +171,12 @@ def test_a_table_that_was_altered_is_read_at_another_place() -> None:
     ]
     assert isinstance(stream.stand(), Opening)
     assert stream.state.open == ()
-    assert set(stream.snapshot.tables.values()) == {Waiting()}
+    assert set(stream.snapshot.tables.values()) == {SnapshotWaiting()}
 
 
 @pytest.mark.parametrize("steps", range(3))
 def test_a_pause_or_a_stop_lets_the_stream_go_on(steps: int) -> None:
-    for signal in (PauseSnapshot("p"), StopSnapshot("s", Tables((".*",)))):
+    for signal in (PauseSnapshot("p"), StopSnapshot("s", TableFilter((".*",)))):
         stream = Stream()
         if steps == 1:
             stream.give(OPENED)
@@ -191,7 +200,10 @@ def test_it_waits_for_a_table_that_another_snapshot_has_begun() -> None:
     chunking = Chunking((), "v", True, Progress())
     other = Snapshot("s", {ORDERS.table: chunking})
     asked = Snapshot(
-        "consistent-7", {ORDERS.table: Waiting(), ITEMS.table: Waiting()}, consistent=True, priority=1001
+        "consistent-7",
+        {ORDERS.table: SnapshotWaiting(), ITEMS.table: SnapshotWaiting()},
+        consistent=True,
+        priority=1001,
     )
     stream = Stream(
         replace(EMPTY, snapshots=(other, asked), mirrors=dict.fromkeys(EMPTY.schemas, Filling(0)))
@@ -240,7 +252,7 @@ def test_images_that_come_behind_the_pause_have_the_stream_look_for_another_plac
         OpenTransactions,
     ]
     assert stream.stand() == Opening(OpenTransactions(2, 1))
-    assert all(isinstance(state, Waiting) for state in stream.snapshot.tables.values())
+    assert all(isinstance(state, SnapshotWaiting) for state in stream.snapshot.tables.values())
 
 
 def test_a_transaction_in_parts_behind_the_pause_does_so_as_well() -> None:

@@ -11,7 +11,7 @@ from pipeline.messages.chunks import ChunkSchemaChanged, PlanFailed, ReadChunk
 from pipeline.schema.table_schema import Column, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.snapshot.chunk_index import ChunkIndex
-from pipeline.snapshot.snapshot import Chunking, Completed, Failed, Progress, Range, Waiting
+from pipeline.snapshot.snapshot import Chunking, Completed, Progress, Range, SnapshotFailed, SnapshotWaiting
 from pipeline.types.column_types import Enum
 from pipeline.types.enum_labels import UNKNOWN
 from tests.pipeline import mutations
@@ -59,7 +59,7 @@ def test_a_plan_under_a_schema_that_the_stream_has_not_come_to_waits() -> None:
     capture = Capture(ORDERS)
     assert of(ReadChunk, capture.give(execute("s1", ORDERS), planned(altered(ORDERS), high=30))) == []
     assert isinstance(capture.state.runs[ORDERS.table], Unsettled)
-    assert capture.table(ORDERS) == Waiting()
+    assert capture.table(ORDERS) == SnapshotWaiting()
     capture.give(statement("a:6", 20, ORDERS), planned(altered(ORDERS), high=30))
     assert isinstance(capture.state.runs[ORDERS.table], Unsettled)
     assert Capture.plans(capture.give(SchemaVerified(altered(ORDERS)))) == [ORDERS.table]
@@ -183,7 +183,7 @@ def test_a_mirror_that_was_to_be_filled_is_ready_when_its_snapshot_ends_before_i
 def test_a_mirror_that_another_snapshot_fills_is_not_ready_when_one_ends() -> None:
     capture = holding(ORDERS, Filling(3))
     capture.give(execute("s1", ORDERS), execute("s2", ORDERS), PlanFailed(ORDERS.table, "so"))
-    assert isinstance(capture.table(ORDERS), Failed)
+    assert isinstance(capture.table(ORDERS), SnapshotFailed)
     assert capture.checkpoint.mirrors == {ORDERS.table: Filling(3)}
 
 
@@ -201,7 +201,7 @@ def test_an_empty_table_is_planned_again_behind_a_statement() -> None:
     capture.give(execute("s1", ORDERS), planned(ORDERS, end=None, high=30))
     assert capture.state.runs == {ORDERS.table: FoundEmpty("s1", place(30))}
     assert Capture.plans(capture.give(statement("a:6", 30, ORDERS))) == [ORDERS.table]
-    assert capture.table(ORDERS) == Waiting()
+    assert capture.table(ORDERS) == SnapshotWaiting()
 
 
 @broken_by(mutations.an_empty_plan_is_anybodys)
@@ -210,7 +210,7 @@ def test_a_table_that_was_found_empty_is_looked_at_again_for_a_snapshot_that_com
     capture.give(execute("s1", ORDERS), planned(ORDERS, end=None, high=30))
     assert Capture.plans(capture.give(execute("s2", ORDERS, priority=1))) == [ORDERS.table]
     capture.give(LogAdvanced(place(30)))
-    assert capture.table(ORDERS, "s1") == capture.table(ORDERS, "s2") == Waiting()
+    assert capture.table(ORDERS, "s1") == capture.table(ORDERS, "s2") == SnapshotWaiting()
 
 
 # Anew
@@ -256,7 +256,7 @@ def test_a_table_whose_index_has_changed_is_read_anew_though_its_key_has_not() -
     capture.give(read(order, 1, 2), statement("a:6", 20, ORDERS))
     turned = replace(planned(ORDERS), walk=replace(SURROGATE, descending=(True,)))
     assert Capture.plans(capture.give(turned)) == [ORDERS.table]
-    assert capture.table(ORDERS) == Waiting()
+    assert capture.table(ORDERS) == SnapshotWaiting()
 
 
 def test_a_table_that_is_read_anew_is_not_read_anew_again_without_a_statement() -> None:

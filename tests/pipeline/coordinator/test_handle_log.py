@@ -13,12 +13,12 @@ from pipeline.messages.changes import MirrorInvalidated, SchemaVerified, TableSt
 from pipeline.messages.chunks import ChunkFailed, ReadChunk
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.messages.journal import Append, ChangePart, MirrorDataExpired
-from pipeline.messages.row_images import Kind
+from pipeline.messages.row_images import ImageKind
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.signals.outcomes import Outcome, SignalState
 from pipeline.signals.signal import SourceSignal
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
-from pipeline.snapshot.snapshot import Chunking, Completed, Progress, Waiting, progress
+from pipeline.snapshot.snapshot import Chunking, Completed, Progress, SnapshotWaiting, progress
 from pipeline.snapshot.watermark import CLOSE_MARKER, OPEN_MARKER, MarkerRow
 from tests.pipeline import mutations
 from tests.pipeline.builders import (
@@ -227,7 +227,7 @@ def test_a_restarted_table_gets_a_new_generation_and_a_snapshot_that_fills_it() 
     capture = ready()
     assert Capture.plans(capture.give(ANEW)) == [ORDERS.table]
     assert capture.checkpoint.mirrors == {ORDERS.table: Filling(2)}
-    assert capture.table(ORDERS, "restart-2-shop.orders") == Waiting()
+    assert capture.table(ORDERS, "restart-2-shop.orders") == SnapshotWaiting()
     order = Capture.chunk(capture.give(planned(ORDERS)))
     state = capture.table(ORDERS, "restart-2-shop.orders")
     assert isinstance(state, Chunking) and state.first
@@ -254,7 +254,10 @@ def test_a_table_that_is_restarted_while_it_is_read_is_read_anew_in_the_same_sna
     order = capture.begin(ORDERS)
     capture.give(read(order, 1, 2), ANEW)
     assert capture.open == []
-    assert (capture.table(ORDERS), capture.checkpoint.mirrors) == (Waiting(), {ORDERS.table: Filling(2)})
+    assert (capture.table(ORDERS), capture.checkpoint.mirrors) == (
+        SnapshotWaiting(),
+        {ORDERS.table: Filling(2)},
+    )
     assert [snapshot.id for snapshot in capture.checkpoint.snapshots] == ["s1"]
 
 
@@ -270,8 +273,8 @@ def test_two_restarts_in_a_row_are_two_generations() -> None:
 def test_a_table_of_which_some_rows_are_read_is_restarted_as_a_whole_beside_that() -> None:
     capture = ready()
     capture.give(execute("s2", ORDERS, filters=some(ORDERS)), planned(ORDERS), ANEW)
-    assert capture.table(ORDERS, "s2") == Waiting()
-    assert capture.table(ORDERS, "restart-2-shop.orders") == Waiting()
+    assert capture.table(ORDERS, "s2") == SnapshotWaiting()
+    assert capture.table(ORDERS, "restart-2-shop.orders") == SnapshotWaiting()
 
 
 def test_a_table_without_a_mirror_is_not_restarted() -> None:
@@ -286,7 +289,7 @@ def test_a_mirror_that_a_consumer_lacks_begins_anew_once() -> None:
     lacked = MirrorDataExpired({ORDERS.table: 0, ITEMS.table: 0})
     assert Capture.plans(capture.give(lacked)) == [ORDERS.table]
     assert capture.checkpoint.mirrors == {ORDERS.table: Filling(2)}
-    assert capture.table(ORDERS, "restart-2-shop.orders") == Waiting()
+    assert capture.table(ORDERS, "restart-2-shop.orders") == SnapshotWaiting()
     before = capture.checkpoint
     capture.give(lacked)  # asked again before the answer was seen
     assert capture.checkpoint == before
@@ -353,7 +356,7 @@ def test_what_a_statement_made_of_a_table_goes_out_with_it() -> None:
     assert isinstance(said, ChangePart)
     assert (said.changes.schema, said.first_scn) == (altered(ORDERS), 4)
     assert said.transactions.gtid(0) == gtid("a:7")
-    assert said.changes.images["kind"].to_pylist() == [Kind.EMPTIED]
+    assert said.changes.images["kind"].to_pylist() == [ImageKind.EMPTIED]
     assert said.changes.rows.to_pylist() == [dict.fromkeys(altered(ORDERS).arrow.names)]
     assert append.checkpoint.mirrors == {ORDERS.table: Ready(4)}, (
         "nothing up to there counts, itself included"

@@ -13,19 +13,19 @@ from pipeline.messages.changes import TableStopped
 from pipeline.messages.journal import Append
 from pipeline.messages.signals import SignalAccepted, SignalAnswer, SignalReceived, SignalRejected
 from pipeline.schema.row_keys import Key
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from pipeline.signals.outcomes import SignalState
 from pipeline.signals.signal import (
     ExecuteSnapshot,
     Filter,
     KeyList,
-    LogPosition,
     PauseSnapshot,
+    ReportPosition,
     ResumeSnapshot,
     SetBinlogPosition,
 )
 from pipeline.snapshot.checkpoint import Checkpoint, Moving
-from pipeline.snapshot.snapshot import Failed, Progress, Request, Stopped, Waiting
+from pipeline.snapshot.snapshot import Progress, Request, SnapshotFailed, SnapshotStopped, SnapshotWaiting
 from tests.pipeline import mutations
 from tests.pipeline.builders import (
     ITEMS,
@@ -51,7 +51,7 @@ PAUSE, RESUME = SignalReceived(PauseSnapshot("p1")), SignalReceived(ResumeSnapsh
 
 def matching(id_: str, *patterns: str) -> SignalReceived:
     """Asks for a snapshot of the tables that these regular expressions match."""
-    return SignalReceived(ExecuteSnapshot(id_, Tables(patterns)))
+    return SignalReceived(ExecuteSnapshot(id_, TableFilter(patterns)))
 
 
 def answer(capture: Capture, signal: SignalReceived) -> SignalAnswer:
@@ -71,7 +71,7 @@ def test_a_snapshot_is_accepted_by_the_names_of_its_tables() -> None:
         "s1", "snapshot of shop.items, shop.orders"
     )
     (snapshot,) = capture.checkpoint.snapshots
-    assert snapshot.tables == {ITEMS.table: Waiting(), ORDERS.table: Waiting()}
+    assert snapshot.tables == {ITEMS.table: SnapshotWaiting(), ORDERS.table: SnapshotWaiting()}
 
 
 def test_tables_that_are_not_captured_are_rejected_with_those_that_are() -> None:
@@ -102,7 +102,7 @@ def test_a_table_without_a_key_fails_by_name_and_the_others_are_taken() -> None:
     assert isinstance(accepted, SignalAccepted)
     assert accepted.detail.startswith("snapshot of shop.orders (refused: shop.logs: it has no primary key")
     failed = capture.table(WITHOUT_KEY)
-    assert isinstance(failed, Failed) and failed.reason.startswith("it has no primary key")
+    assert isinstance(failed, SnapshotFailed) and failed.reason.startswith("it has no primary key")
     assert Capture.plans(capture.orders) == [ORDERS.table]
 
 
@@ -134,9 +134,9 @@ def narrowed(
     return SignalReceived(
         ExecuteSnapshot(
             "s1",
-            Tables(("shop.*",)),
-            tuple(Filter(Tables((pattern,)), condition) for pattern, condition in filters),
-            tuple(KeyList(Tables((pattern,)), (key,)) for pattern, key in keys),
+            TableFilter(("shop.*",)),
+            tuple(Filter(TableFilter((pattern,)), condition) for pattern, condition in filters),
+            tuple(KeyList(TableFilter((pattern,)), (key,)) for pattern, key in keys),
             **more,
         )
     )
@@ -214,9 +214,9 @@ def test_a_stop_ends_the_snapshots_of_its_tables_and_the_others_go_on() -> None:
     assert answer(capture, stop("s2", ORDERS, USERS)) == SignalAccepted(
         "s2", "stopped the snapshot of shop.orders, shop.users"
     )
-    assert capture.table(ORDERS) == Stopped(Progress(expected=7, ranges=1))
-    assert capture.table(USERS) == Stopped(Progress())
-    assert capture.table(ITEMS) == Waiting()
+    assert capture.table(ORDERS) == SnapshotStopped(Progress(expected=7, ranges=1))
+    assert capture.table(USERS) == SnapshotStopped(Progress())
+    assert capture.table(ITEMS) == SnapshotWaiting()
     assert capture.open == []
 
 
@@ -231,7 +231,7 @@ def test_what_was_emitted_before_a_stop_stays_counted() -> None:
     capture = Capture(ORDERS)
     second = Capture.chunk(capture.give(read(capture.begin(ORDERS), 1, 2, high=10)))
     capture.give(stop("s2", ORDERS), read(second, 3, high=10), LogAdvanced(place(20)))
-    assert capture.table(ORDERS) == Stopped(Progress(chunks=1, rows=2, expected=7, ranges=1))
+    assert capture.table(ORDERS) == SnapshotStopped(Progress(chunks=1, rows=2, expected=7, ranges=1))
     assert capture.stream == ["orders rows 1 2"]
 
 
@@ -263,7 +263,7 @@ def test_pause_and_resume_are_durable_and_answered() -> None:
 
 def test_log_answers_with_the_position() -> None:
     capture = Capture(ORDERS)
-    asked = SignalReceived(LogPosition("l1", "{} and again {}"))
+    asked = SignalReceived(ReportPosition("l1", "{} and again {}"))
     position = str(capture.checkpoint.position)
     assert answer(capture, asked) == SignalAccepted("l1", f"{position} and again {position}")
 
@@ -363,7 +363,7 @@ def test_a_snapshot_that_is_still_remembered_is_not_begun_a_second_time_however_
     capture = Capture(ORDERS)
     order = capture.begin(ORDERS)
     state = after_many_signals(capture.checkpoint)
-    asked_again = ExecuteSnapshot(order.chunk.snapshot, Tables(("shop.orders",)))
+    asked_again = ExecuteSnapshot(order.chunk.snapshot, TableFilter(("shop.orders",)))
     again, given = handle_signals.signalled(state, asked_again)
     assert isinstance(given, SignalAccepted) and "nothing was done again" in given.detail
     assert again is state

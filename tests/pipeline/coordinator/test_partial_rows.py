@@ -6,22 +6,22 @@ import pyarrow as pa
 import pytest
 
 from pipeline.coordinator.partial_rows import Partial, any_partial, divided, laid_over
-from pipeline.messages.row_images import CHANGE_FIELDS, Kind, TableChanges
+from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
 from pipeline.schema.row_keys import tokens
 from tests.pipeline.builders import table
 
 TABLE = table("partial", "id", "a", "b")
 
-INSERT = (Kind.INSERT, {"id": 1, "a": 1, "b": 1})
-INSERT_PART = (Kind.INSERT, {"id": 1, "a": 1})
-DELETE_PART = (Kind.DELETE, {"id": 1})
-STAYS = ((Kind.UPDATE_BEFORE, {"id": 1}), (Kind.UPDATE_AFTER, {"id": 1, "a": 2}))
-STAYS_WHOLE = ((Kind.UPDATE_BEFORE, {"id": 1}), (Kind.UPDATE_AFTER, {"id": 1, "a": 2, "b": 1}))
-MOVES = ((Kind.UPDATE_BEFORE, {"id": 1}), (Kind.UPDATE_AFTER, {"id": 2, "a": 2}))
-MOVES_WHOLE = ((Kind.UPDATE_BEFORE, {"id": 1}), (Kind.UPDATE_AFTER, {"id": 2, "a": 2, "b": 1}))
+INSERT = (ImageKind.INSERT, {"id": 1, "a": 1, "b": 1})
+INSERT_PART = (ImageKind.INSERT, {"id": 1, "a": 1})
+DELETE_PART = (ImageKind.DELETE, {"id": 1})
+STAYS = ((ImageKind.UPDATE_BEFORE, {"id": 1}), (ImageKind.UPDATE_AFTER, {"id": 1, "a": 2}))
+STAYS_WHOLE = ((ImageKind.UPDATE_BEFORE, {"id": 1}), (ImageKind.UPDATE_AFTER, {"id": 1, "a": 2, "b": 1}))
+MOVES = ((ImageKind.UPDATE_BEFORE, {"id": 1}), (ImageKind.UPDATE_AFTER, {"id": 2, "a": 2}))
+MOVES_WHOLE = ((ImageKind.UPDATE_BEFORE, {"id": 1}), (ImageKind.UPDATE_AFTER, {"id": 2, "a": 2, "b": 1}))
 
 
-def changes(*images: tuple[Kind, dict[str, Any]]) -> TableChanges:
+def changes(*images: tuple[ImageKind, dict[str, Any]]) -> TableChanges:
     absent = [[name for name in ("id", "a", "b") if name not in given] or None for _, given in images]
     fields = [
         {"kind": int(kind), "transaction": 0, "ordinal": n, "absent": absent[n]}
@@ -51,7 +51,7 @@ def test_images_with_all_columns_are_not_partial() -> None:
     ],
 )
 def test_what_images_are_to_rows_that_were_read(
-    images: list[tuple[Kind, dict[str, Any]]], decisive: str, partial: str, unknown: str
+    images: list[tuple[ImageKind, dict[str, Any]]], decisive: str, partial: str, unknown: str
 ) -> None:
     of = changes(*images)
     found = divided(of, tokens(of.rows, TABLE.key))
@@ -67,12 +67,12 @@ def test_a_row_that_moves_along_another_index_is_unknown() -> None:
 
 
 def test_a_key_without_a_value_is_never_the_same() -> None:
-    of = changes((Kind.UPDATE_BEFORE, {"a": 1}), (Kind.UPDATE_AFTER, {"a": 2}))
+    of = changes((ImageKind.UPDATE_BEFORE, {"a": 1}), (ImageKind.UPDATE_AFTER, {"a": 2}))
     assert divided(of, tokens(of.rows, TABLE.key)).unknown.tolist() == [False, True]
 
 
 def laid(rows: list[dict[str, int]], *given: dict[str, int]) -> list[dict[str, Any]]:
-    of = changes(*((Kind.UPDATE_AFTER, each) for each in given))
+    of = changes(*((ImageKind.UPDATE_AFTER, each) for each in given))
     partial = Partial(tokens(of.rows, TABLE.key), of.images.column("absent"), of.rows)
     found: list[dict[str, Any]] = laid_over(
         pa.RecordBatch.from_pylist(rows, TABLE.arrow), TABLE.key, partial
@@ -96,7 +96,7 @@ def test_rows_that_no_change_is_of_stay_as_they_are() -> None:
 
 
 def test_null_is_a_value() -> None:
-    of = changes((Kind.UPDATE_AFTER, {"id": 1, "a": None}))
+    of = changes((ImageKind.UPDATE_AFTER, {"id": 1, "a": None}))
     partial = Partial(tokens(of.rows, TABLE.key), of.images.column("absent"), of.rows)
     (row,) = laid_over(pa.RecordBatch.from_pylist([ONE], TABLE.arrow), TABLE.key, partial).to_pylist()
     assert row == {"id": 1, "a": None, "b": 11}

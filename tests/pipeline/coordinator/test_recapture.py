@@ -11,13 +11,21 @@ from pipeline.coordinator import handle_signals, resume
 from pipeline.coordinator.recapture import recaptured, told
 from pipeline.messages.changes import TableStopped
 from pipeline.messages.signals import SignalAccepted, SignalReceived, SignalRejected
-from pipeline.schema.known_schemas import Known
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.known_schemas import KnownSchemas
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.signals.notifications import NoticeType, noticed
 from pipeline.signals.signal import Recapture
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Moving, Ready
-from pipeline.snapshot.snapshot import Chunking, Completed, Failed, Progress, Range, Snapshot, Waiting
+from pipeline.snapshot.snapshot import (
+    Chunking,
+    Completed,
+    Progress,
+    Range,
+    Snapshot,
+    SnapshotFailed,
+    SnapshotWaiting,
+)
 from tests.pipeline.builders import ITEMS, ORDERS, USERS, Capture, altered, execute, gtids, table
 from tests.pipeline.strategies import checkpoints, table_ids, table_schemas
 
@@ -42,7 +50,7 @@ def known(*schemas: TableSchema) -> dict[TableId, TableSchema]:
 
 
 def recapture(id_: str, *patterns: str) -> SignalReceived:
-    return SignalReceived(Recapture(id_, Tables(patterns)))
+    return SignalReceived(Recapture(id_, TableFilter(patterns)))
 
 
 # The signal
@@ -108,7 +116,7 @@ def test_a_stopped_table_begins_again_with_a_snapshot_of_the_whole() -> None:
     assert again.unproven == {ORDERS.table}
     assert again.schemas == STOPPED.schemas, "what holds here is proven by the stream"
     assert again.mirrors == {ORDERS.table: Filling(7), ITEMS.table: Ready(2)}
-    assert again.snapshots == (Snapshot("r1", {ORDERS.table: Waiting()}),)
+    assert again.snapshots == (Snapshot("r1", {ORDERS.table: SnapshotWaiting()}),)
 
 
 def test_what_the_source_does_not_show_stays_stopped_and_fails_by_name() -> None:
@@ -118,7 +126,7 @@ def test_what_the_source_does_not_show_stays_stopped_and_fails_by_name() -> None
     assert again.unproven == frozenset()
     (snapshot,) = again.snapshots
     failed = snapshot.tables[ORDERS.table]
-    assert isinstance(failed, Failed) and "doesn't show it" in failed.reason
+    assert isinstance(failed, SnapshotFailed) and "doesn't show it" in failed.reason
     aborted = noticed(STOPPED, again)[-1]
     assert (aborted.id, aborted.type) == ("r1", NoticeType.ABORTED)
 
@@ -128,7 +136,7 @@ def test_without_a_key_changes_stream_again_and_the_snapshot_fails() -> None:
     again = recaptured(asked(stopped, KEYLESS.table), known(KEYLESS))
     assert (again.stopped, again.mirrors) == ({}, {})
     assert again.schemas[KEYLESS.table] == KEYLESS
-    assert isinstance(again.snapshots[0].tables[KEYLESS.table], Failed)
+    assert isinstance(again.snapshots[0].tables[KEYLESS.table], SnapshotFailed)
 
 
 def test_chunks_of_the_generation_before_do_not_go_on() -> None:
@@ -138,12 +146,12 @@ def test_chunks_of_the_generation_before_do_not_go_on() -> None:
     )
     again = recaptured(asked(replace(STOPPED, snapshots=(under_way,)), ITEMS.table), known(ITEMS))
     before, own = again.snapshots
-    assert before.tables == {**under_way.tables, ITEMS.table: Waiting()}
-    assert own.tables == {ITEMS.table: Waiting()}
+    assert before.tables == {**under_way.tables, ITEMS.table: SnapshotWaiting()}
+    assert own.tables == {ITEMS.table: SnapshotWaiting()}
 
 
 def test_a_start_recaptures_where_it_goes_on_or_begins_anew() -> None:
-    at = Known(known(ORDERS, ITEMS), gtids("a:1-9"))
+    at = KnownSchemas(known(ORDERS, ITEMS), gtids("a:1-9"))
     waiting = asked(STOPPED, ORDERS.table)
     again = resume.resumed(waiting, at, gtids(""), SnapshotMode.INITIAL)
     assert (again.position, again.stopped) == (STOPPED.position, {})
@@ -185,6 +193,6 @@ def test_any_tables_begin_again_and_all_others_stay_as_they_are(
             each.tables[table_] for each in after.snapshots if each.id == signal and table_ in each.tables
         ]
         filled = table_ in source and bool(source[table_].key)
-        assert isinstance(states[-1], Waiting if filled else Failed)
+        assert isinstance(states[-1], SnapshotWaiting if filled else SnapshotFailed)
     kept = [each for each in after.snapshots if not each.ended]
     assert {each.id for each in before.snapshots if not each.ended} <= {each.id for each in kept}

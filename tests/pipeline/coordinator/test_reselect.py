@@ -18,10 +18,10 @@ from pipeline.messages.chunks import (
     SourceRecovered,
 )
 from pipeline.messages.journal import ChangePart
-from pipeline.messages.row_images import CHANGE_FIELDS, Kind, TableChanges
+from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
-from pipeline.snapshot.snapshot import Completed, Waiting
+from pipeline.snapshot.snapshot import Completed, SnapshotWaiting
 from tests.pipeline.builders import (
     COMMIT_TIME,
     ORDERS,
@@ -82,7 +82,7 @@ FILLED = Checkpoint(gtids("a:1-5"), scn=7, schemas={ORDERS.table: ORDERS}, mirro
 
 
 def partly(
-    end: int, name: str, *images: tuple[Kind, dict[str, Any]], schema: TableSchema = ORDERS
+    end: int, name: str, *images: tuple[ImageKind, dict[str, Any]], schema: TableSchema = ORDERS
 ) -> ChangesVerified:
     """A transaction whose images lack all columns that aren't given."""
     names = [column.name for column in schema.columns]
@@ -97,12 +97,15 @@ def partly(
 
 
 def inserted(end: int, name: str, *keys: int) -> ChangesVerified:
-    return partly(end, name, *((Kind.INSERT, {"id": key}) for key in keys))
+    return partly(end, name, *((ImageKind.INSERT, {"id": key}) for key in keys))
 
 
 def updated(end: int, name: str, key: int, value: int) -> ChangesVerified:
     return partly(
-        end, name, (Kind.UPDATE_BEFORE, {"id": key}), (Kind.UPDATE_AFTER, {"id": key, "value": value})
+        end,
+        name,
+        (ImageKind.UPDATE_BEFORE, {"id": key}),
+        (ImageKind.UPDATE_AFTER, {"id": key, "value": value}),
     )
 
 
@@ -113,7 +116,8 @@ def asked(orders: object) -> list[list[int]]:
 def test_a_row_that_was_inserted_in_part_is_read_again() -> None:
     capture = Capture(checkpoint=FILLED)
     (order,) = of(
-        ReselectRows, capture.give(partly(20, "a:6", (Kind.INSERT, {"id": 1}), (Kind.INSERT, {"id": 2})))
+        ReselectRows,
+        capture.give(partly(20, "a:6", (ImageKind.INSERT, {"id": 1}), (ImageKind.INSERT, {"id": 2}))),
     )
     assert (order.keys.column(0).to_pylist(), order.asked_at) == ([1, 2], gtids("a:1-6"))
     capture.give(read(order, 1, 2, low="a:1-6", high=20))
@@ -127,7 +131,7 @@ def test_without_a_mirror_nothing_is_read_again() -> None:
 
 def test_a_whole_row_is_not_read_again() -> None:
     capture = Capture(checkpoint=FILLED)
-    whole = partly(20, "a:6", (Kind.INSERT, {"id": 1, "value": 1}), (Kind.INSERT, {"id": 2}))
+    whole = partly(20, "a:6", (ImageKind.INSERT, {"id": 1, "value": 1}), (ImageKind.INSERT, {"id": 2}))
     assert asked(capture.give(whole)) == [[2]]
     assert not asked(capture.give(updated(30, "a:7", 1, 5)))
 
@@ -143,8 +147,8 @@ def test_a_row_that_is_gone_comes_not_at_all() -> None:
 def test_what_passes_in_part_meanwhile_is_laid_over_the_row() -> None:
     wide = table("orders", "id", "value", "more")
     capture = Capture(checkpoint=replace(FILLED, schemas={wide.table: wide}))
-    (order,) = of(ReselectRows, capture.give(partly(20, "a:6", (Kind.INSERT, {"id": 1}), schema=wide)))
-    images = (Kind.UPDATE_BEFORE, {"id": 1}), (Kind.UPDATE_AFTER, {"id": 1, "value": 5})
+    (order,) = of(ReselectRows, capture.give(partly(20, "a:6", (ImageKind.INSERT, {"id": 1}), schema=wide)))
+    images = (ImageKind.UPDATE_BEFORE, {"id": 1}), (ImageKind.UPDATE_AFTER, {"id": 1, "value": 5})
     row = pa.RecordBatch.from_pylist([{"id": 1, "value": 3, "more": 4}], wide.arrow)
     came = replace(read(order, 1, low="a:1-6", high=30), rows=row)
     capture.give(partly(30, "a:7", *images, schema=wide), came)
@@ -201,7 +205,7 @@ def test_a_start_asks_for_what_the_journal_has() -> None:
 def test_a_table_whose_keys_the_journal_lacks_is_read_anew() -> None:
     unread = replace(Capture(checkpoint=FILLED).state, checkpoint=replace(FILLED, unread={ORDERS.table: 5}))
     (snapshot,) = reselect.found(unread, {}).checkpoint.snapshots
-    assert snapshot.tables == {ORDERS.table: Waiting()}
+    assert snapshot.tables == {ORDERS.table: SnapshotWaiting()}
 
 
 def test_too_many_keys_are_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,7 +273,7 @@ def test_rows_that_cannot_be_read_again_stop_their_table_by_name() -> None:
 
 def test_a_key_without_a_value_stops_its_table_by_name() -> None:
     capture = Capture(checkpoint=FILLED)
-    capture.give(partly(20, "a:6", (Kind.INSERT, {"value": 1})))
+    capture.give(partly(20, "a:6", (ImageKind.INSERT, {"value": 1})))
     assert "zero or partial date" in capture.checkpoint.stopped[ORDERS.table]
 
 

@@ -5,7 +5,7 @@ import pyarrow as pa
 from pipeline.coordinator import reselect_keys
 from pipeline.journal.change_rows import change_table
 from pipeline.messages.journal import ChangePart
-from pipeline.messages.row_images import Kind
+from pipeline.messages.row_images import ImageKind
 from tests.pipeline.builders import ORDERS, table
 from tests.pipeline.coordinator.test_reselect import partly
 
@@ -14,11 +14,11 @@ def test_the_keys_of_a_changes_file_behind_an_scn() -> None:
     message = partly(
         20,
         "a:6",
-        (Kind.INSERT, {"id": 1}),
-        (Kind.INSERT, {"id": 2, "value": 2}),
-        (Kind.DELETE, {"id": 3}),
-        (Kind.UPDATE_BEFORE, {"id": 4}),
-        (Kind.UPDATE_AFTER, {"id": 5}),
+        (ImageKind.INSERT, {"id": 1}),
+        (ImageKind.INSERT, {"id": 2, "value": 2}),
+        (ImageKind.DELETE, {"id": 3}),
+        (ImageKind.UPDATE_BEFORE, {"id": 4}),
+        (ImageKind.UPDATE_AFTER, {"id": 5}),
     )
     rows = change_table(1, ChangePart(message.tables[0], message.transactions, 8))
     rows = rows.select([*reselect_keys.NEEDED, "id"])

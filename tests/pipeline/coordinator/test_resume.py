@@ -7,22 +7,22 @@ import pytest
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator import resume
 from pipeline.coordinator.resume import LogPurged
-from pipeline.schema.known_schemas import Known
+from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Moving, Ready
 from pipeline.snapshot.snapshot import (
     Chunking,
     Completed,
-    Failed,
     Progress,
     Range,
     Snapshot,
-    Stopped,
-    Waiting,
+    SnapshotFailed,
+    SnapshotStopped,
+    SnapshotWaiting,
 )
 from tests.pipeline.builders import ITEMS, ORDERS, USERS, altered, gtids, table
 
 KEYLESS = table("keyless", "a", "b", key=())
-KNOWN = Known({each.table: each for each in (ORDERS, ITEMS, KEYLESS)}, gtids("a:1-9"))
+KNOWN = KnownSchemas({each.table: each for each in (ORDERS, ITEMS, KEYLESS)}, gtids("a:1-9"))
 SEALED = Checkpoint(
     gtids("a:1-5"),
     scn=7,
@@ -32,7 +32,7 @@ SEALED = Checkpoint(
 ELSE = [mode for mode in SnapshotMode if mode is not SnapshotMode.WHEN_NEEDED]
 
 
-def needed(checkpoint: Checkpoint, known: Known = KNOWN, purged: str = "a:1-6") -> Checkpoint:
+def needed(checkpoint: Checkpoint, known: KnownSchemas = KNOWN, purged: str = "a:1-6") -> Checkpoint:
     """Where a start goes on from that may begin anew."""
     return resume.resumed(checkpoint, known, gtids(purged), SnapshotMode.WHEN_NEEDED)
 
@@ -64,13 +64,15 @@ def test_where_it_is_needed_everything_begins_anew_at_the_present() -> None:
     begun = needed(SEALED)
     assert begun.position == KNOWN.at
     assert begun.scn == SEALED.scn
-    assert begun.snapshots == (Snapshot("anew-7", {ITEMS.table: Waiting(), ORDERS.table: Waiting()}),)
+    assert begun.snapshots == (
+        Snapshot("anew-7", {ITEMS.table: SnapshotWaiting(), ORDERS.table: SnapshotWaiting()}),
+    )
     assert begun.mirrors == {ORDERS.table: Filling(7), ITEMS.table: Filling(7)}
 
 
 def test_beginning_anew_takes_the_schemas_of_the_present() -> None:
     changed = altered(ORDERS)
-    known = Known({ORDERS.table: changed, ITEMS.table: ITEMS, USERS.table: USERS}, KNOWN.at)
+    known = KnownSchemas({ORDERS.table: changed, ITEMS.table: ITEMS, USERS.table: USERS}, KNOWN.at)
     begun = needed(SEALED, known)
     assert begun.schemas == {**SEALED.schemas, **known.schemas}
     assert begun.mirrors[USERS.table] == Filling(7)
@@ -79,17 +81,18 @@ def test_beginning_anew_takes_the_schemas_of_the_present() -> None:
 def test_beginning_anew_ends_what_was_under_way() -> None:
     chunking = Chunking((Range(0, (3,), (9,)),), "v", True, Progress(rows=3))
     under_way = Snapshot(
-        "s1", {ORDERS.table: chunking, ITEMS.table: Waiting(), USERS.table: Stopped(Progress())}
+        "s1",
+        {ORDERS.table: chunking, ITEMS.table: SnapshotWaiting(), USERS.table: SnapshotStopped(Progress())},
     )
     over = Snapshot("s0", {ORDERS.table: Completed(Progress(rows=1))})
     first, second, anew = needed(replace(SEALED, snapshots=(over, under_way))).snapshots
     assert first == over
     ended = second.tables[ORDERS.table]
-    assert isinstance(ended, Failed)
+    assert isinstance(ended, SnapshotFailed)
     assert ended.progress == Progress(rows=3)
     assert "purged" in ended.reason
-    assert isinstance(second.tables[ITEMS.table], Failed)
-    assert second.tables[USERS.table] == Stopped(Progress())
+    assert isinstance(second.tables[ITEMS.table], SnapshotFailed)
+    assert second.tables[USERS.table] == SnapshotStopped(Progress())
     assert anew.id == "anew-7"
 
 
@@ -110,17 +113,17 @@ def test_beginning_anew_stops_what_it_cannot_fill() -> None:
     assert "isn't among the tables" in begun.stopped[USERS.table]
     assert begun.stopped[ITEMS.table] == "so"
     assert begun.stopped.keys() == {KEYLESS.table, USERS.table, ITEMS.table}
-    assert begun.snapshots[-1].tables == {ORDERS.table: Waiting()}
+    assert begun.snapshots[-1].tables == {ORDERS.table: SnapshotWaiting()}
     assert begun.mirrors == {ORDERS.table: Filling(7), ITEMS.table: Ready(2)}
 
 
 def test_a_consistent_snapshot_begins_anew_without_a_table_that_has_stopped() -> None:
     tables = {ORDERS.table: Completed(Progress(rows=1)), ITEMS.table: Completed(Progress(rows=1))}
-    snapshot = Snapshot("c", {**tables, USERS.table: Waiting()}, consistent=True)
+    snapshot = Snapshot("c", {**tables, USERS.table: SnapshotWaiting()}, consistent=True)
     checkpoint = replace(SEALED, snapshots=(snapshot,), stopped={ITEMS.table: "so"})
     [anew] = resume.again(checkpoint).snapshots
     assert anew.tables == {
-        **tables, ORDERS.table: Waiting(), USERS.table: Waiting()
+        **tables, ORDERS.table: SnapshotWaiting(), USERS.table: SnapshotWaiting()
     }  # fmt: skip
 
 
@@ -129,7 +132,7 @@ def test_a_start_that_fell_before_its_first_segment_decides_the_same() -> None:
     assert needed(needed(SEALED)) == needed(SEALED)
 
 
-def moved(to: str, checkpoint: Checkpoint = SEALED, known: Known = KNOWN) -> Checkpoint:
+def moved(to: str, checkpoint: Checkpoint = SEALED, known: KnownSchemas = KNOWN) -> Checkpoint:
     """Where a start goes on from after a signal that set the position."""
     asked = replace(checkpoint, moving=Moving("m1", gtids(to)))
     return resume.resumed(asked, known, gtids(""), SnapshotMode.INITIAL)
@@ -139,7 +142,9 @@ def test_a_signal_sets_the_position_and_everything_begins_anew_there() -> None:
     begun = moved("a:1-7")
     assert begun.position == gtids("a:1-7")
     assert begun.moving is None
-    assert begun.snapshots == (Snapshot("m1", {ITEMS.table: Waiting(), ORDERS.table: Waiting()}),)
+    assert begun.snapshots == (
+        Snapshot("m1", {ITEMS.table: SnapshotWaiting(), ORDERS.table: SnapshotWaiting()}),
+    )
     assert begun.mirrors == {ORDERS.table: Filling(7), ITEMS.table: Filling(7)}
     assert begun.stopped.keys() == {KEYLESS.table}
     assert "the signal m1 skipped the binlog behind" in begun.stopped[KEYLESS.table]
@@ -168,7 +173,9 @@ def test_a_purged_log_behind_a_signal_that_does_not_move_is_judged_as_ever() -> 
 
 def test_what_is_new_is_begun() -> None:
     begun = resume.begun(resume.first(KNOWN), SnapshotMode.INITIAL)
-    assert begun.snapshots == (Snapshot("initial-0", {ITEMS.table: Waiting(), ORDERS.table: Waiting()}),)
+    assert begun.snapshots == (
+        Snapshot("initial-0", {ITEMS.table: SnapshotWaiting(), ORDERS.table: SnapshotWaiting()}),
+    )
     assert begun.mirrors == {ORDERS.table: Filling(0), ITEMS.table: Filling(0)}
     assert resume.keyless(begun) == (KEYLESS.table,)
 
@@ -184,15 +191,15 @@ def test_it_is_begun_once_whatever_becomes_of_it() -> None:
 def test_tables_that_come_later_are_new_then() -> None:
     later = replace(SEALED, schemas={**SEALED.schemas, USERS.table: USERS})
     begun = resume.begun(later, SnapshotMode.INITIAL)
-    assert begun.snapshots == (Snapshot("initial-7", {USERS.table: Waiting()}),)
+    assert begun.snapshots == (Snapshot("initial-7", {USERS.table: SnapshotWaiting()}),)
     assert begun.mirrors == {**SEALED.mirrors, USERS.table: Filling(7)}
 
 
 def test_they_join_those_that_are_under_way() -> None:
-    under_way = Snapshot("initial-3", {ORDERS.table: Waiting()})
+    under_way = Snapshot("initial-3", {ORDERS.table: SnapshotWaiting()})
     later = replace(SEALED, snapshots=(under_way,), schemas={**SEALED.schemas, USERS.table: USERS})
     assert resume.begun(later, SnapshotMode.INITIAL).snapshots == (
-        Snapshot("initial-3", {ORDERS.table: Waiting(), USERS.table: Waiting()}),
+        Snapshot("initial-3", {ORDERS.table: SnapshotWaiting(), USERS.table: SnapshotWaiting()}),
     )
 
 
@@ -209,7 +216,7 @@ def test_an_id_is_given_once() -> None:
     over = Snapshot("initial-7", {ORDERS.table: Completed(Progress())})
     later = replace(SEALED, snapshots=(over,), schemas={**SEALED.schemas, USERS.table: USERS})
     assert resume.begun(later, SnapshotMode.INITIAL).snapshots == (
-        Snapshot("initial-7", {ORDERS.table: Completed(Progress()), USERS.table: Waiting()}),
+        Snapshot("initial-7", {ORDERS.table: Completed(Progress()), USERS.table: SnapshotWaiting()}),
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.coordinator.chunk_size import Limits
+from pipeline.coordinator.chunk_size import ChunkLimits
 from pipeline.coordinator.state import Flowing, Order, Overlapping, Pausing, Planning, Strained
 from pipeline.coordinator.window import Reconciling
 from pipeline.messages.binlog import LogAdvanced, PauseReading, ReadingPaused, ResumeReading
@@ -24,7 +24,7 @@ from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.messages.journal import JournalFull, JournalHasSpace
 from pipeline.messages.signals import SignalReceived
 from pipeline.signals.signal import PauseSnapshot, ResumeSnapshot
-from pipeline.snapshot.snapshot import Chunking, Completed, Waiting
+from pipeline.snapshot.snapshot import Chunking, Completed, SnapshotWaiting
 from tests.pipeline import mutations
 from tests.pipeline.builders import (
     ITEMS,
@@ -170,7 +170,7 @@ def test_a_table_that_two_snapshots_want_is_taken_for_the_first_and_then_for_the
     asked = of(ReadChunk, capture.give(planned(ORDERS)))
     assert [order.chunk.snapshot for order in asked] == ["s1"]
     (first,) = asked
-    assert capture.table(ORDERS, "s2") == Waiting()
+    assert capture.table(ORDERS, "s2") == SnapshotWaiting()
     assert Capture.plans(capture.give(read(first, 1, high=10))) == [ORDERS.table]
     assert Capture.chunk(capture.give(planned(ORDERS))).chunk.snapshot == "s2"
 
@@ -403,7 +403,7 @@ def test_a_chunk_that_was_dropped_has_its_connection_until_it_is_answered() -> N
     assert len(of(ReadChunk, capture.give(planned(ORDERS)))) == 1
 
 
-def remembering(rows: float) -> Limits:
+def remembering(rows: float) -> ChunkLimits:
     """Limits with room for so many rows, and chunks of two."""
     return replace(LIMITS, chunk_bytes=2 * ROW, memory=round(rows * ROW))
 
@@ -516,7 +516,7 @@ def test_a_table_that_is_under_way_stays_with_its_snapshot() -> None:
     capture = Capture(ORDERS)
     order = capture.begin(ORDERS)
     capture.give(execute("s2", ORDERS, priority=1), read(order, 1, 2))
-    assert capture.table(ORDERS, "s2") == Waiting()
+    assert capture.table(ORDERS, "s2") == SnapshotWaiting()
     state = capture.table(ORDERS, "s1")
     assert isinstance(state, Chunking) and state.progress.rows == 2
 
@@ -568,7 +568,7 @@ def test_a_blocking_snapshot_waits_for_the_one_before() -> None:
 
 @broken_by(mutations.tables_that_stand_still_are_under_way)
 def test_a_blocking_snapshot_does_not_wait_for_tables_that_stand_still_for_it() -> None:
-    capture = Capture(ORDERS, ITEMS, limits=Limits(2, connections=1))
+    capture = Capture(ORDERS, ITEMS, limits=ChunkLimits(2, connections=1))
     order = capture.begin(ORDERS)
     capture.give(execute("s2", ITEMS, blocking=True, priority=1))
     assert Capture.plans(capture.give(read(order, 1, 2))) == [ITEMS.table]

@@ -14,13 +14,13 @@ from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.snapshot.snapshot import (
     Chunking,
     Completed,
-    Failed,
     Progress,
     Range,
     Snapshot,
-    Stopped,
-    TableState,
-    Waiting,
+    SnapshotFailed,
+    SnapshotStopped,
+    SnapshotWaiting,
+    TableSnapshot,
 )
 from tests.pipeline import mutations
 from tests.pipeline.builders import (
@@ -83,7 +83,7 @@ def test_a_plan_from_before_a_statement_is_stale_and_another_is_asked_for() -> N
     assert Capture.plans(asked) == [ORDERS.table]
     stale = capture.give(planned(ORDERS))
     assert Capture.plans(stale) == [ORDERS.table]
-    assert capture.table(ORDERS) == Waiting()
+    assert capture.table(ORDERS) == SnapshotWaiting()
     assert Capture.chunk(capture.give(planned(ORDERS))).asked_at == gtids("a:1-6")
 
 
@@ -92,7 +92,7 @@ def test_the_failure_of_a_stale_plan_fails_nothing() -> None:
     capture = Capture(ORDERS)
     capture.give(execute("s1", ORDERS), statement("a:6", 20, ORDERS))
     assert Capture.plans(capture.give(PlanFailed(ORDERS.table, "no such table"))) == [ORDERS.table]
-    assert capture.table(ORDERS) == Waiting()
+    assert capture.table(ORDERS) == SnapshotWaiting()
 
 
 @broken_by(mutations.any_key_will_do)
@@ -103,7 +103,7 @@ def test_a_changed_primary_key_begins_the_table_anew() -> None:
     rekeyed = replace(ORDERS, key=(1,))
     capture.give(statement("a:6", 20, ORDERS), SchemaVerified(rekeyed), planned(ORDERS))
     assert Capture.plans(capture.give(planned(rekeyed))) == [ORDERS.table]
-    assert capture.table(ORDERS) == Waiting()
+    assert capture.table(ORDERS) == SnapshotWaiting()
     assert capture.checkpoint.mirrors[ORDERS.table] == Filling(4)
     assert capture.open == ["items reading"]
     order = Capture.chunk(capture.give(planned(rekeyed)))
@@ -129,7 +129,7 @@ def test_a_failed_chunk_fails_its_table_by_name_and_others_go_on() -> None:
     order = capture.begin(ORDERS)
     capture.begin(ITEMS, signal="s2")
     capture.give(ChunkFailed(order.chunk, "lost connection"))
-    assert capture.table(ORDERS) == Failed(
+    assert capture.table(ORDERS) == SnapshotFailed(
         "lost connection (not read: through (9,))", Progress(expected=7, ranges=1)
     )
     assert capture.open == ["items reading"]
@@ -151,7 +151,7 @@ def test_a_chunk_whose_keys_have_no_value_fails_its_table_since_its_rows_cannot_
     without_values = chunk.rows.set_column(0, "id", pa.array([1, None], pa.int64()))
     capture.give(replace(chunk, rows=without_values))
     failed = capture.table(ORDERS)
-    assert isinstance(failed, Failed) and failed.reason.startswith(
+    assert isinstance(failed, SnapshotFailed) and failed.reason.startswith(
         "id of its primary key has a zero or partial date"
     )
     assert capture.open == ["items reading"]
@@ -163,7 +163,7 @@ def test_a_failed_plan_fails_its_table_by_name_and_others_go_on() -> None:
     capture = Capture(ORDERS, ITEMS)
     capture.give(execute("s1", ORDERS, ITEMS))
     capture.give(PlanFailed(ITEMS.table, "no SELECT"), planned(ORDERS))
-    assert capture.table(ITEMS) == Failed("no SELECT", Progress())
+    assert capture.table(ITEMS) == SnapshotFailed("no SELECT", Progress())
     assert capture.open == ["orders reading"]
 
 
@@ -192,7 +192,9 @@ def test_a_stopped_table_fails_by_name_and_stays_stopped_over_a_restart() -> Non
     capture.begin(ITEMS, signal="s2")
     capture.give(TableStopped(ORDERS.table, "its row images are partial"))
     failed = capture.table(ORDERS)
-    assert failed == Failed("its row images are partial (not read: through (9,))", Progress(0, 0, 0, 7, 1))
+    assert failed == SnapshotFailed(
+        "its row images are partial (not read: through (9,))", Progress(0, 0, 0, 7, 1)
+    )
     assert capture.checkpoint.stopped == {ORDERS.table: "its row images are partial"}
     assert capture.open == ["items reading"]
     assert Capture.plans(Capture(checkpoint=capture.checkpoint).first_orders) == [ITEMS.table]
@@ -204,7 +206,7 @@ def test_a_stopped_table_fails_in_every_snapshot_that_wants_it() -> None:
     capture.give(execute("s2", ORDERS))
     orders = capture.give(TableStopped(ORDERS.table, "its row images are partial"))
     assert Capture.plans(orders) == []
-    assert capture.table(ORDERS, "s2") == Failed("its row images are partial", Progress())
+    assert capture.table(ORDERS, "s2") == SnapshotFailed("its row images are partial", Progress())
 
 
 # Remembering
@@ -233,15 +235,17 @@ def test_a_snapshot_that_has_not_ended_is_remembered_however_many_ended_after_it
 UNDER_WAY = Chunking((Range(0, (2,), (9,)),), "walk", first=True, progress=Progress(chunks=1, rows=2))
 
 
-def holding(*states: TableState, mirrors: dict[TableSchema, Mirror] | None = None) -> State:
+def holding(*states: TableSnapshot, mirrors: dict[TableSchema, Mirror] | None = None) -> State:
     """A state with a snapshot s1, s2, … for each of these states of ORDERS."""
     snapshots = tuple(Snapshot(f"s{i}", {ORDERS.table: state}) for i, state in enumerate(states, start=1))
     known = {schema.table: mirror for schema, mirror in (mirrors or {}).items()}
     return State(LIMITS, Overlapping(4), Checkpoint(gtids(""), mirrors=known, snapshots=snapshots))
 
 
-@pytest.mark.parametrize("ended", [Completed(Progress()), Stopped(Progress()), Failed("so", Progress())])
-def test_a_mirror_that_was_being_filled_is_ready_however_the_snapshot_ended(ended: TableState) -> None:
+@pytest.mark.parametrize(
+    "ended", [Completed(Progress()), SnapshotStopped(Progress()), SnapshotFailed("so", Progress())]
+)
+def test_a_mirror_that_was_being_filled_is_ready_however_the_snapshot_ended(ended: TableSnapshot) -> None:
     state = holding(UNDER_WAY, mirrors={ORDERS: Filling(3)})
     (snapshot,) = state.checkpoint.snapshots
     after = coordinator_state.table_ended(state, snapshot, ORDERS.table, ended).checkpoint
@@ -249,16 +253,16 @@ def test_a_mirror_that_was_being_filled_is_ready_however_the_snapshot_ended(ende
     assert after.snapshots == (Snapshot("s1", {ORDERS.table: ended}),)
 
 
-@pytest.mark.parametrize("ended", [Stopped(Progress()), Failed("so", Progress())])
-def test_a_table_whose_snapshot_never_began_has_no_mirror(ended: TableState) -> None:
-    state = holding(Waiting())
+@pytest.mark.parametrize("ended", [SnapshotStopped(Progress()), SnapshotFailed("so", Progress())])
+def test_a_table_whose_snapshot_never_began_has_no_mirror(ended: TableSnapshot) -> None:
+    state = holding(SnapshotWaiting())
     (snapshot,) = state.checkpoint.snapshots
     assert coordinator_state.table_ended(state, snapshot, ORDERS.table, ended).checkpoint.mirrors == {}
 
 
 def test_a_failure_keeps_the_counts() -> None:
     state = coordinator_state.ended(holding(UNDER_WAY), ORDERS.table, "so")
-    failed = Failed("so (not read: behind (2,) through (9,))", UNDER_WAY.progress)
+    failed = SnapshotFailed("so (not read: behind (2,) through (9,))", UNDER_WAY.progress)
     assert state.checkpoint.snapshots[0].tables == {ORDERS.table: failed}
 
 
@@ -268,13 +272,13 @@ def test_a_failure_of_a_table_without_a_snapshot_changes_nothing_durable() -> No
 
 
 def test_a_plan_that_is_on_its_way_when_its_table_is_dropped_becomes_stale() -> None:
-    state = coordinator_state.with_run(holding(Waiting()), ORDERS.table, Planning("s1"))
+    state = coordinator_state.with_run(holding(SnapshotWaiting()), ORDERS.table, Planning("s1"))
     assert coordinator_state.dropped(state, {ITEMS.table}) == state
     assert coordinator_state.dropped(state, {ORDERS.table}).runs == {ORDERS.table: Planning("s1", stale=True)}
 
 
 def test_the_snapshot_of_a_table_is_the_first_in_which_it_has_not_ended() -> None:
-    checkpoint = holding(Completed(Progress()), UNDER_WAY, Waiting()).checkpoint
+    checkpoint = holding(Completed(Progress()), UNDER_WAY, SnapshotWaiting()).checkpoint
     found = coordinator_state.snapshot_of(checkpoint, ORDERS.table)
     assert found is not None and found.id == "s2"
     assert coordinator_state.snapshot_of(checkpoint, ITEMS.table) is None
@@ -282,8 +286,8 @@ def test_the_snapshot_of_a_table_is_the_first_in_which_it_has_not_ended() -> Non
 
 
 def test_one_snapshot_of_a_table_changes_and_the_others_stay() -> None:
-    state = holding(Completed(Progress()), UNDER_WAY, Waiting())
+    state = holding(Completed(Progress()), UNDER_WAY, SnapshotWaiting())
     second = state.checkpoint.snapshots[1]
-    after = coordinator_state.with_table(state, second, ORDERS.table, Stopped(Progress()))
+    after = coordinator_state.with_table(state, second, ORDERS.table, SnapshotStopped(Progress()))
     states = [snapshot.tables[ORDERS.table] for snapshot in after.checkpoint.snapshots]
-    assert states == [Completed(Progress()), Stopped(Progress()), Waiting()]
+    assert states == [Completed(Progress()), SnapshotStopped(Progress()), SnapshotWaiting()]

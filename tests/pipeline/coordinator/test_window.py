@@ -15,7 +15,7 @@ from pipeline.schema.row_keys import tokens
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot.chunk_index import primary
 from pipeline.snapshot.snapshot import WHOLE, ChunkId
-from pipeline.snapshot.watermark import MarkerRow, Passed
+from pipeline.snapshot.watermark import MarkerRow, StreamPosition
 from tests.pipeline import mutations
 from tests.pipeline.builders import ORDERS, gtid, gtids, place, read, rows, table
 from tests.pipeline.mutations import broken_by
@@ -35,9 +35,9 @@ def reconciling(*keys: int, low: str = ASKED_AT, high: int = 15) -> Reconciling:
     return window.chunk_read(opened, read(opened.order, *keys, low=low, high=high))
 
 
-def at(end: Coordinates | None, position: str = "") -> Passed:
+def at(end: Coordinates | None, position: str = "") -> StreamPosition:
     """A stream that has come there."""
-    return Passed(end, gtids(position))
+    return StreamPosition(end, gtids(position))
 
 
 def touching(schema: TableSchema = ORDERS, **keys: int) -> PassedKeys:
@@ -229,8 +229,8 @@ def test_a_window_of_another_server_closes_when_its_set_is_in_the_position() -> 
 def test_a_window_of_a_signal_table_closes_when_its_row_has_passed() -> None:
     opened = reading()
     marked = window.chunk_read(opened, replace(read(opened.order, 1), high=MarkerRow("m1")))
-    assert not window.closes(marked, Passed(place(99), gtids("a:1-99"), frozenset({"m0"})))
-    assert window.closes(marked, Passed(None, gtids(""), frozenset({"m0", "m1"})))
+    assert not window.closes(marked, StreamPosition(place(99), gtids("a:1-99"), frozenset({"m0"})))
+    assert window.closes(marked, StreamPosition(None, gtids(""), frozenset({"m0", "m1"})))
 
 
 def test_a_window_keeps_the_bytes_of_the_keys_that_passed_while_its_chunk_is_read() -> None:

@@ -3,7 +3,7 @@
 from pipeline.messages.binlog import LogAdvanced
 from pipeline.messages.chunks import ReadChunk
 from pipeline.snapshot.checkpoint import Filling, Ready
-from pipeline.snapshot.snapshot import Chunking, Completed, Progress, Range, Waiting
+from pipeline.snapshot.snapshot import Chunking, Completed, Progress, Range, SnapshotWaiting
 from tests.pipeline import mutations
 from tests.pipeline.builders import ORDERS, Capture, execute, of, place, planned, read
 from tests.pipeline.mutations import broken_by
@@ -70,7 +70,7 @@ def test_a_restart_goes_on_with_each_range_by_itself() -> None:
 def test_a_table_that_was_found_empty_is_complete_once_the_stream_is_there() -> None:
     capture = Capture(ORDERS)
     capture.give(execute("s1", ORDERS), planned(ORDERS, end=None, high=30), LogAdvanced(place(29)))
-    assert capture.table(ORDERS) == Waiting()
+    assert capture.table(ORDERS) == SnapshotWaiting()
     assert capture.checkpoint.mirrors == {ORDERS.table: Filling(0)}
     capture.give(LogAdvanced(place(30)))
     assert capture.table(ORDERS) == Completed(Progress())

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.gtid.intervals import EMPTY, Intervals
-from pipeline.types.buffers import Int64s
+from pipeline.types.buffers import Longs
 
 numbers = st.sets(st.integers(1, 40), max_size=25)
 ranges = st.lists(
@@ -14,7 +14,7 @@ ranges = st.lists(
 )
 
 
-def int64s(values: list[int] | set[int]) -> Int64s:
+def int64s(values: list[int] | set[int]) -> Longs:
     return np.array(list(values), dtype=np.int64)
 
 

@@ -15,7 +15,15 @@ from pipeline.journal.entry import CommitTimes, Entry, File, FileKind, SealedChu
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
-from pipeline.snapshot.snapshot import ChunkId, Chunking, Failed, Progress, Range, Snapshot, Waiting
+from pipeline.snapshot.snapshot import (
+    ChunkId,
+    Chunking,
+    Progress,
+    Range,
+    Snapshot,
+    SnapshotFailed,
+    SnapshotWaiting,
+)
 from pipeline.snapshot.watermark import MarkerRow
 from pipeline.types.column_types import Decimal, Enum, Integer, Text
 
@@ -39,9 +47,9 @@ progresses = st.builds(Progress, counts, counts, counts, counts, counts, counts)
 ranges = st.lists(st.builds(Range, counts, st.none() | keys, keys), max_size=2).map(tuple)
 mirrors = st.builds(Filling, counts) | st.builds(Ready, counts)
 states = (
-    st.builds(Waiting)
+    st.builds(SnapshotWaiting)
     | st.builds(Chunking, ranges, texts, st.booleans(), progresses)
-    | st.builds(Failed, texts, progresses)
+    | st.builds(SnapshotFailed, texts, progresses)
 )
 snapshots = st.builds(Snapshot, texts, st.dictionaries(tables, states, max_size=2))
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from pipeline.config.settings import JournalSettings
-from pipeline.journal.retention import MOST_AT_ONCE, Kept, removable
+from pipeline.journal.retention import MOST_AT_ONCE, RetainedSegment, removable
 
 MIB = 1 << 20
 HOUR = 3600 * 1_000_000
@@ -13,9 +13,9 @@ NOW = 100 * HOUR
 SETTINGS = JournalSettings("journal", keep_hours=24, keep_mib=10)
 
 
-def kept(number: int) -> Kept:
+def kept(number: int) -> RetainedSegment:
     """The n-th segment: a MiB, ten SCNs, and sealed n hours after the epoch."""
-    return Kept(number, MIB, 10 * number, number * HOUR)
+    return RetainedSegment(number, MIB, 10 * number, number * HOUR)
 
 
 def going(
@@ -66,7 +66,7 @@ def test_what_was_given_up_goes_unless_somebody_came_who_needs_it() -> None:
 def test_a_few_go_at_once_and_no_more_is_read_than_needed() -> None:
     read: list[int] = []
 
-    def segments() -> Iterator[Kept]:
+    def segments() -> Iterator[RetainedSegment]:
         for number in range(1, 99):
             read.append(number)
             yield kept(number)
@@ -77,5 +77,5 @@ def test_a_few_go_at_once_and_no_more_is_read_than_needed() -> None:
 
 
 @pytest.mark.parametrize("nothing", [[], [kept(99)]])
-def test_nothing_to_remove(nothing: list[Kept]) -> None:
+def test_nothing_to_remove(nothing: list[RetainedSegment]) -> None:
     assert not list(removable(nothing, 1, 99, (99,), None, 0, SETTINGS, NOW))

@@ -20,12 +20,12 @@ from pipeline.gtid.transactions import Transactions
 from pipeline.journal import change_rows
 from pipeline.journal import segment as journal
 from pipeline.journal.entry import CommitTimes, File, FileKind
-from pipeline.journal.segment import Ahead, Unfinished, Waiting
+from pipeline.journal.segment import EarlyFile, Unfinished, Waiting
 from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
 from pipeline.messages.message_size import of_part
-from pipeline.messages.row_images import CHANGE_FIELDS, Kind, TableChanges
+from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
 from pipeline.messages.signals import SignalAccepted
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling
 from pipeline.snapshot.snapshot import ChunkId
@@ -61,18 +61,20 @@ def key_of(row: Row) -> Key:
 
 
 def part_of(changes: list[Change], schema: TableSchema, first_scn: int = 1) -> ChangePart:
-    images: list[tuple[Kind, int, Row]] = []
+    images: list[tuple[ImageKind, int, Row]] = []
     for change in changes:
         if change.before is not None:
-            kind = Kind.DELETE if change.after is None else Kind.UPDATE_BEFORE
+            kind = ImageKind.DELETE if change.after is None else ImageKind.UPDATE_BEFORE
             images.append((kind, change.transaction, change.before))
         if change.after is not None:
-            kind = Kind.INSERT if change.before is None else Kind.UPDATE_AFTER
+            kind = ImageKind.INSERT if change.before is None else ImageKind.UPDATE_AFTER
             images.append((kind, change.transaction, change.after))
     return images_of(images, schema, first_scn)
 
 
-def images_of(images: list[tuple[Kind, int, Row]], schema: TableSchema, first_scn: int = 1) -> ChangePart:
+def images_of(
+    images: list[tuple[ImageKind, int, Row]], schema: TableSchema, first_scn: int = 1
+) -> ChangePart:
     ordinals: Counter[int] = Counter()
     described: dict[str, list[int | None]] = {"kind": [], "transaction": [], "ordinal": [], "absent": []}
     for kind, transaction, _ in images:
@@ -224,7 +226,7 @@ def test_many_slices_become_rows_together_and_chunks_between_them_keep_their_pla
 def test_a_key_that_is_null_counts_as_changed() -> None:
     columns = (Column("day", Date(), nullable=False), Column("n", Integer(4, unsigned=False), nullable=False))
     schema = TableSchema(ITEMS, columns, key=(0, 1))
-    images = [(Kind.UPDATE_BEFORE, 0, (None, 1)), (Kind.UPDATE_AFTER, 0, (None, 2))]
+    images = [(ImageKind.UPDATE_BEFORE, 0, (None, 1)), (ImageKind.UPDATE_AFTER, 0, (None, 2))]
     table = change_rows.change_table(SEGMENT, images_of(images, schema))  # type: ignore[arg-type]
     assert table.column("__op").to_pylist() == ["d", "u"]
     assert table.column("n").to_pylist() == [1, 2]
@@ -237,7 +239,7 @@ def test_by_rule_an_update_has_a_row_of_what_it_found() -> None:
         Change(1, ("y", 1, "a"), ("y", 2, "a")),
         Change(1, ("y", 2, "a"), None),
     ]
-    rules = (LakeRule(Tables((".*",)), before_images=True),)
+    rules = (LakeRule(TableFilter((".*",)), before_images=True),)
     (table,) = journal.segment_tables(SEGMENT, [part_of(changes, KEYED)], rules)
     assert table.rows["__op"].to_pylist() == ["c", "b", "u", "d", "u", "d"]
     assert table.rows["value"].to_pylist() == ["x", "x", "y", "y", "y", "y"]
@@ -248,10 +250,10 @@ def test_by_rule_an_update_has_a_row_of_what_it_found() -> None:
 
 
 def test_by_rule_a_first_snapshot_goes_to_the_changelog() -> None:
-    rule = LakeRule(Tables((".*",)), Tiers.CHANGELOG)
+    rule = LakeRule(TableFilter((".*",)), Tiers.CHANGELOG)
     chunk, changed = chunk_of([("x", 1, "a")], first=True), part_of([Change(0, None, ("z", 3, "c"))], KEYED)
     append = Append((chunk, changed), checkpoint(1))
-    assert change_rows.ruled(append, (LakeRule(Tables((".*",)), Tiers.MIRROR),)) == append
+    assert change_rows.ruled(append, (LakeRule(TableFilter((".*",)), Tiers.MIRROR),)) == append
     (table,) = journal.segment_tables(SEGMENT, change_rows.ruled(append, (rule,)).parts)
     assert table.kind is FileKind.CHANGES
     assert table.rows["__op"].to_pylist() == ["r", "c"]
@@ -279,7 +281,9 @@ def test_a_row_says_which_columns_it_lacks_and_its_file_that_there_is_such_a_row
 def test_a_table_that_was_emptied_says_so_in_a_row_of_its_own(schema: TableSchema) -> None:
     changes = TableChanges(
         schema,
-        pa.RecordBatch.from_pylist([{"kind": Kind.EMPTIED, "transaction": 0, "ordinal": 0}], CHANGE_FIELDS),
+        pa.RecordBatch.from_pylist(
+            [{"kind": ImageKind.EMPTIED, "transaction": 0, "ordinal": 0}], CHANGE_FIELDS
+        ),
         pa.RecordBatch.from_pylist([{}], schema.arrow),
     )
     [row] = change_rows.change_table(SEGMENT, ChangePart(changes, run(1), 7)).to_pylist()
@@ -290,15 +294,15 @@ def test_a_table_that_was_emptied_says_so_in_a_row_of_its_own(schema: TableSchem
 @pytest.mark.parametrize(
     "kinds",
     [
-        [Kind.UPDATE_BEFORE],
-        [Kind.UPDATE_AFTER],
-        [Kind.UPDATE_AFTER, Kind.UPDATE_BEFORE],
-        [Kind.UPDATE_BEFORE, Kind.INSERT, Kind.UPDATE_AFTER],
-        [Kind.UPDATE_BEFORE, Kind.UPDATE_BEFORE, Kind.UPDATE_AFTER, Kind.UPDATE_AFTER],
+        [ImageKind.UPDATE_BEFORE],
+        [ImageKind.UPDATE_AFTER],
+        [ImageKind.UPDATE_AFTER, ImageKind.UPDATE_BEFORE],
+        [ImageKind.UPDATE_BEFORE, ImageKind.INSERT, ImageKind.UPDATE_AFTER],
+        [ImageKind.UPDATE_BEFORE, ImageKind.UPDATE_BEFORE, ImageKind.UPDATE_AFTER, ImageKind.UPDATE_AFTER],
     ],
 )
 @pytest.mark.parametrize("schema", [KEYED, KEYLESS])
-def test_an_update_torn_apart_is_refused(kinds: list[Kind], schema: TableSchema) -> None:
+def test_an_update_torn_apart_is_refused(kinds: list[ImageKind], schema: TableSchema) -> None:
     with pytest.raises(InvariantBroken, match=r"shop\.items"):
         change_rows.change_table(SEGMENT, images_of([(kind, 0, ("x", 1, "a")) for kind in kinds], schema))
 
@@ -527,9 +531,9 @@ def test_a_table_that_is_withdrawn_has_nothing_of_the_transaction_in_the_segment
     end = Append((), checkpoint(8), withdrawn=frozenset({ITEMS}))
     assert values(journal.finished(unfinished, end).parts) == ["2"]
     ahead = [
-        Ahead(File("0", ITEMS, "", FileKind.CHANGES, 1, 1, "", False)),
-        Ahead(File("1", OTHERS.table, "", FileKind.CHANGES, 1, 1, "", False)),
-        Ahead(File("2", ITEMS, "", FileKind.CHANGES, 1, 1, "", False), scn=9),
+        EarlyFile(File("0", ITEMS, "", FileKind.CHANGES, 1, 1, "", False)),
+        EarlyFile(File("1", OTHERS.table, "", FileKind.CHANGES, 1, 1, "", False)),
+        EarlyFile(File("2", ITEMS, "", FileKind.CHANGES, 1, 1, "", False), scn=9),
     ]
     files = tuple(each.file for each in ahead)
     assert journal.kept(ahead, [end]) == files[1:]
@@ -549,7 +553,7 @@ def test_what_is_written_ahead_makes_no_difference_to_what_is_in_a_segment(steps
     """The rows of each version and kind in their order, and the entry, whatever a mirror begun anew leaves out."""
     appends, scn, mirrors = [Append((), checkpoint(9))], 9, {ITEMS: Filling(9)}
     small = journal.appended(None, appends[0], BEFORE, 0.0)
-    ahead: list[Ahead] = []
+    ahead: list[EarlyFile] = []
     rows: dict[File, pa.Table] = {}
     for step in steps:
         scn += 1
@@ -574,7 +578,7 @@ def test_what_is_written_ahead_makes_no_difference_to_what_is_in_a_segment(steps
                         str(len(rows)), table.schema.table, table.schema.version, table.kind, 0, 0, "", False
                     )
                     rows[file] = table.rows
-                    ahead.append(Ahead(file, at))
+                    ahead.append(EarlyFile(file, at))
                 continue
         appends.append(append)
         small = journal.appended(small, append, BEFORE, 0.0)

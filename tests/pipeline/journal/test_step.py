@@ -10,22 +10,22 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal import segment as journal
 from pipeline.journal import step as journal_writer
 from pipeline.journal.entry import File, FileKind
-from pipeline.journal.segment import Ahead
-from pipeline.journal.state import Keep, Publish, Seal, WriteAhead
+from pipeline.journal.segment import EarlyFile
+from pipeline.journal.state import ApplyRetention, FlushEarly, Publish, Seal
 from pipeline.journal.step import (
     AGAIN_S,
     KEEP_EVERY_S,
     Fact,
+    FlushedEarly,
     GiveUp,
-    KeptSmall,
     MailboxClosed,
     Order,
     Published,
+    RetentionApplied,
     RoomLacked,
     TellRoom,
     TellSealed,
     TimeCame,
-    WrittenAhead,
 )
 from pipeline.messages.journal import Append, AppendRows, Full, HasSpace
 from pipeline.messages.signals import SignalAccepted
@@ -38,7 +38,7 @@ AFTER_S = 0.5
 SETTINGS = JournalSettings("journal", seal_after_ms=int(AFTER_S * 1000))
 SMALL = replace(SETTINGS, seal_mib=0)
 ALTERED = Altered(5, Alteration(ITEMS, "ALTER TABLE", ColumnChanges(dropped=("note",))))
-KEPT = KeptSmall(0, None, reserved=True, bytes=0, where="here")
+KEPT = RetentionApplied(0, None, reserved=True, bytes=0, where="here")
 LACKED = "no room"
 
 
@@ -48,7 +48,7 @@ class Story:
     def __init__(self, settings: JournalSettings = SETTINGS) -> None:
         self.state = journal_writer.begun(settings, (), None)
         self.now = 0.0
-        assert self.after(TimeCame()) == (Keep(reserve=True),)
+        assert self.after(TimeCame()) == (ApplyRetention(reserve=True),)
         assert self.after(KEPT) == ()
 
     def after(self, fact: Fact, seconds: float = 0.0) -> tuple[Order, ...]:
@@ -136,10 +136,10 @@ def test_large_pieces_are_written_while_a_segment_fills(monkeypatch: pytest.Monk
     monkeypatch.setattr(journal, "AHEAD", 1)
     story = Story()
     (write,) = story.after(append(1))
-    assert isinstance(write, WriteAhead)
+    assert isinstance(write, FlushEarly)
     assert (write.segment, write.first, write.scn) == (1, 0, append(1).checkpoint.scn)
-    file = Ahead(File("0", ITEMS.table, ITEMS.version, FileKind.CHANGES, 10, 100, "", False), write.scn)
-    assert story.after(WrittenAhead((file,))) == ()
+    file = EarlyFile(File("0", ITEMS.table, ITEMS.version, FileKind.CHANGES, 10, 100, "", False), write.scn)
+    assert story.after(FlushedEarly((file,))) == ()
     (seal,) = story.after(TimeCame(), AFTER_S)
     assert isinstance(seal, Seal)
     assert seal.ahead == (file,)
@@ -153,11 +153,11 @@ def test_rows_of_a_transaction_are_written_once_they_fill_a_segment_and_nothing_
     assert story.after(AppendRows((part(2, 0, 5),))) == ()
     assert not journal_writer.takes(story.state)
     _, (write,) = told(story.after(published(seal)))
-    assert isinstance(write, WriteAhead)
+    assert isinstance(write, FlushEarly)
     assert (write.segment, write.scn) == (2, None)
     assert story.state.unfinished.bytes == 0
     # At the end they never happened.
-    assert story.after(WrittenAhead(())) == story.after(MailboxClosed()) == ()
+    assert story.after(FlushedEarly(())) == story.after(MailboxClosed()) == ()
     assert journal_writer.ended(story.state)
 
 
@@ -174,8 +174,8 @@ def test_at_the_end_all_that_is_whole_is_sealed_at_once() -> None:
 def test_the_journal_is_kept_small_now_and_then_and_for_as_long_as_something_goes() -> None:
     story = Story()
     assert journal_writer.next_at(story.state) == KEEP_EVERY_S
-    assert story.after(TimeCame(), KEEP_EVERY_S) == (Keep(reserve=True),)
-    assert story.after(replace(KEPT, removed=3)) == (Keep(reserve=True),)
+    assert story.after(TimeCame(), KEEP_EVERY_S) == (ApplyRetention(reserve=True),)
+    assert story.after(replace(KEPT, removed=3)) == (ApplyRetention(reserve=True),)
     assert story.after(KEPT) == ()
     assert journal_writer.next_at(story.state) == 2 * KEEP_EVERY_S
 
@@ -184,17 +184,17 @@ def test_what_there_was_no_room_for_is_done_again_as_far_as_it_is_left() -> None
     story = Story()
     seal = story.sealing()
     left = Publish(seal.segment, seal.waiting, (), None)
-    assert story.after(RoomLacked(LACKED, left)) == (TellRoom(Full(LACKED)), Keep(reserve=False))
+    assert story.after(RoomLacked(LACKED, left)) == (TellRoom(Full(LACKED)), ApplyRetention(reserve=False))
     assert journal_writer.next_at(story.state) is None
     assert story.after(append(2)) == ()
     assert story.after(replace(KEPT, reserved=False)) == ()
     assert story.after(TimeCame(), AGAIN_S / 2) == ()
-    assert story.after(TimeCame(), AGAIN_S / 2) == (Keep(reserve=False),)
+    assert story.after(TimeCame(), AGAIN_S / 2) == (ApplyRetention(reserve=False),)
     assert story.after(replace(KEPT, reserved=False)) == (left,)
     _, (other,) = told(story.after(published(left)))
     assert isinstance(other, Seal)
     # Then it's seen whether there's room again.
-    assert told(story.after(published(other)))[1] == (Keep(reserve=True),)
+    assert told(story.after(published(other)))[1] == (ApplyRetention(reserve=True),)
     assert story.after(KEPT) == (TellRoom(HasSpace()),)
 
 
@@ -202,20 +202,20 @@ def test_once_something_has_gone_it_is_done_again_at_once() -> None:
     story = Story()
     seal = story.sealing()
     story.after(RoomLacked(LACKED, seal))
-    assert story.after(replace(KEPT, removed=1, reserved=False)) == (Keep(reserve=False),)
+    assert story.after(replace(KEPT, removed=1, reserved=False)) == (ApplyRetention(reserve=False),)
     assert story.after(replace(KEPT, reserved=False)) == (seal,)
-    assert story.after(RoomLacked(LACKED, seal)) == (Keep(reserve=False),)  # it's told once
+    assert story.after(RoomLacked(LACKED, seal)) == (ApplyRetention(reserve=False),)  # it's told once
 
 
 def test_keeping_the_journal_small_may_lack_room_as_well() -> None:
     story = Story()
     story.after(TimeCame(), KEEP_EVERY_S)
-    assert story.after(RoomLacked(LACKED, Keep(reserve=True))) == (TellRoom(Full(LACKED)),)
+    assert story.after(RoomLacked(LACKED, ApplyRetention(reserve=True))) == (TellRoom(Full(LACKED)),)
     assert journal_writer.next_at(story.state) == KEEP_EVERY_S + AGAIN_S
     seal = story.sealing()
     story.after(RoomLacked(LACKED, seal))
-    assert story.after(RoomLacked(LACKED, Keep(reserve=False))) == ()
-    assert story.after(TimeCame(), AGAIN_S) == (Keep(reserve=False),)
+    assert story.after(RoomLacked(LACKED, ApplyRetention(reserve=False))) == ()
+    assert story.after(TimeCame(), AGAIN_S) == (ApplyRetention(reserve=False),)
 
 
 def test_without_a_reserve_there_is_no_room() -> None:
@@ -223,7 +223,7 @@ def test_without_a_reserve_there_is_no_room() -> None:
     story.after(TimeCame(), KEEP_EVERY_S)
     no_reserve = replace(KEPT, reserved=False)
     assert story.after(no_reserve) == (TellRoom(Full("the filesystem of here is full")),)
-    assert story.after(TimeCame(), KEEP_EVERY_S) == (Keep(reserve=True),)
+    assert story.after(TimeCame(), KEEP_EVERY_S) == (ApplyRetention(reserve=True),)
     assert story.after(KEPT) == (TellRoom(HasSpace()),)
 
 
@@ -231,14 +231,14 @@ def test_at_the_quota_the_journal_is_kept_small_at_once_and_then_there_is_no_roo
     story = Story(replace(SETTINGS, quota_mib=1, keep_mib=0))
     seal = story.sealing()
     size = 1 << 20
-    assert told(story.after(published(seal, size)))[1] == (Keep(reserve=True),)
+    assert told(story.after(published(seal, size)))[1] == (ApplyRetention(reserve=True),)
     (tell,) = story.after(replace(KEPT, behind="lake", bytes=size))
     assert isinstance(tell, TellRoom)
     assert isinstance(tell.room, Full)
     assert "journal.quota_mib" in tell.room.reason
     # What's on its way is sealed still.
     seal = story.sealing(2)
-    assert told(story.after(published(seal, size)))[1] == (Keep(reserve=True),)
+    assert told(story.after(published(seal, size)))[1] == (ApplyRetention(reserve=True),)
 
 
 def test_nobody_waits_for_room_at_the_end() -> None:
@@ -249,7 +249,9 @@ def test_nobody_waits_for_room_at_the_end() -> None:
     assert story.after(RoomLacked(LACKED, seal)) == (GiveUp(LACKED),)
 
 
-@pytest.mark.parametrize("fact", [KEPT, RoomLacked(LACKED, Keep(reserve=False))], ids=["kept", "no room"])
+@pytest.mark.parametrize(
+    "fact", [KEPT, RoomLacked(LACKED, ApplyRetention(reserve=False))], ids=["kept", "no room"]
+)
 def test_what_nobody_was_told_to_do_breaks_an_invariant(fact: Fact) -> None:
     with pytest.raises(InvariantBroken):
         Story().after(fact)

@@ -11,9 +11,9 @@ import pytest
 
 from pipeline.errors import Definite
 from pipeline.journal import writer_epochs
-from pipeline.journal.writer_epochs import Lost, Record, View
+from pipeline.journal.writer_epochs import EpochRecord, Lost, View
 
-NOTHING = Record("id", "test")
+NOTHING = EpochRecord("id", "test")
 
 
 class Store:
@@ -22,7 +22,7 @@ class Store:
     def __init__(self) -> None:
         self.entries: dict[tuple[int, str], str] = {}
         self.claims: set[str] = set()
-        self.begun: dict[str, Record] = {}
+        self.begun: dict[str, EpochRecord] = {}
 
 
 class Story:

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.errors import InvariantBroken
 from pipeline.journal.change_rows import META
-from pipeline.kafka.envelope import Envelope, Messages, Source
+from pipeline.kafka.envelope import Envelope, Messages, SourceBlock
 from pipeline.kafka.handling import Handling
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Integer, Text
@@ -35,7 +35,7 @@ def made(*rows: Row, schema: TableSchema = KEYED, schemas: bool = False, tombsto
     meta |= {name: pa.nulls(count, META.field(name).type) for name in META.names if name not in meta}
     changes = pa.record_batch({**meta, "id": pa.array(ids, pa.int32()), "v😀": pa.array(values, pa.string())})
     numbers, none = pa.array(range(count), pa.int64()), pa.nulls(count, pa.string())
-    source = Source(
+    source = SourceBlock(
         "false", numbers, numbers, none, pa.array(["binlog.000001"] * count), numbers, numbers, numbers, none
     )
     envelope = Envelope(schema, "p", "1", Handling(), schemas=schemas, tombstones=tombstones)

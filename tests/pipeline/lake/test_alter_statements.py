@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining
-from pipeline.lake.column_changes import Plan, Planned
+from pipeline.lake.column_changes import Plan, PlannedColumn
 from pipeline.lake.parquet_files import Stored
 from pipeline.lake.tables import LakeColumn, Property
 
@@ -58,7 +58,7 @@ def plans(draw: st.DrawFn) -> Plan:
     for name, was in zip(behind, kept, strict=True):
         type_ = draw(st.sampled_from(TYPES))
         old = None if was is None else LakeColumn(was, "INT")
-        columns.append(Planned(LakeColumn(name, type_), old))
+        columns.append(PlannedColumn(LakeColumn(name, type_), old))
     return Plan(tuple(columns))
 
 
@@ -82,7 +82,7 @@ def test_it_comes_to_what_was_planned_wherever_it_is_cut_off(plan: Plan, cuts: l
 
 
 def test_it_begins_by_writing_down_what_it_comes_to() -> None:
-    plan = Plan((Planned(LakeColumn("it's", "BIGINT"), LakeColumn("id", "INT")),))
+    plan = Plan((PlannedColumn(LakeColumn("it's", "BIGINT"), LakeColumn("id", "INT")),))
     becoming = ColumnAlteration.by(plan, {"id": Stored("id", "int")}, {Property.SINCE: "7"})
     assert ColumnAlteration.read(becoming.text) == becoming
     statement = beginning(PATH, becoming)

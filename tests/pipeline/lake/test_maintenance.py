@@ -11,9 +11,9 @@ from pipeline.lake.maintenance import (
     VACUUM_EVERY_S,
     VACUUM_FIRST_S,
     Chore,
-    Kept,
     Policy,
-    Size,
+    TableSize,
+    TableUpkeep,
     Trim,
     due_at,
     found,
@@ -27,15 +27,15 @@ POLICY = Policy(compact_files=10, merge_rows=100)
 ORDERS = TableId("shop", "orders")
 
 
-def kept(files: int = 0, hidden: int = 0, tier: Tier = Tier.CHANGELOG) -> Kept:
-    return found(ORDERS, tier, Size(files, hidden), 1000.0, 7)
+def kept(files: int = 0, hidden: int = 0, tier: Tier = Tier.CHANGELOG) -> TableUpkeep:
+    return found(ORDERS, tier, TableSize(files, hidden), 1000.0, 7)
 
 
-def due(kept: Kept, policy: Policy, now: float) -> list[Chore]:
+def due(kept: TableUpkeep, policy: Policy, now: float) -> list[Chore]:
     return [chore for chore, at in due_at(kept, policy).items() if at <= now]
 
 
-def what_is_due(kept: Kept, now: float, policy: Policy = POLICY) -> Chore | None:
+def what_is_due(kept: TableUpkeep, now: float, policy: Policy = POLICY) -> Chore | None:
     chores = due(kept, policy, now)
     assert len(chores) <= 1
     return chores[0] if chores else None
@@ -44,21 +44,22 @@ def what_is_due(kept: Kept, now: float, policy: Policy = POLICY) -> Chore | None
 def test_a_table_is_compacted_for_what_has_come_since_the_last_time() -> None:
     assert what_is_due(kept(9), 1000.0) is None
     assert what_is_due(kept(10), 1000.0) is Chore.COMPACT
-    done = replace(kept(14), left=Size(5))
+    done = replace(kept(14), left=TableSize(5))
     assert what_is_due(done, 1000.0) is None
-    assert what_is_due(replace(done, size=Size(15)), 1000.0) is Chore.COMPACT
+    assert what_is_due(replace(done, size=TableSize(15)), 1000.0) is Chore.COMPACT
     assert what_is_due(kept(10), 1000.0, Policy(0, 100)) is None, "0 is never"
 
 
 def test_a_mirror_is_compacted_when_much_of_it_has_been_hidden_since() -> None:
     assert what_is_due(kept(2, 99), 1000.0) is None
     assert what_is_due(kept(2, 100), 1000.0) is Chore.COMPACT
-    assert what_is_due(replace(kept(2, 100), left=Size(2, 40)), 1000.0) is None
+    assert what_is_due(replace(kept(2, 100), left=TableSize(2, 40)), 1000.0) is None
 
 
 def test_a_log_gets_a_checkpoint_after_so_many_commits() -> None:
     few, many = (
-        replace(kept(), size=Size(commits=commits)) for commits in (CHECKPOINT_AFTER - 1, CHECKPOINT_AFTER)
+        replace(kept(), size=TableSize(commits=commits))
+        for commits in (CHECKPOINT_AFTER - 1, CHECKPOINT_AFTER)
     )
     assert what_is_due(few, 1000.0) is None
     assert what_is_due(many, 1000.0) is Chore.CHECKPOINT
@@ -77,7 +78,9 @@ def test_time_brings_trimming_and_vacuum() -> None:
 
 
 def test_all_that_is_due_is_told() -> None:
-    everything = replace(kept(), size=Size(10, commits=CHECKPOINT_AFTER), vacuumed=1000.0 - VACUUM_EVERY_S)
+    everything = replace(
+        kept(), size=TableSize(10, commits=CHECKPOINT_AFTER), vacuumed=1000.0 - VACUUM_EVERY_S
+    )
     assert due(everything, POLICY, 1000.0 + TRIM_EVERY_S) == list(Chore)
     assert due(everything, POLICY, 1000.0) == [Chore.CHECKPOINT, Chore.COMPACT, Chore.VACUUM]
 

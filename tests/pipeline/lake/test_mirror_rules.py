@@ -8,11 +8,11 @@ from pipeline.config.table_rules import PLAIN, LakeRule, Tiers
 from pipeline.errors import Definite
 from pipeline.lake.batch import Generation, LakeTableState, Piece, Pieces, next_batch
 from pipeline.lake.mirror_rules import bare, check, ruled
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from tests.pipeline.lake.test_delivery import ITEMS, V1, entry
 
 ORDERS = V1.table
-RULES = (LakeRule(Tables(("shop\\.orders",)), Tiers.CHANGELOG),)
+RULES = (LakeRule(TableFilter(("shop\\.orders",)), Tiers.CHANGELOG),)
 BATCH = replace(
     next_batch([entry(1, V1, ITEMS)]),
     generations={table: (Generation(3, 1, V1), Generation(7, 1, V1)) for table in (ORDERS, ITEMS.table)},

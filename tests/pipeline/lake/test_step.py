@@ -26,16 +26,16 @@ from pipeline.lake.step import (
     Order,
     PlaceFound,
     ReadBatch,
+    RetryDue,
     TableDelivered,
     TableFailed,
     TableFound,
     TellJournal,
     TellOfBareTables,
     TellOfGap,
-    TimeCame,
 )
 from pipeline.messages.journal import SegmentSealed
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Filling, Mirror, Ready
 from tests.pipeline.lake.test_delivery import ITEMS, V1, entry
@@ -223,7 +223,7 @@ def test_a_new_lake_in_a_whole_journal_lacks_nothing() -> None:
 
 
 def test_a_table_whose_rule_is_not_kept_to_stops_it_wherever_it_is_met() -> None:
-    rule = LakeRule(Tables((r"shop\.orders",)), Tiers.CHANGELOG)
+    rule = LakeRule(TableFilter((r"shop\.orders",)), Tiers.CHANGELOG)
     mirrored = TableFound(ORDERS, had(3, 2, generation=0))
     for story in (
         Story(rule).after(JournalFound(entry(3, V1).checkpoint)),
@@ -274,7 +274,7 @@ def test_a_table_catches_up_from_where_it_failed_while_the_others_have_it_all() 
     story = failing(ITEMS.table).after(JournalTold(), SegmentSealed(5)).read(entry(5, V1, ITEMS))
     story.after(TableDelivered(ORDERS, had(5, 3)), JournalTold())
     end = entry(5, V1, ITEMS).checkpoint
-    assert story.after(TimeCame(end)).only(FindTable).table == ITEMS.table
+    assert story.after(RetryDue(end)).only(FindTable).table == ITEMS.table
     assert story.after(TableFound(ITEMS.table, had(3, 2))).only(FindPlace).said == 3
     story.after(PlaceFound(3, entry(3).checkpoint))
     assert story.state.so_far.mergeable == {}, "batches are behind what the others have"
@@ -295,7 +295,7 @@ def test_a_table_that_fails_again_rests_longer_and_the_others_are_where_they_wer
     for finds in (False, True):
         story = failing(ITEMS.table).after(JournalTold(), SegmentSealed(6))
         story.read(entry(5, V1), entry(6, V1)).after(TableDelivered(ORDERS, had(6, 3)), JournalTold())
-        story.after(TimeCame(entry(6).checkpoint))
+        story.after(RetryDue(entry(6).checkpoint))
         if finds:
             story.after(TableFound(ITEMS.table, had(3, 2)), PlaceFound(3, entry(3).checkpoint))
             story.after(SegmentSealed(6)).read(entry(4, V1, ITEMS)).after(TableDelivered(ORDERS, had(6, 3)))
@@ -320,7 +320,7 @@ def test_a_table_that_cannot_be_found_at_the_start_is_left_out() -> None:
 
 def test_what_a_failed_table_lacks_may_have_gone_and_no_other_table_begins_anew() -> None:
     story = failing(ITEMS.table).after(JournalTold())
-    story.after(TimeCame(entry(9, V1, ITEMS).checkpoint), TableFound(ITEMS.table, had(3, 2)))
+    story.after(RetryDue(entry(9, V1, ITEMS).checkpoint), TableFound(ITEMS.table, had(3, 2)))
     gap, *_ = story.after(GapFound(3, entry(8, V1, ITEMS))).orders
     assert isinstance(gap, TellOfGap)
     assert gap.tables == {ITEMS.table}

@@ -26,7 +26,7 @@ from pipeline.messages.journal import (
     JournalFull,
     JournalHasSpace,
 )
-from pipeline.messages.row_images import Kind, TableChanges, TableImages, TableUnreadable
+from pipeline.messages.row_images import ImageKind, TableChanges, TableImages, TableUnreadable
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.snapshot import ChunkId
 from tests.pipeline.declarations import declared, is_value
@@ -88,7 +88,7 @@ def test_nobody_who_gives_orders_to_the_world_gets_any() -> None:
 
 
 def test_the_kinds_of_images_are_written_as_these_numbers() -> None:
-    assert {kind.name: kind.value for kind in Kind} == {
+    assert {kind.name: kind.value for kind in ImageKind} == {
         "INSERT": 0,
         "UPDATE_BEFORE": 1,
         "UPDATE_AFTER": 2,

@@ -9,24 +9,24 @@ from pipeline.messages import inboxes as messages
 from pipeline.messages.binlog import TransactionPartRead, TransactionsRead
 from pipeline.messages.changes import ChangesVerified, TransactionPartVerified
 from pipeline.messages.journal import Append, AppendRows
-from pipeline.messages.topology import EDGES, Actor, WhenFull, inbox
+from pipeline.messages.topology import EDGES, ActorName, WhenFull, inbox
 
 RECEIVES = {
-    Actor.SIGNAL_LISTENER: messages.ToSignalListener,
-    Actor.BINLOG_READER: messages.ToBinlogReader,
-    Actor.SCHEMA_VERIFIER: messages.ToSchemaVerifier,
-    Actor.WATERMARK_COORDINATOR: messages.ToWatermarkCoordinator,
-    Actor.CHUNK_SELECTOR: messages.ToChunkSelector,
-    Actor.JOURNAL_WRITER: messages.ToJournalWriter,
-    Actor.SPARK_SINK: messages.ToSparkSink,
+    ActorName.SIGNAL_LISTENER: messages.ToSignalListener,
+    ActorName.BINLOG_READER: messages.ToBinlogReader,
+    ActorName.SCHEMA_VERIFIER: messages.ToSchemaVerifier,
+    ActorName.WATERMARK_COORDINATOR: messages.ToWatermarkCoordinator,
+    ActorName.CHUNK_SELECTOR: messages.ToChunkSelector,
+    ActorName.JOURNAL_WRITER: messages.ToJournalWriter,
+    ActorName.SPARK_SINK: messages.ToSparkSink,
 }
 
 
-def cycles() -> list[list[Actor]]:
+def cycles() -> list[list[ActorName]]:
     """Every simple cycle, once for each of its actors."""
     found = []
 
-    def walk(path: list[Actor]) -> None:
+    def walk(path: list[ActorName]) -> None:
         for edge in EDGES:
             if edge.sender is path[-1]:
                 if edge.receiver is path[0]:
@@ -34,21 +34,21 @@ def cycles() -> list[list[Actor]]:
                 elif edge.receiver not in path:
                     walk([*path, edge.receiver])
 
-    for actor in Actor:
+    for actor in ActorName:
         walk([actor])
     return found
 
 
 def test_there_are_cycles() -> None:
     assert {frozenset(cycle) for cycle in cycles()} >= {
-        frozenset({Actor.WATERMARK_COORDINATOR, Actor.CHUNK_SELECTOR}),
-        frozenset({Actor.SIGNAL_LISTENER, Actor.WATERMARK_COORDINATOR, Actor.JOURNAL_WRITER}),
+        frozenset({ActorName.WATERMARK_COORDINATOR, ActorName.CHUNK_SELECTOR}),
+        frozenset({ActorName.SIGNAL_LISTENER, ActorName.WATERMARK_COORDINATOR, ActorName.JOURNAL_WRITER}),
     }
 
 
 @pytest.mark.parametrize("cycle", cycles(), ids="-".join)
-def test_every_cycle_has_an_edge_that_cannot_block(cycle: list[Actor]) -> None:
-    def waits(sender: Actor, receiver: Actor) -> bool:
+def test_every_cycle_has_an_edge_that_cannot_block(cycle: list[ActorName]) -> None:
+    def waits(sender: ActorName, receiver: ActorName) -> bool:
         between = [edge for edge in EDGES if edge.sender is sender and edge.receiver is receiver]
         return any(edge.when_full is WhenFull.WAIT for edge in between)
 
@@ -82,8 +82,8 @@ def test_a_message_takes_one_edge_and_none_back_to_its_sender() -> None:
     assert all(sender is not receiver for sender, receiver, _ in ways)
 
 
-@pytest.mark.parametrize("actor", list(Actor))
-def test_an_actor_gets_what_its_type_says(actor: Actor) -> None:
+@pytest.mark.parametrize("actor", list(ActorName))
+def test_an_actor_gets_what_its_type_says(actor: ActorName) -> None:
     union = RECEIVES[actor]
     coming = {message for edge in inbox(actor) for message in edge.messages}
     assert coming == set(get_args(union) or (union,))
@@ -99,10 +99,10 @@ def test_a_message_has_one_owner() -> None:
 
 def test_the_order_of_actors_is_a_flow() -> None:
     """A clean stop follows it: all but the first two have a sender before them, whose end is theirs."""
-    order = list(Actor)
+    order = list(ActorName)
     firsts = [
         actor
-        for actor in Actor
+        for actor in ActorName
         if not any(order.index(edge.sender) < order.index(actor) for edge in inbox(actor))
     ]
-    assert firsts == [Actor.SIGNAL_LISTENER, Actor.BINLOG_READER]
+    assert firsts == [ActorName.SIGNAL_LISTENER, ActorName.BINLOG_READER]

@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from pipeline.schema.table_filter import ALL_TABLES, Tables
+from pipeline.schema.table_filter import ALL_TABLES, TableFilter
 from pipeline.schema.table_schema import TableId
 
 
 def test_patterns_match_whole_names_only() -> None:
-    tables = Tables(("shop\\.orders", "crm\\..*"))
+    tables = TableFilter(("shop\\.orders", "crm\\..*"))
     assert tables.match(TableId("shop", "orders"))
     assert tables.match(TableId("crm", "people"))
     assert not tables.match(TableId("shop", "orders_old"))
@@ -20,7 +20,7 @@ def test_patterns_match_whole_names_only() -> None:
 
 def test_what_is_no_expression_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match=r"'shop\.\(' isn't a regular expression \(RE2\)"):
-        Tables(("crm\\..*", "shop.("))
+        TableFilter(("crm\\..*", "shop.("))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_what_is_no_expression_is_refused_by_name() -> None:
 def test_a_database_is_left_out_only_if_no_table_of_it_can_be_meant(
     pattern: str, database: str, *, may: bool
 ) -> None:
-    assert Tables((pattern,)).may_match_in(database) is may
+    assert TableFilter((pattern,)).may_match_in(database) is may
 
 
 def test_patterns_are_made_without_what_takes_long_to_load() -> None:

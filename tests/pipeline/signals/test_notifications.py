@@ -11,13 +11,13 @@ from pipeline.snapshot.checkpoint import Checkpoint, Moving
 from pipeline.snapshot.snapshot import (
     Chunking,
     Completed,
-    Failed,
     Progress,
     Range,
     Snapshot,
-    Stopped,
-    TableState,
-    Waiting,
+    SnapshotFailed,
+    SnapshotStopped,
+    SnapshotWaiting,
+    TableSnapshot,
 )
 from tests.pipeline.builders import ITEMS, ORDERS, gtids
 from tests.pipeline.strategies import snapshots
@@ -25,7 +25,7 @@ from tests.pipeline.strategies import snapshots
 BEFORE = Checkpoint(gtids("a:1-5"))
 
 
-def of(*states: TableState, paused: bool = False) -> Checkpoint:
+def of(*states: TableSnapshot, paused: bool = False) -> Checkpoint:
     """A checkpoint with a snapshot of orders and items in these states."""
     tables = dict(zip((ORDERS.table, ITEMS.table), states, strict=False))
     return replace(BEFORE, snapshots=(Snapshot("s1", tables),), paused=paused)
@@ -48,19 +48,23 @@ def told(before: Checkpoint | None, after: Checkpoint) -> list[tuple[str, str | 
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        (BEFORE, of(Waiting()), [("STARTED", None)]),
-        (of(Waiting()), of(Waiting()), []),
-        (of(Waiting()), of(chunking(3, 9)), [("IN_PROGRESS", "orders")]),
+        (BEFORE, of(SnapshotWaiting()), [("STARTED", None)]),
+        (of(SnapshotWaiting()), of(SnapshotWaiting()), []),
+        (of(SnapshotWaiting()), of(chunking(3, 9)), [("IN_PROGRESS", "orders")]),
         (of(chunking(3, 9)), of(chunking(3, 9)), []),
         (of(chunking(3, 9)), of(chunking(4, 9)), [("IN_PROGRESS", "orders")]),
-        (of(Waiting()), of(Waiting(), paused=True), [("PAUSED", None)]),
-        (of(Waiting(), paused=True), of(Waiting()), [("RESUMED", None)]),
-        (replace(BEFORE, paused=True), of(Waiting(), paused=True), [("STARTED", None), ("PAUSED", None)]),
-        (replace(BEFORE, paused=True), of(Waiting()), [("STARTED", None)]),
+        (of(SnapshotWaiting()), of(SnapshotWaiting(), paused=True), [("PAUSED", None)]),
+        (of(SnapshotWaiting(), paused=True), of(SnapshotWaiting()), [("RESUMED", None)]),
+        (
+            replace(BEFORE, paused=True),
+            of(SnapshotWaiting(), paused=True),
+            [("STARTED", None), ("PAUSED", None)],
+        ),
+        (replace(BEFORE, paused=True), of(SnapshotWaiting()), [("STARTED", None)]),
         (BEFORE, replace(BEFORE, paused=True), []),
         (
-            of(chunking(3, 9), Waiting()),
-            of(Completed(Progress()), Waiting()),
+            of(chunking(3, 9), SnapshotWaiting()),
+            of(Completed(Progress()), SnapshotWaiting()),
             [("TABLE_SCAN_COMPLETED", "orders")],
         ),
         (
@@ -69,13 +73,13 @@ def told(before: Checkpoint | None, after: Checkpoint) -> list[tuple[str, str | 
             [("TABLE_SCAN_COMPLETED", "orders"), ("COMPLETED", None)],
         ),
         (
-            of(Completed(Progress()), Waiting()),
-            of(Completed(Progress()), Stopped(Progress())),
+            of(Completed(Progress()), SnapshotWaiting()),
+            of(Completed(Progress()), SnapshotStopped(Progress())),
             [("TABLE_SCAN_COMPLETED", "items"), ("ABORTED", None)],
         ),
         (
-            of(Failed("no key", Progress()), chunking(3, 9)),
-            of(Failed("no key", Progress()), Completed(Progress())),
+            of(SnapshotFailed("no key", Progress()), chunking(3, 9)),
+            of(SnapshotFailed("no key", Progress()), Completed(Progress())),
             [("TABLE_SCAN_COMPLETED", "items"), ("ABORTED", None)],
         ),
         (
@@ -85,7 +89,7 @@ def told(before: Checkpoint | None, after: Checkpoint) -> list[tuple[str, str | 
         ),
         (
             None,
-            of(chunking(3, 9), Failed("no key", Progress())),
+            of(chunking(3, 9), SnapshotFailed("no key", Progress())),
             [("STARTED", None), ("IN_PROGRESS", "orders"), ("TABLE_SCAN_COMPLETED", "items")],
         ),
     ],
@@ -97,7 +101,7 @@ def test_what_happened_is_told(
 
 
 def test_progress_is_told_up_to_the_key_through_which_all_is_emitted() -> None:
-    (notice,) = noticed(of(Waiting()), of(chunking(3, 50, 100)))
+    (notice,) = noticed(of(SnapshotWaiting()), of(chunking(3, 50, 100)))
     assert notice.data == {
         "data_collections": "shop.orders",
         "current_collection_in_progress": "shop.orders",
@@ -115,18 +119,21 @@ def test_progress_is_told_up_to_the_key_through_which_all_is_emitted() -> None:
         (Completed(Progress(rows=5)), "SUCCEEDED"),
         (Completed(Progress(given_up=5)), "SUCCEEDED"),
         (Completed(Progress()), "EMPTY"),
-        (Stopped(Progress(rows=5)), "STOPPED"),
-        (Failed("it has no primary key", Progress()), "FAILED"),
+        (SnapshotStopped(Progress(rows=5)), "STOPPED"),
+        (SnapshotFailed("it has no primary key", Progress()), "FAILED"),
     ],
 )
-def test_the_end_of_a_table_has_a_status_of_its_own(state: TableState, status: str) -> None:
-    scanned, _ = noticed(of(Waiting()), of(state))
+def test_the_end_of_a_table_has_a_status_of_its_own(state: TableSnapshot, status: str) -> None:
+    scanned, _ = noticed(of(SnapshotWaiting()), of(state))
     assert (scanned.data["scanned_collection"], scanned.data["status"]) == ("shop.orders", status)
-    assert scanned.data.get("reason") == (state.reason if isinstance(state, Failed) else None)
+    assert scanned.data.get("reason") == (state.reason if isinstance(state, SnapshotFailed) else None)
 
 
 def test_an_end_that_is_not_complete_says_why() -> None:
-    *_, end = noticed(of(Waiting(), Waiting()), of(Failed("no key", Progress()), Stopped(Progress(rows=5))))
+    *_, end = noticed(
+        of(SnapshotWaiting(), SnapshotWaiting()),
+        of(SnapshotFailed("no key", Progress()), SnapshotStopped(Progress(rows=5))),
+    )
     assert end.data["reason"] == "shop.orders: no key; shop.items: stopped"
 
 
@@ -138,7 +145,9 @@ def test_a_move_that_could_not_be_made_is_told_and_one_that_was() -> None:
     assert failed.data["reason"].startswith(f"the source hasn't executed {gtids('a:6-9')}")
     (moved,) = noticed(asked, replace(BEFORE, position=gtids("a:1-9")))
     assert moved.type is NoticeType.COMPLETED
-    anew = replace(BEFORE, position=gtids("a:1-9"), snapshots=(Snapshot("m1", {ORDERS.table: Waiting()}),))
+    anew = replace(
+        BEFORE, position=gtids("a:1-9"), snapshots=(Snapshot("m1", {ORDERS.table: SnapshotWaiting()}),)
+    )
     assert told(asked, anew) == [("STARTED", None)]
 
 

@@ -4,9 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.signals.outcomes import STATES_REMEMBERED, History, Outcome, SignalState, later
+from pipeline.signals.outcomes import STATES_REMEMBERED, Outcome, SignalHistory, SignalState, later
 from pipeline.snapshot.checkpoint import Checkpoint, Moving
-from pipeline.snapshot.snapshot import Completed, Progress, Snapshot, Stopped, TableState, Waiting
+from pipeline.snapshot.snapshot import (
+    Completed,
+    Progress,
+    Snapshot,
+    SnapshotStopped,
+    SnapshotWaiting,
+    TableSnapshot,
+)
 from tests.pipeline.builders import ORDERS, gtids
 
 
@@ -20,7 +27,7 @@ def test_what_was_not_done_has_a_reason() -> None:
 BEFORE = Checkpoint(gtids("a:1-5"))
 
 
-def of(state: TableState) -> Checkpoint:
+def of(state: TableSnapshot) -> Checkpoint:
     """A checkpoint with a snapshot whose one table is in this state."""
     return replace(BEFORE, snapshots=(Snapshot("s1", {ORDERS.table: state}),))
 
@@ -28,10 +35,14 @@ def of(state: TableState) -> Checkpoint:
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        (BEFORE, of(Waiting()), [SignalState("s1", Outcome.RUNNING, "shop.orders")]),
-        (of(Waiting()), of(Completed(Progress())), [SignalState("s1", Outcome.DONE, "shop.orders")]),
-        (of(Waiting()), of(Stopped(Progress())), [SignalState("s1", Outcome.FAILED, "shop.orders: stopped")]),
-        (of(Waiting()), replace(of(Waiting()), paused=True), []),
+        (BEFORE, of(SnapshotWaiting()), [SignalState("s1", Outcome.RUNNING, "shop.orders")]),
+        (of(SnapshotWaiting()), of(Completed(Progress())), [SignalState("s1", Outcome.DONE, "shop.orders")]),
+        (
+            of(SnapshotWaiting()),
+            of(SnapshotStopped(Progress())),
+            [SignalState("s1", Outcome.FAILED, "shop.orders: stopped")],
+        ),
+        (of(SnapshotWaiting()), replace(of(SnapshotWaiting()), paused=True), []),
         (
             replace(BEFORE, moving=Moving("m1", gtids("a:1-9"))),
             replace(BEFORE, position=gtids("a:1-9")),
@@ -54,7 +65,7 @@ def test_signals_come_further_with_the_checkpoint(
 
 
 def test_the_last_state_of_a_signal_is_found() -> None:
-    history = History()
+    history = SignalHistory()
     history.told(SignalState("s1", Outcome.ACCEPTED, ""))
     history.told(SignalState("s2", Outcome.REJECTED, "no"))
     history.told(SignalState("s1", Outcome.RUNNING, "a.b"))
@@ -64,13 +75,13 @@ def test_the_last_state_of_a_signal_is_found() -> None:
 
 
 def test_of_signals_from_before_it_is_known_that_they_were_taken() -> None:
-    history = History()
+    history = SignalHistory()
     history.sealed(replace(BEFORE, signals=("old",)), ())
     assert history.find("old") == SignalState("old", Outcome.ACCEPTED, "")
 
 
 def test_rows_are_told_once() -> None:
-    history, row = History(), SignalState("r1", Outcome.ACCEPTED, "snapshots are paused")
+    history, row = SignalHistory(), SignalState("r1", Outcome.ACCEPTED, "snapshots are paused")
     history.sealed(BEFORE, (row,))
     history.told(SignalState("s1", Outcome.ACCEPTED, ""))
     history.sealed(BEFORE, (row,))
@@ -78,7 +89,7 @@ def test_rows_are_told_once() -> None:
 
 
 def test_no_more_are_remembered_than_the_last() -> None:
-    history = History()
+    history = SignalHistory()
     for number in range(STATES_REMEMBERED + 1):
         history.told(SignalState(str(number), Outcome.REJECTED, ""))
     assert history.find("0") is None and history.find("1") is not None

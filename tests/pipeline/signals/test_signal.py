@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.schema.table_filter import ALL_TABLES, Tables
+from pipeline.schema.table_filter import ALL_TABLES, TableFilter
 from pipeline.schema.table_schema import TableId
 from pipeline.signals.signal import (
     LONGEST,
     ExecuteSnapshot,
     Filter,
     KeyList,
-    LogPosition,
     MalformedSignal,
     PauseSnapshot,
+    ReportPosition,
     ResumeSnapshot,
     SetBinlogPosition,
     Signal,
@@ -56,15 +56,15 @@ def position(data: dict[str, Any]) -> str:
     [
         (
             '{"id":"s1","type":"execute-snapshot","data":{"type":"incremental","data-collections":["shop\\\\.orders"]}}',
-            ExecuteSnapshot("s1", Tables(("shop\\.orders",))),
+            ExecuteSnapshot("s1", TableFilter(("shop\\.orders",))),
         ),
         (
             '{"id":"s1","type":"execute-snapshot","data":{"data-collections":["a.b","c.d"],"type":"INCREMENTAL"}}',
-            ExecuteSnapshot("s1", Tables(("a.b", "c.d"))),
+            ExecuteSnapshot("s1", TableFilter(("a.b", "c.d"))),
         ),
         (
             '{"id":"s3","type":"stop-snapshot","data":{"type":"incremental","data-collections":["shop.orders"]}}',
-            StopSnapshot("s3", Tables(("shop.orders",))),
+            StopSnapshot("s3", TableFilter(("shop.orders",))),
         ),
         ('{"id":"s3","type":"stop-snapshot","data":{"type":"incremental"}}', StopSnapshot("s3", ALL_TABLES)),
         ('{"id":"s3","type":"stop-snapshot","data":{"data-collections":[]}}', StopSnapshot("s3", ALL_TABLES)),
@@ -80,16 +80,16 @@ def position(data: dict[str, Any]) -> str:
             ),
             ExecuteSnapshot(
                 "s1",
-                Tables((r"shop\.orders", r"shop\.c.*")),
-                (Filter(Tables((r"shop\.orders",)), "status='open'"),),
+                TableFilter((r"shop\.orders", r"shop\.c.*")),
+                (Filter(TableFilter((r"shop\.orders",)), "status='open'"),),
                 surrogate="uid",
             ),
         ),
         (
             '{"id":"s2","type":"execute-snapshot","data":{"type":"blocking","data-collections":["shop.orders"]}}',
-            ExecuteSnapshot("s2", Tables(("shop.orders",)), blocking=True),
+            ExecuteSnapshot("s2", TableFilter(("shop.orders",)), blocking=True),
         ),
-        ('{"id":"s6","type":"log","data":{"message":"at {}"}}', LogPosition("s6", "at {}")),
+        ('{"id":"s6","type":"log","data":{"message":"at {}"}}', ReportPosition("s6", "at {}")),
         (
             f'{{"id":"s7","type":"set-binlog-position","data":{{"gtid_set":"{A}:1-100,{B}:1-5"}}}}',
             SetBinlogPosition("s7", GtidSet.parse(f"{A}:1-100,{B}:1-5")),
@@ -106,8 +106,8 @@ def position(data: dict[str, Any]) -> str:
             ),
             ExecuteSnapshot(
                 "s8",
-                Tables((".*",)),
-                keys=(KeyList(Tables(("a.b",)), ((1,), ("x",), (2,), (3, "y", b"\0\xff"), (1.5,))),),
+                TableFilter((".*",)),
+                keys=(KeyList(TableFilter(("a.b",)), ((1,), ("x",), (2,), (3, "y", b"\0\xff"), (1.5,))),),
                 chunk_rows=500,
                 priority=-3,
             ),
@@ -216,7 +216,7 @@ def test_a_given_id_stands_in_only_where_there_is_none() -> None:
 def test_a_row_of_a_signal_table_is_one() -> None:
     assert parse_row(SourceSignal("s4", "pause-snapshot", "")) == PauseSnapshot("s4")
     assert parse_row(SourceSignal("s4", "pause-snapshot", "{}")) == PauseSnapshot("s4")
-    assert parse_row(SourceSignal("s6", "log", '{"message": "x"}')) == LogPosition("s6", "x")
+    assert parse_row(SourceSignal("s6", "log", '{"message": "x"}')) == ReportPosition("s6", "x")
 
 
 @pytest.mark.parametrize(
@@ -287,11 +287,11 @@ def test_any_text_is_a_signal_or_refused_with_a_reason(text: str | bytes) -> Non
 @given(st.text(max_size=20))
 def test_any_pattern_is_one_or_refused(pattern: str) -> None:
     try:
-        tables = Tables((pattern,))
+        tables = TableFilter((pattern,))
     except ValueError:
         return
     assert tables.match(TableId("a", "b")) in (True, False)
 
 
 def test_a_pattern_cannot_run_away() -> None:
-    assert not Tables(("(a+)+b",)).match(TableId("a" * 64, "a" * 64))
+    assert not TableFilter(("(a+)+b",)).match(TableId("a" * 64, "a" * 64))

@@ -13,7 +13,7 @@ from pipeline.schema.table_schema import TableId
 from pipeline.snapshot import checkpoint as checkpoints
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Moving, Ready
 from pipeline.snapshot.prepared_xa import XaPrepared
-from pipeline.snapshot.snapshot import Snapshot, Waiting
+from pipeline.snapshot.snapshot import Snapshot, SnapshotWaiting
 from tests.pipeline.builders import ITEMS, ORDERS, gtid, gtids
 from tests.pipeline.declarations import is_value
 from tests.pipeline.strategies import checkpoints as any_checkpoint
@@ -26,7 +26,7 @@ DIFFERENT: dict[str, Checkpoint] = {
     "scn": replace(EMPTY, scn=1),
     "schemas": replace(EMPTY, schemas={ORDERS.table: ORDERS}),
     "mirrors": replace(EMPTY, mirrors={ORDERS.table: Filling(7)}),
-    "snapshots": replace(EMPTY, snapshots=(Snapshot("s1", {ORDERS.table: Waiting()}),)),
+    "snapshots": replace(EMPTY, snapshots=(Snapshot("s1", {ORDERS.table: SnapshotWaiting()}),)),
     "signals": replace(EMPTY, signals=("s1",)),
     "paused": replace(EMPTY, paused=True),
     "stopped": replace(EMPTY, stopped={ORDERS.table: "so"}),

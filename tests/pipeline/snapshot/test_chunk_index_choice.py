@@ -8,7 +8,7 @@ from pipeline.errors import Definite, Transient
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.snapshot.chunk_index_choice import Indexes, walk
-from pipeline.source.information_schema import Described, IndexPart
+from pipeline.source.information_schema import IndexPart, TableDescription
 from pipeline.types.column_types import (
     Binary,
     Bit,
@@ -36,9 +36,11 @@ def part(column: str | None, **changes: Any) -> IndexPart:
     return IndexPart(column, False, None, nullable=False, prefixed=False)._replace(**changes)
 
 
-def described(*kinds: ColumnType, key: tuple[int, ...] = (0,), prefixed: tuple[str, ...] = ()) -> Described:
+def described(
+    *kinds: ColumnType, key: tuple[int, ...] = (0,), prefixed: tuple[str, ...] = ()
+) -> TableDescription:
     columns = tuple(Column("abcdef"[i], kind, nullable=False) for i, kind in enumerate(kinds))
-    return Described(TableSchema(TableId("shop", "orders"), columns, key), prefixed)
+    return TableDescription(TableSchema(TableId("shop", "orders"), columns, key), prefixed)
 
 
 PRIMARY = {"PRIMARY": (part("a"),)}

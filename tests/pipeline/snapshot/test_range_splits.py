@@ -13,7 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.schema.row_keys import Key
-from pipeline.snapshot.range_splits import MOST_QUESTIONS, Answer, FirstBehind, LastThrough, Weigh, search
+from pipeline.snapshot.range_splits import (
+    MOST_QUESTIONS,
+    FirstBehind,
+    LastThrough,
+    SplitAnswer,
+    Weigh,
+    search,
+)
 from pipeline.types.column_types import Binary, ColumnType, Integer, Text
 
 INT = Integer(8, unsigned=True)
@@ -36,7 +43,7 @@ class Server:
 
     def divide(self, kinds: tuple[ColumnType, ...], ranges: int, least: int = 100) -> tuple[Key, ...]:
         asking = search(kinds, self.first, self.end, len(self._keys), ranges, least)
-        answer: Answer = None
+        answer: SplitAnswer = None
         while True:
             try:
                 question = asking.send(answer)

@@ -9,11 +9,11 @@ from pipeline.snapshot.row_filter import (
     Compare,
     Condition,
     In,
+    InvalidRowFilter,
     IsNull,
     Not,
     Operator,
     Or,
-    Refused,
     checked,
     moment,
 )
@@ -67,7 +67,7 @@ def test_text_that_stands_for_a_date_becomes_one() -> None:
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(text: str, reason: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(InvalidRowFilter) as refused:
         of(text)
     assert reason in str(refused.value)
 

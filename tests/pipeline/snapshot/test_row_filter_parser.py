@@ -13,12 +13,12 @@ from pipeline.snapshot.row_filter import (
     Compare,
     Condition,
     In,
+    InvalidRowFilter,
     IsNull,
     Like,
     Not,
     Operator,
     Or,
-    Refused,
 )
 from pipeline.snapshot.row_filter_parser import DEEPEST, LONGEST, MOST_LITERALS, parse
 from tests.pipeline.printed_conditions import printed
@@ -161,7 +161,7 @@ def test_literals_are_read_as_mysql_reads_them(text: str, value: object) -> None
     ],
 )
 def test_all_else_is_refused_with_its_place(text: str, reason: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(InvalidRowFilter) as refused:
         parse(text)
     assert reason in str(refused.value)
 
@@ -181,6 +181,6 @@ def test_what_is_printed_parses_to_itself(condition: Condition) -> None:
 def test_any_text_is_a_condition_or_refused(text: str) -> None:
     try:
         condition = parse(text)
-    except Refused:
+    except InvalidRowFilter:
         return
     assert repr(parse(printed(condition))) == repr(condition)

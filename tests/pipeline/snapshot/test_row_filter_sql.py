@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.schema.row_keys import KeyPart
 from pipeline.schema.table_schema import Column, TableId, TableSchema
-from pipeline.snapshot.row_filter import Refused
+from pipeline.snapshot.row_filter import InvalidRowFilter
 from pipeline.snapshot.row_filter_sql import requested
 from pipeline.snapshot.snapshot import WHOLE, Request
 from pipeline.types.column_types import ColumnType, Date, DateTime, Decimal, Double, Integer, Text, Time
@@ -95,5 +95,5 @@ def test_all_of_a_table_needs_no_condition() -> None:
     ],
 )
 def test_what_is_not_about_the_table_is_refused(request_: Request, reason: str) -> None:
-    with pytest.raises(Refused, match=reason):
+    with pytest.raises(InvalidRowFilter, match=reason):
         requested(SCHEMA, request_)

@@ -11,14 +11,14 @@ from pipeline.snapshot import snapshot as snapshots
 from pipeline.snapshot.snapshot import (
     Chunking,
     Completed,
-    Failed,
     Progress,
     Range,
     Request,
     Snapshot,
-    Stopped,
-    TableState,
-    Waiting,
+    SnapshotFailed,
+    SnapshotStopped,
+    SnapshotWaiting,
+    TableSnapshot,
     progress,
 )
 from tests.pipeline.declarations import declared, is_value
@@ -41,7 +41,7 @@ def test_a_snapshot_comes_back_from_json(snapshot: Snapshot) -> None:
 def test_the_form_in_json() -> None:
     orders, items = TableId("shop", "orders"), TableId("shop", "items")
     snapshot = Snapshot(
-        "s1", {orders: CHUNKING, items: Waiting()}, {orders: SOME}, blocking=True, priority=-1
+        "s1", {orders: CHUNKING, items: SnapshotWaiting()}, {orders: SOME}, blocking=True, priority=-1
     )
     waiting = snapshots.to_json(snapshot)["tables"].pop()
     assert (waiting["table"], waiting["state"], waiting["request"]) == ("items", "waiting", None)
@@ -94,28 +94,28 @@ def test_a_request_is_whole_unless_it_leaves_rows_out(request_: Request, whole: 
 
 def test_a_table_that_nothing_was_said_of_is_taken_as_a_whole() -> None:
     orders = TableId("shop", "orders")
-    assert Snapshot("s1", {orders: Waiting()}).request(orders) == Request()
-    assert Snapshot("s1", {orders: Waiting()}, {orders: SOME}).request(orders) == SOME
+    assert Snapshot("s1", {orders: SnapshotWaiting()}).request(orders) == Request()
+    assert Snapshot("s1", {orders: SnapshotWaiting()}, {orders: SOME}).request(orders) == SOME
 
 
 def test_a_state_that_does_not_exist_is_refused() -> None:
-    value = snapshots.to_json(Snapshot("s1", {TableId("shop", "orders"): Waiting()}))
+    value = snapshots.to_json(Snapshot("s1", {TableId("shop", "orders"): SnapshotWaiting()}))
     value["tables"][0]["state"] = "resting"
     with pytest.raises(ValueError, match="'resting'"):
         snapshots.from_json(value)
 
 
-@pytest.mark.parametrize("state", [Completed(COUNTS), Stopped(COUNTS), Failed("so", COUNTS)])
-def test_a_snapshot_has_ended_when_no_table_has_anything_left_to_do(state: TableState) -> None:
+@pytest.mark.parametrize("state", [Completed(COUNTS), SnapshotStopped(COUNTS), SnapshotFailed("so", COUNTS)])
+def test_a_snapshot_has_ended_when_no_table_has_anything_left_to_do(state: TableSnapshot) -> None:
     one, other = TableId("shop", "orders"), TableId("shop", "items")
     assert Snapshot("s1", {one: state, other: Completed(COUNTS)}).ended
-    assert not Snapshot("s1", {one: state, other: Waiting()}).ended
+    assert not Snapshot("s1", {one: state, other: SnapshotWaiting()}).ended
     assert not Snapshot("s1", {one: CHUNKING, other: state}).ended
 
 
 @given(table_states)
-def test_the_counts_are_kept_whatever_the_state(state: TableState) -> None:
-    assert progress(state) == (Progress() if isinstance(state, Waiting) else state.progress)
+def test_the_counts_are_kept_whatever_the_state(state: TableSnapshot) -> None:
+    assert progress(state) == (Progress() if isinstance(state, SnapshotWaiting) else state.progress)
 
 
 @pytest.mark.parametrize("declaration", declared(snapshots))

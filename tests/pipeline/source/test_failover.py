@@ -13,24 +13,24 @@ from pipeline.source import failover
 from pipeline.source.failover import (
     COMMITTING_S,
     Behind,
+    CandidateVerdict,
     Decision,
-    GiveUp,
     Go,
-    History,
-    Order,
+    NoneServes,
     Patience,
     Purged,
     Refused,
+    ServerHistory,
     Serves,
+    TransactionOrder,
     Unreachable,
-    Verdict,
     Wait,
 )
 from tests.pipeline.builders import gtid, gtids
 
 A, B = (gtid(f"{server}:1").source.uuid for server in "ab")
 POSITION = gtids("a:1-9")
-FITS = History(B, gtids("a:1-12"), gtids("a:1-5"), replica=True)
+FITS = ServerHistory(B, gtids("a:1-12"), gtids("a:1-5"), replica=True)
 PATIENCE = Patience(failover_after_s=10, catch_up_s=60)
 
 
@@ -47,7 +47,7 @@ def test_what_a_server_lacks_is_named() -> None:
 
 
 def test_another_history_is_not_one_that_was_purged() -> None:
-    other = History(B, gtids("b:1-7"), gtids("b:1-7"), replica=False)
+    other = ServerHistory(B, gtids("b:1-7"), gtids("b:1-7"), replica=False)
     assert failover.judged(POSITION, other, A) == Behind(B, POSITION, replica=False)
 
 
@@ -80,7 +80,7 @@ LATE, OTHER = Behind(B, POSITION, replica=True), Behind(B, POSITION, replica=Fal
 
 
 def decided(
-    *verdicts: Verdict,
+    *verdicts: CandidateVerdict,
     at: int | None = 0,
     waited: float = 0,
     stood: float | None = None,
@@ -98,7 +98,7 @@ def test_the_server_that_we_are_at_is_kept_if_it_serves() -> None:
 @pytest.mark.parametrize(
     ("present", "grace"), [(AWAY, 10), (OTHER, COMMITTING_S), (LATE, COMMITTING_S), (GONE, 0), (REFUSED, 0)]
 )
-def test_another_one_is_taken_when_ours_has_had_its_time(present: Verdict, grace: float) -> None:
+def test_another_one_is_taken_when_ours_has_had_its_time(present: CandidateVerdict, grace: float) -> None:
     if grace:
         assert decided(present, SERVES, waited=grace - 0.1) == Wait()
     assert decided(present, SERVES, waited=grace) == Go(1)
@@ -109,20 +109,20 @@ def test_another_one_is_taken_when_ours_has_had_its_time(present: Verdict, grace
     ("other", "worth"), [(AWAY, 60), (LATE, 60), (OTHER, COMMITTING_S), (GONE, 0), (REFUSED, 0)]
 )
 def test_where_none_serves_one_that_may_is_waited_for_while_it_gets_nearer(
-    other: Verdict, worth: float
+    other: CandidateVerdict, worth: float
 ) -> None:
     if worth:
         assert decided(REFUSED, other, waited=worth - 0.1) == Wait()
         assert decided(REFUSED, other, waited=10 * worth, stood=worth - 0.1) == Wait()
-    assert decided(REFUSED, other, waited=worth) == GiveUp()
+    assert decided(REFUSED, other, waited=worth) == NoneServes()
 
 
 def test_a_purged_log_is_begun_anew_where_that_is_wanted_and_nothing_better_may_come() -> None:
-    assert decided(REFUSED, GONE) == GiveUp()
+    assert decided(REFUSED, GONE) == NoneServes()
     assert decided(REFUSED, GONE, mode=SnapshotMode.WHEN_NEEDED) == Go(1)
     assert decided(AWAY, GONE, waited=59, mode=SnapshotMode.WHEN_NEEDED) == Wait()
     assert decided(AWAY, GONE, waited=60, mode=SnapshotMode.WHEN_NEEDED) == Go(1)
-    assert decided(OTHER, mode=SnapshotMode.WHEN_NEEDED, waited=60) == GiveUp()
+    assert decided(OTHER, mode=SnapshotMode.WHEN_NEEDED, waited=60) == NoneServes()
 
 
 def test_after_a_start_we_are_at_the_server_that_the_position_comes_from() -> None:
@@ -157,7 +157,7 @@ def run(text: str) -> Transactions:
     ],
 )
 def test_a_doubtful_transaction_is_errant_if_something_behind_it_has_passed(log: str, errant: str) -> None:
-    order = Order(gtids("b:1-9"), ahead=gtids("a:5-6"))
+    order = TransactionOrder(gtids("b:1-9"), ahead=gtids("a:5-6"))
     assert order.followed_by(run(log)).errant == gtids(errant)
     piecemeal = order
     for each in log.split():
@@ -168,7 +168,7 @@ def test_a_doubtful_transaction_is_errant_if_something_behind_it_has_passed(log:
 
 @given(st.permutations(["a:1", "a:2", "a:3", "b:1", "b:2", "c:1"]), st.integers(0, 6))
 def test_the_order_does_not_depend_on_how_the_log_is_cut(log: list[str], cut: int) -> None:
-    order = Order(gtids("b:1-2"), ahead=gtids("a:1-2"))
+    order = TransactionOrder(gtids("b:1-2"), ahead=gtids("a:1-2"))
     whole = order.followed_by(run(" ".join(log)))
     assert order.followed_by(run(" ".join(log[:cut]))).followed_by(run(" ".join(log[cut:]))) == whole
     last = max(log.index("a:1"), log.index("a:2"))

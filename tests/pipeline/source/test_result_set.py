@@ -24,7 +24,7 @@ from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.source import result_set
 from pipeline.source import result_set_kernels as kernels
 from pipeline.source.result_columns import ResultColumn
-from pipeline.source.result_set import RowPackets, Rows, decode, key
+from pipeline.source.result_set import ResultRows, RowPackets, decode, key
 from pipeline.types.charsets import TextError
 from pipeline.types.column_types import (
     Binary,
@@ -91,7 +91,7 @@ def result(rows: list[Row], end: bytes = EOF) -> bytes:
     return packets([*map(payload, rows), end])
 
 
-def fed(taken: RowPackets, stream: bytes, cuts: list[int] | None = None) -> Iterator[Rows]:
+def fed(taken: RowPackets, stream: bytes, cuts: list[int] | None = None) -> Iterator[ResultRows]:
     """The rows that come out while the stream goes in, in pieces that are cut there, or smaller ones."""
     for begin, end in pairwise([0, *sorted(cuts or []), len(stream)]):
         left = memoryview(stream)[begin:end]
@@ -107,7 +107,7 @@ def fed(taken: RowPackets, stream: bytes, cuts: list[int] | None = None) -> Iter
         yield rows
 
 
-def values(rows: Iterable[Rows], columns: int) -> list[Row]:
+def values(rows: Iterable[ResultRows], columns: int) -> list[Row]:
     """All rows of a result of so many BLOBs."""
     return [
         [None if located.cells[c, r] < 0 else located.value(c, r) for c in range(columns)]

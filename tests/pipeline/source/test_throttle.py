@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.source.throttle import Bounds, Debt, Load, paid, strain
+from pipeline.source.throttle import Debt, Load, SourceLimits, paid, strain
 
 NONE = Debt(0, 0)
 
 
 def test_without_bounds_nothing_strains() -> None:
-    assert strain(Bounds(), Load(10_000, None), Debt(1e9, 0), strained=False) is None
-    assert not Bounds(rows_per_s=1).looked_at
-    assert Bounds(threads_running=1).looked_at and Bounds(replica_lag_s=0.5).looked_at
+    assert strain(SourceLimits(), Load(10_000, None), Debt(1e9, 0), strained=False) is None
+    assert not SourceLimits(rows_per_s=1).looked_at
+    assert SourceLimits(threads_running=1).looked_at and SourceLimits(replica_lag_s=0.5).looked_at
 
 
 @pytest.mark.parametrize(
@@ -26,17 +26,17 @@ def test_without_bounds_nothing_strains() -> None:
     ],
 )
 def test_a_server_beyond_a_bound_is_strained(load: Load, reason: str | None) -> None:
-    assert strain(Bounds(0, 40, 10.0), load, NONE, strained=False) == reason
+    assert strain(SourceLimits(0, 40, 10.0), load, NONE, strained=False) == reason
 
 
 def test_it_is_eased_well_within_its_bounds_only() -> None:
-    bounds = Bounds(0, 40, 10.0)
+    bounds = SourceLimits(0, 40, 10.0)
     assert strain(bounds, Load(31), NONE, strained=True) and strain(bounds, Load(0, 7.6), NONE, strained=True)
     assert strain(bounds, Load(30, 7.5), NONE, strained=True) is None
 
 
 def test_rows_are_paid_by_time() -> None:
-    bounds = Bounds(rows_per_s=1000)
+    bounds = SourceLimits(rows_per_s=1000)
     owed = Debt(5000, 10.0)
     assert strain(bounds, Load(), owed, strained=False) == (
         "5,000 rows were read ahead of their time (rows_per_s = 1000)"
@@ -50,7 +50,7 @@ def test_rows_are_paid_by_time() -> None:
     st.integers(1, 1000), st.lists(st.tuples(st.floats(0, 5), st.integers(0, 3000)), min_size=1, max_size=50)
 )
 def test_over_a_long_time_the_rate_holds(rate: int, chunks: list[tuple[float, int]]) -> None:
-    bounds, debt, read, last = Bounds(rows_per_s=rate), NONE, 0, 0
+    bounds, debt, read, last = SourceLimits(rows_per_s=rate), NONE, 0, 0
     for after, rows in chunks:
         debt = paid(bounds, debt, debt.at + after)
         if strain(bounds, Load(), debt, strained=False) is None:

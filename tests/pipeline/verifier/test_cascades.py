@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pytest
 
-from pipeline.messages.row_images import CHANGE_FIELDS, Kind, TableChanges
+from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Integer
@@ -16,7 +16,7 @@ INT = Integer(8, unsigned=False)
 SCHEMA = TableSchema(A, (Column("id", INT, False), Column("code", INT, True)), (0,))
 
 
-def changes(*images: tuple[Kind, int, int | None], schema: TableSchema = SCHEMA) -> TableChanges:
+def changes(*images: tuple[ImageKind, int, int | None], schema: TableSchema = SCHEMA) -> TableChanges:
     """Images of A: what each is, its id and its code."""
     fields = {"kind": [int(kind) for kind, _, _ in images]}
     arrays = [
@@ -36,10 +36,10 @@ def key(
     return ForeignKey(child, parent, columns or ("id",), deletes, updates)
 
 
-INSERTED = changes((Kind.INSERT, 1, 1))
-DELETED = changes((Kind.INSERT, 1, 1), (Kind.DELETE, 2, 1))
-MOVED = changes((Kind.UPDATE_BEFORE, 1, 1), (Kind.UPDATE_AFTER, 9, 1))
-CODED = changes((Kind.UPDATE_BEFORE, 1, 1), (Kind.UPDATE_AFTER, 1, None))
+INSERTED = changes((ImageKind.INSERT, 1, 1))
+DELETED = changes((ImageKind.INSERT, 1, 1), (ImageKind.DELETE, 2, 1))
+MOVED = changes((ImageKind.UPDATE_BEFORE, 1, 1), (ImageKind.UPDATE_AFTER, 9, 1))
+CODED = changes((ImageKind.UPDATE_BEFORE, 1, 1), (ImageKind.UPDATE_AFTER, 1, None))
 
 
 @pytest.mark.parametrize(

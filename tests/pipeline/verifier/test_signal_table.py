@@ -15,7 +15,7 @@ from pipeline.messages.changes import (
     TableStopped,
     TransactionPartVerified,
 )
-from pipeline.messages.row_images import CHANGE_FIELDS, Kind, TableChanges
+from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.signals.signal import SourceSignal
 from pipeline.types.column_types import ColumnType, Integer, Json, Text
@@ -36,7 +36,7 @@ SIGNALS = schema_of(TEXT, TEXT, TEXT)
 ROWS = SignalRows(SIGNALS.table, captured=False)
 
 
-def changes(schema: TableSchema, *rows: tuple[Kind, str, str, str | None]) -> TableChanges:
+def changes(schema: TableSchema, *rows: tuple[ImageKind, str, str, str | None]) -> TableChanges:
     images = [
         {"kind": int(kind), "transaction": 0, "ordinal": i, "absent": None}
         for i, (kind, *_) in enumerate(rows)
@@ -51,10 +51,10 @@ def changes(schema: TableSchema, *rows: tuple[Kind, str, str, str | None]) -> Ta
 
 def asked(id_: str) -> TableChanges:
     """A row is inserted."""
-    return changes(SIGNALS, (Kind.INSERT, id_, "pause-snapshot", None))
+    return changes(SIGNALS, (ImageKind.INSERT, id_, "pause-snapshot", None))
 
 
-OTHERS = changes(replace(SIGNALS, table=ORDERS.table), (Kind.INSERT, "1", "a", "b"))
+OTHERS = changes(replace(SIGNALS, table=ORDERS.table), (ImageKind.INSERT, "1", "a", "b"))
 
 
 def passed(*tables: TableChanges) -> ChangesVerified:
@@ -77,11 +77,11 @@ def told(rows: SignalRows, *messages: FromVerifier) -> list[FromVerifier | None]
 def test_what_is_inserted_is_told_as_signals_beside_its_transaction() -> None:
     both = changes(
         SIGNALS,
-        (Kind.INSERT, "s1", "pause-snapshot", None),
-        (Kind.UPDATE_BEFORE, "s1", "pause-snapshot", None),
-        (Kind.UPDATE_AFTER, "s2", "pause-snapshot", None),
-        (Kind.DELETE, "s2", "pause-snapshot", None),
-        (Kind.INSERT, "s3", "log", '{"message": "x"}'),
+        (ImageKind.INSERT, "s1", "pause-snapshot", None),
+        (ImageKind.UPDATE_BEFORE, "s1", "pause-snapshot", None),
+        (ImageKind.UPDATE_AFTER, "s2", "pause-snapshot", None),
+        (ImageKind.DELETE, "s2", "pause-snapshot", None),
+        (ImageKind.INSERT, "s3", "log", '{"message": "x"}'),
     )
     message = passed(OTHERS, both)
     assert told(ROWS, message) == [
@@ -164,5 +164,5 @@ def test_only_a_table_of_three_texts_is_one(kinds: tuple[ColumnType, ...], fit: 
 
 
 def test_of_a_table_that_has_become_another_nothing_is_taken() -> None:
-    altered = changes(schema_of(TEXT, TEXT), (Kind.INSERT, "s1", "pause-snapshot"))  # type: ignore[arg-type]
+    altered = changes(schema_of(TEXT, TEXT), (ImageKind.INSERT, "s1", "pause-snapshot"))  # type: ignore[arg-type]
     assert told(ROWS, passed(altered)) == [passed()]

@@ -30,8 +30,8 @@ from pipeline.messages.message_size import weight
 from pipeline.messages.row_images import CHANGE_FIELDS, IMAGE_FIELDS, TableImages, TableUnreadable
 from pipeline.schema.ddl.alter_table import Alteration
 from pipeline.schema.foreign_key import ForeignKey
-from pipeline.schema.known_schemas import Known
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.known_schemas import KnownSchemas
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, NoMetadata, TableMap
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.schema.table_traits import Traits
@@ -39,12 +39,12 @@ from pipeline.types.column_types import ColumnType, Enum, Integer, RawInteger, R
 from pipeline.types.enum_labels import NoLabel, enum_texts, set_texts
 from pipeline.types.field_types import Storage
 from pipeline.verifier import schema_fence
-from pipeline.verifier.schema_fence import Answer
+from pipeline.verifier.schema_fence import ServerAnswer
 from pipeline.verifier.state import State
 from pipeline.verifier.step import FromVerifier, answered, asked, started, step
 
 SERVER = Tsid("3e11fa47-71ca-11e1-9e33-c80aa9429562")
-SHOP = Tables((r"shop\..*",))
+SHOP = TableFilter((r"shop\..*",))
 ORDERS = TableId("shop", "orders")
 LOG = "binlog.000001"
 
@@ -71,7 +71,7 @@ SCHEMA = TableSchema(
 )
 RENAMED = replace(SCHEMA, columns=(*SCHEMA.columns[:2], replace(SCHEMA.columns[2], name="labels")))
 
-NOTHING_KNOWN = Known({}, GtidSet())
+NOTHING_KNOWN = KnownSchemas({}, GtidSet())
 
 
 def upto(number: int) -> GtidSet:
@@ -96,25 +96,29 @@ def statement(number: int, text: str, database: str = "shop") -> DdlRead:
     return DdlRead(Gtid(SERVER, number), 0, database, text, end(number))
 
 
-def answer(number: int, schema: TableSchema | None, at: int | None = None) -> Answer:
+def answer(number: int, schema: TableSchema | None, at: int | None = None) -> ServerAnswer:
     """What the server says once it has executed `at` transactions, with its log ending behind the `number`th."""
     schemas = {schema.table: schema} if schema else {}
-    return Answer(frozenset({ORDERS}), schemas, upto(number if at is None else at), end(number))
+    return ServerAnswer(frozenset({ORDERS}), schemas, upto(number if at is None else at), end(number))
 
 
-def fresh(known: Known = NOTHING_KNOWN, position: int = 0, **schemas: TableSchema) -> State:
+def fresh(known: KnownSchemas = NOTHING_KNOWN, position: int = 0, **schemas: TableSchema) -> State:
     """At a checkpoint with these schemas; an `old` one may have been altered since it was proven."""
     unproven = frozenset(schema.table for name, schema in schemas.items() if name == "old")
     return started(SHOP, known, upto(position), {s.table: s for s in schemas.values()}, (), unproven)[0]
 
 
-Message = TransactionsRead | TransactionPartRead | DdlRead | CreateTableSelectRead | LogAdvanced | Answer
+Message = (
+    TransactionsRead | TransactionPartRead | DdlRead | CreateTableSelectRead | LogAdvanced | ServerAnswer
+)
 
 
 def run(state: State, *log: Message) -> list[FromVerifier]:
     said: list[FromVerifier] = []
     for message in log:
-        state, messages = answered(state, message) if isinstance(message, Answer) else step(state, message)
+        state, messages = (
+            answered(state, message) if isinstance(message, ServerAnswer) else step(state, message)
+        )
         said += messages
     return said
 
@@ -182,7 +186,7 @@ def test_places_and_pauses_are_passed_on() -> None:
 
 
 def test_the_servers_schema_holds_once_all_that_it_had_executed_has_passed() -> None:
-    known = Known({ORDERS: SCHEMA}, upto(5))
+    known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
     said = run(fresh(known, position=5), slice_(6, maps=(MINIMAL,)))
     assert kinds(said) == ["SchemaVerified", "ChangesVerified"]
     assert schemas(said) == [SCHEMA]
@@ -192,7 +196,7 @@ def test_the_servers_schema_holds_once_all_that_it_had_executed_has_passed() -> 
 
 
 def test_before_that_it_does_not_since_the_statement_that_made_it_may_be_to_come() -> None:
-    known = Known({ORDERS: SCHEMA}, upto(5))
+    known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
     waiting = run(fresh(known, position=2), slice_(3, maps=(MINIMAL,)))
     assert kinds(waiting) == []
     # A slice that brings the last of them, and the rows with it: those may lie before the statement as well.
@@ -212,7 +216,7 @@ def test_before_that_it_does_not_since_the_statement_that_made_it_may_be_to_come
 def test_what_waits_goes_on_once_an_answer_proves_its_schema() -> None:
     """Nothing has overtaken it, and another table that needn't wait comes behind it."""
     items = replace(FULL, table=TableId("shop", "items"))
-    state = fresh(Known({ORDERS: SCHEMA}, upto(5)), 5, same=SCHEMA)
+    state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5)), 5, same=SCHEMA)
     state, said = step(state, statement(6, "ALTER TABLE orders RENAME COLUMN tags TO labels"))
     assert kinds(list(said)) == ["SchemaChanged"]
     assert ORDERS in asked(state)
@@ -233,12 +237,14 @@ def test_what_waits_goes_on_once_an_answer_proves_its_schema() -> None:
 
 
 def test_a_pause_of_the_reader_is_told_at_once_since_it_may_be_what_is_waited_for() -> None:
-    state, _ = step(fresh(Known({}, upto(5)), 5), slice_(6, maps=(MINIMAL,)))
+    state, _ = step(fresh(KnownSchemas({}, upto(5)), 5), slice_(6, maps=(MINIMAL,)))
     assert step(state, ReadingPaused())[1] == (ReadingPaused(),)
 
 
 def test_an_answer_that_may_not_know_the_statement_has_the_server_asked_again() -> None:
-    state, _ = step(fresh(Known({ORDERS: SCHEMA}, upto(5)), 5), statement(6, "ALTER TABLE orders DROP x"))
+    state, _ = step(
+        fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5)), 5), statement(6, "ALTER TABLE orders DROP x")
+    )
     state, said = answered(state, answer(6, SCHEMA, at=5))
     assert said == ()
     assert ORDERS in asked(state)
@@ -249,7 +255,7 @@ def test_an_answer_that_may_not_know_the_statement_has_the_server_asked_again() 
 
 
 def test_a_statement_between_the_images_and_the_answers_place_leaves_them_unproven() -> None:
-    known, alter = Known({ORDERS: SCHEMA}, upto(5)), "ALTER TABLE orders DROP x"
+    known, alter = KnownSchemas({ORDERS: SCHEMA}, upto(5)), "ALTER TABLE orders DROP x"
     waiting: list[Message] = [statement(6, alter), slice_(7, maps=(MINIMAL,)), statement(8, alter)]
     said = run(fresh(known, 5), *waiting, answer(9, RENAMED))
     assert kinds(said) == ["SchemaChanged", "ChangesVerified", "SchemaChanged"]
@@ -277,7 +283,7 @@ def test_a_statement_between_the_images_and_the_answers_place_leaves_them_unprov
 
 
 def test_parts_whose_columns_cannot_be_named_have_the_table_restarted_at_their_transactions_end() -> None:
-    known, alter = Known({ORDERS: SCHEMA}, upto(5)), "ALTER TABLE orders DROP x"
+    known, alter = KnownSchemas({ORDERS: SCHEMA}, upto(5)), "ALTER TABLE orders DROP x"
     waiting: list[Message] = [statement(6, alter), part(7, images(MINIMAL)), slice_(7, maps=())]
     said = run(fresh(known, 5), *waiting, statement(8, alter), answer(9, RENAMED))
     assert kinds(said) == ["SchemaChanged", "TransactionPartVerified", "ChangesVerified", "SchemaChanged"]
@@ -288,7 +294,9 @@ def test_parts_whose_columns_cannot_be_named_have_the_table_restarted_at_their_t
 
 
 def test_too_much_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    state, _ = step(fresh(Known({ORDERS: SCHEMA}, upto(5)), 5), statement(6, "ALTER TABLE orders DROP x"))
+    state, _ = step(
+        fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5)), 5), statement(6, "ALTER TABLE orders DROP x")
+    )
     monkeypatch.setattr(schema_fence, "MOST_HELD", 2 * weight(slice_(7, maps=(MINIMAL,))))
     said = run(state, *(slice_(n, maps=(MINIMAL,)) for n in (7, 8)))
     assert kinds(said) == []
@@ -300,7 +308,7 @@ def test_too_much_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_table_that_is_gone_is_forgotten_until_it_is_created_anew() -> None:
-    state = fresh(Known({ORDERS: SCHEMA}, upto(5)), 5, same=SCHEMA)
+    state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5)), 5, same=SCHEMA)
     state, _ = step(state, statement(6, "DROP TABLE orders"))
     state, news = answered(state, answer(6, None))
     assert news == ()
@@ -309,7 +317,7 @@ def test_a_table_that_is_gone_is_forgotten_until_it_is_created_anew() -> None:
     assert kinds(said) == ["SchemaChanged", "SchemaVerified"]
     assert said[1] == SchemaVerified(RENAMED, (MirrorInvalidated(ORDERS, True, TAGS_GONE),))
     # Rows of a log that doesn't name its columns, from before the drop: nobody knows any more what they were.
-    state = fresh(Known({}, upto(9)), 5, old=SCHEMA)
+    state = fresh(KnownSchemas({}, upto(9)), 5, old=SCHEMA)
     said = run(state, slice_(6, maps=(MINIMAL,)), answer(9, None), LogAdvanced(end(9)))
     assert kinds(said) == ["ChangesVerified", "LogAdvanced"]
     assert "no such table any more" in str(said[0])
@@ -317,7 +325,7 @@ def test_a_table_that_is_gone_is_forgotten_until_it_is_created_anew() -> None:
 
 
 def test_a_checkpoint_with_the_servers_schema_speaks_for_the_time_before() -> None:
-    known = Known({ORDERS: SCHEMA}, upto(5))
+    known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
     before, after = slice_(3, maps=(MINIMAL,)), slice_(6, maps=(MINIMAL,))
     said = run(
         fresh(known, 2, same=SCHEMA),
@@ -336,7 +344,7 @@ def test_a_checkpoint_with_the_servers_schema_speaks_for_the_time_before() -> No
 
 def test_a_checkpoint_with_another_schema_does_not() -> None:
     """The statement that changed it may have passed before the checkpoint, or be to come."""
-    known = Known({ORDERS: RENAMED}, upto(5))
+    known = KnownSchemas({ORDERS: RENAMED}, upto(5))
     assert kinds(run(fresh(known, 2, old=SCHEMA), slice_(3, maps=(MINIMAL,)))) == []
     said = run(fresh(known, 2, old=SCHEMA), slice_(3, 4, 5, maps=()), slice_(6, maps=(MINIMAL,)))
     assert schemas(said) == [RENAMED]
@@ -349,7 +357,7 @@ def test_a_checkpoint_with_another_schema_does_not() -> None:
 
 def test_a_checkpoint_that_no_statement_has_passed_since_speaks_for_itself() -> None:
     """The table was altered while nobody looked: what was logged before is told from what was logged behind."""
-    known = Known({ORDERS: RENAMED}, upto(5))
+    known = KnownSchemas({ORDERS: RENAMED}, upto(5))
     log: list[Message] = [
         slice_(3, maps=(MINIMAL,)),
         statement(4, "ALTER TABLE orders RENAME COLUMN tags TO labels"),
@@ -359,25 +367,25 @@ def test_a_checkpoint_that_no_statement_has_passed_since_speaks_for_itself() -> 
     assert schemas(said) == [SCHEMA, RENAMED]
     assert restarts(said) == []
     # A table that's gone by now had its columns as well.
-    assert schemas(run(fresh(Known({}, upto(5)), 2, same=SCHEMA), log[0])) == [SCHEMA]
+    assert schemas(run(fresh(KnownSchemas({}, upto(5)), 2, same=SCHEMA), log[0])) == [SCHEMA]
 
 
 def test_a_statement_that_came_after_the_schema_was_read_proves_nothing() -> None:
-    known = Known({ORDERS: SCHEMA}, upto(5))
+    known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
     altered = statement(6, "ALTER TABLE shop.orders DROP x")
     assert kinds(run(fresh(known, position=5), altered, slice_(7, maps=(MINIMAL,)))) == ["SchemaChanged"]
 
 
 def test_of_statements_to_come_only_those_made_the_schema_that_it_holds() -> None:
     """Servers don't commit in the order of their numbers: 6 passes before 3 to 5, but after the schema was read."""
-    known = Known({ORDERS: SCHEMA}, upto(5))
+    known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
     later = statement(6, "ALTER TABLE orders DROP x")
     said = run(fresh(known, position=2), later, slice_(3, 4, 5, maps=()), slice_(7, maps=(MINIMAL,)))
     assert kinds(said) == ["SchemaChanged", "ChangesVerified"]
 
 
 def test_a_statement_that_changes_no_columns_is_told_and_harms_nothing() -> None:
-    known = Known({ORDERS: SCHEMA}, upto(5))
+    known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
     text = "/* daily */ OPTIMIZE TABLE shop.orders"
     said = run(fresh(known, position=5), statement(6, text, database=""), slice_(7, maps=(MINIMAL,)))
     assert kinds(said) == ["SchemaChanged", "SchemaVerified", "SchemaVerified", "ChangesVerified"]
@@ -385,7 +393,7 @@ def test_a_statement_that_changes_no_columns_is_told_and_harms_nothing() -> None
 
 
 def test_a_full_map_proves_what_a_minimal_one_could_not() -> None:
-    known = Known({ORDERS: SCHEMA}, upto(5))
+    known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
     said = run(fresh(known, position=2), slice_(3), slice_(4, maps=(MINIMAL,)))
     assert schemas(said) == [SCHEMA, SCHEMA]
 
@@ -403,12 +411,12 @@ def test_a_full_map_proves_what_a_minimal_one_could_not() -> None:
     ids=["fewer columns", "another sign", "another type", "nullable"],
 )
 def test_a_schema_that_does_not_fit_the_map_stops_the_table(other: TableSchema) -> None:
-    said = run(fresh(Known({ORDERS: other}, GtidSet())), slice_(1, maps=(MINIMAL,)))
+    said = run(fresh(KnownSchemas({ORDERS: other}, GtidSet())), slice_(1, maps=(MINIMAL,)))
     assert kinds(said) == ["TableStopped", "ChangesVerified"]
 
 
 def test_a_created_and_filled_table_has_its_schema_from_an_answer_that_knows_its_transaction() -> None:
-    known = Known({}, upto(5))
+    known = KnownSchemas({}, upto(5))
     creation = CreateTableSelectRead("", "CREATE TABLE `shop`.`orders` (`id` int) START TRANSACTION")
     assert kinds(run(fresh(known, 5), creation, slice_(6))) == ["SchemaVerified", "ChangesVerified"]
     for first, rest in ((slice_(6, maps=(MINIMAL,)), []), (part(6, images(MINIMAL)), [slice_(6, maps=())])):
@@ -446,7 +454,7 @@ def test_a_map_without_metadata_has_its_types_from_the_schema_as_well() -> None:
     log = replace(slice_(6, maps=()), tables=(TableImages(bare, fields, rows),))
 
     def told(schema: TableSchema) -> list[FromVerifier]:
-        return run(fresh(Known({ORDERS: schema}, upto(5)), 5), log)
+        return run(fresh(KnownSchemas({ORDERS: schema}, upto(5)), 5), log)
 
     for unsigned, number in ((True, 2**32 - 1), (False, -1)):
         schema = named(unsigned=unsigned)
@@ -474,7 +482,7 @@ def verified(said: list[FromVerifier]) -> list[TableSchema]:
 
 
 def test_a_table_that_the_checkpoint_lacks_is_told_at_the_start_if_nothing_is_to_come() -> None:
-    known = Known({ORDERS: SCHEMA}, upto(5))
+    known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
     assert started(SHOP, known, upto(5), {}, (), frozenset())[1] == (SchemaVerified(SCHEMA),)
     assert started(SHOP, known, upto(5), {ORDERS: SCHEMA}, (), frozenset())[1] == ()
     assert started(SHOP, known, upto(5), {}, [ORDERS], frozenset())[1] == ()
@@ -482,7 +490,7 @@ def test_a_table_that_the_checkpoint_lacks_is_told_at_the_start_if_nothing_is_to
 
 
 def test_it_is_told_behind_the_last_transaction_that_was_to_come() -> None:
-    known = Known({ORDERS: SCHEMA}, upto(5))
+    known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
     said = run(fresh(known, 2), slice_(3, 4, maps=()), slice_(5, maps=()), slice_(6, maps=()))
     assert kinds(said) == ["ChangesVerified", "ChangesVerified", "SchemaVerified", "ChangesVerified"]
     assert verified(said) == [SCHEMA]
@@ -527,7 +535,7 @@ def test_a_table_that_is_not_captured_any_more_is_stopped() -> None:
 def test_a_statement_that_changes_rows_restarts_the_table_as_it_passes(
     text: str, what: str, emptied: bool
 ) -> None:
-    said = run(fresh(Known({ORDERS: SCHEMA}, upto(5)), 5), slice_(6), statement(7, text), slice_(8))
+    said = run(fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5)), 5), slice_(6), statement(7, text), slice_(8))
     changed, *_, changes = said[2:]
     assert isinstance(changed, SchemaChanged)
     assert ORDERS in changed.tables
@@ -566,7 +574,7 @@ def converted(*texts: str) -> list[FromVerifier]:
     wide = replace(
         SCHEMA, columns=(replace(SCHEMA.columns[0], type=Integer(8, unsigned=False)), *SCHEMA.columns[1:])
     )
-    state = fresh(Known({ORDERS: SCHEMA}, upto(5), traits=TRAITS), 5)
+    state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5), traits=TRAITS), 5)
     statements = (replace(statement(6 + i, text), strict=True) for i, text in enumerate(texts))
     return run(state, *statements, answer(9, wide), LogAdvanced(end(9)))
 
@@ -586,10 +594,10 @@ def test_a_strict_conversion_is_judged_by_what_the_server_said_of_the_table(
     """A column may follow from the one that's converted."""
     alter = replace(statement(6, "ALTER TABLE orders MODIFY id BIGINT"), strict=True)
     for number, whole in ((5, traits), (4, TRAITS)):  # and what it will say at 6 isn't so before
-        state = fresh(Known({ORDERS: SCHEMA}, upto(number + 1), traits=whole), number, same=SCHEMA)
+        state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(number + 1), traits=whole), number, same=SCHEMA)
         assert len(restarts(run(state, alter))) == 1
     # A statement takes what was known of the table, and the next answer brings it again.
-    state = fresh(Known({ORDERS: SCHEMA}, upto(5), traits=TRAITS), 5)
+    state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5), traits=TRAITS), 5)
     state, _ = step(state, statement(6, "ALTER TABLE orders ADD x INT AS (id)"))
     state, _ = step(state, slice_(7))
     assert ORDERS in asked(state)
@@ -601,7 +609,7 @@ def test_a_strict_conversion_is_judged_by_what_the_server_said_of_the_table(
 
 def test_a_table_whose_rows_are_elsewhere_stops_by_the_servers_word() -> None:
     traits = {ORDERS: Traits("blackhole")}
-    known = Known({ORDERS: SCHEMA}, upto(5), traits=traits)
+    known = KnownSchemas({ORDERS: SCHEMA}, upto(5), traits=traits)
     assert kinds(list(started(SHOP, known, upto(5), {}, (), frozenset())[1])) == ["TableStopped"]
     assert started(SHOP, known, upto(5), {}, [ORDERS], frozenset())[1] == ()
     assert kinds(run(fresh(known, 4), slice_(5, maps=())))[-1] == "TableStopped"
@@ -640,7 +648,7 @@ def alterations(said: list[FromVerifier]) -> list[Alteration]:
 def test_columns_that_a_statement_renames_or_drops_are_told_with_it(
     text: str, renamed: list[tuple[str, str]], dropped: list[str], now: list[str]
 ) -> None:
-    state = fresh(Known({ORDERS: SCHEMA}, upto(5)), 5)
+    state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5)), 5)
     said = run(state, slice_(6), statement(7, text))
     [told] = alterations(said)
     assert (list(told.changes.renamed), list(told.changes.dropped), told.emptied) == (renamed, dropped, False)
@@ -653,7 +661,7 @@ def test_columns_that_a_statement_renames_or_drops_are_told_with_it(
         if "column" in each.reason
     ]
     assert missed == []
-    again = run(fresh(Known({}, upto(7)), 7, old=told.schema), behind)
+    again = run(fresh(KnownSchemas({}, upto(7)), 7, old=told.schema), behind)
     assert restarts(again) == []
     assert schemas(again) == [told.schema]
 
@@ -674,10 +682,10 @@ def _slice_of(number: int, names: list[str]) -> TransactionsRead:
 
 
 def test_a_table_of_another_case_is_altered_for_certain_by_no_statement() -> None:
-    state = fresh(Known({ORDERS: SCHEMA}, upto(5)), 5)
+    state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5)), 5)
     said = run(state, slice_(6), statement(7, "ALTER TABLE Orders DROP tags"))
     assert alterations(said) == []
-    exact = fresh(Known({ORDERS: SCHEMA}, upto(5), folds=False), 5)
+    exact = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5), folds=False), 5)
     said = run(exact, slice_(6), statement(7, "DROP TABLE IF EXISTS Orders"))
     assert (alterations(said), restarts(said)) == ([], [])
 
@@ -685,10 +693,10 @@ def test_a_table_of_another_case_is_altered_for_certain_by_no_statement() -> Non
 def test_a_table_that_is_gone_and_comes_back_with_rows_is_restarted() -> None:
     """Also behind a restart, where the checkpoint alone knows that there was one."""
     gone, back = statement(6, "RENAME TABLE orders TO old"), statement(8, "RENAME TABLE new TO orders")
-    state = fresh(Known({ORDERS: SCHEMA}, upto(5)), 5)
+    state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5)), 5)
     said = run(state, gone, answer(6, None), LogAdvanced(end(7)), back)
     assert [each.emptied for each in restarts(said)] == [True, False]
-    [restarted] = restarts(run(fresh(Known({}, upto(7)), 7, old=SCHEMA), answer(7, None), back))
+    [restarted] = restarts(run(fresh(KnownSchemas({}, upto(7)), 7, old=SCHEMA), answer(7, None), back))
     assert (restarted.table, restarted.emptied) == (ORDERS, False)
 
 
@@ -701,7 +709,7 @@ def test_a_table_that_is_only_referred_to_is_not_altered() -> None:
         "CREATE DEFINER=`root`@`localhost` TRIGGER x AFTER INSERT ON orders FOR EACH ROW SET @a = 1",
     )
     for text in texts:
-        known = Known({ORDERS: SCHEMA}, upto(5))
+        known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
         state, _ = step(fresh(known, 5), statement(6, text))
         assert ORDERS not in asked(state)
         assert schemas(run(state, slice_(7, maps=(MINIMAL,)))) == [SCHEMA]
@@ -711,7 +719,7 @@ def test_words_that_are_no_tables_put_no_other_statement_in_doubt() -> None:
     """With a pattern that any word matches, MODIFY and BIGINT could be tables of the default database."""
     items = replace(SCHEMA, table=TableId("shop", "items"))
     traits = {**TRAITS, items.table: NUMBERS}
-    state = fresh(Known({ORDERS: SCHEMA, items.table: items}, upto(5), traits=traits), 5)
+    state = fresh(KnownSchemas({ORDERS: SCHEMA, items.table: items}, upto(5), traits=traits), 5)
     first, second = (
         replace(statement(6 + i, f"ALTER TABLE {table} MODIFY id BIGINT"), strict=True)
         for i, table in enumerate(("orders", "items"))
@@ -754,7 +762,7 @@ def test_a_stopped_table_is_named_once_and_dropped_and_the_others_go_on() -> Non
     items = replace(FULL, table=TableId("shop", "items"))
     misfit = replace(MINIMAL, nullable=(True, True, True))
     said = run(
-        fresh(Known({ORDERS: SCHEMA}, GtidSet())),
+        fresh(KnownSchemas({ORDERS: SCHEMA}, GtidSet())),
         slice_(1, maps=(misfit, items)),
         slice_(2, maps=(misfit, items)),
         slice_(3),
@@ -769,7 +777,7 @@ def test_a_stopped_table_is_named_once_and_dropped_and_the_others_go_on() -> Non
 def test_a_slice_in_which_a_table_is_stopped_has_none_of_it() -> None:
     """The news comes before the slice, so that nothing of the table may follow it."""
     other = replace(MINIMAL, nullable=(True, True, True))
-    said = run(fresh(Known({ORDERS: SCHEMA}, GtidSet())), slice_(1, maps=(FULL, other)))
+    said = run(fresh(KnownSchemas({ORDERS: SCHEMA}, GtidSet())), slice_(1, maps=(FULL, other)))
     assert kinds(said) == ["SchemaVerified", "TableStopped", "ChangesVerified"]
     assert schemas(said) == []
 
@@ -832,7 +840,7 @@ def test_a_part_is_verified_as_a_slice_is() -> None:
 
 def test_a_part_has_not_passed() -> None:
     """What the server knew holds once all of it has passed, which a transaction has with its end."""
-    state = fresh(Known({ORDERS: SCHEMA}, upto(7)), position=6)
+    state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(7)), position=6)
     assert kinds(run(state, part(7), slice_(7, maps=()), slice_(8, maps=(MINIMAL,)))) == [
         "TransactionPartVerified", "ChangesVerified", "SchemaVerified", "SchemaVerified", "ChangesVerified",
     ]  # fmt: skip

@@ -6,7 +6,7 @@ from pipeline.gtid.gtid_set import Gtid, Tsid
 from pipeline.messages.binlog import RowsUnread
 from pipeline.schema.ddl.effects import Unlogged
 from pipeline.schema.ddl.unlogged_changes import Effect
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from pipeline.schema.table_traits import Traits
 from pipeline.verifier.table_restarts import (
@@ -80,7 +80,7 @@ def test_tables_stop_along_with_those_that_foreign_keys_change_them_by() -> None
 
 def test_new_foreign_keys_have_all_read_anew_that_goes_along_or_stop_their_tables() -> None:
     keys = [key(B, A), key(C, B), key(D, C), key(D, A)]
-    captured = Tables((r"d\.[b-d]",))
+    captured = TableFilter((r"d\.[b-d]",))
     stops, restarts = by_new_foreign_keys(keys, [key(C, B)], captured, [], reread=True)
     assert (stops, [restart.table for restart in restarts]) == ((), [C, D])
     stops, restarts = by_new_foreign_keys(keys, [key(C, B), key(D, A)], captured, [], reread=True)

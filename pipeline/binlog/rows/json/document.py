@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pipeline.binlog.rows.json import document_kernels, doubles, opaque_values, partial_update
 from pipeline.binlog.rows.json.text_kernels import PIECE
-from pipeline.binlog.rows.stored_values import LONGEST_DATA, Stored
+from pipeline.binlog.rows.stored_values import LONGEST_DATA, StoredColumn
 from pipeline.errors import UndecodableError
 from pipeline.types import arrow_arrays
 from pipeline.types.buffers import ABSENT
@@ -37,7 +37,7 @@ _LARGEST_ROOM: Final = 2**32  # bytes, holes included
 _ROOM_OF_EACH: Final = 64  # bytes, for small documents whose text is longer than they are
 
 
-def texts(prefix: int, stored: Stored) -> pa.Array:
+def texts(prefix: int, stored: StoredColumn) -> pa.Array:
     """Documents behind lengths of `prefix` bytes as pa.string().
 
     Raises UndecodableError or TextError, which name the column.
@@ -50,7 +50,7 @@ def texts(prefix: int, stored: Stored) -> pa.Array:
     return pc.replace_with_mask(printed, pa.array(differ), _printed(partial_update.PREFIX, changed))
 
 
-def _printed(prefix: int, stored: Stored) -> pa.Array:
+def _printed(prefix: int, stored: StoredColumn) -> pa.Array:
     """The texts of the documents that are there; what is made from diffs is an empty text here."""
     offsets = np.empty(len(stored) + 1, np.int64)
     out = np.empty(2 * stored.size + _ROOM_OF_EACH * len(stored) + 4 * PIECE, np.uint8)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from pipeline.binlog.cursor import Cursor
 from pipeline.binlog.rows import cells
-from pipeline.binlog.rows.stored_values import Stored
+from pipeline.binlog.rows.stored_values import StoredColumn
 from pipeline.errors import UndecodableError
 from pipeline.types.buffers import ABSENT, SLACK, Bytes
 
@@ -88,7 +88,7 @@ _LEG: Final = re.compile(
 )
 
 
-def changed(prefix: int, stored: Stored, rows: NDArray[np.int64]) -> Stored:
+def changed(prefix: int, stored: StoredColumn, rows: NDArray[np.int64]) -> StoredColumn:
     """The documents of these rows, whose cells are diffs of the row before, each behind a length of `PREFIX` bytes.
 
     Raises UndecodableError, which names the column.
@@ -109,7 +109,7 @@ def changed(prefix: int, stored: Stored, rows: NDArray[np.int64]) -> Stored:
         if len(buffer) > cells.LARGEST_BUFFER:
             stored.refuse_size()
     buffer += bytes(SLACK)
-    return Stored(np.frombuffer(buffer, np.uint8), np.array(places, np.int32), stored.name, len(buffer))
+    return StoredColumn(np.frombuffer(buffer, np.uint8), np.array(places, np.int32), stored.name, len(buffer))
 
 
 def _unknown(cell: int) -> str:

@@ -6,7 +6,7 @@ import pytest
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.fast_path import events as kernels
 from pipeline.binlog.registries import TableMapRegistry, TsidRegistry
-from pipeline.binlog.stream_state import BETWEEN, DONE, FRAMED, NO_ROOM, RARE, State, new_rows
+from pipeline.binlog.stream_state import BETWEEN, DONE, FRAMED, NO_ROOM, RARE, StreamState, new_rows
 from pipeline.gtid.gtid_set import Tsid
 from tests.pipeline.binlog.events.test_event import made
 from tests.pipeline.binlog.test_stream import XID, flipped
@@ -17,7 +17,7 @@ class Walking:
     """A walk's arguments, for one known map, of `orders` as `test_stream` has it."""
 
     def __init__(self) -> None:
-        self.state, self.sources, self.maps = State(10, 1000), TsidRegistry(), TableMapRegistry()
+        self.state, self.sources, self.maps = StreamState(10, 1000), TsidRegistry(), TableMapRegistry()
         self.sources.number(Tsid(SERVER))
         self.described = table(1, "orders")[19 + 8 : -4]
         self.maps.add(self.described, None)

@@ -20,7 +20,7 @@ from pipeline.binlog.rows import stored_values as stored
 from pipeline.binlog.rows.json import document as json
 from pipeline.binlog.rows.row_events import RowsEvents, finish, locate
 from pipeline.errors import InvariantBroken, UndecodableError
-from pipeline.messages.row_images import IMAGE_FIELDS, Kind, TableImages
+from pipeline.messages.row_images import IMAGE_FIELDS, ImageKind, TableImages
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, TableMap
 from pipeline.schema.table_schema import TableId
 from pipeline.types import packed_decimal as stored_decimals
@@ -142,8 +142,8 @@ def test_an_event_of_the_server() -> None:
     table = images(LOGGED_MAP, [Body(LOGGED_BODY, WRITE, transaction=3)], first_ordinal=5)
     assert table.images.schema == IMAGE_FIELDS
     assert table.images.to_pylist() == [
-        {"kind": Kind.INSERT, "transaction": 3, "ordinal": 5, "absent": None},
-        {"kind": Kind.INSERT, "transaction": 3, "ordinal": 6, "absent": None},
+        {"kind": ImageKind.INSERT, "transaction": 3, "ordinal": 5, "absent": None},
+        {"kind": ImageKind.INSERT, "transaction": 3, "ordinal": 6, "absent": None},
     ]
     first, second = table.rows.to_pylist()
     assert first == {str(i): value for i, (_, _, value) in enumerate(LOGGED)}
@@ -693,7 +693,7 @@ def test_bits_of_diffs_are_those_of_all_json_columns() -> None:
         [1, '{"n": 1}', '{"n": 1}', '{"n": 1}'],
         [2, '{"n": 1}', '{"n": 9}', "9"],
     ]
-    assert table.images["kind"].to_pylist() == [Kind.UPDATE_BEFORE, Kind.UPDATE_AFTER]
+    assert table.images["kind"].to_pylist() == [ImageKind.UPDATE_BEFORE, ImageKind.UPDATE_AFTER]
     assert table.images["absent"].null_count == 2
 
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from pipeline.schema.ddl.effects import Names, changed_unlogged, may_alter, touched
+from pipeline.schema.ddl.effects import StatementScope, changed_unlogged, may_alter, touched
 from pipeline.schema.ddl.unlogged_changes import Effect
-from pipeline.schema.table_filter import Tables
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 
-SHOP = Tables((r"shop\..*",))
+SHOP = TableFilter((r"shop\..*",))
 MET = TableId("Shop", "Met")
 ORDERS, ITEMS = TableId("shop", "orders"), TableId("shop", "items")
 
@@ -15,7 +15,7 @@ ORDERS, ITEMS = TableId("shop", "orders"), TableId("shop", "items")
 
 
 def names(text: str, database: str = "") -> set[str]:
-    return {str(table) for table in touched(Names(SHOP, {MET}), database, text)}
+    return {str(table) for table in touched(StatementScope(SHOP, {MET}), database, text)}
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_a_statement_on_other_databases_touches_nothing() -> None:
     ],
 )
 def test_which_tables_it_may_alter(text: str, wanted: set[str]) -> None:
-    shop = Tables((r"shop\.(orders|items|new)",))
-    assert {str(t) for t in may_alter(Names(shop, {ORDERS, ITEMS}), "shop", text)} == wanted
+    shop = TableFilter((r"shop\.(orders|items|new)",))
+    assert {str(t) for t in may_alter(StatementScope(shop, {ORDERS, ITEMS}), "shop", text)} == wanted
 
 
 # -- of which does it change rows?
@@ -114,22 +114,24 @@ def test_which_tables_it_may_alter(text: str, wanted: set[str]) -> None:
     ],
 )
 def test_of_which_tables_it_changes_rows(text: str, database: str, changed: set[str]) -> None:
-    got = changed_unlogged(Names(SHOP, {ORDERS, ITEMS, MET}), database, text)
+    got = changed_unlogged(StatementScope(SHOP, {ORDERS, ITEMS, MET}), database, text)
     assert {str(table) for table in got} == changed
 
 
 def test_tables_that_differ_by_case_alone_are_two_where_both_are_known() -> None:
     upper = TableId("shop", "ORDERS")
-    assert set(changed_unlogged(Names(SHOP, {ORDERS, upper}), "shop", "DROP TABLE ORDERS")) == {upper}
+    assert set(changed_unlogged(StatementScope(SHOP, {ORDERS, upper}), "shop", "DROP TABLE ORDERS")) == {
+        upper
+    }
 
 
 @pytest.mark.parametrize("text", ["DROP TABLE Orders", "TRUNCATE SHOP.orders", "DROP DATABASE SHOP"])
 def test_a_match_by_folding_alone_may_change_rows_and_never_takes_them(text: str) -> None:
-    folding = changed_unlogged(Names(SHOP, {ORDERS}), "shop", text)
+    folding = changed_unlogged(StatementScope(SHOP, {ORDERS}), "shop", text)
     assert {table: each.effect for table, each in folding.items()} == {ORDERS: Effect.CHANGED}
     # A server that compares names exactly means another one.
-    assert changed_unlogged(Names(SHOP, {ORDERS}, folds=False), "shop", text) == {}
-    assert ORDERS not in may_alter(Names(SHOP, {ORDERS}, folds=False), "shop", text)
+    assert changed_unlogged(StatementScope(SHOP, {ORDERS}, folds=False), "shop", text) == {}
+    assert ORDERS not in may_alter(StatementScope(SHOP, {ORDERS}, folds=False), "shop", text)
 
 
 @pytest.mark.parametrize(
@@ -158,4 +160,4 @@ def test_a_match_by_folding_alone_may_change_rows_and_never_takes_them(text: str
     ],
 )
 def test_what_becomes_of_the_rows(text: str, effect: Effect) -> None:
-    assert changed_unlogged(Names(SHOP, {ORDERS, ITEMS}), "shop", text)[ORDERS].effect is effect
+    assert changed_unlogged(StatementScope(SHOP, {ORDERS, ITEMS}), "shop", text)[ORDERS].effect is effect

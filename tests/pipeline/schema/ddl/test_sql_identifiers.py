@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.schema.ddl.sql_identifiers import Identifier, identifiers
-from pipeline.schema.ddl.sql_lexer import Kind, Lexeme, lexemes
+from pipeline.schema.ddl.sql_lexer import Lexeme, LexemeKind, lexemes
 
 
 def names(text: str) -> list[str]:
@@ -36,19 +36,19 @@ def test_where_a_string_ends_is_read_both_ways() -> None:
     text = r"'it\' a'' b"
     assert names(text) == ["a", "b"]
     # With the escape the string goes on up to the end, and there's no name.
-    assert [lexeme.kind for lexeme in lexemes(text)] == [Kind.STRING]
+    assert [lexeme.kind for lexeme in lexemes(text)] == [LexemeKind.STRING]
 
 
 def test_lexemes_are_without_their_quotes_and_comments_are_none() -> None:
     assert list(lexemes("a `b` \"c\" 'd' /* e */ = /*!80000 f */")) == [
-        Lexeme(Kind.WORD, "a"),
-        Lexeme(Kind.QUOTED, "b"),
-        Lexeme(Kind.DOUBLE, "c"),
-        Lexeme(Kind.STRING, "d"),
-        Lexeme(Kind.SIGN, "="),
-        Lexeme(Kind.OPENING, "/*!80000"),
-        Lexeme(Kind.WORD, "f"),
-        Lexeme(Kind.CLOSING, "*/"),
+        Lexeme(LexemeKind.WORD, "a"),
+        Lexeme(LexemeKind.QUOTED, "b"),
+        Lexeme(LexemeKind.DOUBLE, "c"),
+        Lexeme(LexemeKind.STRING, "d"),
+        Lexeme(LexemeKind.SIGN, "="),
+        Lexeme(LexemeKind.OPENING, "/*!80000"),
+        Lexeme(LexemeKind.WORD, "f"),
+        Lexeme(LexemeKind.CLOSING, "*/"),
     ]
 
 

@@ -8,9 +8,9 @@ from pipeline.schema.ddl.statement_kinds import (
     DefinesTable,
     DropsDatabase,
     EmptiesTable,
+    ParsedStatement,
     RenamesTables,
-    Statement,
-    Unread,
+    UnparsedStatement,
     emptied_memory_table,
     read,
 )
@@ -19,7 +19,7 @@ from pipeline.schema.table_schema import TableId
 T = TableId("d", "t")
 
 
-def meaning(text: str) -> Statement:
+def meaning(text: str) -> ParsedStatement:
     [reading] = readings(text)
     return read(reading, "d")
 
@@ -36,19 +36,19 @@ def meaning(text: str) -> Statement:
         ("CREATE AGGREGATE FUNCTION f RETURNS INT SONAME 'x.so'", ChangesNoTable()),
         ("CREATE OR REPLACE TABLE t (a INT)", DefinesTable(T)),
         ("ALTER DATABASE d CHARACTER SET utf8mb4", ChangesNoTable()),
-        ("ALTER DATABASE `#mysql50#a-b` UPGRADE DATA DIRECTORY NAME", Unread("ALTER")),
+        ("ALTER DATABASE `#mysql50#a-b` UPGRADE DATA DIRECTORY NAME", UnparsedStatement("ALTER")),
         ("DROP SCHEMA IF EXISTS d;", DropsDatabase("d")),
         ("TRUNCATE t;", EmptiesTable(T)),
-        ("DELETE FROM `d`.`t`", Unread("DELETE")),
-        ("DELETE FROM t LIMIT 1", Unread("DELETE")),
+        ("DELETE FROM `d`.`t`", UnparsedStatement("DELETE")),
+        ("DELETE FROM t LIMIT 1", UnparsedStatement("DELETE")),
         ("RENAME TABLE t TO u", RenamesTables(((T, TableId("d", "u")),))),
         ("RENAME USER a TO b", ChangesNoTable()),
-        ("RENAME t TO u", Unread("RENAME")),
-        ("LOAD DATA INFILE 'x' INTO TABLE t", Unread("LOAD")),
-        ("(SELECT 1)", Unread("(")),
+        ("RENAME t TO u", UnparsedStatement("RENAME")),
+        ("LOAD DATA INFILE 'x' INTO TABLE t", UnparsedStatement("LOAD")),
+        ("(SELECT 1)", UnparsedStatement("(")),
     ],
 )
-def test_what_a_statement_is(text: str, wanted: Statement) -> None:
+def test_what_a_statement_is(text: str, wanted: ParsedStatement) -> None:
     assert meaning(text) == wanted
 
 

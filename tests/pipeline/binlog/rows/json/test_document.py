@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pipeline.binlog.rows.json import text_kernels
 from pipeline.binlog.rows.json.document import texts
-from pipeline.binlog.rows.stored_values import Stored
+from pipeline.binlog.rows.stored_values import StoredColumn
 from pipeline.errors import UndecodableError
 from pipeline.types import packed_decimal
 from pipeline.types.buffers import NULL, SLACK
@@ -27,7 +27,7 @@ def printed(documents: Sequence[bytes | None]) -> list[str | None]:
     for document in documents:
         cells.append(NULL if document is None else len(buffer))
         buffer += b"" if document is None else struct.pack("<I", len(document)) + document
-    stored = Stored(
+    stored = StoredColumn(
         np.frombuffer(buffer + b"\xff" * SLACK, np.uint8), np.array(cells, np.int32), "shop.t.j", len(buffer)
     )
     column = texts(4, stored)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pipeline.binlog.rows.cells import diffs_at
 from pipeline.binlog.rows.json.document import texts
-from pipeline.binlog.rows.stored_values import Stored
+from pipeline.binlog.rows.stored_values import StoredColumn
 from pipeline.errors import UndecodableError
 from pipeline.types.buffers import ABSENT, NULL, SLACK
 from pipeline.types.charsets import TextError
@@ -43,7 +43,7 @@ def column_of(values: list[bytes], changed: set[int]) -> list[str | None]:
     for i, value in enumerate(values):
         cells.append(diffs_at(len(buffer)) if i in changed else len(buffer))
         buffer += struct.pack("<I", len(value)) + value
-    stored = Stored(
+    stored = StoredColumn(
         np.frombuffer(buffer + b"\xff" * SLACK, np.uint8), np.array(cells, np.int32), "shop.t.j", len(buffer)
     )
     return list(texts(4, stored).to_pylist())
@@ -155,7 +155,9 @@ def test_what_fits_no_document_is_refused_by_name(diffs: bytes, why: str) -> Non
 
 @pytest.mark.parametrize(("cell", "why"), [(ABSENT, "binlog_row_image='FULL'"), (NULL, "is NULL")])
 def test_diffs_of_what_is_not_there_are_refused_by_name(cell: int, why: str) -> None:
-    stored = Stored(np.zeros(4 + SLACK, np.uint8), np.array([cell, diffs_at(0)], np.int32), "shop.t.j", 0)
+    stored = StoredColumn(
+        np.zeros(4 + SLACK, np.uint8), np.array([cell, diffs_at(0)], np.int32), "shop.t.j", 0
+    )
     with pytest.raises(UndecodableError, match=rf"^shop\.t\.j: .*{why}"):
         texts(4, stored)
 
