@@ -276,15 +276,17 @@ class ChunkSelector(Actor[ToChunkSelector]):
         # What the stream has passed must be seen here: a table, which a replica may not have yet, and each of its keys,
         # which must not be beyond the end because a SELECT doesn't see it yet.
         await self.low(source, order)
-        schema, walk = await table_plan.found(source, order.table, order.request)
+        schema, walk = await table_plan.find_table(source, order.table, order.request)
         if not order.ranges:
             return TablePlanned(schema, walk, None, (), 0, await self.high(source, order))
-        end = await table_plan.key(source, schema, walk, chunk_queries.last_key(schema, walk))
+        end = await table_plan.requested_key(source, schema, walk, chunk_queries.last_key(schema, walk))
         high = await self.high(source, order)
         if end is None:
             return TablePlanned(schema, walk, None, (), 0, high)
         rows = len(order.request.keys) or await source.estimate(order.table)
-        divided = await table_plan.divided(source, schema, walk, end, rows, order.ranges, LEAST_ROWS_OF_RANGE)
+        divided = await table_plan.find_ranges(
+            source, schema, walk, end, rows, order.ranges, LEAST_ROWS_OF_RANGE
+        )
         return TablePlanned(schema, walk, end, divided, rows, high)
 
     async def _bracketed(
@@ -324,7 +326,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         upto: Key | None = None
         if order.request.condition is not None:
             statement = chunk_queries.boundary(schema, walk, order.after, end, limit)
-            upto = await table_plan.key(source, schema, walk, statement)
+            upto = await table_plan.requested_key(source, schema, walk, statement)
             end = upto or end
         places = chunk_queries.key_places(schema, walk)
         batches: list[pa.RecordBatch] = []
@@ -336,7 +338,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
                 batches.append(batch)
                 number, size = number + batch.num_rows, size + located.size
                 if number == limit or size >= LARGEST_CHUNK:
-                    upto = result_set.key(located, batch.num_rows - 1, places)
+                    upto = result_set.row_key(located, batch.num_rows - 1, places)
         return await _joined(schema, batches), upto, size
 
     async def _some(self, order: ReselectRows, source: Source) -> Selected:
@@ -357,7 +359,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         """The next rows of a result. Raises Outdated if they aren't of this schema."""
         if wrong := mismatch(schema, result.columns[: len(schema.columns)]):
             raise Outdated(wrong)
-        read = await decoded(result, schema)
+        read = await next_rows(result, schema)
         if read is not None:
             self._measure_dates(schema, *read)
         return read
@@ -394,7 +396,7 @@ async def _joined(schema: TableSchema, batches: list[pa.RecordBatch]) -> pa.Reco
     return await asyncio.to_thread(pa.concat_batches, batches)
 
 
-async def decoded(
+async def next_rows(
     result: Result, schema: TableSchema
 ) -> tuple[pa.RecordBatch, result_set.LocatedRows] | None:
     """The next rows of a result, and where their values lie; None behind the last.
@@ -405,7 +407,7 @@ async def decoded(
 
     def batch(rows: result_set.ResultRows) -> tuple[pa.RecordBatch, result_set.LocatedRows]:
         located = rows.located(result.columns)
-        return result_set.decode(schema, located.first(len(schema.columns))), located
+        return result_set.decode_rows(schema, located.first(len(schema.columns))), located
 
     rows = await result.rows()
     return None if rows is None else await asyncio.to_thread(batch, rows)

@@ -101,7 +101,7 @@ class JournalWriter(Actor[ToJournalWriter]):
         self._store = store
         self._desk = WriterThread(store, settings, rules)
         self._outlets = outlets
-        self._state = journal_writer.begun(settings, rules, recovered.last)
+        self._state = journal_writer.start(settings, rules, recovered.last)
         self._at_work: AtWork | None = None
         self._changed_at = 0.0  # the room (s since the epoch)
         metrics.set(catalogue.JOURNAL_FULL, 0)

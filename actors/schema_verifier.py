@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 
 class SchemaVerifier(Actor[ToSchemaVerifier]):
-    """Owns what's known of each table's schema; `state` and `news` are what `step.started` gave.
+    """Owns what's known of each table's schema; `state` and `news` are what `step.start` gave.
 
     `ask` asks the server for tables (`preflight.answer`); what it raises ends the actor. `signals` is the signal table,
     if there is one.
@@ -81,12 +81,12 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
 
     def status(self) -> dict[str, Any]:
         """What is known of each table's schema, and of which tables the server's answer is awaited."""
-        asked = schema_verifier.asked(self._state) | self._state.survey.answers.keys()
+        asked = schema_verifier.tables_to_ask(self._state) | self._state.survey.answers.keys()
         tables = {str(table): state.wire for table, state in self._state.tables.items()}
         return {"tables": tables, "asked": sorted(map(str, asked))}
 
     def _ask_if_due(self) -> None:
-        tables = schema_verifier.asked(self._state)
+        tables = schema_verifier.tables_to_ask(self._state)
         if tables and self._asking is None:
             self._asking = asyncio.create_task(self._ask(tables))
 

@@ -24,14 +24,14 @@ from actors.runtime.mailbox import Mailbox
 from actors.runtime.measuring import measuring
 from actors.runtime.metrics import Metrics
 from actors.runtime.tasks import first_end
-from actors.signals.channel import Arrived, SignalChannel, answered
+from actors.signals.channel import Arrived, SignalChannel, signal_state
 from pipeline import metrics as catalogue
 from pipeline.messages import topology
 from pipeline.messages.inboxes import ToSignalListener
 from pipeline.messages.journal import CheckpointSealed
 from pipeline.messages.signals import SignalAccepted, SignalAnswer, SignalReceived, SignalRejected
 from pipeline.signals.outcomes import SignalHistory, SignalState
-from pipeline.signals.signal import MalformedSignal, Signal, parse
+from pipeline.signals.signal import MalformedSignal, Signal, parse_signal
 
 log = structlog.get_logger()
 
@@ -108,7 +108,7 @@ class SignalListener(Actor[ToSignalListener]):
 
     async def _take_in(self, channel: SignalChannel, arrived: Arrived) -> None:
         try:
-            signal = parse(arrived.text, arrived.default_id)
+            signal = parse_signal(arrived.text, arrived.default_id)
         except MalformedSignal as error:
             await self._answer(channel, arrived, SignalRejected(error.id or "", str(error)), "malformed")
             return
@@ -134,7 +134,7 @@ class SignalListener(Actor[ToSignalListener]):
     async def _answer(
         self, channel: SignalChannel, arrived: Arrived, answer: SignalAnswer, outcome: str = ""
     ) -> None:
-        state = answered(answer)
+        state = signal_state(answer)
         self._history.told(state)
         self._tell(channel.name, state, outcome or state.outcome.value)
         self._room.release()

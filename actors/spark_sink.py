@@ -34,7 +34,7 @@ from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.measuring import measuring
 from actors.runtime.metrics import Metrics
-from actors.runtime.redaction import told
+from actors.runtime.redaction import safe_message
 from actors.runtime.tasks import all_end, broken_off
 from pipeline import metrics as catalogue
 from pipeline.config.settings import LakeSettings, SparkSettings
@@ -279,14 +279,14 @@ class SparkSink(Actor[ToSparkSink]):
         try:
             await self._in_thread(up.lake.probe)
         except Exception as down:  # noqa: BLE001 - whatever it is, all tables have it
-            raise Transient(f"the lake can't be written: {told(down)}") from error
+            raise Transient(f"the lake can't be written: {safe_message(down)}") from error
         times = self._state.so_far.times_failed(table) + 1
-        log.warning("a table failed in the lake", table=str(table), times=times, reason=told(error))
+        log.warning("a table failed in the lake", table=str(table), times=times, reason=safe_message(error))
         if times == spark_sink.TIMES_TO_TELL:
-            log.error("the table was stopped", table=str(table), part="lake", reason=told(error))
+            log.error("the table was stopped", table=str(table), part="lake", reason=safe_message(error))
         if times >= spark_sink.TIMES_TO_TELL:
             self.metrics.set(catalogue.TABLE_STOPPED, 1, table=str(table), part="lake")
-        return TableFailed(table, told(error))
+        return TableFailed(table, safe_message(error))
 
     async def _deliver(self, up: Up, order: DeliverTable) -> TableDelivered | TableFailed:
         """Bring one table to the end of the batch."""
@@ -297,7 +297,7 @@ class SparkSink(Actor[ToSparkSink]):
             return await self._failed(up, table, error)
         self.metrics.set(catalogue.TABLE_STOPPED, after.stopped is not None, table=str(table), part="lake")
         if after.stopped is not None:
-            reason = recapture.told(table, after.stopped)
+            reason = recapture.stop_reason(table, after.stopped)
             log.error("the table was stopped", table=str(table), part="lake", reason=reason)
             return TableDelivered(table, after)
         self._measure_delivered(str(table), pieces)
@@ -411,7 +411,7 @@ class SparkSink(Actor[ToSparkSink]):
     def _start(self) -> Up:
         lake, spark = (
             self._settings,
-            spark_session.run(self._spark_settings, self._journal.local_folder / "spark"),
+            spark_session.open_session(self._spark_settings, self._journal.local_folder / "spark"),
         )
         try:
             tables = Lake(spark.session, lake.path, self._journal, lake.rules, lake.catalog)
@@ -435,7 +435,7 @@ class SparkSink(Actor[ToSparkSink]):
 def _told(table: TableId, so_far: LakeProgress) -> str | None:
     """Why a table gets no more, and how it's begun again where it isn't tried again by itself."""
     reason = so_far.stopped(table)
-    return recapture.told(table, reason) if reason is not None and so_far.of(table).stopped else reason
+    return recapture.stop_reason(table, reason) if reason is not None and so_far.of(table).stopped else reason
 
 
 @measuring

@@ -129,9 +129,9 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
             "captured": [str(table) for table in checkpoint.schemas],
             "consistent": self._state.stand.wire,
             "keyless": [str(table) for table in resume.keyless(checkpoint)],
-            "stopped": {str(t): recapture.told(t, reason) for t, reason in checkpoint.stopped.items()},
+            "stopped": {str(t): recapture.stop_reason(t, reason) for t, reason in checkpoint.stopped.items()},
             "mirrors": {str(table): mirror.wire for table, mirror in checkpoint.mirrors.items()},
-            "unread": {str(table): count for table, count in reselect.waiting(self._state).items()},
+            "unread": {str(table): count for table, count in reselect.keys_waiting(self._state).items()},
             "snapshots": [snapshot_to_json(snapshot) for snapshot in checkpoint.snapshots],
             "unsettled": {
                 str(table): run.reason
@@ -214,7 +214,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         now = self._state
         self.metrics.set(catalogue.SOURCE_BUSY, isinstance(now.source, Strained))
         if now.unread is not before.unread or now.open is not before.open:
-            self._measure_unread(reselect.waiting(before), reselect.waiting(now))
+            self._measure_unread(reselect.keys_waiting(before), reselect.keys_waiting(now))
         if now.checkpoint.stopped is not before.checkpoint.stopped:
             self._measure_stopped()
         if now.checkpoint.snapshots is not before.checkpoint.snapshots:
@@ -272,7 +272,7 @@ def _tell(before: Checkpoint, now: Checkpoint) -> None:
     """Log which tables were stopped, and which tables' snapshots have begun or ended."""
     if now.stopped is not before.stopped:
         for table in now.stopped.keys() - before.stopped.keys():
-            reason = recapture.told(table, now.stopped[table])
+            reason = recapture.stop_reason(table, now.stopped[table])
             log.error("the table was stopped", table=str(table), part="capture", reason=reason)
     if now.snapshots is not before.snapshots:
         was = {

@@ -76,7 +76,7 @@ def commits(parts: Parts, many: int) -> tuple[Commits, Commits]:
 @contextmanager
 def plain_spark(parts: Parts, folder: Path) -> Iterator[Spark]:
     """Spark as the sink starts it."""
-    spark = spark_session.start(SparkSettings(jars=parts.jars, driver_memory="2g"), folder)
+    spark = spark_session.start_local(SparkSettings(jars=parts.jars, driver_memory="2g"), folder)
     try:
         yield spark
     finally:

@@ -150,7 +150,7 @@ def _settings(order: Order) -> Settings:
 
 def _deliver(order: Order) -> Delivered:
     os.environ["JAVA_HOME"] = str(locate().java_home)
-    warm_up.load()
+    warm_up.import_all()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_delivered(order))
 

@@ -137,7 +137,7 @@ def source(port: int) -> SourceSettings:
 
 
 def _run(asked: Asked) -> Ran:
-    warm_up.load()  # all is imported already; nothing of that is ever looked at again
+    warm_up.import_all()  # all is imported already; nothing of that is ever looked at again
     with (
         tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,

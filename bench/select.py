@@ -23,7 +23,7 @@ import uvloop
 from asyncmy.cursors import SSCursor
 from pymysql.constants import COMMAND
 
-from actors.chunk_selector import decoded
+from actors.chunk_selector import next_rows
 from actors.source.connection import Source
 from bench._command import command_line
 from bench._logs import DATABASE, DOCUMENTS, ELEVEN, ONE, SIXTY, Table, server, write
@@ -131,7 +131,7 @@ async def tidemark(asked: Asked) -> float:
     async with source.select(
         chunk_queries.chunk(schema, primary(schema), None, (_LAST_KEY,), asked.rows)
     ) as result:
-        while (batch := await decoded(result, schema)) is not None:
+        while (batch := await next_rows(result, schema)) is not None:
             rows += batch[0].num_rows
     seconds = time.perf_counter() - begun
     source.close()

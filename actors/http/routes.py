@@ -143,7 +143,7 @@ ROUTES: Final[tuple[Route, ...]] = (
 _BUSY: Final = ApiResponse("Too many at once, or too many follow already; `Retry-After` says when.", "Error")
 
 
-def document() -> dict[str, Any]:
+def openapi() -> dict[str, Any]:
     """The OpenAPI document."""
     paths: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
@@ -202,10 +202,10 @@ def _reference(schema: str) -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{schema}"}
 
 
-def text() -> str:
+def openapi_text() -> str:
     """The document as it's served and kept."""
-    return json.dumps(document(), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(openapi(), indent=1, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":
-    sys.stdout.write(text())
+    sys.stdout.write(openapi_text())

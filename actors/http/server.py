@@ -28,7 +28,7 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import HttpSettings
 from pipeline.errors import Definite
 from pipeline.messages.signals import SignalAccepted
-from pipeline.signals.signal import LONGEST, MalformedSignal, parse
+from pipeline.signals.signal import LONGEST, MalformedSignal, parse_signal
 
 log = structlog.get_logger()
 
@@ -65,7 +65,7 @@ class HttpServer:
         self._guard = Guard(settings)
         self._buckets = {access: Bucket(per_s, burst) for access, (burst, per_s) in LIMITS.items()}
         self._live = Live(board, controlled=self._guard.controlled)
-        self._files = static_files.load()
+        self._files = static_files.load_files()
         app = web.Application(client_max_size=LONGEST, middlewares=[self._answered_safely])
         self._access: dict[web.AbstractResource | None, dict[str, Access]] = {}
         self._route(app)
@@ -165,7 +165,7 @@ class HttpServer:
         )
 
     async def _openapi(self, _: web.Request) -> web.Response:
-        return web.Response(text=api.text(), content_type="application/json")
+        return web.Response(text=api.openapi_text(), content_type="application/json")
 
     async def _livez(self, _: web.Request) -> web.Response:
         return web.Response(text="alive\n")
@@ -200,7 +200,7 @@ class HttpServer:
             return _error(415, "say that it's JSON: Content-Type: application/json")
         body = await request.read()
         try:
-            parse(body, default_id="given on arrival")
+            parse_signal(body, default_id="given on arrival")
         except MalformedSignal as error:
             self._metrics.count(catalogue.SIGNALS, channel=self._signals.name, outcome="malformed")
             return _error(422, str(error))

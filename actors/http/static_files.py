@@ -22,7 +22,7 @@ class StaticFile:
     content_type: str
 
 
-def load() -> dict[str, StaticFile]:
+def load_files() -> dict[str, StaticFile]:
     """All files by name."""
     return {
         entry.name: StaticFile(entry.read_bytes(), _TYPES[kind])

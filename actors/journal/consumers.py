@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 
 from actors.journal.files import Files
-from actors.journal.writer_epochs import FIRST, TEMPORARY, TEXT, beginning
+from actors.journal.writer_epochs import FIRST, TEMPORARY, TEXT, first_segment
 from pipeline.errors import Definite
 
 CONSUMERS = "consumers"
@@ -81,7 +81,7 @@ class Consumers:
 
     def first(self) -> int:
         """The segment that the journal is whole from."""
-        return beginning(self._files)
+        return first_segment(self._files)
 
     def begin_at(self, segment: int) -> None:
         """Make durable that the journal is whole from this segment on, and from no earlier one."""

@@ -306,7 +306,7 @@ class RemoteFiles:
 _ATOMIC = ("s3", "gcs")
 
 
-def located(location: str | Path) -> Files:
+def open_files(location: str | Path) -> Files:
     """The files at a path or a URI. Raises Definite for a URI that pyarrow can't make a filesystem of."""
     if isinstance(location, Path) or "://" not in location:
         return LocalFiles(Path(location))

@@ -25,7 +25,7 @@ from typing import IO
 
 from actors.journal import segment_file, writer_epochs
 from actors.journal.consumers import CONSUMERS, Consumers
-from actors.journal.files import Files, LocalFiles, NoRoom, located, telling
+from actors.journal.files import Files, LocalFiles, NoRoom, open_files, telling
 from actors.journal.writer_epochs import FIRST, MANIFEST, TEMPORARY, TEXT
 from actors.runtime.state_folder import local_folder
 from pipeline.config.settings import JournalSettings
@@ -62,7 +62,7 @@ class JournalReader:
     def __init__(self, location: str | Path) -> None:
         """Open the journal at this path or URI. Raises Definite where there's none."""
         self._location = str(location)
-        self.files: Files = located(location)
+        self.files: Files = open_files(location)
         with telling(self.files.shown):
             self._view = writer_epochs.seen(self.files)
         self.identity = Identity(self._view.record.journal, self._view.record.pipeline)
@@ -182,7 +182,7 @@ class JournalStore(JournalReader):
         Raises Definite while another process holds its lock, or where it's another pipeline's, and Fenced where
         another process claims it at the same time.
         """
-        files = located(location)
+        files = open_files(location)
         with telling(files.shown):
             files.make(_FOLDERS)
             lock = files.lock()
@@ -206,12 +206,12 @@ class JournalStore(JournalReader):
         """
         with telling(self.files.shown):
             self.files.settle(MANIFEST)
-            writer_epochs.check(self.files, self._own.claim)
-            entries = writer_epochs.listed(self.files)
+            writer_epochs.check_epoch(self.files, self._own.claim)
+            entries = writer_epochs.list_entries(self.files)
             self._own = self._view = own = claims.view(
                 self._own.claim, self._own.record, entries, self.consumers.first()
             )
-            self._oldest = self._begins(own, {claims.named(*entry) for entry in entries})
+            self._oldest = self._begins(own, {claims.entry_name(*entry) for entry in entries})
             last = self.entry(own.last) if own.last else None
             if last is not None:
                 self._unread = min(last.checkpoint.unread.values(), default=None)
@@ -240,7 +240,7 @@ class JournalStore(JournalReader):
             self._named |= dict.fromkeys(entry.schemas, segment)
             text = manifest.to_json(entry, self.identity.id)
             self.files.put(f"{MANIFEST}/{own.name(segment)}{TEXT}", text.encode())
-            writer_epochs.check(self.files, own.claim)
+            writer_epochs.check_epoch(self.files, own.claim)
         self._own = replace(own, last=segment)
         self._unread = min(entry.checkpoint.unread.values(), default=None)
         self.bytes += sum(file.bytes for file in entry.files)
@@ -255,7 +255,7 @@ class JournalStore(JournalReader):
             )
             if not going:
                 return Removed(0, 0)
-            writer_epochs.check(self.files, self._own.claim)
+            writer_epochs.check_epoch(self.files, self._own.claim)
             if going[-1].segment >= first:
                 self.consumers.begin_at(going[-1].segment + 1)
             # Somebody may have come who needs some of them (`pipeline.journal.retention`).
@@ -326,7 +326,7 @@ class JournalStore(JournalReader):
                 del sizes[name]
         for entry in entries:
             if not _counts(own, entry):
-                self.files.remove(f"{MANIFEST}/{claims.named(*entry)}{TEXT}")
+                self.files.remove(f"{MANIFEST}/{claims.entry_name(*entry)}{TEXT}")
         return sum(sizes.values())
 
     def _verify(self, name: str, file: File) -> None:
@@ -354,7 +354,7 @@ class JournalStore(JournalReader):
 
 
 def _counts(own: View, found: tuple[int, str]) -> bool:
-    return found[0] <= own.last and own.name(found[0]) == claims.named(*found)
+    return found[0] <= own.last and own.name(found[0]) == claims.entry_name(*found)
 
 
 def _claimed(files: Files, pipeline: str) -> View:

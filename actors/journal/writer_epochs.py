@@ -34,7 +34,7 @@ class Fenced(Definite):
 def seen(files: Files) -> View:
     """What counts, as far as it's certain. Raises Definite where there's no journal, or where it has been damaged."""
     while True:
-        entries = listed(files)
+        entries = list_entries(files)
         known, begun = _claims(files)
         if not begun:
             if entries:
@@ -48,7 +48,7 @@ def seen(files: Files) -> View:
         except FileNotFoundError:
             continue  # a greater one has begun, and removed it
         if greatest == max(known):
-            return writer_epochs.view(greatest, record, entries, beginning(files))
+            return writer_epochs.view(greatest, record, entries, first_segment(files))
         return View(greatest, record, record.through)
 
 
@@ -61,10 +61,10 @@ def take(files: Files, pipeline: str) -> View:
     known, _ = _claims(files)
     mine = writer_epochs.next_claim(known, uuid.uuid4().hex[:8])
     files.put(f"{CLAIMS}/{mine}{TEXT}", b"{}")
-    check(files, mine)
+    check_epoch(files, mine)
     record = _past(files, pipeline)
     files.put(f"{CLAIMS}/{mine}{_BEGUN}", writer_epochs.to_json(record).encode())
-    check(files, mine)
+    check_epoch(files, mine)
     known, begun = _claims(files)
     for claim in sorted(known - {mine}):
         files.remove(f"{CLAIMS}/{claim}{TEXT}")
@@ -73,7 +73,7 @@ def take(files: Files, pipeline: str) -> View:
     return View(mine, record, record.through)
 
 
-def check(files: Files, mine: str) -> None:
+def check_epoch(files: Files, mine: str) -> None:
     """Nobody has claimed the journal since. Raises Fenced."""
     known, _ = _claims(files)
     if later := [claim for claim in known if claim > mine]:
@@ -83,12 +83,12 @@ def check(files: Files, mine: str) -> None:
         )
 
 
-def beginning(files: Files) -> int:
+def first_segment(files: Files) -> int:
     """The segment that the journal is whole from: those before it have gone, or are going."""
     return max((int(name) for name in files.listed(FIRST) if name.isdecimal()), default=1)
 
 
-def listed(files: Files) -> list[tuple[int, str]]:
+def list_entries(files: Files) -> list[tuple[int, str]]:
     """The entries that there are, counting or not, by segment and claim. Raises Definite for a foreign file."""
     found = []
     for name in files.listed(MANIFEST):
@@ -114,11 +114,11 @@ def _check_pipeline(files: Files, pipeline: str) -> None:
 
 def _past(files: Files, pipeline: str) -> EpochRecord:
     """The record of the next claim: everything that counted for the last one that began."""
-    entries = listed(files)
+    entries = list_entries(files)
     _, begun = _claims(files)
     if not begun:
         return EpochRecord(str(uuid.uuid4()), pipeline)
-    before = writer_epochs.view(max(begun), _record(files, max(begun)), entries, beginning(files))
+    before = writer_epochs.view(max(begun), _record(files, max(begun)), entries, first_segment(files))
     return before.succeeded(min((segment for segment, _ in entries), default=1))
 
 

@@ -20,7 +20,7 @@ from actors.lake.delta_table import Conflict
 from actors.lake.lake import Lake
 from actors.lake.spark_session import SparkLost
 from actors.runtime.metrics import Metrics
-from actors.runtime.redaction import told
+from actors.runtime.redaction import safe_message
 from pipeline import metrics as catalogue
 from pipeline.config.settings import LakeSettings
 from pipeline.config.table_rules import rule_of
@@ -230,7 +230,11 @@ class Background:
             times = self._failed[work.what.due] = self._failed.get(work.what.due, 0) + 1
             pause = min(_LONGEST_REST_S, maintenance.REST_S * 2 ** (times - 1))
             log.error(
-                "work on a lake table failed", work=work.name, table=table, times=times, reason=told(error)
+                "work on a lake table failed",
+                work=work.name,
+                table=table,
+                times=times,
+                reason=safe_message(error),
             )
             self._metrics.count(catalogue.WORK_FAILED, kind=work.name)
             self._resting[work.what.due] = now + pause

@@ -25,7 +25,7 @@ from actors.journal.store import JournalReader
 from actors.lake.delta_log import LOG
 from actors.lake.filesystem import located
 from actors.runtime.fsync import FULL, sync
-from actors.runtime.redaction import told
+from actors.runtime.redaction import safe_message
 from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.journal.change_rows import changes_schema
 from pipeline.lake.batch import Piece
@@ -171,7 +171,7 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema, source: str) -> pa.RecordBat
         arrays = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
     except pa.ArrowInvalid as error:
         raise InvariantBroken(
-            f"a value of {source} isn't one of its column in the lake: {told(error)}"
+            f"a value of {source} isn't one of its column in the lake: {safe_message(error)}"
         ) from error
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from actors.lake.delta_table import LakeTable, TableVersion
 from actors.lake.delta_tables import delta_tables
 from actors.lake.spark_connect import is_lost
-from actors.runtime.redaction import told
+from actors.runtime.redaction import safe_message
 from pipeline.errors import Definite, Transient
 from pipeline.lake.live_view import MirrorPosition, Versions, live_view_sql
 from pipeline.lake.tables import Tier, literal, location, quoted
@@ -103,7 +103,7 @@ class CatalogViews:
                 if is_lost(error):
                     raise
                 self._look(error)
-                return told(error)
+                return safe_message(error)
         return ""
 
     def _shown(self, table: TableId) -> TableId | None:
@@ -122,8 +122,8 @@ class CatalogViews:
             self._session.sql(f"SHOW SCHEMAS IN {quoted(self._catalog)}").collect()
         except PySparkException:
             raise Definite(
-                f"no view can be kept in the catalog {self._catalog} ({told(error)}): see to the catalog, or remove "
-                "lake.catalog"
+                f"no view can be kept in the catalog {self._catalog} ({safe_message(error)}): see to the catalog, "
+                "or remove lake.catalog"
             ) from error
 
     def _name(self, *names: str) -> str:

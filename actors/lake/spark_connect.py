@@ -21,7 +21,7 @@ from typing import Any, cast
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
-from actors.runtime.redaction import told
+from actors.runtime.redaction import safe_message
 from pipeline.config.settings import SparkSettings
 from pipeline.errors import Definite, Transient
 
@@ -89,7 +89,7 @@ def is_lost(error: Exception) -> bool:
     return any(sign in f"{code} {error}" for sign in _LOST)
 
 
-def check() -> None:
+def check_client() -> None:
     """Raise Definite where PySpark lacks what it needs for Spark Connect."""
     try:
         import pyspark.sql.connect.session  # noqa: F401 - only those who use it have all that it imports
@@ -104,7 +104,7 @@ def connect(settings: SparkSettings, folder: Path) -> Connected:
 
     Raises Definite where the server isn't one that can write to Delta, Transient where it can't be reached.
     """
-    check()
+    check_client()
     url = settings.master
     folder.mkdir(parents=True, exist_ok=True)
     kept = folder / "connect-session"
@@ -116,12 +116,14 @@ def connect(settings: SparkSettings, folder: Path) -> Connected:
         return Connected(_opened(settings, number), url)
     except PySparkException as error:
         if is_lost(error):
-            raise Transient(f"the Spark Connect server at {url} can't be reached ({told(error)})") from error
+            raise Transient(
+                f"the Spark Connect server at {url} can't be reached ({safe_message(error)})"
+            ) from error
         raise
 
 
 @contextmanager
-def beside(session: SparkSession, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+def second_session(session: SparkSession, settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """Another session at the same server with these settings as well, for as long as it's needed."""
     origin: Any = session
     other = origin.cloneSession()
@@ -188,5 +190,6 @@ def _set(session: SparkSession, name: str, value: str) -> None:
         session.conf.set(name, value)
     except AnalysisException as error:
         raise Definite(
-            f"spark.conf: {name} can't be set at a Spark Connect server ({told(error)}): set it where that is started"
+            f"spark.conf: {name} can't be set at a Spark Connect server ({safe_message(error)}): set it where "
+            "that is started"
         ) from error

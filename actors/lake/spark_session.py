@@ -202,15 +202,15 @@ class Spark:
         _forget(gateway)
 
 
-def check(settings: SparkSettings) -> str:
+def check_spark(settings: SparkSettings) -> str:
     """What Spark there is by these settings, in words. Raises Definite where it lacks something."""
     if settings.by_connect:
-        spark_connect.check()
+        spark_connect.check_client()
         return f"PySpark {pyspark.__version__} by Spark Connect"
-    return str(parts(settings))
+    return str(installed_parts(settings))
 
 
-def parts(settings: SparkSettings) -> Parts:
+def installed_parts(settings: SparkSettings) -> Parts:
     """What there is, with the jars that the settings name.
 
     Raises Definite where Delta isn't among them, or isn't the one for PySpark.
@@ -236,19 +236,19 @@ def parts(settings: SparkSettings) -> Parts:
     return Parts(pyspark.__version__, DELTA_VERSION, jars)
 
 
-def run(settings: SparkSettings, folder: Path) -> Running:
+def open_session(settings: SparkSettings, folder: Path) -> Running:
     """Start Spark, or open a session at the Spark Connect server that the settings name; as `start` otherwise."""
     if settings.by_connect:
         return spark_connect.connect(settings, folder)
-    return start(settings, folder)
+    return start_local(settings, folder)
 
 
-def start(settings: SparkSettings, folder: Path) -> Spark:
+def start_local(settings: SparkSettings, folder: Path) -> Spark:
     """Start Spark; its log and its scratch files go into `folder`. Takes 5 to 10 seconds.
 
     Raises Definite where PySpark, Delta and the configuration don't fit together, Transient where the JVM fails.
     """
-    jars = parts(settings).jars
+    jars = installed_parts(settings).jars
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "log4j2.properties").write_text(_LOG4J.format(folder=folder))
     conf = SparkConf(loadDefaults=False).setAll(
@@ -285,7 +285,7 @@ def start(settings: SparkSettings, folder: Path) -> Spark:
 def beside(session: SparkSession, settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """A session with settings of its own, for statements that want them. Its jobs don't keep a batch's waiting."""
     if spark_connect.connected(session):
-        with spark_connect.beside(session, settings) as other:
+        with spark_connect.second_session(session, settings) as other:
             yield other
         return
     context = session.sparkContext

@@ -36,7 +36,7 @@ def without_values(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} {LEFT_OUT}"
 
 
-def told(error: BaseException) -> str:
+def safe_message(error: BaseException) -> str:
     """An error's text, by its type where there's none or where it isn't one of ours."""
     name, text = type(error).__name__, str(error)
     if isinstance(error, TidemarkError | OSError | Plain):
@@ -60,7 +60,9 @@ def _story(error: BaseException, heard: set[int]) -> list[str]:
         parts += [*_story(earlier, heard), "", "which led to:", ""]
     parts += [line.rstrip() for line in traceback.format_tb(error.__traceback__)]
     name = type(error).__name__
-    parts.append(told(error) if told(error).startswith(name) else f"{name}: {told(error)}")
+    parts.append(
+        safe_message(error) if safe_message(error).startswith(name) else f"{name}: {safe_message(error)}"
+    )
     if isinstance(error, BaseExceptionGroup):
         for each in error.exceptions:
             if _is_news(each, heard):

@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from pipeline.config.settings import Secret
 
 
-def read(file: PurePath) -> Secret:
+def read_secret(file: PurePath) -> Secret:
     """The secret that a file holds, without the end of its line. Raises OSError."""
     text = Path(file).read_text(encoding="utf-8")
     return Secret(text.removesuffix("\n").removesuffix("\r"), file)
@@ -17,4 +17,4 @@ def read(file: PurePath) -> Secret:
 
 def current(secret: Secret) -> str:
     """The secret as its file has it now, or as it was said where there's none. Raises OSError."""
-    return secret.value if secret.file is None else read(secret.file).value
+    return secret.value if secret.file is None else read_secret(secret.file).value

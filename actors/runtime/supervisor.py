@@ -35,7 +35,7 @@ from actors.runtime.actor import Actor
 from actors.runtime.failure_kinds import FailureKind, Hung, kind_of
 from actors.runtime.mailbox import Closed, Mailbox
 from actors.runtime.metrics import Metrics
-from actors.runtime.redaction import Plain, told
+from actors.runtime.redaction import Plain, safe_message
 from actors.runtime.tasks import broken_off
 from pipeline import metrics as catalogue
 from pipeline.errors import InvariantBroken
@@ -284,10 +284,10 @@ class Supervisor:
         """Decide what a failure means; `who` is an actor, or the group itself if it couldn't be built."""
         kind = kind_of(error)
         self._metrics.count(catalogue.ERRORS, actor=who, kind=kind)
-        message = f"{who}: {told(error)}"
+        message = f"{who}: {safe_message(error)}"
         self.failures.update(dict.fromkeys(group.actors, message))
         story = error if kind in (FailureKind.INVARIANT, FailureKind.UNFORESEEN) else None
-        log.error("failed", who=who, kind=kind.value, error=told(error), exc_info=story)
+        log.error("failed", who=who, kind=kind.value, error=safe_message(error), exc_info=story)
         match kind:
             case FailureKind.INVARIANT:
                 self._end_at_once(ExitCode.INVARIANT, message)

@@ -40,7 +40,7 @@ from actors.signals.file import SignalFile
 from actors.signals.kafka import SignalKafka
 from actors.signals.rest import SignalRest
 from actors.source import witnesses
-from actors.source.failover import Servers, listed
+from actors.source.failover import Servers, list_servers
 from actors.source.preflight import Preflight, answer, local_findings, preflight, signal_table
 from actors.spark_sink import SparkSink
 from actors.status.lag_watch import LagWatch
@@ -95,16 +95,16 @@ async def serve(settings: Settings, recent: Recent) -> RunOutcome:
         store.close()
 
 
-async def check(settings: Settings) -> list[Finding]:
+async def find_mistakes(settings: Settings) -> list[Finding]:
     """All that's wrong, here and at the source."""
     found = list(local_findings(settings))
     try:
-        spark_session.check(settings.spark)
+        spark_session.check_spark(settings.spark)
     except TidemarkError as error:
         found.append(Finding(Severity.ERROR, str(error), "nothing could be delivered"))
     if settings.signals.kafka is not None:
-        found.extend(await signal_kafka.check(settings.signals.kafka, settings.name))
-    for source in listed(settings.source):
+        found.extend(await signal_kafka.check_broker(settings.signals.kafka, settings.name))
+    for source in list_servers(settings.source):
         try:
             of_server = (await preflight(replace(settings, source=source))).findings
         except TidemarkError as error:
@@ -165,7 +165,7 @@ class Assembly:
     def _stream(self, checkpoint: Checkpoint, found: Preflight) -> tuple[Actor[Any], ...]:
         """Those who read the log."""
         settings = self._settings
-        verified, news = schema_verifier.started(
+        verified, news = schema_verifier.start(
             settings.read,
             found.known,
             checkpoint.position,

@@ -91,7 +91,7 @@ def run(settings: Settings) -> None:
 
     recent = Recent()
     logs.configure(settings.name, recent=recent)
-    loading.load()
+    loading.import_all()
 
     from actors.runtime.supervisor import ExitCode
     from actors.service import assembly
@@ -124,14 +124,14 @@ def check(settings: Settings) -> None:
         from actors.lake import spark_session
         from actors.service import assembly
 
-    findings = asyncio.run(assembly.check(settings))
+    findings = asyncio.run(assembly.find_mistakes(settings))
     for finding in findings:
         click.echo(str(finding))
     errors = sum(finding.severity is Severity.ERROR for finding in findings)
     if errors:
         _fail(f"{errors} to mend before it can run", 1)
     well = "all is well" if not findings else "it can run"
-    click.echo(f"{well}, with {spark_session.check(settings.spark)}")
+    click.echo(f"{well}, with {spark_session.check_spark(settings.spark)}")
 
 
 @main.command(name="signal")

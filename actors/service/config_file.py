@@ -133,7 +133,7 @@ class _Reader:
             self._wrong(_file_of(key), f"{file!r} isn't text", "give a path")
         else:
             try:
-                return secret_files.read(self._folder / file)
+                return secret_files.read_secret(self._folder / file)
             except OSError as error:
                 self.mistakes.append(_unreadable(_file_of(key), error))
         return Secret("")

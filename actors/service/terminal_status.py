@@ -19,12 +19,12 @@ def show(statuses: Iterator[dict[str, Any]]) -> None:
     with Live(console=console, auto_refresh=False) as live:
         try:
             for status in statuses:
-                live.update(rendered(status), refresh=True)
+                live.update(status_tables(status), refresh=True)
         except KeyboardInterrupt:
             return
 
 
-def rendered(status: dict[str, Any]) -> Group:
+def status_tables(status: dict[str, Any]) -> Group:
     """A status as tables: the whole, the snapshots, the actors."""
     return Group(_whole(status), _snapshots(status["snapshots"]), _actors(status["actors"]))
 

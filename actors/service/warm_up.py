@@ -40,7 +40,7 @@ class _FirstTold(event.Listener):
         pass
 
 
-def load() -> None:
+def import_all() -> None:
     """Import what the service is made of."""
     gc.disable()
     try:

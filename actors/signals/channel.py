@@ -18,7 +18,7 @@ class Arrived:
     default_id: str | None = None
 
 
-def answered(answer: SignalAnswer) -> SignalState:
+def signal_state(answer: SignalAnswer) -> SignalState:
     """How far the signal has come with this answer."""
     match answer:
         case SignalAccepted(id_, detail):

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from actors.signals.channel import Arrived, answered
+from actors.signals.channel import Arrived, signal_state
 from pipeline.messages.signals import SignalAccepted, SignalAnswer
 from pipeline.signals.outcomes import Outcome, later
 from pipeline.signals.signal import LONGEST
@@ -83,7 +83,7 @@ class SignalFile:
         async def answer(given: SignalAnswer) -> None:
             if isinstance(given, SignalAccepted):
                 self._accepted.add(given.id)
-            await asyncio.to_thread(self._append, {"line": digest, **answered(given).to_json()})
+            await asyncio.to_thread(self._append, {"line": digest, **signal_state(given).to_json()})
 
         return answer
 

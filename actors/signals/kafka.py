@@ -34,7 +34,7 @@ from aiokafka.errors import KafkaError
 
 from actors.runtime.secret_files import current
 from actors.runtime.tasks import first_end
-from actors.signals.channel import Arrived, answered
+from actors.signals.channel import Arrived, signal_state
 from pipeline.config.settings import KafkaSettings
 from pipeline.errors import Transient
 from pipeline.messages.signals import SignalAnswer
@@ -213,7 +213,7 @@ class SignalKafka:
     async def _tell_answers(self, producer: AIOKafkaProducer) -> None:
         for offset, taken in list(self._taken.items()):
             if taken.answer is not None and not taken.told:
-                await self._send(producer, {**answered(taken.answer).to_json(), "offset": offset})
+                await self._send(producer, {**signal_state(taken.answer).to_json(), "offset": offset})
                 taken.told = True
 
     async def _tell_progress(self, producer: AIOKafkaProducer) -> None:
@@ -245,7 +245,7 @@ class SignalKafka:
         self._taken = {offset: taken for offset, taken in self._taken.items() if offset > behind}
 
 
-async def check(settings: KafkaSettings, pipeline: str) -> list[Finding]:
+async def check_broker(settings: KafkaSettings, pipeline: str) -> list[Finding]:
     """What's wrong with the broker or its topics."""
     try:
         await _must_be_there(settings, _common(settings, pipeline))

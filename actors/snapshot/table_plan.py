@@ -19,13 +19,13 @@ from pipeline.source.parameters import Fragment
 from pipeline.source.statement import Statement
 
 
-async def found(source: Source, table: TableId, request: Request) -> tuple[TableSchema, ChunkIndex]:
+async def find_table(source: Source, table: TableId, request: Request) -> tuple[TableSchema, ChunkIndex]:
     """The table as it is now, and its walk. Raises Definite where it can't be read in chunks as requested."""
     described = await _described(source, table)
     indexes = await source.indexes(table)
     if await _described(source, table) != described:
         raise Transient(f"{table} is being altered")
-    walk = chunk_index_choice.walk(described, indexes, request.surrogate)
+    walk = chunk_index_choice.choose_index(described, indexes, request.surrogate)
     condition(described.schema, request)
     return described.schema, walk
 
@@ -38,11 +38,11 @@ def condition(schema: TableSchema, request: Request) -> Fragment:
         raise Definite(f"the request isn't about {schema.table}: {refusal}") from refusal
 
 
-async def divided(
+async def find_ranges(
     source: Source, schema: TableSchema, walk: ChunkIndex, end: Key, rows: int, ranges: int, least_rows: int
 ) -> tuple[Key, ...]:
     """The last keys of all ranges but the last: of at most so many, each of at least so many of the table's `rows`."""
-    first = await key(source, schema, walk, chunk_queries.first_key(schema, walk))
+    first = await requested_key(source, schema, walk, chunk_queries.first_key(schema, walk))
     if first is None:
         return ()
     kinds = tuple(schema.columns[index].type for index in walk.columns)
@@ -56,24 +56,26 @@ async def divided(
             return keys
         match question:
             case LastThrough(after, bound, last):
-                answer = await key(
+                answer = await requested_key(
                     source, schema, walk, chunk_queries.last_through(schema, walk, after, bound, last)
                 )
             case FirstBehind(bound, last):
-                answer = await key(
+                answer = await requested_key(
                     source, schema, walk, chunk_queries.first_behind(schema, walk, bound, last)
                 )
             case Weigh(after, last):
-                answer = await _weight(source, chunk_queries.weight(schema, walk, after, last))
+                answer = await _weight(source, chunk_queries.explain_query(schema, walk, after, last))
 
 
-async def key(source: Source, schema: TableSchema, walk: ChunkIndex, statement: Statement) -> Key | None:
+async def requested_key(
+    source: Source, schema: TableSchema, walk: ChunkIndex, statement: Statement
+) -> Key | None:
     """The one key that the statement asks for, if there is one."""
     async with source.select(statement) as result:
         rows = await result.rows()
         if rows is None:
             return None
-        return result_set.key(rows.located(result.columns), 0, chunk_queries.key_alone(schema, walk))
+        return result_set.row_key(rows.located(result.columns), 0, chunk_queries.key_alone(schema, walk))
 
 
 async def _weight(source: Source, statement: Statement) -> int:

@@ -176,7 +176,7 @@ class Source:
             return Descriptions({}, {})
         rows = await self.ask(information_schema.describe(tables))
         listed = {table: await self._listed(table) for table in information_schema.contested(rows)}
-        return information_schema.described(rows, listed)
+        return information_schema.describe_tables(rows, listed)
 
     async def _listed(self, table: TableId) -> list[str]:
         """The table's indexes in the server's order; none where the table has gone meanwhile."""

@@ -52,7 +52,7 @@ log = structlog.get_logger()
 LOOK_EVERY_S: Final = 0.5
 
 
-def listed(source: SourceSettings) -> tuple[SourceSettings, ...]:
+def list_servers(source: SourceSettings) -> tuple[SourceSettings, ...]:
     """Each server by itself, in the list's order."""
     others = (replace(source, host=other.host, port=other.port, others=()) for other in source.others)
     return (replace(source, others=()), *others)
@@ -64,7 +64,7 @@ class Servers:
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._settings = settings
         self._metrics = metrics
-        self._servers = listed(settings.source)
+        self._servers = list_servers(settings.source)
         self._at: int | None = None
 
     async def chosen(self, last: Checkpoint | None) -> Preflight:
@@ -153,13 +153,13 @@ class _Search:
     def _described(self, verdicts: list[CandidateVerdict]) -> str:
         each = self._each(verdicts)
         if len(each) == 1:
-            return failover.described(verdicts[0])
+            return failover.explain_verdict(verdicts[0])
         whys = (f"{name}: {why}" for name, why in each.items())
         return "\n  ".join(["none of the servers can go on from what has passed here:", *whys])
 
     def _each(self, verdicts: list[CandidateVerdict]) -> dict[str, str]:
         told = zip(self._servers, verdicts, strict=True)
-        return {_name(server): failover.described(verdict) for server, verdict in told}
+        return {_name(server): failover.explain_verdict(verdict) for server, verdict in told}
 
     async def _looked(self) -> list[CandidateVerdict]:
         """What's to be said of each server; the others aren't asked where the one that we're at will do."""
@@ -194,7 +194,7 @@ class _Search:
             return Serves(source.server)
         executed = await source.executed()
         purged = await source.purged()
-        position = resume.wanted(self._last, executed, purged)
+        position = resume.resume_position(self._last, executed, purged)
         replica = not position <= executed and await source.received() is not None
         history = ServerHistory(source.server, executed, purged, replica)
         return failover.judged(position, history, self._last_server)

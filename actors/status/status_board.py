@@ -163,7 +163,7 @@ class StatusBoard:
 
     def _tables(self, said: Mapping[Name, StatusJson]) -> list[StatusJson]:
         capture, delivery = said.get(Name.WATERMARK_COORDINATOR, {}), said.get(Name.SPARK_SINK, {})
-        return table_status.tables(capture, delivery, self._paces.told(capture), self._maps)
+        return table_status.table_statuses(capture, delivery, self._paces.told(capture), self._maps)
 
     def shown(self) -> tuple[StatusJson, list[StatusJson]]:
         """What the page shows of this moment: an overview of bounded size, and each captured table."""

@@ -19,7 +19,7 @@ _COUNTS = (
 )
 
 
-def tables(
+def table_statuses(
     capture: StatusJson, delivery: StatusJson, snapshots: Iterable[StatusJson], maps: RangeMaps
 ) -> list[StatusJson]:
     """All tables by name: those that are captured, those that were stopped, and those of the known snapshots.

@@ -52,7 +52,7 @@ def judge(server: MysqlServer, account: Account, parts: Parts, folder: Path, vie
     with view.stage("reading all of MySQL and all of the lake, and comparing them"):
         # The rows of whole tables are shuffled here, which takes more pieces than there are cores.
         settings = SparkSettings("local[2]", parts.jars, "2g", {"spark.sql.shuffle.partitions": "16"})
-        running = spark_session.start(settings, folder / "judge")
+        running = spark_session.start_local(settings, folder / "judge")
         spark = running.session
         tally = spark.read.parquet(str(folder / "tally.parquet")).cache()
         findings: list[Finding] = []

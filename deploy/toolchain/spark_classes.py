@@ -69,7 +69,7 @@ def make(archive: Path, scratch: Path) -> None:
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
-    spark = spark_session.start(SparkSettings(jars=jars.paths(), conf=conf), scratch)
+    spark = spark_session.start_local(SparkSettings(jars=jars.paths(), conf=conf), scratch)
     for statement in _WORK:
         spark.session.sql(statement.format(table=f"delta.`{scratch / 'table'}`")).collect()
     os.kill(spark.pid, signal.SIGTERM)  # `stop` wouldn't wait until the archive is written

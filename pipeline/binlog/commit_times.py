@@ -50,7 +50,7 @@ class Beginnings:
             if head.code not in _LOOKED_AT:
                 self._reached.advance(head)
                 continue
-            this = events.parse(head, event, checksum=self._checksum)
+            this = events.parse_event(head, event, checksum=self._checksum)
             self._reached.advance(head)
             match this:
                 case Rotate(file, offset):

@@ -75,13 +75,13 @@ class Cursor:
 
     def text(self, length: int) -> str:
         """UTF-8 text of this many bytes."""
-        return decoded(self.take(length))
+        return utf8(self.take(length))
 
 
 _PACKED = {252: 2, 253: 3, 254: 8}
 
 
-def decoded(text: bytes) -> str:
+def utf8(text: bytes) -> str:
     """UTF-8 bytes as text. Raises UndecodableError."""
     try:
         return text.decode()

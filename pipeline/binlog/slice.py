@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.binlog.registries import TableMapRegistry, TsidRegistry
-from pipeline.binlog.rows.row_events import LocatedImages, RowsEvents, finish, locate
+from pipeline.binlog.rows.row_events import LocatedImages, RowsEvents, finish, locate_images
 from pipeline.binlog.stream_state import (
     CODE,
     END,
@@ -122,7 +122,7 @@ class Slice:
             return _Table(indices, np.zeros(len(indices), np.int64), described)
         events = self.rows.events
         try:
-            located = locate(
+            located = locate_images(
                 described,
                 self.rows.body,
                 RowsEvents(

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pipeline.binlog.event_buffer import Frames
 from pipeline.binlog.events import event as events
 from pipeline.binlog.events.payload_event import Payload, unpacked
-from pipeline.binlog.fast_path.events import walk
-from pipeline.binlog.fast_path.payload_runs import PayloadRun, is_payload, run
+from pipeline.binlog.fast_path.events import walk_events
+from pipeline.binlog.fast_path.payload_runs import PayloadRun, find_run, is_payload
 from pipeline.binlog.slice import Bound
 from pipeline.binlog.stream_state import BEGUN, DONE, FULL, NO_ROOM, RARE
 from pipeline.binlog.transaction_assembler import Given, TransactionAssembler
@@ -118,7 +118,7 @@ class LogStream:
         fold = self._fold
         if not fold.placed:
             return RARE, at
-        return walk(
+        return walk_events(
             frames.buffer,
             frames.bounds,
             at,
@@ -131,7 +131,7 @@ class LogStream:
 
     def _take_in(self, event: bytes) -> Iterator[Given]:
         head = events.header(event)
-        this = events.parse(head, event, checksum=self._fold.state.checksum_bytes != 0)
+        this = events.parse_event(head, event, checksum=self._fold.state.checksum_bytes != 0)
         self._fold.advance(head)
         del event  # a payload is worth having only once while it's unpacked
         if isinstance(this, Payload):
@@ -144,7 +144,7 @@ class LogStream:
         state = self._fold.state
         if state.phase != BEGUN or state.within or not is_payload(frames, at):
             return None
-        return run(frames, at, state.checksum_bytes)
+        return find_run(frames, at, state.checksum_bytes)
 
     def _take_run(self, frames: Frames) -> Iterator[Given]:
         """Take the events of a run of payloads, the last of which is the rest of its transaction."""

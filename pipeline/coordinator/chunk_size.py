@@ -42,7 +42,7 @@ class ChunkSize:
         return limits.chunk_bytes if self.row_bytes is None else round(rows * self.row_bytes)
 
 
-def measured(size: ChunkSize, order: ReadChunk, read: ChunkRead, limits: ChunkLimits) -> ChunkSize:
+def resize(size: ChunkSize, order: ReadChunk, read: ChunkRead, limits: ChunkLimits) -> ChunkSize:
     """The size after a chunk has come."""
     rows = len(read.rows)
     if not rows:

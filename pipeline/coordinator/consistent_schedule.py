@@ -32,7 +32,7 @@ def opened(state: State, message: TransactionsOpened) -> State:
             return state
 
 
-def wanted(state: State) -> Snapshot | None:
+def current_snapshot(state: State) -> Snapshot | None:
     """The consistent snapshot that can get on: that's under way, or whose turn it is."""
     if not any(snapshot.consistent for snapshot in state.checkpoint.snapshots):
         return None
@@ -56,7 +56,7 @@ def stood(state: State) -> tuple[State, tuple[Order, ...]]:
 
 
 def _stood(state: State) -> tuple[State, tuple[Order, ...]]:
-    goes_on = wanted(state) is not None
+    goes_on = current_snapshot(state) is not None
     match state.stand, state.gate:
         case Nowhere(number), Flowing() if goes_on:
             order = OpenTransactions(number + 1, 0)

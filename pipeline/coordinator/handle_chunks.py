@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from pipeline.coordinator import handle_log, reselect
 from pipeline.coordinator import window as windows
-from pipeline.coordinator.chunk_size import ChunkSize, measured
+from pipeline.coordinator.chunk_size import ChunkSize, resize
 from pipeline.coordinator.consistent_state import Nowhere
 from pipeline.coordinator.state import (
     FoundEmpty,
@@ -22,7 +22,7 @@ from pipeline.coordinator.state import (
     Unsettled,
     begun_anew,
     dropped,
-    ended,
+    fail_table,
     reading,
     size_of,
     snapshot_of,
@@ -118,7 +118,7 @@ def plan_failed(state: State, message: PlanFailed) -> State:
     run, snapshot = state.runs.get(table), snapshot_of(state.checkpoint, table)
     state = without_run(state, table)
     wanted = snapshot is not None and run == Planning(snapshot.id)
-    return ended(state, table, message.reason) if wanted else state
+    return fail_table(state, table, message.reason) if wanted else state
 
 
 def chunk_read(state: State, message: ChunkRead) -> State:
@@ -128,19 +128,19 @@ def chunk_read(state: State, message: ChunkRead) -> State:
     if window is None:  # dropped since: by a statement, a stop, or a failure of its table
         return state
     if isinstance(window.order, ReselectRows):
-        return reselect.measured(_reconciling(state, window, message), message)
+        return reselect.measure_rows(_reconciling(state, window, message), message)
     order, table = window.order, window.order.schema.table
     if why := indistinct(order.schema, message.rows):
-        return ended(state, table, f"{why}; its changes still stream, as long as none has such a key")
+        return fail_table(state, table, f"{why}; its changes still stream, as long as none has such a key")
     run = state.runs[table]
     assert isinstance(run, Planned)  # the window would have been dropped with it
     state = _reconciling(state, window, message)
-    state = with_size(state, table, measured(size_of(state, order), order, message, state.limits))
+    state = with_size(state, table, resize(size_of(state, order), order, message, state.limits))
     return with_run(state, table, replace(run, ranges=progressed(run.ranges, order.range, message.upto)))
 
 
 def _reconciling(state: State, window: Reading, message: ChunkRead) -> State:
-    reconciling = windows.chunk_read(window, message)
+    reconciling = windows.take_chunk(window, message)
     return replace(state, open=tuple(reconciling if w is window else w for w in state.open))
 
 
@@ -152,7 +152,7 @@ def chunk_failed(state: State, message: ChunkFailed) -> State:
         return state
     if isinstance(window.order, ReselectRows):
         return handle_log.table_stopped(state, TableStopped(table, _NOT_AGAIN.format(reason=message.reason)))
-    return ended(state, table, message.reason)
+    return fail_table(state, table, message.reason)
 
 
 def chunk_outdated(state: State, message: ChunkSchemaChanged) -> State:

@@ -21,9 +21,9 @@ from pipeline.coordinator import reselect
 from pipeline.coordinator import window as windows
 from pipeline.coordinator.chunk_size import halved
 from pipeline.coordinator.handle_signals import signalled_by_row
-from pipeline.coordinator.partial_rows import Divided, Partial, any_partial, divided
+from pipeline.coordinator.partial_rows import Divided, Partial, any_partial, split_images
 from pipeline.coordinator.reselect_keys import key_rows
-from pipeline.coordinator.resume import begun
+from pipeline.coordinator.resume import begin_snapshot
 from pipeline.coordinator.state import (
     BetweenTransactions,
     InTransaction,
@@ -31,12 +31,12 @@ from pipeline.coordinator.state import (
     Unsettled,
     checkpointed,
     dropped,
-    ended,
+    fail_table,
     size_of,
     snapshot_of,
     table_ended,
-    table_of,
     to_be_filled,
+    window_table,
     with_mirror,
     with_size,
     with_snapshot,
@@ -82,7 +82,7 @@ def changes_passed(state: State, message: ChangesVerified) -> tuple[State, tuple
     if isinstance(state.place, InTransaction) and run.gtid(0) != state.place.gtid:
         raise InvariantBroken(f"{run.gtid(0)} passed within {state.place.gtid}, which hadn't ended")
     tables = _captured(state, message.tables)
-    after = touched(replace(state, stream=message.end, place=BetweenTransactions()), tables, run)
+    after = touch_windows(replace(state, stream=message.end, place=BetweenTransactions()), tables, run)
     passed = checkpointed(
         after,
         position=run.added_to(checkpoint.position) | message.covered,
@@ -100,7 +100,7 @@ def part_passed(state: State, message: TransactionPartVerified) -> tuple[State, 
         raise InvariantBroken(f"rows of {message.gtid} came within {place.gtid}, which hadn't ended")
     transaction = Transactions.of([(message.gtid, message.commit_time)])
     tables = _captured(state, message.tables)
-    passed = touched(replace(state, place=place), tables, transaction)
+    passed = touch_windows(replace(state, place=place), tables, transaction)
     return passed, _change_parts(state, _captured(passed, tables), transaction)
 
 
@@ -125,14 +125,14 @@ class Keyed:
     divided: Divided | None
 
 
-def touched(state: State, tables: tuple[TableChanges, ...], run: Transactions) -> State:
+def touch_windows(state: State, tables: tuple[TableChanges, ...], run: Transactions) -> State:
     """The state in which these changes have touched the windows of their tables, and unknown rows are to be read.
 
     A table with a mirror stops where that couldn't tell the rows of these changes apart.
     """
     for changes in tables:
         table = changes.schema.table
-        opened = any(table_of(window) == table for window in state.open)
+        opened = any(window_table(window) == table for window in state.open)
         mirrored = table in state.checkpoint.mirrors
         if mirrored and (why := indistinct(changes.schema, changes.rows)):
             state = table_stopped(state, TableStopped(table, why))
@@ -152,7 +152,7 @@ def keyed(state: State, changes: TableChanges) -> Keyed:
     keys = tokens(changes.rows, changes.schema.key)
     if not any_partial(changes):
         return Keyed(changes, keys, None)
-    return Keyed(changes, keys, divided(changes, keys, reselect.moving(state, changes.schema.table)))
+    return Keyed(changes, keys, split_images(changes, keys, reselect.moving(state, changes.schema.table)))
 
 
 def keys_of(keyed: Keyed, run: Transactions) -> PassedKeys:
@@ -171,17 +171,17 @@ def _unknown_wanted(state: State, keyed: Keyed, of: Divided, transactions: int) 
     """The state in which the rows that these changes leave unknown are to be read again."""
     schema, mask = keyed.changes.schema, pa.array(of.unknown)
     rows = keyed.changes.rows.select(list(schema.key)).filter(mask)
-    return reselect.wanted(state, schema.table, key_rows(schema, rows.columns), transactions)
+    return reselect.want_rows(state, schema.table, key_rows(schema, rows.columns), transactions)
 
 
 def _touched(state: State, table: TableId, keys: PassedKeys) -> State:
     still_open: list[Window] = []
     for window in state.open:
-        after = windows.keys_passed(window, keys) if table_of(window) == table else window
+        after = windows.keys_passed(window, keys) if window_table(window) == table else window
         order = after.order
         if isinstance(order, ReadChunk) and keeps_too_much(after, state.limits.chunk_bytes):
             smaller = halved(size_of(state, order), order)
-            state = with_size(state, table_of(after), smaller)
+            state = with_size(state, window_table(after), smaller)
         else:
             still_open.append(after)
     return replace(state, open=tuple(still_open))
@@ -279,7 +279,7 @@ def schema_verified(state: State, message: SchemaVerified) -> State:
         state = dropped(state, {schema.table})
     unproven = state.checkpoint.unproven - {schema.table}
     state = checkpointed(state, schemas={**schemas, schema.table: schema}, unproven=unproven)
-    return replace(state, checkpoint=begun(state.checkpoint, state.unasked))
+    return replace(state, checkpoint=begin_snapshot(state.checkpoint, state.unasked))
 
 
 def table_restarted(state: State, message: MirrorInvalidated) -> State:
@@ -327,5 +327,5 @@ def table_stopped(state: State, message: TableStopped) -> State:
     stopped = checkpointed(state, stopped={**state.checkpoint.stopped, message.table: message.reason})
     stopped = reselect.forgotten(stopped, message.table)
     while snapshot_of(stopped.checkpoint, message.table):  # also those that wait for the first one
-        stopped = ended(stopped, message.table, message.reason)
+        stopped = fail_table(stopped, message.table, message.reason)
     return stopped

@@ -151,7 +151,7 @@ def _request(checkpoint: Checkpoint, signal: ExecuteSnapshot, table: TableId) ->
     keys = [key for each in signal.keys if each.tables.match(table) for key in each.keys]
     try:
         for condition in filters:
-            row_filter.checked(row_filter_parser.parse(condition), schema)
+            row_filter.checked(row_filter_parser.parse_filter(condition), schema)
         bound = tuple(dict.fromkeys(key_literals.bound(schema, key) for key in keys)) if schema.key else ()
     except ValueError as error:
         raise _Rejected(f"of {table}, {error}") from error
@@ -160,7 +160,7 @@ def _request(checkpoint: Checkpoint, signal: ExecuteSnapshot, table: TableId) ->
 
 def _refusal(checkpoint: Checkpoint, table: TableId) -> str | None:
     if table in checkpoint.stopped:
-        return f"it has stopped: {recapture.told(table, checkpoint.stopped[table])}"
+        return f"it has stopped: {recapture.stop_reason(table, checkpoint.stopped[table])}"
     if not checkpoint.schemas[table].key:
         return "it has no primary key, so its rows can't be read in chunks (its changes still stream)"
     return None

@@ -108,7 +108,7 @@ def any_partial(changes: TableChanges) -> bool:
     return bool(changes.images.column("absent").null_count < len(changes.images))
 
 
-def divided(changes: TableChanges, keys: pa.Array, moving: Iterable[str] = ()) -> Divided:
+def split_images(changes: TableChanges, keys: pa.Array, moving: Iterable[str] = ()) -> Divided:
     """The images, whose rows have these tokens. A change of one of the columns `moving` makes a row unknown."""
     kind = changes.images.column("kind").to_numpy()
     absent = changes.images.column("absent")

@@ -39,7 +39,7 @@ from pipeline.coordinator.state import (
     checkpointed,
     dropped,
     snapshot_of,
-    table_of,
+    window_table,
     with_mirror,
     with_size,
     with_snapshot,
@@ -68,7 +68,7 @@ MOST_OPEN: Final = 16
 MOST_BYTES: Final = 32 << 20
 
 
-def measured(state: State, read: ChunkRead) -> State:
+def measure_rows(state: State, read: ChunkRead) -> State:
     """The state in which it's known what a row of the table takes, now that some have come."""
     table, rows = read.chunk.table, len(read.rows)
     if not rows:
@@ -93,7 +93,7 @@ def moving(state: State, table: TableId) -> tuple[str, ...]:
     return tuple(schema.columns[index].name for index in indices if index not in schema.key)
 
 
-def wanted(state: State, table: TableId, keys: pa.RecordBatch, transactions: int) -> State:
+def want_rows(state: State, table: TableId, keys: pa.RecordBatch, transactions: int) -> State:
     """The state in which the rows with these keys are to be read again, which so many transactions made unknown."""
     if not len(keys):
         return state
@@ -113,12 +113,14 @@ def read_anew(state: State, table: TableId, scn: int) -> State:
 
 def forgotten(state: State, table: TableId) -> State:
     """The state in which no row of the table waits to be read again."""
-    still_open = (w for w in state.open if not (isinstance(w.order, ReselectRows) and table_of(w) == table))
+    still_open = (
+        w for w in state.open if not (isinstance(w.order, ReselectRows) and window_table(w) == table)
+    )
     unread = {other: listed for other, listed in state.unread.items() if other != table}
     return replace(state, open=tuple(still_open), unread=unread)
 
 
-def found(state: State, keys: Mapping[TableId, pa.RecordBatch | None]) -> State:
+def restore_keys(state: State, keys: Mapping[TableId, pa.RecordBatch | None]) -> State:
     """The state at a start, with the keys of the rows behind the checkpoint's marks; None: they aren't to be had."""
     for table, since in state.checkpoint.unread.items():
         listed = keys.get(table)
@@ -137,12 +139,12 @@ def marked(state: State) -> State:
     for window in state.open:
         if isinstance(window.order, ReselectRows):
             since = window.order.since
-            first[table_of(window)] = min(since, first.get(table_of(window), since))
+            first[window_table(window)] = min(since, first.get(window_table(window), since))
     unread = {table: since - 1 for table, since in first.items()}
     return state if unread == state.checkpoint.unread else checkpointed(state, unread=unread)
 
 
-def asked(state: State) -> tuple[State, tuple[ReselectRows, ...]]:
+def order_reselect(state: State) -> tuple[State, tuple[ReselectRows, ...]]:
     """Ask for the rows that wait longest, if it can be done now."""
     if not state.unread or state.rereading is not None or not isinstance(state.gate, Flowing):
         return state, ()
@@ -173,12 +175,12 @@ def asked(state: State) -> tuple[State, tuple[ReselectRows, ...]]:
     ), (order,)
 
 
-def waiting(state: State) -> dict[TableId, int]:
+def keys_waiting(state: State) -> dict[TableId, int]:
     """How many keys of each table are to be read again, or are being read."""
     counts = {table: sum(len(each.keys) for each in listed) for table, listed in state.unread.items()}
     for window in state.open:
         if isinstance(window.order, ReselectRows):
-            counts[table_of(window)] = counts.get(table_of(window), 0) + len(window.order.keys)
+            counts[window_table(window)] = counts.get(window_table(window), 0) + len(window.order.keys)
     return counts
 
 

@@ -99,14 +99,14 @@ def _without_waiting(checkpoint: Checkpoint, purged: GtidSet) -> Checkpoint:
     return replace(checkpoint, position=checkpoint.position | gone)
 
 
-def wanted(checkpoint: Checkpoint, executed: GtidSet, purged: GtidSet = NO_GTIDS) -> GtidSet:
+def resume_position(checkpoint: Checkpoint, executed: GtidSet, purged: GtidSet = NO_GTIDS) -> GtidSet:
     """The position to go on from at a server that has executed this, and whose log has lost what's `purged`."""
     checkpoint, moving = _without_waiting(checkpoint, purged), checkpoint.moving
     at = checkpoint.position if moving is None else checkpoint.position | moving.position
     return at if at <= executed else checkpoint.position
 
 
-def begun(checkpoint: Checkpoint, mode: SnapshotMode) -> Checkpoint:
+def begin_snapshot(checkpoint: Checkpoint, mode: SnapshotMode) -> Checkpoint:
     """The checkpoint with a snapshot of the tables that are new; the same one where none is, or where they stay so."""
     if mode is SnapshotMode.NO_DATA:
         return checkpoint
@@ -151,7 +151,7 @@ def _unused(checkpoint: Checkpoint, name: str) -> str:
 
 
 def _moved(checkpoint: Checkpoint, moving: Moving, known: KnownSchemas) -> Checkpoint:
-    at, checkpoint = wanted(checkpoint, known.at), replace(checkpoint, moving=None)
+    at, checkpoint = resume_position(checkpoint, known.at), replace(checkpoint, moving=None)
     if at == checkpoint.position:
         return checkpoint
     gap = _SKIPPED.format(id=moving.id, position=checkpoint.position)

@@ -50,8 +50,8 @@ from pipeline.coordinator.state import (
     is_reading,
     of_snapshots,
     range_of,
-    table_of,
     turns,
+    window_table,
     with_run,
 )
 from pipeline.coordinator.window import Reading, Reconciling
@@ -103,7 +103,7 @@ def scheduled(state: State) -> tuple[State, tuple[Order, ...]]:
 
 def _of_others(state: State) -> tuple[State, tuple[Order, ...]]:
     """Ask for what isn't of a consistent snapshot."""
-    state, again = reselect.asked(state)
+    state, again = reselect.order_reselect(state)
     match state.mode:
         case Pausing():
             state, orders = _pausing(state, next(_turns(state), None))
@@ -208,7 +208,7 @@ def _turns(state: State) -> Iterator[_Plan | _Chunk]:
 
 
 def _windows_of_tables(state: State) -> Counter[TableId]:
-    return Counter(map(table_of, of_snapshots(state)))
+    return Counter(map(window_table, of_snapshots(state)))
 
 
 def _without_blocked(wanted: dict[TableId, Snapshot]) -> dict[TableId, Snapshot]:
@@ -256,7 +256,7 @@ def _rows(state: State, snapshot: Snapshot, table: TableId) -> tuple[int, int]:
 def _held(state: State) -> int:
     """The bytes of the rows that wait in windows, and of those that may come with what's asked for."""
     waiting = sum(
-        state.sizes[table_of(window)].bytes(len(window.rows), state.limits)
+        state.sizes[window_table(window)].bytes(len(window.rows), state.limits)
         for window in of_snapshots(state)
         if isinstance(window, Reconciling)
     )

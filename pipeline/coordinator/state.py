@@ -205,7 +205,7 @@ Order = (
 )
 
 
-def ended(state: State, table: TableId, reason: str) -> State:
+def fail_table(state: State, table: TableId, reason: str) -> State:
     """The table's snapshot, if one is under way, has failed for this reason."""
     snapshot = snapshot_of(state.checkpoint, table)
     if snapshot is None:
@@ -269,14 +269,14 @@ def dropped(state: State, tables: Iterable[TableId]) -> State:
     """
     gone, unread = frozenset(tables), dict(state.unread)
     for window in reversed(state.open):
-        if isinstance(window.order, ReselectRows) and (table := table_of(window)) in gone:
+        if isinstance(window.order, ReselectRows) and (table := window_table(window)) in gone:
             unread[table] = (UnknownRows(window.order.since, window.order.keys), *unread.get(table, ()))
     runs: dict[TableId, TableRun] = {
         table: replace(run, stale=True) if table in gone and isinstance(run, Planning) else run
         for table, run in state.runs.items()
         if table not in gone or isinstance(run, Planning)
     }
-    still_open = tuple(w for w in state.open if table_of(w) not in gone)
+    still_open = tuple(w for w in state.open if window_table(w) not in gone)
     return replace(state, runs=runs, open=still_open, unread=unread)
 
 
@@ -389,7 +389,7 @@ def of_snapshots(state: State) -> tuple[Window, ...]:
     return tuple(window for window in state.open if isinstance(window.order, ReadChunk))
 
 
-def table_of(window: Window) -> TableId:
+def window_table(window: Window) -> TableId:
     """The table that a window is open on."""
     return window.order.chunk.table
 
@@ -397,4 +397,4 @@ def table_of(window: Window) -> TableId:
 def range_of(window: Window) -> tuple[TableId, int]:
     """The table and the number of its range that a window is open on; rows that are read again have one alone."""
     order = window.order
-    return table_of(window), order.range if isinstance(order, ReadChunk) else -order.chunk.number
+    return window_table(window), order.range if isinstance(order, ReadChunk) else -order.chunk.number

@@ -111,8 +111,8 @@ def start(
     """
     if isinstance(mode, Overlapping) and not 1 <= mode.most <= MOST_WINDOWS:
         raise ValueError(f"the number of windows must be from 1 to {MOST_WINDOWS}, not {mode.most}")
-    checkpoint = resume.begun(resume.again(checkpoint), unasked)
-    state, orders = scheduled(reselect.found(State(limits, mode, checkpoint, unasked), unread))
+    checkpoint = resume.begin_snapshot(resume.again(checkpoint), unasked)
+    state, orders = scheduled(reselect.restore_keys(State(limits, mode, checkpoint, unasked), unread))
     state = _numbered(state)
     return state, (Append((), state.checkpoint), *orders)
 

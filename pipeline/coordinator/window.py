@@ -196,7 +196,7 @@ def keys_passed(window: Window, keys: PassedKeys) -> Window:
             return _folded(replace(window, passed=passed, keys=number))
 
 
-def chunk_read(window: Reading, read: ChunkRead) -> Reconciling:
+def take_chunk(window: Reading, read: ChunkRead) -> Reconciling:
     """The window with its chunk. InvariantBroken if the low watermark can't be used for it."""
     if not usable(read.low, window.order.asked_at):
         raise InvariantBroken(

@@ -15,7 +15,7 @@ from pipeline.coordinator.state import (
     range_of,
     snapshot_of,
     table_ended,
-    table_of,
+    window_table,
     with_table,
     without_run,
 )
@@ -60,7 +60,7 @@ def _emptied(state: State) -> State:
 
 def _emitted(state: State, window: Reconciling) -> tuple[State, ChunkPart]:
     order = window.order
-    table, schema = table_of(window), order.schema
+    table, schema = window_table(window), order.schema
     if schema != state.checkpoint.schemas.get(table):
         raise InvariantBroken(f"a window of {table} is open under a schema that doesn't hold any more")
     if isinstance(order, ReselectRows):

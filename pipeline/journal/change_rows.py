@@ -65,7 +65,7 @@ def changes_schema(schema: TableSchema) -> pa.Schema:
     return pa.schema([*META, *schema.arrow])
 
 
-def ruled(append: Append, rules: tuple[LakeRule, ...]) -> Append:
+def chunks_as_changes(append: Append, rules: tuple[LakeRule, ...]) -> Append:
     """The append with the chunks of tables that have no mirror as changes, since that's where their rows go."""
     parts = tuple(
         replace(part, first=False)

@@ -29,7 +29,7 @@ from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule
 from pipeline.errors import InvariantBroken
 from pipeline.journal import segment as journal
-from pipeline.journal.change_rows import ruled
+from pipeline.journal.change_rows import chunks_as_changes
 from pipeline.journal.entry import Entry
 from pipeline.journal.quota import quota_reached
 from pipeline.journal.segment import EarlyFile, Unfinished
@@ -140,7 +140,7 @@ Order = Work | TellRoom | TellSealed | GiveUp
 _Next = tuple[State, tuple[Order, ...]]
 
 
-def begun(settings: JournalSettings, rules: tuple[LakeRule, ...], last: Entry | None) -> State:
+def start(settings: JournalSettings, rules: tuple[LakeRule, ...], last: Entry | None) -> State:
     """The state at a start, behind the last sealed segment."""
     return State(settings, rules, last, last.segment if last else 0, last.checkpoint if last else None)
 
@@ -207,7 +207,7 @@ def _with(state: State, fact: Fact, now: float) -> _Next:
 
 def _appended(state: State, append: Append, now: float) -> State:
     """With an append, and the rows that came for it before."""
-    whole = journal.finished(state.unfinished, ruled(append, state.rules))
+    whole = journal.finished(state.unfinished, chunks_as_changes(append, state.rules))
     waiting = journal.appended(state.waiting, whole, state.checkpoint, now)
     return replace(state, waiting=waiting, unfinished=Unfinished())
 

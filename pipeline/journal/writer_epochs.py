@@ -69,9 +69,9 @@ class View:
     def name(self, segment: int) -> str:
         """The name of a segment's folder and of its entry: names sort as the numbers do."""
         if segment > self.record.through:
-            return named(segment, self.claim)
+            return entry_name(segment, self.claim)
         spans = self.record.spans
-        return named(segment, spans[bisect.bisect_left(spans, segment, key=lambda span: span[1])][0])
+        return entry_name(segment, spans[bisect.bisect_left(spans, segment, key=lambda span: span[1])][0])
 
     def succeeded(self, first: int) -> EpochRecord:
         """The record of the claim that comes next, where nothing before segment `first` is wanted any more."""
@@ -81,7 +81,7 @@ class View:
         return EpochRecord(self.record.journal, self.record.pipeline, left)
 
 
-def named(segment: int, claim: str) -> str:
+def entry_name(segment: int, claim: str) -> str:
     """What belongs to this segment of this claim."""
     return f"{segment:012d}-{claim}"
 
@@ -112,8 +112,8 @@ def view(claim: str, record: EpochRecord, listed: Iterable[tuple[int, str]], fir
     for segment in range(max(first, record.through + 1), last):
         if segment not in own:
             raise Lost(
-                f"the entry {named(segment, claim)} is missing, and later ones are there: restore it from a copy of "
-                "the journal"
+                f"the entry {entry_name(segment, claim)} is missing, and later ones are there: restore it from a "
+                "copy of the journal"
             )
     return View(claim, record, last)
 

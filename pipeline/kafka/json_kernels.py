@@ -124,7 +124,7 @@ _PADDING: Final = ord("=")
 
 
 @compiled(types.void(_READ_ONLY, _ENDS, _READ_ONLY, _OUT, _OUT_ENDS))
-def base64(data: Bytes, ends: Ends, alphabet: Bytes, out: Bytes, out_ends: Ends) -> None:
+def quoted_base64(data: Bytes, ends: Ends, alphabet: Bytes, out: Bytes, out_ends: Ends) -> None:
     """Write each value in base64, with padding and in quotes: 2 bytes, and 4 for each 3 that it begins."""
     to = np.int64(0)
     for i in range(len(ends) - 1):

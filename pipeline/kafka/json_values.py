@@ -157,7 +157,7 @@ def _base64(data: Bytes, ends: Ends, alphabet: Bytes = kernels.BASE64) -> pa.Arr
     lengths = np.diff(ends.astype(np.int64))
     out = np.empty(int(((lengths + 2) // 3 * 4 + 2).sum()), np.uint8)
     out_ends = np.empty(len(lengths), np.int32)
-    kernels.base64(data, ends, alphabet, out, out_ends)
+    kernels.quoted_base64(data, ends, alphabet, out, out_ends)
     return _text_array(out, out_ends)
 
 

@@ -28,7 +28,7 @@ _WAITING = (
 )
 
 
-def check(delivered: LakeTableState, table: TableId, rule: LakeRule) -> None:
+def check_mirrors(delivered: LakeTableState, table: TableId, rule: LakeRule) -> None:
     """Raise Definite where the lake has a mirror of a table that is to have none."""
     if rule.tiers is Tiers.CHANGELOG and delivered.generation is not None:
         raise Definite(_THERE.format(table=table))

@@ -351,7 +351,7 @@ def _again(state: State, end: Checkpoint, now: float) -> _Next:
 
 def _found(state: State, fact: TableFound, now: float) -> _Next:
     table = fact.table
-    mirror_rules.check(fact.found, table, rule_of(state.rules, table))
+    mirror_rules.check_mirrors(fact.found, table, rule_of(state.rules, table))
     state = replace(state, so_far=state.so_far.having(table, fact.found))
     match state.doing:
         case Searching(end, left):

@@ -151,7 +151,7 @@ class SourceSignal:
 _INTERNAL: Final = ("schema-changes", "snapshot-window-open", "snapshot-window-close")
 
 
-def parse(text: str | bytes, default_id: str | None = None) -> Signal:
+def parse_signal(text: str | bytes, default_id: str | None = None) -> Signal:
     """The signal that this JSON text is; `default_id` stands in where it has no id. Raises MalformedSignal."""
     value = _json(text)
     if not isinstance(value, dict):
@@ -280,7 +280,7 @@ def _tables(data: Mapping[str, Any]) -> TableFilter:
 def _filter(value: Mapping[str, Any]) -> Filter:
     tables, condition = _table(value), _text(value["filter"], '"filter"')
     try:
-        row_filter_parser.parse(condition)
+        row_filter_parser.parse_filter(condition)
     except ValueError as error:
         raise ValueError(f'the "filter" of {value["data-collection"]!r} can\'t be taken: {error}') from error
     return Filter(tables, condition)

@@ -40,7 +40,7 @@ from pipeline.types.column_types import (
 Indexes = Mapping[str, Sequence[IndexPart]]
 
 
-def walk(described: TableDescription, indexes: Indexes, surrogate: str | None) -> ChunkIndex:
+def choose_index(described: TableDescription, indexes: Indexes, surrogate: str | None) -> ChunkIndex:
     """The walk along the table's key, or along the unique index or column that `surrogate` names.
 
     Raises Definite where there's none to walk along, and Transient where the two arguments aren't of one moment.

@@ -24,7 +24,7 @@ from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.source.parameters import Fragment, comparison, stored
 from pipeline.source.result_set import LocatedRows
-from pipeline.source.statement import Statement, quoted, quoted_table
+from pipeline.source.statement import Statement, quote_name, quoted_table
 from pipeline.types.column_types import ColumnType, Enum, Integer, Set
 
 NO_CONDITION: Final[Fragment] = ("", ())
@@ -50,7 +50,7 @@ def chunk(
 
     All columns come in the table's order, and behind them the numbers of the walk's ENUMs and SETs (`key_places`).
     """
-    columns = [quoted(column.name) for column in schema.columns]
+    columns = [quote_name(column.name) for column in schema.columns]
     columns += [_selected(schema, index) for index in walk.columns if _numbered(schema, index)]
     where = _between(schema, walk, after, end)
     if condition[0]:
@@ -60,7 +60,7 @@ def chunk(
 
 def some(schema: TableSchema, where: Fragment) -> Statement:
     """The rows that satisfy a condition, all columns in the table's order."""
-    columns = ", ".join(quoted(column.name) for column in schema.columns)
+    columns = ", ".join(quote_name(column.name) for column in schema.columns)
     return Statement(f"SELECT {columns} FROM {quoted_table(schema.table)} WHERE {where[0]}", where[1])  # noqa: S608 - quoted names
 
 
@@ -97,7 +97,7 @@ def first_behind(schema: TableSchema, walk: ChunkIndex, bound: Key, end: Key) ->
     return boundary(schema, walk, bound, end, 1)
 
 
-def weight(schema: TableSchema, walk: ChunkIndex, after: Key, end: Key) -> Statement:
+def explain_query(schema: TableSchema, walk: ChunkIndex, after: Key, end: Key) -> Statement:
     """What the server would do for the keys with `after` < key <= `end`: `estimated` tells their number.
 
     With an index that's forced it counts no keys of a plain SELECT, and says that there's one; but it does for DISTINCT
@@ -137,7 +137,7 @@ def _select(
     schema: TableSchema, walk: ChunkIndex, columns: Sequence[str], where: Fragment, order: str
 ) -> Statement:
     condition, parameters = where
-    table = f"{quoted_table(schema.table)} FORCE INDEX ({quoted(walk.index)})"
+    table = f"{quoted_table(schema.table)} FORCE INDEX ({quote_name(walk.index)})"
     filtered = f" WHERE {condition}" if condition else ""
     return Statement(f"SELECT {', '.join(columns)} FROM {table}{filtered}{order}", parameters)  # noqa: S608 - quoted names
 
@@ -147,7 +147,7 @@ def _key(schema: TableSchema, walk: ChunkIndex) -> list[str]:
 
 
 def _selected(schema: TableSchema, index: int) -> str:
-    name = quoted(schema.columns[index].name)
+    name = quote_name(schema.columns[index].name)
     return f"CAST({name} AS UNSIGNED)" if _numbered(schema, index) else name
 
 
@@ -161,7 +161,7 @@ def _kind(schema: TableSchema, index: int) -> ColumnType:
 
 def _order(schema: TableSchema, walk: ChunkIndex, *, backward: bool = False) -> str:
     parts = [
-        f"{quoted(schema.columns[index].name)}{' DESC' if descending != backward else ''}"
+        f"{quote_name(schema.columns[index].name)}{' DESC' if descending != backward else ''}"
         for index, descending in zip(walk.columns, walk.descending, strict=True)
     ]
     return f" ORDER BY {', '.join(parts)}"
@@ -184,7 +184,7 @@ def _beyond(schema: TableSchema, walk: ChunkIndex, key: Key, strict: str, last: 
     def compared(part: int, operator: str) -> Fragment:
         column = schema.columns[walk.columns[part]]
         turned = _TURNED[operator] if walk.descending[part] else operator
-        return comparison(quoted(column.name), column.type, turned, key[part], walk.collations[part])
+        return comparison(quote_name(column.name), column.type, turned, key[part], walk.collations[part])
 
     condition, parameters = compared(len(key) - 1, last)
     for part in reversed(range(len(key) - 1)):

@@ -41,7 +41,7 @@ _EPOCH: Final = datetime(1, 1, 1)  # noqa: DTZ001 - what DATETIME says has no zo
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-def between(kinds: tuple[ColumnType, ...], low: Key, high: Key, fraction: float) -> Key | None:
+def key_between(kinds: tuple[ColumnType, ...], low: Key, high: Key, fraction: float) -> Key | None:
     """The beginning of a key that lies about this `fraction` of the way from `low` to `high`; None if none is known.
 
     `kinds`: the types of the key's columns. Behind `low`, or the same as far as it goes.

@@ -20,7 +20,7 @@ from itertools import cycle
 from typing import Final
 
 from pipeline.schema.row_keys import Key
-from pipeline.snapshot.key_midpoints import between
+from pipeline.snapshot.key_midpoints import key_between
 from pipeline.types.column_types import ColumnType
 
 # How far off its share a part may be for the search to end, as a part of that share.
@@ -120,7 +120,7 @@ def _place(part: _Part, share: float) -> Generator[Question, SplitAnswer, _Place
     least, most, before, through = part.low, part.high, 0.0, 1.0  # the nearest places, and the shares there
     fraction, side, elsewhere = share, 0, cycle(_ELSEWHERE)
     for _ in range(_PROPOSALS):
-        bound = between(part.kinds, least, most, fraction)
+        bound = key_between(part.kinds, least, most, fraction)
         if bound is None:
             break
         key = yield LastThrough(least, bound, most)

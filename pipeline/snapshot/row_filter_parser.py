@@ -57,7 +57,7 @@ _CODED: Final = re.compile(r"\\(.)|''", re.DOTALL)
 _ESCAPES: Final = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 
 
-def parse(text: str) -> Condition:
+def parse_filter(text: str) -> Condition:
     """The condition that the text is. Raises Refused."""
     if len(text) > LONGEST:
         raise InvalidRowFilter(

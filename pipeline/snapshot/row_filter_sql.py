@@ -31,10 +31,10 @@ from pipeline.snapshot.row_filter import (
     Or,
     checked,
 )
-from pipeline.snapshot.row_filter_parser import parse
+from pipeline.snapshot.row_filter_parser import parse_filter
 from pipeline.snapshot.snapshot import Request
 from pipeline.source.parameters import TEXT, Fragment, comparison, placeholder
-from pipeline.source.statement import quoted
+from pipeline.source.statement import quote_name
 from pipeline.types.column_types import ColumnType, Time
 
 
@@ -42,11 +42,11 @@ def requested(schema: TableSchema, request: Request) -> Fragment | None:
     """The condition that the rows asked for satisfy; None if all are. Raises Refused where it's none of this table."""
     conditions = [one_of(schema, request.keys)] if request.keys else []
     if request.condition is not None:
-        conditions.append(rendered(schema, checked(parse(request.condition), schema)))
+        conditions.append(filter_sql(schema, checked(parse_filter(request.condition), schema)))
     return _joined([_grouped(each) for each in conditions], " AND ") if conditions else None
 
 
-def rendered(schema: TableSchema, condition: Condition) -> Fragment:
+def filter_sql(schema: TableSchema, condition: Condition) -> Fragment:
     """A `checked` condition as SQL and the parameters that belong in it."""
     kinds = {column.name: column.type for column in schema.columns}
 
@@ -54,17 +54,17 @@ def rendered(schema: TableSchema, condition: Condition) -> Fragment:
         match part:
             case Compare(column, operator, value):
                 bound = _bound(kinds[column], value)
-                return f"{quoted(column)} {operator} {bound[0]}", bound[1]
+                return f"{quote_name(column)} {operator} {bound[0]}", bound[1]
             case In(column, values, negated):
                 listed = _joined([_bound(kinds[column], value) for value in values], ", ")
-                return f"{quoted(column)} {_not(negated)}IN ({listed[0]})", listed[1]
+                return f"{quote_name(column)} {_not(negated)}IN ({listed[0]})", listed[1]
             case Between(column, low, high, negated):
                 both = _joined([_bound(kinds[column], low), _bound(kinds[column], high)], " AND ")
-                return f"{quoted(column)} {_not(negated)}BETWEEN {both[0]}", both[1]
+                return f"{quote_name(column)} {_not(negated)}BETWEEN {both[0]}", both[1]
             case Like(column, pattern, escape, negated):
-                return f"{quoted(column)} {_not(negated)}LIKE %s ESCAPE %s", (pattern, escape)
+                return f"{quote_name(column)} {_not(negated)}LIKE %s ESCAPE %s", (pattern, escape)
             case IsNull(column, negated):
-                return f"{quoted(column)} IS {_not(negated)}NULL", ()
+                return f"{quote_name(column)} IS {_not(negated)}NULL", ()
             case Not(inner):
                 sql, parameters = of(inner)
                 return f"NOT ({sql})", parameters
@@ -88,11 +88,11 @@ def one_of(schema: TableSchema, keys: Sequence[Key]) -> Fragment:
     if len(columns) == 1:
         [column] = columns
         places = ", ".join(placeholder(column.type, part, None) for (part,) in keys)
-        return f"{quoted(column.name)} IN ({places})", tuple(part for (part,) in keys)
+        return f"{quote_name(column.name)} IN ({places})", tuple(part for (part,) in keys)
     rows = [
         _joined(
             [
-                comparison(quoted(column.name), column.type, "=", part, None)
+                comparison(quote_name(column.name), column.type, "=", part, None)
                 for column, part in zip(columns, key, strict=True)
             ],
             " AND ",

@@ -145,7 +145,7 @@ def judged(position: GtidSet, history: ServerHistory, last: str) -> CandidateVer
     return Serves(history.server, GtidSet(doubtful))
 
 
-def described(verdict: CandidateVerdict) -> str:
+def explain_verdict(verdict: CandidateVerdict) -> str:
     """Why a server can't give what comes next, and what to do."""
     match verdict:
         case Serves():

@@ -254,7 +254,7 @@ def estimate(table: TableId) -> Statement:
     )
 
 
-def described(
+def describe_tables(
     rows: Iterable[ColumnRow], listed: Mapping[TableId, Sequence[str]] | None = None
 ) -> Descriptions:
     """The tables in these rows; one that isn't there doesn't exist, or is a view, or the user may not see it.

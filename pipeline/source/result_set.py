@@ -83,7 +83,7 @@ class ResultRows(NamedTuple):
         end = kernels.join(self.buffer, self.end) if self.split else self.end
         widths = np.array([WIDTHS.get(column.code, 0) for column in columns], np.int64)
         cells = np.empty((len(columns), self.number), np.int32)
-        broken = kernels.locate(self.buffer, end, widths, cells)
+        broken = kernels.locate_values(self.buffer, end, widths, cells)
         if broken != kernels.NONE:
             raise InvariantBroken(f"row {broken} of a result set doesn't have {len(columns)} whole values")
         return LocatedRows(self.buffer, end, columns, cells)
@@ -169,11 +169,11 @@ class LocatedRows(NamedTuple):
         """The bytes of one value that isn't NULL."""
         at, width = int(self.cells[column, row]), WIDTHS.get(self.columns[column].code)
         assert at >= 0
-        begin, length = (at, width) if width else kernels.value(self.buffer, at)
+        begin, length = (at, width) if width else kernels.length_encoded(self.buffer, at)
         return self.buffer[begin : begin + length].tobytes()
 
 
-def decode(schema: TableSchema, located: LocatedRows) -> pa.RecordBatch:
+def decode_rows(schema: TableSchema, located: LocatedRows) -> pa.RecordBatch:
     """The rows in `schema.arrow`; the columns are all the table's, in the table's order.
 
     Raises TextError if there's text that isn't of its column's character set, and Definite if a value isn't one that
@@ -192,7 +192,7 @@ def impossible_dates(rows: pa.RecordBatch, located: LocatedRows) -> int:
     return sum(int(column.null_count) for column in rows.columns) - told
 
 
-def key(located: LocatedRows, row: int, places: Sequence[tuple[ColumnType, int]]) -> Key:
+def row_key(located: LocatedRows, row: int, places: Sequence[tuple[ColumnType, int]]) -> Key:
     """The row's key, as it's bound to the next statement; `places`: what type each part is of, and its column."""
     return tuple(_key_part(kind, located, column, row) for kind, column in places)
 
@@ -266,7 +266,7 @@ class _Column(NamedTuple):
         offsets = np.empty(len(self.cells) + 1, np.int64)
         kernels.extents(self.buffer, self.cells, offsets)
         data = np.empty(int(offsets[-1]), np.uint8)
-        kernels.copy(self.buffer, self.cells, offsets, data)
+        kernels.copy_values(self.buffer, self.cells, offsets, data)
         return offsets, data
 
     def binary(self) -> pa.Array:
@@ -295,7 +295,7 @@ def _array(kind: ColumnType, column: _Column) -> pa.Array:
             if precision > DECIMAL128_DIGITS:
                 return column.text("ascii")
             words = np.empty((len(column.cells), 2), np.uint64)
-            column.refuse(kernels.decimals(column.buffer, column.cells, scale, words))
+            column.refuse(kernels.parse_decimals(column.buffer, column.cells, scale, words))
             return fixed(pa.decimal128(precision, scale), words, column.exists())
         case Float():
             return fixed(pa.float32(), column.numbers().astype(np.uint32).view(np.float32), column.exists())

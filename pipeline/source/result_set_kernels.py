@@ -108,7 +108,7 @@ def join(buffer: Bytes, end: int) -> int:
 
 
 @compiled("UniTuple(int64, 2)(uint8[::1], int64)", inlined=True)
-def value(buffer: Bytes, at: Int) -> tuple[Int, Int]:
+def length_encoded(buffer: Bytes, at: Int) -> tuple[Int, Int]:
     """Where the bytes of a value with its length before it begin, and how many there are."""
     length: Int = np.int64(buffer[at])
     if length < 251:
@@ -118,7 +118,7 @@ def value(buffer: Bytes, at: Int) -> tuple[Int, Int]:
 
 
 @compiled("int64(uint8[::1], int64, int64[::1], int32[:, ::1])")
-def locate(buffer: Bytes, end: int, widths: Longs, cells: CellTable) -> int:
+def locate_values(buffer: Bytes, end: int, widths: Longs, cells: CellTable) -> int:
     """Find all values of the rows in buffer[:end]; `cells` is [columns, rows].
 
     `widths`: the bytes of each column's values, 0 where their length is told. Returns the first row that isn't whole.
@@ -148,7 +148,7 @@ def locate(buffer: Bytes, end: int, widths: Longs, cells: CellTable) -> int:
                 return row
             if buffer[at] in (251, 255):  # neither begins a length; one that isn't whole ends in the slack
                 return row
-            at, length = value(buffer, at)
+            at, length = length_encoded(buffer, at)
             if length < 0 or length > stop - at:
                 return row
             at += length
@@ -164,23 +164,23 @@ def extents(buffer: Bytes, cells: Cells, offsets: Longs) -> None:
     for i in range(len(cells)):
         length: Int = np.int64(0)
         if cells[i] >= 0:
-            _, length = value(buffer, cells[i])
+            _, length = length_encoded(buffer, cells[i])
         offsets[i + 1] = offsets[i] + length
 
 
 @compiled("void(uint8[::1], int32[::1], int64[::1], uint8[::1])")
-def copy(buffer: Bytes, cells: Cells, offsets: Longs, out: Bytes) -> None:
+def copy_values(buffer: Bytes, cells: Cells, offsets: Longs, out: Bytes) -> None:
     """Lay the values end to end where `extents` said."""
     for i in range(len(cells)):
         if cells[i] >= 0:
-            at, length = value(buffer, cells[i])
+            at, length = length_encoded(buffer, cells[i])
             here, there = np.uint64(at), np.uint64(offsets[i])
             for k in range(np.uint64(length)):  # unsigned, so that LLVM makes larger steps of them
                 out[there + k] = buffer[here + k]
 
 
 @compiled("int64(uint8[::1], int32[::1], int64, uint64[:, ::1])")
-def decimals(buffer: Bytes, cells: Cells, scale: int, out: NDArray[np.uint64]) -> int:
+def parse_decimals(buffer: Bytes, cells: Cells, scale: int, out: NDArray[np.uint64]) -> int:
     """decimal128 words (low, high) of numbers with `scale` digits after the point; zero for NULL.
 
     Returns the first that isn't such a number; up to 38 digits are taken for granted.
@@ -190,7 +190,7 @@ def decimals(buffer: Bytes, cells: Cells, scale: int, out: NDArray[np.uint64]) -
         out[i, 0], out[i, 1] = 0, 0
         if cells[i] < 0:
             continue
-        at, length = value(buffer, cells[i])
+        at, length = length_encoded(buffer, cells[i])
         end = at + length
         negative = length > 0 and buffer[at] == 45
         if negative:

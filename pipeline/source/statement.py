@@ -78,11 +78,11 @@ def _counted(value: bytes) -> bytes:
     return b"\xfe" + size.to_bytes(8, "little") + value
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """A name of a column, table or database as the text of a Statement takes it."""
     return "`" + name.replace("`", "``").replace("%", "%%") + "`"
 
 
 def quoted_table(table: TableId) -> str:
     """A table's full name as the text of a Statement takes it."""
-    return f"{quoted(table.database)}.{quoted(table.name)}"
+    return f"{quote_name(table.database)}.{quote_name(table.name)}"

@@ -173,7 +173,7 @@ TABLED: Final = frozenset(_SINGLE) | frozenset(_MULTIPLE)
 
 
 @cache
-def tables(charset: str) -> CodeTables:
+def code_tables(charset: str) -> CodeTables:
     """The tables of one of the TABLED sets; some 0.1 s for one with many codes, when it's first asked for."""
     codec = _codec(charset)
     one = _points(codec, [bytes([byte]) for byte in range(256)])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pipeline.errors import Definite
 from pipeline.types import charset_kernels as kernels
-from pipeline.types.charset_tables import TABLED, tables
+from pipeline.types.charset_tables import TABLED, code_tables
 
 
 class TextError(Definite):
@@ -79,7 +79,7 @@ def twins(charset: str) -> frozenset[str]:
     """The characters of which MySQL's `charset` has more than one code, so that two texts in it can read alike."""
     if charset not in TABLED:
         return frozenset()
-    codes = np.concatenate([table[table >= 0] for table in tables(charset)])
+    codes = np.concatenate([table[table >= 0] for table in code_tables(charset)])
     found, times = np.unique(codes, return_counts=True)
     return frozenset(map(chr, found[times > 1].tolist()))
 
@@ -115,7 +115,7 @@ def _converted(values: pa.Array, charset: str, column: str) -> pa.Array:
         wide = _WIDE[charset]
         wrong = kernels.by_unit(data, ends, wide.width, wide.little, wide.pairs, out, out_ends)
     else:
-        wrong = kernels.by_table(data, ends, *tables(charset), out, out_ends)
+        wrong = kernels.by_table(data, ends, *code_tables(charset), out, out_ends)
     if wrong != kernels.WHOLE:
         behind = min(int(ends[np.searchsorted(ends, wrong, "right")]), int(wrong) + _LONGEST_CODE)
         raise TextError(f"{column}: a value isn't text in {charset}: {data[wrong:behind].tobytes()!r}")

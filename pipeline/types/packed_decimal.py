@@ -20,7 +20,7 @@ def groups(precision: int, scale: int) -> list[tuple[int, int]]:
     return [(_BYTES[n], n) for n in digits if n > 0]
 
 
-def text(stored: bytes, precision: int, scale: int) -> str:
+def decimal_text(stored: bytes, precision: int, scale: int) -> str:
     """A stored DECIMAL as the server prints it. Raises UndecodableError."""
     layout = groups(precision, scale)
     if len(stored) != sum(size for size, _ in layout):

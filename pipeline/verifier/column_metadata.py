@@ -50,7 +50,7 @@ def self_described(table_map: TableMap, metadata: FullMetadata) -> TableSchema:
     return TableSchema(table_map.table, tuple(columns), metadata.key)
 
 
-def difference(schema: TableSchema, table_map: TableMap) -> str | None:
+def misfit(schema: TableSchema, table_map: TableMap) -> str | None:
     """How the schema differs from what the log says, as far as the log says it; None if it fits."""
     if len(schema.columns) != len(table_map.types):
         return f"the log has {len(table_map.types)} columns, and the server's schema {len(schema.columns)}"

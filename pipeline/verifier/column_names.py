@@ -22,7 +22,7 @@ from pipeline.messages.changes import TableStopped
 from pipeline.messages.row_images import CHANGE_FIELDS, TableChanges, TableImages, TableUnreadable
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, NoMetadata, TableMap
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.verifier.column_metadata import completed, difference, self_described
+from pipeline.verifier.column_metadata import completed, misfit, self_described
 from pipeline.verifier.table_state import (
     Capturable,
     SchemaFetched,
@@ -58,7 +58,7 @@ def behind(state: TableState | None, gtid: Gtid, to_come: TableSchema | None) ->
             return Unproven(GtidSet().with_gtid(gtid)) if to_come is None else SchemaPending(to_come)
 
 
-def named(
+def name_columns(
     state: Capturable, images: TableImages | TableUnreadable
 ) -> tuple[Verified, TableChanges] | TableStopped:
     """The images under their table's schema, and the table's state then; or why it stops."""
@@ -78,7 +78,7 @@ def named(
     return verified, TableChanges(verified.schema, fields, rows)
 
 
-def table_of(images: TableImages | TableUnreadable) -> TableId:
+def images_table(images: TableImages | TableUnreadable) -> TableId:
     """The table that these are of."""
     return images.table if isinstance(images, TableUnreadable) else images.map.table
 
@@ -108,7 +108,7 @@ def _proven(state: Capturable, table_map: TableMap) -> Verified | str:
         case Unproven() | SchemaPending() | SchemaFetched():
             return f"the log doesn't name its columns, and no schema is proven to hold here; {REMEDY}"
         case SchemaKnown(schema) | Verified(schema):
-            differs = difference(schema, table_map)
+            differs = misfit(schema, table_map)
             return Verified(schema, table_map) if differs is None else f"{differs}; {REMEDY}"
         case _:
             assert_never(state)

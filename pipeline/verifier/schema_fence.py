@@ -20,7 +20,7 @@ from pipeline.messages.binlog import (
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import Traits
-from pipeline.verifier.column_names import REMEDY, table_of, waits
+from pipeline.verifier.column_names import REMEDY, images_table, waits
 from pipeline.verifier.table_state import SchemaFetched, SchemaKnown, TableState, Unproven
 
 # How many bytes of rows are held, at most, until a schema is proven.
@@ -63,11 +63,11 @@ _GONE = (
 Alters = Callable[[DdlRead | CreateTableSelectRead], frozenset[TableId]]
 
 
-def waiting(tables: Mapping[TableId, TableState], message: HeldMessage) -> frozenset[TableId]:
+def waiting_tables(tables: Mapping[TableId, TableState], message: HeldMessage) -> frozenset[TableId]:
     """The tables whose images in this message have to wait."""
     if not isinstance(message, TransactionsRead | TransactionPartRead):
         return frozenset()
-    read = ((table_of(images), images) for images in message.tables)
+    read = ((images_table(images), images) for images in message.tables)
     return frozenset(table for table, images in read if waits(tables.get(table, Unproven()), images))
 
 

@@ -76,7 +76,7 @@ from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import known_at
 from pipeline.verifier import schema_fence
 from pipeline.verifier.cascades import Doubts
-from pipeline.verifier.column_names import behind, named, table_of
+from pipeline.verifier.column_names import behind, images_table, name_columns
 from pipeline.verifier.schema_fence import HeldMessage, ServerAnswer
 from pipeline.verifier.state import State
 from pipeline.verifier.table_restarts import (
@@ -104,7 +104,7 @@ News = SchemaVerified | MirrorInvalidated | TableStopped
 FromVerifier = ChangesVerified | TransactionPartVerified | SchemaChanged | LogAdvanced | ReadingPaused | News
 
 
-def started(
+def start(
     captured: TableFilter,
     known: KnownSchemas,
     position: GtidSet,
@@ -156,7 +156,7 @@ def step(state: State, message: ToSchemaVerifier) -> tuple[State, tuple[FromVeri
     return _released(replace(state, held=held, held_bytes=state.held_bytes + weight(message)))
 
 
-def asked(state: State) -> frozenset[TableId]:
+def tables_to_ask(state: State) -> frozenset[TableId]:
     """The tables that the server is to be asked for."""
     doubts = state.doubts.tables.keys() if state.doubts else frozenset[TableId]()
     return _unproven(state) | doubts | state.survey.wanted.keys()
@@ -209,7 +209,7 @@ def _released(state: State) -> tuple[State, tuple[FromVerifier, ...]]:
         state, news, unnamed = _settled(state)
         said += news
         message = state.held[0]
-        if schema_fence.waiting(state.tables, message) - unnamed.keys():
+        if schema_fence.waiting_tables(state.tables, message) - unnamed.keys():
             break
         state = replace(state, held=state.held[1:], held_bytes=state.held_bytes - weight(message))
         state, orphaned = _orphaned(state)
@@ -223,7 +223,9 @@ def _left_out(message: HeldMessage, unnamed: Mapping[TableId, str]) -> HeldMessa
     """The message without the images of these tables."""
     if not unnamed or not isinstance(message, TransactionsRead | TransactionPartRead):
         return message
-    return replace(message, tables=tuple(each for each in message.tables if table_of(each) not in unnamed))
+    return replace(
+        message, tables=tuple(each for each in message.tables if images_table(each) not in unnamed)
+    )
 
 
 def _settled(state: State) -> tuple[State, tuple[News, ...], Mapping[TableId, str]]:
@@ -234,7 +236,7 @@ def _settled(state: State) -> tuple[State, tuple[News, ...], Mapping[TableId, st
     state = _bound(state)
     said: list[News] = []
     unnamed: dict[TableId, str] = {}
-    for table in sorted(schema_fence.waiting(state.tables, state.held[0])):
+    for table in sorted(schema_fence.waiting_tables(state.tables, state.held[0])):
         before = state.tables.get(table, Unproven())
         if isinstance(before, SchemaPending):
             before = Unproven()
@@ -310,7 +312,7 @@ def _names(state: State) -> ddl.StatementScope:
 def _statement_read(state: State, message: DdlRead) -> tuple[State, tuple[FromVerifier, ...]]:
     gtid, database, statement = message.gtid, message.database, message.statement
     names = _names(state)
-    touched = ddl.touched(names, database, statement)
+    touched = ddl.touched_tables(names, database, statement)
     changed = _altered(state, message)
     # Of two statements in a row, of which the first one's schema isn't known, nobody could say what they converted.
     exact = (
@@ -477,11 +479,11 @@ def _tables_read(
     news: list[News] = []
     changes: list[TableChanges] = []
     for images in read:
-        table = table_of(images)
+        table = images_table(images)
         before = tables.get(table, Unproven())
         if isinstance(before, Stopped):
             continue
-        judged = named(before, images)
+        judged = name_columns(before, images)
         if isinstance(judged, TableStopped):
             tables[table] = Stopped()
             news.append(judged)

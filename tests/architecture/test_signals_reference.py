@@ -9,8 +9,8 @@ import pytest
 from deploy.toolchain.cache import REPOSITORY
 from pipeline.signals.notifications import Notice, NoticeType, to_json
 from pipeline.signals.outcomes import Outcome, SignalState
-from pipeline.signals.signal import Filter, Signal, parse
-from pipeline.snapshot.row_filter_parser import parse as parse_condition
+from pipeline.signals.signal import Filter, Signal, parse_signal
+from pipeline.snapshot.row_filter_parser import parse_filter as parse_condition
 from pipeline.verifier.signal_table import CREATE
 
 TEXT = (REPOSITORY / "docs" / "signals.md").read_text()
@@ -30,17 +30,17 @@ SIGNALS = [value for value in told("outcome", there=False) if "aggregate_type" n
 
 @pytest.mark.parametrize("example", SIGNALS, ids=lambda example: str(example["id"]))
 def test_each_example_is_a_signal(example: dict[str, Any]) -> None:
-    assert parse(json.dumps(example)).id == example["id"]
+    assert parse_signal(json.dumps(example)).id == example["id"]
 
 
 def test_there_is_an_example_of_each_type() -> None:
-    kinds = {type(parse(json.dumps(example))) for example in SIGNALS}
+    kinds = {type(parse_signal(json.dumps(example))) for example in SIGNALS}
     assert kinds == set(Signal.__args__)
 
 
 def test_each_filter_is_one() -> None:
     for example in SIGNALS:
-        for condition in getattr(parse(json.dumps(example)), "filters", ()):
+        for condition in getattr(parse_signal(json.dumps(example)), "filters", ()):
             assert isinstance(condition, Filter)
     filters = next(block for block in blocks("sql") if "IN (" in block)
     for line in filters.splitlines():

@@ -167,7 +167,7 @@ def configured(server: MysqlServer, parts: Parts, folder: Path, patch: pytest.Mo
 
 def wrong(server: MysqlServer, parts: Parts, folder: Path) -> list[str]:
     """How the lake differs from the source and from what was written."""
-    spark = spark_session.start(SparkSettings("local[2]", parts.jars), folder / "judge")
+    spark = spark_session.start_local(SparkSettings("local[2]", parts.jars), folder / "judge")
     try:
         findings = []
         tally = spark.session.read.parquet(str(folder / "tally.parquet")).cache()

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.events.table_map_event import table_map
-from pipeline.binlog.rows.row_events import ROW_EVENTS, RowsEvents, finish, locate
+from pipeline.binlog.rows.row_events import ROW_EVENTS, RowsEvents, finish, locate_images
 from pipeline.errors import Definite
 from pipeline.messages.row_images import TableImages
 from pipeline.types.buffers import SLACK
@@ -115,7 +115,7 @@ def _images(case: RowsCase, slack: bytes) -> TableImages:
     starts = ends - np.array([len(body) for body in bodies], np.int64)
     codes = np.array([code for code, _ in case.events], np.uint8)
     events = RowsEvents(starts, ends, codes, np.zeros(len(bodies), np.int32))
-    located = locate(table_map(case.map), _memory().holding(b"".join(bodies), slack), events)
+    located = locate_images(table_map(case.map), _memory().holding(b"".join(bodies), slack), events)
     return finish(located, np.cumsum(located.images) - located.images)
 
 

@@ -23,7 +23,7 @@ from pymysql.cursors import Cursor
 from actors import chunk_selector
 from actors.journal.store import JournalReader
 from actors.runtime.failure_kinds import FailureKind, kind_of
-from actors.runtime.redaction import told
+from actors.runtime.redaction import safe_message
 from actors.service.assembly import Assembly
 from deploy.toolchain.mysql_server import CAPTURE, MysqlServer
 from pipeline.config.settings import Settings as PipelineSettings
@@ -205,7 +205,7 @@ class Player:
 
         def judged(group: Any, who: str, error: Exception) -> None:
             if (kind := kind_of(error)) is not FailureKind.TRANSIENT:
-                self._find(None, f"failure, {kind.value}", f"{who}: {told(error)}")
+                self._find(None, f"failure, {kind.value}", f"{who}: {safe_message(error)}")
             judge(group, who, error)
 
         self.service.supervisor._judge = judged  # type: ignore[method-assign]

@@ -267,7 +267,7 @@ def every_table_is_touched(patch: Patch) -> None:
             state = replace(state, open=tuple(window.keys_passed(w, keys) for w in state.open))
         return state
 
-    patch.setattr(handle_log, "touched", touched)
+    patch.setattr(handle_log, "touch_windows", touched)
 
 
 # Closing and emission
@@ -309,7 +309,7 @@ def close_the_newest_first(patch: Patch) -> None:
 
 
 def ranges_wait_for_each_other(patch: Patch) -> None:
-    patch.setattr(window_close, "range_of", lambda w: (coordinator_state.table_of(w), 0))
+    patch.setattr(window_close, "range_of", lambda w: (coordinator_state.window_table(w), 0))
 
 
 def the_first_range_done_completes_the_table(patch: Patch) -> None:
@@ -478,7 +478,7 @@ def a_failed_chunk_is_skipped(patch: Patch) -> None:
 
 def any_failure_ends_its_table(patch: Patch) -> None:
     def chunk_failed(state: State, message: ChunkFailed) -> State:
-        return coordinator_state.ended(state, message.chunk.table, message.reason)
+        return coordinator_state.fail_table(state, message.chunk.table, message.reason)
 
     patch.setattr(handle_chunks, "chunk_failed", chunk_failed)
 
@@ -490,7 +490,7 @@ def a_failure_ends_every_table(patch: Patch) -> None:
         after, changes, answers = original(state, message)
         if isinstance(message, ChunkFailed | PlanFailed):
             for table in state.checkpoint.schemas:
-                after = coordinator_state.ended(after, table, message.reason)
+                after = coordinator_state.fail_table(after, table, message.reason)
         return after, changes, answers
 
     patch.setattr(coordinator, "_taken", taken)
@@ -878,7 +878,7 @@ def an_outdated_chunk_fails_its_table(patch: Patch) -> None:
     patch.setattr(
         handle_chunks,
         "chunk_outdated",
-        lambda state, message: coordinator_state.ended(state, message.chunk.table, "it's outdated"),
+        lambda state, message: coordinator_state.fail_table(state, message.chunk.table, "it's outdated"),
     )
 
 

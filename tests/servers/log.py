@@ -9,7 +9,7 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.changes import ChangesVerified
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
-from pipeline.verifier.step import FromVerifier, started, step
+from pipeline.verifier.step import FromVerifier, start, step
 from tests.servers.source import settings
 
 
@@ -20,7 +20,7 @@ async def read_log(
     executed = GtidSet.parse(server.executed())
     dump = await BinlogDump.open(settings(server, account), position)
     stream = LogStream(captured.match, captured.may_match_in)
-    state, news = started(captured, known, position, {}, (), frozenset())
+    state, news = start(captured, known, position, {}, (), frozenset())
     told: list[FromVerifier] = list(news)
     try:
         while not executed <= position:

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from hypothesis import strategies as st
 
-from pipeline.types.charset_tables import TABLED, tables
+from pipeline.types.charset_tables import TABLED, code_tables
 from tests.servers import random_json
 from tests.servers.random_kinds import UNPRINTED, Kind, Reader, hexed, printed_bytes, printed_set, quoted
 from tests.servers.random_numbers import between
@@ -20,7 +20,7 @@ def utf8(text: str) -> str:
 @cache
 def _codes(charset: str) -> list[bytes]:
     """All codes of one of the sets that have a table."""
-    one, two, three, four = tables(charset)
+    one, two, three, four = code_tables(charset)
     codes = [bytes([code]) for code in np.flatnonzero(one >= 0).tolist()]
     codes += [code.to_bytes(2, "big") for code in np.flatnonzero(two >= 0).tolist()]
     codes += [b"\x8f" + code.to_bytes(2, "big") for code in np.flatnonzero(three >= 0).tolist()]

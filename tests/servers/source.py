@@ -112,7 +112,7 @@ async def read_whole(source: Source, schema: TableSchema) -> pa.RecordBatch:
         source, chunk_queries.chunk(schema, primary(schema), None, (2**31 - 1,), 1000)
     )
     assert mismatch(schema, columns) is None
-    batch = pa.concat_batches([result_set.decode(schema, rows) for rows in located])
+    batch = pa.concat_batches([result_set.decode_rows(schema, rows) for rows in located])
     batch.validate(full=True)
     return batch
 

@@ -51,6 +51,6 @@ def spark_settings(parts: Parts) -> SparkSettings:
 @pytest.fixture(scope="module")
 def spark(spark_settings: SparkSettings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
     """A Spark for a whole module."""
-    spark = spark_session.start(spark_settings, tmp_path_factory.mktemp("spark"))
+    spark = spark_session.start_local(spark_settings, tmp_path_factory.mktemp("spark"))
     yield spark
     spark.stop()

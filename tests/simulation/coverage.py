@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from pipeline.coordinator.consistent_state import Approaching, Opening, Standing
 from pipeline.coordinator.schedule import _held
-from pipeline.coordinator.state import FoundEmpty, InTransaction, State, Strained, Unsettled, table_of
+from pipeline.coordinator.state import FoundEmpty, InTransaction, State, Strained, Unsettled, window_table
 from pipeline.coordinator.window import Reading, Reconciling, Window
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.binlog import LogAdvanced
@@ -139,7 +139,7 @@ class Coverage:
         for chunk in selector.chunks:
             if chunk.order.chunk.table == statement.table:
                 self.reached[f"a statement {chunk.place}"] += 1
-        if any(isinstance(w, Reconciling) and table_of(w) == statement.table for w in state.open):
+        if any(isinstance(w, Reconciling) and window_table(w) == statement.table for w in state.open):
             self.reached["a statement between high and close"] += 1
 
     def crashed(self, state: State, sealed: Checkpoint, emitted: bool) -> None:
@@ -204,7 +204,7 @@ class Coverage:
             case SchemaChanged(_, tables, restarted=restarted):
                 for each in restarted:
                     self._count({"a table was emptied": each.emptied, "a table began anew": not each.emptied})
-                dropped = {table_of(w) for w in before.open} & tables
+                dropped = {window_table(w) for w in before.open} & tables
                 self._dropped |= dropped
                 self._count(
                     {
@@ -281,7 +281,7 @@ class Coverage:
             self._windows[window.order.chunk] = _Window()
         if not new:
             return
-        tables = [table_of(window) for window in after]
+        tables = [window_table(window) for window in after]
         asked = {window.order.chunk.snapshot for window in new}
         requests = [window.order.request for window in new if isinstance(window.order, ReadChunk)]
         self._count(

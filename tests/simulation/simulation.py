@@ -154,7 +154,7 @@ class Simulation:
 
         It isn't where the connection for that leads to another server: then capture begins anew.
         """
-        tables = schema_verifier.asked(self.verifier)
+        tables = schema_verifier.tables_to_ask(self.verifier)
         match self.asking:
             case None if tables and self.selector.elsewhere:
                 self.crash()
@@ -288,7 +288,7 @@ class Simulation:
         self.unfinished = Unfinished()
         self.asking = None
         self.strained = self.full = False
-        self.verifier, news = schema_verifier.started(
+        self.verifier, news = schema_verifier.start(
             SHOP,
             known,
             checkpoint.position,

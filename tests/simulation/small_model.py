@@ -334,7 +334,7 @@ def emitted(histories: Histories, chunk: High, at: int) -> npt.NDArray[np.int64]
         reading = passed
     rows = _batch(histories.seen_by(chunk.seen))
     read = ChunkRead(order.chunk, gtid_set(chunk.low), rows, None, place(chunk.high), 0, 0)
-    reconciling: window.Window = window.chunk_read(reading, read)
+    reconciling: window.Window = window.take_chunk(reading, read)
     for i in range(chunk.came, at):
         reconciling = window.keys_passed(reconciling, _passed(histories, i))
     assert isinstance(reconciling, window.Reconciling)

@@ -14,7 +14,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from pipeline.binlog.cursor import Cursor, decoded
+from pipeline.binlog.cursor import Cursor, utf8
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.events.gtid_event import TransactionBegins, anonymous, gtid, tagged_gtid
 from pipeline.binlog.events.payload_event import Payload, payload
@@ -120,7 +120,8 @@ class TableMapped:
 
 @dataclass(frozen=True, slots=True)
 class RowsChanged:
-    """Row images, still as bytes: the event without its header and its checksum, as `row_events.locate` takes it."""
+    """Row images, still as bytes: the event without its header and its checksum, as `row_events.locate_images` takes
+    it."""
 
     table_id: int
     code: int
@@ -174,7 +175,7 @@ def header(event: bytes) -> Header:
     return head
 
 
-def parse(head: Header, event: bytes, *, checksum: bool) -> Event:
+def parse_event(head: Header, event: bytes, *, checksum: bool) -> Event:
     """What the event with this header says; `checksum` is that of the last format description.
 
     Raises UndecodableError: damaged, unknown, or of a kind that can't be followed (the text says what to set).
@@ -212,12 +213,12 @@ def _parsed(head: Header, body: bytes) -> Event:
 def _rare(head: Header, body: bytes) -> Event:
     match head.code:
         case Code.HEARTBEAT:
-            return Heartbeat(decoded(body), None)
+            return Heartbeat(utf8(body), None)
         case Code.HEARTBEAT_V2:
             return _heartbeat_v2(body)
         case Code.ROTATE:
             cursor = Cursor(body)
-            return Rotate(offset=_offset(cursor.integer(8)), file=decoded(cursor.rest()))
+            return Rotate(offset=_offset(cursor.integer(8)), file=utf8(cursor.rest()))
         case Code.XA_PREPARE:
             return _xa_prepare(body)
         case Code.STOP:
@@ -261,7 +262,7 @@ def _format_description(event: bytes) -> FormatDescription:
     version = cursor.integer(2)
     if version != 4:
         raise UndecodableError(f"FORMAT_DESCRIPTION: the log's format is {version}, and only 4 is read")
-    server_version = decoded(cursor.take(50).rstrip(b"\0"))
+    server_version = utf8(cursor.take(50).rstrip(b"\0"))
     cursor.take(4)  # when it was created
     header_bytes = cursor.integer(1)
     lengths = cursor.rest()
@@ -284,7 +285,7 @@ def _heartbeat_v2(body: bytes) -> Heartbeat:
     while cursor.left and (field := cursor.packed()):
         value = cursor.packed_bytes()
         if field == 1:
-            file = decoded(value)
+            file = utf8(value)
         elif field == 2:
             offset = _offset(Cursor(value).packed())
     if file is None or offset is None:

@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import Final
 
-from pipeline.binlog.cursor import Cursor, decoded
+from pipeline.binlog.cursor import Cursor, utf8
 from pipeline.errors import Definite, UndecodableError
 from pipeline.types.charsets import to_text
 from pipeline.types.collations import charset
@@ -80,7 +80,7 @@ def query(body: bytes) -> Query:
         return _BEGIN
     updated, collation, mode = _variables(Cursor(variables))
     strict = bool(mode & _STRICT) and not mode & ~_NO_CONVERSION
-    return Query(decoded(database), _text(statement, collation), updated, strict)
+    return Query(utf8(database), _text(statement, collation), updated, strict)
 
 
 _BEGIN: Final = Query("", "BEGIN", None, False)
@@ -125,4 +125,4 @@ def _names(variables: Cursor) -> frozenset[str] | None:
     count = variables.integer(1)
     if count == _TOO_MANY_DATABASES:
         return None
-    return frozenset(decoded(variables.until_zero()) for _ in range(count))
+    return frozenset(utf8(variables.until_zero()) for _ in range(count))

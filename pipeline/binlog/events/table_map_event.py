@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from pipeline.binlog.cursor import Cursor, decoded
+from pipeline.binlog.cursor import Cursor, utf8
 from pipeline.errors import Definite, UndecodableError
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, NoMetadata, TableMap
 from pipeline.schema.table_schema import TableId
@@ -144,9 +144,9 @@ def table_map(body: bytes) -> TableMap:
 
 
 def _table(cursor: Cursor) -> TableId:
-    database = decoded(cursor.packed_bytes())
+    database = utf8(cursor.packed_bytes())
     cursor.take(1)  # both names end with a zero
-    name = decoded(cursor.packed_bytes())
+    name = utf8(cursor.packed_bytes())
     cursor.take(1)
     return TableId(database, name)
 
@@ -220,7 +220,7 @@ class _Columns:
         if _Field.COLUMN_NAME not in self.fields:
             return MinimalMetadata()
         cursor = Cursor(self.fields[_Field.COLUMN_NAME])
-        names = tuple(decoded(cursor.packed_bytes()) for _ in self.real)
+        names = tuple(utf8(cursor.packed_bytes()) for _ in self.real)
         return FullMetadata(names, tuple(self._key()))
 
     def _unsigned(self) -> tuple[bool, ...]:

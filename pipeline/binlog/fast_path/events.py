@@ -251,7 +251,7 @@ def _event(
         ROWS_TYPE,
     )
 )
-def walk(
+def walk_events(
     buffer: Bytes,
     bounds: NDArray[np.int64],
     first: int,

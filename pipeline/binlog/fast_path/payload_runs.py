@@ -72,7 +72,7 @@ def is_payload(frames: Frames, i: int) -> bool:
     return bool(end - start >= _HEADER and frames.buffer[start + _CODE] == _PAYLOAD)
 
 
-def run(frames: Frames, first: int, checksum_bytes: int) -> PayloadRun | None:
+def find_run(frames: Frames, first: int, checksum_bytes: int) -> PayloadRun | None:
     """The run that begins with the payload there; None if none does. Events have so many bytes of checksum."""
     bounds = frames.bounds[first : first + 2 * _PAYLOADS]
     packed = np.empty(bounds[-1, 1] - bounds[0, 0], np.uint8)

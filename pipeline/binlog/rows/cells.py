@@ -264,7 +264,7 @@ def _images(
     "int64(uint8[::1], int64[::1], int64[::1], uint8[::1], int64[::1], int64[::1], int64[::1], boolean[::1],"
     " int32[:, ::1], int64[::1], int64[::1])"
 )
-def walk(
+def walk_cells(
     buffer: Bytes,
     starts: Longs,
     ends: Longs,

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pipeline.binlog.rows import temporal
 from pipeline.binlog.rows.json import document as json
-from pipeline.binlog.rows.stored_values import StoredColumn, laid_out, little_endian, varying
+from pipeline.binlog.rows.stored_values import StoredColumn, decode_little_endian, decode_varying, laid_out
 from pipeline.errors import InvariantBroken, UndecodableError
 from pipeline.types import arrow_arrays, packed_decimal, value_kernels
 from pipeline.types.arrow_arrays import fixed
@@ -74,7 +74,7 @@ def rows_type(column: LogType) -> pa.DataType:
 
 
 @cache
-def check(column: LogType, storage: Storage) -> None:
+def check_storage(column: LogType, storage: Storage) -> None:
     """Raise UndecodableError for a way to store that Tidemark doesn't know, InvariantBroken if it's not the type's."""
     width = stored_width(storage)
     fits = real_type(storage) in _codes(column)
@@ -142,7 +142,7 @@ def _codes(column: LogType) -> frozenset[FieldType]:
             assert_never(column)
 
 
-def decode(column: LogType, storage: Storage, stored: StoredColumn) -> pa.Array:
+def decode_column(column: LogType, storage: Storage, stored: StoredColumn) -> pa.Array:
     """The column's values as an array of `rows_type(column)`. `check` has passed the column and its storage."""
     match column:
         case Integer(size, unsigned):
@@ -152,36 +152,36 @@ def decode(column: LogType, storage: Storage, stored: StoredColumn) -> pa.Array:
         case Decimal(precision, scale):
             return _decimals(precision, scale, storage, stored)
         case Float():
-            values = little_endian(4, stored).astype(np.uint32).view(np.float32)
+            values = decode_little_endian(4, stored).astype(np.uint32).view(np.float32)
             return fixed(pa.float32(), values, stored.exists)
         case Double():
-            return fixed(pa.float64(), little_endian(8, stored).view(np.float64), stored.exists)
+            return fixed(pa.float64(), decode_little_endian(8, stored).view(np.float64), stored.exists)
         case Bit(width):
             return _bits(width, storage, stored)
         case Year():
-            years = little_endian(1, stored)
+            years = decode_little_endian(1, stored)
             return fixed(pa.int16(), np.where(years > 0, years + 1900, 0).astype(np.int16), stored.exists)
         case Date():
-            return temporal.dates(stored)
+            return temporal.decode_dates(stored)
         case Time():
-            return temporal.times(storage, stored)
+            return temporal.decode_times(storage, stored)
         case DateTime():
-            return temporal.datetimes(storage, stored)
+            return temporal.decode_datetimes(storage, stored)
         case Timestamp():
             return temporal.timestamps(storage, stored)
         case Text(charset):
-            return to_strings(varying(storage, stored), charset, stored.name)
+            return to_strings(decode_varying(storage, stored), charset, stored.name)
         case FixedBinary(width):
-            return varying(storage, stored, width)
+            return decode_varying(storage, stored, width)
         case Binary() | Geometry() | RawChar() | RawString():
-            return varying(storage, stored)
+            return decode_varying(storage, stored)
         case Enum():
-            indices = little_endian(stored_width(storage), stored).astype(np.int32)
+            indices = decode_little_endian(stored_width(storage), stored).astype(np.int32)
             return fixed(pa.int32(), indices, stored.exists)
         case Set():
-            return fixed(pa.int64(), little_endian(stored_width(storage), stored), stored.exists)
+            return fixed(pa.int64(), decode_little_endian(stored_width(storage), stored), stored.exists)
         case Json():
-            return json.texts(-stored_width(storage), stored)
+            return json.decode_documents(-stored_width(storage), stored)
         case Vector():
             return _vectors(storage, stored)
         case _:
@@ -189,7 +189,7 @@ def decode(column: LogType, storage: Storage, stored: StoredColumn) -> pa.Array:
 
 
 def _integers(size: int, unsigned: bool, stored: StoredColumn) -> pa.Array:
-    values = little_endian(size, stored, signed=not unsigned)
+    values = decode_little_endian(size, stored, signed=not unsigned)
     kind = arrow_type(Integer(size, unsigned))
     if pa.types.is_decimal(kind):
         words = np.zeros((len(stored), 2), np.int64)
@@ -201,7 +201,9 @@ def _integers(size: int, unsigned: bool, stored: StoredColumn) -> pa.Array:
 def _decimals(precision: int, scale: int, storage: Storage, stored: StoredColumn) -> pa.Array:
     if precision > DECIMAL128_DIGITS:
         return _texts(
-            lambda value: packed_decimal.text(value, precision, scale), varying(storage, stored), stored
+            lambda value: packed_decimal.decimal_text(value, precision, scale),
+            decode_varying(storage, stored),
+            stored,
         )
     groups = packed_decimal.groups(precision, scale)
     sizes = np.array([size for size, _ in groups], np.int64)
@@ -216,11 +218,11 @@ def _decimals(precision: int, scale: int, storage: Storage, stored: StoredColumn
 
 
 def _bits(width: int, storage: Storage, stored: StoredColumn) -> pa.Array:
-    first = little_endian(1, stored)  # byte, with the odd bits
+    first = decode_little_endian(1, stored)  # byte, with the odd bits
     if (first >> (width % 8 or 8)).any():
         stored.refuse(f"BIT({width})")
     if width > 1:
-        return varying(storage, stored)
+        return decode_varying(storage, stored)
     flags = np.packbits(first == 1, bitorder="little")
     return fixed(pa.bool_(), flags, stored.exists)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.rows import cells
-from pipeline.binlog.rows.columns import check, decode, rows_type
+from pipeline.binlog.rows.columns import check_storage, decode_column, rows_type
 from pipeline.binlog.rows.stored_values import StoredColumn
 from pipeline.errors import InvariantBroken, UndecodableError
 from pipeline.messages.row_images import IMAGE_FIELDS, ImageKind, TableImages
@@ -73,14 +73,14 @@ class LocatedImages:
     partial: bool
 
 
-def locate(table_map: TableMap, buffer: Bytes, events: RowsEvents) -> LocatedImages:
+def locate_images(table_map: TableMap, buffer: Bytes, events: RowsEvents) -> LocatedImages:
     """Find the row images of the events. Behind the last body the buffer has at least `buffers.SLACK` bytes.
 
     Raises UndecodableError, which names the table: a column is stored in a way that Tidemark doesn't know, or the
     bytes aren't whole row images of such columns.
     """
     for column, storage in zip(table_map.types, table_map.storage, strict=True):
-        check(column, storage)
+        check_storage(column, storage)
     if len(buffer) > cells.LARGEST_BUFFER:
         raise InvariantBroken(
             f"{table_map.table}: a slice has {len(buffer)} bytes, more than a cell can point to"
@@ -95,7 +95,7 @@ def locate(table_map: TableMap, buffer: Bytes, events: RowsEvents) -> LocatedIma
     while True:
         found = np.empty((len(stored), room), np.int32)
         sizes, state = np.zeros(len(stored), np.int64), np.zeros(cells.STATE, np.int64)
-        status = cells.walk(
+        status = cells.walk_cells(
             buffer, events.start, events.end, events.code, widths, masks, sizes, json, found, images, state
         )
         if status != cells.FULL:
@@ -121,7 +121,7 @@ def finish(located: LocatedImages, first_ordinals: Longs) -> TableImages:
         stored = StoredColumn(
             located.buffer, located.cells[i], _column_name(table_map, i), int(located.sizes[i])
         )
-        values = decode(column, storage, stored)
+        values = decode_column(column, storage, stored)
         impossible_dates += values.null_count - stored.nulls
         columns.append(values)
         fields.append(pa.field(str(i), rows_type(column)))

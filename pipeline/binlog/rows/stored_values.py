@@ -46,21 +46,21 @@ class StoredColumn:
         )
 
 
-def little_endian(width: int, stored: StoredColumn, *, signed: bool = False) -> Longs:
+def decode_little_endian(width: int, stored: StoredColumn, *, signed: bool = False) -> Longs:
     """Integers of up to 8 bytes; zero for NULL."""
     out = np.empty(len(stored), np.int64)
     value_kernels.little_endian(stored.buffer, stored.cells, width, signed, out)
     return out
 
 
-def big_endian(width: int, stored: StoredColumn) -> Longs:
+def decode_big_endian(width: int, stored: StoredColumn) -> Longs:
     """Unsigned integers of up to 8 bytes; zero for NULL."""
     out = np.empty(len(stored), np.int64)
     value_kernels.big_endian(stored.buffer, stored.cells, width, out)
     return out
 
 
-def varying(storage: Storage, stored: StoredColumn, padded: int = 0) -> pa.Array:
+def decode_varying(storage: Storage, stored: StoredColumn, padded: int = 0) -> pa.Array:
     """The stored bytes as they are, as pa.binary(); with `padded`, filled up with zero bytes to that many."""
     return arrow_arrays.varying(pa.binary(), *laid_out(storage, stored, padded), stored.exists)
 

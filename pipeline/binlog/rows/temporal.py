@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from pipeline.binlog.rows.stored_values import StoredColumn, big_endian, little_endian
+from pipeline.binlog.rows.stored_values import StoredColumn, decode_big_endian, decode_little_endian
 from pipeline.types import value_kernels
 from pipeline.types.arrow_arrays import fixed
 from pipeline.types.buffers import Longs
@@ -20,22 +20,22 @@ from pipeline.types.field_types import FieldType, Storage, stored_width
 _SECOND: Final = 1_000_000  # microseconds
 
 
-def dates(stored: StoredColumn) -> pa.Array:
+def decode_dates(stored: StoredColumn) -> pa.Array:
     """DATE as date32."""
     exists = stored.exists.copy()
     days = np.empty(len(stored), np.int64)
-    if value_kernels.dates(little_endian(3, stored), exists, days) != value_kernels.NONE:
+    if value_kernels.dates(decode_little_endian(3, stored), exists, days) != value_kernels.NONE:
         stored.refuse("DATE")
     return fixed(pa.date32(), days.astype(np.int32), exists)
 
 
-def datetimes(storage: Storage, stored: StoredColumn) -> pa.Array:
+def decode_datetimes(storage: Storage, stored: StoredColumn) -> pa.Array:
     """DATETIME as timestamp[us]."""
     exists = stored.exists.copy()
     out = np.empty(len(stored), np.int64)
     if storage.code == FieldType.DATETIME2:
         bits, scale = _fraction(storage)
-        packed = big_endian(stored_width(storage), stored) - (np.int64(1) << (39 + bits))
+        packed = decode_big_endian(stored_width(storage), stored) - (np.int64(1) << (39 + bits))
     else:
         bits, scale = 0, 0
         packed = _packed_datetimes(stored)
@@ -48,27 +48,27 @@ def timestamps(storage: Storage, stored: StoredColumn) -> pa.Array:
     """TIMESTAMP as timestamp[us, UTC]; zero seconds are the zero date."""
     if storage.code == FieldType.TIMESTAMP2:
         bits, scale = _fraction(storage)
-        packed = big_endian(stored_width(storage), stored)
+        packed = decode_big_endian(stored_width(storage), stored)
         seconds, fraction = packed >> bits, (packed & ((1 << bits) - 1)) * scale
         if (fraction >= _SECOND).any():
             stored.refuse("TIMESTAMP")
     else:
-        seconds, fraction = little_endian(4, stored), np.zeros(len(stored), np.int64)
+        seconds, fraction = decode_little_endian(4, stored), np.zeros(len(stored), np.int64)
     return fixed(pa.timestamp("us", tz="UTC"), seconds * _SECOND + fraction, stored.exists & (seconds != 0))
 
 
-def times(storage: Storage, stored: StoredColumn) -> pa.Array:
+def decode_times(storage: Storage, stored: StoredColumn) -> pa.Array:
     """TIME as signed microseconds (int64)."""
     if storage.code == FieldType.TIME2:
         bits, scale = _fraction(storage)
         # The sign bit is inverted, and a negative value is the complement of all the rest, its fraction included.
-        packed = big_endian(stored_width(storage), stored) - (np.int64(1) << (23 + bits))
+        packed = decode_big_endian(stored_width(storage), stored) - (np.int64(1) << (23 + bits))
         packed[~stored.exists] = 0
         size = np.abs(packed)
         whole, fraction = size >> bits, (size & ((1 << bits) - 1)) * scale
         hours, minutes, seconds = whole >> 12, (whole >> 6) & 63, whole & 63
     else:
-        packed = little_endian(3, stored, signed=True)
+        packed = decode_little_endian(3, stored, signed=True)
         size = np.abs(packed)
         hours, minutes, seconds = size // 10000, size // 100 % 100, size % 100
         fraction = np.zeros(len(stored), np.int64)
@@ -87,7 +87,7 @@ def _fraction(storage: Storage) -> tuple[int, int]:
 
 def _packed_datetimes(stored: StoredColumn) -> Longs:
     """The old DATETIME, decimal digits YYYYMMDDhhmmss, in DATETIME2's packed form without a fraction."""
-    digits = little_endian(8, stored, signed=True)
+    digits = decode_little_endian(8, stored, signed=True)
     date, time = digits // 1_000_000, digits % 1_000_000
     year, month, day = date // 10000, date // 100 % 100, date % 100
     hour, minute, second = time // 10000, time // 100 % 100, time % 100

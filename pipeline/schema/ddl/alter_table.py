@@ -17,8 +17,16 @@ Source: MySQL 9.7 Reference Manual, "ALTER TABLE Statement".
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pipeline.schema.ddl.sql_lexer import Lexeme, LexemeKind, NotRead, Reader, parts, readings, word
-from pipeline.schema.ddl.statement_kinds import AltersTable, read
+from pipeline.schema.ddl.sql_lexer import (
+    Lexeme,
+    LexemeKind,
+    NotRead,
+    Reader,
+    lowercase_word,
+    readings,
+    split_at_commas,
+)
+from pipeline.schema.ddl.statement_kinds import AltersTable, read_statement
 from pipeline.schema.table_schema import TableId, TableSchema
 
 # What ADD and DROP are followed by where they aren't about a column; all are reserved words.
@@ -78,7 +86,7 @@ def column_changes(database: str, statement: str) -> tuple[TableId, ColumnChange
 
 
 def _read(reading: list[Lexeme], database: str) -> tuple[TableId, ColumnChanges] | None:
-    statement = read(reading, database)
+    statement = read_statement(reading, database)
     if not isinstance(statement, AltersTable):
         return None
     try:
@@ -147,21 +155,21 @@ def renamed_by(option: Reader) -> Iterator[tuple[str, str]]:
 
 def dropped_by(option: Reader) -> Iterator[str]:
     """The column that goes. Raises NotRead."""
-    if option.keyword("drop") and word(option.next) not in _NO_COLUMN:
+    if option.keyword("drop") and lowercase_word(option.next) not in _NO_COLUMN:
         option.keyword("column")
         yield option.name()
 
 
 def added_by(option: Reader) -> Iterator[list[Lexeme]]:
     """The definitions of the columns that come, each from the column's name on. Raises NotRead."""
-    if not option.keyword("add") or word(option.next) in _NO_COLUMN:
+    if not option.keyword("add") or lowercase_word(option.next) in _NO_COLUMN:
         return
     option.keyword("column")
     if not option.sign("("):
         yield list(option.rest())
         return
-    for definition in parts(_inside(option.rest())):
-        if definition and word(definition[0]) not in _NO_COLUMN:
+    for definition in split_at_commas(_inside(option.rest())):
+        if definition and lowercase_word(definition[0]) not in _NO_COLUMN:
             yield definition
 
 

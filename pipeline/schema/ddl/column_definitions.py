@@ -15,7 +15,7 @@ Source: MySQL 9.7 Reference Manual, "CREATE TABLE Statement", "Data Types", "Str
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pipeline.schema.ddl.sql_lexer import Lexeme, LexemeKind, NotRead, Reader, word
+from pipeline.schema.ddl.sql_lexer import Lexeme, LexemeKind, NotRead, Reader, lowercase_word
 from pipeline.schema.table_traits import TextColumn, Traits
 
 _NUMBERS = frozenset(
@@ -132,7 +132,7 @@ def _has_room(read: _Definition, was: TextColumn, charset: str) -> bool:
 def _read(reader: Reader) -> _Definition:
     """Raises NotRead where there's anything that isn't known to leave rows alone."""
     reader.name()
-    kind = word(reader.next)
+    kind = lowercase_word(reader.next)
     reader.expect(*_TYPES)
     reader.keyword(*_SECOND_WORDS.get(kind, ()))
     reader.keyword("varying")
@@ -148,14 +148,14 @@ def _read(reader: Reader) -> _Definition:
 
 def _attributes(reader: Reader) -> Iterator[tuple[str, str]]:
     """Those that matter, with the value of CHARACTER SET and COLLATE. Raises NotRead."""
-    while reader.next.text and word(reader.next) not in ("first", "after", "partition"):
-        if word(reader.next) in _ALONE:
-            yield word(reader.next), ""
+    while reader.next.text and lowercase_word(reader.next) not in ("first", "after", "partition"):
+        if lowercase_word(reader.next) in _ALONE:
+            yield lowercase_word(reader.next), ""
             reader.value()
         elif reader.keyword(*_WITH_A_VALUE):
             reader.sign("=")
             reader.value()
-        elif word(reader.next) in ("character", "char", "charset", "collate"):
+        elif lowercase_word(reader.next) in ("character", "char", "charset", "collate"):
             yield _charset(reader)
         elif reader.keyword("unique"):
             reader.keyword("key")
@@ -204,7 +204,7 @@ def _expression(reader: Reader) -> None:
 
 def _constraint(reader: Reader) -> None:
     """Raises NotRead."""
-    if reader.keyword("constraint") and word(reader.next) != "check":
+    if reader.keyword("constraint") and lowercase_word(reader.next) != "check":
         reader.name()
     if reader.keyword("check"):
         reader.expect_sign("(")

@@ -20,7 +20,7 @@ from pipeline.schema.ddl.statement_kinds import (
     DropsTables,
     RenamesTables,
     UnparsedStatement,
-    read,
+    read_statement,
 )
 from pipeline.schema.ddl.unlogged_changes import (
     NONE_EXACT,
@@ -65,7 +65,7 @@ class StatementScope:
         return known == name or (self.folds and _folded(known) == _folded(name))
 
 
-def touched(names: StatementScope, database: str, statement: str) -> frozenset[TableId]:
+def touched_tables(names: StatementScope, database: str, statement: str) -> frozenset[TableId]:
     """The captured tables that a statement may be about: those that it names, and those of a database that it's about.
 
     This errs on the safe side. Where the patterns match any name in the default database, words that name no table
@@ -97,7 +97,7 @@ def may_alter(names: StatementScope, database: str, statement: str) -> frozenset
     """
     found: set[TableId] = set()
     for reading in readings(statement):
-        match meaning := read(reading, database):
+        match meaning := read_statement(reading, database):
             case DefinesTable(table):
                 named = {table}
             case DropsTables(tables):
@@ -107,14 +107,14 @@ def may_alter(names: StatementScope, database: str, statement: str) -> frozenset
             case AltersTable(table):
                 changes = changes_of(meaning)
                 if any(isinstance(change, Unclear) for change in changes):
-                    found |= touched(names, database, statement)
+                    found |= touched_tables(names, database, statement)
                 others = (change.tables for change in changes if isinstance(change, OfTables))
                 named = {table}.union(*others)
             case DropsDatabase(name):
                 found |= names.of_database(name)
                 continue
             case UnparsedStatement():
-                found |= touched(names, database, statement)
+                found |= touched_tables(names, database, statement)
                 continue
             case _:
                 continue
@@ -172,7 +172,7 @@ def _meant(
             for each in names.of_database(name):
                 yield each, Effect.EMPTIED if each.database == name else Effect.CHANGED
         case Unclear():
-            named = touched(names, database, statement) & frozenset(names.known)
+            named = touched_tables(names, database, statement) & frozenset(names.known)
             yield from ((each, Effect.CHANGED) for each in named)
         case _:
             assert_never(change)

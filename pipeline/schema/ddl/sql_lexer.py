@@ -74,7 +74,7 @@ def lexemes(statement: str, *, escapes: bool = True) -> Iterator[Lexeme]:
         yield Lexeme(kind, text if quote is None else text.replace(2 * quote, quote))
 
 
-def word(lexeme: Lexeme) -> str:
+def lowercase_word(lexeme: Lexeme) -> str:
     """The word in small letters, "" for anything else."""
     return lexeme.text.casefold() if lexeme.kind is LexemeKind.WORD else ""
 
@@ -107,7 +107,7 @@ class Reader:
 
     def keyword(self, *words: str) -> bool:
         """Take one of these words, if it's next and not quoted."""
-        found = word(self.next) in words
+        found = lowercase_word(self.next) in words
         self._at += found
         return found
 
@@ -191,7 +191,7 @@ def _by_all(opening: Lexeme) -> bool:
     return int(opening.text.removeprefix("/*!") or 0) <= _OLDEST_SERVER
 
 
-def parts(found: Sequence[Lexeme]) -> Iterator[list[Lexeme]]:
+def split_at_commas(found: Sequence[Lexeme]) -> Iterator[list[Lexeme]]:
     """What stands between the commas that are in no parentheses."""
     part: list[Lexeme] = []
     depth = 0

@@ -11,7 +11,15 @@ a restart (`DELETE FROM` before MySQL 8.0, `TRUNCATE TABLE` since).
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.schema.ddl.sql_lexer import Lexeme, LexemeKind, NotRead, Reader, parts, readings, word
+from pipeline.schema.ddl.sql_lexer import (
+    Lexeme,
+    LexemeKind,
+    NotRead,
+    Reader,
+    lowercase_word,
+    readings,
+    split_at_commas,
+)
 from pipeline.schema.table_schema import TableId
 
 
@@ -117,14 +125,14 @@ _NO_TABLES = frozenset(
 )  # fmt: skip
 
 
-def read(reading: Sequence[Lexeme], database: str) -> ParsedStatement:
+def read_statement(reading: Sequence[Lexeme], database: str) -> ParsedStatement:
     """The statement that is read like this, run with this default database."""
     if reading and reading[-1] == (LexemeKind.SIGN, ";"):
         reading = reading[:-1]
     if not reading:
         return ChangesNoTable()
     reader = Reader(reading)
-    first = word(reader.next)
+    first = lowercase_word(reader.next)
     try:
         if first in _ADMINISTRATIVE:
             return ChangesNoTable()
@@ -166,7 +174,9 @@ def _deleted_from(reading: Sequence[Lexeme]) -> TableId | None:
 
 
 def _first_words(reading: Sequence[Lexeme]) -> str:
-    first, second = (word(lexeme).upper() for lexeme in (*reading[:2], Lexeme(LexemeKind.SIGN, ""))[:2])
+    first, second = (
+        lowercase_word(lexeme).upper() for lexeme in (*reading[:2], Lexeme(LexemeKind.SIGN, ""))[:2]
+    )
     match first, second:
         case "TRUNCATE", _:
             return "TRUNCATE TABLE"
@@ -199,7 +209,7 @@ def _altered(reader: Reader, database: str) -> ParsedStatement:
     ignore = reader.keyword("ignore")
     if reader.keyword("table"):
         table = reader.table(database)
-        options = (tuple(option) for option in parts(reader.rest()))
+        options = (tuple(option) for option in split_at_commas(reader.rest()))
         return AltersTable(table, database, ignore, tuple(options))
     if reader.keyword("instance"):
         return ChangesNoTable()
@@ -303,7 +313,7 @@ def _of_others(reader: Reader) -> ParsedStatement:
         elif not reader.keyword("aggregate", "json", "relational", "duality", "materialized"):
             break
     if reader.keyword("database", "schema"):  # DROP DATABASE has been read before
-        if "upgrade" in map(word, reader.rest()):
+        if "upgrade" in map(lowercase_word, reader.rest()):
             raise NotRead
         return ChangesNoTable()
     reader.expect(*_NO_TABLES)

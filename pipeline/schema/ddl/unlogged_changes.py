@@ -27,7 +27,7 @@ from typing import assert_never
 
 from pipeline.schema.ddl.alter_table import added_by, dropped_by, renamed_by
 from pipeline.schema.ddl.column_definitions import adds_nulls, converts_exactly
-from pipeline.schema.ddl.sql_lexer import NAMES, Lexeme, LexemeKind, NotRead, Reader, readings, word
+from pipeline.schema.ddl.sql_lexer import NAMES, Lexeme, LexemeKind, NotRead, Reader, lowercase_word, readings
 from pipeline.schema.ddl.statement_kinds import (
     AltersTable,
     ChangesNoTable,
@@ -39,7 +39,7 @@ from pipeline.schema.ddl.statement_kinds import (
     RenamesTables,
     RepairsTables,
     UnparsedStatement,
-    read,
+    read_statement,
 )
 from pipeline.schema.table_schema import TableId
 from pipeline.schema.table_traits import Traits
@@ -114,7 +114,9 @@ def unlogged_changes(
 
     `exact`: the tables of which strict mode lets no value pass that doesn't fit, as they were before the statement.
     """
-    return tuple(frozenset(changes_of(read(reading, database), exact)) for reading in readings(statement))
+    return tuple(
+        frozenset(changes_of(read_statement(reading, database), exact)) for reading in readings(statement)
+    )
 
 
 def changes_of(
@@ -180,7 +182,7 @@ def _options(options: Sequence[Sequence[Lexeme]]) -> Iterator[Sequence[Lexeme]]:
     """Each with the names that it lists: partitions, after which nothing else comes, or columns to order rows by."""
     ordering = False
     for number, option in enumerate(options):
-        words = list(map(word, option[:2]))
+        words = list(map(lowercase_word, option[:2]))
         if words[1:] == ["partition"]:
             yield tuple(chain.from_iterable(options[number:]))
             return
@@ -194,7 +196,7 @@ def _option(
     reader: Reader, table: frozenset[TableId], database: str, before: Traits | None
 ) -> Iterator[UnloggedChange]:
     """Raises NotRead."""
-    words = [word(lexeme) for lexeme in reader.rest() if lexeme != (LexemeKind.SIGN, "=")]
+    words = [lowercase_word(lexeme) for lexeme in reader.rest() if lexeme != (LexemeKind.SIGN, "=")]
     match words[:2]:
         case ["exchange", "partition"]:
             while not reader.keyword("with"):
@@ -235,9 +237,9 @@ def _option(
 def _table_options(reader: Reader, table: frozenset[TableId]) -> Iterator[OfTables]:
     """Options of the table as a whole, which need no commas between them, and partitions after them."""
     while reader.next.text:
-        if word(reader.next) in ("partition", "remove"):
+        if lowercase_word(reader.next) in ("partition", "remove"):
             yield from _engines(
-                [word(each) for each in reader.rest() if each != (LexemeKind.SIGN, "=")], table
+                [lowercase_word(each) for each in reader.rest() if each != (LexemeKind.SIGN, "=")], table
             )
             return
         if reader.keyword("engine"):

@@ -22,12 +22,12 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_the_document_is_valid() -> None:
-    validate(api.document())
+    validate(api.openapi())
 
 
 def test_the_kept_document_is_the_served_one() -> None:
     kept = (ROOT / "docs" / "openapi.json").read_text(encoding="utf-8")
-    assert kept == api.text(), "run `python -m actors.http.routes > docs/openapi.json`"
+    assert kept == api.openapi_text(), "run `python -m actors.http.routes > docs/openapi.json`"
 
 
 def test_every_route_is_in_docs() -> None:
@@ -37,7 +37,7 @@ def test_every_route_is_in_docs() -> None:
 
 
 def test_every_schema_is_used() -> None:
-    document = json.dumps(api.document())
+    document = json.dumps(api.openapi())
     served = {"Begin", "Step"}  # over /live, which OpenAPI has no words for
     unused = [n for n in SCHEMAS if n not in served and f'"#/components/schemas/{n}"' not in document]
     assert unused == []
@@ -45,7 +45,7 @@ def test_every_schema_is_used() -> None:
 
 def conforms(schema: str, value: Any) -> None:
     """Raises where the value isn't as this schema of the document says."""
-    whole = {"$ref": f"#/components/schemas/{schema}", "components": api.document()["components"]}
+    whole = {"$ref": f"#/components/schemas/{schema}", "components": api.openapi()["components"]}
     jsonschema.Draft202012Validator(whole).validate(value)
 
 

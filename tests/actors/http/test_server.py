@@ -33,7 +33,7 @@ from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.messages.topology import EDGES, inbox
 from pipeline.messages.topology import ActorName as Name
 from pipeline.signals.outcomes import Outcome, SignalState
-from pipeline.signals.signal import LONGEST, parse
+from pipeline.signals.signal import LONGEST, parse_signal
 from pipeline.snapshot.checkpoint import Checkpoint
 
 PAUSE = {"id": "p", "type": "pause-snapshot"}
@@ -232,7 +232,7 @@ async def test_a_signal_is_accepted_or_rejected(tmp_path: Path) -> None:
         assert await asking == (200, {"id": "p", "outcome": "accepted", "detail": "paused"})
         asking = asyncio.create_task(bench.post({"type": "resume-snapshot"}))
         arrived = await bench.signals.receive()
-        signal = parse(arrived.text, arrived.default_id)
+        signal = parse_signal(arrived.text, arrived.default_id)
         await arrived.answer(SignalRejected(signal.id, "nothing is paused"))
         assert await asking == (409, {"id": signal.id, "outcome": "rejected", "error": "nothing is paused"})
 
@@ -356,7 +356,7 @@ async def test_every_answer_tells_browsers_to_be_careful(tmp_path: Path) -> None
 
 async def test_the_page_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     async with served(tmp_path) as bench:
-        names = ["", *(f"page/{name}" for name in static_files.load())]
+        names = ["", *(f"page/{name}" for name in static_files.load_files())]
         assert {"page/page.js", "page/page.css", "page/icon.svg"} < set(names)
         for name in names:
             _, headers, text = await bench.ask("GET", f"/{name}", {})

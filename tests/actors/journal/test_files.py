@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from actors.journal.files import Files, LocalFiles, NoRoom, RemoteFiles, located, telling
+from actors.journal.files import Files, LocalFiles, NoRoom, RemoteFiles, open_files, telling
 from pipeline.errors import Definite, Transient
 
 
 @pytest.fixture(params=["local", "s3"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
     place = tmp_path / "journal" if request.param == "local" else request.getfixturevalue("s3")
-    made = located(place)
+    made = open_files(place)
     made.make(("manifest", "segments"))
     return made
 
@@ -91,14 +91,14 @@ def test_only_a_disk_can_be_locked(tmp_path: Path, s3: str) -> None:
         LocalFiles(tmp_path).lock()
     lock.close()
     files.lock().close()
-    remote = located(s3)
+    remote = open_files(s3)
     assert remote.lock() is None
 
 
 def test_paths_and_uris(tmp_path: Path, s3: str) -> None:
     for local in (tmp_path, str(tmp_path), f"file://{tmp_path}"):
-        assert located(local).shown == str(tmp_path)
-    remote = located(s3)
+        assert open_files(local).shown == str(tmp_path)
+    remote = open_files(s3)
     assert isinstance(remote, RemoteFiles)
     assert remote.shown == s3.partition("?")[0]
     assert remote.path("manifest/x") == f"{s3.partition('?')[0].removeprefix('s3://')}/manifest/x"
@@ -114,18 +114,18 @@ def test_paths_and_uris(tmp_path: Path, s3: str) -> None:
 )
 def test_a_uri_that_will_not_do_is_refused_and_shows_no_secret(uri: str, wrong: str) -> None:
     with pytest.raises(Definite, match=wrong) as refusal:
-        located(uri)
+        open_files(uri)
     assert "secret" not in str(refusal.value)
 
 
 def test_a_store_that_is_not_there_is_transient(s3_server: str) -> None:  # noqa: ARG001 - its credentials are used
-    nowhere = located("s3://bucket/x?endpoint_override=127.0.0.1:1&scheme=http&region=us-east-1")
+    nowhere = open_files("s3://bucket/x?endpoint_override=127.0.0.1:1&scheme=http&region=us-east-1")
     with pytest.raises(Transient, match="s3://bucket/x"), telling(nowhere.shown):
         nowhere.listed("manifest")
 
 
 def test_a_bucket_that_is_not_there_is_definite(s3_server: str) -> None:
-    nowhere = located(f"s3://nobucket/x?endpoint_override={s3_server}&scheme=http&region=us-east-1")
+    nowhere = open_files(f"s3://nobucket/x?endpoint_override={s3_server}&scheme=http&region=us-east-1")
     with pytest.raises(Definite, match="s3://nobucket/x"), telling(nowhere.shown):
         nowhere.put("manifest/x", b"")
 

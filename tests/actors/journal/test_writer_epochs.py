@@ -67,7 +67,7 @@ def test_what_the_older_one_publishes_after_the_claim_does_not_count(place: str)
     assert reader.last_segment() == 2
     assert reader.entry(2) == entry
     again = opened(place)
-    assert sorted(writer_epochs.listed(again.files)) == [
+    assert sorted(writer_epochs.list_entries(again.files)) == [
         (1, older._own.claim),
         (2, newer._own.claim),
     ]

@@ -12,13 +12,13 @@ from pipeline.config.settings import Secret
 def test_the_end_of_its_line_is_no_part_of_it(tmp_path: Path, text: str) -> None:
     file = tmp_path / "password"
     file.write_text(text, encoding="utf-8", newline="")
-    assert secret_files.read(file) == Secret("pässword", file)
+    assert secret_files.read_secret(file) == Secret("pässword", file)
 
 
 def test_a_file_is_read_anew(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("old")
-    secret = secret_files.read(file)
+    secret = secret_files.read_secret(file)
     file.write_text("new")
     assert secret_files.current(secret) == "new"
     assert secret_files.current(Secret("said")) == "said"

@@ -49,6 +49,6 @@ def _thawed() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_thawed")
 def test_what_is_loaded_is_looked_at_by_the_collector_no_more() -> None:
-    warm_up.load()
+    warm_up.import_all()
     assert "actors.service.assembly" in sys.modules
     assert gc.isenabled() and gc.get_freeze_count() > 10_000

@@ -9,7 +9,7 @@ import pytest
 
 from actors.signals.file import SignalFile
 from pipeline.messages.signals import SignalAccepted, SignalRejected
-from pipeline.signals.signal import LONGEST, MalformedSignal, parse
+from pipeline.signals.signal import LONGEST, MalformedSignal, parse_signal
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import Completed, Progress, Snapshot, SnapshotWaiting
 from tests.pipeline.builders import ORDERS, gtids
@@ -139,7 +139,7 @@ async def test_a_line_that_is_too_long_is_refused_and_the_next_one_comes(path: P
     long, good = await texts(SignalFile(path, 0.01), 2)
     assert LONGEST < len(long) <= 2**20 + LONGEST + 1
     with pytest.raises(MalformedSignal, match="longer than"):
-        parse(long)
+        parse_signal(long)
     assert good == PAUSE.strip()
 
 
@@ -147,4 +147,4 @@ async def test_bytes_that_are_no_text_are_refused(path: Path) -> None:
     overwrite(path, b"\xff\xfe\n")
     arrived = await SignalFile(path, 0.01).receive()
     with pytest.raises(MalformedSignal):
-        parse(arrived.text)
+        parse_signal(arrived.text)

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from actors.runtime.secret_files import read
+from actors.runtime.secret_files import read_secret
 from actors.signals.channel import Arrived
-from actors.signals.kafka import SignalKafka, check
+from actors.signals.kafka import SignalKafka, check_broker
 from deploy.toolchain.kafka_broker import PROPERTIES, KafkaBroker
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import KafkaSecurity, KafkaSettings, SaslMechanism, Secret
@@ -205,7 +205,7 @@ async def found(settings: KafkaSettings, wrong: str) -> str:
     """What's to be done about this; a topic that was just created isn't known at once."""
     async with asyncio.timeout(60):
         while not (  # noqa: ASYNC110 - there's no event across processes
-            remedies := [f.remedy for f in await check(settings, "shop") if wrong in f.wrong]
+            remedies := [f.remedy for f in await check_broker(settings, "shop") if wrong in f.wrong]
         ):
             await asyncio.sleep(0.05)
     return remedies[0]
@@ -219,8 +219,8 @@ async def test_what_is_wrong_with_the_topics_is_found_without_listening(
     await create_topic(kafka, topic, 2)
     await create_topic(kafka, f"{topic}-answers")
     assert await found(settings, f"{topic} has 2 partitions") == "name one that has a single partition"
-    assert await check(replace(settings, topic=f"{topic}-answers"), "shop") == []
-    [gone] = await check(replace(settings, bootstrap_servers=("127.0.0.1:1",)), "shop")
+    assert await check_broker(replace(settings, topic=f"{topic}-answers"), "shop") == []
+    [gone] = await check_broker(replace(settings, bootstrap_servers=("127.0.0.1:1",)), "shop")
     assert "127.0.0.1:1 can't be reached" in gone.wrong
 
 
@@ -238,17 +238,17 @@ async def test_a_broker_that_is_spoken_to_by_tls_and_wants_a_password(parts: Par
             "tidemark",
             Secret("right"),
         )
-        [missing] = await check(settings, "shop")  # it was let in
+        [missing] = await check_broker(settings, "shop")  # it was let in
         assert "the broker has no topic signals" in missing.wrong
         for changed in ({"sasl_password": Secret("wrong")}, {"ca": None}):
-            [refused] = await check(replace(settings, **changed), "shop")
+            [refused] = await check_broker(replace(settings, **changed), "shop")
             assert "can't be reached" in refused.wrong
         file = tmp_path / "password"
         file.write_text("wrong\n")
-        changing = replace(settings, sasl_password=read(file))
-        assert "can't be reached" in (await check(changing, "shop"))[0].wrong
+        changing = replace(settings, sasl_password=read_secret(file))
+        assert "can't be reached" in (await check_broker(changing, "shop"))[0].wrong
         file.write_text("right\n")  # it's read again for each connection
-        assert "the broker has no topic" in (await check(changing, "shop"))[0].wrong
+        assert "the broker has no topic" in (await check_broker(changing, "shop"))[0].wrong
 
 
 def secured(folder: Path) -> str:

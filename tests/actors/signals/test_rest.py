@@ -7,14 +7,14 @@ import pytest
 from actors.signals.rest import SignalRest, Unanswered
 from pipeline.messages.signals import SignalAccepted
 from pipeline.messages.topology import MOST_SIGNALS
-from pipeline.signals.signal import PauseSnapshot, parse
+from pipeline.signals.signal import PauseSnapshot, parse_signal
 
 
 async def test_an_answer_reaches_who_asked() -> None:
     channel = SignalRest()
     asking = asyncio.create_task(channel.ask(b'{"type":"pause-snapshot"}', 5))
     arrived = await channel.receive()
-    signal = parse(arrived.text, arrived.default_id)
+    signal = parse_signal(arrived.text, arrived.default_id)
     assert isinstance(signal, PauseSnapshot)
     await arrived.answer(SignalAccepted(signal.id, "paused"))
     assert await asking == SignalAccepted(signal.id, "paused")

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from actors.service.terminal_status import rendered
+from actors.service.terminal_status import status_tables
 
 
 def table(name: str, **fields: Any) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def test_a_status_is_shown() -> None:
         },
     }
     out = Console(file=io.StringIO(), width=160)
-    out.print(rendered(status))
+    out.print(status_tables(status))
     assert isinstance(out.file, io.StringIO)
     text = out.file.getvalue()
     for shown in (

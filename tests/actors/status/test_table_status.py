@@ -3,7 +3,7 @@
 from typing import Any
 
 from actors.status.range_progress import RangeMaps
-from actors.status.table_status import tables
+from actors.status.table_status import table_statuses
 
 COUNTS = {
     "rows": 10,
@@ -37,7 +37,8 @@ def test_every_table_that_is_known_of_is_told_once_and_by_name() -> None:
         "late": ["shop.items"],
     }
     told = {
-        each["table"]: each for each in tables(capture, delivery, [snapshot("s", "waiting")], RangeMaps())
+        each["table"]: each
+        for each in table_statuses(capture, delivery, [snapshot("s", "waiting")], RangeMaps())
     }
     assert list(told) == ["shop.items", "shop.log", "shop.odd", "shop.orders"]
     items = told["shop.items"]
@@ -51,7 +52,7 @@ def test_every_table_that_is_known_of_is_told_once_and_by_name() -> None:
 def test_the_last_snapshot_of_a_table_is_the_one_that_counts() -> None:
     capture = {"windows": [{"snapshot": "new", "table": "shop.orders", "range": 1}]}
     of = [snapshot("old", "failed", reason="gone"), snapshot("new", "completed")]
-    (table,) = tables(capture, {}, of, RangeMaps())
+    (table,) = table_statuses(capture, {}, of, RangeMaps())
     assert table["snapshot"]["id"] == "new"
     assert table["snapshot"]["reason"] is None
     assert table["snapshot"]["map"] == {"filled": [1.0, 1.0], "open": [1]}
@@ -60,4 +61,4 @@ def test_the_last_snapshot_of_a_table_is_the_one_that_counts() -> None:
 
 def test_no_key_is_told() -> None:
     under_way = snapshot("s", "chunking", to_go=[{"number": 1, "done": ["geheim"], "end": ["z"]}])
-    assert "geheim" not in str(tables({}, {}, [under_way], RangeMaps()))
+    assert "geheim" not in str(table_statuses({}, {}, [under_way], RangeMaps()))

@@ -36,7 +36,7 @@ from pipeline.messages.topology import EDGES, ActorName, inbox
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
-from pipeline.verifier.step import started
+from pipeline.verifier.step import start
 from tests.pipeline.builders import decoded
 from tests.servers.mysql import MysqlFactory
 from tests.servers.source import connected, process_list, settings
@@ -486,7 +486,7 @@ async def verifying(
 ) -> AsyncIterator[Callable[[type | tuple[type, ...]], Any]]:
     """Reader and verifier from what the server has executed now; gives what the coordinator would get next."""
     async with following(server, database) as follow:
-        state, news = started(
+        state, news = start(
             TableFilter((rf"{database}\..*",)),
             known or KnownSchemas({}, GtidSet()),
             follow.position,

@@ -206,7 +206,7 @@ def test_what_cannot_be_set_is_named(connect_server: SparkConnectServer, tmp_pat
 
 def test_a_server_that_is_not_there_is_a_matter_of_time(tmp_path: Path) -> None:
     with pytest.raises(Transient, match=r"sc://127\.0\.0\.1:1 can.t be reached"):
-        spark_session.run(SparkSettings("sc://127.0.0.1:1"), tmp_path)
+        spark_session.open_session(SparkSettings("sc://127.0.0.1:1"), tmp_path)
 
 
 @pytest.mark.full

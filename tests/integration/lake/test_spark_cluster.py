@@ -73,7 +73,7 @@ async def test_python_in_an_executor_would_be_seen(
     spark_settings: SparkSettings, spark_cluster: SparkCluster, tmp_path: Path
 ) -> None:
     """What the kills of executors say of Python there is said by a look that finds one."""
-    spark = spark_session.start(on(spark_cluster, spark_settings), tmp_path)
+    spark = spark_session.start_local(on(spark_cluster, spark_settings), tmp_path)
     try:
         doubled = spark.session.sparkContext.parallelize([1, 2], 2).map(lambda n: 2 * n)
         assert await asyncio.to_thread(doubled.collect) == [2, 4]

@@ -498,7 +498,7 @@ from pathlib import Path
 from actors.lake import spark_session
 from deploy.toolchain.parts import locate
 from pipeline.config.settings import SparkSettings
-spark = spark_session.start(SparkSettings(jars=locate().jars), Path(sys.argv[1]))
+spark = spark_session.start_local(SparkSettings(jars=locate().jars), Path(sys.argv[1]))
 print(spark.pid, flush=True)
 time.sleep(600)
 """
@@ -511,7 +511,7 @@ def test_the_jvm_ends_when_its_python_is_killed_and_no_other_begins_before(
         assert python.stdout is not None
         handle = os.pidfd_open(int(python.stdout.readline()))
         with pytest.raises(Transient, match="an earlier run hasn't ended yet"):
-            spark_session.start(spark_settings, tmp_path)
+            spark_session.start_local(spark_settings, tmp_path)
         python.kill()
     ended = select.poll()
     ended.register(handle, select.POLLIN)
@@ -544,8 +544,8 @@ def test_a_jvm_that_is_killed_while_it_starts_is_not_taken_for_the_next_one(
         with monkeypatch.context() as patched:
             patched.setattr(owner, step, dying)
             with pytest.raises(Transient, match="Spark didn't start at local"):
-                spark_session.start(spark_settings, tmp_path)
-    spark = spark_session.start(spark_settings, tmp_path)
+                spark_session.start_local(spark_settings, tmp_path)
+    spark = spark_session.start_local(spark_settings, tmp_path)
     assert spark.session.range(3).count() == 3
     spark.stop()
 
@@ -563,9 +563,9 @@ def test_parts_that_do_not_fit_are_named(jars: list[str], told: str, tmp_path: P
     for jar in jars:
         (tmp_path / jar).touch()
     with pytest.raises(Definite, match=told):
-        spark_session.start(SparkSettings(jars=(tmp_path,)), tmp_path)
+        spark_session.start_local(SparkSettings(jars=(tmp_path,)), tmp_path)
 
 
 def test_a_jar_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(Definite, match=r"gone\.jar, which isn't there"):
-        spark_session.start(SparkSettings(jars=(tmp_path / "gone.jar",)), tmp_path)
+        spark_session.start_local(SparkSettings(jars=(tmp_path / "gone.jar",)), tmp_path)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from actors.source.connection import Source
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.snapshot.row_filter import Condition, checked
-from pipeline.snapshot.row_filter_parser import parse
+from pipeline.snapshot.row_filter_parser import parse_filter
 from pipeline.snapshot.row_filter_sql import requested
 from pipeline.snapshot.snapshot import Request
 from pipeline.source.statement import Statement
@@ -110,4 +110,4 @@ def test_a_text_in_other_words_gives_the_same_rows(
     """What the grammar says of cases, spaces and parentheses holds on the server."""
     text = printed(condition)
     other = data.draw(st.sampled_from([f"(({text}))", f"NOT (NOT ({text}))", f" \n\t{text}\n"]))
-    assert both(checked(parse(other), SAMPLES))[0] == both(condition)[1]
+    assert both(checked(parse_filter(other), SAMPLES))[0] == both(condition)[1]

@@ -193,7 +193,7 @@ def _opaque(kind: int, stored: bytes) -> str:
         case FieldType.NEWDECIMAL:
             if len(stored) < 3:
                 raise UndecodableError("a DECIMAL in a JSON document is too short")
-            return packed_decimal.text(stored[2:], stored[0], stored[1])
+            return packed_decimal.decimal_text(stored[2:], stored[0], stored[1])
         case FieldType.DATE:
             return f'"{_date(_packed(stored))}"'
         case FieldType.TIME:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.binlog.rows.row_events import LocatedImages, RowsEvents, finish, locate
+from pipeline.binlog.rows.row_events import LocatedImages, RowsEvents, finish, locate_images
 from pipeline.messages.row_images import TableImages
 from pipeline.schema.table_map import TableMap
 from pipeline.types.buffers import SLACK
@@ -27,7 +27,9 @@ def located(table_map: TableMap, bodies: Iterable[Body]) -> LocatedImages:
     codes = np.array([body.code for body in bodies], np.uint8)
     transactions = np.array([body.transaction for body in bodies], np.int32)
     buffer = bytearray(b"".join(body.bytes for body in bodies) + b"\xff" * SLACK)
-    return locate(table_map, np.frombuffer(buffer, np.uint8), RowsEvents(starts, ends, codes, transactions))
+    return locate_images(
+        table_map, np.frombuffer(buffer, np.uint8), RowsEvents(starts, ends, codes, transactions)
+    )
 
 
 def images(table_map: TableMap, bodies: Iterable[Body], first_ordinal: int = 0) -> TableImages:

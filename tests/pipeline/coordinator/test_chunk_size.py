@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.coordinator.chunk_size import ChunkLimits, ChunkSize, halved, measured
+from pipeline.coordinator.chunk_size import ChunkLimits, ChunkSize, halved, resize
 from pipeline.messages.chunks import ChunkRead, ReadChunk
 from pipeline.snapshot.chunk_index import primary
 from pipeline.snapshot.snapshot import ChunkId, Request
@@ -44,38 +44,38 @@ def chunk(count: int, took: int, size: int, more: bool = True) -> ChunkRead:
 def test_a_chunk_has_as_many_rows_as_take_the_time_and_the_bytes_that_it_may(
     read: ChunkRead, expected: int
 ) -> None:
-    assert measured(ChunkSize(1000), order(1000), read, LIMITS).rows == expected
+    assert resize(ChunkSize(1000), order(1000), read, LIMITS).rows == expected
 
 
 @given(st.integers(1, 10**7), st.integers(0, 50), st.integers(0, 10**9), st.integers(0, 10**9), st.booleans())
 def test_whatever_comes_the_next_chunk_has_rows_and_at_most_twice_as_many(
     before: int, count: int, took: int, size: int, more: bool
 ) -> None:
-    after = measured(ChunkSize(before), order(before), chunk(count, took, size, more), LIMITS)
+    after = resize(ChunkSize(before), order(before), chunk(count, took, size, more), LIMITS)
     assert max(1, before // 2) <= after.rows <= 2 * before
 
 
 def test_a_size_that_was_asked_for_stays() -> None:
     pinned = order(100, chunk_rows=100)
-    assert measured(ChunkSize(100), pinned, chunk(100, took=1, size=5000), LIMITS).rows == 100
-    assert measured(ChunkSize(100), pinned, chunk(100, took=10**9, size=5 << 30), LIMITS).rows == 100
+    assert resize(ChunkSize(100), pinned, chunk(100, took=1, size=5000), LIMITS).rows == 100
+    assert resize(ChunkSize(100), pinned, chunk(100, took=10**9, size=5 << 30), LIMITS).rows == 100
 
 
 def test_a_size_that_was_asked_for_comes_back_after_it_was_halved() -> None:
     pinned = order(30, chunk_rows=100)
-    assert measured(ChunkSize(30), pinned, chunk(30, took=1, size=1500), LIMITS).rows == 60
-    assert measured(ChunkSize(60), pinned, chunk(60, took=1, size=3000), LIMITS).rows == 100
+    assert resize(ChunkSize(30), pinned, chunk(30, took=1, size=1500), LIMITS).rows == 60
+    assert resize(ChunkSize(60), pinned, chunk(60, took=1, size=3000), LIMITS).rows == 100
 
 
 def test_a_chunk_is_taken_to_be_as_large_as_it_may_be_before_one_has_come() -> None:
     assert ChunkSize(10).bytes(10, LIMITS) == LIMITS.chunk_bytes
-    known = measured(ChunkSize(10), order(10), chunk(10, took=1, size=1000), LIMITS)
+    known = resize(ChunkSize(10), order(10), chunk(10, took=1, size=1000), LIMITS)
     assert known.bytes(30, LIMITS) == 3000
 
 
 def test_a_row_takes_what_it_takes_in_memory_if_that_is_more_than_in_packets() -> None:
     one = chunk(10, took=1, size=10)
-    assert measured(ChunkSize(10), order(10), one, LIMITS).bytes(10, LIMITS) == one.rows.nbytes
+    assert resize(ChunkSize(10), order(10), one, LIMITS).bytes(10, LIMITS) == one.rows.nbytes
 
 
 def test_half_of_an_order_is_a_row_at_least() -> None:

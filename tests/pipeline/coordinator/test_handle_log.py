@@ -198,7 +198,7 @@ def test_new_tables_are_snapshotted_by_themselves_where_that_is_wanted() -> None
     for unasked in (SnapshotMode.NO_DATA, SnapshotMode.INITIAL):
         checkpoint = Checkpoint(gtids("a:1-5"), schemas={ORDERS.table: ORDERS})
         state, _ = coordinator.start(checkpoint, LIMITS, Overlapping(4), unasked)
-        begun = resume.begun(checkpoint, unasked)
+        begun = resume.begin_snapshot(checkpoint, unasked)
         assert state.checkpoint == replace(begun, scn=len(begun.mirrors)), (
             "no mirror will begin there once more"
         )

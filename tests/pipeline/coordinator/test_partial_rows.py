@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.coordinator.partial_rows import Partial, any_partial, divided, laid_over
+from pipeline.coordinator.partial_rows import Partial, any_partial, laid_over, split_images
 from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
 from pipeline.schema.row_keys import tokens
 from tests.pipeline.builders import table
@@ -54,7 +54,7 @@ def test_what_images_are_to_rows_that_were_read(
     images: list[tuple[ImageKind, dict[str, Any]]], decisive: str, partial: str, unknown: str
 ) -> None:
     of = changes(*images)
-    found = divided(of, tokens(of.rows, TABLE.key))
+    found = split_images(of, tokens(of.rows, TABLE.key))
     masks = (found.decisive, found.partial, found.unknown)
     assert ["".join("x" if each else "-" for each in mask) for mask in masks] == [decisive, partial, unknown]
 
@@ -62,13 +62,13 @@ def test_what_images_are_to_rows_that_were_read(
 def test_a_row_that_moves_along_another_index_is_unknown() -> None:
     of = changes(*STAYS)
     keys = tokens(of.rows, TABLE.key)
-    assert divided(of, keys, ["a"]).unknown.tolist() == [False, True]
-    assert divided(of, keys, ["b"]).unknown.tolist() == [False, False], "b isn't in the image"
+    assert split_images(of, keys, ["a"]).unknown.tolist() == [False, True]
+    assert split_images(of, keys, ["b"]).unknown.tolist() == [False, False], "b isn't in the image"
 
 
 def test_a_key_without_a_value_is_never_the_same() -> None:
     of = changes((ImageKind.UPDATE_BEFORE, {"a": 1}), (ImageKind.UPDATE_AFTER, {"a": 2}))
-    assert divided(of, tokens(of.rows, TABLE.key)).unknown.tolist() == [False, True]
+    assert split_images(of, tokens(of.rows, TABLE.key)).unknown.tolist() == [False, True]
 
 
 def laid(rows: list[dict[str, int]], *given: dict[str, int]) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator import handle_signals, resume
-from pipeline.coordinator.recapture import recaptured, told
+from pipeline.coordinator.recapture import recaptured, stop_reason
 from pipeline.messages.changes import TableStopped
 from pipeline.messages.signals import SignalAccepted, SignalReceived, SignalRejected
 from pipeline.schema.known_schemas import KnownSchemas
@@ -102,7 +102,7 @@ def test_a_snapshot_of_a_stopped_table_says_so_and_names_the_signal(proven: bool
     state = replace(state, checkpoint=replace(state.checkpoint, stopped={ORDERS.table: SO}))
     _, answer = handle_signals.signalled(state, execute("s1", ORDERS).signal)
     assert isinstance(answer, SignalRejected)
-    assert answer.reason == f"shop.orders: it has stopped: {told(ORDERS.table, SO)}"
+    assert answer.reason == f"shop.orders: it has stopped: {stop_reason(ORDERS.table, SO)}"
     assert r"tidemark signal CONFIG recapture --tables 'shop\.orders'" in answer.reason
 
 
@@ -160,7 +160,7 @@ def test_a_start_recaptures_where_it_goes_on_or_begins_anew() -> None:
     )
     assert (moved.position, moved.stopped) == (gtids("a:1-7"), {})
     assert [each.id for each in moved.snapshots] == ["m1", "r1"]
-    assert resume.begun(again, SnapshotMode.INITIAL) is again
+    assert resume.begin_snapshot(again, SnapshotMode.INITIAL) is again
 
 
 @given(

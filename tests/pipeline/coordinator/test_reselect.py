@@ -186,7 +186,7 @@ def test_the_checkpoint_says_up_to_where_no_row_is_unread() -> None:
     assert capture.checkpoint.unread == {ORDERS.table: 7}
     capture.give(inserted(30, "a:7", 2))
     assert capture.appends[-1].checkpoint.unread == {ORDERS.table: 7}
-    assert reselect.waiting(capture.state) == {ORDERS.table: 2}
+    assert reselect.keys_waiting(capture.state) == {ORDERS.table: 2}
     capture.give(read(order, 1, low="a:1-6", high=30))
     assert capture.appends[-1].checkpoint.unread == {ORDERS.table: 8}
 
@@ -194,17 +194,19 @@ def test_the_checkpoint_says_up_to_where_no_row_is_unread() -> None:
 def test_a_start_asks_for_what_the_journal_has() -> None:
     unread = replace(FILLED, unread={ORDERS.table: 5})
     keys = pa.RecordBatch.from_pydict({"id": [4, 5]}, schema=unread_keys.no_keys(ORDERS).schema)
-    state = reselect.found(Capture(checkpoint=FILLED).state, {})
+    state = reselect.restore_keys(Capture(checkpoint=FILLED).state, {})
     assert not state.unread
-    state = reselect.found(replace(state, checkpoint=unread), {ORDERS.table: keys})
+    state = reselect.restore_keys(replace(state, checkpoint=unread), {ORDERS.table: keys})
     assert (state.unread[ORDERS.table][0].since, state.checkpoint.unread) == (6, {ORDERS.table: 5})
-    state = reselect.found(replace(state, checkpoint=unread, unread={}), {ORDERS.table: keys.slice(0, 0)})
+    state = reselect.restore_keys(
+        replace(state, checkpoint=unread, unread={}), {ORDERS.table: keys.slice(0, 0)}
+    )
     assert not state.checkpoint.unread
 
 
 def test_a_table_whose_keys_the_journal_lacks_is_read_anew() -> None:
     unread = replace(Capture(checkpoint=FILLED).state, checkpoint=replace(FILLED, unread={ORDERS.table: 5}))
-    (snapshot,) = reselect.found(unread, {}).checkpoint.snapshots
+    (snapshot,) = reselect.restore_keys(unread, {}).checkpoint.snapshots
     assert snapshot.tables == {ORDERS.table: SnapshotWaiting()}
 
 

@@ -172,7 +172,7 @@ def test_a_purged_log_behind_a_signal_that_does_not_move_is_judged_as_ever() -> 
 
 
 def test_what_is_new_is_begun() -> None:
-    begun = resume.begun(resume.first(KNOWN), SnapshotMode.INITIAL)
+    begun = resume.begin_snapshot(resume.first(KNOWN), SnapshotMode.INITIAL)
     assert begun.snapshots == (
         Snapshot("initial-0", {ITEMS.table: SnapshotWaiting(), ORDERS.table: SnapshotWaiting()}),
     )
@@ -181,16 +181,16 @@ def test_what_is_new_is_begun() -> None:
 
 
 def test_it_is_begun_once_whatever_becomes_of_it() -> None:
-    begun = resume.begun(resume.first(KNOWN), SnapshotMode.INITIAL)
-    assert resume.begun(begun, SnapshotMode.INITIAL) is begun
+    begun = resume.begin_snapshot(resume.first(KNOWN), SnapshotMode.INITIAL)
+    assert resume.begin_snapshot(begun, SnapshotMode.INITIAL) is begun
     for mirror in (Filling(0), Ready(0)):
         forgotten = replace(begun, snapshots=(), mirrors=dict.fromkeys(begun.mirrors, mirror))
-        assert resume.begun(forgotten, SnapshotMode.INITIAL) is forgotten
+        assert resume.begin_snapshot(forgotten, SnapshotMode.INITIAL) is forgotten
 
 
 def test_tables_that_come_later_are_new_then() -> None:
     later = replace(SEALED, schemas={**SEALED.schemas, USERS.table: USERS})
-    begun = resume.begun(later, SnapshotMode.INITIAL)
+    begun = resume.begin_snapshot(later, SnapshotMode.INITIAL)
     assert begun.snapshots == (Snapshot("initial-7", {USERS.table: SnapshotWaiting()}),)
     assert begun.mirrors == {**SEALED.mirrors, USERS.table: Filling(7)}
 
@@ -198,7 +198,7 @@ def test_tables_that_come_later_are_new_then() -> None:
 def test_they_join_those_that_are_under_way() -> None:
     under_way = Snapshot("initial-3", {ORDERS.table: SnapshotWaiting()})
     later = replace(SEALED, snapshots=(under_way,), schemas={**SEALED.schemas, USERS.table: USERS})
-    assert resume.begun(later, SnapshotMode.INITIAL).snapshots == (
+    assert resume.begin_snapshot(later, SnapshotMode.INITIAL).snapshots == (
         Snapshot("initial-3", {ORDERS.table: SnapshotWaiting(), USERS.table: SnapshotWaiting()}),
     )
 
@@ -206,7 +206,7 @@ def test_they_join_those_that_are_under_way() -> None:
 def test_they_do_not_join_those_that_have_ended() -> None:
     over = Snapshot("initial-3", {ORDERS.table: Completed(Progress())})
     later = replace(SEALED, snapshots=(over,), schemas={**SEALED.schemas, USERS.table: USERS})
-    assert [each.id for each in resume.begun(later, SnapshotMode.INITIAL).snapshots] == [
+    assert [each.id for each in resume.begin_snapshot(later, SnapshotMode.INITIAL).snapshots] == [
         "initial-3",
         "initial-7",
     ]
@@ -215,14 +215,14 @@ def test_they_do_not_join_those_that_have_ended() -> None:
 def test_an_id_is_given_once() -> None:
     over = Snapshot("initial-7", {ORDERS.table: Completed(Progress())})
     later = replace(SEALED, snapshots=(over,), schemas={**SEALED.schemas, USERS.table: USERS})
-    assert resume.begun(later, SnapshotMode.INITIAL).snapshots == (
+    assert resume.begin_snapshot(later, SnapshotMode.INITIAL).snapshots == (
         Snapshot("initial-7", {ORDERS.table: Completed(Progress()), USERS.table: SnapshotWaiting()}),
     )
 
 
 def test_a_table_gets_its_snapshot_with_its_key() -> None:
     keyed = replace(KEYLESS, key=(0,))
-    begun = resume.begun(
+    begun = resume.begin_snapshot(
         replace(SEALED, schemas={**SEALED.schemas, KEYLESS.table: keyed}), SnapshotMode.INITIAL
     )
     assert begun.mirrors[KEYLESS.table] == Filling(7)
@@ -230,5 +230,5 @@ def test_a_table_gets_its_snapshot_with_its_key() -> None:
 
 def test_a_stopped_table_is_left_alone() -> None:
     stopped = replace(resume.first(KNOWN), stopped={ORDERS.table: "so", KEYLESS.table: "so"})
-    assert resume.begun(stopped, SnapshotMode.INITIAL).mirrors == {ITEMS.table: Filling(0)}
+    assert resume.begin_snapshot(stopped, SnapshotMode.INITIAL).mirrors == {ITEMS.table: Filling(0)}
     assert resume.keyless(stopped) == ()

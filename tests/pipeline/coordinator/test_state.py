@@ -261,14 +261,14 @@ def test_a_table_whose_snapshot_never_began_has_no_mirror(ended: TableSnapshot) 
 
 
 def test_a_failure_keeps_the_counts() -> None:
-    state = coordinator_state.ended(holding(UNDER_WAY), ORDERS.table, "so")
+    state = coordinator_state.fail_table(holding(UNDER_WAY), ORDERS.table, "so")
     failed = SnapshotFailed("so (not read: behind (2,) through (9,))", UNDER_WAY.progress)
     assert state.checkpoint.snapshots[0].tables == {ORDERS.table: failed}
 
 
 def test_a_failure_of_a_table_without_a_snapshot_changes_nothing_durable() -> None:
     before = holding(Completed(Progress()))
-    assert coordinator_state.ended(before, ORDERS.table, "so") == before
+    assert coordinator_state.fail_table(before, ORDERS.table, "so") == before
 
 
 def test_a_plan_that_is_on_its_way_when_its_table_is_dropped_becomes_stale() -> None:

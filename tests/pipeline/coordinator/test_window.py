@@ -32,7 +32,7 @@ def reading(asked_at: str = ASKED_AT) -> Reading:
 def reconciling(*keys: int, low: str = ASKED_AT, high: int = 15) -> Reconciling:
     """The window with a chunk of these keys."""
     opened = reading()
-    return window.chunk_read(opened, read(opened.order, *keys, low=low, high=high))
+    return window.take_chunk(opened, read(opened.order, *keys, low=low, high=high))
 
 
 def at(end: Coordinates | None, position: str = "") -> StreamPosition:
@@ -62,7 +62,7 @@ def emitted(closing: window.Window) -> list[int]:
 def test_a_low_watermark_that_lacks_what_had_passed_when_asked_breaks_an_invariant() -> None:
     opened = reading(asked_at="a:1-5,b:1")
     with pytest.raises(InvariantBroken, match="lacks transactions that had passed") as broken:
-        window.chunk_read(opened, read(opened.order, 1, low="a:1-4:6-9,b:1"))
+        window.take_chunk(opened, read(opened.order, 1, low="a:1-4:6-9,b:1"))
     assert str(broken.value).endswith(str(gtids("a:5")))
     assert "s1/shop.orders/1" in str(broken.value)
 
@@ -94,7 +94,7 @@ def test_runs_stay_in_their_order_and_one_more_copies_few_of_them() -> None:
 def test_what_passes_before_the_chunk_comes_touches_it() -> None:
     opened = window.keys_passed(reading(), touching(a6=2))
     assert isinstance(opened, Reading)
-    assert emitted(window.chunk_read(opened, read(opened.order, 1, 2, 3))) == [1, 3]
+    assert emitted(window.take_chunk(opened, read(opened.order, 1, 2, 3))) == [1, 3]
 
 
 @broken_by(mutations.keys_are_forgotten_while_reconciling)
@@ -106,7 +106,7 @@ def test_what_passes_after_the_chunk_came_touches_it() -> None:
 def test_runs_before_and_after_the_chunk_touch_together() -> None:
     opened = window.keys_passed(window.keys_passed(reading(), touching(a6=1)), touching(a7=2))
     assert isinstance(opened, Reading)
-    closing: window.Window = window.chunk_read(opened, read(opened.order, 1, 2, 3, 4))
+    closing: window.Window = window.take_chunk(opened, read(opened.order, 1, 2, 3, 4))
     closing = window.keys_passed(window.keys_passed(closing, touching(a8=3)), touching(b1=1))
     assert emitted(closing) == [4]
 
@@ -115,7 +115,7 @@ def test_runs_before_and_after_the_chunk_touch_together() -> None:
 def test_what_low_holds_touches_nothing_since_the_chunk_saw_it() -> None:
     before = window.keys_passed(reading(), touching(a6=1, a7=2))
     assert isinstance(before, Reading)
-    after = window.chunk_read(before, read(before.order, 1, 2, 3, low="a:1-6"))
+    after = window.take_chunk(before, read(before.order, 1, 2, 3, low="a:1-6"))
     assert emitted(after) == [1, 3]
     assert emitted(window.keys_passed(after, touching(a6=3))) == [1, 3]
 
@@ -196,7 +196,7 @@ def test_a_window_keeps_no_more_keys_than_it_has_rows() -> None:
 def test_the_keys_that_passed_while_a_chunk_was_read_are_not_kept_either() -> None:
     opened = window.keys_passed(reading(), touching(a6=1, a7=2, a8=8, a9=9))
     assert isinstance(opened, Reading)
-    closing = window.chunk_read(opened, read(opened.order, 1, 2, 3))
+    closing = window.take_chunk(opened, read(opened.order, 1, 2, 3))
     assert (closing.passed, closing.keys, closing.given_up) == (Runs(), 0, 2)
     assert emitted(closing) == [3]
 
@@ -207,7 +207,7 @@ def test_a_row_is_touched_by_its_whole_key() -> None:
     chunk = pa.RecordBatch.from_arrays(columns, schema=lines.arrow)
     opened = reading()
     opened = replace(opened, order=replace(opened.order, schema=lines))
-    closing = window.chunk_read(opened, replace(read(reading().order), rows=chunk))
+    closing = window.take_chunk(opened, replace(read(reading().order), rows=chunk))
     run = Transactions.of([(gtid("a:6"), 0)])
     second = PassedKeys(run, pa.array([0], pa.int32()).to_numpy(), tokens(chunk.slice(1, 1), lines.key))
     kept = window.keys_passed(closing, second)
@@ -221,14 +221,14 @@ def test_a_row_is_touched_by_its_whole_key() -> None:
 @broken_by(mutations.every_set_has_passed)
 def test_a_window_of_another_server_closes_when_its_set_is_in_the_position() -> None:
     opened = reading()
-    other = window.chunk_read(opened, replace(read(opened.order, 1), high=gtids("a:1-7,b:2")))
+    other = window.take_chunk(opened, replace(read(opened.order, 1), high=gtids("a:1-7,b:2")))
     assert not window.closes(other, at(place(99), "a:1-9,b:1"))
     assert window.closes(other, at(None, "a:1-9,b:1-2"))
 
 
 def test_a_window_of_a_signal_table_closes_when_its_row_has_passed() -> None:
     opened = reading()
-    marked = window.chunk_read(opened, replace(read(opened.order, 1), high=MarkerRow("m1")))
+    marked = window.take_chunk(opened, replace(read(opened.order, 1), high=MarkerRow("m1")))
     assert not window.closes(marked, StreamPosition(place(99), gtids("a:1-99"), frozenset({"m0"})))
     assert window.closes(marked, StreamPosition(None, gtids(""), frozenset({"m0", "m1"})))
 

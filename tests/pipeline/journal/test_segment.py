@@ -253,8 +253,8 @@ def test_by_rule_a_first_snapshot_goes_to_the_changelog() -> None:
     rule = LakeRule(TableFilter((".*",)), Tiers.CHANGELOG)
     chunk, changed = chunk_of([("x", 1, "a")], first=True), part_of([Change(0, None, ("z", 3, "c"))], KEYED)
     append = Append((chunk, changed), checkpoint(1))
-    assert change_rows.ruled(append, (LakeRule(TableFilter((".*",)), Tiers.MIRROR),)) == append
-    (table,) = journal.segment_tables(SEGMENT, change_rows.ruled(append, (rule,)).parts)
+    assert change_rows.chunks_as_changes(append, (LakeRule(TableFilter((".*",)), Tiers.MIRROR),)) == append
+    (table,) = journal.segment_tables(SEGMENT, change_rows.chunks_as_changes(append, (rule,)).parts)
     assert table.kind is FileKind.CHANGES
     assert table.rows["__op"].to_pylist() == ["r", "c"]
 

@@ -46,7 +46,7 @@ class Story:
     """A writer's state, and the orders of the last fact. Its journal was kept small at the moment 0."""
 
     def __init__(self, settings: JournalSettings = SETTINGS) -> None:
-        self.state = journal_writer.begun(settings, (), None)
+        self.state = journal_writer.start(settings, (), None)
         self.now = 0.0
         assert self.after(TimeCame()) == (ApplyRetention(reserve=True),)
         assert self.after(KEPT) == ()
@@ -77,7 +77,7 @@ def told(orders: tuple[Order, ...]) -> tuple[TellSealed, tuple[Order, ...]]:
 
 def test_it_begins_behind_the_last_segment() -> None:
     last = journal.seal(7, [append(1)], (), None, 0)
-    state = journal_writer.begun(SETTINGS, (), last)
+    state = journal_writer.start(SETTINGS, (), last)
     assert (state.begun, state.checkpoint, state.last) == (7, append(1).checkpoint, last)
 
 

@@ -38,7 +38,7 @@ def test_base64_takes_four_bytes_for_three(values: list[bytes]) -> None:
     data, ends = laid_out(values)
     size = sum((len(value) + 2) // 3 * 4 + 2 for value in values)
     out, out_ends = guarded(size), np.zeros(len(values) + 1, np.int32)
-    kernels.base64(data, ends, kernels.BASE64, out, out_ends[1:])
+    kernels.quoted_base64(data, ends, kernels.BASE64, out, out_ends[1:])
     assert out_ends[-1] == size and (out[size:] == GUARD).all()
 
 

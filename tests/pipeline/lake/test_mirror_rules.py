@@ -7,7 +7,7 @@ import pytest
 from pipeline.config.table_rules import PLAIN, LakeRule, Tiers
 from pipeline.errors import Definite
 from pipeline.lake.batch import Generation, LakeTableState, Piece, Pieces, next_batch
-from pipeline.lake.mirror_rules import bare, check, ruled
+from pipeline.lake.mirror_rules import bare, check_mirrors, ruled
 from pipeline.schema.table_filter import TableFilter
 from tests.pipeline.lake.test_delivery import ITEMS, V1, entry
 
@@ -26,10 +26,10 @@ def test_a_table_that_has_no_mirror_by_its_rule_has_no_generations() -> None:
 
 
 def test_a_mirror_that_is_there_against_its_rule_is_refused_by_name() -> None:
-    check(LakeTableState(), ORDERS, RULES[0])
-    check(LakeTableState(generation=0), ORDERS, PLAIN)
+    check_mirrors(LakeTableState(), ORDERS, RULES[0])
+    check_mirrors(LakeTableState(generation=0), ORDERS, PLAIN)
     with pytest.raises(Definite, match=r"shop\.orders has a mirror in the lake.*remove the mirror"):
-        check(LakeTableState(generation=0), ORDERS, RULES[0])
+        check_mirrors(LakeTableState(generation=0), ORDERS, RULES[0])
 
 
 def test_rows_that_wait_for_a_mirror_are_not_lost() -> None:

@@ -23,8 +23,8 @@ from pipeline.signals.signal import (
     Signal,
     SourceSignal,
     StopSnapshot,
-    parse,
     parse_row,
+    parse_signal,
 )
 
 A = "0a1b2c3d-0000-0000-0000-00000000000a"
@@ -115,8 +115,8 @@ def position(data: dict[str, Any]) -> str:
     ],
 )
 def test_signals_are_read(text: str, expected: Signal) -> None:
-    assert parse(text) == expected
-    assert parse(text.encode()) == expected
+    assert parse_signal(text) == expected
+    assert parse_signal(text.encode()) == expected
 
 
 @pytest.mark.parametrize(
@@ -198,19 +198,19 @@ def test_signals_are_read(text: str, expected: Signal) -> None:
 )
 def test_what_is_wrong_is_named(text: str, reason: str) -> None:
     with pytest.raises(MalformedSignal) as refused:
-        parse(text)
+        parse_signal(text)
     assert reason in str(refused.value)
 
 
 def test_a_refusal_knows_whose_it_is() -> None:
     with pytest.raises(MalformedSignal) as refused:
-        parse(signal(type="explode"))
+        parse_signal(signal(type="explode"))
     assert refused.value.id == "s1"
 
 
 def test_a_given_id_stands_in_only_where_there_is_none() -> None:
-    assert parse('{"type":"pause-snapshot"}', "made") == PauseSnapshot("made")
-    assert parse('{"id":"own","type":"pause-snapshot"}', "made") == PauseSnapshot("own")
+    assert parse_signal('{"type":"pause-snapshot"}', "made") == PauseSnapshot("made")
+    assert parse_signal('{"id":"own","type":"pause-snapshot"}', "made") == PauseSnapshot("own")
 
 
 def test_a_row_of_a_signal_table_is_one() -> None:
@@ -278,7 +278,7 @@ nearly = st.fixed_dictionaries(
 @given(st.binary() | st.text() | plain.map(json.dumps) | nearly.map(json.dumps))
 def test_any_text_is_a_signal_or_refused_with_a_reason(text: str | bytes) -> None:
     try:
-        parsed = parse(text)
+        parsed = parse_signal(text)
     except MalformedSignal:
         return
     assert parsed.id.encode()

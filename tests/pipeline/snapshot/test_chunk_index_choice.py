@@ -7,7 +7,7 @@ import pytest
 from pipeline.errors import Definite, Transient
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.chunk_index import ChunkIndex
-from pipeline.snapshot.chunk_index_choice import Indexes, walk
+from pipeline.snapshot.chunk_index_choice import Indexes, choose_index
 from pipeline.source.information_schema import IndexPart, TableDescription
 from pipeline.types.column_types import (
     Binary,
@@ -52,28 +52,30 @@ def test_the_walk_is_along_the_primary_key_in_its_own_order() -> None:
         "PRIMARY": (part("c", descending=True), part("b", collation="gbk_bin")),
         "a": (part("a"),),
     }
-    assert walk(table, indexes, None) == ChunkIndex("PRIMARY", (2, 1), (True, False), (None, "gbk_bin"))
+    assert choose_index(table, indexes, None) == ChunkIndex(
+        "PRIMARY", (2, 1), (True, False), (None, "gbk_bin")
+    )
 
 
 def test_a_unique_index_may_be_the_key() -> None:
-    assert walk(described(INT, INT), {"u": (part("a"),), "v": (part("b"),)}, None).index == "u"
+    assert choose_index(described(INT, INT), {"u": (part("a"),), "v": (part("b"),)}, None).index == "u"
 
 
 def test_of_two_indexes_over_the_key_the_one_without_faults_is_walked() -> None:
-    assert walk(described(INT), {"f": (part("a"), part(None)), "u": (part("a"),)}, None).index == "u"
+    assert choose_index(described(INT), {"f": (part("a"), part(None)), "u": (part("a"),)}, None).index == "u"
 
 
 @pytest.mark.parametrize("named", ["u", "U", "b", "B"])
 def test_a_surrogate_key_is_named_by_its_index_or_by_its_one_column(named: str) -> None:
     indexes = {**PRIMARY, "u": (part("b", descending=True),)}
-    assert walk(described(INT, INT), indexes, named) == ChunkIndex("u", (1,), (True,), (None,))
+    assert choose_index(described(INT, INT), indexes, named) == ChunkIndex("u", (1,), (True,), (None,))
 
 
 def test_a_surrogate_key_of_several_columns_is_named_by_its_index() -> None:
     indexes = {**PRIMARY, "u": (part("c"), part("b"))}
-    assert walk(described(INT, INT, INT), indexes, "u").columns == (2, 1)
+    assert choose_index(described(INT, INT, INT), indexes, "u").columns == (2, 1)
     with pytest.raises(Definite, match="no unique index that is called 'c' or is over the one column 'c'"):
-        walk(described(INT, INT, INT), indexes, "c")
+        choose_index(described(INT, INT, INT), indexes, "c")
 
 
 @pytest.mark.parametrize(
@@ -87,13 +89,13 @@ def test_a_surrogate_key_of_several_columns_is_named_by_its_index() -> None:
 )
 def test_an_index_that_does_not_tell_rows_apart_is_no_surrogate_key(fault: IndexPart, reason: str) -> None:
     with pytest.raises(Definite, match=rf"index u of shop\.orders can't be a surrogate-key: .*{reason}"):
-        walk(described(INT, INT, Json()), {**PRIMARY, "u": (part("b"), fault)}, "u")
+        choose_index(described(INT, INT, Json()), {**PRIMARY, "u": (part("b"), fault)}, "u")
 
 
 def test_without_a_primary_key_there_is_no_walk() -> None:
     for surrogate in (None, "a"):
         with pytest.raises(Definite, match="no primary key to walk along; its changes still stream"):
-            walk(described(INT, key=()), {}, surrogate)
+            choose_index(described(INT, key=()), {}, surrogate)
 
 
 @pytest.mark.parametrize(
@@ -118,14 +120,14 @@ def test_without_a_primary_key_there_is_no_walk() -> None:
     ],
 )
 def test_keys_that_can_be_walked(kind: ColumnType) -> None:
-    assert walk(described(kind), PRIMARY, None).columns == (0,)
+    assert choose_index(described(kind), PRIMARY, None).columns == (0,)
 
 
 @pytest.mark.parametrize("kind", [Enum(("x", "")), Set(("",))])
 def test_labels_that_read_like_the_number_0_are_refused(kind: ColumnType) -> None:
     for surrogate in (None, "u"):
         with pytest.raises(Definite, match=r"column a of the primary key of shop\.orders has an empty label"):
-            walk(described(kind, INT), {**PRIMARY, "u": (part("b"),)}, surrogate)
+            choose_index(described(kind, INT), {**PRIMARY, "u": (part("b"),)}, surrogate)
 
 
 def test_a_key_that_holds_only_prefixes_needs_a_surrogate() -> None:
@@ -134,11 +136,11 @@ def test_a_key_that_holds_only_prefixes_needs_a_surrogate() -> None:
     with pytest.raises(
         Definite, match=r"column a of the primary key of shop\.orders is in it with a prefix only"
     ):
-        walk(table, indexes, None)
-    assert walk(table, indexes, "u").index == "u"
+        choose_index(table, indexes, None)
+    assert choose_index(table, indexes, "u").index == "u"
 
 
 @pytest.mark.parametrize("indexes", [{}, {"PRIMARY": (part("gone"),)}])
 def test_a_table_that_is_being_altered_is_asked_for_again(indexes: Indexes) -> None:
     with pytest.raises(Transient, match="is being altered"):
-        walk(described(INT), indexes, None)
+        choose_index(described(INT), indexes, None)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.schema.row_keys import KeyPart
-from pipeline.snapshot.key_midpoints import between
+from pipeline.snapshot.key_midpoints import key_between
 from pipeline.types.column_types import (
     Binary,
     Bit,
@@ -53,23 +53,23 @@ INT = Integer(8, unsigned=True)
 def test_a_proposal_lies_so_far_from_the_one_to_the_other(
     kind: ColumnType, low: KeyPart, high: KeyPart, fraction: float, found: KeyPart | None
 ) -> None:
-    assert between((kind,), (low,), (high,), fraction) == (None if found is None else (found,))
+    assert key_between((kind,), (low,), (high,), fraction) == (None if found is None else (found,))
 
 
 def test_of_a_composite_key_the_first_part_that_differs_counts() -> None:
     kinds = (INT, Text("latin1"), INT)
-    assert between(kinds, (1, "x", 10), (1, "x", 20), 0.5) == (1, "x", 15)
-    assert between(kinds, (1, "x", 10), (9, "a", 20), 0.5) == (5,)
-    assert between(kinds, (1, "x", 10), (1, "x", 10), 0.5) is None
+    assert key_between(kinds, (1, "x", 10), (1, "x", 20), 0.5) == (1, "x", 15)
+    assert key_between(kinds, (1, "x", 10), (9, "a", 20), 0.5) == (5,)
+    assert key_between(kinds, (1, "x", 10), (1, "x", 10), 0.5) is None
 
 
 def test_the_beginning_of_a_key_may_be_an_end() -> None:
-    assert between((INT, INT), (1,), (1, 5), 0.5) is None
+    assert key_between((INT, INT), (1,), (1, 5), 0.5) is None
 
 
 @given(st.text(), st.text(), st.floats(0, 1))
 def test_any_two_texts_have_a_text_between_them(low: str, high: str, fraction: float) -> None:
-    found = between((Text("utf8mb4"),), (low,), (high,), fraction)
+    found = key_between((Text("utf8mb4"),), (low,), (high,), fraction)
     assert (found is None) == (low == high)
     if found:
         assert isinstance(found[0], str) and found[0].encode()
@@ -78,7 +78,7 @@ def test_any_two_texts_have_a_text_between_them(low: str, high: str, fraction: f
 @given(st.binary(), st.binary(), st.floats(0, 1))
 def test_bytes_are_between_in_their_own_order(one: bytes, other: bytes, fraction: float) -> None:
     low, high = sorted((one, other))
-    match between((Binary(),), (low,), (high,), fraction):
+    match key_between((Binary(),), (low,), (high,), fraction):
         case (bytes(found),):
             assert found.rstrip(b"\0") <= high and found >= low[: len(found)]
         case found:
@@ -87,5 +87,5 @@ def test_bytes_are_between_in_their_own_order(one: bytes, other: bytes, fraction
 
 @given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.floats(0, 1))
 def test_numbers_are_never_beyond_their_ends(low: int, high: int, fraction: float) -> None:
-    found = between((INT,), (low,), (high,), fraction)
+    found = key_between((INT,), (low,), (high,), fraction)
     assert found is None or min(low, high) <= found[0] <= max(low, high)  # type: ignore[operator]

@@ -17,12 +17,12 @@ from pipeline.snapshot.row_filter import (
     checked,
     moment,
 )
-from pipeline.snapshot.row_filter_parser import parse
+from pipeline.snapshot.row_filter_parser import parse_filter
 from tests.pipeline.random_conditions import SAMPLES, conditions
 
 
 def of(text: str) -> Condition:
-    return checked(parse(text), SAMPLES)
+    return checked(parse_filter(text), SAMPLES)
 
 
 def test_columns_are_spelt_as_the_table_spells_them() -> None:

@@ -20,7 +20,7 @@ from pipeline.snapshot.row_filter import (
     Operator,
     Or,
 )
-from pipeline.snapshot.row_filter_parser import DEEPEST, LONGEST, MOST_LITERALS, parse
+from pipeline.snapshot.row_filter_parser import DEEPEST, LONGEST, MOST_LITERALS, parse_filter
 from tests.pipeline.printed_conditions import printed
 from tests.pipeline.random_conditions import broken_texts, conditions
 
@@ -59,7 +59,7 @@ A, B, C = (Compare(name, Operator.EQUAL, 1) for name in "abc")
     ],
 )
 def test_forms_and_precedence(text: str, expected: Condition) -> None:
-    assert parse(text) == expected
+    assert parse_filter(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_forms_and_precedence(text: str, expected: Condition) -> None:
     ],
 )
 def test_literals_are_read_as_mysql_reads_them(text: str, value: object) -> None:
-    condition = parse(f"a = {text}")
+    condition = parse_filter(f"a = {text}")
     assert isinstance(condition, Compare)
     assert (type(condition.value), condition.value) == (type(value), value)
 
@@ -162,25 +162,25 @@ def test_literals_are_read_as_mysql_reads_them(text: str, value: object) -> None
 )
 def test_all_else_is_refused_with_its_place(text: str, reason: str) -> None:
     with pytest.raises(InvalidRowFilter) as refused:
-        parse(text)
+        parse_filter(text)
     assert reason in str(refused.value)
 
 
 def test_the_deepest_is_not_too_deep() -> None:
-    assert parse("(" * DEEPEST + "a = 1" + ")" * DEEPEST) == A
-    deepest = parse("NOT " * DEEPEST + "a = 1")
-    assert parse(printed(deepest)) == deepest
+    assert parse_filter("(" * DEEPEST + "a = 1" + ")" * DEEPEST) == A
+    deepest = parse_filter("NOT " * DEEPEST + "a = 1")
+    assert parse_filter(printed(deepest)) == deepest
 
 
 @given(conditions)
 def test_what_is_printed_parses_to_itself(condition: Condition) -> None:
-    assert repr(parse(printed(condition))) == repr(condition)
+    assert repr(parse_filter(printed(condition))) == repr(condition)
 
 
 @given(broken_texts() | st.text("ab`'\\(),=<>!1.e-NOTIS \0", max_size=30) | st.text(max_size=30))
 def test_any_text_is_a_condition_or_refused(text: str) -> None:
     try:
-        condition = parse(text)
+        condition = parse_filter(text)
     except InvalidRowFilter:
         return
-    assert repr(parse(printed(condition))) == repr(condition)
+    assert repr(parse_filter(printed(condition))) == repr(condition)

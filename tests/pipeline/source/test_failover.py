@@ -134,10 +134,12 @@ def test_after_a_start_we_are_at_the_server_that_the_position_comes_from() -> No
 
 
 def test_why_a_server_will_not_do_is_told_with_what_to_do() -> None:
-    assert "hasn't executed" in failover.described(LATE) and "let it catch up" in failover.described(LATE)
-    assert "divergent server" in failover.described(OTHER)
-    assert failover.described(GONE).startswith(f"the binlog that we need was purged: {gtids('a:6')}; ")
-    assert failover.described(AWAY) == "refused"
+    assert "hasn't executed" in failover.explain_verdict(
+        LATE
+    ) and "let it catch up" in failover.explain_verdict(LATE)
+    assert "divergent server" in failover.explain_verdict(OTHER)
+    assert failover.explain_verdict(GONE).startswith(f"the binlog that we need was purged: {gtids('a:6')}; ")
+    assert failover.explain_verdict(AWAY) == "refused"
 
 
 def run(text: str) -> Transactions:

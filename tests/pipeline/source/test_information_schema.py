@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.schema.table_schema import Column, TableId
 from pipeline.schema.table_traits import TextColumn, Traits
-from pipeline.source.information_schema import ColumnRow, column_type, contested, describe, described
+from pipeline.source.information_schema import ColumnRow, column_type, contested, describe, describe_tables
 from pipeline.types.column_types import (
     Binary,
     Bit,
@@ -89,7 +89,7 @@ def row(
 
 
 def test_the_key_is_in_its_own_order() -> None:
-    found_of = described([row("a", place=2), row("b", nullable="YES"), row("c", place=1)]).described
+    found_of = describe_tables([row("a", place=2), row("b", nullable="YES"), row("c", place=1)]).described
     [(table, found)] = found_of.items()
     assert table == found.schema.table == TableId("shop", "orders")
     assert found.schema.key == (2, 0)
@@ -104,11 +104,11 @@ def test_where_there_is_no_primary_key_the_marked_unique_index_is_it() -> None:
         row("b", place=1, index="y"),
         row("c"),
     ]
-    [found] = described(rows).described.values()
+    [found] = describe_tables(rows).described.values()
     assert [column.name for column in found.schema.columns] == ["a", "b", "c"]
     assert found.schema.key == (1, 0)
     more = [*rows, row("d", place=1), row("d", place=1, index="z")]
-    [with_primary] = described(more).described.values()
+    [with_primary] = describe_tables(more).described.values()
     assert with_primary.schema.key == (3,)
 
 
@@ -118,12 +118,12 @@ def test_of_two_unique_indexes_that_could_both_be_the_key_the_one_that_is_listed
     table = TableId("shop", "orders")
     other = row("a", place=1, table="other")
     assert contested([*rows, other]) == (table,)
-    assert described(rows, {table: ["x", "x", "y", "y"]}).described[table].schema.key == (0, 1)
-    assert described(rows, {table: ["y", "y", "x", "x"]}).described[table].schema.key == (1, 0)
+    assert describe_tables(rows, {table: ["x", "x", "y", "y"]}).described[table].schema.key == (0, 1)
+    assert describe_tables(rows, {table: ["y", "y", "x", "x"]}).described[table].schema.key == (1, 0)
 
 
 def test_tables_are_told_apart() -> None:
-    found = described([row("a"), row("a", table="items"), row("b", table="items")])
+    found = describe_tables([row("a"), row("a", table="items"), row("b", table="items")])
     assert {table.name: len(f.schema.columns) for table, f in found.described.items()} == {
         "orders": 1,
         "items": 2,
@@ -131,7 +131,7 @@ def test_tables_are_told_apart() -> None:
 
 
 def test_prefixes_and_doubtful_labels_are_named() -> None:
-    [found] = described(
+    [found] = describe_tables(
         [
             row("a", "varchar(99)", 1, 10, "utf8mb4"),
             row("b", "enum('?')", charset="utf8mb4"),
@@ -150,17 +150,17 @@ def test_what_the_log_does_not_tell() -> None:
         row("b", extra="DEFAULT_GENERATED on update CURRENT_TIMESTAMP"),
         row("c", "blob", room=(65535, 65535)),
     ]
-    [found] = described(plain).described.values()
+    [found] = describe_tables(plain).described.values()
     columns = {"a": TextColumn(99, 99, "latin1"), "b": None, "c": None}
     assert found.traits == Traits("innodb", generated=False, charset="utf8mb4", columns=columns)
     for words in ("VIRTUAL GENERATED", "STORED GENERATED INVISIBLE"):
-        [found] = described([row("a"), row("b", extra=words), row("c")]).described.values()
+        [found] = describe_tables([row("a"), row("b", extra=words), row("c")]).described.values()
         assert found.traits.generated
 
 
 @pytest.mark.parametrize("kind", ["hologram", "year(2)"])
 def test_a_type_that_is_not_captured_is_named_and_other_tables_are_described(kind: str) -> None:
-    found = described([row("a", kind), row("a", table="other")])
+    found = describe_tables([row("a", kind), row("a", table="other")])
     [(table, reason)] = found.refused.items()
     assert table == TableId("shop", "orders")
     assert f"column a of shop.orders has the type '{kind}'" in reason
@@ -170,7 +170,7 @@ def test_a_type_that_is_not_captured_is_named_and_other_tables_are_described(kin
 def test_labels_of_the_character_set_binary_are_utf_8_or_refused() -> None:
     kind = column_type(r"enum('a','x''f',x'f09f9880','?')", None)
     assert kind == Enum(("a", "x'f", "😀", "?"))
-    [reason] = described([row("a", r"set('a',x'ff41')")]).refused.values()
+    [reason] = describe_tables([row("a", r"set('a',x'ff41')")]).refused.values()
     assert "column a of shop.orders: the label x'ff41' of an ENUM or SET of CHARACTER SET binary" in reason
 
 

@@ -24,7 +24,7 @@ from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.source import result_set
 from pipeline.source import result_set_kernels as kernels
 from pipeline.source.result_columns import ResultColumn
-from pipeline.source.result_set import ResultRows, RowPackets, decode, key
+from pipeline.source.result_set import ResultRows, RowPackets, decode_rows, row_key
 from pipeline.types.charsets import TextError
 from pipeline.types.column_types import (
     Binary,
@@ -141,7 +141,7 @@ def told(kind: ColumnType) -> ResultColumn:
 def one_column(kind: ColumnType, sent: Row) -> pa.Array:
     schema = TableSchema(TableId("shop", "orders"), (Column("x", kind, nullable=True),), ())
     [rows] = fed(RowPackets(5), result([[value] for value in sent]))
-    batch = decode(schema, rows.located([told(kind)]))
+    batch = decode_rows(schema, rows.located([told(kind)]))
     batch.validate(full=True)
     assert batch.schema == schema.arrow
     return batch.column(0)
@@ -473,7 +473,7 @@ def test_a_key_is_as_it_is_bound_again() -> None:
     [rows] = fed(RowPackets(5), result([[sent for sent, _ in kinds.values()]]))
     bound = [part for _, part in kinds.values()]
     located = rows.located([told(kind) for kind in kinds])
-    found = key(located, 0, [(list(kinds)[i], i) for i in order])
+    found = row_key(located, 0, [(list(kinds)[i], i) for i in order])
     assert found == tuple(bound[i] for i in order)
 
 
@@ -525,7 +525,9 @@ def test_damaged_packets_end_in_an_error_of_ours_or_in_valid_columns() -> None:
             for rows in fed(taken, damaged(stream, random), [random.randrange(20)]):
                 # Behind this memory lies a page that nobody may touch.
                 exactly = memory.holding(rows.buffer[: rows.end].tobytes(), b"\xff" * kernels.SLACK)
-                batch = decode(schema, rows._replace(buffer=exactly).located([told(kind) for kind in SOUND]))
+                batch = decode_rows(
+                    schema, rows._replace(buffer=exactly).located([told(kind) for kind in SOUND])
+                )
                 batch.validate(full=True)
             ends["ended" if taken.ended else "cut short"] += 1
         except (Transient, Definite, InvariantBroken) as error:

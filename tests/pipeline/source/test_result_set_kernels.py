@@ -32,7 +32,7 @@ def test_a_cell_is_never_outside_of_its_row(payloads: list[bytes], widths: list[
     buffer = framed(payloads)
     end = len(buffer) - kernels.SLACK
     cells = np.full((len(widths), len(payloads)), -7, np.int32)
-    broken = kernels.locate(buffer, end, np.array(widths, np.int64), cells)
+    broken = kernels.locate_values(buffer, end, np.array(widths, np.int64), cells)
     whole = len(payloads) if broken == kernels.NONE else broken
     assert 0 <= whole <= len(payloads)
     stop = 0
@@ -40,7 +40,7 @@ def test_a_cell_is_never_outside_of_its_row(payloads: list[bytes], widths: list[
         start, stop = stop, stop + 4 + len(payloads[row])
         for at, width in zip(cells[:, row].tolist(), widths, strict=True):
             if at != kernels.NULL:
-                begin, length = (at, width) if width else kernels.value(buffer, at)
+                begin, length = (at, width) if width else kernels.length_encoded(buffer, at)
                 assert start < at <= begin <= begin + length <= stop
 
 

@@ -3,16 +3,16 @@
 import pytest
 
 from pipeline.schema.table_schema import TableId
-from pipeline.source.statement import Statement, encoded, quoted, quoted_table
+from pipeline.source.statement import Statement, encoded, quote_name, quoted_table
 
 
 def test_names_keep_their_signs() -> None:
-    assert quoted("a`b%") == "`a``b%%`"
+    assert quote_name("a`b%") == "`a``b%%`"
     assert quoted_table(TableId("d", "t")) == "`d`.`t`"
 
 
 def test_each_value_has_its_mark_in_the_text() -> None:
-    assert Statement(f"SELECT {quoted('50%')} WHERE a = %s OR a = %s", (1, "x")).marked == (
+    assert Statement(f"SELECT {quote_name('50%')} WHERE a = %s OR a = %s", (1, "x")).marked == (
         "SELECT `50%` WHERE a = ? OR a = ?"
     )
 

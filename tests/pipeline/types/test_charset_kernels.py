@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.types import charset_kernels as kernels
-from pipeline.types.charset_tables import FOUR_BYTES, LEAD, TABLED, tables
+from pipeline.types.charset_tables import FOUR_BYTES, LEAD, TABLED, code_tables
 
 # Bytes that begin codes of two, three and four bytes, or go on in them.
 pieces = st.binary(max_size=3) | st.sampled_from(
@@ -38,7 +38,7 @@ class Text:
 @given(st.sampled_from(sorted(TABLED)), values)
 def test_any_bytes_by_a_table(charset: str, stored: list[bytes]) -> None:
     text = Text(stored)
-    text.check(int(kernels.by_table(text.data, text.ends, *tables(charset), text.out, text.out_ends)))
+    text.check(int(kernels.by_table(text.data, text.ends, *code_tables(charset), text.out, text.out_ends)))
 
 
 @given(st.sampled_from([2, 4]), st.booleans(), st.booleans(), values)
@@ -49,7 +49,7 @@ def test_any_bytes_by_units(width: int, little: bool, pairs: bool, stored: list[
 
 @given(st.sampled_from(sorted(TABLED)))
 def test_a_table_that_is_asked_is_there(charset: str) -> None:
-    one, two, three, four = tables(charset)
+    one, two, three, four = code_tables(charset)
     assert len(one) == 256
     assert len(two) in (0, 65536) and len(three) in (0, 65536) and len(four) in (0, FOUR_BYTES)
     assert len(two) or (one != LEAD).all()

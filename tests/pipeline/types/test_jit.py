@@ -22,10 +22,10 @@ def test_a_compiled_function_gives_what_the_plain_one_does() -> None:
 @pytest.mark.parametrize(
     "loop",
     [
-        cells.walk,
+        cells.walk_cells,
         byte_words.copy_words,
         value_kernels.lay_out,
-        text_kernels.quoted,
+        text_kernels.quote_json,
         opaque_values.opaque,
         document_kernels.texts,
         doubles._fill,

@@ -26,7 +26,7 @@ from pipeline.types.column_types import (
 )
 from pipeline.types.enum_labels import NoLabel
 from pipeline.types.field_types import Storage
-from pipeline.verifier.column_metadata import TooLong, completed, difference, self_described
+from pipeline.verifier.column_metadata import TooLong, completed, misfit, self_described
 
 T = TableId("shop", "t")
 
@@ -119,11 +119,11 @@ DIFFERENT: list[tuple[ColumnType, LogType]] = [
 
 def test_a_schema_fits_a_log_that_says_nothing_else() -> None:
     for kind, logged in FITTING:
-        assert difference(schema(kind), a_map(logged)) is None
+        assert misfit(schema(kind), a_map(logged)) is None
     for kind, logged in DIFFERENT:
-        assert "where the server's schema has" in str(difference(schema(kind), a_map(logged)))
-    assert "2 columns" in str(difference(schema(Date()), a_map(Date(), Date())))
-    assert difference(schema(Date()), replace(a_map(Date()), nullable=(False,))) is not None
+        assert "where the server's schema has" in str(misfit(schema(kind), a_map(logged)))
+    assert "2 columns" in str(misfit(schema(Date()), a_map(Date(), Date())))
+    assert misfit(schema(Date()), replace(a_map(Date()), nullable=(False,))) is not None
 
 
 def test_a_log_with_names_leaves_nothing_open() -> None:

@@ -7,7 +7,7 @@ import pytest
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.changes import TableStopped
 from pipeline.messages.row_images import TableUnreadable
-from pipeline.verifier.column_names import named, table_of
+from pipeline.verifier.column_names import images_table, name_columns
 from pipeline.verifier.table_state import (
     Capturable,
     SchemaFetched,
@@ -23,26 +23,26 @@ from tests.pipeline.verifier.test_step import FULL, MINIMAL, ORDERS, SCHEMA, end
     "state", [Unproven(), SchemaPending(SCHEMA), SchemaFetched(SCHEMA, GtidSet(), end(1))]
 )
 def test_a_full_map_needs_no_state_and_another_one_a_proven_schema(state: Capturable) -> None:
-    verified = named(state, images(FULL))
+    verified = name_columns(state, images(FULL))
     assert not isinstance(verified, TableStopped)
     assert verified[0] == Verified(SCHEMA, FULL)
-    stopped = named(state, images(MINIMAL))
+    stopped = name_columns(state, images(MINIMAL))
     assert isinstance(stopped, TableStopped)
     assert "no schema is proven to hold here" in stopped.reason
 
 
 def test_a_proven_schema_names_the_columns_if_the_map_fits_it() -> None:
-    verified = named(SchemaKnown(SCHEMA), images(MINIMAL))
+    verified = name_columns(SchemaKnown(SCHEMA), images(MINIMAL))
     assert not isinstance(verified, TableStopped)
     assert verified[0] == Verified(SCHEMA, MINIMAL)
     assert verified[1].rows.to_pylist() == [{"id": 7, "state": "paid", "tags": "x,y"}]
-    assert named(verified[0], images(MINIMAL)) == verified
-    misfit = named(verified[0], images(replace(MINIMAL, nullable=(True, True, True))))
+    assert name_columns(verified[0], images(MINIMAL)) == verified
+    misfit = name_columns(verified[0], images(replace(MINIMAL, nullable=(True, True, True))))
     assert isinstance(misfit, TableStopped)
     assert "nullable=True" in misfit.reason
 
 
 def test_rows_that_cannot_be_decoded_stop_their_table() -> None:
     unreadable = TableUnreadable(ORDERS, "a time of 25 hours")
-    assert named(SchemaKnown(SCHEMA), unreadable) == TableStopped(ORDERS, "a time of 25 hours")
-    assert table_of(unreadable) == table_of(images(FULL)) == ORDERS
+    assert name_columns(SchemaKnown(SCHEMA), unreadable) == TableStopped(ORDERS, "a time of 25 hours")
+    assert images_table(unreadable) == images_table(images(FULL)) == ORDERS

@@ -3,7 +3,7 @@
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.binlog import CreateTableSelectRead, LogAdvanced
 from pipeline.messages.row_images import TableUnreadable
-from pipeline.verifier.schema_fence import place, waiting
+from pipeline.verifier.schema_fence import place, waiting_tables
 from pipeline.verifier.table_state import (
     SchemaFetched,
     SchemaKnown,
@@ -28,14 +28,14 @@ from tests.pipeline.verifier.test_step import (
 def test_only_images_that_need_a_schema_wait_for_one() -> None:
     doubts: list[TableState] = [Unproven(), SchemaPending(SCHEMA), SchemaFetched(SCHEMA, GtidSet(), end(1))]
     for doubt in doubts:
-        assert waiting({ORDERS: doubt}, slice_(1, maps=(FULL, MINIMAL))) == {ORDERS}
-        assert waiting({ORDERS: doubt}, part(1, images(MINIMAL))) == {ORDERS}
-        assert waiting({ORDERS: doubt}, slice_(1)) == frozenset()
-        assert waiting({ORDERS: doubt}, part(1, TableUnreadable(ORDERS, "so"))) == frozenset()
-        assert waiting({ORDERS: doubt}, statement(1, "DROP TABLE orders")) == frozenset()
-    assert waiting({}, slice_(1, maps=(MINIMAL,))) == {ORDERS}
+        assert waiting_tables({ORDERS: doubt}, slice_(1, maps=(FULL, MINIMAL))) == {ORDERS}
+        assert waiting_tables({ORDERS: doubt}, part(1, images(MINIMAL))) == {ORDERS}
+        assert waiting_tables({ORDERS: doubt}, slice_(1)) == frozenset()
+        assert waiting_tables({ORDERS: doubt}, part(1, TableUnreadable(ORDERS, "so"))) == frozenset()
+        assert waiting_tables({ORDERS: doubt}, statement(1, "DROP TABLE orders")) == frozenset()
+    assert waiting_tables({}, slice_(1, maps=(MINIMAL,))) == {ORDERS}
     for sure in (SchemaKnown(SCHEMA), Verified(SCHEMA, MINIMAL)):
-        assert waiting({ORDERS: sure}, slice_(1, maps=(MINIMAL,))) == frozenset()
+        assert waiting_tables({ORDERS: sure}, slice_(1, maps=(MINIMAL,))) == frozenset()
 
 
 def test_a_place_is_between_transactions() -> None:

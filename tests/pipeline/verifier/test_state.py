@@ -9,7 +9,7 @@ from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId
 from pipeline.verifier.cascades import Doubts
 from pipeline.verifier.state import State
-from pipeline.verifier.step import answered, asked, step
+from pipeline.verifier.step import answered, step, tables_to_ask
 from tests.pipeline.verifier.test_step import FULL, ORDERS, SCHEMA, answer, fresh, slice_, statement
 
 ITEMS, OTHERS = TableId("shop", "items"), TableId("other", "lines")
@@ -27,16 +27,16 @@ def behind_the_statement(*, reread: bool) -> State:
 
 def test_the_server_is_asked_though_the_schema_is_proven() -> None:
     state = behind_the_statement(reread=True)
-    assert ORDERS in asked(state)
+    assert ORDERS in tables_to_ask(state)
     state, said = answered(state, replace(GIVEN, at=answer(1, None).at, foreign_keys=()))
     assert said == ()
-    assert ORDERS in asked(state), "it hadn't executed the statement"
-    assert ORDERS not in asked(answered(state, GIVEN)[0])
+    assert ORDERS in tables_to_ask(state), "it hadn't executed the statement"
+    assert ORDERS not in tables_to_ask(answered(state, GIVEN)[0])
     logged, _ = step(step(fresh(), statement(2, ADDED))[0], slice_(3))
     logged, said = answered(logged, GIVEN)
     assert said == ()
     assert logged.foreign_keys == (), "the server logs what foreign keys do"
-    assert ORDERS not in asked(logged)
+    assert ORDERS not in tables_to_ask(logged)
 
 
 def test_what_a_new_one_did_meanwhile_is_read_anew_and_what_it_does_is_noticed() -> None:

@@ -41,7 +41,7 @@ from pipeline.types.field_types import Storage
 from pipeline.verifier import schema_fence
 from pipeline.verifier.schema_fence import ServerAnswer
 from pipeline.verifier.state import State
-from pipeline.verifier.step import FromVerifier, answered, asked, started, step
+from pipeline.verifier.step import FromVerifier, answered, start, step, tables_to_ask
 
 SERVER = Tsid("3e11fa47-71ca-11e1-9e33-c80aa9429562")
 SHOP = TableFilter((r"shop\..*",))
@@ -105,7 +105,7 @@ def answer(number: int, schema: TableSchema | None, at: int | None = None) -> Se
 def fresh(known: KnownSchemas = NOTHING_KNOWN, position: int = 0, **schemas: TableSchema) -> State:
     """At a checkpoint with these schemas; an `old` one may have been altered since it was proven."""
     unproven = frozenset(schema.table for name, schema in schemas.items() if name == "old")
-    return started(SHOP, known, upto(position), {s.table: s for s in schemas.values()}, (), unproven)[0]
+    return start(SHOP, known, upto(position), {s.table: s for s in schemas.values()}, (), unproven)[0]
 
 
 Message = (
@@ -219,14 +219,14 @@ def test_what_waits_goes_on_once_an_answer_proves_its_schema() -> None:
     state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5)), 5, same=SCHEMA)
     state, said = step(state, statement(6, "ALTER TABLE orders RENAME COLUMN tags TO labels"))
     assert kinds(list(said)) == ["SchemaChanged"]
-    assert ORDERS in asked(state)
+    assert ORDERS in tables_to_ask(state)
     for waiting in (slice_(7, maps=(MINIMAL,)), slice_(8, maps=(items,))):
         state, said = step(state, waiting)
         assert said == ()
     # The answer is of a place that the stream hasn't come to, so that a statement may still lie before it.
     state, said = answered(state, answer(9, RENAMED))
     assert said == ()
-    assert ORDERS not in asked(state)
+    assert ORDERS not in tables_to_ask(state)
     messages: list[Message] = [LogAdvanced(end(9)), slice_(9, maps=()), slice_(9, maps=(MINIMAL,))]
     for message in messages:
         then = run(state, message)
@@ -247,11 +247,11 @@ def test_an_answer_that_may_not_know_the_statement_has_the_server_asked_again() 
     )
     state, said = answered(state, answer(6, SCHEMA, at=5))
     assert said == ()
-    assert ORDERS in asked(state)
+    assert ORDERS in tables_to_ask(state)
     state, said = answered(state, answer(6, RENAMED))
     [verified] = said
     assert verified == SchemaVerified(RENAMED, (MirrorInvalidated(ORDERS, False, TAGS_GONE),))
-    assert ORDERS not in asked(state)
+    assert ORDERS not in tables_to_ask(state)
 
 
 def test_a_statement_between_the_images_and_the_answers_place_leaves_them_unproven() -> None:
@@ -350,7 +350,7 @@ def test_a_checkpoint_with_another_schema_does_not() -> None:
     assert schemas(said) == [RENAMED]
     # Nothing is to come: it was before, and the checkpoint's is old.
     assert schemas(run(fresh(known, 5, old=SCHEMA), slice_(6, maps=(MINIMAL,)))) == [RENAMED]
-    news = started(SHOP, known, upto(5), {ORDERS: SCHEMA}, (), frozenset())[1]
+    news = start(SHOP, known, upto(5), {ORDERS: SCHEMA}, (), frozenset())[1]
     assert news == (SchemaVerified(RENAMED, (MirrorInvalidated(ORDERS, False, TAGS_GONE),)),)
     assert schemas(run(fresh(known, 2, old=SCHEMA), slice_(3))) == [SCHEMA]
 
@@ -424,10 +424,10 @@ def test_a_created_and_filled_table_has_its_schema_from_an_answer_that_knows_its
         for message in (creation, first, *rest):
             state, said = step(state, message)
             assert said == ()
-        assert asked(state) == {ORDERS}
+        assert tables_to_ask(state) == {ORDERS}
         state, said = answered(state, answer(5, None))
         assert said == ()
-        assert asked(state) == {ORDERS}
+        assert tables_to_ask(state) == {ORDERS}
         assert kinds(run(state, answer(6, SCHEMA)))[:2] == ["SchemaVerified", "SchemaVerified"]
         assert schemas(run(state, answer(6, SCHEMA))) == ([] if rest else [SCHEMA])
 
@@ -483,10 +483,10 @@ def verified(said: list[FromVerifier]) -> list[TableSchema]:
 
 def test_a_table_that_the_checkpoint_lacks_is_told_at_the_start_if_nothing_is_to_come() -> None:
     known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
-    assert started(SHOP, known, upto(5), {}, (), frozenset())[1] == (SchemaVerified(SCHEMA),)
-    assert started(SHOP, known, upto(5), {ORDERS: SCHEMA}, (), frozenset())[1] == ()
-    assert started(SHOP, known, upto(5), {}, [ORDERS], frozenset())[1] == ()
-    assert started(SHOP, known, upto(4), {}, (), frozenset())[1] == ()
+    assert start(SHOP, known, upto(5), {}, (), frozenset())[1] == (SchemaVerified(SCHEMA),)
+    assert start(SHOP, known, upto(5), {ORDERS: SCHEMA}, (), frozenset())[1] == ()
+    assert start(SHOP, known, upto(5), {}, [ORDERS], frozenset())[1] == ()
+    assert start(SHOP, known, upto(4), {}, (), frozenset())[1] == ()
 
 
 def test_it_is_told_behind_the_last_transaction_that_was_to_come() -> None:
@@ -503,7 +503,7 @@ def test_it_is_told_behind_the_last_transaction_that_was_to_come() -> None:
 
 def test_a_table_that_is_not_captured_any_more_is_stopped() -> None:
     items = TableId("other", "items")
-    state, news = started(
+    state, news = start(
         SHOP, NOTHING_KNOWN, GtidSet(), {items: replace(SCHEMA, table=items)}, (), frozenset()
     )
     [stopped] = news
@@ -512,9 +512,7 @@ def test_a_table_that_is_not_captured_any_more_is_stopped() -> None:
     assert schemas(run(state, slice_(1, maps=(replace(FULL, table=items), FULL)))) == [SCHEMA]
     # Once it's durable it isn't told again.
     assert (
-        started(SHOP, NOTHING_KNOWN, GtidSet(), {items: replace(SCHEMA, table=items)}, [items], frozenset())[
-            1
-        ]
+        start(SHOP, NOTHING_KNOWN, GtidSet(), {items: replace(SCHEMA, table=items)}, [items], frozenset())[1]
         == ()
     )
 
@@ -600,18 +598,18 @@ def test_a_strict_conversion_is_judged_by_what_the_server_said_of_the_table(
     state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5), traits=TRAITS), 5)
     state, _ = step(state, statement(6, "ALTER TABLE orders ADD x INT AS (id)"))
     state, _ = step(state, slice_(7))
-    assert ORDERS in asked(state)
+    assert ORDERS in tables_to_ask(state)
     assert len(restarts(run(state, replace(alter, gtid=Gtid(SERVER, 8), end=end(8))))) == 1
     state, _ = answered(state, replace(answer(7, SCHEMA), traits=TRAITS))
-    assert ORDERS not in asked(state)
+    assert ORDERS not in tables_to_ask(state)
     assert restarts(run(state, replace(alter, gtid=Gtid(SERVER, 8), end=end(8)))) == []
 
 
 def test_a_table_whose_rows_are_elsewhere_stops_by_the_servers_word() -> None:
     traits = {ORDERS: Traits("blackhole")}
     known = KnownSchemas({ORDERS: SCHEMA}, upto(5), traits=traits)
-    assert kinds(list(started(SHOP, known, upto(5), {}, (), frozenset())[1])) == ["TableStopped"]
-    assert started(SHOP, known, upto(5), {}, [ORDERS], frozenset())[1] == ()
+    assert kinds(list(start(SHOP, known, upto(5), {}, (), frozenset())[1])) == ["TableStopped"]
+    assert start(SHOP, known, upto(5), {}, [ORDERS], frozenset())[1] == ()
     assert kinds(run(fresh(known, 4), slice_(5, maps=())))[-1] == "TableStopped"
     state, _ = step(fresh(), slice_(1))
     state, _ = step(state, statement(2, "CREATE TABLE orders (id INT)"))
@@ -711,7 +709,7 @@ def test_a_table_that_is_only_referred_to_is_not_altered() -> None:
     for text in texts:
         known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
         state, _ = step(fresh(known, 5), statement(6, text))
-        assert ORDERS not in asked(state)
+        assert ORDERS not in tables_to_ask(state)
         assert schemas(run(state, slice_(7, maps=(MINIMAL,)))) == [SCHEMA]
 
 
@@ -783,7 +781,7 @@ def test_a_slice_in_which_a_table_is_stopped_has_none_of_it() -> None:
 
 
 def test_a_table_that_was_stopped_before_a_restart_stays_stopped() -> None:
-    state, _ = started(SHOP, NOTHING_KNOWN, GtidSet(), {ORDERS: SCHEMA}, [ORDERS], frozenset())
+    state, _ = start(SHOP, NOTHING_KNOWN, GtidSet(), {ORDERS: SCHEMA}, [ORDERS], frozenset())
     said = run(state, statement(1, "DROP TABLE orders"), slice_(2))
     assert kinds(said) == ["SchemaChanged", "ChangesVerified"]
     assert schemas(said) == []

@@ -37,7 +37,7 @@ _LARGEST_ROOM: Final = 2**32  # bytes, holes included
 _ROOM_OF_EACH: Final = 64  # bytes, for small documents whose text is longer than they are
 
 
-def texts(prefix: int, stored: StoredColumn) -> pa.Array:
+def decode_documents(prefix: int, stored: StoredColumn) -> pa.Array:
     """Documents behind lengths of `prefix` bytes as pa.string().
 
     Raises UndecodableError or TextError, which name the column.

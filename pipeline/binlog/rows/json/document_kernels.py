@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 
 from pipeline.binlog.rows.json.opaque_values import NO_ROOM, opaque
-from pipeline.binlog.rows.json.text_kernels import PIECE, integer, natural, quoted, quoted_room
+from pipeline.binlog.rows.json.text_kernels import PIECE, natural, quote_json, quoted_room, signed_integer
 from pipeline.types.buffers import Bytes, Cells, Int, Longs
 from pipeline.types.byte_kernels import unsigned
 from pipeline.types.byte_words import put_word, word
@@ -98,7 +98,7 @@ def _number(bits: np.uint64, kind: Int, out: Bytes, to: Int) -> Int:
     spare = np.uint64(64 - 8 * _SIZES[kind])
     bits <<= spare
     if kind & 1:  # the odd ones are signed
-        return integer(np.int64(bits) >> np.int64(spare), out, to)
+        return signed_integer(np.int64(bits) >> np.int64(spare), out, to)
     return natural(bits >> spare, out, to)
 
 
@@ -143,7 +143,7 @@ def _scalar(
         return opaque(np.int64(buffer[at]), buffer, start, length, out, to)
     if to + 6 * length + PIECE > len(out) and to + quoted_room(buffer, start, length) + PIECE > len(out):
         return np.int64(NO_ROOM)
-    return quoted(buffer, start, length, out, to)
+    return quote_json(buffer, start, length, out, to)
 
 
 @compiled("int64(uint8[::1], int64, int64, int64, int64[::1], int64, int64[::1])", inlined=True)
@@ -179,7 +179,7 @@ def _key(buffer: Bytes, stack: Longs, frame: np.int64, out: Bytes, to: Int, stat
     state[_BUDGET] -= length
     if to + 6 * length + PIECE > len(out):
         return np.int64(NO_ROOM)
-    to = quoted(buffer, start, length, out, to)
+    to = quote_json(buffer, start, length, out, to)
     out[to] = 58  # :
     out[to + 1] = 32
     return to + 2

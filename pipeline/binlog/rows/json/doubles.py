@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pipeline.binlog.rows.json.document_kernels import HOLE
-from pipeline.binlog.rows.json.text_kernels import integer
+from pipeline.binlog.rows.json.text_kernels import signed_integer
 from pipeline.types.buffers import Bytes, Int, Longs
 from pipeline.types.byte_words import copy_words, word
 from pipeline.types.jit import compiled
@@ -99,7 +99,7 @@ def _double(shown: Bytes, at: Int, end: Int, out: Bytes, to: Int, digits: Bytes)
             out[to] = _DOT
             to = _digits(digits, count, 1, count, out, to + 1)
         out[to] = _E
-        return integer(point - 1, out, to + 1)
+        return signed_integer(point - 1, out, to + 1)
     if point <= 0:
         out[to] = _ZERO
         out[to + 1] = _DOT

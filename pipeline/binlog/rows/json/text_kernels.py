@@ -77,7 +77,7 @@ def _character(byte: Int, out: Bytes, to: Int) -> Int:
 
 
 @compiled("int64(uint8[::1], int64, int64, uint8[::1], int64)")
-def quoted(buffer: Bytes, at: Int, length: Int, out: Bytes, to: Int) -> Int:
+def quote_json(buffer: Bytes, at: Int, length: Int, out: Bytes, to: Int) -> Int:
     """The text of `length` bytes at buffer[at:], in quotes and with escapes. `buffer` may be read 8 bytes beyond it."""
     out[to] = QUOTE
     to += 1
@@ -122,7 +122,7 @@ def natural(number: np.uint64, out: Bytes, to: Int) -> Int:
 
 
 @compiled("int64(int64, uint8[::1], int64)")
-def integer(number: Int, out: Bytes, to: Int) -> Int:
+def signed_integer(number: Int, out: Bytes, to: Int) -> Int:
     """A number with its sign."""
     if number >= 0:
         return natural(np.uint64(number), out, to)

@@ -68,7 +68,7 @@ def made(code: int, body: bytes, *, end: int = 0, flags: int = 0) -> bytes:
 
 
 def parsed(event: bytes, *, checksum: bool = True) -> Event:
-    return events.parse(events.header(event), event, checksum=checksum)
+    return events.parse_event(events.header(event), event, checksum=checksum)
 
 
 def told(name: str) -> Iterator[Event]:

@@ -45,7 +45,7 @@ def told(of: Payload) -> list[bytes]:
 
 def test_the_servers_own() -> None:
     [event] = [event for event in story("compressed") if event[4] == Code.TRANSACTION_PAYLOAD]
-    this = events.parse(events.header(event), event, checksum=True)
+    this = events.parse_event(events.header(event), event, checksum=True)
     assert isinstance(this, Payload)
     assert this.compressed
     codes = [inner_event[4] for inner_event in told(this)]

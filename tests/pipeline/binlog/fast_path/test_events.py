@@ -26,7 +26,7 @@ class Walking:
 
     def walk(self, *log_events: bytes) -> tuple[int, int]:
         these = frames(log_events)
-        status, at = kernels.walk(
+        status, at = kernels.walk_events(
             these.buffer,
             these.bounds,
             0,

@@ -12,7 +12,7 @@ import pytest
 from pipeline.binlog.event_buffer import Frames
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.events.payload_event import payload, unpacked
-from pipeline.binlog.fast_path.payload_runs import SMALL, run
+from pipeline.binlog.fast_path.payload_runs import SMALL, find_run
 from tests.pipeline.binlog.events.test_event import made
 from tests.pipeline.binlog.events.test_payload_event import body, zstd
 from tests.pipeline.binlog.test_stream import XID, folded, walked
@@ -48,7 +48,7 @@ def framed(events: Sequence[bytes]) -> Frames:
 def test_a_run_is_the_log_as_it_would_be_uncompressed() -> None:
     insides = [filled(size) for size in (250, 300, 255, 70_000 // 2, 256, 1000)]
     log = [event for n, inside in enumerate(insides, 1) for event in (begin(n), packed(inside))]
-    got = run(framed(log), 1, 4)
+    got = find_run(framed(log), 1, 4)
     assert got is not None
     assert got.taken == len(log) - 1
     events = [got.frames.event(i) for i in range(len(got.frames))]
@@ -72,15 +72,15 @@ def placeless(event: bytes) -> bytes:
 @pytest.mark.parametrize(("size", "taken"), [(SMALL - 1, 5), (SMALL, 5), (SMALL + 1, 1)])
 def test_a_large_one_ends_the_run_before_it(size: int, taken: int) -> None:
     log = [packed(filled(300)), begin(2), packed(filled(size)), begin(3), packed(filled(300))]
-    got = run(framed(log), 0, 4)
+    got = find_run(framed(log), 0, 4)
     assert got is not None
     assert got.taken == taken
-    assert (run(framed(log), 2, 4) is None) == (size > SMALL)
+    assert (find_run(framed(log), 2, 4) is None) == (size > SMALL)
 
 
 def test_a_run_ends_before_it_is_large() -> None:
     log = [event for n in range(1, 40) for event in (packed(filled(SMALL)), begin(n))]
-    got = run(framed(log), 0, 4)
+    got = find_run(framed(log), 0, 4)
     assert got is not None
     assert got.taken == 2 * 16 - 1
     assert len(got.frames.buffer) < 17 * SMALL
@@ -101,7 +101,7 @@ def lying(inside: bytes, size: int) -> bytes:
 def test_neighbours_that_lie_to_the_same_sum_are_refused(taken: int) -> None:
     insides = filled(400), filled(500)
     log = [rotate(), begin(1), lying(insides[0], 400 + taken), begin(2), lying(insides[1], 500 - taken)]
-    assert run(framed(log), 2, 4) is None
+    assert find_run(framed(log), 2, 4) is None
     told = walked(log, [1 << 20])
     assert told == folded(log)
     assert "can't be unpacked" in told[-1]
@@ -117,7 +117,7 @@ def test_what_a_payload_has_too_much_does_not_go_to_the_next() -> None:
         begin(2),
         packed(filled(400), 400 + len(more)),
     ]
-    assert run(framed(log), 2, 4) is None
+    assert find_run(framed(log), 2, 4) is None
     told = walked(log, [1 << 20])
     assert told == folded(log)
     assert "larger than the 400 bytes" in told[-1]
@@ -127,7 +127,7 @@ def test_a_payload_in_a_run_is_one_frame() -> None:
     """Not even an empty one is behind it, since what follows could then be begun in one and ended in the next."""
     inside = filled(400)
     event = made(Code.TRANSACTION_PAYLOAD, body(zstd(inside) + zstd(b""), len(inside)))
-    assert run(framed([event]), 0, 4) is None
+    assert find_run(framed([event]), 0, 4) is None
 
 
 LIES = {
@@ -170,7 +170,7 @@ def test_small_and_large_ones_take_the_same_rules(words: str, size: int) -> None
 def test_the_server_s_other_ways_to_end_a_transaction_are_as_good() -> None:
     insides = [plain(BEGIN, MAP, ROW, query("COMMIT")), filled(500), plain(BEGIN, XID)]
     log = [rotate(), *(e for n, inside in enumerate(insides, 1) for e in (begin(n), packed(inside)))]
-    got = run(framed(log), 2, 4)
+    got = find_run(framed(log), 2, 4)
     assert got is not None
     assert got.taken == 5
     told = walked(log, [1 << 20])
@@ -193,10 +193,10 @@ def test_what_is_not_described_as_by_the_server_is_left_to_the_one_that_refuses(
     data = zstd(filled(254))
     described = bytes.fromhex(fields.format("fc" + len(data).to_bytes(2, "little").hex()))
     event = made(Code.TRANSACTION_PAYLOAD, described + b"\0" + data)
-    assert run(framed([event]), 0, 4) is None
+    assert find_run(framed([event]), 0, 4) is None
     log = [rotate(), begin(1), event]
     assert walked(log, [1 << 20]) == folded(log)
 
 
 def test_the_same_described_rightly_is_taken() -> None:
-    assert run(framed([packed(filled(254))]), 0, 4) is not None
+    assert find_run(framed([packed(filled(254))]), 0, 4) is not None

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pipeline.binlog.rows import cells, columns, row_events
 from pipeline.binlog.rows import stored_values as stored
 from pipeline.binlog.rows.json import document as json
-from pipeline.binlog.rows.row_events import RowsEvents, finish, locate
+from pipeline.binlog.rows.row_events import RowsEvents, finish, locate_images
 from pipeline.errors import InvariantBroken, UndecodableError
 from pipeline.messages.row_images import IMAGE_FIELDS, ImageKind, TableImages
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, TableMap
@@ -623,7 +623,7 @@ def test_an_event_outside_of_the_buffer_breaks_an_invariant() -> None:
             np.zeros(1, np.int32),
         )
         with pytest.raises(InvariantBroken, match="outside"):
-            locate(table_map(INT), buffer, events)
+            locate_images(table_map(INT), buffer, events)
 
 
 def test_slices_are_decoded_in_threads_beside_each_other() -> None:

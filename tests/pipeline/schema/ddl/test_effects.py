@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.schema.ddl.effects import StatementScope, changed_unlogged, may_alter, touched
+from pipeline.schema.ddl.effects import StatementScope, changed_unlogged, may_alter, touched_tables
 from pipeline.schema.ddl.unlogged_changes import Effect
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
@@ -15,7 +15,7 @@ ORDERS, ITEMS = TableId("shop", "orders"), TableId("shop", "items")
 
 
 def names(text: str, database: str = "") -> set[str]:
-    return {str(table) for table in touched(StatementScope(SHOP, {MET}), database, text)}
+    return {str(table) for table in touched_tables(StatementScope(SHOP, {MET}), database, text)}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pipeline.schema.ddl.statement_kinds import (
     RenamesTables,
     UnparsedStatement,
     emptied_memory_table,
-    read,
+    read_statement,
 )
 from pipeline.schema.table_schema import TableId
 
@@ -21,7 +21,7 @@ T = TableId("d", "t")
 
 def meaning(text: str) -> ParsedStatement:
     [reading] = readings(text)
-    return read(reading, "d")
+    return read_statement(reading, "d")
 
 
 @pytest.mark.parametrize(

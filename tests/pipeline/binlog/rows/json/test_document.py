@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.binlog.rows.json import text_kernels
-from pipeline.binlog.rows.json.document import texts
+from pipeline.binlog.rows.json.document import decode_documents
 from pipeline.binlog.rows.stored_values import StoredColumn
 from pipeline.errors import UndecodableError
 from pipeline.types import packed_decimal
@@ -30,7 +30,7 @@ def printed(documents: Sequence[bytes | None]) -> list[str | None]:
     stored = StoredColumn(
         np.frombuffer(buffer + b"\xff" * SLACK, np.uint8), np.array(cells, np.int32), "shop.t.j", len(buffer)
     )
-    column = texts(4, stored)
+    column = decode_documents(4, stored)
     column.validate(full=True)
     return list(column.to_pylist())
 
@@ -444,7 +444,7 @@ def test_the_room_of_a_text_is_what_is_written(plain: str) -> None:
     stored = np.frombuffer(bytearray(plain.encode() + bytes(SLACK)), np.uint8)
     size = len(plain.encode())
     room = text_kernels.quoted_room(stored, 0, size)
-    assert room == text_kernels.quoted(stored, 0, size, np.empty(room + SLACK, np.uint8), 0)
+    assert room == text_kernels.quote_json(stored, 0, size, np.empty(room + SLACK, np.uint8), 0)
 
 
 @pytest.mark.usefixtures("interpreted")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.binlog.rows.cells import diffs_at
-from pipeline.binlog.rows.json.document import texts
+from pipeline.binlog.rows.json.document import decode_documents
 from pipeline.binlog.rows.stored_values import StoredColumn
 from pipeline.errors import UndecodableError
 from pipeline.types.buffers import ABSENT, NULL, SLACK
@@ -46,7 +46,7 @@ def column_of(values: list[bytes], changed: set[int]) -> list[str | None]:
     stored = StoredColumn(
         np.frombuffer(buffer + b"\xff" * SLACK, np.uint8), np.array(cells, np.int32), "shop.t.j", len(buffer)
     )
-    return list(texts(4, stored).to_pylist())
+    return list(decode_documents(4, stored).to_pylist())
 
 
 BEFORE = document({"a": [1, 2, {"b": "text"}], "c": None, 'quo"te': {}}, large=False)
@@ -159,7 +159,7 @@ def test_diffs_of_what_is_not_there_are_refused_by_name(cell: int, why: str) -> 
         np.zeros(4 + SLACK, np.uint8), np.array([cell, diffs_at(0)], np.int32), "shop.t.j", 0
     )
     with pytest.raises(UndecodableError, match=rf"^shop\.t\.j: .*{why}"):
-        texts(4, stored)
+        decode_documents(4, stored)
 
 
 def test_a_document_that_multiplies_itself_is_refused_before_it_does() -> None:
