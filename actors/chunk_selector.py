@@ -14,7 +14,6 @@ address leads to another one by now, as after a failover, and goes on to, the ac
 """
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
@@ -28,6 +27,7 @@ from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.measuring import measuring
 from actors.runtime.metrics import Metrics
+from actors.runtime.retry import Backoff, retry
 from actors.snapshot import table_plan
 from actors.snapshot.connection_pool import SourcePool
 from actors.snapshot.consistent_reads import ConsistentReads, MomentSearch
@@ -70,9 +70,7 @@ log = structlog.get_logger()
 
 # Together half a minute at least, in which a server or a replica that was restarted is back.
 TRIES: Final = 12
-# The pauses between tries, in seconds: the first, and that behind which each is no longer twice the one before.
-FIRST_PAUSE_S: Final = 0.1
-LONGEST_PAUSE_S: Final = 10.0
+BACKOFF: Final = Backoff(0.1, 10.0)
 
 # In place of VISIBLE_WITHIN_S for a replica, which may be far behind; most_replica_lag_s keeps chunks from being asked
 # for meanwhile.
@@ -83,9 +81,6 @@ LARGEST_CHUNK: Final = 64 << 20
 
 # A table is divided into ranges of no fewer rows, by the server's estimate: a few chunks, so that it's worth asking.
 LEAST_ROWS_OF_RANGE: Final = 100_000
-
-# So that the chunks that failed together don't come back together.
-_JITTER: Final = random.SystemRandom()
 
 Answer = TypeVar("Answer")
 
@@ -249,18 +244,14 @@ class ChunkSelector(Actor[ToChunkSelector]):
         return await self._repeated(work, what)
 
     async def _repeated(self, work: Callable[[Source], Awaitable[Answer]], what: str) -> Answer:
-        tries = 1
-        while True:
-            try:
-                async with self._pool.connection() as source:
-                    return await work(source)
-            except Transient as failure:
-                if tries == TRIES:
-                    raise
-                pause = min(FIRST_PAUSE_S * 2 ** (tries - 1), LONGEST_PAUSE_S) * _JITTER.uniform(0.5, 1.0)
-                log.info("trying again", order=what, pause_s=round(pause, 3), error=str(failure))
-            tries += 1
-            await asyncio.sleep(pause)
+        async def once() -> Answer:
+            async with self._pool.connection() as source:
+                return await work(source)
+
+        def failed(failure: Transient, pause_s: float) -> None:
+            log.info("trying again", order=what, pause_s=round(pause_s, 3), error=str(failure))
+
+        return await retry(once, BACKOFF, TRIES, failed)
 
     async def _once(self, work: Callable[[Source], Awaitable[Answer]], reads: ConsistentReads) -> Answer:
         """The result of the work in a transaction of a consistent snapshot, which can't be had again."""

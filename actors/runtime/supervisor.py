@@ -21,13 +21,12 @@ what was sealed meanwhile.
 
 import asyncio
 import math
-import random
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
-from typing import Any, TypeVar, assert_never
+from typing import Any, Final, TypeVar, assert_never
 
 import structlog
 
@@ -36,6 +35,7 @@ from actors.runtime.failure_kinds import FailureKind, Hung, kind_of
 from actors.runtime.mailbox import Closed, Mailbox
 from actors.runtime.metrics import Metrics
 from actors.runtime.redaction import Plain, safe_message
+from actors.runtime.retry import Backoff
 from actors.runtime.tasks import broken_off
 from pipeline import metrics as catalogue
 from pipeline.errors import InvariantBroken
@@ -93,26 +93,23 @@ CONTROL = Group("control", (Name.SIGNAL_LISTENER,))
 GROUPS = (CAPTURE, DELIVERY, CONTROL)
 
 
+BETWEEN_RESTARTS: Final = Backoff(0.5, 30.0)
+
+
 @dataclass(frozen=True, slots=True)
 class RestartLimits:
-    """The pause before the first restart doubles up to the longest one, and begins anew after a calm time.
+    """The pauses before restarts double, from the first again after a calm time.
 
     More than `failures` unforeseen ones of a group within `within_s` seconds, and the pipeline gives up. A
     cancellation has to take effect within `cancel_s` seconds.
     """
 
-    first_pause_s: float = 0.5
-    longest_pause_s: float = 30.0
+    pauses: Backoff = BETWEEN_RESTARTS
     calm_s: float = 60.0
     failures: int = 5
     within_s: float = 300.0
     look_every_s: float = 1.0
     cancel_s: float = 10.0
-
-    def pause_s(self, restarts: int) -> float:
-        """The pause before a restart, after so many of them one soon after the other."""
-        doublings = min(restarts, 64)  # the longest pause is reached long before
-        return min(self.longest_pause_s, self.first_pause_s * 2.0**doublings)
 
 
 class LifeState(StrEnum):
@@ -141,7 +138,6 @@ _WAITS_FOR = {
 }
 
 # So that many services don't come back to one server in step.
-_JITTER = random.SystemRandom()
 
 
 class Supervisor:
@@ -211,7 +207,7 @@ class Supervisor:
             if self._stopping.is_set():
                 break
             restarts = 0 if time.monotonic() - started > self._limits.calm_s else restarts
-            await self._restart(group, self._limits.pause_s(restarts) * _JITTER.uniform(0.5, 1.0))
+            await self._restart(group, self._limits.pauses.random_s(restarts + 1))
             restarts += 1
         if group is DELIVERY and self.states[Name.SPARK_SINK] is LifeState.RESTARTING:
             why = self.failures.get(Name.SPARK_SINK, "it had failed")

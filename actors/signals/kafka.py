@@ -32,6 +32,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
+from actors.runtime.retry import Backoff
 from actors.runtime.secret_files import current
 from actors.runtime.tasks import first_end
 from actors.signals.channel import Arrived, signal_state
@@ -56,8 +57,7 @@ def _somebody_waits(line: logging.LogRecord) -> bool:
 
 logging.getLogger("asyncio").addFilter(_somebody_waits)
 
-FIRST_PAUSE_S: Final = 1.0
-LONGEST_PAUSE_S: Final = 60.0
+BACKOFF: Final = Backoff(1.0, 60.0)
 
 # A broker that hasn't answered for so long is asked anew; it's asked something at least so often.
 ANSWERS_WITHIN_S: Final = 10.0
@@ -86,10 +86,10 @@ class SignalKafka:
 
     name = "kafka"
 
-    def __init__(self, settings: KafkaSettings, pipeline: str, first_pause_s: float = FIRST_PAUSE_S) -> None:
+    def __init__(self, settings: KafkaSettings, pipeline: str, backoff: Backoff = BACKOFF) -> None:
         self._settings = settings
         self._pipeline = pipeline
-        self._first_pause_s = first_pause_s
+        self._backoff = backoff
         self._partition = TopicPartition(settings.topic, 0)
         self._arrived: asyncio.Queue[Arrived] = asyncio.Queue(1)
         # By offset, in their order, all that were passed on and aren't committed.
@@ -135,19 +135,19 @@ class SignalKafka:
         }
 
     async def _serve(self) -> None:
-        pause_s = self._first_pause_s
+        failures = 0
         while True:
             try:
                 async with self._session() as (consumer, producer):
-                    pause_s = self._first_pause_s
+                    failures = 0
                     await first_end(self._read(consumer), self._tell(consumer, producer))
             except (KafkaError, OSError, TimeoutError, UnusableTopic) as error:
                 self._problem = str(error) or type(error).__name__
                 log.warning(
                     "the signals' topic can't be read", topic=self._settings.topic, error=self._problem
                 )
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            failures += 1
+            await asyncio.sleep(self._backoff.random_s(failures))
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[tuple[AIOKafkaConsumer, AIOKafkaProducer | None]]:

@@ -5,13 +5,13 @@ None is ever made anew, since a new one would see another state. A connection th
 """
 
 import asyncio
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
 import structlog
 
+from actors.runtime.retry import Backoff
 from actors.source.connection import Source
 from pipeline.config.settings import ServerSettings
 from pipeline.errors import Transient
@@ -21,17 +21,13 @@ from pipeline.source.statement import Statement
 
 log = structlog.get_logger()
 
-# The pauses between tries, in seconds, each twice the one before.
-_FIRST_PAUSE_S: Final = 0.001
-_LONGEST_PAUSE_S: Final = 0.2
+# A server that writes at a beat shouldn't always be found at the same one, so pauses are random.
+_BACKOFF: Final = Backoff(0.002, 0.2)
 
 # So many tries find no quiet moment before the source is locked, where that's allowed.
 TRIES_WITHOUT_LOCK: Final = 20
 # How long a lock is waited for, in seconds; who comes behind us waits as long.
 _LOCK_WITHIN_S: Final = 1
-
-# A server that writes at a beat shouldn't always be found at the same one.
-_JITTER: Final = random.SystemRandom()
 
 
 class ConsistentReads:
@@ -100,8 +96,7 @@ class MomentSearch:
             while (found := await self._tried(control, sources)) is None:
                 await asyncio.gather(*(source.leave() for source in sources))
                 self.tries += 1
-                pause = min(_FIRST_PAUSE_S * 2.0 ** min(self.tries, 20), _LONGEST_PAUSE_S)
-                await asyncio.sleep(pause * _JITTER.uniform(0.5, 1.0))
+                await asyncio.sleep(_BACKOFF.random_s(self.tries))
         except BaseException:
             for source in made:
                 source.close()

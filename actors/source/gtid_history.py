@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Final
 
+from actors.runtime.retry import Backoff
 from actors.source.connection import Source
 from actors.source.watermark_table import SignalTable
 from pipeline.errors import Transient
@@ -27,8 +28,7 @@ from pipeline.snapshot.watermark import usable
 # A transaction that's in the log becomes visible within a commit, unless it waits for a replica's acknowledgement. So
 # long it may take (s), and so are the pauses between looks, each twice the one before.
 VISIBLE_WITHIN_S: Final = 15.0
-_FIRST_LOOK_S: Final = 0.001
-_LONGEST_LOOK_S: Final = 0.1
+_LOOKS: Final = Backoff(0.001, 0.1)
 
 
 async def visible(source: Source, markers: SignalTable | None) -> GtidSet:
@@ -54,10 +54,10 @@ async def visible_with(
     visible: Callable[[], Awaitable[GtidSet]], wanted: GtidSet, within_s: float
 ) -> GtidSet:
     """What is `visible`, as soon as it has these as well; it's looked at again and again. Raises Transient."""
-    deadline, pause = monotonic() + within_s, _FIRST_LOOK_S
+    deadline, looks = monotonic() + within_s, 1
     while not usable(seen := await visible(), wanted):
         if monotonic() > deadline:
             raise Transient(f"transactions of the log aren't visible in the source: {wanted - seen}")
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, _LONGEST_LOOK_S)
+        await asyncio.sleep(_LOOKS.pause_s(looks))
+        looks += 1
     return seen

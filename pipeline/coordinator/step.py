@@ -188,61 +188,37 @@ def _taken(
         case SignalReceived(signal):
             after, answer = signalled(state, signal)
             return after, (), (answer,)
-        case _:
-            return _moved(state, message), (), ()
-
-
-def _moved(
-    state: State,
-    message: LogAdvanced
-    | ReadingPaused
-    | SchemaVerified
-    | MirrorInvalidated
-    | TableStopped
-    | TablePlanned
-    | PlanFailed
-    | ChunkRead
-    | ChunkFailed
-    | ChunkSchemaChanged
-    | SourceOverloaded
-    | SourceRecovered
-    | JournalFull
-    | JournalHasSpace
-    | TransactionsOpened
-    | MirrorDataExpired,
-) -> State:
-    match message:
         case LogAdvanced():
-            return handle_log.log_advanced(state, message)
+            return handle_log.log_advanced(state, message), (), ()
         case ReadingPaused():
-            return replace(state, gate=Paused())
+            return replace(state, gate=Paused()), (), ()
         case SchemaVerified():
-            return handle_log.schema_verified(state, message)
+            return handle_log.schema_verified(state, message), (), ()
         case MirrorInvalidated():
-            return handle_log.table_restarted(state, message)
+            return handle_log.table_restarted(state, message), (), ()
         case TableStopped():
-            return handle_log.table_stopped(state, message)
+            return handle_log.table_stopped(state, message), (), ()
         case TablePlanned():
-            return handle_chunks.table_planned(state, message)
+            return handle_chunks.table_planned(state, message), (), ()
         case PlanFailed():
-            return handle_chunks.plan_failed(state, message)
+            return handle_chunks.plan_failed(state, message), (), ()
         case ChunkRead():
-            return handle_chunks.chunk_read(state, message)
+            return handle_chunks.chunk_read(state, message), (), ()
         case ChunkFailed():
-            return handle_chunks.chunk_failed(state, message)
+            return handle_chunks.chunk_failed(state, message), (), ()
         case ChunkSchemaChanged():
-            return handle_chunks.chunk_outdated(state, message)
+            return handle_chunks.chunk_outdated(state, message), (), ()
         case SourceOverloaded(reason):
-            return replace(state, source=Strained(reason))
+            return replace(state, source=Strained(reason)), (), ()
         case SourceRecovered():
-            return replace(state, source=Eased())
+            return replace(state, source=Eased()), (), ()
         case JournalFull(reason):
-            return replace(state, room=Full(reason))
+            return replace(state, room=Full(reason)), (), ()
         case JournalHasSpace():
-            return replace(state, room=HasSpace())
+            return replace(state, room=HasSpace()), (), ()
         case TransactionsOpened():
-            return consistent_schedule.opened(state, message)
+            return consistent_schedule.opened(state, message), (), ()
         case MirrorDataExpired():
-            return handle_log.mirrors_lacked(state, message)
+            return handle_log.mirrors_lacked(state, message), (), ()
         case _:
             assert_never(message)

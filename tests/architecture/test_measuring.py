@@ -26,7 +26,7 @@ HARMLESS = {
     "round",
     "str",
     "time",
-    "told",
+    "safe_message",
     "type",
 }
 METRICS = {"count", "set", "watch", "replace", "observe", "handled", "progressed", "chunk_read"}

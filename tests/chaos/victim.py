@@ -23,6 +23,7 @@ from actors.journal_writer import JournalWriter
 from actors.runtime.actor import Actor
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
+from actors.runtime.retry import Backoff
 from actors.runtime.supervisor import Build, Group, LifeState, RestartLimits, Supervisor
 from actors.schema_verifier import SchemaVerifier
 from actors.service import assembly, cli
@@ -36,7 +37,7 @@ from tests.chaos.planted import Planted, plant
 from tests.servers.service import LEAST_ROWS_OF_RANGE, NoSink, WithoutLake
 
 LOOK_EVERY_S: Final = 0.02
-LIMITS: Final = RestartLimits(longest_pause_s=4.0, calm_s=3.0, failures=10_000)
+LIMITS: Final = RestartLimits(Backoff(0.5, 4.0), calm_s=3.0, failures=10_000)
 
 # Of each actor what it does with a message.
 STEPS: Final[tuple[tuple[type[Actor[Any]], str], ...]] = (

@@ -15,6 +15,7 @@ from actors import chunk_selector
 from actors.journal.store import JournalStore
 from actors.runtime.actor import Actor
 from actors.runtime.redaction import story
+from actors.runtime.retry import Backoff
 from actors.runtime.supervisor import ExitCode, RestartLimits, RunOutcome, Supervisor
 from actors.service.assembly import Assembly
 from deploy.toolchain.mysql_server import MysqlServer
@@ -99,7 +100,7 @@ class Running:
 
     def __init__(self, settings: Settings, store: JournalStore, assembly: type[Assembly]) -> None:
         self.assembly = assembly(settings, store)
-        limits = RestartLimits(first_pause_s=0.02, longest_pause_s=0.1, look_every_s=0.05)
+        limits = RestartLimits(Backoff(0.02, 0.1), look_every_s=0.05)
         self.supervisor = Supervisor(
             self.assembly.build, self.assembly.mailboxes, self.assembly.metrics, limits
         )

@@ -20,6 +20,7 @@ from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.runtime.recent_events import Recent
+from actors.runtime.retry import Backoff
 from actors.runtime.supervisor import GROUPS, Group, RestartLimits, Supervisor
 from actors.signal_listener import SignalListener
 from actors.signals.rest import SignalRest
@@ -74,9 +75,7 @@ class Bench:
         self.begun: set[Name] = set()
         self.all_begun = asyncio.Event()
         self.signals = SignalRest()
-        self.supervisor = Supervisor(
-            self.build, self.mailboxes, self.metrics, RestartLimits(first_pause_s=60, longest_pause_s=60)
-        )
+        self.supervisor = Supervisor(self.build, self.mailboxes, self.metrics, RestartLimits(Backoff(60, 60)))
         self.recent = Recent()
         self.board = StatusBoard("shop", self.supervisor, self.mailboxes, self.metrics, self.recent)
         self.server = HttpServer(settings, address, self.board, self.metrics, self.signals, answer_within_s)

@@ -12,6 +12,7 @@ import pytest
 from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Closed, Mailbox
 from actors.runtime.metrics import Metrics
+from actors.runtime.retry import Backoff
 from actors.runtime.supervisor import (
     CAPTURE,
     CONTROL,
@@ -29,7 +30,7 @@ from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.messages.topology import EDGES, inbox
 from pipeline.messages.topology import ActorName as Name
 
-QUICK = RestartLimits(first_pause_s=0.001, longest_pause_s=0.002, look_every_s=0.01, cancel_s=0.3, failures=3)
+QUICK = RestartLimits(Backoff(0.001, 0.002), look_every_s=0.01, cancel_s=0.3, failures=3)
 
 # What an actor does with a message that reaches it; the flow carries plain functions here.
 Deed = Callable[["Tiny"], Awaitable[None]]
@@ -469,27 +470,22 @@ async def test_pauses_grow_and_begin_anew_after_a_calm_time() -> None:
     for calm_s, grown in ((3600.0, True), (-1.0, False)):
         asked: list[int] = []
 
-        class Noted(RestartLimits):
-            def pause_s(self, restarts: int) -> float:
-                asked.append(restarts)  # noqa: B023 - used up before the loop goes on
+        class Noted(Backoff):
+            def random_s(self, tries: int) -> float:
+                asked.append(tries)  # noqa: B023 - used up before the loop goes on
                 return 0.0
 
-        house = House(Noted(calm_s=calm_s))
+        house = House(RestartLimits(Noted(0.0, 0.0), calm_s=calm_s))
         house.trouble[CAPTURE] = [Transient("down") for _ in range(3)]
         async with running(house) as run:
             await house.until_built(CAPTURE, 4)
             house.supervisor.stop()
             await run
-        assert asked == ([0, 1, 2] if grown else [0, 0, 0])
-
-
-def test_the_pause_doubles_up_to_the_longest() -> None:
-    limits = RestartLimits(first_pause_s=0.5, longest_pause_s=30.0)
-    assert [limits.pause_s(n) for n in (0, 1, 2, 6, 7, 10_000)] == [0.5, 1.0, 2.0, 30.0, 30.0, 30.0]
+        assert asked == ([1, 2, 3] if grown else [1, 1, 1])
 
 
 async def test_a_stop_does_not_wait_for_a_pause_or_a_build() -> None:
-    house = House(RestartLimits(first_pause_s=3600, longest_pause_s=3600, look_every_s=0.01))
+    house = House(RestartLimits(Backoff(3600, 3600), look_every_s=0.01))
     house.trouble[CONTROL] = [Transient("down")]
     async with running(house) as run:
         house.supervisor.stop()
@@ -527,7 +523,7 @@ async def test_a_build_that_a_stop_breaks_off_is_listened_to(
 
 
 async def test_a_stop_while_the_sink_is_down_is_not_clean() -> None:
-    house = House(RestartLimits(first_pause_s=3600, longest_pause_s=3600, look_every_s=0.01))
+    house = House(RestartLimits(Backoff(3600, 3600), look_every_s=0.01))
     house.trouble[DELIVERY] = [Transient("Spark's JVM has ended")]
     async with running(house) as run:
         while house.supervisor.states[Name.SPARK_SINK] is not LifeState.RESTARTING:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from actors.runtime.retry import Backoff
 from actors.runtime.secret_files import read_secret
 from actors.signals.channel import Arrived
 from actors.signals.kafka import SignalKafka, check_broker
@@ -45,7 +46,9 @@ def topic() -> str:
 async def listening(
     broker: KafkaBroker, topic: str, *, answers: str | None = None
 ) -> AsyncIterator[SignalKafka]:
-    channel = SignalKafka(KafkaSettings((broker.address,), topic, answers), "shop", first_pause_s=0.05)
+    channel = SignalKafka(
+        KafkaSettings((broker.address,), topic, answers), "shop", backoff=Backoff(0.05, 30.0)
+    )
     try:
         async with asyncio.timeout(300):
             yield channel

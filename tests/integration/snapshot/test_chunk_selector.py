@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from actors import chunk_selector
 from actors.chunk_selector import ChunkSelector
 from actors.runtime.mailbox import Closed
+from actors.runtime.retry import Backoff
 from actors.source import connection as source_module
 from actors.source.connection import Source
 from deploy.toolchain.mysql_server import GTIDS, MysqlServer
@@ -218,7 +219,7 @@ async def test_a_position_that_never_becomes_visible_fails_the_chunk(
     mysql: MysqlServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunk_selector, "VISIBLE_WITHIN_S", 0.01)
-    monkeypatch.setattr(chunk_selector, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(chunk_selector, "BACKOFF", Backoff(0.001, 10.0))
     mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (9)", database=database)
     async with bench(mysql, database) as running:
         plan = await running.plan(TableId(database, "t"))
@@ -258,7 +259,7 @@ async def test_a_chunk_under_way_keeps_its_own_watermarks_when_a_consistent_snap
 async def test_a_lost_connection_is_tried_again_with_a_new_low(
     mysql: MysqlServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunk_selector, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(chunk_selector, "BACKOFF", Backoff(0.001, 10.0))
     mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (99)", database=database)
     lows: list[GtidSet] = []
 
@@ -299,7 +300,7 @@ async def test_a_server_that_is_away_for_a_while_fails_no_chunk(mysql_factory: M
 async def test_a_chunk_that_takes_too_long_is_tried_again_with_fewer_rows(
     mysql: MysqlServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunk_selector, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(chunk_selector, "BACKOFF", Backoff(0.001, 10.0))
     rows = ", ".join(f"({a})" for a in range(10))
     mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", f"INSERT INTO t VALUES {rows}", database=database)
 
@@ -358,7 +359,7 @@ async def test_a_locked_table_fails_after_all_tries_with_the_servers_words(
 async def test_a_table_that_was_altered_is_told_at_once(
     mysql: MysqlServer, database: str, deed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunk_selector, "FIRST_PAUSE_S", 3600.0)
+    monkeypatch.setattr(chunk_selector, "BACKOFF", Backoff(3600.0, 3600.0))
     mysql.sql("CREATE TABLE t (a INT PRIMARY KEY, b INT)", "INSERT INTO t VALUES (9, 9)", database=database)
     async with bench(mysql, database) as running:
         plan = await running.plan(TableId(database, "t"))
@@ -373,7 +374,7 @@ async def test_a_table_that_was_altered_is_told_at_once(
 async def test_what_will_not_pass_fails_at_once(
     mysql: MysqlServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunk_selector, "FIRST_PAUSE_S", 3600.0)
+    monkeypatch.setattr(chunk_selector, "BACKOFF", Backoff(3600.0, 3600.0))
     mysql.sql("CREATE TABLE t (a INT PRIMARY KEY, b INT)", "INSERT INTO t VALUES (9, 9)", database=database)
     async with bench(mysql, database) as running:
         plan = await running.plan(TableId(database, "t"))

@@ -9,6 +9,7 @@ import pytest
 import structlog
 
 from actors import chunk_selector
+from actors.runtime.retry import Backoff
 from actors.snapshot.replica_watermarks import Replica
 from deploy.demo import shop
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
@@ -91,7 +92,7 @@ async def test_high_has_all_that_a_select_saw_on_a_replica(mysql_factory: MysqlF
 async def test_a_chunk_from_a_replica_lies_between_its_own_sets(
     mysql_factory: MysqlFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunk_selector, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(chunk_selector, "BACKOFF", Backoff(0.001, 10.0))
     source, server = replicated(mysql_factory)
     source.sql("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY)", "INSERT INTO d.t VALUES (1), (9)")
     account = source.create_capture_user("d")

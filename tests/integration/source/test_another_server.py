@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from actors import chunk_selector
+from actors.runtime.retry import Backoff
 from actors.snapshot.connection_pool import SourcePool
 from actors.source.binlog_dump import BinlogDump
 from actors.source.connection import Source
@@ -33,7 +34,7 @@ T = TableId("d", "t")
 @pytest.fixture(autouse=True)
 def without_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """It's tried again soon."""
-    monkeypatch.setattr(chunk_selector, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(chunk_selector, "BACKOFF", Backoff(0.001, 10.0))
 
 
 async def _asked(source: SourceSettings, server: str) -> None:
