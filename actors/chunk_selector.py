@@ -61,6 +61,7 @@ from pipeline.messages.inboxes import ToChunkSelector, ToWatermarkCoordinator
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot import chunk_queries, key_literals, row_filter_sql
+from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.snapshot.watermark import High
 from pipeline.source import result_set
 from pipeline.source.result_columns import mismatch
@@ -268,6 +269,17 @@ class ChunkSelector(Actor[ToChunkSelector]):
         # which must not be beyond the end because a SELECT doesn't see it yet.
         await self.low(source, order)
         schema, walk = await table_plan.find_table(source, order.table, order.request)
+        try:
+            return await self._of_schema(source, order, schema, walk)
+        except Outdated as outdated:
+            if self._consistent is not None:  # where the table stays as it was
+                raise
+            raise Transient(f"{order.table} is being altered: {outdated}") from outdated
+
+    async def _of_schema(
+        self, source: Source, order: PlanTable, schema: TableSchema, walk: ChunkIndex
+    ) -> TablePlanned:
+        """The plan of a table of this schema. Raises Outdated where it's been altered meanwhile."""
         if not order.ranges:
             return TablePlanned(schema, walk, None, (), 0, await self.high(source, order))
         end = await table_plan.requested_key(source, schema, walk, chunk_queries.last_key(schema, walk))

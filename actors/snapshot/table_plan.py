@@ -5,6 +5,7 @@ All of it is asked in small questions that use the index. `pipeline.snapshot.chu
 """
 
 from actors.source.connection import Source
+from actors.source.errors import Outdated
 from pipeline.errors import Definite, Transient
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId, TableSchema
@@ -16,6 +17,7 @@ from pipeline.snapshot.snapshot import Request
 from pipeline.source import result_set
 from pipeline.source.information_schema import TableDescription
 from pipeline.source.parameters import Fragment
+from pipeline.source.result_columns import key_mismatch
 from pipeline.source.statement import Statement
 
 
@@ -70,12 +72,17 @@ async def find_ranges(
 async def requested_key(
     source: Source, schema: TableSchema, walk: ChunkIndex, statement: Statement
 ) -> Key | None:
-    """The one key that the statement asks for, if there is one."""
+    """The one key that the statement asks for, if there is one. Raises Outdated if it isn't one of this schema."""
     async with source.select(statement) as result:
+        if wrong := key_mismatch(schema, walk.columns, result.columns):
+            raise Outdated(wrong)
         rows = await result.rows()
         if rows is None:
             return None
-        return result_set.row_key(rows.located(result.columns), 0, chunk_queries.key_alone(schema, walk))
+        located = rows.located(result.columns)
+        if located.lacks(0):
+            raise Outdated(f"a column of the key of {schema.table} may be NULL by now")
+        return result_set.row_key(located, 0, chunk_queries.key_alone(schema, walk))
 
 
 async def _weight(source: Source, statement: Statement) -> int:

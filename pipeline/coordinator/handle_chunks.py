@@ -131,7 +131,8 @@ def chunk_read(state: State, message: ChunkRead) -> State:
         return reselect.measure_rows(_reconciling(state, window, message), message)
     order, table = window.order, window.order.schema.table
     if why := indistinct(order.schema, message.rows):
-        return fail_table(state, table, f"{why}; its changes still stream, as long as none has such a key")
+        # As where the stream brings such a row: readers mustn't take the other rows for the whole table.
+        return handle_log.table_stopped(state, TableStopped(table, why))
     run = state.runs[table]
     assert isinstance(run, Planned)  # the window would have been dropped with it
     state = _reconciling(state, window, message)

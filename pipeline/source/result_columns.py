@@ -8,11 +8,11 @@ Source: MySQL 9.7 source documentation, "Protocol::ColumnDefinition41", enum_fie
 "Binary Protocol Value".
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from pipeline.schema.table_schema import TableSchema
+from pipeline.schema.table_schema import Column, TableSchema
 from pipeline.types.collations import CHARSETS
 from pipeline.types.column_types import (
     Binary,
@@ -38,6 +38,7 @@ from pipeline.types.column_types import (
 from pipeline.types.field_types import BLOBS, INTEGERS, FieldType
 
 _BINARY_CHARSET: Final = 63
+_NOT_NULL: Final = 1
 _UNSIGNED: Final = 32
 _ENUM: Final = 256
 _SET: Final = 2048
@@ -77,8 +78,21 @@ def mismatch(schema: TableSchema, columns: Sequence[ResultColumn]) -> str | None
     """Why a result with these columns isn't one of all columns of the schema's table; None if it is."""
     if len(columns) != len(schema.columns):
         return f"{schema.table} gave {len(columns)} columns where its schema has {len(schema.columns)}"
-    for told, column in zip(columns, schema.columns, strict=True):
-        if not _fits(column.type, told):
+    return _altered(schema, zip(schema.columns, columns, strict=True))
+
+
+def key_mismatch(schema: TableSchema, key: Sequence[int], columns: Sequence[ResultColumn]) -> str | None:
+    """Why a result isn't one of these columns of the schema's table; None if it is.
+
+    ENUM and SET come as numbers, whatever they have become.
+    """
+    told = zip((schema.columns[index] for index in key), columns, strict=True)
+    return _altered(schema, ((each, of) for each, of in told if not isinstance(each.type, Enum | Set)))
+
+
+def _altered(schema: TableSchema, told: Iterable[tuple[Column, ResultColumn]]) -> str | None:
+    for column, of in told:
+        if not _fits(column.type, of) or not (column.nullable or of.flags & _NOT_NULL):
             return f"column {column.name} of {schema.table} isn't of the type that its schema says any more"
     return None
 

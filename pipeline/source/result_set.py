@@ -165,6 +165,10 @@ class LocatedRows(NamedTuple):
         """The same rows with only their first columns."""
         return self._replace(columns=self.columns[:number], cells=self.cells[:number])
 
+    def lacks(self, row: int) -> bool:
+        """Whether any value of the row is NULL."""
+        return bool((self.cells[:, row] == kernels.NULL).any())
+
     def value(self, column: int, row: int) -> bytes:
         """The bytes of one value that isn't NULL."""
         at, width = int(self.cells[column, row]), WIDTHS.get(self.columns[column].code)

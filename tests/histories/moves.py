@@ -738,6 +738,23 @@ def signalled(_: World) -> Steps:
     yield Act.EXECUTE
 
 
+def recaptured(world: World) -> Steps:
+    """What stops tables is mended where it can be, and they're begun again."""
+    for table in world.tables.values():
+        yield Sql(f"ALTER TABLE {table.quoted} ENGINE=InnoDB")
+        if table.given and table.given[0].kind.group is Group.DAY:
+            yield Sql(f"DELETE FROM {table.quoted} WHERE {quoted(table.given[0].name)} < '1000-01-01'")
+    yield Act.RECAPTURE
+    yield Act.REST
+
+
+def again(world: World) -> Steps:
+    """The server gives the same GTIDs to other transactions; an old one's log hasn't the times to tell by."""
+    if not world.old:
+        yield Act.RESET_LOG
+        yield from write(world)
+
+
 def struck(world: World) -> Steps:
     """The service, or more seldom the server, ends and comes back."""
     ways = [Act.RESTART_SERVICE, Act.KILL_SERVICE, Act.KILL_SERVICE]
@@ -749,7 +766,7 @@ Move = Callable[[World], Steps]
 MOVES: Final[dict[Move, int]] = {
     write: 30, transact: 12, alter: 36, create: 12, drop: 9, rename: 9, swap: 9, truncate: 4, copy: 7, parent: 4,
     around: 9, partitions: 5, databases: 3, branches: 5, settings: 7, quoting: 1, creations: 2, signalled: 3,
-    struck: 3, widen: 3, converted: 9, alike: 2, forgotten: 1,
+    struck: 3, widen: 3, converted: 9, alike: 2, forgotten: 1, recaptured: 3, again: 1,
 }  # fmt: skip
 # What makes no table's rows others, beside changes of rows.
 CALM: Final[dict[Move, int]] = {write: 20, transact: 10, widen: 20, around: 8, struck: 2}

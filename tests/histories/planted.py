@@ -1,26 +1,48 @@
 """Faults that are put into the product, one at least for each root of what histories have found: each has to be found.
 
-A fault comes with the kinds of findings by which it shows, and the moves that it's about, so that few histories do.
+A fault takes the mend of its root out, or does what the product did without it. It comes with the moves that it's
+about, of which there are more then, and with the server that it shows on.
 """
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
 from enum import StrEnum
 from typing import Any, Final
 
 import pytest
 
 from actors.watermark_coordinator import WatermarkCoordinator
-from pipeline.coordinator import handle_log
+from pipeline.binlog import transaction_assembler
+from pipeline.binlog.events import query_event
+from pipeline.coordinator import handle_log, handle_signals
 from pipeline.errors import Definite
+from pipeline.gtid.witness import Witness
+from pipeline.lake import live_view, merge, tables
+from pipeline.lake.parquet_files import Day
 from pipeline.messages.changes import ChangesVerified
+from pipeline.schema import compatibility
+from pipeline.schema.ddl import column_definitions, statement_kinds, unlogged_changes
 from pipeline.schema.ddl import effects as ddl
-from pipeline.schema.ddl.unlogged_changes import Effect
+from pipeline.schema.ddl.sql_lexer import Lexeme, lowercase_word
+from pipeline.schema.ddl.statement_kinds import (
+    AltersTable,
+    ChangesNoTable,
+    ParsedStatement,
+    UnparsedStatement,
+)
+from pipeline.schema.ddl.unlogged_changes import Effect, OfDatabase, OfTables
 from pipeline.schema.table_schema import TableId
+from pipeline.schema.table_traits import Traits
+from pipeline.source import information_schema
+from pipeline.source.statement import Statement as Question
 from pipeline.verifier import column_names
 from pipeline.verifier import step as schema_verifier
+from pipeline.verifier.state import State
 from tests.histories import moves
 from tests.histories.moves import MOVES, Move
-from tests.histories.statements import Metadata
+from tests.histories.statements import Metadata, Version
 
 Patch = pytest.MonkeyPatch
 
@@ -29,10 +51,29 @@ class Planted(StrEnum):
     """What's wrong."""
 
     ROWS_STAY = "no statement changes rows"
-    GONE_FOR_GOOD = "a table that's gone isn't known any more"
-    NEVER_ALTERED = "no statement alters a table"
+    GONE_FOR_GOOD = "what may have changed rows hasn't"
+    FORGOTTEN = "a table that's gone isn't known any more"
+    BY_CASE = "names that differ by case are one name"
+    GENERATED = "generated columns keep their values"
+    CUT = "texts are never cut"
+    PADDED = "PAD_CHAR_TO_FULL_LENGTH pads nothing"
+    TWINS = "keys that come by the log are told apart"
+    HISTORIES = "all histories of a server are one"
+    IGNORED = "ALTER IGNORE drops no rows"
+    MEMORY = "a server that's started has the rows of its MEMORY tables"
+    LETTERS = "queries have names of one letter"
+    HIDDEN = "no column has the name of one of Spark's"
+    YEAR_0 = "there's no year 0"
+    LABELS = "the server tells all labels"
     STOPS_ALL = "what stops one table stops all"
+    REFERRED = "a statement alters all that it names"
+    VIEWS = "a view is a table"
+    ENGINES = "each engine has the rows that the log has"
+    SYNONYMS = "FLOAT4 and FLOAT8 round nothing"
     MEASURES = "what measures fails an actor"
+    UNNAMED = "changes that nobody can name are left out, and that's all"
+    FOR_EVER = "a recapture is answered, and that's all"
+    NEVER_ALTERED = "no statement alters a table"
     NEEDLESS = "each ALTER begins its table anew"
 
 
@@ -49,8 +90,108 @@ def _gone_for_good(patch: Patch) -> None:
     patch.setattr(ddl, "changed_unlogged", changed)
 
 
-def _never_altered(patch: Patch) -> None:
-    patch.setattr(ddl, "may_alter", lambda *_: frozenset())
+def _forgotten(patch: Patch) -> None:
+    original = schema_verifier._arrived
+
+    def arrived(
+        state: State,
+    ) -> tuple[State, tuple[schema_verifier.News, ...]]:
+        state, news = original(state)
+        there = {table: schema for table, schema in state.told.items() if table in state.tables}
+        return replace(state, told=there), news
+
+    patch.setattr(schema_verifier, "_arrived", arrived)
+
+
+def _by_case(patch: Patch) -> None:
+    names = schema_verifier._names
+
+    def meant(
+        names: ddl.StatementScope, database: str, statement: str, change: unlogged_changes.UnloggedChange
+    ) -> Iterator[tuple[TableId, Effect]]:
+        match change:
+            case OfTables(_, found, effect):
+                yield from ((each, effect) for table in found for each in names.meant(table))
+            case OfDatabase(_, name):
+                yield from ((each, Effect.EMPTIED) for each in names.of_database(name))
+            case _:
+                yield from original(names, database, statement, change)
+
+    original = ddl._meant
+    patch.setattr(ddl, "_meant", meant)
+    patch.setattr(schema_verifier, "_names", lambda state: replace(names(state), folds=True))
+
+
+def _generated(patch: Patch) -> None:
+    original = unlogged_changes._altered
+
+    def altered(
+        statement: AltersTable, before: Traits | None
+    ) -> Iterator[OfTables | unlogged_changes.Unclear]:
+        return original(statement, before and replace(before, generated=False))  # type: ignore[return-value]
+
+    patch.setattr(unlogged_changes, "_altered", altered)
+
+
+def _cut(patch: Patch) -> None:
+    patch.setattr(column_definitions, "_has_room", lambda *_: True)
+
+
+def _padded(patch: Patch) -> None:
+    patch.setattr(query_event, "_NO_CONVERSION", -1)
+
+
+def _twins(patch: Patch) -> None:
+    patch.setattr(handle_log, "indistinct", lambda *_: None)
+
+
+def _histories(patch: Patch) -> None:
+    patch.setattr(Witness, "differs", lambda *_: False)
+
+
+def _ignored(patch: Patch) -> None:
+    original = unlogged_changes._altered
+
+    def altered(
+        statement: AltersTable, before: Traits | None
+    ) -> Iterator[OfTables | unlogged_changes.Unclear]:
+        return original(replace(statement, ignore=False), before)  # type: ignore[return-value]
+
+    patch.setattr(unlogged_changes, "_altered", altered)
+
+
+def _memory(patch: Patch) -> None:
+    original = statement_kinds.read_statement
+
+    def read(reading: Sequence[Lexeme], database: str) -> ParsedStatement:
+        statement = original(reading, database)
+        return (
+            ChangesNoTable()
+            if isinstance(statement, UnparsedStatement) and statement.what == "DELETE"
+            else statement
+        )
+
+    patch.setattr(unlogged_changes, "read_statement", read)
+    patch.setattr(ddl, "read_statement", read)
+    patch.setattr(transaction_assembler, "emptied_memory_table", lambda _: None)
+
+
+def _letters(patch: Patch) -> None:
+    for name, letter in (("MIRROR", "m"), ("CHANGED", "c")):
+        patch.setattr(live_view, name, letter)
+        patch.setattr(merge, f"_{name[0]}", f"`{letter}`")
+
+
+def _hidden(patch: Patch) -> None:
+    patch.setattr(tables, "_THEIRS", re.compile("(?!)"))
+
+
+def _year_0(patch: Patch) -> None:
+    patch.setattr(Day, "text", property(lambda day: date.fromordinal(day.number + 719163).isoformat()))
+
+
+def _labels(patch: Patch) -> None:
+    patch.setattr(compatibility, "alike", lambda one, other: one == other)
 
 
 def _stops_all(patch: Patch) -> None:
@@ -62,12 +203,48 @@ def _stops_all(patch: Patch) -> None:
     patch.setattr(column_names, "TableStopped", stop)
 
 
+def _referred(patch: Patch) -> None:
+    patch.setattr(ddl, "may_alter", ddl.touched_tables)
+
+
+def _views(patch: Patch) -> None:
+    only = " AND t.TABLE_TYPE = 'BASE TABLE'"
+    patch.setattr(information_schema, "_DESCRIBE", information_schema._DESCRIBE.replace(only, ""))
+    listed = information_schema.TABLES.sql.replace("TABLE_TYPE = 'BASE TABLE' AND ", "")
+    patch.setattr(information_schema, "TABLES", Question(listed))
+
+
+def _engines(patch: Patch) -> None:
+    patch.setattr(schema_verifier, "by_engines", lambda *_: ())
+
+
+def _synonyms(patch: Patch) -> None:
+    original = column_definitions.converts_exactly
+
+    def exactly(definition: Sequence[Lexeme], old: str, before: Traits) -> bool:
+        return lowercase_word(definition[1]) in ("float4", "float8") or original(definition, old, before)
+
+    patch.setattr(unlogged_changes, "converts_exactly", exactly)
+
+
 def _measures(patch: Patch) -> None:
     def measure(_: WatermarkCoordinator, message: object) -> None:
         if isinstance(message, ChangesVerified):
             raise KeyError("a table")
 
     patch.setattr(WatermarkCoordinator, "_measure_message", measure)
+
+
+def _unnamed(patch: Patch) -> None:
+    patch.setattr(schema_verifier, "by_gaps", lambda *_: ())
+
+
+def _for_ever(patch: Patch) -> None:
+    patch.setattr(handle_signals, "_recapture_asked", lambda state, _: (state, "recapture"))
+
+
+def _never_altered(patch: Patch) -> None:
+    patch.setattr(ddl, "may_alter", lambda *_: frozenset())
 
 
 def _needless(patch: Patch) -> None:
@@ -84,23 +261,52 @@ def _needless(patch: Patch) -> None:
     patch.setattr(ddl, "changed_unlogged", changed)
 
 
-PLANTS: Final[Mapping[Planted, Callable[[Patch], None]]] = {
-    Planted.ROWS_STAY: _rows_stay,
-    Planted.GONE_FOR_GOOD: _gone_for_good,
-    Planted.NEVER_ALTERED: _never_altered,
-    Planted.STOPS_ALL: _stops_all,
-    Planted.MEASURES: _measures,
-    Planted.NEEDLESS: _needless,
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """How it's planted, which of the review's histories it brings back, and where it shows.
+
+    `about`: the moves of which there are more. `lake`: whether it shows in a lake alone.
+    """
+
+    plant: Callable[[Patch], None]
+    of: str
+    about: tuple[Move, ...] = ()
+    metadata: Metadata = Metadata.FULL
+    version: Version = Version.NEW
+    lake: bool = False
+
+
+_OLD: Final = (Metadata.MINIMAL, Version.OLD)
+
+FAULTS: Final[Mapping[Planted, Fault]] = {
+    Planted.ROWS_STAY: Fault(_rows_stay, "R1", (moves.truncate, moves.drop)),
+    Planted.GONE_FOR_GOOD: Fault(_gone_for_good, "R1", (moves.rename, moves.swap)),
+    Planted.FORGOTTEN: Fault(_forgotten, "R1", (moves.rename, moves.swap)),
+    Planted.BY_CASE: Fault(_by_case, "R2", (moves.drop, moves.databases)),
+    Planted.GENERATED: Fault(_generated, "R3", (moves.converted,)),
+    Planted.CUT: Fault(_cut, "R4", (moves.converted,)),
+    Planted.PADDED: Fault(_padded, "R4", (moves.converted,)),
+    Planted.TWINS: Fault(_twins, "R5", (moves.alike,)),
+    Planted.HISTORIES: Fault(_histories, "R6"),
+    Planted.IGNORED: Fault(_ignored, "R7", (moves.alter,), *_OLD),
+    Planted.MEMORY: Fault(_memory, "R8", (moves.forgotten,), *_OLD),
+    Planted.LETTERS: Fault(_letters, "R10", (moves.create,), lake=True),
+    Planted.HIDDEN: Fault(_hidden, "R11", (moves.create,), lake=True),
+    Planted.YEAR_0: Fault(_year_0, "R12", (moves.alike,), lake=True),
+    Planted.LABELS: Fault(_labels, "R15", (moves.create,)),
+    Planted.STOPS_ALL: Fault(_stops_all, "R16", (moves.create,)),
+    Planted.REFERRED: Fault(_referred, "R17", (moves.widen, moves.around)),
+    Planted.VIEWS: Fault(_views, "R18", (moves.around,)),
+    Planted.ENGINES: Fault(_engines, "R19", (moves.create,)),
+    Planted.SYNONYMS: Fault(_synonyms, "R20", (moves.converted,)),
+    Planted.MEASURES: Fault(_measures, "U1"),
+    Planted.UNNAMED: Fault(_unnamed, "U3", (moves.alter,), Metadata.MINIMAL),
+    Planted.FOR_EVER: Fault(_for_ever, "U4", (moves.create,)),
+    Planted.NEVER_ALTERED: Fault(_never_altered, "", (moves.alter,), Metadata.MINIMAL),
+    Planted.NEEDLESS: Fault(_needless, ""),
 }
-# Which moves there are more of, so that it's found soon.
-ABOUT: Final[Mapping[Planted, tuple[Move, ...]]] = {
-    Planted.ROWS_STAY: (moves.truncate, moves.drop),
-    Planted.GONE_FOR_GOOD: (moves.rename, moves.swap),
-    Planted.NEVER_ALTERED: (moves.alter,),
-}
-METADATA: Final[Mapping[Planted, Metadata]] = {Planted.NEVER_ALTERED: Metadata.MINIMAL}
 
 
 def weights(planted: Planted) -> dict[Move, int]:
     """How often each move comes while that's planted."""
-    return {move: weight * (5 if move in ABOUT.get(planted, ()) else 1) for move, weight in MOVES.items()}
+    return {move: weight * (5 if move in FAULTS[planted].about else 1) for move, weight in MOVES.items()}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, assert_never
 from unittest.mock import patch
 
 import pymysql
@@ -30,11 +30,12 @@ from pipeline.config.settings import Settings as PipelineSettings
 from pipeline.config.settings import SnapshotMode, SparkSettings
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.entry import Entry
+from pipeline.messages.signals import SignalAccepted
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
-from pipeline.snapshot.snapshot import Chunking, SnapshotWaiting
+from pipeline.snapshot.snapshot import Chunking, Completed, SnapshotFailed, SnapshotWaiting
 from tests.histories.statements import Act, Captured, History, Metadata, Sql, Step, Version
 from tests.servers.executed import executed
 from tests.servers.journal_oracle import unequal
@@ -49,6 +50,8 @@ _CAUGHT_UP_S: Final = 3.0
 _ENDED: Final = frozenset({"completed", "failed", "stopped"})
 _PAUSES: Final = {Act.SHORT: 0.005, Act.LONG: 0.08}
 _FEW_ROWS: Final = 4
+# How many databases come and go at once, for the sake of their GTIDs.
+_AGAIN: Final = 10
 
 # The name of a history's database has its place in the run.
 _NAMED: Final = re.compile(r"\bh\d+x(\d+)\b")
@@ -66,7 +69,7 @@ MAY_STOP: Final = re.compile(
 # The kind of finding of a table that stopped since statements came too closely after each other for the server to be
 # asked in between: that's documented of MINIMAL, and the signal `recapture` mends it.
 UNPROVEN: Final = "unproven"
-_UNPROVEN: Final = "no schema is proven"
+_UNPROVEN: Final = "the log doesn't name "
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +146,9 @@ class Player:
         self._some = Random(repr([history.seed for history in histories]))
         self._closing: Any = None
         self._chain: list[Entry] = []
+        # How often the log was reset, and whether the service is to refuse it just now.
+        self._journal = 0
+        self._refusing = False
 
     async def play(self) -> Result:
         """Play it to its end, or to that of the service."""
@@ -160,6 +166,11 @@ class Player:
         return self.result
 
     # -- the world
+
+    @property
+    def _folder(self) -> Path:
+        """Where the journal and the lake are: others once the server has another history."""
+        return self.folder / f"{self._journal or ''}"
 
     def _prepare(self) -> None:
         if self.parts[0].history.version is Version.NEW:
@@ -186,7 +197,7 @@ class Player:
 
     def _settings(self) -> PipelineSettings:
         settings = pipeline(
-            self.server, self.folder, self.parts[0].database, mode=SnapshotMode.INITIAL, chunk_rows=_FEW_ROWS
+            self.server, self._folder, self.parts[0].database, mode=SnapshotMode.INITIAL, chunk_rows=_FEW_ROWS
         )
         patterns = tuple(
             rf"{part.database}\.{'.*' if part.history.captured is Captured.ALL else '[^_].*'}"
@@ -204,7 +215,7 @@ class Player:
         judge = self.service.supervisor._judge
 
         def judged(group: Any, who: str, error: Exception) -> None:
-            if (kind := kind_of(error)) is not FailureKind.TRANSIENT:
+            if (kind := kind_of(error)) is not FailureKind.TRANSIENT and not self._refusing:
                 self._find(None, f"failure, {kind.value}", f"{who}: {safe_message(error)}")
             judge(group, who, error)
 
@@ -284,15 +295,82 @@ class Player:
                 await self._rest(part)
             case Act.EXECUTE:
                 await self._execute(part)
+            case Act.RECAPTURE:
+                await self._recapture(part)
             case Act.RESTART_SERVICE | Act.KILL_SERVICE:
                 await self._restart_service(clean=act is Act.RESTART_SERVICE)
             case Act.RESTART_SERVER | Act.KILL_SERVER:
                 await asyncio.to_thread(self._restart_server, clean=act is Act.RESTART_SERVER)
+            case Act.RESET_LOG:
+                await self._reset_log()
+            case _:
+                assert_never(act)
 
     async def _execute(self, part: Part) -> None:
         assert self.service is not None
         with suppress(AssertionError):  # refused where there's no table
             await self.service.tell("execute-snapshot", f"s{next(_numbers)}", rf"{part.database}\..*")
+
+    async def _recapture(self, part: Part) -> None:
+        """Begin again what has stopped of a history's tables, once all has passed."""
+        assert self.service is not None
+        await self._catch_up(_CAUGHT_UP_S)
+        told = self.service.status().get("stopped", {})
+        stopped = [table for table in told if table.startswith(f"{part.database}.")]
+        if not stopped:
+            return
+        signal = f"r{next(_numbers)}"
+        patterns = [rf"\Q{table}\E" for table in stopped]
+        answer = await self.service.tell("recapture", signal, *patterns)
+        if not isinstance(answer, SignalAccepted):
+            self._find(part, "recapture", f"{answer}")
+        elif not await self._until(lambda: self._has_begun(signal), REST_S):
+            self._find(part, "recapture", f"{', '.join(stopped)} don't begin again")
+
+    def _has_begun(self, snapshot: str) -> bool:
+        status = self.service.status() if self.service else {}
+        return any(each["id"] == snapshot for each in status.get("snapshots", ()))
+
+    async def _reset_log(self) -> None:
+        """Give the same GTIDs to other transactions while the service is down: it has to refuse the server.
+
+        Then it begins with a new journal, as whoever reads the refusal would.
+        """
+        if self._over():
+            return
+        assert self.service is not None
+        await asyncio.to_thread(self._end_branches)
+        await self._catch_up(REST_S)
+        position = GtidSet.parse(self.service.status()["position"])
+        with suppress(AssertionError, TimeoutError):
+            await self.service.stop()
+        await self._drop()
+        await asyncio.to_thread(self._written_again, position)
+        self._refusing = True
+        await self._start()
+        if not await self._refused():
+            self._find(None, "another history", "the log was reset, and capture goes on")
+        await self._drop()
+        self._refusing = False
+        self._journal += 1
+        self._chain.clear()
+        for part in self.parts:
+            part.since.clear()
+        await self._start()
+
+    def _written_again(self, position: GtidSet) -> None:
+        """Reset the log, and write other transactions until all GTIDs of the position are used again."""
+        self.server.sql("RESET BINARY LOGS AND GTIDS")
+        while not position <= executed(self.server):
+            self.server.sql(*["CREATE DATABASE again", "DROP DATABASE again"] * _AGAIN)
+
+    async def _refused(self) -> bool:
+        """Whether the service ends by itself, since the server has another history."""
+        assert self.service is not None
+        with suppress(TimeoutError):
+            outcome = await self.service.end()
+            return "another history" in outcome.message
+        return False
 
     async def _restart_service(self, *, clean: bool) -> None:
         if self._over():
@@ -332,7 +410,7 @@ class Player:
 
     def _checkpoint(self) -> Checkpoint | None:
         """What the last sealed segment says; the segments before it are read once."""
-        reader = JournalReader(self.folder / "journal")
+        reader = JournalReader(self._folder / "journal")
         self._chain += reader.entries(len(self._chain), reader.last_segment())
         return self._chain[-1].checkpoint if self._chain else None
 
@@ -415,13 +493,17 @@ class Player:
     def _wrong(self, part: Part, checkpoint: Checkpoint) -> Iterator[Finding]:
         there = self._tables(part)
         stopped = {table: why for table, why in checkpoint.stopped.items() if table.database == part.database}
-        for table, why in stopped.items():
-            self.result.stops.append(why.replace(part.database, "{db}").replace(table.name, "{t}"))
+        # What a first snapshot couldn't read is a table that has stopped, too, for who wants all of it.
+        unread = {t: why for t, why in _unread(checkpoint).items() if t in there - stopped.keys()}
+        for table, why in (*stopped.items(), *unread.items()):
+            self.result.stops.append(
+                why.replace(part.database, "{db}").replace(f"{{db}}.{table.name}", "{t}")
+            )
             if not MAY_STOP.search(why):
                 yield Finding(part.place, UNPROVEN if _UNPROVEN in why else "stopped", f"{table}: {why}")
         mirrors = {table for table in checkpoint.mirrors if table.database == part.database}
         judged: list[TableId] = []
-        for table in sorted((there | mirrors) - stopped.keys()):
+        for table in sorted((there | mirrors) - stopped.keys() - unread.keys()):
             schema = checkpoint.schemas.get(table)
             if schema is None and table not in mirrors and table in there:
                 yield Finding(part.place, "unknown", f"{table}: it isn't known")
@@ -429,7 +511,7 @@ class Player:
                 continue
             else:
                 judged.append(table)
-        differences = unequal(self.server, self.folder / "journal", *judged, chain=self._chain)
+        differences = unequal(self.server, self._folder / "journal", *judged, chain=self._chain)
         yield from (Finding(part.place, "unequal", text[:600]) for text in differences)
         for view in self._tables(part, "VIEW") & checkpoint.schemas.keys():
             yield Finding(part.place, "view", f"{view}: a view is taken for a table")
@@ -466,12 +548,27 @@ class Player:
                 key = checkpoint.schemas[table].key_names
                 try:
                     found = await asyncio.to_thread(
-                        unequal_lake, self.server, str(self.folder / "lake"), table, key=key
+                        unequal_lake, self.server, str(self._folder / "lake"), table, key=key
                     )
                 except Exception as error:  # noqa: BLE001 - whatever a reader of the lake runs into
                     found = [f"{table}: {type(error).__name__}: {str(error)[:300]}"]
                 for text in found:
                     self._find(part, "lake", text[:600])
+
+
+def _unread(checkpoint: Checkpoint) -> dict[TableId, str]:
+    """The tables whose last snapshot has failed, and why."""
+    failed: dict[TableId, str] = {}
+    for snapshot in checkpoint.snapshots:
+        for table, state in snapshot.tables.items():
+            match state:
+                case SnapshotFailed(reason):
+                    failed[table] = reason
+                case Completed():
+                    failed.pop(table, None)
+                case _:
+                    pass
+    return failed
 
 
 @asynccontextmanager

@@ -8,9 +8,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from deploy.toolchain.mysql_server import (
     GTIDS,
@@ -22,6 +24,8 @@ from deploy.toolchain.mysql_server import (
 from deploy.toolchain.parts import Parts, locate
 from pipeline.config.settings import SparkSettings
 from tests.histories.generate import history
+from tests.histories.moves import MOVES, Move
+from tests.histories.planted import FAULTS, Planted, weights
 from tests.histories.play import Finding, Result, played
 from tests.histories.shrink import shrunk
 from tests.histories.statements import History, Metadata, Version, parsed
@@ -44,13 +48,19 @@ def started(parts: Parts, version: Version, folder: Path) -> Iterator[MysqlServe
 
 
 def batches(
-    version: Version, seed: int, count: int, size: int, every: Metadata | None = None
+    version: Version,
+    seed: int,
+    count: int,
+    size: int,
+    every: Metadata | None = None,
+    weights: Mapping[Move, int] = MOVES,
 ) -> Iterator[list[History]]:
     """So many histories, in lots of one kind of metadata."""
     for number, first in enumerate(range(seed, seed + count, size)):
         full = version is Version.NEW and number % 3 != 2
         metadata = every or (Metadata.FULL if full else Metadata.MINIMAL)
-        yield [history(str(s), version, metadata) for s in range(first, min(first + size, seed + count))]
+        seeds = range(first, min(first + size, seed + count))
+        yield [history(str(each), version, metadata, weights) for each in seeds]
 
 
 def alone(
@@ -96,14 +106,20 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="keep journals and logs in this folder")
     parser.add_argument("--into", type=Path, help="write what fails into this folder, each history as a file")
     parser.add_argument("--print", action="store_true", help="print the histories, and play none")
+    parser.add_argument("--planted", choices=[each.name for each in Planted], help="with this fault")
     told = parser.parse_args()
+    if told.planted:
+        fault = FAULTS[Planted[told.planted]]
+        fault.plant(pytest.MonkeyPatch())
+        told.server, told.metadata, told.lake = fault.version, fault.metadata, told.lake or fault.lake
     if told.file:
         histories = [parsed(path.read_text()) for path in told.file]
         lots = [[each] for each in histories]
         version = histories[0].version
     else:
         version = told.server
-        lots = list(batches(version, told.seed, told.count, told.batch, told.metadata))
+        of_moves = weights(Planted[told.planted]) if told.planted else MOVES
+        lots = list(batches(version, told.seed, told.count, told.batch, told.metadata, of_moves))
     if told.print:
         print(*(each for lot in lots for each in lot), sep="\n")  # noqa: T201
         return 0
@@ -123,6 +139,13 @@ def main() -> int:
                     f"{lot[0].metadata} {seeds}: {len(result.findings)} findings, {result.judged} rests,"
                     f" {result.passed} statements passed, {result.refused} refused, {time.monotonic() - began:.1f} s"
                 )
+                if told.planted and result.findings:
+                    _say(
+                        f"{told.planted} is found among the {told.batch * (number + 1)} histories of seeds to {seeds}:"
+                    )
+                    for finding in result.findings:
+                        _say(f"   {finding}")
+                    return 0
                 for each, found in alone(server, folder, lot, result, spark):
                     failed += 1
                     short = _told(server, folder, each, found, spark, shrink=told.shrink)

@@ -41,10 +41,12 @@ class Act(StrEnum):
     LONG = "80 ms"
     REST = "rest"
     EXECUTE = "signal execute"
+    RECAPTURE = "signal recapture"
     RESTART_SERVICE = "restart service"
     KILL_SERVICE = "kill service"
     RESTART_SERVER = "restart server"
     KILL_SERVER = "kill server"
+    RESET_LOG = "reset log"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import pytest
 from deploy.toolchain.mysql_server import GTIDS, GTIDS_56, MysqlServer
 from pipeline.config.settings import SparkSettings
 from tests.histories.generate import history
-from tests.histories.planted import METADATA, PLANTS, Planted, weights
+from tests.histories.planted import FAULTS, Planted, weights
 from tests.histories.play import UNPROVEN, played
 from tests.histories.run import alone
 from tests.histories.shrink import shrunk
@@ -98,18 +98,28 @@ def _end_right(started: Started, folder: Path, lot: Lot, spark: SparkSettings | 
     assert result.judged >= SIZE and result.passed > result.refused
 
 
+@pytest.mark.parametrize("planted", list(Planted))
+def test_what_is_to_be_planted_can_be(monkeypatch: pytest.MonkeyPatch, planted: Planted) -> None:
+    FAULTS[planted].plant(monkeypatch)  # it names what it replaces
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("planted", list(Planted))
 def test_what_is_planted_is_found(
-    started: Started, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, planted: Planted
+    started: Started,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    planted: Planted,
 ) -> None:
-    PLANTS[planted](monkeypatch)
-    metadata, server = METADATA.get(planted, Metadata.FULL), started(Version.NEW)
+    fault = FAULTS[planted]
+    spark = request.getfixturevalue("spark_settings") if fault.lake else None
+    server = started(fault.version)
+    fault.plant(monkeypatch)
     for seed in range(1, LOTS * SIZE, SIZE):
-        lot = [
-            history(str(each), Version.NEW, metadata, weights(planted)) for each in range(seed, seed + SIZE)
-        ]
-        if played(server, tmp_path / f"lot-{seed}", lot).findings:
+        seeds = map(str, range(seed, seed + SIZE))
+        lot = [history(each, fault.version, fault.metadata, weights(planted)) for each in seeds]
+        if played(server, tmp_path / f"lot-{seed}", lot, spark).findings:
             return
     pytest.fail(f"{LOTS * SIZE} histories didn't find it")
 

@@ -99,7 +99,7 @@ async def test_a_key_that_would_be_another_ones_stops_its_table(
     assert len(replay(tmp_path / "journal", table).live()) == 2
 
 
-async def test_a_chunk_with_such_a_key_fails_its_tables_snapshot(
+async def test_a_key_that_would_be_another_ones_stops_its_table_in_a_snapshot(
     mysql: MysqlServer, database: str, tmp_path: Path
 ) -> None:
     mysql.sql(
@@ -113,6 +113,7 @@ async def test_a_chunk_with_such_a_key_fails_its_tables_snapshot(
         await service.execute("s", rf"{database}\..*")
         await service.until(lambda: service.tables("s")["t"]["state"] == "failed", "it has failed")
         assert "two codes in its character set (sjis)" in service.tables("s")["t"]["reason"]
+        assert "two codes in its character set (sjis)" in stops(service)[f"{database}.t"]
         await filled(service, TableId(database, "neighbour"))
         await service.stop()
 

@@ -33,11 +33,13 @@ from pipeline.messages.chunks import (
     PlanTable,
     ReadChunk,
     ReselectRows,
+    TablePlanned,
     TransactionsOpened,
 )
 from pipeline.messages.inboxes import ToChunkSelector
 from pipeline.schema.row_keys import Key
-from pipeline.schema.table_schema import TableId
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.snapshot.snapshot import WHOLE
 from pipeline.snapshot.watermark import High
 from pipeline.source.statement import Statement
@@ -369,6 +371,47 @@ async def test_a_table_that_was_altered_is_told_at_once(
         answer = await running.answer()
         assert isinstance(answer, ChunkSchemaChanged) and answer.chunk == order.chunk
         assert isinstance(answer.high, Coordinates) and answer.reason
+
+
+class Altering(ChunkSelector):
+    """A selector that has its table altered once it knows its schema."""
+
+    server: MysqlServer
+    deeds: tuple[str, ...] = ()
+
+    async def _of_schema(
+        self, source: Source, order: PlanTable, schema: TableSchema, walk: ChunkIndex
+    ) -> TablePlanned:
+        deeds, self.deeds = self.deeds, ()
+        self.server.sql(*deeds, database=order.table.database)
+        return await super()._of_schema(source, order, schema, walk)
+
+
+@pytest.mark.parametrize(
+    "deeds",
+    [
+        ("ALTER TABLE t MODIFY a DATETIME",),
+        ("ALTER TABLE t RENAME COLUMN a TO c",),
+        ("ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (b)",),
+        (
+            "ALTER TABLE t DROP PRIMARY KEY, MODIFY a DATE, ADD PRIMARY KEY (b), ADD INDEX (a)",
+            "INSERT INTO t VALUES (NULL, 10)",
+        ),
+    ],
+)
+async def test_a_table_that_is_altered_while_it_is_planned_is_planned_again(
+    mysql: MysqlServer, database: str, deeds: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mysql.sql(
+        "CREATE TABLE t (a DATE PRIMARY KEY, b INT NOT NULL)",
+        "INSERT INTO t VALUES ('2024-02-29', 9)",
+        database=database,
+    )
+    monkeypatch.setattr(Altering, "server", mysql, raising=False)
+    monkeypatch.setattr(Altering, "deeds", deeds)
+    async with bench(mysql, database, kind=Altering) as running:
+        plan = await running.plan(TableId(database, "t"))
+        assert sum(rows.num_rows for rows in await running.walk(plan, 10)) == len(deeds)
 
 
 async def test_what_will_not_pass_fails_at_once(

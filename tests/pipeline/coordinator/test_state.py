@@ -143,7 +143,7 @@ def test_a_failed_chunk_takes_the_open_windows_of_its_table_with_it() -> None:
     assert capture.open == []
 
 
-def test_a_chunk_whose_keys_have_no_value_fails_its_table_since_its_rows_cannot_be_told_apart() -> None:
+def test_a_chunk_whose_keys_have_no_value_stops_its_table_since_its_rows_cannot_be_told_apart() -> None:
     capture = Capture(ORDERS, ITEMS)
     order = capture.begin(ORDERS)
     capture.begin(ITEMS, signal="s2")
@@ -154,6 +154,8 @@ def test_a_chunk_whose_keys_have_no_value_fails_its_table_since_its_rows_cannot_
     assert isinstance(failed, SnapshotFailed) and failed.reason.startswith(
         "id of its primary key has a zero or partial date"
     )
+    [why] = capture.checkpoint.stopped.values()
+    assert failed.reason.startswith(why)
     assert capture.open == ["items reading"]
     assert capture.stream == []
 
