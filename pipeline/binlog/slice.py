@@ -25,7 +25,7 @@ from pipeline.binlog.stream_state import (
     new_rows,
     wider,
 )
-from pipeline.errors import Definite, UndecodableError
+from pipeline.errors import Definite
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import NO_GTIDS, Gtid, GtidSet, Tsid
 from pipeline.gtid.transactions import Transactions
@@ -38,6 +38,9 @@ from pipeline.types.buffers import SLACK, Bytes, Longs
 _SMALLEST: Final = 1 << 16  # bytes
 _SMALLEST_TABLE: Final = 256  # events, transactions
 _LARGEST_ORDINAL: Final = 2**31 - 1
+_TOO_MANY: Final = (
+    "a transaction with more than 2³¹ row images changed its rows; change so many in several transactions"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +97,11 @@ class Slice:
         """The slice in columns, and the ordinal with which a slice that continues it goes on.
 
         `first_ordinal`: that number, as the slice before gave it, if this one `continues`, else 0. A table that can't
-        be decoded is in the message as such. Raises UndecodableError where a transaction has too many images.
+        be decoded is in the message as such, and so is one of whose images a transaction has too many.
         """
         tables = self._located()
-        ordinals = self._ordinals(tables, first_ordinal)
-        read = tuple(table.finish(ordinals) for table in tables)
+        ordinals, too_many = self._ordinals(tables, first_ordinal)
+        read = tuple(table.finish(ordinals, too_many) for table in tables)
         match self.of:
             case Passed(end, covered, unread, prepared):
                 return TransactionsRead(self._transactions(), read, end, covered, unread, prepared), 0
@@ -137,22 +140,21 @@ class Slice:
             return _Table(indices, np.zeros(len(indices), np.int64), unreadable)
         return _Table(indices, located.images, located)
 
-    def _ordinals(self, tables: tuple["_Table", ...], first_ordinal: int) -> Longs:
-        """Of each rows event, the ordinal of its first image in its transaction, over all tables."""
+    def _ordinals(self, tables: tuple["_Table", ...], first_ordinal: int) -> tuple[Longs, NDArray[np.bool_]]:
+        """Of each rows event, the ordinal of its first image in its transaction, over all tables.
+
+        And whether the event has an image whose ordinal has no room in 32 bits.
+        """
         transaction = self.rows.events[TRANSACTION]
         images = np.zeros(len(transaction), np.int64)
         for table in tables:
             images[table.indices] = table.images
         before: Longs = np.cumsum(images) - images
         if not len(before):
-            return before
+            return before, np.zeros(0, np.bool_)
         ordinals: Longs = before - before[np.searchsorted(transaction, transaction)]
         ordinals[transaction == 0] += first_ordinal
-        if int((ordinals + images).max()) > _LARGEST_ORDINAL:
-            raise UndecodableError(
-                "a transaction has more than 2³¹ row images; change the table in smaller ones"
-            )
-        return ordinals
+        return ordinals, ordinals + images > _LARGEST_ORDINAL
 
     def _transactions(self) -> Transactions:
         source, number, commit_time, original_time = self.rows.transactions
@@ -173,9 +175,11 @@ class _Table(NamedTuple):
     images: Longs
     found: LocatedImages | TableUnreadable
 
-    def finish(self, ordinals: Longs) -> TableImages | TableUnreadable:
+    def finish(self, ordinals: Longs, too_many: NDArray[np.bool_]) -> TableImages | TableUnreadable:
         if isinstance(self.found, TableUnreadable):
             return self.found
+        if too_many[self.indices].any():
+            return TableUnreadable(self.found.table_map.table, _TOO_MANY)
         try:
             return finish(self.found, ordinals[self.indices])
         except Definite as error:

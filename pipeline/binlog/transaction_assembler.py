@@ -36,6 +36,7 @@ from pipeline.binlog.events.event import (
     Event,
     FormatDescription,
     Heartbeat,
+    Incident,
     Rotate,
     RowsChanged,
     Skipped,
@@ -83,6 +84,10 @@ _ROLLED_BACK: Final = (
 _LET_GO: Final = (
     "the XA transaction {xid} changed its rows, and these aren't at hand: there were too many of them to wait for its "
     "second phase, or the log that has them was purged before that came"
+)
+_INCIDENT: Final = (
+    "the server says that its log lacks changes ({why}); raise max_binlog_stmt_cache_size on the source if a statement "
+    "was too large for it, and read the server's error log"
 )
 _UNKNOWN: Final = (
     "the XA transaction {xid} may have changed its rows: it was committed here, and prepared before the log's part "
@@ -186,6 +191,8 @@ class TransactionAssembler:
                 self.state.checksum_bytes = CHECKSUM_BYTES if checksum else 0
             case Stop():
                 self.between_transactions("STOP")
+            case Incident(why):
+                self._incident(why)
             case Skipped():
                 pass
             case Payload():
@@ -210,6 +217,21 @@ class TransactionAssembler:
         """Where in the log it is, for an error's text."""
         at = f"at {self._reached.at()}" if self.placed else "before the log's first event"
         return f"{at}, in the transaction {self._gtid()}" if self.state.phase != BETWEEN else at
+
+    def _incident(self, why: str) -> None:
+        """The server has lost changes. It says so in a transaction of its own, or, before MySQL 5.7, in none."""
+        lost = RowsUnread(_INCIDENT.format(why=why), frozenset(), None, lost=True)
+        match self.state.phase:
+            case phase if phase == BETWEEN:
+                self.cut()
+                place = self._reached.at()
+                self._tell(LogAdvanced(place, self._covered(place), self._prepared.noted, (lost,)), place)
+            case phase if phase == BEGUN:
+                self._open_unread.append(lost)
+                self._pass(self._transaction())
+                self._leave()
+            case _:
+                self._not_in_rows(lost)
 
     # Rows
 

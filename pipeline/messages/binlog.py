@@ -14,12 +14,14 @@ from pipeline.snapshot.prepared_xa import XaPrepared
 class RowsUnread:
     """Rows of `tables`, and of all captured tables of `databases`, may have changed; which, the log at hand can't tell.
 
-    `databases` is None where that may be any captured table.
+    `databases` is None where that may be any captured table. `lost`: the log has lost changes, so that a changelog
+    lacks them for certain.
     """
 
     reason: str
     tables: frozenset[TableId] = frozenset()
     databases: frozenset[str] | None = frozenset()
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +76,15 @@ class CreateTableSelectRead:
 
 @dataclass(frozen=True, slots=True)
 class LogAdvanced:
-    """The stream is at `end` with no transaction open: a heartbeat, a rotation, or nothing but filtered events."""
+    """The stream is at `end` with no transaction open: a heartbeat, a rotation, or nothing but filtered events.
+
+    `unread`: what the server has lost there, outside of any transaction.
+    """
 
     end: Coordinates
     covered: GtidSet = NO_GTIDS
     prepared: tuple[XaPrepared, ...] = ()
+    unread: tuple[RowsUnread, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -281,8 +281,10 @@ def _taken(state: State, message: HeldMessage) -> tuple[State, tuple[FromVerifie
             created = _altered(state, message)
             return replace(_with(state, dict.fromkeys(created, Unproven())), creating=created), ()
         case LogAdvanced(_, covered):
+            stops, restarts = _unread(state, message.unread)
+            state = _with(state, {stop.table: Stopped() for stop in stops})
             state, arrived = _passed(state, covered)
-            return state, (message, *arrived)
+            return state, (replace(message, unread=()), *stops, *restarts, *arrived)
         case _:
             assert_never(message)
 

@@ -76,15 +76,16 @@ def by_unread(
 ) -> tuple[tuple[TableStopped, ...], tuple[MirrorInvalidated, ...]]:
     """The tables, of those that are `there`, whose rows are to be read anew, and those that have no key to do it by.
 
-    Where any table may be meant, a table without a key goes on: most likely it isn't.
+    Where any table may be meant, a table without a key goes on, since most likely it isn't; it stops where the log has
+    lost changes (as a gap without a mirror does).
     """
     stops: dict[TableId, TableStopped] = {}
     restarts: dict[TableId, MirrorInvalidated] = {}
     for each in unread:
         meant = along(keys, [table for table in there if _meant(each, table)]) & frozenset(there)
         for table in sorted(meant):
-            if table not in told or told[table].key:
-                restarts[table] = MirrorInvalidated(table, False, each.reason)
+            if each.lost or table not in told or told[table].key:
+                restarts[table] = MirrorInvalidated(table, False, each.reason, gap=each.lost)
             elif each.databases is not None:
                 stops[table] = TableStopped(table, _KEYLESS.format(reason=each.reason))
     return tuple(stops.values()), tuple(restarts.values())

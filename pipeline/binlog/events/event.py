@@ -54,11 +54,6 @@ _SKIPPED: Final = frozenset(
     }
 )
 
-_REFUSED: Final = {
-    Code.INCIDENT: "the source says that its log may lack changes (LOST_EVENTS); "
-    "start from a position behind it and snapshot the tables again",
-}
-
 
 class Header(NamedTuple):
     """An event's header. `time`: seconds since the epoch. `size`: bytes of the whole event.
@@ -139,6 +134,13 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class Incident:
+    """The log lacks changes from here on: the server couldn't write them (LOST_EVENTS); `why` is its own word."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Skipped:
     """An event that changes no row and no position."""
 
@@ -156,6 +158,7 @@ Event = (
     | Payload
     | StatementLoaded
     | Stop
+    | Incident
     | Skipped
 )
 
@@ -227,8 +230,8 @@ def _rare(head: Header, body: bytes) -> Event:
             return StatementLoaded()
         case Code.TRANSACTION_PAYLOAD:
             return payload(body)
-        case code if code in _REFUSED:
-            raise UndecodableError(_REFUSED[Code(code)])
+        case Code.INCIDENT:
+            return _incident(body)
         case code if code in _SKIPPED or head.flags & _IGNORABLE:
             return Skipped()
         case _:
@@ -306,6 +309,12 @@ def _xa_prepare(body: bytes) -> XaPrepare:
     global_id, branch_id = cursor.take(global_bytes), cursor.take(branch_bytes)
     xid = f"X'{global_id.hex()}',X'{branch_id.hex()}',{format_id}"
     return XaPrepare(xid, one_phase)
+
+
+def _incident(body: bytes) -> Incident:
+    cursor = Cursor(body)
+    cursor.integer(2)  # its kind, of which there's one
+    return Incident(decoded(cursor.take(cursor.integer(1))))
 
 
 def _table_id(body: bytes) -> int:

@@ -21,7 +21,7 @@ from deploy.toolchain.parts import Parts
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.stream import Message
 from pipeline.errors import UndecodableError
-from pipeline.messages.binlog import DdlRead, TransactionsRead
+from pipeline.messages.binlog import DdlRead, LogAdvanced, TransactionsRead
 from tests.pipeline.binlog.events.test_event import made
 from tests.pipeline.binlog.test_transaction_assembler import (
     MAP,
@@ -42,7 +42,6 @@ class Does(Enum):
 
     FOLLOW = "it changes what passes, or where the log stands"
     SKIP = "it changes nothing that we need, so it passes unread"
-    REFUSE = "it can't be followed, and its text says what to do"
     NOT_KNOW = "no server since 5.6 writes it into a binlog"
 
 
@@ -73,7 +72,7 @@ KINDS: Final = {
     23: ("WRITE_ROWS_V1", Does.FOLLOW),
     24: ("UPDATE_ROWS_V1", Does.FOLLOW),
     25: ("DELETE_ROWS_V1", Does.FOLLOW),
-    26: ("INCIDENT", Does.REFUSE),
+    26: ("INCIDENT", Does.FOLLOW),
     27: ("HEARTBEAT", Does.FOLLOW),
     28: ("IGNORABLE", Does.SKIP),
     29: ("ROWS_QUERY", Does.SKIP),
@@ -139,18 +138,26 @@ def test_what_is_skipped_changes_nothing(code: int) -> None:
         assert images(with_it[-1]) == [(0, 0, ("orders", "INSERT", [5]))]
 
 
-REMEDIES: Final = {
-    Code.INCIDENT: "LOST_EVENTS.*snapshot the tables again",
-}
+INCIDENT: Final = made(Code.INCIDENT, BODIES[Code.INCIDENT])
 
 
-@pytest.mark.parametrize("code", kinds(Does.REFUSE))
-def test_what_is_refused_names_its_place_and_what_to_do(code: int) -> None:
-    event = made(code, BODIES.get(Code(code), bytes(30)))
-    words = rf"{REMEDIES[Code(code)]}.*at binlog\.000001:\d+, in the transaction [0-9a-f-]{{36}}:1"
+@pytest.mark.parametrize(
+    ("log", "passed"),
+    [
+        pytest.param(
+            [begin(1), INCIDENT, begin(2), query("BEGIN"), query("COMMIT")], 2, id="its own transaction"
+        ),
+        pytest.param(within(INCIDENT)[1:], 1, id="within a transaction"),
+        pytest.param([*transaction(1, MAP, ROW), INCIDENT], 1, id="between two"),
+        pytest.param([INCIDENT], 0, id="first of all"),
+    ],
+)
+def test_an_incident_leaves_all_tables_unread(log: list[bytes], passed: int) -> None:
     for read in (walked, folded):
-        with pytest.raises(UndecodableError, match=words):
-            read(stream(), within(event))
+        said = read(stream(), [rotate(), *log, rotate("binlog.000002")])
+        told = [each for m in said if isinstance(m, TransactionsRead | LogAdvanced) for each in m.unread]
+        assert [(each.databases, each.lost, "gone" in each.reason) for each in told] == [(None, True, True)]
+        assert sum(len(m.transactions) for m in said if isinstance(m, TransactionsRead)) == passed
 
 
 @pytest.mark.parametrize("code", [*kinds(Does.NOT_KNOW), 43, 99, 163, 255])

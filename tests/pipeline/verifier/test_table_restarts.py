@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from pipeline.gtid.gtid_set import Gtid, Tsid
 from pipeline.messages.binlog import RowsUnread
+from pipeline.messages.changes import MirrorInvalidated
 from pipeline.schema.ddl.effects import Unlogged
 from pipeline.schema.ddl.unlogged_changes import Effect
 from pipeline.schema.table_filter import TableFilter
@@ -112,3 +113,5 @@ def test_a_table_without_a_key_stops_where_it_is_surely_meant() -> None:
     assert (stop.table, restarts) == (A, ())
     assert stop.reason.startswith("so; it has no primary key")
     assert by_unread([RowsUnread("so", databases=None)], [], told, {A}) == ((), ())
+    lost = RowsUnread("so", databases=None, lost=True)
+    assert by_unread([lost], [], told, {A}) == ((), (MirrorInvalidated(A, False, "so", gap=True),))

@@ -17,6 +17,7 @@ from pipeline.binlog.events.event import (
     Event,
     FormatDescription,
     Heartbeat,
+    Incident,
     Rotate,
     RowsChanged,
     Skipped,
@@ -353,18 +354,10 @@ def test_collations_belong_to_character_sets() -> None:
         charset(17)
 
 
-# -- what is refused, and how
-
-
-@pytest.mark.parametrize(
-    ("code", "remedy"),
-    [
-        (Code.INCIDENT, "snapshot the tables again"),
-    ],
-)
-def test_what_cannot_be_followed_is_refused_with_what_to_do(code: Code, remedy: str) -> None:
-    with pytest.raises(UndecodableError, match=f"^{code.name}: .*{remedy}"):
-        parsed(made(code, b""))
+def test_an_incident_has_the_servers_word() -> None:
+    assert parsed(made(Code.INCIDENT, b"\x01\x00\x04gone")) == Incident("gone")
+    with pytest.raises(UndecodableError, match=r"^INCIDENT: "):
+        parsed(made(Code.INCIDENT, b"\x01\x00\x05gone"))
 
 
 def test_the_servers_own_compressed_and_partial_events() -> None:
