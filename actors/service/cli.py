@@ -206,7 +206,7 @@ def status(settings: Settings, as_json: bool, watch: bool, lake: bool) -> None:
 )
 @click.option("--stale", is_flag=True, help="Also of a table that was stopped, which gets no more changes.")
 def sql(settings: Settings, table: str, dialect: str, stale: bool) -> None:
-    """Print the query that reads TABLE, as database.table, as of the last delivered segment.
+    """Print the query that reads TABLE, as database.table or `database`.`table`, as of the last delivered segment.
 
     Print it anew when the table's columns change, or its mirror begins anew; docs/lake.md tells more.
     """

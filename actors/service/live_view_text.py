@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
@@ -13,6 +14,7 @@ from pipeline.lake.sql_dialects import Dialect, registration
 from pipeline.lake.tables import Property, Tier, location
 from pipeline.schema.table_schema import TableId
 
+_QUOTED: Final = re.compile(r"`((?:[^`]|``)+)`\.`((?:[^`]|``)+)`", re.DOTALL)
 EMPTY: Final[Mapping[TableId, str]] = MappingProxyType({})
 
 
@@ -21,11 +23,16 @@ def live_view_text(
 ) -> str:
     """The query that reads a table, `database.table`, as of now; from what its lake tables say of themselves.
 
+    Where a name has a dot in it the table may have to be quoted: `` `a.b`.`c` ``.
+
     Of a table without a primary key it's the sum of its changes. `captured`: the tables that were stopped in capture,
     and why. Raises Definite where the lake has nothing of the table, or gets nothing more for it, unless it's to be
     told `stale`; and OSError where the lake can't be read.
     """
-    for table in _called(name):
+    found = [table for table in _called(name) if logged(location(root, table, Tier.CHANGELOG)) is not None]
+    if len(found) > 1:
+        raise Definite(f"{name} may be {' or '.join(map(str, found))}: name one of them, with the quotes")
+    for table in found:
         mirrored, changelog = (logged(location(root, table, tier)) for tier in (Tier.MIRROR, Tier.CHANGELOG))
         if changelog is None or changelog.schema is None:
             continue
@@ -74,7 +81,10 @@ def _settings(text: str, dialect: Dialect) -> tuple[str, ...]:
 
 
 def _called(name: str) -> Iterator[TableId]:
-    """The tables that may be meant: both names may have dots in them."""
+    """The tables that may be meant: both names may have dots in them, if they aren't quoted."""
+    if quoted := _QUOTED.fullmatch(name):
+        database, table = (part.replace("``", "`") for part in quoted.groups())
+        yield TableId(database, table)
     for at, character in enumerate(name):
         if character == "." and 0 < at < len(name) - 1:
             yield TableId(name[:at], name[at + 1 :])

@@ -294,4 +294,4 @@ class Settings:
     def read(self) -> TableFilter:
         """The tables whose rows are read out of the log: the captured ones, and the signal table."""
         table = self.signals.table
-        return self.tables if table is None else TableFilter((*self.tables.patterns, re.escape(str(table))))
+        return self.tables if table is None else TableFilter((*self.tables.patterns, re.escape(table.dotted)))

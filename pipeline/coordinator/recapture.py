@@ -43,7 +43,7 @@ _KEYLESS: Final = (
 
 def stop_reason(table: TableId, reason: str) -> str:
     """Why a table has stopped, and how it's begun again once that's mended."""
-    pattern = re.escape(str(table)).replace("'", "'\\''")  # as a shell takes it
+    pattern = re.escape(table.dotted).replace("'", "'\\''")  # as a shell takes it
     return _REMEDY.format(reason=reason, pattern=pattern)
 
 

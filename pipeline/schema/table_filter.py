@@ -33,7 +33,7 @@ class TableFilter:
     def match(self, table: TableId) -> bool:
         """Whether one of the patterns matches the whole name."""
         return any(
-            pc.match_substring_regex(str(table), rf"\A(?:{pattern})\z").as_py() for pattern in self.patterns
+            pc.match_substring_regex(table.dotted, rf"\A(?:{pattern})\z").as_py() for pattern in self.patterns
         )
 
     def may_match_in(self, database: str) -> bool:

@@ -27,6 +27,14 @@ class TableId:
     name: str
 
     def __str__(self) -> str:
+        """No other table has this text: names with a dot or a backtick in them are quoted as in SQL."""
+        if any(sign in name for name in (self.database, self.name) for sign in ".`"):
+            return ".".join("`" + name.replace("`", "``") + "`" for name in (self.database, self.name))
+        return self.dotted
+
+    @property
+    def dotted(self) -> str:
+        """The name as patterns match it, and as Debezium tells it. Where names have dots, two tables may share it."""
         return f"{self.database}.{self.name}"
 
 

@@ -78,7 +78,7 @@ def to_json(notice: Notice, pipeline: str, at: int) -> dict[str, Any]:
 
 
 def _of_snapshot(was: Snapshot | None, now: Snapshot, paused_before: bool, paused: bool) -> Iterator[Notice]:
-    tables = {"data_collections": ",".join(map(str, now.tables))}
+    tables = {"data_collections": ",".join(table.dotted for table in now.tables)}
     if was is None:
         yield Notice(now.id, NoticeType.STARTED, data=tables)
     if not now.ended and paused != (paused_before and was is not None):
@@ -95,7 +95,7 @@ def _of_table(id_: str, table: TableId, state: TableSnapshot, tables: Mapping[st
     if isinstance(state, Chunking):
         first = state.ranges[0].done if state.ranges else None
         data = {
-            "current_collection_in_progress": str(table),
+            "current_collection_in_progress": table.dotted,
             "maximum_key": _key(state.ranges[-1].end) if state.ranges else "",
             # All keys through this one are emitted; of the ranges behind, some more.
             "last_processed_key": _key(first) if first else "",
@@ -106,7 +106,7 @@ def _of_table(id_: str, table: TableId, state: TableSnapshot, tables: Mapping[st
         yield Notice(id_, NoticeType.IN_PROGRESS, table, {**tables, **data})
     elif not isinstance(state, SnapshotWaiting):
         data = {
-            "scanned_collection": str(table),
+            "scanned_collection": table.dotted,
             "total_rows_scanned": str(counts.rows + counts.given_up),
             "status": _status(state),
         }

@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal as Exact
@@ -103,8 +104,9 @@ def test_duckdb_reads_the_lake_as_it_is(
     console.print(lake_status(root))
     assert isinstance(console.file, StringIO)
     _, changelog_, mirror_ = (line.split() for line in console.file.getvalue().splitlines())
-    assert changelog_[:4] == ["my.shop.it's", "`odd`", "changelog", str(delivered)]
-    assert mirror_[:3] == ["my.shop.it's", "`odd`", "mirror"]
+    name = "`my.shop`.`it's ``odd```".split()
+    assert changelog_[:4] == [*name, "changelog", str(delivered)]
+    assert mirror_[:3] == [*name, "mirror"]
     the_same_is_said(spark.session, mirror)
     history.store.close()
 
@@ -140,6 +142,27 @@ def test_trino_is_told_where_the_tables_are(spark: Spark, tmp_path: Path) -> Non
     assert first.startswith("-- once: CALL ")
     assert second.startswith("-- once: CALL ")
     assert query[0] == 'WITH "changed " AS ('
+    history.store.close()
+
+
+def test_of_two_tables_with_one_dotted_name_the_one_that_is_quoted_is_read(
+    spark: Spark, duck: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    root, history = str(tmp_path / "lake"), History(tmp_path / "journal")
+    names = (TableId("a.b", "c"), TableId("a", "b.c"))
+    columns = (Column("id", Integer(4, unsigned=False), False),)
+    tables = [history.table(TableSchema(name, columns, (0,)), Ready(0)) for name in names]
+    for number, table in enumerate(tables):
+        history.transaction((table, "c", (number,)))
+    history.seal()
+    lake = Lake(spark.session, root, history.store)
+    for name in names:
+        lake.deliver(name, lake.find(name), next_batch(history.store.entries(0, 1)))
+    for number, name in enumerate(names):
+        text = live_view_text(root, str(name), Dialect.DUCKDB)
+        assert duck.execute(text).fetchall() == [(number,)]
+    with pytest.raises(Definite, match=re.escape("a.b.c may be `a`.`b.c` or `a.b`.`c`")):
+        live_view_text(root, "a.b.c", Dialect.DUCKDB)
     history.store.close()
 
 

@@ -1,15 +1,17 @@
 """Schemas: through JSON and back, and versions that tell them apart."""
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipeline.schema import table_schema as schemas
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Decimal, Enum, Integer, Set, Text
 from tests.pipeline.declarations import declared, is_value
@@ -123,6 +125,25 @@ def test_every_column_may_be_null_in_arrow_whatever_the_table_says() -> None:
         ]
     )
     assert all(field.nullable for field in LINES.arrow)
+
+
+_SIGNS = st.text("a.`", min_size=1, max_size=5)
+
+
+@given(_SIGNS, _SIGNS, _SIGNS, _SIGNS)
+@example("a.b", "c", "a", "b.c")
+@example("`a`", "`b`", "a", "b")
+def test_two_tables_never_have_one_text(database: str, name: str, other: str, others: str) -> None:
+    """Metrics, the status, paths of HTTP and the ids of snapshots have a table by its text."""
+    one, two = TableId(database, name), TableId(other, others)
+    assert (str(one) == str(two)) == (one == two)
+    assert TableFilter((re.escape(one.dotted),)).match(one)
+
+
+def test_a_name_with_a_dot_is_told_in_quotes() -> None:
+    assert str(TableId("shop", "it's")) == "shop.it's"
+    assert str(TableId("a.b", "c`d")) == "`a.b`.`c``d`"
+    assert TableId("a.b", "c").dotted == "a.b.c"
 
 
 def test_a_table_is_told_and_sorted_by_database_then_name() -> None:

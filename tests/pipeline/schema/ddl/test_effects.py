@@ -15,7 +15,7 @@ ORDERS, ITEMS = TableId("shop", "orders"), TableId("shop", "items")
 
 
 def names(text: str, database: str = "") -> set[str]:
-    return {str(table) for table in touched_tables(StatementScope(SHOP, {MET}), database, text)}
+    return {table.dotted for table in touched_tables(StatementScope(SHOP, {MET}), database, text)}
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_statement_on_other_databases_touches_nothing() -> None:
 )
 def test_which_tables_it_may_alter(text: str, wanted: set[str]) -> None:
     shop = TableFilter((r"shop\.(orders|items|new)",))
-    assert {str(t) for t in may_alter(StatementScope(shop, {ORDERS, ITEMS}), "shop", text)} == wanted
+    assert {t.dotted for t in may_alter(StatementScope(shop, {ORDERS, ITEMS}), "shop", text)} == wanted
 
 
 # -- of which does it change rows?
@@ -115,7 +115,7 @@ def test_which_tables_it_may_alter(text: str, wanted: set[str]) -> None:
 )
 def test_of_which_tables_it_changes_rows(text: str, database: str, changed: set[str]) -> None:
     got = changed_unlogged(StatementScope(SHOP, {ORDERS, ITEMS, MET}), database, text)
-    assert {str(table) for table in got} == changed
+    assert {table.dotted for table in got} == changed
 
 
 def test_tables_that_differ_by_case_alone_are_two_where_both_are_known() -> None:

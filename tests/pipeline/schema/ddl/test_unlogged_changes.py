@@ -23,7 +23,7 @@ def read(text: str, database: str = "d") -> dict[str, set[str]]:
         names = found.setdefault(change.what, set())
         match change:
             case OfTables(_, tables, effect):
-                names |= {f"{'+' if effect is Effect.CHANGED else ''}{table}" for table in tables}
+                names |= {f"{'+' if effect is Effect.CHANGED else ''}{table.dotted}" for table in tables}
             case OfDatabase(_, name):
                 names.add(f"{name}.*")
             case Unclear():
