@@ -21,6 +21,7 @@ from actors.journal.files import NoRoom
 from actors.journal.store import JournalStore, Recovered
 from actors.journal.writer_thread import WriterThread
 from actors.runtime.actor import Actor, Sender
+from actors.runtime.failure_kinds import StartAgain
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.measuring import measuring
 from actors.runtime.metrics import Metrics
@@ -28,7 +29,6 @@ from actors.runtime.tasks import broken_off
 from pipeline import metrics as catalogue
 from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule
-from pipeline.errors import Transient
 from pipeline.journal import step as journal_writer
 from pipeline.journal.entry import Entry
 from pipeline.journal.state import ApplyRetention, Busy, FlushEarly, Publish, Seal, ThreadIdle
@@ -234,7 +234,7 @@ class JournalWriter(Actor[ToJournalWriter]):
         await self.send(self._outlets.checkpoints, CheckpointSealed(checkpoint, sealed.judged))
         await self.send(self._outlets.sink, SegmentSealed(sealed.entry.segment))
         if checkpoint.to_be_resumed and self._taking is not None:
-            raise Transient("a signal asks for what only a start can do, so that capture starts again")
+            raise StartAgain("a signal asks for what only a start of capture can do")
 
     @measuring
     def _measure(self, worked: Worked, seconds: float) -> None:

@@ -14,6 +14,10 @@ class Hung(Plain):
     """The actor doesn't get on (`Actor.hung`)."""
 
 
+class StartAgain(Plain):
+    """No failure: an actor asks that its group be built again, since only a start can do what was asked for."""
+
+
 class FailureKind(StrEnum):
     """What kind of failure it is, as metrics and the log name it."""
 

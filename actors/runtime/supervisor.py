@@ -8,6 +8,7 @@ alone.
     Transient, OSError         its group is cancelled, and built anew after a pause that grows; for ever
     anything unforeseen        the same, with the traceback in the log, but not too often (`RestartLimits`)
     (it hangs)                 the same as unforeseen
+    StartAgain                 its group is cancelled, and built anew at once: that's what it asks for
     Definite                   the pipeline stops, as cleanly as it can: what has come is sealed and delivered
     InvariantBroken            the process ends at once, and nothing more is sealed
 
@@ -31,7 +32,7 @@ from typing import Any, Final, TypeVar, assert_never
 import structlog
 
 from actors.runtime.actor import Actor
-from actors.runtime.failure_kinds import FailureKind, Hung, kind_of
+from actors.runtime.failure_kinds import FailureKind, Hung, StartAgain, kind_of
 from actors.runtime.mailbox import Closed, Mailbox
 from actors.runtime.metrics import Metrics
 from actors.runtime.redaction import Plain, safe_message
@@ -160,6 +161,7 @@ class Supervisor:
         self._tasks: dict[Name, asyncio.Task[None]] = {}
         self._cancelled: dict[asyncio.Task[None], float] = {}
         self._hung: dict[asyncio.Task[None], str] = {}
+        self._asked: set[Group] = set()  # those of which an actor asks for a new start
         self._unforeseen: dict[Group, deque[float]] = {group: deque() for group in GROUPS}
         self._outcome = RunOutcome(ExitCode.CLEAN)
         self._stopping = asyncio.Event()
@@ -206,6 +208,9 @@ class Supervisor:
             await self._run_group(group)
             if self._stopping.is_set():
                 break
+            if group in self._asked:
+                self._asked.discard(group)
+                continue
             restarts = 0 if time.monotonic() - started > self._limits.calm_s else restarts
             await self._restart(group, self._limits.pauses.random_s(restarts + 1))
             restarts += 1
@@ -259,6 +264,8 @@ class Supervisor:
             else:
                 unasked = Plain("it was cancelled, though nobody had asked for it")
                 self._has_failed(group, actor.name, unasked)
+        except StartAgain as asked:
+            self._start_again(group, actor.name, asked)
         except Exception as error:  # noqa: BLE001 - judging every failure is what a supervisor is for
             if not (isinstance(error, Closed) and self._stopping.is_set()):
                 self._has_failed(group, actor.name, error)
@@ -266,6 +273,13 @@ class Supervisor:
             self._metrics.set(catalogue.UP, 0, actor=actor.name)
             if self._stopping.is_set():  # otherwise it's built anew
                 self._has_ended(actor.name)
+
+    def _start_again(self, group: Group, who: str, asked: StartAgain) -> None:
+        log.info("an actor asks for a new start", who=who, group=group.name, reason=str(asked))
+        self._asked.add(group)
+        for name in group.actors:
+            self.states[name] = LifeState.RESTARTING
+            self._cancel(name)
 
     def _has_failed(self, group: Group, who: str, error: Exception) -> None:
         """Judge a failure; one that can't be, or can't be told, ends the process: nobody else would notice it."""

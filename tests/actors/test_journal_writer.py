@@ -14,6 +14,7 @@ import pytest
 from actors.journal.files import NoRoom
 from actors.journal.store import JournalStore
 from actors.journal_writer import JournalWriter
+from actors.runtime.failure_kinds import StartAgain
 from pipeline import metrics as catalogue
 from pipeline.config.settings import JournalSettings
 from pipeline.errors import Transient
@@ -350,7 +351,7 @@ async def test_what_only_a_start_can_do_ends_the_writer_once_it_is_durable_and_a
     asked = moved(1, (accepted,))
     checkpoint = replace(asked.checkpoint, **wanted)
     await house.put(replace(asked, checkpoint=checkpoint))
-    with pytest.raises(Transient, match="only a start can do"):
+    with pytest.raises(StartAgain, match="only a start of capture can do"):
         await house.task
     assert await house.listener.get() == accepted
     last = store.recover().last

@@ -314,7 +314,7 @@ def _xa_prepare(body: bytes) -> XaPrepare:
 def _incident(body: bytes) -> Incident:
     cursor = Cursor(body)
     cursor.integer(2)  # its kind, of which there's one
-    return Incident(decoded(cursor.take(cursor.integer(1))))
+    return Incident(utf8(cursor.take(cursor.integer(1))))
 
 
 def _table_id(body: bytes) -> int:

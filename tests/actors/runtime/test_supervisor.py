@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from actors.runtime.actor import Actor, Sender
+from actors.runtime.failure_kinds import StartAgain
 from actors.runtime.mailbox import Closed, Mailbox
 from actors.runtime.metrics import Metrics
 from actors.runtime.retry import Backoff
@@ -190,6 +191,20 @@ async def test_a_failed_actor_is_built_anew_with_its_group_and_no_other(name: Na
     assert house.metrics.value(catalogue.ERRORS, actor=name, kind=kind) == 1
     for member in group.actors:
         assert f"{member} released" in house.told
+
+
+async def test_an_actor_that_asks_for_a_new_start_gets_one_at_once_and_has_not_failed() -> None:
+    house = House(RestartLimits(Backoff(600, 600), look_every_s=0.01))
+    async with running(house) as run:
+        for times in (2, 3):
+            await house.tell(Name.JOURNAL_WRITER, raising(StartAgain("a signal asks for it")))
+            await house.until_built(CAPTURE, times)
+        house.supervisor.stop()
+        assert (await run).code is ExitCode.CLEAN
+    assert house.built == {CAPTURE: 3, DELIVERY: 1, CONTROL: 1}
+    assert house.supervisor.failures == {}
+    for actor in CAPTURE.actors:
+        assert house.metrics.value(catalogue.RESTARTS, actor=actor) == 0
 
 
 async def test_what_waited_for_a_failed_group_is_dropped_and_others_mail_is_kept() -> None:

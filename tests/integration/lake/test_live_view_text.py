@@ -104,7 +104,7 @@ def test_duckdb_reads_the_lake_as_it_is(
     console.print(lake_status(root))
     assert isinstance(console.file, StringIO)
     _, changelog_, mirror_ = (line.split() for line in console.file.getvalue().splitlines())
-    name = "`my.shop`.`it's ``odd```".split()
+    name = ["`my.shop`.`it's", "``odd```"]
     assert changelog_[:4] == [*name, "changelog", str(delivered)]
     assert mirror_[:3] == [*name, "mirror"]
     the_same_is_said(spark.session, mirror)
