@@ -1,4 +1,6 @@
-"""Mutations: for each rule, the code as it would be without it. A rule's test must fail on them.
+"""Mutations: for each rule, the code as it would be without it. A test must fail on each of them.
+
+Most are found by the coordinator's golden traces (`tests/pipeline/coordinator/test_step.py`). For the others,
 
     @broken_by(mutations.close_at_once)
     def test_a_window_stays_open_until_high_has_passed() -> None: ...

@@ -8,8 +8,6 @@ import pytest
 from pipeline.coordinator import handle_signals
 from pipeline.coordinator.handle_signals import SIGNALS_REMEMBERED
 from pipeline.coordinator.state import Overlapping, State
-from pipeline.messages.binlog import LogAdvanced
-from pipeline.messages.changes import TableStopped
 from pipeline.messages.journal import Append
 from pipeline.messages.signals import SignalAccepted, SignalAnswer, SignalReceived, SignalRejected
 from pipeline.schema.row_keys import Key
@@ -20,12 +18,11 @@ from pipeline.signals.signal import (
     Filter,
     KeyList,
     PauseSnapshot,
-    ReportPosition,
     ResumeSnapshot,
     SetBinlogPosition,
 )
-from pipeline.snapshot.checkpoint import Checkpoint, Moving
-from pipeline.snapshot.snapshot import Progress, Request, SnapshotFailed, SnapshotStopped, SnapshotWaiting
+from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.snapshot import Request, SnapshotWaiting
 from tests.pipeline import mutations
 from tests.pipeline.builders import (
     ITEMS,
@@ -33,13 +30,8 @@ from tests.pipeline.builders import (
     ORDERS,
     USERS,
     Capture,
-    execute,
     gtids,
     of,
-    place,
-    planned,
-    read,
-    stop,
     table,
 )
 from tests.pipeline.mutations import broken_by
@@ -80,41 +72,6 @@ def test_tables_that_are_not_captured_are_rejected_with_those_that_are() -> None
         "s1", "no captured table matches shop.order or crm.*; captured are: shop.items, shop.orders"
     )
     assert capture.checkpoint.snapshots == ()
-
-
-def test_where_nothing_is_captured_a_rejection_says_so() -> None:
-    assert answer(Capture(), matching("s1", ".*")) == SignalRejected(
-        "s1", "no captured table matches .*; captured are: none"
-    )
-
-
-@broken_by(mutations.nothing_is_refused)
-def test_a_table_without_a_key_is_refused() -> None:
-    refused = answer(Capture(WITHOUT_KEY), execute("s1", WITHOUT_KEY))
-    assert isinstance(refused, SignalRejected)
-    assert refused.reason.startswith("shop.logs: it has no primary key")
-
-
-@broken_by(mutations.nothing_is_refused)
-def test_a_table_without_a_key_fails_by_name_and_the_others_are_taken() -> None:
-    capture = Capture(WITHOUT_KEY, ORDERS)
-    accepted = answer(capture, matching("s1", ".*"))
-    assert isinstance(accepted, SignalAccepted)
-    assert accepted.detail.startswith("snapshot of shop.orders (refused: shop.logs: it has no primary key")
-    failed = capture.table(WITHOUT_KEY)
-    assert isinstance(failed, SnapshotFailed) and failed.reason.startswith("it has no primary key")
-    assert Capture.plans(capture.orders) == [ORDERS.table]
-
-
-@broken_by(mutations.nothing_is_refused)
-def test_a_table_whose_capture_has_stopped_is_refused_with_the_reason() -> None:
-    capture = Capture(ORDERS)
-    capture.give(TableStopped(ORDERS.table, "its row images are partial"))
-    assert answer(capture, execute("s1", ORDERS)) == SignalRejected(
-        "s1",
-        "shop.orders: it has stopped: its row images are partial; then begin it again: "
-        r"tidemark signal CONFIG recapture --tables 'shop\.orders'",
-    )
 
 
 def test_of_several_patterns_each_has_to_mean_a_table() -> None:
@@ -170,15 +127,6 @@ def test_what_holds_for_the_signal_holds_for_each_of_its_tables() -> None:
     assert (snapshot.blocking, snapshot.priority) == (True, 7)
 
 
-def test_what_was_asked_for_of_a_table_is_forgotten_with_its_end() -> None:
-    """It may be long, and every segment would tell it."""
-    capture = Capture(ORDERS, ITEMS, WITHOUT_KEY)
-    answer(capture, narrowed(("shop.(orders|items)", "id > 5"), chunk_rows=500))
-    assert set(requested(capture)) == {"orders", "items"}
-    capture.give(stop("s2", ORDERS))
-    assert set(requested(capture)) == {"items"}
-
-
 @pytest.mark.parametrize(
     ("signal", "reason"),
     [
@@ -208,76 +156,12 @@ def test_what_does_not_fit_refuses_the_whole_signal(signal: SignalReceived, reas
 # Stopping, pausing, resuming
 
 
-def test_a_stop_ends_the_snapshots_of_its_tables_and_the_others_go_on() -> None:
-    capture = Capture(ORDERS, ITEMS, USERS)
-    capture.give(execute("s1", ITEMS, ORDERS, USERS), planned(ORDERS))
-    assert answer(capture, stop("s2", ORDERS, USERS)) == SignalAccepted(
-        "s2", "stopped the snapshot of shop.orders, shop.users"
-    )
-    assert capture.table(ORDERS) == SnapshotStopped(Progress(expected=7, ranges=1))
-    assert capture.table(USERS) == SnapshotStopped(Progress())
-    assert capture.table(ITEMS) == SnapshotWaiting()
-    assert capture.open == []
-
-
-def test_a_stop_ends_every_snapshot_of_a_table() -> None:
-    capture = Capture(ORDERS)
-    capture.begin(ORDERS)
-    capture.give(execute("s2", ORDERS), stop("s3", ORDERS))
-    assert all(snapshot.ended for snapshot in capture.checkpoint.snapshots)
-
-
-def test_what_was_emitted_before_a_stop_stays_counted() -> None:
-    capture = Capture(ORDERS)
-    second = Capture.chunk(capture.give(read(capture.begin(ORDERS), 1, 2, high=10)))
-    capture.give(stop("s2", ORDERS), read(second, 3, high=10), LogAdvanced(place(20)))
-    assert capture.table(ORDERS) == SnapshotStopped(Progress(chunks=1, rows=2, expected=7, ranges=1))
-    assert capture.stream == ["orders rows 1 2"]
-
-
-def test_a_stop_where_nothing_is_under_way_is_rejected() -> None:
-    capture = Capture(ORDERS, ITEMS)
-    capture.begin(ITEMS)
-    refused = answer(capture, stop("s2", ORDERS))
-    assert isinstance(refused, SignalRejected)
-    assert refused.reason.endswith("is under way")
-
-
-def test_a_stopped_table_can_be_asked_for_again_though_its_plan_was_under_way() -> None:
-    capture = Capture(ORDERS)
-    capture.give(execute("s1", ORDERS), stop("s2", ORDERS), execute("s3", ORDERS))
-    assert Capture.plans(capture.give(planned(ORDERS))) == [ORDERS.table]
-    assert Capture.chunk(capture.give(planned(ORDERS))).chunk.snapshot == "s3"
-
-
-def test_pause_and_resume_are_durable_and_answered() -> None:
-    capture = Capture(ORDERS)
-    assert answer(capture, PAUSE) == SignalAccepted("p1", "snapshots are paused")
-    assert capture.checkpoint.paused
-    assert answer(capture, RESUME) == SignalAccepted("r1", "snapshots go on")
-    assert not capture.checkpoint.paused
-
-
 # The position
-
-
-def test_log_answers_with_the_position() -> None:
-    capture = Capture(ORDERS)
-    asked = SignalReceived(ReportPosition("l1", "{} and again {}"))
-    position = str(capture.checkpoint.position)
-    assert answer(capture, asked) == SignalAccepted("l1", f"{position} and again {position}")
 
 
 def moving_to(text: str) -> SignalReceived:
     """Asks for the position that is this set of `gtids`."""
     return SignalReceived(SetBinlogPosition("m1", gtids(text)))
-
-
-def test_a_later_position_is_taken_down_for_the_next_start_to_judge() -> None:
-    capture = Capture(ORDERS)
-    accepted = answer(capture, moving_to("a:1-9,b:1"))
-    assert isinstance(accepted, SignalAccepted) and "5 transactions are skipped" in accepted.detail
-    assert capture.checkpoint.moving == Moving("m1", gtids("a:1-9,b:1"))
 
 
 def test_the_position_moves_once_at_a_time() -> None:
@@ -307,41 +191,6 @@ def test_the_position_never_goes_back(text: str, reason: str) -> None:
 
 
 # Once
-
-
-@broken_by(mutations.every_signal_is_a_new_one)
-def test_the_same_signal_twice_is_taken_once_and_answered_twice() -> None:
-    capture = Capture(ORDERS)
-    capture.give(execute("s1", ORDERS), planned(ORDERS, end=None))
-    before = capture.checkpoint
-    again = answer(capture, execute("s1", ORDERS))
-    assert isinstance(again, SignalAccepted) and "nothing was done again" in again.detail
-    assert capture.checkpoint is before
-
-
-@broken_by(mutations.signals_are_forgotten, mutations.every_signal_is_a_new_one)
-def test_a_signal_that_was_taken_is_known_after_a_restart() -> None:
-    before = Capture(ORDERS)
-    before.give(PAUSE, RESUME)
-    after = Capture(checkpoint=before.checkpoint)
-    after.give(PAUSE)
-    assert not after.checkpoint.paused
-
-
-def test_a_rejected_signal_is_not_remembered_so_that_it_may_be_given_again() -> None:
-    capture = Capture(ITEMS)
-    capture.give(stop("s1", ITEMS))
-    assert capture.checkpoint.signals == ()
-    capture.give(execute("s2", ITEMS))
-    assert isinstance(answer(capture, stop("s1", ITEMS)), SignalAccepted)
-
-
-def test_an_answer_goes_out_with_the_checkpoint_that_holds_its_effect() -> None:
-    capture = Capture(ORDERS)
-    (append,) = of(Append, capture.give(execute("s1", ORDERS)))
-    assert append.checkpoint.signals == ("s1",)
-    assert [snapshot.id for snapshot in append.checkpoint.snapshots] == ["s1"]
-    assert [given.id for given in append.answers] == ["s1"]
 
 
 def after_many_signals(checkpoint: Checkpoint) -> State:

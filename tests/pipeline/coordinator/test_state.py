@@ -6,9 +6,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.coordinator import state as coordinator_state
-from pipeline.coordinator.state import SNAPSHOTS_REMEMBERED, Overlapping, Planning, State
-from pipeline.messages.changes import SchemaVerified, TableStopped
-from pipeline.messages.chunks import ChunkFailed, PlanFailed
+from pipeline.coordinator.state import SNAPSHOTS_REMEMBERED, Overlapping, State
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.snapshot.snapshot import (
@@ -28,119 +26,17 @@ from tests.pipeline.builders import (
     LIMITS,
     ORDERS,
     Capture,
-    altered,
     execute,
     gtids,
     planned,
     read,
-    statement,
-    stop,
 )
 from tests.pipeline.mutations import broken_by
 
 # Statements
 
 
-@broken_by(mutations.windows_survive_a_statement)
-def test_a_statement_discards_the_windows_of_its_table_and_asks_for_the_plan_anew() -> None:
-    capture = Capture(ORDERS)
-    second = Capture.chunk(capture.give(read(capture.begin(ORDERS), 1, 2, high=30)))
-    assert capture.open == ["orders reconciling", "orders reading"]
-    orders = capture.give(statement("a:6", 40, ORDERS))
-    assert capture.open == []
-    assert Capture.plans(orders) == [ORDERS.table]
-    assert capture.stream == []
-    capture.give(read(second, 3, high=40))
-    assert capture.stream == []
-
-
-@broken_by(mutations.a_statement_drops_every_window)
-def test_a_statement_leaves_other_tables_alone() -> None:
-    capture = Capture(ORDERS, ITEMS)
-    capture.begin(ORDERS)
-    capture.begin(ITEMS, signal="s2")
-    orders = capture.give(statement("a:6", 20, ITEMS))
-    assert capture.open == ["orders reading"]
-    assert Capture.plans(orders) == [ITEMS.table]
-
-
-@broken_by(mutations.a_plan_begins_again)
-def test_a_statement_leaves_done_what_was_done_and_the_rest_is_read_under_the_new_schema() -> None:
-    capture = Capture(ORDERS)
-    capture.give(read(capture.begin(ORDERS, end=9), 1, 2, high=10), statement("a:6", 20, ORDERS))
-    capture.give(SchemaVerified(altered(ORDERS)), planned(ORDERS, end=12))
-    order = Capture.chunk(capture.give(planned(altered(ORDERS), end=12)))
-    assert (order.schema, order.after, order.end) == (altered(ORDERS), (2,), (9,))
-    capture.give(read(order, 3, low="a:1-6", high=20))
-    assert capture.stream == ["orders rows 1 2", "orders rows 3"]
-    assert capture.checkpoint.schemas[ORDERS.table] == altered(ORDERS)
-
-
-@broken_by(mutations.stale_plans_are_taken)
-def test_a_plan_from_before_a_statement_is_stale_and_another_is_asked_for() -> None:
-    capture = Capture(ORDERS)
-    asked = capture.give(execute("s1", ORDERS), statement("a:6", 20, ORDERS))
-    assert Capture.plans(asked) == [ORDERS.table]
-    stale = capture.give(planned(ORDERS))
-    assert Capture.plans(stale) == [ORDERS.table]
-    assert capture.table(ORDERS) == SnapshotWaiting()
-    assert Capture.chunk(capture.give(planned(ORDERS))).asked_at == gtids("a:1-6")
-
-
-@broken_by(mutations.stale_plans_are_taken)
-def test_the_failure_of_a_stale_plan_fails_nothing() -> None:
-    capture = Capture(ORDERS)
-    capture.give(execute("s1", ORDERS), statement("a:6", 20, ORDERS))
-    assert Capture.plans(capture.give(PlanFailed(ORDERS.table, "no such table"))) == [ORDERS.table]
-    assert capture.table(ORDERS) == SnapshotWaiting()
-
-
-@broken_by(mutations.any_key_will_do)
-def test_a_changed_primary_key_begins_the_table_anew() -> None:
-    capture = Capture(ORDERS, ITEMS)
-    capture.give(read(capture.begin(ORDERS), 1, 2, high=10))
-    capture.begin(ITEMS, signal="s2")
-    rekeyed = replace(ORDERS, key=(1,))
-    capture.give(statement("a:6", 20, ORDERS), SchemaVerified(rekeyed), planned(ORDERS))
-    assert Capture.plans(capture.give(planned(rekeyed))) == [ORDERS.table]
-    assert capture.table(ORDERS) == SnapshotWaiting()
-    assert capture.checkpoint.mirrors[ORDERS.table] == Filling(4)
-    assert capture.open == ["items reading"]
-    order = Capture.chunk(capture.give(planned(rekeyed)))
-    assert (order.after, order.schema.key) == (None, (1,))
-    begun = capture.table(ORDERS)
-    assert isinstance(begun, Chunking) and begun.first
-
-
-def test_a_statement_about_no_captured_table_only_passes() -> None:
-    capture = Capture(ORDERS)
-    capture.begin(ORDERS)
-    capture.give(statement("a:6", 20))
-    assert capture.open == ["orders reading"]
-    assert capture.checkpoint.position == gtids("a:1-6")
-
-
 # Failures
-
-
-@broken_by(mutations.a_failed_chunk_is_skipped, mutations.a_failure_ends_every_table)
-def test_a_failed_chunk_fails_its_table_by_name_and_others_go_on() -> None:
-    capture = Capture(ORDERS, ITEMS)
-    order = capture.begin(ORDERS)
-    capture.begin(ITEMS, signal="s2")
-    capture.give(ChunkFailed(order.chunk, "lost connection"))
-    assert capture.table(ORDERS) == SnapshotFailed(
-        "lost connection (not read: through (9,))", Progress(expected=7, ranges=1)
-    )
-    assert capture.open == ["items reading"]
-
-
-@broken_by(mutations.windows_survive_an_end)
-def test_a_failed_chunk_takes_the_open_windows_of_its_table_with_it() -> None:
-    capture = Capture(ORDERS)
-    second = Capture.chunk(capture.give(read(capture.begin(ORDERS), 1, 2, high=30)))
-    capture.give(ChunkFailed(second.chunk, "lost connection"))
-    assert capture.open == []
 
 
 def test_a_chunk_whose_keys_have_no_value_stops_its_table_since_its_rows_cannot_be_told_apart() -> None:
@@ -158,57 +54,6 @@ def test_a_chunk_whose_keys_have_no_value_stops_its_table_since_its_rows_cannot_
     assert failed.reason.startswith(why)
     assert capture.open == ["items reading"]
     assert capture.stream == []
-
-
-@broken_by(mutations.a_failed_plan_is_asked_again, mutations.a_failure_ends_every_table)
-def test_a_failed_plan_fails_its_table_by_name_and_others_go_on() -> None:
-    capture = Capture(ORDERS, ITEMS)
-    capture.give(execute("s1", ORDERS, ITEMS))
-    capture.give(PlanFailed(ITEMS.table, "no SELECT"), planned(ORDERS))
-    assert capture.table(ITEMS) == SnapshotFailed("no SELECT", Progress())
-    assert capture.open == ["orders reading"]
-
-
-@broken_by(mutations.any_failure_ends_its_table)
-def test_the_failure_of_a_chunk_that_a_statement_had_dropped_fails_nothing() -> None:
-    capture = Capture(ORDERS)
-    order = capture.begin(ORDERS)
-    capture.give(statement("a:6", 20, ORDERS), ChunkFailed(order.chunk, "unknown column"))
-    assert isinstance(capture.table(ORDERS), Chunking)
-
-
-@broken_by(mutations.windows_survive_an_end)
-def test_the_answers_to_a_dropped_chunk_are_ignored() -> None:
-    capture = Capture(ORDERS)
-    order = capture.begin(ORDERS)
-    capture.give(stop("s2", ORDERS))
-    assert capture.open == []
-    before = capture.checkpoint
-    assert capture.give(read(order, 1, 2, high=10), ChunkFailed(order.chunk, "lost connection")) == ()
-    assert capture.checkpoint is before
-
-
-def test_a_stopped_table_fails_by_name_and_stays_stopped_over_a_restart() -> None:
-    capture = Capture(ORDERS, ITEMS)
-    capture.begin(ORDERS)
-    capture.begin(ITEMS, signal="s2")
-    capture.give(TableStopped(ORDERS.table, "its row images are partial"))
-    failed = capture.table(ORDERS)
-    assert failed == SnapshotFailed(
-        "its row images are partial (not read: through (9,))", Progress(0, 0, 0, 7, 1)
-    )
-    assert capture.checkpoint.stopped == {ORDERS.table: "its row images are partial"}
-    assert capture.open == ["items reading"]
-    assert Capture.plans(Capture(checkpoint=capture.checkpoint).first_orders) == [ITEMS.table]
-
-
-def test_a_stopped_table_fails_in_every_snapshot_that_wants_it() -> None:
-    capture = Capture(ORDERS)
-    capture.begin(ORDERS)
-    capture.give(execute("s2", ORDERS))
-    orders = capture.give(TableStopped(ORDERS.table, "its row images are partial"))
-    assert Capture.plans(orders) == []
-    assert capture.table(ORDERS, "s2") == SnapshotFailed("its row images are partial", Progress())
 
 
 # Remembering
@@ -262,21 +107,9 @@ def test_a_table_whose_snapshot_never_began_has_no_mirror(ended: TableSnapshot) 
     assert coordinator_state.table_ended(state, snapshot, ORDERS.table, ended).checkpoint.mirrors == {}
 
 
-def test_a_failure_keeps_the_counts() -> None:
-    state = coordinator_state.fail_table(holding(UNDER_WAY), ORDERS.table, "so")
-    failed = SnapshotFailed("so (not read: behind (2,) through (9,))", UNDER_WAY.progress)
-    assert state.checkpoint.snapshots[0].tables == {ORDERS.table: failed}
-
-
 def test_a_failure_of_a_table_without_a_snapshot_changes_nothing_durable() -> None:
     before = holding(Completed(Progress()))
     assert coordinator_state.fail_table(before, ORDERS.table, "so") == before
-
-
-def test_a_plan_that_is_on_its_way_when_its_table_is_dropped_becomes_stale() -> None:
-    state = coordinator_state.with_run(holding(SnapshotWaiting()), ORDERS.table, Planning("s1"))
-    assert coordinator_state.dropped(state, {ITEMS.table}) == state
-    assert coordinator_state.dropped(state, {ORDERS.table}).runs == {ORDERS.table: Planning("s1", stale=True)}
 
 
 def test_the_snapshot_of_a_table_is_the_first_in_which_it_has_not_ended() -> None:

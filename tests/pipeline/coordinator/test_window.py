@@ -3,21 +3,17 @@
 from dataclasses import replace
 
 import pyarrow as pa
-import pytest
 
 from pipeline.coordinator import window
 from pipeline.coordinator.window import PassedKeys, Reading, Reconciling, Runs
-from pipeline.errors import InvariantBroken
-from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.chunks import ReadChunk
 from pipeline.schema.row_keys import tokens
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot.chunk_index import primary
 from pipeline.snapshot.snapshot import WHOLE, ChunkId
-from pipeline.snapshot.watermark import MarkerRow, StreamPosition
 from tests.pipeline import mutations
-from tests.pipeline.builders import ORDERS, gtid, gtids, place, read, rows, table
+from tests.pipeline.builders import ORDERS, gtid, gtids, read, rows, table
 from tests.pipeline.mutations import broken_by
 
 ASKED_AT = "a:1-5"
@@ -33,11 +29,6 @@ def reconciling(*keys: int, low: str = ASKED_AT, high: int = 15) -> Reconciling:
     """The window with a chunk of these keys."""
     opened = reading()
     return window.take_chunk(opened, read(opened.order, *keys, low=low, high=high))
-
-
-def at(end: Coordinates | None, position: str = "") -> StreamPosition:
-    """A stream that has come there."""
-    return StreamPosition(end, gtids(position))
 
 
 def touching(schema: TableSchema = ORDERS, **keys: int) -> PassedKeys:
@@ -56,19 +47,6 @@ def emitted(closing: window.Window) -> list[int]:
 
 
 # Low
-
-
-@broken_by(mutations.any_low_is_usable)
-def test_a_low_watermark_that_lacks_what_had_passed_when_asked_breaks_an_invariant() -> None:
-    opened = reading(asked_at="a:1-5,b:1")
-    with pytest.raises(InvariantBroken, match="lacks transactions that had passed") as broken:
-        window.take_chunk(opened, read(opened.order, 1, low="a:1-4:6-9,b:1"))
-    assert str(broken.value).endswith(str(gtids("a:5")))
-    assert "s1/shop.orders/1" in str(broken.value)
-
-
-def test_a_low_watermark_ahead_of_the_stream_is_usable() -> None:
-    assert emitted(reconciling(1, 2, low="a:1-9,b:1-3")) == [1, 2]
 
 
 # What's kept
@@ -90,84 +68,10 @@ def test_runs_stay_in_their_order_and_one_more_copies_few_of_them() -> None:
 # What touches
 
 
-@broken_by(mutations.keys_are_forgotten_while_reading)
-def test_what_passes_before_the_chunk_comes_touches_it() -> None:
-    opened = window.keys_passed(reading(), touching(a6=2))
-    assert isinstance(opened, Reading)
-    assert emitted(window.take_chunk(opened, read(opened.order, 1, 2, 3))) == [1, 3]
-
-
-@broken_by(mutations.keys_are_forgotten_while_reconciling)
-def test_what_passes_after_the_chunk_came_touches_it() -> None:
-    assert emitted(window.keys_passed(reconciling(1, 2, 3), touching(a6=2))) == [1, 3]
-
-
-@broken_by(mutations.keys_are_forgotten_while_reading, mutations.keys_are_forgotten_while_reconciling)
-def test_runs_before_and_after_the_chunk_touch_together() -> None:
-    opened = window.keys_passed(window.keys_passed(reading(), touching(a6=1)), touching(a7=2))
-    assert isinstance(opened, Reading)
-    closing: window.Window = window.take_chunk(opened, read(opened.order, 1, 2, 3, 4))
-    closing = window.keys_passed(window.keys_passed(closing, touching(a8=3)), touching(b1=1))
-    assert emitted(closing) == [4]
-
-
-@broken_by(mutations.what_low_holds_touches_too)
-def test_what_low_holds_touches_nothing_since_the_chunk_saw_it() -> None:
-    before = window.keys_passed(reading(), touching(a6=1, a7=2))
-    assert isinstance(before, Reading)
-    after = window.take_chunk(before, read(before.order, 1, 2, 3, low="a:1-6"))
-    assert emitted(after) == [1, 3]
-    assert emitted(window.keys_passed(after, touching(a6=3))) == [1, 3]
-
-
-@broken_by(mutations.inside_is_decided_by_the_latest)
-def test_a_transaction_in_a_gap_of_low_touches() -> None:
-    assert emitted(window.keys_passed(reconciling(1, 2, low="a:1-5:7-9"), touching(a6=1, a8=2))) == [2]
-
-
-@broken_by(mutations.inside_is_decided_without_sources)
-def test_each_server_is_asked_for_by_its_own_numbers() -> None:
-    assert emitted(window.keys_passed(reconciling(1, 2, low="a:1-9"), touching(b7=1, a7=2))) == [2]
-
-
-@broken_by(mutations.inside_is_decided_without_tags)
-def test_a_tag_has_numbers_of_its_own() -> None:
-    low = "a:1-9:tag:1-3"
-    closing = window.keys_passed(reconciling(1, 2, 3, 4, low=low), touching(a_tag_7=1, a_tag_3=2))
-    closing = window.keys_passed(closing, touching(a_other_1=3, a7=4))
-    assert emitted(closing) == [2, 4]
-
-
 # High
 
 
-@broken_by(mutations.close_at_once)
-def test_a_window_stays_open_while_the_stream_is_before_high() -> None:
-    assert not window.closes(reconciling(1, high=15), at(place(14)))
-    assert not window.closes(reconciling(1, high=15), at(None))
-
-
-@broken_by(mutations.a_place_is_reached_from_behind_only)
-def test_a_window_closes_when_the_stream_is_at_high() -> None:
-    assert window.closes(reconciling(1, high=15), at(place(15)))
-
-
-@broken_by(mutations.offsets_alone_are_compared)
-def test_a_window_closes_when_the_stream_is_in_a_later_file() -> None:
-    assert window.closes(reconciling(1, high=15), at(place(4, file=2)))
-
-
 # Emission
-
-
-@broken_by(mutations.touched_rows_are_emitted)
-def test_a_touched_row_gives_way() -> None:
-    assert emitted(window.keys_passed(reconciling(1, 2), touching(a6=1, a7=2))) == []
-
-
-@broken_by(mutations.one_touched_row_gives_up_the_chunk)
-def test_an_untouched_row_is_emitted_beside_touched_ones() -> None:
-    assert emitted(window.keys_passed(reconciling(1, 2, 3), touching(a6=2, a7=7))) == [1, 3]
 
 
 def test_a_chunk_that_nothing_touched_is_emitted_as_it_came() -> None:
@@ -216,21 +120,6 @@ def test_a_row_is_touched_by_its_whole_key() -> None:
 
 
 # Other high watermarks
-
-
-@broken_by(mutations.every_set_has_passed)
-def test_a_window_of_another_server_closes_when_its_set_is_in_the_position() -> None:
-    opened = reading()
-    other = window.take_chunk(opened, replace(read(opened.order, 1), high=gtids("a:1-7,b:2")))
-    assert not window.closes(other, at(place(99), "a:1-9,b:1"))
-    assert window.closes(other, at(None, "a:1-9,b:1-2"))
-
-
-def test_a_window_of_a_signal_table_closes_when_its_row_has_passed() -> None:
-    opened = reading()
-    marked = window.take_chunk(opened, replace(read(opened.order, 1), high=MarkerRow("m1")))
-    assert not window.closes(marked, StreamPosition(place(99), gtids("a:1-99"), frozenset({"m0"})))
-    assert window.closes(marked, StreamPosition(None, gtids(""), frozenset({"m0", "m1"})))
 
 
 def test_a_window_keeps_the_bytes_of_the_keys_that_passed_while_its_chunk_is_read() -> None:

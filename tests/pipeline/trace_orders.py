@@ -1,0 +1,284 @@
+"""What a golden trace tells of the coordinator's orders, and of its state where that has changed."""
+
+import re
+from collections.abc import Iterator
+from typing import assert_never
+
+from pipeline.coordinator.state import Flowing, Order, Paused, PauseOrdered, Planning, State, Unsettled
+from pipeline.coordinator.window import Reconciling
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.messages.binlog import PauseReading, ResumeReading
+from pipeline.messages.chunks import CloseTransactions, OpenTransactions, PlanTable, ReadChunk, ReselectRows
+from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
+from pipeline.messages.row_images import ImageKind, TableChanges
+from pipeline.messages.signals import SignalAccepted, SignalOutcome, SignalRejected
+from pipeline.schema.row_keys import Key
+from pipeline.schema.table_schema import TableSchema
+from pipeline.signals.outcomes import SignalState
+from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.chunk_index import PRIMARY
+from pipeline.snapshot.snapshot import (
+    WHOLE,
+    Chunking,
+    Completed,
+    Progress,
+    Range,
+    Request,
+    Snapshot,
+    SnapshotFailed,
+    SnapshotStopped,
+    SnapshotWaiting,
+    TableSnapshot,
+)
+from pipeline.snapshot.watermark import High, MarkerRow
+
+
+def told(order: Order, shown: Checkpoint | None) -> Iterator[str]:
+    """The lines of one order; of an Append's checkpoint, what has changed since the one that was shown last."""
+    match order:
+        case PlanTable(table, request, ranges, asked_at):
+            how = f"in {ranges} ranges" if ranges else "in the ranges it has"
+            yield f"plan {table.name}{_request(request)} {how}, seeing {_set(asked_at)}"
+        case ReadChunk(chunk, schema, walk, request, number, after, end, limit, asked_at):
+            along = "" if walk.index == PRIMARY else f" along {walk.index}"
+            where = f"range {number} after {_key(after)} through {_key(end)}"
+            yield (
+                f"read chunk {chunk.number} of {_schema(schema)} for {chunk.snapshot}{along}{_request(request)}: "
+                f"{limit} rows of {where}, seeing {_set(asked_at)}"
+            )
+        case ReselectRows(chunk, schema, keys, _, since, asked_at):
+            values = " ".join(map(str, keys.column(0).to_pylist()))
+            yield (
+                f"reselect {chunk.number} of {_schema(schema)}: keys {values}, unknown since SCN {since}, "
+                f"seeing {_set(asked_at)}"
+            )
+        case PauseReading(at):
+            yield "pause reading" if at is None else f"pause reading at {_high(at)}"
+        case ResumeReading():
+            yield "resume reading"
+        case OpenTransactions(number, failed):
+            yield f"open transactions {number}" + (f" after {failed} in vain" if failed else "")
+        case CloseTransactions():
+            yield "close transactions"
+        case AppendRows(parts):
+            yield "append rows until the transaction ends"
+            yield from map(_part, parts)
+        case Append():
+            yield from _append(order, shown)
+        case _:
+            assert_never(order)
+
+
+def _append(order: Append, shown: Checkpoint | None) -> Iterator[str]:
+    yield "append"
+    yield from map(_part, order.parts)
+    yield from map(_answer, order.answers)
+    yield from (f"  withdraw {table.name}" for table in sorted(order.withdrawn))
+    yield from (
+        f"  from SCN {each.scn} on: {each.alteration.schema.table.name} altered" for each in order.alterations
+    )
+    before = {} if shown is None else dict(_facts(shown))
+    after = dict(_facts(order.checkpoint))
+    for name in dict.fromkeys([*after, *before]):
+        if before.get(name) != after.get(name):
+            yield f"  {name}: {after.get(name, 'gone')}"
+
+
+def _part(part: ChangePart | ChunkPart) -> str:
+    match part:
+        case ChangePart(changes, transactions, scn):
+            names = dict.fromkeys(changes.images["transaction"].to_pylist())
+            images = ", ".join(_images(changes))
+            of = " ".join(_short(str(transactions.gtid(index))) for index in names)
+            return f"  changes of {changes.schema.table.name} from SCN {scn} on, by {of}: {images}"
+        case ChunkPart(chunk, schema, rows, low, high, scn, first):
+            keys = " ".join(map(str, rows[0].to_pylist()))
+            how = "for the mirror" if first else "as changes"
+            between = f"low {_set(low)}, high {_high(high)}"
+            return (
+                f"  rows of {schema.table.name} at SCN {scn} {how}: {keys} (chunk {chunk.number}, {between})"
+            )
+
+
+def _images(changes: TableChanges) -> Iterator[str]:
+    kinds, before = map(ImageKind, changes.images["kind"].to_pylist()), None
+    for kind, key in zip(kinds, changes.rows[0].to_pylist(), strict=True):
+        if kind is ImageKind.UPDATE_BEFORE:
+            before = key
+        elif kind is ImageKind.UPDATE_AFTER:
+            yield f"update {key}" if key == before else f"update {before} to {key}"
+        elif kind is ImageKind.EMPTIED:
+            yield "emptied"
+        else:
+            yield f"{kind.name.lower()} {key}"
+
+
+def _answer(answer: SignalOutcome) -> str:
+    match answer:
+        case SignalAccepted(name, detail):
+            return f"  accept {name}: {_short(detail)}"
+        case SignalRejected(name, reason):
+            return f"  reject {name}: {_short(reason)}"
+        case SignalState(name, outcome, detail):
+            return f"  row {name} {outcome.name.lower()}: {_short(detail)}"
+        case _:
+            assert_never(answer)
+
+
+# The checkpoint
+
+
+def _facts(checkpoint: Checkpoint) -> Iterator[tuple[str, str]]:
+    yield "position", _set(checkpoint.position)
+    yield "SCN", str(checkpoint.scn)
+    for table, schema in checkpoint.schemas.items():
+        yield f"schema of {table.name}", _columns(schema)
+    for table in sorted(checkpoint.unproven):
+        yield f"schema of {table.name} unproven", "yes"
+    for table, mirror in checkpoint.mirrors.items():
+        yield f"mirror of {table.name}", f"{mirror.wire} since SCN {mirror.since}"
+    for snapshot in checkpoint.snapshots:
+        for table, state in snapshot.tables.items():
+            request = _request(snapshot.request(table))
+            yield f"snapshot {snapshot.id} of {table.name}{request}{_flags(snapshot)}", _state(state)
+    for table, upto in checkpoint.unread.items():
+        yield f"no row of {table.name} is unknown up to", f"SCN {upto}"
+    yield "signals taken", " ".join(checkpoint.signals)
+    yield "snapshots paused", "yes" if checkpoint.paused else "no"
+    for table, reason in checkpoint.stopped.items():
+        yield f"{table.name} stopped", reason
+    if checkpoint.moving is not None:
+        yield "moving to", f"{_set(checkpoint.moving.position)} by {checkpoint.moving.id}"
+    for table, signal in checkpoint.recapturing.items():
+        yield f"recapture of {table.name}", f"by {signal}"
+
+
+def _flags(snapshot: Snapshot) -> str:
+    flags = {
+        "blocking": snapshot.blocking,
+        f"priority {snapshot.priority}": snapshot.priority,
+        "consistent": snapshot.consistent,
+    }
+    return "".join(f", {flag}" for flag, is_so in flags.items() if is_so)
+
+
+def _state(state: TableSnapshot) -> str:
+    match state:
+        case SnapshotWaiting():
+            return "waiting"
+        case Chunking(ranges, _, first, progress):
+            how = "for the mirror" if first else "as changes"
+            return f"reading {how}, left {', '.join(map(_range, ranges))}; {_progress(progress)}"
+        case Completed(progress):
+            return f"completed; {_progress(progress)}"
+        case SnapshotStopped(progress):
+            return f"stopped; {_progress(progress)}"
+        case SnapshotFailed(reason, progress):
+            return f"failed, {reason}; {_progress(progress)}"
+        case _:
+            assert_never(state)
+
+
+def _range(each: Range) -> str:
+    return f"range {each.number} after {_key(each.done)} through {_key(each.end)}"
+
+
+def _progress(progress: Progress) -> str:
+    if progress == Progress():
+        return "nothing read"
+    return (
+        f"chunks {progress.chunks}, rows {progress.rows} of about {progress.expected}, superseded {progress.given_up}, "
+        f"ranges {progress.ranges_done} of {progress.ranges}"
+    )
+
+
+# The state that isn't durable
+
+
+def state_lines(before: State, after: State) -> Iterator[str]:
+    """The lines of what has changed in the state beside the checkpoint."""
+    was, now = dict(_held(before)), dict(_held(after))
+    yield from (f"= {name}: {text}" for name, text in now.items() if was[name] != text)
+
+
+def _held(state: State) -> Iterator[tuple[str, str]]:
+    windows = (
+        f"{window.order.chunk.number} on {window.order.chunk.table.name} "
+        + (f"holds {len(window.rows)} rows" if isinstance(window, Reconciling) else "reads")
+        for window in state.open
+    )
+    yield "windows", "; ".join(windows) or "none"
+    runs = (f"{table.name} {run.wire}{_run(run)}" for table, run in state.runs.items())
+    yield "plans", "; ".join(runs) or "none"
+    match state.gate:
+        case Flowing():
+            yield "reader", "reads"
+        case PauseOrdered():
+            yield "reader", "is to pause"
+        case Paused():
+            yield "reader", "pauses"
+        case _:
+            assert_never(state.gate)
+    yield "markers", " ".join(sorted(state.markers)) or "none"
+    yield "consistent snapshot", type(state.stand).__name__.lower()
+
+
+def _run(run: object) -> str:
+    match run:
+        case Planning(stale=True):
+            return " (stale)"
+        case Unsettled(reason):
+            return f" ({reason})"
+        case _:
+            return ""
+
+
+# Values
+
+
+def _request(request: Request) -> str:
+    if request == WHOLE:
+        return ""
+    parts = {
+        "where": request.condition,
+        "keys": " ".join(map(_key, request.keys)) or None,
+        "along": request.surrogate,
+        "chunks of": request.chunk_rows,
+    }
+    return " (" + ", ".join(f"{name} {value}" for name, value in parts.items() if value is not None) + ")"
+
+
+def _schema(schema: TableSchema) -> str:
+    return (
+        schema.table.name if _columns(schema) == "id*, value" else f"{schema.table.name} ({_columns(schema)})"
+    )
+
+
+def _columns(schema: TableSchema) -> str:
+    return ", ".join(
+        f"{column.name}*" if index in schema.key else column.name
+        for index, column in enumerate(schema.columns)
+    )
+
+
+def _key(key: Key | None) -> str:
+    return "the start" if key is None else " ".join(map(str, key))
+
+
+def _high(high: High) -> str:
+    match high:
+        case GtidSet():
+            return _set(high)
+        case MarkerRow(name):
+            return f"marker {name}"
+        case _:
+            file = int(high.file.rpartition(".")[2])
+            return str(high.offset) if file == 1 else f"{file}/{high.offset}"
+
+
+def _set(gtids: GtidSet) -> str:
+    return _short(str(gtids)) or "nothing"
+
+
+def _short(text: str) -> str:
+    return re.sub(r"00000000-0000-0000-0000-00000000000(?=[a-f])", "", text).replace("\n", "")
