@@ -1,14 +1,15 @@
-"""Draws the flow from `pipeline.messages.topology` into the documents that show it.
+"""Draws the flow and the rooms into the documents that show them.
 
-    python -m docs.draw README.md
+    python -m docs.draw README.md docs/architecture.md
 
-replaces what stands between the two markers by a Mermaid picture of the topology. A test holds every document with
-these markers against the topology, so that no picture can be out of date.
+replaces the text between each pair of markers by a Mermaid picture: of the topology (`pipeline.messages.topology`), or
+of the rooms and their imports (`docs.rooms`). A test compares every document that has these markers with the code.
 """
 
 import sys
 from pathlib import Path
 
+from docs import rooms
 from pipeline.messages.topology import EDGES, ActorName, Edge, WhenFull
 
 BEGIN = "<!-- flow: begin (python -m docs.draw) -->"
@@ -47,8 +48,18 @@ def mermaid() -> str:
 
 
 def drawn(document: str) -> str:
-    """The document with the present picture between its markers. Raises ValueError where these are missing."""
-    return replaced(document, BEGIN, END, mermaid())
+    """The document with the present pictures between its markers. Raises ValueError where it has none for the flow."""
+    document = replaced(document, BEGIN, END, mermaid())
+    for top in rooms.TOPS:
+        begin, end = room_markers(top)
+        if begin in document:
+            document = replaced(document, begin, end, rooms.mermaid(top))
+    return document
+
+
+def room_markers(top: str) -> tuple[str, str]:
+    """The markers around the picture of the rooms of `pipeline` or `actors`."""
+    return f"<!-- rooms of {top}: begin (python -m docs.draw) -->", f"<!-- rooms of {top}: end -->"
 
 
 def replaced(document: str, begin: str, end: str, part: str) -> str:
