@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from actors.journal.files import Writable
+from pipeline.journal.change_rows import SOURCE
 from pipeline.journal.segment import SegmentTable
 
 if TYPE_CHECKING:
@@ -18,6 +19,10 @@ _PAGE = 1 << 20
 # What's written at once (bytes): each time the thread waits for the interpreter, which others may be busy with.
 _PIECE = 4 << 20
 
+# Parts of SOURCE: those of which many rows in a row have the same value, and those that rise slowly.
+_REPEATED = [f"{SOURCE.name}.{name}" for name in ("file", "server_id", "thread", "query")]
+_RISING = {f"{SOURCE.name}.{name}": "DELTA_BINARY_PACKED" for name in ("time", "pos", "row")}
+
 
 def write(file: Writable, table: SegmentTable) -> tuple[int, str]:
     """Write the table; how many bytes that took, and their SHA-256."""
@@ -27,7 +32,8 @@ def write(file: Writable, table: SegmentTable) -> tuple[int, str]:
             table.rows,
             stream,
             compression="lz4",
-            use_dictionary=False,
+            use_dictionary=_REPEATED,
+            column_encoding=_RISING,
             write_statistics=table.stated,
             write_batch_size=_batch(table.rows),
         )

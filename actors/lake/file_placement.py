@@ -27,7 +27,7 @@ from actors.lake.filesystem import located
 from actors.runtime.fsync import FULL, sync
 from actors.runtime.redaction import safe_message
 from pipeline.errors import Definite, InvariantBroken, Transient
-from pipeline.journal.change_rows import changes_schema
+from pipeline.journal.change_rows import SOURCE, changes_schema
 from pipeline.lake.batch import Piece
 from pipeline.lake.parquet_files import Bounds, Day, Link, Ordered, Rewrite, Stored, add, fit, stats
 from pipeline.lake.tables import Tier
@@ -149,9 +149,13 @@ class LakeFiles:
         _settle(lake, target)
 
     def _rewrite(self, source: str, schema: pa.Schema, lake: fs.FileSystem, target: str) -> None:
-        """Write the file's rows with other names and types; its columns are those of the schema, in that order."""
+        """Write the file's rows with other names and types; its columns are those of the schema, in that order.
+
+        SOURCE is left out.
+        """
         with self._filesystem.open_input_file(source) as opened, pq.ParquetFile(opened) as read:
-            renamed = dict(zip(read.schema_arrow.names, schema.names, strict=True))
+            kept = [name for name in read.schema_arrow.names if name != SOURCE.name]
+            renamed = dict(zip(kept, schema.names, strict=True))
             writer = pq.ParquetWriter(
                 target,
                 schema,
@@ -162,7 +166,7 @@ class LakeFiles:
             )
             with writer:
                 for batch in read.iter_batches(_ROWS):
-                    writer.write_batch(_cast(batch, schema, source))
+                    writer.write_batch(_cast(batch.select(kept), schema, source))
         _settle(lake, target)
 
 

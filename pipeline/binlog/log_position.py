@@ -4,6 +4,7 @@ from typing import Final
 
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.events.event import Header
+from pipeline.binlog.registries import FileRegistry
 from pipeline.binlog.stream_state import StreamState
 from pipeline.errors import UndecodableError
 from pipeline.gtid.coordinates import Coordinates
@@ -14,22 +15,24 @@ _OFFSET_BITS: Final = 32  # that a header has room for
 class LogPosition:
     """The end of the last event; its offset is in the state, which the compiled walk moves as well.
 
-    `begins`: the offset at which the event at hand begins, and `time` its header's, in µs since the epoch.
+    `time`: that in the header of the event at hand, in µs since the epoch.
     """
 
     def __init__(self, state: StreamState) -> None:
         self._state = state
+        self.files = FileRegistry()
         self.file: str | None = None
-        self.begins = 0
         self.time = 0
 
     def advance(self, head: Header) -> None:
         """Go to the event's end. Its header has the offset's lowest 32 bits only: a file with one very large
         transaction is longer than that, but goes on from the place before. What's in a payload has no place."""
+        self._state.server = head.server_id
         if self._state.within:
             return
-        self.begins, self.time = self._state.offset, head.time * 1_000_000
+        self.time = head.time * 1_000_000
         if head.end and head.code != Code.HEARTBEAT_V2:
+            self._state.begins = self._state.offset
             self._state.offset += (head.end - self._state.offset) % 2**_OFFSET_BITS
 
     def heartbeat(self, file: str, offset: int | None) -> None:
@@ -45,6 +48,13 @@ class LogPosition:
     def rotate(self, file: str, offset: int) -> None:
         """Go to another file."""
         self.file, self._state.offset = file, offset
+        self._state.begins = offset
+        self._state.file = self.files.number(file)
+
+    @property
+    def begins(self) -> int:
+        """The offset at which the event at hand begins."""
+        return self._state.begins
 
     def at(self, offset: int | None = None) -> Coordinates:
         """This place, or this offset in the same file. Raises UndecodableError before the log's first event."""

@@ -1,6 +1,6 @@
-"""What the stream has met before: sources of GTIDs, and table maps, each with a number by which the walk knows it.
+"""What the stream has met before: sources of GTIDs, files, table maps, each with a number by which the walk knows it.
 
-A source keeps its number for the stream's whole life, a map until `TableMapRegistry.forget`.
+A source and a file keep their numbers for the stream's whole life, a map until `TableMapRegistry.forget`.
 """
 
 import zlib
@@ -40,6 +40,22 @@ class TsidRegistry:
             self._numbers[source] = len(self._numbers)
             self.all = (*self.all, source)
         return self._numbers[source]
+
+
+class FileRegistry:
+    """The files of the log, in the order in which they were met."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def number(self, file: str) -> int:
+        """The file's number, which is a new one where it hasn't been met."""
+        return self._numbers.setdefault(file, len(self._numbers))
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Their names by their numbers."""
+        return tuple(self._numbers)
 
 
 class Described(NamedTuple):

@@ -12,13 +12,17 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.binlog.registries import TableMapRegistry, TsidRegistry
+from pipeline.binlog.registries import FileRegistry, TableMapRegistry, TsidRegistry
 from pipeline.binlog.rows.row_events import LocatedImages, RowsEvents, finish, locate_images
 from pipeline.binlog.stream_state import (
     CODE,
     END,
+    FILE,
+    LONGEST_STATEMENT,
     MAP,
     START,
+    STATEMENT,
+    TEXT_LENGTH,
     TRANSACTION,
     SliceRows,
     StreamState,
@@ -72,11 +76,12 @@ class Part:
 
     gtid: Gtid
     commit_time: int
+    original_time: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slice:
-    """What has been cut off; `maps` and `sources` explain the numbers in `rows` (see `stream_state.SliceRows`).
+    """What has been cut off; `maps`, `sources` and `files` explain the numbers in `rows` (`stream_state.SliceRows`).
 
     `continues`: its first transaction's rows began in the slice before, which is a part of that transaction.
     """
@@ -84,6 +89,7 @@ class Slice:
     rows: SliceRows
     maps: Mapping[int, TableMap | TableUnreadable]
     sources: tuple[Tsid, ...]
+    files: tuple[str, ...]
     of: Passed | Part
     continues: bool
 
@@ -105,9 +111,10 @@ class Slice:
         match self.of:
             case Passed(end, covered, unread, prepared):
                 return TransactionsRead(self._transactions(), read, end, covered, unread, prepared), 0
-            case Part(gtid, commit_time):
+            case Part(gtid, commit_time, original_time):
                 images = sum(int(table.images.sum()) for table in tables)
-                return TransactionPartRead(gtid, commit_time, read), first_ordinal + images
+                part = TransactionPartRead(gtid, commit_time, read, original_time)
+                return part, first_ordinal + images
 
     def _located(self) -> tuple["_Table", ...]:
         """The tables in the order of their first appearance."""
@@ -133,6 +140,8 @@ class Slice:
                     end=events[END][indices],
                     code=events[CODE][indices].astype(np.uint8),
                     transaction=events[TRANSACTION][indices].astype(np.int32),
+                    origin=events[FILE:, indices],
+                    files=self.files,
                 ),
             )
         except Definite as error:
@@ -205,10 +214,13 @@ class Held(NamedTuple):
 class SliceBuilder:
     """The slice in the making, which is `state` and `rows`."""
 
-    def __init__(self, state: StreamState, sources: TsidRegistry, maps: TableMapRegistry) -> None:
+    def __init__(
+        self, state: StreamState, sources: TsidRegistry, maps: TableMapRegistry, files: FileRegistry
+    ) -> None:
         self._state = state
         self._sources = sources
         self._maps = maps
+        self._files = files
         self._continues = False
         self.rows = new_rows(_SMALLEST, _SMALLEST_TABLE, _SMALLEST_TABLE)
 
@@ -244,9 +256,21 @@ class SliceBuilder:
         )
 
     def add_rows(self, map_number: int, code: int, body: bytes) -> None:
-        """Add a rows event to the open transaction."""
-        event = np.array([[map_number], [code], [0], [len(body)], [0]], np.int64)
-        self.add_held(Held(np.frombuffer(body, np.uint8), event))
+        """Add a rows event, of which `state` has the place, to the open transaction."""
+        state = self._state
+        event = [map_number, code, 0, len(body), 0, state.file, state.begins, state.server, state.thread, -1]
+        self.add_held(Held(np.frombuffer(body, np.uint8), np.array(event, np.int64)[:, None]))
+        self.rows.events[STATEMENT, state.events - 1] = state.statement
+
+    def set_statement(self, text: bytes) -> None:
+        """The rows of the open transaction that come next are this statement's."""
+        state = self._state
+        state.statement = -1
+        if not state.keeps_statements or len(text) > LONGEST_STATEMENT:
+            return
+        length = len(text).to_bytes(TEXT_LENGTH, "little")
+        state.statement = state.bytes
+        self.add_held(Held(np.frombuffer(length + text, np.uint8), np.empty((STATEMENT + 1, 0), np.int64)))
 
     def add_held(self, held: Held) -> None:
         """Add what was held to the open transaction."""
@@ -261,16 +285,19 @@ class SliceBuilder:
         events[START] += state.bytes
         events[END] += state.bytes
         events[TRANSACTION] = state.transactions
+        events[STATEMENT] += np.where(events[STATEMENT] < 0, 0, state.bytes)
         state.events += count
         state.bytes += length
 
     def hold(self) -> Held:
-        """Take the open transaction's rows out."""
+        """Take the open transaction's rows out, and the statement's text with them."""
         state = self._state
         body = self.rows.body[state.first_byte : state.bytes].copy()
         events = self.rows.events[:, state.first_event : state.events].copy()
         events[START] -= state.first_byte
         events[END] -= state.first_byte
+        events[STATEMENT] -= np.where(events[STATEMENT] < 0, 0, state.first_byte)
+        state.statement = -1
         state.events, state.bytes = state.first_event, state.first_byte
         return Held(body, events)
 
@@ -280,21 +307,35 @@ class SliceBuilder:
         self.make_room(0)
         self.rows.transactions[:, state.transactions] = transaction
         state.transactions += 1
+        if state.events == state.first_event:  # of texts without rows nothing stays
+            state.bytes = state.first_byte
         state.first_event, state.first_byte = state.events, state.bytes
 
     def cut(self, passed: Passed) -> Slice:
         """Cut off what has passed; what's open stays."""
+        statement = self._state.statement - self._state.first_byte
         held = self.hold()
         cut = self._cut(passed)
         self._continues = False
         self.add_held(held)
+        self._state.statement = max(statement, -1)
         return cut
 
-    def cut_part(self, gtid: Gtid, commit_time: int) -> Slice:
-        """Cut off what's open, which has to be all there is."""
-        part = self._cut(Part(gtid, commit_time))
+    def cut_part(self, of: Part) -> Slice:
+        """Cut off what's open, which has to be all there is; the statement may have further rows."""
+        text = self._statement()
+        part = self._cut(of)
         self._continues = True
+        if text is not None:
+            self.set_statement(text)
         return part
+
+    def _statement(self) -> bytes | None:
+        start, body = self._state.statement, self.rows.body
+        if start < 0:
+            return None
+        begin = start + TEXT_LENGTH
+        return body[begin : begin + int.from_bytes(body[start:begin].tobytes(), "little")].tobytes()
 
     def _cut(self, of: Passed | Part) -> Slice:
         state = self._state
@@ -302,7 +343,7 @@ class SliceBuilder:
         maps = {int(i): self._maps.captured(int(i)) for i in np.unique(events[MAP])}
         transactions = self.rows.transactions[:, : state.transactions]
         rows = SliceRows(self.rows.body, events, transactions)
-        done = Slice(rows, maps, self._sources.all, of, self._continues)
+        done = Slice(rows, maps, self._sources.all, self._files.all, of, self._continues)
         # The next one is likely to be like this one.
         most = state.most_bytes
         room = min(max(_SMALLEST, 2 * state.bytes), most + most // 8)

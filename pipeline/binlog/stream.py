@@ -54,9 +54,10 @@ class LogStream:
         bound: Bound | None = None,
         position: GtidSet = NO_GTIDS,
         prepared: Iterable[XaPrepared] = (),
+        keeps_statements: bool = False,
     ) -> None:
         self._fold = TransactionAssembler(
-            captured, captures_in, bound or Bound(), TransactionNames(position), prepared
+            captured, captures_in, bound or Bound(), TransactionNames(position), prepared, keeps_statements
         )
 
     @property

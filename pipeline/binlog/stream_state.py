@@ -31,6 +31,9 @@ FULL: Final = 3  # it's taken, and the slice is full with it
 
 STATE: Final = np.dtype(
     [
+        ("file", np.int64),  # its number (`registries.FileRegistry`)
+        ("begins", np.int64),  # where in it the last event begins; a payload's events begin where that does
+        ("server", np.int64),  # the id of the server that wrote the last rows event
         ("offset", np.int64),  # behind the last event, in its file
         ("checksum_bytes", np.int64),
         ("within", np.int64),  # 1 while the events are those of a payload, which have no places of their own
@@ -40,6 +43,11 @@ STATE: Final = np.dtype(
         ("number", np.int64),
         ("commit_time", np.int64),
         ("original_time", np.int64),
+        ("thread", np.int64),  # of the connection, -1 where nothing says it
+        (
+            "statement",
+            np.int64,
+        ),  # where in the slice's body the text of the last statement is, -1 where it has none
         ("tables", np.int64),  # how many table ids it has explained
         ("first_event", np.int64),  # of its rows in the slice; without one, where the next one's will be
         ("first_byte", np.int64),
@@ -48,6 +56,7 @@ STATE: Final = np.dtype(
         ("events", np.int64),
         ("bytes", np.int64),
         ("end", np.int64),  # the offset behind the last transaction that has passed
+        ("keeps_statements", np.int64),  # 1 where their texts are wanted
         # When it's full.
         ("most_transactions", np.int64),
         ("most_bytes", np.int64),
@@ -72,9 +81,10 @@ class MapIndex(NamedTuple):
 class SliceRows(NamedTuple):
     """A slice in columns, as the walk fills them.
 
-    `body`: the bodies of rows events, end to end, and SLACK bytes. `events` [5, room]: the map, the type code, the
-    body's start and end, and the transaction's index. `transactions` [4, room]: source, number, and both
-    commit times.
+    `body`: the bodies of rows events, end to end, and SLACK bytes; among them are texts of statements, each behind its
+    length (TEXT_LENGTH bytes). `events` [10, room]: the map, the type code, the body's start and end, the transaction's
+    index, the event's file and place in it, the server that wrote it, and the connection's thread and the statement's
+    text (both -1 for none). `transactions` [4, room]: source, number, and both commit times.
     """
 
     body: Bytes
@@ -82,7 +92,11 @@ class SliceRows(NamedTuple):
     transactions: NDArray[np.int64]
 
 
-MAP, CODE, START, END, TRANSACTION = range(5)
+MAP, CODE, START, END, TRANSACTION, FILE, PLACE, SERVER, THREAD, STATEMENT = range(10)
+
+TEXT_LENGTH: Final = 4
+# Each row of a statement carries its text, so that a longer one is left out.
+LONGEST_STATEMENT: Final = 1 << 16  # bytes
 
 STATE_TYPE: Final = numba.from_dtype(STATE)
 _BYTES: Final = numba.types.uint8[::1]
@@ -104,6 +118,7 @@ class StreamState:
         """Before the log's first event, which has a checksum."""
         object.__setattr__(self, "record", np.zeros(1, STATE)[0])
         self.checksum_bytes = 4
+        self.thread = self.statement = -1
         self.most_transactions, self.most_bytes = most_transactions, most_bytes
 
     def __getattr__(self, field: str) -> int:
@@ -117,7 +132,7 @@ def new_rows(body_room: int, events_room: int, transactions_room: int) -> SliceR
     """An empty slice with room for so much."""
     return SliceRows(
         np.empty(body_room + SLACK, np.uint8),
-        np.empty((5, events_room), np.int64),
+        np.empty((STATEMENT + 1, events_room), np.int64),
         np.empty((4, transactions_room), np.int64),
     )
 

@@ -39,6 +39,7 @@ from pipeline.binlog.events.event import (
     Incident,
     Rotate,
     RowsChanged,
+    RowsStatement,
     Skipped,
     StatementLoaded,
     Stop,
@@ -51,7 +52,7 @@ from pipeline.binlog.events.payload_event import Payload
 from pipeline.binlog.events.query_event import Query
 from pipeline.binlog.log_position import LogPosition
 from pipeline.binlog.registries import TableMapRegistry, TsidRegistry
-from pipeline.binlog.slice import Bound, Passed, Slice, SliceBuilder, Transaction
+from pipeline.binlog.slice import Bound, Part, Passed, Slice, SliceBuilder, Transaction
 from pipeline.binlog.stream_state import BEGUN, BETWEEN, FRAMED, MAP, SPECIAL, StreamState, wider
 from pipeline.binlog.transaction_ids import TransactionNames
 from pipeline.binlog.xa_transactions import Prepared, PreparedTransactions
@@ -99,6 +100,7 @@ class TransactionAssembler:
     """Takes one event after the other (`advance`, `take_in`); what they make is `given`.
 
     `captured` says which tables' rows are wanted, `captures_in` whether there can be such a table in a database.
+    `keeps_statements`: whether the rows get the texts of their statements, where the log has them.
     """
 
     def __init__(
@@ -108,16 +110,18 @@ class TransactionAssembler:
         bound: Bound,
         names: TransactionNames,
         prepared: Iterable[XaPrepared] = (),
+        keeps_statements: bool = False,
     ) -> None:
         self._captured = captured
         self._captures_in = captures_in
         self.state = StreamState(bound.transactions, bound.bytes)
+        self.state.keeps_statements = int(keeps_statements)
         self.sources = TsidRegistry()
         self.maps = TableMapRegistry()
         self.explained = np.empty((2, 16), np.int64)  # table ids of the open transaction, and their maps
-        self.slice = SliceBuilder(self.state, self.sources, self.maps)
         self._names = names
         self._reached = LogPosition(self.state)
+        self.slice = SliceBuilder(self.state, self.sources, self.maps, self._reached.files)
         self.advance = self._reached.advance
         self._told: Coordinates | None = None  # the end of the last message
         self._passed_before = False  # whether the open transaction has, or, between two, the last one
@@ -152,7 +156,7 @@ class TransactionAssembler:
     def take_in(self, event: Event) -> None:
         """Take an event, at whose end `state` stands. Raises Definite where it can't be followed."""
         self._refuse_within(event)
-        if self._bare and not isinstance(event, TableMapped | RowsChanged | Skipped):
+        if self._bare and not isinstance(event, TableMapped | RowsChanged | RowsStatement | Skipped):
             self._pass_emptied(self._reached.at(self._reached.begins))
         self._take_in(event)
         if self.slice.full:
@@ -171,6 +175,8 @@ class TransactionAssembler:
                 self._map(event)
             case RowsChanged():
                 self._rows(event)
+            case RowsStatement(text):
+                self.slice.set_statement(text)
             case TransactionBegins():
                 self._begin(event)
             case Query():
@@ -280,6 +286,7 @@ class TransactionAssembler:
             self.cut()
         state, self._passed_before = self.state, passed_before
         state.phase = BEGUN
+        state.thread = state.statement = -1
         state.source = self.sources.number(name.source)
         state.number = name.number
         state.commit_time, state.original_time = event.commit_time, event.original_time
@@ -303,7 +310,7 @@ class TransactionAssembler:
             return
         match event.statement.split(" ", 2):
             case ["BEGIN"]:
-                self.state.phase = FRAMED
+                self.state.phase, self.state.thread = FRAMED, event.thread
             case ["XA", "START", xid]:
                 self.state.phase, self._xid = SPECIAL, xid
             case ["XA", "COMMIT", xid]:
@@ -455,6 +462,8 @@ class TransactionAssembler:
             self._covered(end),
             event.strict,
             state.original_time,
+            self._reached.at(state.begins),
+            state.server,
         )
         self._leave()
         if not self._passed_before:
@@ -479,7 +488,8 @@ class TransactionAssembler:
                 self._let_go = True
             return
         self._tell_creation()
-        part = self.slice.cut_part(self._gtid(), self.state.commit_time)
+        of = Part(self._gtid(), self.state.commit_time, self.state.original_time)
+        part = self.slice.cut_part(of)
         if not self._passed_before:
             self._ready.append(part)
 

@@ -14,6 +14,7 @@ times the halvings of a chunk's rows that are asked for in vain before a chunk c
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 
 from pipeline.config.settings import SnapshotMode
@@ -66,11 +67,6 @@ from pipeline.snapshot.checkpoint import Filling, Ready
 from pipeline.snapshot.snapshot import Completed, Snapshot, SnapshotWaiting, progress
 from pipeline.snapshot.watermark import CLOSE_MARKER, OPEN_MARKER
 
-# Stands in a row's place where there's none any more.
-_EMPTIED = pa.RecordBatch.from_pylist(
-    [{"kind": int(ImageKind.EMPTIED), "transaction": 0, "ordinal": 0}], CHANGE_FIELDS
-)
-
 _GONE = "a consumer of the journal lacks rows of it that retention has removed"
 
 # Transactions
@@ -98,7 +94,7 @@ def part_passed(state: State, message: TransactionPartVerified) -> tuple[State, 
     place = state.place if isinstance(state.place, InTransaction) else InTransaction(message.gtid)
     if place.gtid != message.gtid:
         raise InvariantBroken(f"rows of {message.gtid} came within {place.gtid}, which hadn't ended")
-    transaction = Transactions.of([(message.gtid, message.commit_time)])
+    transaction = _one(message)
     tables = _captured(state, message.tables)
     passed = touch_windows(replace(state, place=place), tables, transaction)
     return passed, _change_parts(state, _captured(passed, tables), transaction)
@@ -243,12 +239,26 @@ def emptied(state: State, message: SchemaChanged) -> tuple[ChangePart, ...]:
 
     Its SCN is that of the mirror's new generation, for which nothing up to there counts.
     """
-    run = Transactions.of([(message.gtid, message.commit_time)])
+    run = _one(message)
+    images = _emptied(message)
     schemas = (alteration.schema for alteration in message.alterations if alteration.emptied)
     changes = (
-        TableChanges(schema, _EMPTIED, pa.RecordBatch.from_pylist([{}], schema.arrow)) for schema in schemas
+        TableChanges(schema, images, pa.RecordBatch.from_pylist([{}], schema.arrow)) for schema in schemas
     )
     return tuple(ChangePart(each, run, state.checkpoint.scn) for each in changes)
+
+
+def _emptied(message: SchemaChanged) -> pa.RecordBatch:
+    """What's said of the row that stands where there's none any more."""
+    at = message.begins
+    source = at and {"file": at.file, "pos": at.offset, "row": 0, "server_id": message.server}
+    image = {"kind": int(ImageKind.EMPTIED), "transaction": 0, "ordinal": 0, "source": source}
+    return pa.RecordBatch.from_pylist([image], CHANGE_FIELDS)
+
+
+def _one(message: TransactionPartVerified | SchemaChanged) -> Transactions:
+    run = Transactions.of([(message.gtid, message.commit_time)])
+    return replace(run, original_time=np.array([message.original_time], np.int64))
 
 
 def log_advanced(state: State, message: LogAdvanced) -> State:

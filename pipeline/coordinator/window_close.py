@@ -66,7 +66,14 @@ def _emitted(state: State, window: Reconciling) -> tuple[State, ChunkPart]:
     if isinstance(order, ReselectRows):
         scn = state.checkpoint.scn + 1
         part = ChunkPart(
-            order.chunk, schema, windows.untouched(window), window.low, window.high, scn, first=False
+            order.chunk,
+            schema,
+            windows.untouched(window),
+            window.low,
+            window.high,
+            scn,
+            first=False,
+            at=state.stream,
         )
         return checkpointed(state, scn=scn), part
     snapshot = snapshot_of(state.checkpoint, table)
@@ -85,7 +92,7 @@ def _emitted(state: State, window: Reconciling) -> tuple[State, ChunkPart]:
         ranges_done=chunking.progress.ranges - len(left),
     )
     scn = state.checkpoint.scn + 1
-    part = ChunkPart(order.chunk, schema, rows, window.low, window.high, scn, chunking.first)
+    part = ChunkPart(order.chunk, schema, rows, window.low, window.high, scn, chunking.first, state.stream)
     emitted = checkpointed(state, scn=scn)
     if not left:
         return table_ended(emitted, snapshot, table, Completed(counts)), part

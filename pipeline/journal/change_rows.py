@@ -21,7 +21,7 @@ from pipeline.config.table_rules import LakeRule, Tiers, rule_of
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.journal import Append, ChangePart, ChunkPart
-from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind
+from pipeline.messages.row_images import CHANGE_FIELDS, SOURCE_TYPE, ImageKind
 from pipeline.schema.row_keys import tokens
 from pipeline.schema.spelling import folded
 from pipeline.schema.table_schema import TableSchema
@@ -44,7 +44,15 @@ META = pa.schema(
     ]
 )
 
-# The letter of each Kind, by its number.
+# Where the row comes from; the lake has no use for it. `time`: when it was committed first, where that was,
+# in µs since the epoch, null where that's `__commit_time`. `update`: true for `d` and `c` that are an update of a row
+# without a key; null for all others. The rest is `row_images.SOURCE_TYPE`; of a snapshot's row it
+# is where the log was. Null in files of earlier versions, which lack the column, and where nothing is known.
+SOURCE = pa.field(
+    "__source", pa.struct([pa.field("time", pa.int64()), pa.field("update", pa.bool_()), *SOURCE_TYPE])
+)
+
+# The letter of each ImageKind, by its number.
 _KEYED = pa.array(["c", "d", "u", "d", "t"])
 _KEYLESS = pa.array(["c", "d", "c", "d", "t"])
 
@@ -52,7 +60,8 @@ _KEYLESS = pa.array(["c", "d", "c", "d", "t"])
 def uncapturable(schema: TableSchema) -> str | None:
     """Why a changes file can't have the table's rows, and what to do about it; None if it can."""
     # Engines that read the file, Spark among them, don't tell names apart by case.
-    taken = (column.name for column in schema.columns if folded(column.name) in META.names)
+    names = (*META.names, SOURCE.name)
+    taken = (column.name for column in schema.columns if folded(column.name) in names)
     if (name := next(taken, None)) is None:
         return None
     return (
@@ -61,8 +70,13 @@ def uncapturable(schema: TableSchema) -> str | None:
 
 
 def changes_schema(schema: TableSchema) -> pa.Schema:
-    """The schema of a changes file, of a table that isn't `uncapturable`."""
+    """The schema of a changes file without SOURCE, of a table that isn't `uncapturable`."""
     return pa.schema([*META, *schema.arrow])
+
+
+def file_schema(schema: TableSchema) -> pa.Schema:
+    """The schema of a changes file."""
+    return changes_schema(schema).append(SOURCE)
 
 
 def chunks_as_changes(append: Append, rules: tuple[LakeRule, ...]) -> Append:
@@ -79,7 +93,7 @@ def chunks_as_changes(append: Append, rules: tuple[LakeRule, ...]) -> Append:
 
 
 def change_table(segment: int, *parts: ChangePart, before_images: bool = False) -> pa.Table:
-    """The rows of these parts, of one schema, as a changes file has them (`changes_schema`), in their order.
+    """The rows of these parts, of one schema, as a changes file has them (`file_schema`), in their order.
 
     `before_images`: with what each update of a row with a key has found (`b`). Raises InvariantBroken if an update's
     two images don't stand together.
@@ -114,7 +128,24 @@ def change_table(segment: int, *parts: ChangePart, before_images: bool = False) 
         images.column("absent"),
         pa.repeat(pa.scalar(segment, pa.int64()), len(rows)),
     ]
-    return pa.Table.from_arrays([*meta, *rows.columns], schema=changes_schema(schema))
+    source = _source(images, passed, keyed=bool(schema.key))
+    return pa.Table.from_arrays([*meta, *rows.columns, source], schema=file_schema(schema))
+
+
+def _source(images: pa.RecordBatch, passed: Transactions, *, keyed: bool) -> pa.Array:
+    """SOURCE of each row."""
+    source = images.column("source")
+    original = passed.original_time
+    as_committed = (original == 0) | (original == passed.commit_time)
+    time = pa.array(original, mask=as_committed)
+    updates = np.zeros(len(images), np.bool_)
+    if not keyed:
+        updates = np.isin(images.column("kind"), (ImageKind.UPDATE_BEFORE, ImageKind.UPDATE_AFTER))
+    update = pa.array(updates, mask=~updates)
+    unknown = source.is_null() if source.null_count else None
+    return pa.StructArray.from_arrays(
+        [time, update, *source.flatten()], fields=list(SOURCE.type), mask=unknown
+    )
 
 
 def chunk_table(segment: int, part: ChunkPart) -> pa.Table:
@@ -132,7 +163,9 @@ def chunk_table(segment: int, part: ChunkPart) -> pa.Table:
         pa.nulls(count, META.field("__absent").type),
         pa.repeat(pa.scalar(segment, pa.int64()), count),
     ]
-    return pa.Table.from_arrays([*meta, *part.rows.columns], schema=changes_schema(part.schema))
+    at = part.at and {"file": part.at.file, "pos": part.at.offset, "row": 0}
+    source = pa.repeat(pa.scalar(at, SOURCE.type), count)
+    return pa.Table.from_arrays([*meta, *part.rows.columns, source], schema=file_schema(part.schema))
 
 
 def _overwritten(

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.schema.ddl.alter_table import Altered
 from pipeline.schema.table_schema import TableId, TableSchema
@@ -37,12 +38,17 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class SealedChunk:
-    """A chunk whose rows, as far as they didn't give way, are in the segment."""
+    """A chunk whose rows, as far as they didn't give way, are in the segment.
+
+    They come behind the changes through `scn`, where the log is `at`; both are None in entries of earlier versions.
+    """
 
     chunk: ChunkId
     low: GtidSet
     high: High
     rows: int
+    scn: int | None = None
+    at: Coordinates | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,15 +143,20 @@ def _chunk_to_json(sealed: SealedChunk) -> dict[str, Any]:
         "low": str(sealed.low),
         "high": _high_to_json(sealed.high),
         "rows": sealed.rows,
+        "scn": sealed.scn,
+        "at": sealed.at and {"file": sealed.at.file, "offset": sealed.at.offset},
     }
 
 
 def _chunk_from_json(value: dict[str, Any]) -> SealedChunk:
+    at = value.get("at")
     return SealedChunk(
         chunk=ChunkId(value["snapshot"], TableId(value["database"], value["table"]), value["number"]),
         low=GtidSet.parse(value["low"]),
         high=_high_from_json(value["high"]),
         rows=value["rows"],
+        scn=value.get("scn"),
+        at=at and Coordinates(at["file"], at["offset"]),
     )
 
 

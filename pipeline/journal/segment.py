@@ -6,9 +6,9 @@ numbered from 1 without a gap. An entry holds the checkpoint that the segment's 
 come apart: capture goes on from the last entry, and what no entry names never happened.
 
 There are two kinds of files. A *changes* file has the meta columns of META, then the table's own columns by their
-names; its rows are in the order of the stream, which is the order of (`__scn`, `__ordinal`). A *rows* file has the
-table's own columns only: chunks of a table's first snapshot, which go to the mirror as they are. They are of the
-generation that the table's mirror has in the entry's checkpoint; where it began anew within the segment, the chunks
+names, then SOURCE; its rows are in the order of the stream, which is the order of (`__scn`, `__ordinal`). A *rows* file
+has the table's own columns only: chunks of a table's first snapshot, which go to the mirror as they are. They are of
+the generation that the table's mirror has in the entry's checkpoint; where it began anew within the segment, the chunks
 before that are left out.
 
 Rows may be written *ahead*: into files of the open segment, which no entry names yet. There are two reasons for it.
@@ -225,7 +225,7 @@ def seal(
         transactions=sum(map(len, slices.values())),
         commit_times=_commit_times([run.commit_time for run in slices.values() if len(run)]),
         chunks=tuple(
-            SealedChunk(part.chunk, part.low, part.high, len(part.rows))
+            SealedChunk(part.chunk, part.low, part.high, len(part.rows), part.scn, part.at)
             for part in parts
             if isinstance(part, ChunkPart)
         ),

@@ -12,7 +12,8 @@ changed the key. Debezium makes two messages of it, a delete of the old key and 
 | `d`, `u` with another key | a delete (with its tombstone), then a create |
 | `t` | one with neither, and no key |
 
-A table without a key has no keys and no tombstones.
+A table without a key has no keys and no tombstones. An update of it is `d` and `c`, of which `__source` tells that they
+belong together; in journals of earlier versions they are two messages.
 
 Source: Debezium 3.6, "Data change events"; envelope of schema version 2.
 """
@@ -28,6 +29,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pipeline.errors import InvariantBroken
+from pipeline.journal.change_rows import SOURCE
 from pipeline.kafka.connect_schema import Schema, field, rows_schema, struct
 from pipeline.kafka.handling import Handling
 from pipeline.kafka.json_values import escaped, joined, json_objects, json_text
@@ -44,11 +46,11 @@ _CREATE, _UPDATE, _DELETE, _READ, _TRUNCATE, _BEFORE, _NONE = range(7)
 class SourceBlock:
     """What the `source` blocks say of each row.
 
-    `snapshot`: "false", "incremental" and the like. `times`: when the transactions committed (int64, µs since the
-    epoch). `gtid`, `thread` and `query` may be null.
+    `snapshot`: "false", "incremental" and the like, for all rows or for each. `times`: when the transactions committed
+    (int64, µs since the epoch). `gtid`, `thread` and `query` may be null.
     """
 
-    snapshot: str
+    snapshot: str | pa.Array
     times: pa.Array
     server_id: pa.Array
     gtid: pa.Array
@@ -58,11 +60,38 @@ class SourceBlock:
     thread: pa.Array
     query: pa.Array
 
+    @staticmethod
+    def of(changes: pa.RecordBatch, read_us: int) -> "SourceBlock":
+        """What the rows of a changes file say of themselves; a snapshot's have this moment (µs since the epoch).
+
+        A file of an earlier version says nothing of the log's files. Then their name is empty, and all numbers are 0.
+        """
+        ops = changes.column("__op")
+        said = _told(changes)
+        times = pc.coalesce(
+            said["time"], changes.column("__commit_time").view(pa.int64()), pa.scalar(read_us)
+        )
+        # Of a statement Debezium tells the millisecond only.
+        whole = pc.multiply(pc.divide(times, _MILLISECOND), _MILLISECOND)
+        return SourceBlock(
+            pc.if_else(pc.equal(ops, "r"), "incremental", "false"),
+            pc.if_else(pc.equal(ops, "t"), whole, times),
+            pc.fill_null(said["server_id"], 0),
+            changes.column("__gtid"),
+            pc.fill_null(said["file"].cast(pa.string()), ""),
+            pc.fill_null(said["pos"], 0),
+            pc.fill_null(said["row"], 0),
+            said["thread"],
+            said["query"].cast(pa.string()),
+        )
+
     def taken(self, rows: pa.Array) -> "SourceBlock":
         """The same of these rows alone."""
-        return SourceBlock(self.snapshot, *(getattr(self, name).take(rows) for name in _OF_ROWS))
+        snapshot = self.snapshot if isinstance(self.snapshot, str) else self.snapshot.take(rows)
+        return SourceBlock(snapshot, *(getattr(self, name).take(rows) for name in _OF_ROWS))
 
 
+_MILLISECOND: Final = 1_000
 _OF_ROWS: Final = ("times", "server_id", "gtid", "file", "pos", "row", "thread", "query")
 
 
@@ -103,10 +132,10 @@ class Envelope:
         A row that belongs to the one before it is in the same batch. Raises InvariantBroken for an update without its
         row before.
         """
-        ops = np.asarray(pc.index_in(changes.column("__op"), _LETTERS))
+        ops = _operations(changes)
         of = np.flatnonzero(ops != _BEFORE)
         op, preceding = ops[of], np.where(of > 0, ops[of - 1], _NONE)
-        if self.schema.key and np.any((op == _UPDATE) & (preceding != _BEFORE) & (preceding != _DELETE)):
+        if np.any((op == _UPDATE) & (preceding != _BEFORE) & (preceding != _DELETE)):
             raise InvariantBroken(f"an update of {self.schema.table} has no row before it")
         created = (op == _UPDATE) & (preceding == _DELETE)  # by an update that changed the key
         deleted = np.zeros(len(of), np.bool_)
@@ -171,7 +200,9 @@ class Envelope:
         return joined(
             f'{{"version":{json_text(self.version)},"connector":"mysql","name":{json_text(self.prefix)},"ts_ms":',
             pc.cast(pc.divide(source.times, 1000), pa.string()),
-            f',"snapshot":"{source.snapshot}","db":{json_text(table.database)},"sequence":null,"ts_us":',
+            ',"snapshot":"',
+            source.snapshot,
+            f'","db":{json_text(table.database)},"sequence":null,"ts_us":',
             pc.cast(source.times, pa.string()),
             ',"ts_ns":',
             pc.cast(pc.multiply(source.times, 1000), pa.string()),
@@ -219,6 +250,23 @@ class Envelope:
         times = dict.fromkeys(("ts_ms", "ts_us", "ts_ns"), _OPTIONAL_LONG)
         named = (field(schema, name) for name, schema in (fields | times).items())
         return struct(named, name=f"{self._name}.Envelope", version=2)
+
+
+def _told(changes: pa.RecordBatch) -> dict[str, pa.Array]:
+    """The fields of SOURCE, which files of earlier versions don't have."""
+    at = changes.schema.get_field_index(SOURCE.name)
+    source = changes.column(at) if at >= 0 else pa.nulls(changes.num_rows, SOURCE.type)
+    return dict(zip((field.name for field in SOURCE.type), source.flatten(), strict=True))
+
+
+def _operations(changes: pa.RecordBatch) -> NDArray[np.int32]:
+    """The number of each row's letter. An update of a row without a key is `d` and `c`, and here `b` and `u`."""
+    ops = np.asarray(pc.index_in(changes.column("__op"), _LETTERS))
+    update = _told(changes)["update"]
+    if update.null_count == len(update):
+        return ops
+    updates = np.asarray(pc.fill_null(update, False))
+    return np.where(updates, np.where(ops == _DELETE, _BEFORE, _UPDATE), ops)
 
 
 def _texts_or_null(texts: pa.Array) -> pa.Array:

@@ -47,13 +47,15 @@ class TransactionPartRead:
     gtid: Gtid
     commit_time: int
     tables: tuple[TableImages | TableUnreadable, ...]
+    original_time: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class DdlRead:
     """A transaction that is a statement and not rows; its text may hold a password, and is never told along.
 
-    `strict`: whether the session's sql_mode is known to have refused values that don't fit.
+    `strict`: whether the session's sql_mode is known to have refused values that don't fit. `begins`: where its event
+    begins, and `server` the id of the server that wrote it.
     """
 
     gtid: Gtid
@@ -64,6 +66,8 @@ class DdlRead:
     covered: GtidSet = NO_GTIDS
     strict: bool = False
     original_time: int = 0
+    begins: Coordinates | None = None
+    server: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ class TransactionPartVerified:
     gtid: Gtid
     commit_time: int
     tables: tuple[TableChanges, ...]
+    original_time: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,10 @@ class SchemaVerified:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChanged:
-    """A statement passed that may have changed `tables`, captured ones; some are `restarted`, some surely altered."""
+    """A statement passed that may have changed `tables`, captured ones; some are `restarted`, some surely altered.
+
+    `begins`: where its event begins, and `server` the id of the server that wrote it.
+    """
 
     gtid: Gtid
     tables: frozenset[TableId]
@@ -55,6 +59,8 @@ class SchemaChanged:
     alterations: tuple[Alteration, ...] = ()
     commit_time: int = 0
     original_time: int = 0
+    begins: Coordinates | None = None
+    server: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.row_images import TableChanges
@@ -30,7 +31,8 @@ class ChangePart:
 class ChunkPart:
     """The rows of a chunk that didn't give way to changes, at their place in the stream.
 
-    `first`: they go straight to the mirror; otherwise they are changes of their own (`op` = r) with this `scn`.
+    `first`: they go straight to the mirror; otherwise they are changes of their own (`op` = r) with this `scn`. `at`:
+    where the log is there, None where that isn't known.
     """
 
     chunk: ChunkId
@@ -40,6 +42,7 @@ class ChunkPart:
     high: High
     scn: int
     first: bool
+    at: Coordinates | None = None
 
 
 @dataclass(frozen=True, slots=True)

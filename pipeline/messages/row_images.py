@@ -1,9 +1,9 @@
 """What is said of each row image, in columns beside the image's own.
 
-That's its kind (`row_images.ImageKind`), the index of its transaction in the slice, its ordinal in that transaction
-(counted over all captured tables, from 0, one for each image), and the columns that the log doesn't give (with
-binlog_row_image MINIMAL or NOBLOB), whose values in the image are null and mean nothing. What an update's after image
-leaves out it has from its before image, where that has it.
+That's its kind (`row_images.ImageKind`), where it is in the log, the index of its transaction in the slice, its ordinal
+in that transaction (counted over all captured tables, from 0, one for each image), and the columns that the log doesn't
+give (with binlog_row_image MINIMAL or NOBLOB), whose values in the image are null and mean nothing. What an update's
+after image leaves out it has from its before image, where that has it.
 """
 
 from dataclasses import dataclass
@@ -15,6 +15,20 @@ import pyarrow as pa
 from pipeline.schema.table_map import TableMap
 from pipeline.schema.table_schema import TableId, TableSchema
 
+# Where a row is in the log: the file, the offset at which its rows event begins (that of a compressed transaction where
+# it's in one), its number among the event's rows (from 0, one for both images of an update), the id of the server that
+# wrote it, the thread of the connection, and the statement's text. What the log doesn't tell is null.
+SOURCE_TYPE: Final = pa.struct(
+    [
+        pa.field("file", pa.dictionary(pa.int32(), pa.string())),
+        pa.field("pos", pa.int64()),
+        pa.field("row", pa.int32()),
+        pa.field("server_id", pa.uint32()),
+        pa.field("thread", pa.uint32()),
+        pa.field("query", pa.dictionary(pa.int32(), pa.string())),
+    ]
+)
+
 # As the log is read. `absent` is null where all columns are there, and else a bitmap: bit i % 8 of byte i // 8 is set
 # where column i is absent.
 IMAGE_FIELDS: Final = pa.schema(
@@ -23,6 +37,7 @@ IMAGE_FIELDS: Final = pa.schema(
         pa.field("transaction", pa.int32(), nullable=False),
         pa.field("ordinal", pa.int32(), nullable=False),
         pa.field("absent", pa.binary()),
+        pa.field("source", SOURCE_TYPE),
     ]
 )
 

@@ -116,8 +116,8 @@ def _proven(state: Capturable, table_map: TableMap) -> Verified | str:
 
 def _with_names(schema: TableSchema, images: pa.RecordBatch) -> pa.RecordBatch:
     """IMAGE_FIELDS as CHANGE_FIELDS. Raises KeyAbsent."""
-    *fields, bitmaps = images.columns
-    return pa.record_batch([*fields, _absent(schema, bitmaps)], schema=CHANGE_FIELDS)
+    *fields, bitmaps, source = images.columns
+    return pa.record_batch([*fields, _absent(schema, bitmaps), source], schema=CHANGE_FIELDS)
 
 
 def _absent(schema: TableSchema, bitmaps: pa.Array) -> pa.Array:

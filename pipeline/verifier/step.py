@@ -270,10 +270,10 @@ def _taken(state: State, message: HeldMessage) -> tuple[State, tuple[FromVerifie
     match message:
         case TransactionsRead():
             return _slice_read(state, message)
-        case TransactionPartRead(gtid, commit_time, tables):
+        case TransactionPartRead(gtid, commit_time, tables, original_time):
             state, news, changes = _tables_read(state, tables)
             parents = parents_of(state.foreign_keys, changes, state.cascaded)
-            said = (*news, TransactionPartVerified(gtid, commit_time, changes))
+            said = (*news, TransactionPartVerified(gtid, commit_time, changes, original_time))
             return replace(state, cascaded=parents), said
         case DdlRead():
             return _statement_read(state, message)
@@ -350,6 +350,8 @@ def _statement_read(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
         alterations,
         message.commit_time,
         message.original_time,
+        message.begins,
+        message.server,
     )
     return state, (*unfit, passed, *same, *arrived)
 

@@ -114,7 +114,9 @@ def _images(case: RowsCase, slack: bytes) -> TableImages:
     ends = np.cumsum([len(body) for body in bodies], dtype=np.int64)
     starts = ends - np.array([len(body) for body in bodies], np.int64)
     codes = np.array([code for code, _ in case.events], np.uint8)
-    events = RowsEvents(starts, ends, codes, np.zeros(len(bodies), np.int32))
+    events = RowsEvents(
+        starts, ends, codes, np.zeros(len(bodies), np.int32), np.full((5, len(bodies)), -1), ("",)
+    )
     located = locate_images(table_map(case.map), _memory().holding(b"".join(bodies), slack), events)
     return finish(located, np.cumsum(located.images) - located.images)
 

@@ -27,7 +27,14 @@ from pipeline.messages.changes import ChangesVerified, SchemaChanged, Transactio
 from pipeline.messages.chunks import ChunkRead, PlanTable, ReadChunk, ReselectRows, TablePlanned
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
-from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges, TableImages, TableUnreadable
+from pipeline.messages.row_images import (
+    CHANGE_FIELDS,
+    SOURCE_TYPE,
+    ImageKind,
+    TableChanges,
+    TableImages,
+    TableUnreadable,
+)
 from pipeline.messages.signals import SignalOutcome, SignalReceived
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_filter import TableFilter
@@ -164,6 +171,7 @@ def _changes(schema: TableSchema, transactions: list[list[Image]]) -> TableChang
         pa.array([index for _, index, _ in found], pa.int32()),
         pa.array([ordinal for _, _, ordinal in found], pa.int32()),
         pa.nulls(len(found), CHANGE_FIELDS.field("absent").type),
+        pa.nulls(len(found), SOURCE_TYPE),
     ]
     images = pa.RecordBatch.from_arrays(fields, schema=CHANGE_FIELDS)
     return TableChanges(schema, images, rows(schema, [image.key for image, _, _ in found]))

@@ -14,12 +14,17 @@ from tests.servers.source import settings
 
 
 async def read_log(
-    server: MysqlServer, account: Account, captured: TableFilter, position: GtidSet, known: KnownSchemas
+    server: MysqlServer,
+    account: Account,
+    captured: TableFilter,
+    position: GtidSet,
+    known: KnownSchemas,
+    keeps_statements: bool = False,
 ) -> list[FromVerifier]:
     """All that the verifier tells of the log behind the position, up to what the server has executed by now."""
     executed = GtidSet.parse(server.executed())
     dump = await BinlogDump.open(settings(server, account), position)
-    stream = LogStream(captured.match, captured.may_match_in)
+    stream = LogStream(captured.match, captured.may_match_in, keeps_statements=keeps_statements)
     state, news = start(captured, known, position, {}, (), frozenset())
     told: list[FromVerifier] = list(news)
     try:

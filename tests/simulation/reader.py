@@ -18,7 +18,7 @@ from pipeline.messages.binlog import (
     TransactionsRead,
 )
 from pipeline.messages.inboxes import ToSchemaVerifier
-from pipeline.messages.row_images import IMAGE_FIELDS, ImageKind, TableImages, TableUnreadable
+from pipeline.messages.row_images import IMAGE_FIELDS, SOURCE_TYPE, ImageKind, TableImages, TableUnreadable
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, TableMap
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.types.field_types import Storage
@@ -164,6 +164,7 @@ def _fields(found: Sequence[tuple[int, Image]]) -> pa.RecordBatch:
         pa.array([i for i, _ in found], pa.int32()),
         pa.array([image.ordinal for _, image in found], pa.int32()),
         pa.nulls(len(found), _ABSENT),
+        pa.nulls(len(found), SOURCE_TYPE),
     ]
     return pa.RecordBatch.from_arrays(fields, schema=IMAGE_FIELDS)
 

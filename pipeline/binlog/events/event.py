@@ -11,7 +11,7 @@ WL#7083 and WL#7846 for the GTID event's commit timestamps.
 
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from pipeline.binlog.cursor import Cursor, utf8
@@ -47,7 +47,6 @@ _SKIPPED: Final = frozenset(
         Code.USER_VAR,
         Code.BEGIN_LOAD_QUERY,
         Code.IGNORABLE,
-        Code.ROWS_QUERY,
         Code.PREVIOUS_GTIDS,
         Code.TRANSACTION_CONTEXT,
         Code.VIEW_CHANGE,
@@ -124,6 +123,13 @@ class RowsChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class RowsStatement:
+    """The text of the statement whose rows come next, in the client's character set."""
+
+    text: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class StatementLoaded:
     """LOAD DATA as a statement (EXECUTE_LOAD_QUERY), of a database that isn't looked up."""
 
@@ -155,6 +161,7 @@ Event = (
     | XaPrepare
     | TableMapped
     | RowsChanged
+    | RowsStatement
     | Payload
     | StatementLoaded
     | Stop
@@ -226,6 +233,8 @@ def _rare(head: Header, body: bytes) -> Event:
             return _xa_prepare(body)
         case Code.STOP:
             return Stop()
+        case Code.ROWS_QUERY:
+            return RowsStatement(body[1:])  # behind a byte of its length, which can't hold it
         case Code.EXECUTE_LOAD_QUERY:
             return StatementLoaded()
         case Code.TRANSACTION_PAYLOAD:

@@ -53,13 +53,14 @@ class Query:
     """A statement, run with `database` as the default one ("" for none).
 
     `updated`: the databases in which it changed something, None where the event doesn't say. `strict`: whether the
-    session's sql_mode refused values that don't fit, and left the others as they are.
+    session's sql_mode refused values that don't fit, and left the others as they are. `thread`: the connection's.
     """
 
     database: str
     statement: str = field(repr=False)  # it may hold a password
     updated: frozenset[str] | None
     strict: bool
+    thread: int = 0
 
 
 def query(body: bytes) -> Query:
@@ -70,20 +71,17 @@ def query(body: bytes) -> Query:
     """
     if len(body) < _POST_HEADER.size:
         raise UndecodableError("it is shorter than its own head")
-    _, _, database_bytes, _, variables_bytes = _POST_HEADER.unpack_from(body)
+    thread, _, database_bytes, _, variables_bytes = _POST_HEADER.unpack_from(body)
     cursor = Cursor(body, _POST_HEADER.size)
     variables, database = cursor.take(variables_bytes), cursor.take(database_bytes)
     cursor.take(1)
     statement = cursor.rest()
     # What frames nearly all transactions; what they changed is in their rows.
     if statement == b"BEGIN":
-        return _BEGIN
+        return Query("", "BEGIN", None, False, thread)
     updated, collation, mode = _variables(Cursor(variables))
     strict = bool(mode & _STRICT) and not mode & ~_NO_CONVERSION
-    return Query(utf8(database), _text(statement, collation), updated, strict)
-
-
-_BEGIN: Final = Query("", "BEGIN", None, False)
+    return Query(utf8(database), _text(statement, collation), updated, strict, thread)
 
 
 def _text(statement: bytes, collation: int) -> str:

@@ -28,15 +28,22 @@ from pipeline.binlog.stream_state import (
     CODE,
     DONE,
     END,
+    FILE,
     FRAMED,
     FULL,
     KNOWN_TYPE,
+    LONGEST_STATEMENT,
     MAP,
     NO_ROOM,
+    PLACE,
     RARE,
     ROWS_TYPE,
+    SERVER,
     START,
     STATE_TYPE,
+    STATEMENT,
+    TEXT_LENGTH,
+    THREAD,
     TRANSACTION,
     MapIndex,
     Record,
@@ -100,6 +107,28 @@ def _frame(buffer: Bytes, at: Int, end: Int, state: Record) -> int:
     if end - statement != _BEGIN_BYTES or integer(buffer, statement, _BEGIN_BYTES) != _BEGIN:
         return RARE
     state.phase = FRAMED
+    state.thread = integer(buffer, at, 4)
+    return DONE
+
+
+@part
+def _statement(buffer: Bytes, at: Int, end: Int, state: Record, rows: SliceRows) -> int:
+    """A ROWS_QUERY event's body: a byte that means nothing, and the text. Without a body it's one that says nothing."""
+    if not state.keeps_statements or at == end:
+        return DONE
+    if state.phase < FRAMED:
+        return RARE
+    start, length = state.bytes, end - at - 1
+    if length > LONGEST_STATEMENT:
+        state.statement = -1
+        return DONE
+    if start + TEXT_LENGTH + length + SLACK > len(rows.body):
+        return NO_ROOM
+    for i in range(TEXT_LENGTH):
+        rows.body[start + i] = length >> (8 * i) & 255
+    copy(buffer, at + 1, length, rows.body, start + TEXT_LENGTH)
+    state.statement = start
+    state.bytes += TEXT_LENGTH + length
     return DONE
 
 
@@ -177,6 +206,11 @@ def _rows(
     rows.events[START, event] = start
     rows.events[END, event] = start + length
     rows.events[TRANSACTION, event] = state.transactions
+    rows.events[FILE, event] = state.file
+    rows.events[PLACE, event] = state.begins
+    rows.events[SERVER, event] = state.server
+    rows.events[THREAD, event] = state.thread
+    rows.events[STATEMENT, event] = state.statement
     state.events += 1
     state.bytes += length
     return FULL if state.bytes >= state.most_bytes else DONE
@@ -194,6 +228,8 @@ def _commit(state: Record, rows: SliceRows) -> int:
     rows.transactions[2, state.transactions] = state.commit_time
     rows.transactions[3, state.transactions] = state.original_time
     state.transactions += 1
+    if state.events == state.first_event:  # of texts without rows nothing stays
+        state.bytes = state.first_byte
     state.first_event, state.first_byte = state.events, state.bytes
     state.phase = BETWEEN
     state.tables = 0
@@ -215,10 +251,14 @@ def _event(
         return RARE
     code = np.int64(buffer[start + 4])
     at, body_end = start + _HEADER, end - state.checksum_bytes
+    place = integer(buffer, start + 13, 4)
+    if place != 0 and not state.within:
+        state.begins = state.offset
     status = RARE
     if code == _TABLE_MAP:
         status = _map(buffer, at, body_end, state, known, explained)
     elif _IS_ROWS[code]:
+        state.server = integer(buffer, start + 5, 4)
         status = _rows(buffer, at, body_end, code, state, known, explained, rows)
     elif code == _GTID and not state.within:
         status = begin(buffer, at, body_end, state, sources)
@@ -229,9 +269,8 @@ def _event(
     elif code == _XID:
         status = _commit(state, rows)
     elif code == _ROWS_QUERY:
-        status = DONE
+        status = _statement(buffer, at, body_end, state, rows)
     if status in (DONE, FULL):
-        place = integer(buffer, start + 13, 4)
         if place != 0 and not state.within:
             state.offset += (place - state.offset) % _OFFSETS
         if code == _XID:

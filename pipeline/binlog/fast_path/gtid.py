@@ -47,6 +47,7 @@ def begin(buffer: Bytes, at: Int, end: Int, state: Record, sources: Encoded) -> 
                 return RARE
             original_time = integer(buffer, times + _TIME_BYTES, _TIME_BYTES)
     state.phase = BEGUN
+    state.thread, state.statement = -1, -1
     state.source, state.number = source, number
     state.commit_time, state.original_time = commit_time, original_time
     return DONE
@@ -95,6 +96,7 @@ def begin_tagged(buffer: Bytes, at: Int, end: Int, state: Record, sources: Encod
     if source < 0 or number & 1 or not 1 <= number >> 1 <= LARGEST_NUMBER:  # its lowest bit is its sign
         return RARE
     state.phase = BEGUN
+    state.thread, state.statement = -1, -1
     state.source, state.number = source, number >> 1
     state.commit_time, state.original_time = commit_time, original_time
     return DONE

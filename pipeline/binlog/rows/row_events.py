@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.rows import cells
 from pipeline.binlog.rows.columns import check_storage, decode_column, rows_type
-from pipeline.binlog.rows.stored_values import StoredColumn
+from pipeline.binlog.rows.stored_values import StoredColumn, decode_varying
+from pipeline.binlog.stream_state import TEXT_LENGTH
 from pipeline.errors import InvariantBroken, UndecodableError
-from pipeline.messages.row_images import IMAGE_FIELDS, ImageKind, TableImages
+from pipeline.messages.row_images import IMAGE_FIELDS, SOURCE_TYPE, ImageKind, TableImages
 from pipeline.schema.table_map import FullMetadata, TableMap
 from pipeline.types import arrow_arrays
 from pipeline.types.buffers import ABSENT, Bytes, CellTable, Flags, Longs
-from pipeline.types.field_types import FieldType, stored_width
+from pipeline.types.field_types import FieldType, Storage, stored_width
 
 _FIRST_KINDS: Final[dict[int, ImageKind]] = {
     Code.WRITE_ROWS_V1: ImageKind.INSERT,
@@ -46,6 +47,9 @@ for _code, _kind in _FIRST_KINDS.items():
 
 _SMALLEST_ROOM: Final = 64  # row images
 
+_TEXT: Final = Storage(FieldType.BLOB, TEXT_LENGTH)
+_WEIGHTS: Final = 256 ** np.arange(TEXT_LENGTH)
+
 
 class RowsEvents(NamedTuple):
     """The rows events of one table map in one slice, in the log's order; as long as each other."""
@@ -54,6 +58,8 @@ class RowsEvents(NamedTuple):
     end: Longs
     code: NDArray[np.uint8]  # its type code, one of ROW_EVENTS
     transaction: NDArray[np.int32]  # the index of its transaction in the slice
+    origin: NDArray[np.int64]  # of `Rows.events` the rows from FILE on
+    files: tuple[str, ...]  # the names by their numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +144,53 @@ def _images(located: LocatedImages, first_ordinals: Longs) -> pa.RecordBatch:
     kinds = np.where(first == ImageKind.UPDATE_BEFORE, first + place % 2, first).astype(np.int8)
     transactions = np.repeat(located.events.transaction, counts)
     ordinals = (np.repeat(first_ordinals, counts) + place).astype(np.int32)
-    fields = [pa.array(kinds), pa.array(transactions), pa.array(ordinals), _absent(located)]
+    rows = np.where(first == ImageKind.UPDATE_BEFORE, place // 2, place).astype(np.int32)
+    source = _source(located, rows)
+    fields = [pa.array(kinds), pa.array(transactions), pa.array(ordinals), _absent(located), source]
     return pa.record_batch(fields, schema=IMAGE_FIELDS)
+
+
+def _source(located: LocatedImages, rows: NDArray[np.int32]) -> pa.Array:
+    """SOURCE_TYPE of each row image, of which `rows` has its number in its event."""
+    events, counts = located.events, located.images
+    file, place, server, thread, statement = events.origin
+    used, which = np.unique(file, return_inverse=True)
+    names = pa.array([events.files[number] for number in used.tolist()], pa.string())
+    threads = np.repeat(thread, counts)
+    fields = [
+        pa.DictionaryArray.from_arrays(pa.array(np.repeat(which.astype(np.int32), counts)), names),
+        pa.array(np.repeat(place, counts)),
+        pa.array(rows),
+        pa.array(np.repeat(server, counts).astype(np.uint32)),
+        arrow_arrays.fixed(pa.uint32(), threads.astype(np.uint32), threads >= 0),
+        _statements(located.buffer, statement, counts),
+    ]
+    return pa.StructArray.from_arrays(fields, fields=list(SOURCE_TYPE))
+
+
+def _statements(buffer: Bytes, starts: Longs, counts: Longs) -> pa.Array:
+    """Of each row image the text of its statement, which lies behind its length in the buffer; null without one."""
+    used, which = np.unique(starts, return_inverse=True)
+    if not len(used) or used[-1] < 0:
+        return pa.nulls(int(counts.sum()), SOURCE_TYPE.field("query").type)
+    cells_ = used.astype(np.int32)
+    lengths = buffer[used[used >= 0][:, None] + np.arange(TEXT_LENGTH)].astype(np.int64) @ _WEIGHTS
+    stored = StoredColumn(buffer, cells_, "a statement's text", int(lengths.sum()))
+    texts = decode_varying(_TEXT, stored)
+    return pa.DictionaryArray.from_arrays(
+        pa.array(np.repeat(which, counts).astype(np.int32)), _readable(texts)
+    )
+
+
+def _readable(texts: pa.Array) -> pa.Array:
+    """The bytes as text; what isn't UTF-8 becomes U+FFFD."""
+    try:
+        return texts.cast(pa.string())
+    except pa.ArrowInvalid:
+        decoded = [
+            None if each is None else each.decode_column(errors="replace") for each in texts.to_pylist()
+        ]
+        return pa.array(decoded, pa.string())
 
 
 def _absent(located: LocatedImages) -> pa.Array:

@@ -7,7 +7,7 @@ import pytest
 
 from actors.source.decoder_threads import Decoding
 from pipeline.binlog.event_type import Code
-from pipeline.binlog.slice import Passed, Slice
+from pipeline.binlog.slice import Part, Passed, Slice
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid
 from pipeline.messages.binlog import LogAdvanced, ReadingPaused, TransactionPartRead, TransactionsRead
@@ -47,7 +47,7 @@ async def test_parts_count_on_whatever_thread_they_are_in() -> None:
     try:
         for n in range(5):
             made.rows(made.orders, *range(n * 1000))
-            decoding.put(made.slice.cut_part(gtid, 10))
+            decoding.put(made.slice.cut_part(Part(gtid, 10, 10)))
         decoding.put(passed(made, 1, 1))
         counted = []
         for _ in range(6):
@@ -109,7 +109,7 @@ def _impossible() -> Slice:
     made.rows(made.orders, 1)
     made.passed(f"{A}:1", 10)
     slice_ = made.slice.cut(Passed(END))
-    return Slice(slice_.rows, {}, slice_.sources, slice_.of, continues=False)
+    return Slice(slice_.rows, {}, slice_.sources, slice_.files, slice_.of, continues=False)
 
 
 async def test_no_thread_stays_behind_it() -> None:

@@ -27,9 +27,9 @@ def located(table_map: TableMap, bodies: Iterable[Body]) -> LocatedImages:
     codes = np.array([body.code for body in bodies], np.uint8)
     transactions = np.array([body.transaction for body in bodies], np.int32)
     buffer = bytearray(b"".join(body.bytes for body in bodies) + b"\xff" * SLACK)
-    return locate_images(
-        table_map, np.frombuffer(buffer, np.uint8), RowsEvents(starts, ends, codes, transactions)
-    )
+    nowhere = np.full((5, len(bodies)), -1)
+    events = RowsEvents(starts, ends, codes, transactions, nowhere, ("",))
+    return locate_images(table_map, np.frombuffer(buffer, np.uint8), events)
 
 
 def images(table_map: TableMap, bodies: Iterable[Body], first_ordinal: int = 0) -> TableImages:

@@ -3,7 +3,7 @@
 import struct
 
 from pipeline.binlog.event_type import Code
-from pipeline.binlog.registries import TableMapRegistry, TsidRegistry
+from pipeline.binlog.registries import FileRegistry, TableMapRegistry, TsidRegistry
 from pipeline.binlog.slice import Part, Passed, Slice, SliceBuilder, Transaction
 from pipeline.binlog.stream_state import StreamState
 from pipeline.gtid.coordinates import Coordinates
@@ -37,9 +37,10 @@ class Making:
     """A builder, with maps of the tables `orders` and `items` by number."""
 
     def __init__(self, most_bytes: int = 1 << 20) -> None:
-        self.sources, self.maps = TsidRegistry(), TableMapRegistry()
+        self.sources, self.maps, self.files = TsidRegistry(), TableMapRegistry(), FileRegistry()
         self.state = StreamState(100, most_bytes)
-        self.slice = SliceBuilder(self.state, self.sources, self.maps)
+        self.state.file = self.files.number("binlog.000001")
+        self.slice = SliceBuilder(self.state, self.sources, self.maps, self.files)
         self.orders, self.items, self.strange = (
             self.maps.add(b"orders", table("orders")),
             self.maps.add(b"items", table("items")),
@@ -116,19 +117,20 @@ def test_what_is_open_stays_for_the_next_slice() -> None:
 def test_parts_count_on() -> None:
     made = Making()
     gtid = Gtid.parse(f"{A}:1")
+    part = Part(gtid, 10, 9)
     made.rows(made.orders, 1, 2)
-    first = made.slice.cut_part(gtid, 10)
+    first = made.slice.cut_part(part)
     made.rows(made.items, 3)
-    second = made.slice.cut_part(gtid, 10)
+    second = made.slice.cut_part(part)
     made.rows(made.orders, 4)
     made.passed(f"{A}:1", 10)
     made.rows(made.orders, 5)
     made.passed(f"{A}:2", 20)
     last = made.slice.cut(Passed(END))
     assert [part.continues for part in (first, second, last)] == [False, True, True]
-    assert first.of == Part(gtid, 10)
+    assert first.of == part
     message, ordinal = first.read()
-    assert message == TransactionPartRead(gtid, 10, message.tables)
+    assert message == TransactionPartRead(gtid, 10, message.tables, 9)
     assert (ordinals(message), ordinal) == ([[0, 1]], 2)
     message, ordinal = second.read(ordinal)
     assert (ordinals(message), ordinal) == ([[2]], 3)
@@ -196,15 +198,15 @@ def test_too_many_images_in_a_transaction_make_their_own_tables_unreadable() -> 
     made = Making()
     gtid = Gtid.parse(f"{A}:1")
     made.rows(made.orders, 1)
-    made.slice.cut_part(gtid, 10)
+    made.slice.cut_part(Part(gtid, 10, 10))
     made.rows(made.items, 1)
     made.rows(made.orders, 1)
-    part, last = made.slice.cut_part(gtid, 10).read(2**31 - 2)
+    part, last = made.slice.cut_part(Part(gtid, 10, 10)).read(2**31 - 2)
     items, orders = part.tables
     assert isinstance(items, TableImages)
     assert isinstance(orders, TableUnreadable)
     assert orders.table == TableId("shop", "orders")
     assert "more than 2³¹ row images" in orders.reason
     made.rows(made.items, 1)
-    [items] = made.slice.cut_part(gtid, 10).read(last)[0].tables
+    [items] = made.slice.cut_part(Part(gtid, 10, 10)).read(last)[0].tables
     assert isinstance(items, TableUnreadable)

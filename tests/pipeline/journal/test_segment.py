@@ -23,7 +23,7 @@ from pipeline.journal.entry import CommitTimes, File, FileKind
 from pipeline.journal.segment import EarlyFile, Unfinished, Waiting
 from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
 from pipeline.messages.message_size import of_part
-from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
+from pipeline.messages.row_images import CHANGE_FIELDS, SOURCE_TYPE, ImageKind, TableChanges
 from pipeline.messages.signals import SignalAccepted
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
@@ -76,12 +76,19 @@ def images_of(
     images: list[tuple[ImageKind, int, Row]], schema: TableSchema, first_scn: int = 1
 ) -> ChangePart:
     ordinals: Counter[int] = Counter()
-    described: dict[str, list[int | None]] = {"kind": [], "transaction": [], "ordinal": [], "absent": []}
+    described: dict[str, list[int | None]] = {
+        "kind": [],
+        "transaction": [],
+        "ordinal": [],
+        "absent": [],
+        "source": [],
+    }
     for kind, transaction, _ in images:
         described["kind"].append(kind)
         described["transaction"].append(transaction)
         described["ordinal"].append(ordinals[transaction])
         described["absent"].append(None)
+        described["source"].append(None)
         ordinals[transaction] += 1
     rows = {name: [row[i] for _, _, row in images] for i, name in enumerate(schema.arrow.names)}
     return ChangePart(
@@ -170,7 +177,8 @@ def test_changes_of_a_table_with_a_key(history: tuple[list[Change], dict[Key, Ro
             image("u", change, change.after)
 
     table = change_rows.change_table(SEGMENT, part_of(changes, KEYED, first_scn))
-    assert table.schema.equals(change_rows.changes_schema(KEYED))
+    assert table.schema.equals(change_rows.file_schema(KEYED))
+    table = table.drop_columns(change_rows.SOURCE.name)
     at = table.schema.get_field_index("__commit_time")
     assert table.set_column(at, "__commit_time", table.column(at).cast(pa.int64())).to_pylist() == expected
 
@@ -277,6 +285,30 @@ def test_a_row_says_which_columns_it_lacks_and_its_file_that_there_is_such_a_row
     assert [table.absent for table in journal.segment_tables(SEGMENT, whole)] == [False, False]
 
 
+def test_a_row_says_where_it_comes_from() -> None:
+    part = part_of([Change(0, None, ("x", 1, "a")), Change(1, ("x", 1, "a"), ("y", 1, "a"))], KEYED)
+    known = {"file": "binlog.000001", "pos": 4, "row": 0, "server_id": 7, "thread": None, "query": None}
+    images = part.changes.images
+    sources = pa.array(
+        [{**known, "pos": at, "thread": thread} for at, thread in ((4, 1), (9, None), (9, None))]
+    )
+    images = images.set_column(4, CHANGE_FIELDS.field("source"), sources.cast(SOURCE_TYPE))
+    run = part.transactions
+    moved = replace(run, original_time=run.commit_time - np.array([5, 0]))
+    part = ChangePart(replace(part.changes, images=images), moved, part.first_scn)
+    found = change_rows.change_table(SEGMENT, part)[change_rows.SOURCE.name].to_pylist()
+    assert found == [
+        {"time": int(run.commit_time[0]) - 5, "update": None, **known, "thread": 1},
+        {"time": None, "update": None, **known, "pos": 9},
+    ]
+
+
+def test_a_row_of_a_chunk_says_where_the_log_was() -> None:
+    chunk = replace(chunk_of([("x", 1, "a")], first=False), at=Coordinates("binlog.000001", 4))
+    [found] = change_rows.chunk_table(SEGMENT, chunk)[change_rows.SOURCE.name].to_pylist()
+    assert (found["file"], found["pos"], found["row"], found["server_id"]) == ("binlog.000001", 4, 0, None)
+
+
 @pytest.mark.parametrize("schema", [KEYED, KEYLESS])
 def test_a_table_that_was_emptied_says_so_in_a_row_of_its_own(schema: TableSchema) -> None:
     changes = TableChanges(
@@ -327,7 +359,7 @@ def test_a_chunk_of_a_first_snapshot_is_its_rows_alone() -> None:
 
 def test_a_chunk_of_a_later_snapshot_is_changes_of_its_own() -> None:
     table = change_rows.chunk_table(SEGMENT, chunk_of([("x", 1, "a"), (None, 2, "b")], first=False))
-    assert table.schema.equals(change_rows.changes_schema(KEYED))
+    assert table.schema.equals(change_rows.file_schema(KEYED))
     assert table.select(change_rows.META.names).to_pylist() == [
         {
             "__op": "r",

@@ -89,7 +89,7 @@ def images(table_map: TableMap, state: int | None = 2, tags: int | None = 3) -> 
         [pa.array([7], pa.int32()), pa.array([state], pa.int32()), pa.array([tags], pa.int64())],
         names=["0", "1", "2"],
     )
-    return TableImages(table_map, pa.record_batch([[0], [0], [0], [None]], schema=IMAGE_FIELDS), rows)
+    return TableImages(table_map, pa.record_batch([[0], [0], [0], [None], [None]], schema=IMAGE_FIELDS), rows)
 
 
 def statement(number: int, text: str, database: str = "shop") -> DdlRead:
@@ -450,7 +450,7 @@ def test_a_map_without_metadata_has_its_types_from_the_schema_as_well() -> None:
         NoMetadata(),
     )
     rows = pa.record_batch([pa.array([-1], pa.int32()), pa.array([b"\xfc"], pa.binary())], names=["0", "1"])
-    fields = pa.record_batch([[0], [0], [0], [None]], schema=IMAGE_FIELDS)
+    fields = pa.record_batch([[0], [0], [0], [None], [None]], schema=IMAGE_FIELDS)
     log = replace(slice_(6, maps=()), tables=(TableImages(bare, fields, rows),))
 
     def told(schema: TableSchema) -> list[FromVerifier]:
@@ -855,7 +855,7 @@ def lacking(*bitmaps: bytes | None) -> TransactionsRead:
     rows = pa.record_batch(
         [pa.concat_arrays([column] * count) for column in whole.rows.columns], whole.rows.schema
     )
-    fields = [[0] * count, [0] * count, range(count), bitmaps]
+    fields = [[0] * count, [0] * count, range(count), bitmaps, [None] * count]
     meta = pa.record_batch(
         [pa.array(values, f.type) for values, f in zip(fields, IMAGE_FIELDS, strict=True)], IMAGE_FIELDS
     )

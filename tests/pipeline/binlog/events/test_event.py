@@ -20,6 +20,7 @@ from pipeline.binlog.events.event import (
     Incident,
     Rotate,
     RowsChanged,
+    RowsStatement,
     Skipped,
     Stop,
     TableMapped,
@@ -100,7 +101,7 @@ def test_a_log_begins_with_where_it_is_and_how_it_is_written() -> None:
 def test_a_log_without_checksums_is_read_by_its_format_description() -> None:
     everything = list(told("without_checksums"))
     assert everything[1] == FormatDescription(checksum=False)
-    assert Query("shop", "CREATE DATABASE shop", frozenset({"shop"}), strict=True) in everything
+    assert Query("shop", "CREATE DATABASE shop", frozenset({"shop"}), strict=True, thread=9) in everything
 
 
 @pytest.mark.parametrize("name", STORIES)
@@ -179,8 +180,8 @@ def test_statements_say_where_they_changed_something() -> None:
         q for q in told("statement_format") if isinstance(q, Query) and q.statement.startswith("INSERT")
     ]
     assert inserts == [
-        Query("", "INSERT INTO other.things VALUES (1)", frozenset({"other"}), strict=True),
-        Query("", "INSERT INTO shop.orders VALUES (1)", frozenset({"shop"}), strict=True),
+        Query("", "INSERT INTO other.things VALUES (1)", frozenset({"other"}), strict=True, thread=9),
+        Query("", "INSERT INTO shop.orders VALUES (1)", frozenset({"shop"}), strict=True, thread=9),
     ]
 
 
@@ -370,7 +371,7 @@ def test_an_unknown_event_is_an_error_unless_its_server_says_that_it_may_be_igno
     with pytest.raises(UndecodableError, match=r"type 99: .*isn't known"):
         parsed(made(99, b"whatever"))
     assert parsed(made(99, b"whatever", flags=0x80)) == Skipped()
-    assert parsed(made(Code.ROWS_QUERY, b"\x05hello")) == Skipped()
+    assert parsed(made(Code.ROWS_QUERY, b"\x05hello")) == RowsStatement(b"hello")
     assert parsed(made(Code.STOP, b"")) == Stop()
 
 
