@@ -36,6 +36,7 @@ from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import Chunking, Completed, SnapshotFailed, SnapshotWaiting
+from tests.histories.readers import Readers
 from tests.histories.statements import Act, Captured, History, Metadata, Sql, Step, Version
 from tests.servers.executed import executed
 from tests.servers.journal_oracle import unequal
@@ -50,6 +51,8 @@ _CAUGHT_UP_S: Final = 3.0
 _ENDED: Final = frozenset({"completed", "failed", "stopped"})
 _PAUSES: Final = {Act.SHORT: 0.005, Act.LONG: 0.08}
 _FEW_ROWS: Final = 4
+_READ_EVERY_S: Final = 0.1
+_DELIVERED_S: Final = 120.0
 # How many databases come and go at once, for the sake of their GTIDs.
 _AGAIN: Final = 10
 
@@ -145,6 +148,7 @@ class Player:
         self.service: Running | None = None
         self._some = Random(repr([history.seed for history in histories]))
         self._closing: Any = None
+        self.readers: Readers | None = None
         self._chain: list[Entry] = []
         # How often the log was reset, and whether the service is to refuse it just now.
         self._journal = 0
@@ -152,15 +156,22 @@ class Player:
 
     async def play(self) -> Result:
         """Play it to its end, or to that of the service."""
+        reading: asyncio.Task[None] | None = None
         try:
             await asyncio.to_thread(self._prepare)
             await self._start()
+            if self.spark:
+                self.readers = Readers(self.server, str(self._folder / "lake"), Random(self._some.random()))
+                reading = asyncio.create_task(self._read(self.readers))
             while going := [part for part in self.parts if part.left]:
                 await self._move(self._some.choice(going))
                 if self._over():
                     return self.result
             await self._judge_lake()
         finally:
+            if reading is not None:
+                reading.cancel()
+                await asyncio.wait({reading})
             await self._drop()
             await asyncio.to_thread(self._clean)
         return self.result
@@ -244,6 +255,19 @@ class Player:
         self._find(None, "the service ended", f"{outcome.code.name}: {outcome.message}")
         return True
 
+    # -- readers of the lake
+
+    async def _read(self, readers: Readers) -> None:
+        """Read all the time."""
+        while True:
+            await asyncio.to_thread(readers.poll)
+            await asyncio.sleep(_READ_EVERY_S)
+
+    def _look(self, part: Part) -> None:
+        """Take down what the source has, for the readers."""
+        if self.readers is not None:
+            self.readers.look(sorted(self._tables(part)))
+
     # -- steps
 
     async def _move(self, part: Part) -> None:
@@ -273,6 +297,7 @@ class Player:
                     part.sessions.pop(statement.session, None)
             except (pymysql.err.MySQLError, UnicodeError):
                 self.result.refused += 1
+            self._look(part)
 
     def _session(self, part: Part, number: int) -> "pymysql.Connection[Cursor]":
         if number not in part.sessions:
@@ -354,6 +379,8 @@ class Player:
         self._refusing = False
         self._journal += 1
         self._chain.clear()
+        if self.readers is not None:
+            self.readers.moved(str(self._folder / "lake"))
         for part in self.parts:
             part.since.clear()
         await self._start()
@@ -390,6 +417,8 @@ class Player:
         else:
             self.server.kill()
         self.server.start()
+        for part in self.parts:
+            self._look(part)
 
     # -- rest
 
@@ -448,6 +477,7 @@ class Player:
     async def _rest(self, part: Part) -> None:
         await asyncio.to_thread(self._end_branches)
         for other in self.parts:
+            await asyncio.to_thread(self._look, other)
             await asyncio.to_thread(
                 self._run, other, [Sql("COMMIT"), Sql("UNLOCK TABLES")] if other is part else []
             )
@@ -467,6 +497,9 @@ class Player:
         if not await self._until(lambda: asyncio.to_thread(right), RIGHT_S):
             for finding in found:
                 self._find(part, finding.kind, finding.text)
+        if self.readers is not None:
+            for text in self.readers.judged(part.database):
+                self._find(part, "reader", text[:600])
         self.result.judged += 1
         if part.wrong:
             part.left.clear()
@@ -532,12 +565,26 @@ class Player:
 
     # -- the lake
 
+    def _delivered(self) -> bool:
+        """Whether the lake has all that's sealed, and no table of it is being read again."""
+        sink = self.service.status(Name.SPARK_SINK) if self.service else {}
+        if not sink or sink["segment"] < self._sealed() or sink["late"]:
+            return False
+        return not any(table.get("rebuilding_since") for table in sink["tables"].values())
+
     async def _judge_lake(self) -> None:
         """Hold what the lake has against the source, once everything is in it."""
         if self.spark is None or self.service is None:
             return
+        if not await self._until(self._delivered, _DELIVERED_S):
+            self._find(None, "lake", f"isn't delivered: {self.service.status(Name.SPARK_SINK)}"[:600])
         checkpoint = await asyncio.to_thread(self._checkpoint)
         assert checkpoint is not None
+        if self.readers is not None:
+            await asyncio.to_thread(self.readers.poll)
+            for part in self.parts:
+                for text in self.readers.judged(part.database):
+                    self._find(part, "reader", text[:600])
         with suppress(AssertionError, TimeoutError):
             await self.service.stop()
         if self._over() and self.service.outcome.result().code.name != "CLEAN":

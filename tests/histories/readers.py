@@ -1,0 +1,132 @@
+"""Readers of a lake while histories are played: what they see is a state that the source had, or they are refused.
+
+A reader prints the text of a table's live view and runs it at once, runs texts that were printed earlier, and reads the
+mirror as it is. The states of the source are taken behind each statement. Whether a reader saw one of them is judged at
+the next rest, when all states up to there are known.
+
+Not judged are tables whose changes lack columns: there a row is missing until it has been read again
+(`docs/guarantees.md`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import islice
+from random import Random
+from typing import Any, Final
+
+import duckdb
+
+from actors.lake.delta_log import logged
+from actors.service.live_view_text import live_view_text
+from deploy.toolchain.mysql_server import MysqlServer
+from pipeline.errors import Definite
+from pipeline.lake.sql_dialects import Dialect
+from pipeline.lake.tables import Property, Tier, location
+from pipeline.schema.table_schema import TableId
+from tests.servers.duckdb_engine import engine
+from tests.servers.forms import plain_row, rows_of, source_table
+
+# How many texts of a table are kept to be run again, and how many differences are told at once.
+_TEXTS: Final = 4
+_TOLD: Final = 3
+
+Rows = list[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a reader saw of a table, and how it read."""
+
+    table: TableId
+    how: str
+    rows: Rows
+
+
+@dataclass(slots=True)
+class Readers:
+    """What the source had, and what readers saw of it since the last rest. `reads`: how often a reader saw rows."""
+
+    server: MysqlServer
+    lake: str
+    some: Random
+    had: dict[TableId, list[Rows]] = field(default_factory=dict)
+    texts: dict[TableId, list[str]] = field(default_factory=dict)
+    seen: list[Seen] = field(default_factory=list)
+    reads: int = 0
+    refused: int = 0
+
+    def look(self, tables: Sequence[TableId]) -> None:
+        """Take down what the source has of these tables now, and of those that it had."""
+        for table in {*tables, *(each for each in self.had if each.database in {t.database for t in tables})}:
+            states = self.had.setdefault(table, [[]])  # before it was there it had no rows
+            rows: Rows = list(source_table(self.server, table))
+            if not any(_alike(rows, each) for each in states[-1:]):
+                states.append(rows)
+
+    def moved(self, lake: str) -> None:
+        """Another lake has been begun."""
+        self.lake = lake
+        self.texts.clear()
+
+    def poll(self) -> None:
+        """Read each table that the lake has, in each way."""
+        with closing(engine()) as connection:
+            for table in sorted(self.had):
+                for how, text in self._texts(table):
+                    try:
+                        read = rows_of(connection.sql(text).to_arrow_table())
+                    except duckdb.Error:  # the text is of another generation, or of columns that have gone
+                        self.refused += 1
+                        continue
+                    self.reads += 1
+                    self.seen.append(Seen(table, how, [plain_row(row) for row in read]))
+
+    def _texts(self, table: TableId) -> Iterator[tuple[str, str]]:
+        """The queries of this moment, and how each of them reads."""
+        told = logged(location(self.lake, table, Tier.MIRROR))
+        changes = logged(location(self.lake, table, Tier.CHANGELOG))
+        if told is None or changes is None or Property.PARTIAL in changes.properties:
+            return
+        old = self.texts.setdefault(table, [])
+        yield from (("an old text", each) for each in self.some.sample(old, k=min(len(old), 2)))
+        try:
+            text = live_view_text(self.lake, str(table), Dialect.DUCKDB)
+        except (Definite, OSError):
+            self.refused += 1
+            return
+        if text not in old:
+            old[_TEXTS - 1 :] = []
+            old.insert(0, text)
+        yield "the live view", text
+        yield "the mirror", f"SELECT * FROM delta_scan('file://{location(self.lake, table, Tier.MIRROR)}')"
+
+    def judged(self, database: str) -> list[str]:
+        """What readers saw of a database's tables that the source never had; it's forgotten then."""
+        mine = [each for each in self.seen if each.table.database == database]
+        self.seen = [each for each in self.seen if each.table.database != database]
+        wrong = (
+            f"{each.table}: {each.how} had {each.rows[:_TOLD]}, {len(each.rows)} rows, which the source never had"
+            for each in mine
+            if not any(_is(each.rows, state) for state in self.had[each.table])
+        )
+        return list(islice(wrong, _TOLD))
+
+
+def _is(rows: Rows, state: Rows) -> bool:
+    """Whether these are the rows of a state, as far as both have its columns.
+
+    A text of before has no columns that came later, and a mirror keeps those that have gone.
+    """
+    if not rows or not state:
+        return not rows and not state
+    names = rows[0].keys() & state[0].keys()
+    return bool(names) and _bag(rows, names) == _bag(state, names)
+
+
+def _alike(one: Rows, other: Rows) -> bool:
+    return (one[0].keys() if one else None) == (other[0].keys() if other else None) and _is(one, other)
+
+
+def _bag(rows: Rows, names: Sequence[str] | set[str]) -> list[str]:
+    return sorted(repr([row[name] for name in sorted(names)]) for row in rows)
