@@ -681,13 +681,22 @@ def creations(world: World) -> Steps:
         yield insert_into(world, table, 3)
 
 
+# Types that seem to keep each value of others, and mostly do.
+_CONVERSIONS: Final = (
+    ("VARCHAR(20)", "VARCHAR(20) COLLATE utf8mb4_bin"), ("VARCHAR(20)", "CHAR(20)"), ("FLOAT", "DOUBLE"),
+    ("FLOAT", "FLOAT8(10,2)"), ("FLOAT", "FLOAT4(6,1)"), ("DATE", "DATETIME"), ("VARCHAR(400)", "TINYTEXT"),
+    ("TEXT", "TINYTEXT"), ("CHAR(5)", "VARCHAR(9)"), ("SMALLINT", "INT"), ("DOUBLE", "FLOAT(7,3)"),
+    ("DECIMAL(10,2)", "DECIMAL(50,5)"),
+)  # fmt: skip
+
+
 def converted(world: World) -> Steps:
     """A column of a table that's complete becomes one of another type, in some mode."""
     some = world.some
+    old, to = some.choice(_CONVERSIONS) if some.random() < 0.6 else ("", "")
+    kind = next((kind for kind in KINDS if kind.text == old), None) or kind_of(world)
     table = Table(
-        f"conv{world.number()}",
-        (Column("id", KINDS[0], nullable=False), Column("c", kind_of(world))),
-        ("id",),
+        f"conv{world.number()}", (Column("id", KINDS[0], nullable=False), Column("c", kind)), ("id",)
     )
     column = table.columns[1]
     if not world.old and some.random() < 0.4:
@@ -698,7 +707,7 @@ def converted(world: World) -> Steps:
     yield Act.CAUGHT_UP
     mode = some.choice(("DEFAULT", "DEFAULT", *(f"'{mode}'" for mode in _MODES)))
     yield Sql(f"SET SESSION sql_mode = {mode}")
-    new = _become(world, column)
+    new = replace(column, kind=replace(kind, text=to)) if to else _become(world, column)
     yield Sql(f"ALTER TABLE {table.quoted} MODIFY {new.definition}")
     yield Sql("SET SESSION sql_mode = DEFAULT")
     world.tables[table.name] = _with(table, column, new)

@@ -340,17 +340,18 @@ class Player:
         """Begin again what has stopped of a history's tables, once all has passed."""
         assert self.service is not None
         await self._catch_up(_CAUGHT_UP_S)
-        told = self.service.status().get("stopped", {})
-        stopped = [table for table in told if table.startswith(f"{part.database}.")]
+        checkpoint = await asyncio.to_thread(self._checkpoint)
+        assert checkpoint is not None
+        stopped = [table for table in checkpoint.stopped if table.database == part.database]
         if not stopped:
             return
         signal = f"r{next(_numbers)}"
-        patterns = [rf"\Q{table}\E" for table in stopped]
+        patterns = [rf"\Q{table.dotted}\E" for table in stopped]
         answer = await self.service.tell("recapture", signal, *patterns)
         if not isinstance(answer, SignalAccepted):
             self._find(part, "recapture", f"{answer}")
         elif not await self._until(lambda: self._has_begun(signal), REST_S):
-            self._find(part, "recapture", f"{', '.join(stopped)} don't begin again")
+            self._find(part, "recapture", f"{', '.join(map(str, stopped))} don't begin again")
 
     def _has_begun(self, snapshot: str) -> bool:
         status = self.service.status() if self.service else {}
@@ -471,7 +472,7 @@ class Player:
             table["state"] in _ENDED
             for snapshot in status["snapshots"]
             for table in snapshot["tables"]
-            if table["table"].startswith(f"{part.database}.")
+            if table["table"].lstrip("`").startswith((f"{part.database}.", f"{part.database}`"))
         )
 
     async def _rest(self, part: Part) -> None:
