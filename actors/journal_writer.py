@@ -109,16 +109,29 @@ class JournalWriter(Actor[ToJournalWriter]):
         metrics.set(catalogue.JOURNAL_QUOTA, settings.quota_mib << 20 or math.inf)
         self._measure_last(recovered.last)
 
-    async def run(self) -> None:
-        """Take appends and seal them when they're due, until the mailbox is closed and all is sealed."""
-        try:
-            self.listen()
-            await self._take_in(TimeCame())
-            while not journal_writer.ended(self._state):
-                await self._next()
-        finally:
-            self.rest()
-            await self.release()
+    async def begin(self) -> None:
+        """Do what is due at the start."""
+        await self._take_in(TimeCame())
+
+    def takes(self) -> bool:
+        """As far as there's room for another append."""
+        return journal_writer.takes(self._state)
+
+    def next_at(self) -> float | None:
+        """The moment of its next work."""
+        return journal_writer.next_at(self._state)
+
+    async def time_came(self) -> None:
+        """Seal what is due."""
+        await self._take_in(TimeCame())
+
+    async def mailbox_closed(self) -> None:
+        """Seal the rest."""
+        await self._take_in(MailboxClosed())
+
+    def ended(self) -> bool:
+        """Whether all is sealed."""
+        return journal_writer.ended(self._state)
 
     async def handle(self, message: ToJournalWriter) -> None:
         """Put the append into the open segment, and keep rows until the one that they are meant for."""
@@ -126,7 +139,6 @@ class JournalWriter(Actor[ToJournalWriter]):
 
     async def release(self) -> None:
         """Wait for the thread, since nothing can stop it."""
-        self.stop_listening()
         if self._at_work is not None:
             await broken_off(self._at_work.task)
 
@@ -168,31 +180,6 @@ class JournalWriter(Actor[ToJournalWriter]):
             },
         }
 
-    async def _next(self) -> None:
-        """Wait for a message, if there's room for it, for the thread, or for the moment of its next work."""
-        at_work, taking = self._at_work, self._taking if journal_writer.takes(self._state) else None
-        awaited: set[asyncio.Task[Any]] = {taking} if taking is not None else set()
-        if at_work is not None:
-            awaited.add(at_work.task)
-        if awaited:
-            done, _ = await asyncio.wait(
-                awaited, timeout=self._time_left(), return_when=asyncio.FIRST_COMPLETED
-            )
-        else:
-            done = set()
-            await asyncio.sleep(self._time_left() or 0.0)
-        if at_work is not None and at_work.task in done:
-            self._at_work = None
-            worked = at_work.task.result()
-            self._measure(worked, self._now() - at_work.began)
-            await self._take_in(worked)
-        if taking is not None and taking in done:
-            await self.taken(taking)
-            if self._taking is None:
-                await self._take_in(MailboxClosed())
-        if not done:
-            await self._take_in(TimeCame())
-
     async def _take_in(self, fact: Fact) -> None:
         """Carry out what follows from a fact."""
         self._state, orders = journal_writer.step(self._state, fact, self._now())
@@ -202,7 +189,7 @@ class JournalWriter(Actor[ToJournalWriter]):
     async def _carry_out(self, order: Order) -> None:
         match order:
             case Seal() | Publish() | FlushEarly() | ApplyRetention():
-                task = asyncio.create_task(asyncio.to_thread(self._desk.do, order))
+                task = self.begin_work(asyncio.to_thread(self._desk.do, order), self._worked)
                 self._at_work = AtWork(task, self._now())
             case TellRoom(room):
                 await self._tell_room(room)
@@ -212,6 +199,12 @@ class JournalWriter(Actor[ToJournalWriter]):
                 raise NoRoom(reason)
             case _:
                 assert_never(order)
+
+    async def _worked(self, worked: Worked) -> None:
+        began = self._at_work.began if self._at_work is not None else self._now()
+        self._at_work = None
+        self._measure(worked, self._now() - began)
+        await self._take_in(worked)
 
     async def _tell_room(self, room: Room) -> None:
         lasted, self._changed_at = time.time() - self._changed_at, time.time()
@@ -233,7 +226,7 @@ class JournalWriter(Actor[ToJournalWriter]):
         checkpoint = sealed.entry.checkpoint
         await self.send(self._outlets.checkpoints, CheckpointSealed(checkpoint, sealed.judged))
         await self.send(self._outlets.sink, SegmentSealed(sealed.entry.segment))
-        if checkpoint.to_be_resumed and self._taking is not None:
+        if checkpoint.to_be_resumed and not self._drained:
             raise StartAgain("a signal asks for what only a start of capture can do")
 
     @measuring
@@ -282,11 +275,6 @@ class JournalWriter(Actor[ToJournalWriter]):
             self.metrics.set(catalogue.SEALED_COMMIT, entry.commit_times.newest / 1e6)
         told = self._store.told.items()
         self.metrics.replace(catalogue.CONSUMER_BEHIND, {(name,): entry.segment - at for name, at in told})
-
-    def _time_left(self) -> float | None:
-        """Until there's something to do by time alone (s), None while the thread is at work."""
-        at = journal_writer.next_at(self._state)
-        return None if at is None else max(0.0, at - self._now())
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

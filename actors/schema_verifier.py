@@ -23,7 +23,7 @@ from pipeline.verifier import step as schema_verifier
 from pipeline.verifier.schema_fence import ServerAnswer
 from pipeline.verifier.signal_table import SignalRows, diverted
 from pipeline.verifier.state import State
-from pipeline.verifier.step import FromVerifier, News
+from pipeline.verifier.step import AskServer, Fact, FromVerifier, Order
 
 log = structlog.get_logger()
 
@@ -42,7 +42,7 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
         mailbox: Mailbox[ToSchemaVerifier],
         metrics: Metrics,
         state: State,
-        news: tuple[News, ...],
+        orders: tuple[Order, ...],
         coordinator: Sender[ToWatermarkCoordinator],
         ask: Callable[[frozenset[TableId]], Coroutine[Any, Any, ServerAnswer]],
         signals: SignalRows | None = None,
@@ -52,64 +52,51 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
         self._asking: asyncio.Task[ServerAnswer] | None = None
         self._signals = signals
         self._state = state
-        self._news = news
+        self._first_orders = orders
         self._coordinator = coordinator
 
-    async def run(self) -> None:
-        """Tell what's new at the start, then take messages, and answers between them."""
-        await self._tell(self._news)
-        try:
-            self.listen()
-            while self._taking is not None:
-                self._ask_if_due()
-                await self._next(self._taking)
-        finally:
-            self.rest()
-            await self.release()
+    async def begin(self) -> None:
+        """Tell what's new at the start."""
+        await self._perform(self._first_orders)
+
+    async def handle(self, message: ToSchemaVerifier) -> None:
+        """Verify, then pass on."""
+        await self._take_in(message)
+
+    async def _take_in(self, fact: Fact) -> None:
+        self._state, orders = schema_verifier.step(self._state, fact)
+        await self._perform(orders)
+
+    async def _perform(self, orders: tuple[Order, ...]) -> None:
+        for order in orders:
+            if isinstance(order, AskServer):
+                self._asking = self.begin_work(self._ask(order.tables), self._take_in)
+            else:
+                await self._tell(order)
+
+    async def _tell(self, verified: FromVerifier) -> None:
+        self._measure(verified)
+        told: FromVerifier | None = verified
+        if self._signals is not None:
+            self._signals, told = diverted(self._signals, verified)
+        if told is not None:
+            await self.send(self._coordinator, told)
 
     async def release(self) -> None:
-        """Wait for no message and no answer any more; what waits for one will come again."""
-        self.stop_listening()
+        """Wait for no answer any more; what waits for one will come again."""
         if self._asking is not None:
             self._asking.cancel()
             await broken_off(self._asking)
 
-    async def handle(self, message: ToSchemaVerifier) -> None:
-        """Verify, then pass on."""
-        self._state, verified = schema_verifier.step(self._state, message)
-        await self._tell(verified)
+    def ended(self) -> bool:
+        """Nobody waits for an answer once no message is left."""
+        return self._drained
 
     def status(self) -> dict[str, Any]:
         """What is known of each table's schema, and of which tables the server's answer is awaited."""
         asked = schema_verifier.tables_to_ask(self._state) | self._state.survey.answers.keys()
         tables = {str(table): state.wire for table, state in self._state.tables.items()}
         return {"tables": tables, "asked": sorted(map(str, asked))}
-
-    def _ask_if_due(self) -> None:
-        tables = schema_verifier.tables_to_ask(self._state)
-        if tables and self._asking is None:
-            self._asking = asyncio.create_task(self._ask(tables))
-
-    async def _next(self, taking: asyncio.Task[ToSchemaVerifier]) -> None:
-        """Wait for a message or an answer."""
-        asking = self._asking
-        awaited: set[asyncio.Task[Any]] = {taking} if asking is None else {taking, asking}
-        done, _ = await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
-        if asking is not None and asking in done:
-            self._asking = None
-            self._state, verified = schema_verifier.answered(self._state, asking.result())
-            await self._tell(verified)
-        if taking in done:
-            await self.taken(taking)
-
-    async def _tell(self, verified: tuple[FromVerifier, ...]) -> None:
-        for each in verified:
-            self._measure(each)
-            told: FromVerifier | None = each
-            if self._signals is not None:
-                self._signals, told = diverted(self._signals, each)
-            if told is not None:
-                await self.send(self._coordinator, told)
 
     @measuring
     def _measure(self, message: FromVerifier) -> None:

@@ -93,11 +93,10 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         self._handed_on = 0  # windows whose rows go out with the orders at hand
         self._measure_start()
 
-    async def run(self) -> None:
-        """Give the orders that follow from the start, then take messages."""
+    async def begin(self) -> None:
+        """Give the orders that follow from the start."""
         self._measure_windows(self._first_orders, monotonic())
         await self._perform(self._first_orders)
-        await super().run()
 
     async def handle(self, message: ToWatermarkCoordinator) -> None:
         """Decide, then perform."""

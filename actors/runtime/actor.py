@@ -1,20 +1,24 @@
-"""The contract of an actor: one mailbox, one `run`, and a sign of life.
+"""The contract of an actor: one inbox, one loop, and a sign of life.
 
-`run` is everything that the actor does. By default it takes message after message until its mailbox is closed
-and empty, which is how a clean stop reaches it: its senders have ended, it finishes what waits and
-returns. An actor with a `run` of its own has to end likewise once its mailbox is closed. A cancellation is
-not a clean stop: whatever was half done is dropped, and the supervisor builds anew from the last sealed
-segment.
+**One inbox.** What comes is a message of the mailbox, the result of a work that the actor has begun (`begin_work`), or
+the moment of `next_at`. The loop takes one after the other, so nothing in an actor runs beside a decision of its own.
 
-An actor that's at one piece of work for longer than `patience` (seconds) is taken for hung; with the supervisor's
-own look, and on a busy machine, that's found within 15 s. A long piece of work calls `beat` as it gets on. Waiting
-isn't work: not for room in another's mailbox (`send` sees to that), and not for the world, before which an actor
-with a `run` of its own says `rest`.
+**One loop.** `run` does what `begin` says and then takes what comes until `ended`: by default until the mailbox is
+closed and empty and no work is under way. That is how a clean stop reaches an actor: its senders have ended, it
+finishes what waits and returns. A cancellation is not a clean stop: the actor drops what is half done, and the
+supervisor builds it again from the last sealed segment. Actors that are procedures have a `run` of their own
+(CONTRIBUTING.md lists them). It ends likewise.
+
+**A sign of life.** An actor that is at one piece of work for longer than `patience` (seconds) counts as hung. With the
+supervisor's own look, and on a busy machine, that is found within 15 s. A long piece of work calls `beat` as it
+advances. Waiting is not work: not for room in another's mailbox (`send` sees to that), and not for the world, before
+which an actor with a `run` of its own calls `rest`.
 """
 
 import asyncio
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ClassVar, Generic, TypeVar
 
 from actors.runtime.mailbox import Closed, Mailbox
@@ -27,6 +31,7 @@ StatusJson = dict[str, Any]
 
 Received = TypeVar("Received")
 Sent = TypeVar("Sent")
+Made = TypeVar("Made")
 Taken_contra = TypeVar("Taken_contra", contravariant=True)
 
 
@@ -53,16 +58,74 @@ class Actor(ABC, Generic[Received]):
         self.metrics = metrics
         self._busy_since: float | None = None
         self._taking: asyncio.Task[Received] | None = None
+        self._drained = False  # whether the mailbox is closed and empty
+        self._works: dict[asyncio.Task[Any], Callable[[Any], Awaitable[None]]] = {}
 
     async def run(self) -> None:
-        """Take messages until the mailbox is closed and empty."""
+        """Begin, then take what comes until there's nothing more to come."""
         try:
-            async for message in self.mailbox:
-                await self.take(message)
+            await self.begin()
+            while not self.ended():
+                await self._take_next()
             self.beat()
         finally:
             self.rest()
+            self.stop_listening()
             await self.release()
+
+    async def begin(self) -> None:
+        """Do what comes before the first message."""
+
+    def takes(self) -> bool:
+        """Whether another message may come now."""
+        return True
+
+    def next_at(self) -> float | None:
+        """When `time_came` is due (s, the loop's clock), None for never."""
+        return None
+
+    async def time_came(self) -> None:
+        """Do what is due by time alone."""
+
+    async def mailbox_closed(self) -> None:
+        """Do what follows from the end of the messages."""
+
+    def ended(self) -> bool:
+        """Whether there's nothing more to come."""
+        return self._drained and not self._works
+
+    def begin_work(
+        self, work: Coroutine[Any, Any, Made], then: Callable[[Made], Awaitable[None]]
+    ) -> asyncio.Task[Made]:
+        """Begin a work beside the messages; `then` takes its result in its turn. Its error ends the actor."""
+        task = asyncio.create_task(work)
+        self._works[task] = then
+        return task
+
+    async def _take_next(self) -> None:
+        """Wait for what comes next, and take it: results of works before messages, and time after both."""
+        if self._taking is None and not self._drained:
+            self.listen()
+        taking = self._taking if self.takes() else None
+        await self._first_of({*self._works, *([taking] if taking is not None else [])})
+        if done := [task for task in self._works if task.done()]:
+            for task in done:
+                await self._works.pop(task)(task.result())
+        elif taking is not None and taking.done():
+            await self.taken(taking)
+            if self._drained:
+                await self.mailbox_closed()
+        else:
+            await self.time_came()
+
+    async def _first_of(self, awaited: set[asyncio.Task[Any]]) -> None:
+        """Wait for one of them, or until `next_at`."""
+        at = self.next_at()
+        left = None if at is None else max(0.0, at - asyncio.get_running_loop().time())
+        if awaited:
+            await asyncio.wait(awaited, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            await asyncio.sleep(left or 0.0)
 
     async def take(self, message: Received) -> None:
         """Handle one message, and count and time it."""
@@ -80,10 +143,7 @@ class Actor(ABC, Generic[Received]):
             self.metrics.handled(self.name, message, time.monotonic() - started, outcome)
 
     def listen(self) -> None:
-        """Begin to wait for a message, in a `run` that waits for other things as well.
-
-        `_taking` is that wait, from here until `taken` finds the mailbox closed and empty: then it's None.
-        """
+        """Begin to wait for a message; in a `run` of its own, until `taken` finds the mailbox closed and empty."""
         self._taking = asyncio.create_task(self.mailbox.get())
 
     async def taken(self, taking: asyncio.Task[Received]) -> None:
@@ -91,7 +151,7 @@ class Actor(ABC, Generic[Received]):
         try:
             message = taking.result()
         except Closed:
-            self._taking = None
+            self._taking, self._drained = None, True
             return
         self.listen()
         await self.take(message)

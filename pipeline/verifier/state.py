@@ -26,6 +26,7 @@ class State:
     isn't in the log, and `cascaded` the tables that they may have changed in the transaction at hand, with the parents;
     `doubts`: which tables may have others by now, None where the server logs what they do. `unnamed`: tables
     whose images in the transaction at hand were left out, and why. `survey`: what the log doesn't tell of tables.
+    `asking`: whether a question to the server is under way.
     """
 
     captured: TableFilter
@@ -44,3 +45,4 @@ class State:
     doubts: Doubts | None = None
     unnamed: Mapping[TableId, str] = field(default_factory=dict)
     survey: Survey = field(default_factory=Survey)
+    asking: bool = False

@@ -40,7 +40,7 @@ A pause of the reader is told at once, also while images wait: they then come be
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import assert_never
 
@@ -104,6 +104,17 @@ News = SchemaVerified | MirrorInvalidated | TableStopped
 FromVerifier = ChangesVerified | TransactionPartVerified | SchemaChanged | LogAdvanced | ReadingPaused | News
 
 
+@dataclass(frozen=True, slots=True)
+class AskServer:
+    """Ask the server for these tables; what it says comes back as a `ServerAnswer`."""
+
+    tables: frozenset[TableId]
+
+
+Fact = ToSchemaVerifier | ServerAnswer
+Order = FromVerifier | AskServer
+
+
 def start(
     captured: TableFilter,
     known: KnownSchemas,
@@ -113,8 +124,8 @@ def start(
     unproven: frozenset[TableId],
     foreign_keys: tuple[ForeignKey, ...] = (),
     doubts: Doubts | None = None,
-) -> tuple[State, tuple[News, ...]]:
-    """The state at a checkpoint with this position, these schemas and tables, and what's new there."""
+) -> tuple[State, tuple[Order, ...]]:
+    """The state at a checkpoint with this position, these schemas and tables, and what follows from it."""
     to_come = known.at - position
     tables: dict[TableId, TableState] = {
         table: SchemaKnown(schema) if to_come and table not in unproven else Unproven()
@@ -145,15 +156,26 @@ def start(
         s.schema for t, s in state.tables.items() if isinstance(s, SchemaKnown) and s.schema != schemas.get(t)
     ]
     state, news = _all_told(state, new)
-    return state, (*stops, *elsewhere, *news)
+    return _asking(state, (*stops, *elsewhere, *news))
 
 
-def step(state: State, message: ToSchemaVerifier) -> tuple[State, tuple[FromVerifier, ...]]:
-    """The state after the message, and what the coordinator is told, in this order."""
-    if isinstance(message, ReadingPaused):
-        return state, (message,)
-    held = (*state.held, message)
-    return _released(replace(state, held=held, held_bytes=state.held_bytes + weight(message)))
+def step(state: State, fact: Fact) -> tuple[State, tuple[Order, ...]]:
+    """The state after a fact, and what follows from it, in this order. One question is under way at a time."""
+    match fact:
+        case ReadingPaused():
+            return state, (fact,)
+        case ServerAnswer():
+            return _asking(*_answered(replace(state, asking=False), fact))
+        case _:
+            held = (*state.held, fact)
+            return _asking(*_released(replace(state, held=held, held_bytes=state.held_bytes + weight(fact))))
+
+
+def _asking(state: State, said: tuple[FromVerifier, ...]) -> tuple[State, tuple[Order, ...]]:
+    """The same, and the question that's due."""
+    if state.asking or not (tables := tables_to_ask(state)):
+        return state, said
+    return replace(state, asking=True), (*said, AskServer(tables))
 
 
 def tables_to_ask(state: State) -> frozenset[TableId]:
@@ -168,7 +190,7 @@ def _unproven(state: State) -> frozenset[TableId]:
     )
 
 
-def answered(state: State, answer: ServerAnswer) -> tuple[State, tuple[FromVerifier, ...]]:
+def _answered(state: State, answer: ServerAnswer) -> tuple[State, tuple[FromVerifier, ...]]:
     """The state with the server's answer, and what the coordinator is told."""
     tables = dict(state.tables)
     for table in answer.tables & _unproven(state):

@@ -10,6 +10,7 @@ from pipeline.messages.changes import ChangesVerified
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
 from pipeline.verifier.step import FromVerifier, start, step
+from tests.pipeline.verifier.answers import told
 from tests.servers.source import settings
 
 
@@ -26,7 +27,7 @@ async def read_log(
     dump = await BinlogDump.open(settings(server, account), position)
     stream = LogStream(captured.match, captured.may_match_in, keeps_statements=keeps_statements)
     state, news = start(captured, known, position, {}, (), frozenset())
-    told: list[FromVerifier] = list(news)
+    said = list(told(news))
     try:
         while not executed <= position:
             await dump.receive()
@@ -36,7 +37,7 @@ async def read_log(
             for given in [*came, *stream.take()]:
                 message = given.read()[0] if isinstance(given, Slice) else given
                 state, verified = step(state, message)
-                told += verified
+                said += told(verified)
                 for each in verified:
                     if isinstance(each, ChangesVerified):
                         position = each.transactions.added_to(position)
@@ -44,4 +45,4 @@ async def read_log(
                         position = position.with_gtid(gtid)
     finally:
         dump.close()
-    return told
+    return said

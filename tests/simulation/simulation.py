@@ -45,7 +45,7 @@ from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.verifier import step as schema_verifier
 from pipeline.verifier.schema_fence import ServerAnswer
 from pipeline.verifier.state import State as Verifier
-from pipeline.verifier.step import FromVerifier
+from tests.pipeline.verifier.answers import told
 from tests.simulation.coverage import Coverage
 from tests.simulation.judge import Judge
 from tests.simulation.lake import Violation
@@ -85,6 +85,7 @@ class Simulation:
     unfinished: Unfinished
     strained: bool
     full: bool
+    question: frozenset[TableId]
     asking: GtidSet | tuple[frozenset[TableId], GtidSet, Mapping[TableId, TableSchema]] | None
 
     def __init__(self, seed: int, world: World) -> None:
@@ -154,7 +155,7 @@ class Simulation:
 
         It isn't where the connection for that leads to another server: then capture begins anew.
         """
-        tables = schema_verifier.tables_to_ask(self.verifier)
+        tables = self.question
         match self.asking:
             case None if tables and self.selector.elsewhere:
                 self.crash()
@@ -164,20 +165,23 @@ class Simulation:
             case GtidSet() as at if self.random.random() < 0.5:
                 self.asking = tables, at, self.server.schemas
             case (asked, at, schemas) if self.random.random() < 0.5:
-                self.asking = None
+                self.asking, self.question = None, frozenset()
                 self.story.tell(
                     "the server has the schemas of", *sorted(asked), "behind", at, "up to", self.server.end
                 )
                 answer = ServerAnswer(asked, schemas, at, self.server.end)
-                self.verifier, verified = schema_verifier.answered(self.verifier, answer)
+                self.verifier, verified = schema_verifier.step(self.verifier, answer)
                 self._hear(verified)
             case _:
                 pass
         return True
 
-    def _hear(self, said: Sequence[FromVerifier]) -> None:
+    def _hear(self, orders: Sequence[schema_verifier.Order]) -> None:
         """Give the coordinator what the verifier said, one after the other; time passes in between as well."""
-        for i, each in enumerate(said):
+        for order in orders:
+            if isinstance(order, schema_verifier.AskServer):
+                self.question = order.tables
+        for i, each in enumerate(told(orders)):
             if i and self.timing.random() < 0.2:
                 self.seal()
             self.give(each)
@@ -287,6 +291,7 @@ class Simulation:
         self.selector = Selector(self.server, self.replica, self.world, self.random, self.story, self.reached)
         self.unfinished = Unfinished()
         self.asking = None
+        self.question = frozenset()
         self.strained = self.full = False
         self.verifier, news = schema_verifier.start(
             SHOP,

@@ -39,9 +39,11 @@ from pipeline.types.column_types import ColumnType, Enum, Integer, RawInteger, R
 from pipeline.types.enum_labels import NoLabel, enum_texts, set_texts
 from pipeline.types.field_types import Storage
 from pipeline.verifier import schema_fence
+from pipeline.verifier import step as machine
 from pipeline.verifier.schema_fence import ServerAnswer
 from pipeline.verifier.state import State
-from pipeline.verifier.step import FromVerifier, answered, start, step, tables_to_ask
+from pipeline.verifier.step import AskServer, FromVerifier, tables_to_ask
+from tests.pipeline.verifier.answers import start, step
 
 SERVER = Tsid("3e11fa47-71ca-11e1-9e33-c80aa9429562")
 SHOP = TableFilter((r"shop\..*",))
@@ -116,9 +118,7 @@ Message = (
 def run(state: State, *log: Message) -> list[FromVerifier]:
     said: list[FromVerifier] = []
     for message in log:
-        state, messages = (
-            answered(state, message) if isinstance(message, ServerAnswer) else step(state, message)
-        )
+        state, messages = step(state, message)
         said += messages
     return said
 
@@ -224,7 +224,7 @@ def test_what_waits_goes_on_once_an_answer_proves_its_schema() -> None:
         state, said = step(state, waiting)
         assert said == ()
     # The answer is of a place that the stream hasn't come to, so that a statement may still lie before it.
-    state, said = answered(state, answer(9, RENAMED))
+    state, said = step(state, answer(9, RENAMED))
     assert said == ()
     assert ORDERS not in tables_to_ask(state)
     messages: list[Message] = [LogAdvanced(end(9)), slice_(9, maps=()), slice_(9, maps=(MINIMAL,))]
@@ -245,10 +245,10 @@ def test_an_answer_that_may_not_know_the_statement_has_the_server_asked_again() 
     state, _ = step(
         fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5)), 5), statement(6, "ALTER TABLE orders DROP x")
     )
-    state, said = answered(state, answer(6, SCHEMA, at=5))
+    state, said = step(state, answer(6, SCHEMA, at=5))
     assert said == ()
     assert ORDERS in tables_to_ask(state)
-    state, said = answered(state, answer(6, RENAMED))
+    state, said = step(state, answer(6, RENAMED))
     [verified] = said
     assert verified == SchemaVerified(RENAMED, (MirrorInvalidated(ORDERS, False, TAGS_GONE),))
     assert ORDERS not in tables_to_ask(state)
@@ -310,7 +310,7 @@ def test_too_much_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_table_that_is_gone_is_forgotten_until_it_is_created_anew() -> None:
     state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5)), 5, same=SCHEMA)
     state, _ = step(state, statement(6, "DROP TABLE orders"))
-    state, news = answered(state, answer(6, None))
+    state, news = step(state, answer(6, None))
     assert news == ()
     assert ORDERS not in state.tables
     said = run(state, statement(7, "CREATE TABLE orders (id INT)"), answer(7, RENAMED))
@@ -425,7 +425,7 @@ def test_a_created_and_filled_table_has_its_schema_from_an_answer_that_knows_its
             state, said = step(state, message)
             assert said == ()
         assert tables_to_ask(state) == {ORDERS}
-        state, said = answered(state, answer(5, None))
+        state, said = step(state, answer(5, None))
         assert said == ()
         assert tables_to_ask(state) == {ORDERS}
         assert kinds(run(state, answer(6, SCHEMA)))[:2] == ["SchemaVerified", "SchemaVerified"]
@@ -600,7 +600,7 @@ def test_a_strict_conversion_is_judged_by_what_the_server_said_of_the_table(
     state, _ = step(state, slice_(7))
     assert ORDERS in tables_to_ask(state)
     assert len(restarts(run(state, replace(alter, gtid=Gtid(SERVER, 8), end=end(8))))) == 1
-    state, _ = answered(state, replace(answer(7, SCHEMA), traits=TRAITS))
+    state, _ = step(state, replace(answer(7, SCHEMA), traits=TRAITS))
     assert ORDERS not in tables_to_ask(state)
     assert restarts(run(state, replace(alter, gtid=Gtid(SERVER, 8), end=end(8)))) == []
 
@@ -613,7 +613,7 @@ def test_a_table_whose_rows_are_elsewhere_stops_by_the_servers_word() -> None:
     assert kinds(run(fresh(known, 4), slice_(5, maps=())))[-1] == "TableStopped"
     state, _ = step(fresh(), slice_(1))
     state, _ = step(state, statement(2, "CREATE TABLE orders (id INT)"))
-    state, said = answered(state, replace(answer(3, SCHEMA), traits=traits))
+    state, said = step(state, replace(answer(3, SCHEMA), traits=traits))
     assert said == ()
     assert kinds(run(state, slice_(3), slice_(4))) == [
         "SchemaVerified", "ChangesVerified", "TableStopped", "ChangesVerified",
@@ -912,3 +912,19 @@ def test_numbers_that_no_label_has() -> None:
             enum_texts(pa.array(indices, pa.int32()), ("a", "b"))
     with pytest.raises(NoLabel, match="the value 0x4"):
         set_texts(pa.array([4], pa.int64()), ("a", "b"))
+
+
+# -- questions
+
+
+def test_one_question_is_under_way_at_a_time() -> None:
+    state, orders = machine.step(fresh(old=SCHEMA), slice_(1, maps=(MINIMAL,)))
+    assert AskServer(frozenset({ORDERS})) not in orders, "it was asked at the start"
+    state, [*_, question] = machine.start(
+        SHOP, NOTHING_KNOWN, upto(0), {ORDERS: SCHEMA}, (), frozenset({ORDERS})
+    )
+    assert question == AskServer(frozenset({ORDERS}))
+    state, orders = machine.step(state, statement(2, "ALTER TABLE orders COMMENT 'x'"))
+    assert not any(isinstance(order, AskServer) for order in orders)
+    state, orders = machine.step(state, answer(2, SCHEMA, at=1))
+    assert orders == (AskServer(frozenset({ORDERS})),), "it hadn't executed the statement"
