@@ -250,7 +250,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
                 return await work(source)
 
         def failed(failure: Transient, pause_s: float) -> None:
-            log.info("trying again", order=what, pause_s=round(pause_s, 3), error=str(failure))
+            log.info("retrying", order=what, pause_s=round(pause_s, 3), error=str(failure))
 
         return await retry(once, BACKOFF, TRIES, failed)
 

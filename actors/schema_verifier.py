@@ -111,6 +111,6 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
                     self._measure(each)
             case MirrorInvalidated(table, reason=reason):
                 self.metrics.count(catalogue.TABLE_RESTARTS, table=str(table))
-                log.warning("the table's mirror begins anew", table=str(table), reason=reason)
+                log.warning("the table's mirror begins a new generation", table=str(table), reason=reason)
             case _:
                 pass

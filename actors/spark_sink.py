@@ -157,7 +157,7 @@ class SparkSink(Actor[ToSparkSink]):
         """What's wholly delivered, and of each table how far its mirror is and why it stopped.
 
         `late`: the tables that wait for their mirrors to begin anew. `freshness_seconds`: the age of the oldest change
-        of the last batch when it could be read in the lake. `beside`: what goes on beside the batches.
+        of the last batch when it could be read in the lake. `beside`: what runs beside the batches.
         """
         so_far, background = self._state.so_far, None if self._up is None else self._up.background
         work = None if background is None else background.work
@@ -334,7 +334,7 @@ class SparkSink(Actor[ToSparkSink]):
         self.metrics.set(catalogue.DELIVERED_SEGMENT, batch.through)
 
     async def _next(self, background: Background) -> None:
-        """Wait for a message, for what goes on beside the batches, or for the moment at which something is due."""
+        """Wait for a message, for what runs beside the batches, or for the moment at which something is due."""
         work = background.work
         awaited: set[asyncio.Task[Any]] = {work.task} if work is not None else set()
         if self._taking is not None:
@@ -444,11 +444,11 @@ def _tell_of(order: TellOfGap | TellOfBareTables) -> None:
     match order:
         case TellOfGap(_, begins):
             log.warning(
-                "the lake comes late: its tables begin anew, and their changelogs lack what has gone",
+                "the lake needs segments that the journal removed: its tables are read again",
                 journal_begins_at=begins,
                 tables=tables,
             )
         case TellOfBareTables():
-            log.warning("tables have no mirror in the lake: their mirrors begin anew", tables=tables)
+            log.warning("tables have no mirror in the lake: their mirrors are filled again", tables=tables)
         case _:
             assert_never(order)

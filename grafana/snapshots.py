@@ -181,7 +181,7 @@ _WHERE: Final = Row(
             Words(
                 "Chunks by what became of them.",
                 "`failed`: after some tries that table's snapshot fails.",
-                "The log says why, at `trying again`.",
+                "The log says why, at `retrying`.",
             ),
             [Query(CHOSEN.rate(of.CHUNKS, "outcome"), "{{outcome}}")],
             "ops",

@@ -102,7 +102,9 @@ HANDLING = Histogram(
     "Time taken by one message, waiting for room included.",
     ("actor", "message"),
 )
-RESTARTS = Counter("tidemark_actor_restarts_total", "Times that the actor was built anew.", ("actor",))
+RESTARTS = Counter(
+    "tidemark_actor_restarts_total", "Times that the supervisor restarted the actor.", ("actor",)
+)
 PROGRESS = Gauge(
     "tidemark_actor_progress_timestamp_seconds", "When the actor last got on with its work.", ("actor",)
 )
@@ -118,7 +120,7 @@ ERRORS = Counter(
 )
 MEASURING_ERRORS = Counter(
     "tidemark_measuring_errors_total",
-    "Failures of what only measures or tells; the work goes on, and the log has the first one of each kind.",
+    "Failures of code that only measures or reports. The work continues, and the log has the first one of each kind.",
 )
 
 # Capture
@@ -179,7 +181,7 @@ SCHEMA_CHANGES = Counter(
 )
 TABLE_RESTARTS = Counter(
     "tidemark_table_restarts_total",
-    "Times that a table's rows changed without the log telling, so that its mirror begins anew.",
+    "Times that a table's rows changed without events in the log, so that its mirror began a new generation.",
     ("table",),
 )
 TABLE_STOPPED = Gauge(
@@ -217,7 +219,7 @@ WINDOW = Histogram(
 )
 SNAPSHOT_TABLES = Gauge(
     "tidemark_snapshot_tables",
-    "Tables by how their last snapshot stands; state is waiting, chunking, completed, stopped or failed.",
+    "Tables by the state of their last snapshot; state is waiting, chunking, completed, stopped or failed.",
     ("state",),
 )
 SNAPSHOT_ROWS = Counter("tidemark_snapshot_read_rows_total", "Rows that chunks have read.", ("table",))
@@ -265,7 +267,7 @@ JOURNAL_WRITTEN = Counter("tidemark_journal_written_bytes_total", "Bytes written
 JOURNAL_SIZE = Gauge("tidemark_journal_size_bytes", "Bytes of all segments that are kept.")
 JOURNAL_QUOTA = Gauge(
     "tidemark_journal_quota_bytes",
-    "The size at which capture waits while a consumer is behind; +Inf for none.",
+    "The size at which capture waits while a consumer lags; +Inf for none.",
 )
 SEALED_SEGMENT = Gauge("tidemark_sealed_segments", "Number of the last sealed segment.")
 SEALED_COMMIT = Gauge(

@@ -102,7 +102,9 @@ _SIGNAL_STATE: Final[JsonSchema] = {
 
 SCHEMAS: Final[dict[str, JsonSchema]] = {
     "Error": _object(error=TEXT),
-    "Ready": _object(ready=BOOL, reasons=_told(_map(TEXT), "By actor; none are told to who may not read.")),
+    "Ready": _object(
+        ready=BOOL, reasons=_told(_map(TEXT), "By actor; empty for a client that may not read.")
+    ),
     "Status": _object(
         name=TEXT,
         ready=BOOL,
@@ -116,7 +118,7 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
         stopped=_told(_map(TEXT), "Tables that can't be captured any more, and why."),
         keyless=_told(_list(TEXT), "Tables without a primary key: only their changes are captured."),
         consumers=_CONSUMERS,
-        late=_told(_list(TEXT), "Tables that wait for their mirrors to begin anew."),
+        late=_told(_list(TEXT), "Tables that wait for a new generation of their mirrors."),
         delivered_position=_or_null(_POSITION),
         freshness_seconds=_or_null(_SECONDS),
         actors={

@@ -61,7 +61,7 @@ class Consumers:
                 continue  # it was forgotten meanwhile
             except (ValueError, KeyError, TypeError) as error:
                 raise Definite(
-                    f"{self._files.shown}/{CONSUMERS}/{file} is damaged: forget that consumer, and it tells anew"
+                    f"{self._files.shown}/{CONSUMERS}/{file} is damaged: forget that consumer, and it reports again"
                 ) from error
         return found
 

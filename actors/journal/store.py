@@ -318,7 +318,7 @@ class JournalStore(JournalReader):
                 continue
             if found[0] > own.last + 1:
                 raise Definite(
-                    f"{self.files.shown}/{_SEGMENTS}/{name} lies behind segment {own.last}, the last one of the "
+                    f"{self.files.shown}/{_SEGMENTS}/{name} comes after segment {own.last}, the last one of the "
                     f"manifest: entries have been lost from {self.files.shown}/{MANIFEST}; restore them"
                 )
             if name.endswith(TEMPORARY) or not _counts(own, found):

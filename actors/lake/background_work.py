@@ -220,7 +220,9 @@ class Background:
         try:
             size = work.task.result()
         except Conflict as error:
-            log.warning("it's tried again soon", work=work.name, table=table, reason=str(error))
+            log.warning(
+                "another writer committed first; retrying", work=work.name, table=table, reason=str(error)
+            )
             self._metrics.count(catalogue.CONFLICTS, kind=work.name)
             self._resting[work.what.due] = now + maintenance.REST_S
             return

@@ -285,8 +285,9 @@ class Lake:
         snapshot = delta.settled()
         if snapshot is not None and (journal := snapshot.properties.get(Property.JOURNAL)) != self._journal:
             raise Definite(
-                f"{delta.path} is fed from another journal ({journal or 'none that it tells'}, and this one is "
-                f"{self._journal}): give this pipeline a lake of its own, or remove the tables and snapshot them anew"
+                f"{delta.path} is fed from another journal ({journal or 'none that it names'}, and this one is "
+                f"{self._journal}): give this pipeline a lake of its own, or remove the tables and "
+                "take a new snapshot of them"
             )
         return snapshot
 

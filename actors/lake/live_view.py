@@ -1,7 +1,7 @@
 """The live view for whoever has a Spark session: as a frame, and as a view in a catalog that's kept current.
 
-A view is text, and the text is right until the table's mirror begins anew, its columns change, or its changes begin to
-lack columns. Before such a change the view is *held*: bound to the two versions that are there, which stay readable.
+A view is text. The text is right until the mirror begins a new generation, its columns change, or its changes begin
+to lack columns. Before such a change the view is *held*: bound to the two versions that are there, which stay readable.
 Afterwards it *follows* again. So in between, and through a crash, it shows an older state and never a wrong one.
 """
 
@@ -94,7 +94,7 @@ class CatalogViews:
                 self._session.sql(f"CREATE SCHEMA IF NOT EXISTS {self._name(table.database)}")
                 if (other := self._shown(table)) not in (None, table):
                     return (
-                        f"{other} has a view of that name, since catalogs don't tell names apart by case: rename "
+                        f"{other} has a view of that name, since catalogs ignore the case of names: rename "
                         f"one of the tables, or drop that view if {other} is gone"
                     )
                 name = self._name(table.database, table.name)

@@ -8,7 +8,7 @@ Spark is asked beside it how far it is, by a thread that does nothing else. Two 
 - It answers, but nothing gets on: no call has begun or ended, and no task has. That may be right for a while. A task
   may be a long one; some of a call is done by none, such as a commit; and an executor that falls silent is given up by
   Spark itself after two minutes (`spark.network.timeout`), which begins its tasks anew elsewhere. So the limit is
-  longer than that. It's longer by far for what goes on beside the batches, where VACUUM removes files without a task,
+  longer than that. It's longer by far for what runs beside the batches, where VACUUM removes files without a task,
   and where nobody waits.
 
 Whatever gets on counts for a batch, which may wait for what goes on beside it. For that only its own tasks count:
@@ -29,7 +29,7 @@ LOOK_EVERY_S: Final = 1.0
 ANSWERS_WITHIN_S: Final = 12.0
 GETS_ON_WITHIN_S: Final = {Pool.BATCHES: 180.0, Pool.BESIDE: 1800.0}
 
-_WHAT: Final = {Pool.BATCHES: "a batch", Pool.BESIDE: "what goes on beside the batches"}
+_WHAT: Final = {Pool.BATCHES: "a batch", Pool.BESIDE: "what runs beside the batches"}
 
 TaskProgress = Mapping[str, object]
 

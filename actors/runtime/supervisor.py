@@ -255,14 +255,14 @@ class Supervisor:
         try:
             await actor.run()
             if not self._stopping.is_set() and task not in self._cancelled:
-                raise InvariantBroken(f"{actor.name} ended though nobody had asked it to")
+                raise InvariantBroken(f"{actor.name} ended without an order to")
         except asyncio.CancelledError:
             if task in self._hung:
                 self._has_failed(group, actor.name, Hung(self._hung.pop(task)))
             elif task in self._cancelled:
                 raise
             else:
-                unasked = Plain("it was cancelled, though nobody had asked for it")
+                unasked = Plain("it was cancelled, but not by the supervisor")
                 self._has_failed(group, actor.name, unasked)
         except StartAgain as asked:
             self._start_again(group, actor.name, asked)

@@ -325,4 +325,4 @@ def _tell_beginning(before: Checkpoint, now: Checkpoint) -> None:
         log.warning("the binlog was purged", behind=str(before.position), now=str(now.position))
     for table, id_ in before.recapturing.items():
         if now.stopped.get(table) is None:
-            log.info("the table begins again", table=str(table), id=id_)
+            log.info("the table is recaptured", table=str(table), id=id_)

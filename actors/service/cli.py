@@ -26,7 +26,7 @@ EXIT_CODES = """\b
 Exit codes:
   0  done, or stopped cleanly
   1  gave up after too many failures, or a failure while stopping; a signal was rejected; a check found errors
-  2  something that trying again can't mend: a mistake in the configuration, a missing grant, a purged binlog;
+  2  an error that a retry can't fix: a mistake in the configuration, a missing grant, a purged binlog;
      the message says what to do
   3  an invariant of Tidemark was broken: it ended at once; please report the log
   4  a part hung and couldn't be cancelled
@@ -129,7 +129,7 @@ def check(settings: Settings) -> None:
         click.echo(str(finding))
     errors = sum(finding.severity is Severity.ERROR for finding in findings)
     if errors:
-        _fail(f"{errors} to mend before it can run", 1)
+        _fail(f"{errors} to fix before it can run", 1)
     well = "all is well" if not findings else "it can run"
     click.echo(f"{well}, with {spark_session.check_spark(settings.spark)}")
 

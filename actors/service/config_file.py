@@ -188,7 +188,7 @@ class _Reader:
         try:
             return _MISSING if patterns is None else TableFilter(patterns)
         except ValueError as error:
-            return self._wrong(key, str(error), "mend or remove it")
+            return self._wrong(key, str(error), "fix or remove it")
 
     def _table(self, value: object, key: str) -> object:
         database, _, name = value.partition(".") if isinstance(value, str) else ("", "", "")

@@ -55,7 +55,7 @@ def _whole(status: dict[str, Any]) -> Table:
             (f"consumer {name}", f"{told['behind']:,} segments behind")
             for name, told in status["consumers"].items()
         ),
-        ("begins anew", ", ".join(status["late"]) or None),
+        ("begins again", ", ".join(status["late"]) or None),
     ):
         if value is not None:
             table.add_row(Text(name), Text(str(value)))

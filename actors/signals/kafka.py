@@ -287,7 +287,7 @@ async def _must_be_there(settings: KafkaSettings, common: dict[str, Any]) -> Non
     for topic in topics:
         if not found.get(topic, {}).get("partitions"):
             raise UnusableTopic(
-                f"the broker has no topic {topic} and doesn't create it by itself",
+                f"the broker has no topic {topic} and doesn't create it",
                 "create it with a single partition",
             )
     if (count := len(found[settings.topic]["partitions"])) > 1:

@@ -81,7 +81,7 @@ class MomentSearch:
         if not self.tries:
             return None
         return (
-            f"the source committed while transactions were opened, {self.tries} times; it goes on trying, and "
+            f"the source committed while transactions were opened, {self.tries} times; it keeps trying, and "
             "snapshot.allow_lock = true would end that with a lock for some milliseconds"
         )
 

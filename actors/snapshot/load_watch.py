@@ -85,5 +85,5 @@ class SourceWatch:
             self._source = await Source.kept(self._source, self._settings)
             return await self._source.load(lag=bool(self._bounds.replica_lag_s))
         except Transient as failure:
-            log.info("the source can't be looked at", error=str(failure))
+            log.info("the source's load is unknown", error=str(failure))
             return self._load

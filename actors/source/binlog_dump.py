@@ -192,8 +192,8 @@ async def _checked_place(source: Source, position: GtidSet) -> tuple[str, int]:
     end, _ = await source.end_of_log()
     if not position <= file_positions.before(source.server, end):
         raise Definite(
-            f"the source's log ends at {end}, and what has passed here is behind that: {position}; the log was begun "
-            "anew (RESET MASTER), or the server lost the end of it; begin a new journal"
+            f"the source's log ends at {end}, but capture has passed that: {position}; the log was reset "
+            "(RESET MASTER), or the server lost the end of it; begin a new journal"
         )
     files = {Coordinates(name, 0).number: name for name in await source.logs()}
     if number not in files:

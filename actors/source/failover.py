@@ -155,7 +155,7 @@ class _Search:
         if len(each) == 1:
             return failover.explain_verdict(verdicts[0])
         whys = (f"{name}: {why}" for name, why in each.items())
-        return "\n  ".join(["none of the servers can go on from what has passed here:", *whys])
+        return "\n  ".join(["capture can continue at none of the servers:", *whys])
 
     def _each(self, verdicts: list[CandidateVerdict]) -> dict[str, str]:
         told = zip(self._servers, verdicts, strict=True)
@@ -234,7 +234,9 @@ async def _errant(
     order = TransactionOrder(verdict.doubtful, position - before)
     if not order.ahead:
         return NO_GTIDS
-    log.info("the log's order is looked at", server=verdict.server, file=file, doubtful=str(verdict.doubtful))
+    log.info(
+        "checking the order of the log", server=verdict.server, file=file, doubtful=str(verdict.doubtful)
+    )
     dump = await BinlogDump.from_file(settings, file, verdict.server)
     try:
         stream = LogStream(lambda _: False, lambda _: False)

@@ -64,7 +64,7 @@ class LagWatch:
         except (Transient, Definite) as failure:
             self._close()
             self._metrics.set(catalogue.SOURCE_UP, 0)
-            log.info("the source can't be asked how far it is", error=str(failure))
+            log.info("the source's position is unknown", error=str(failure))
         else:
             self._metrics.set(catalogue.SOURCE_UP, 1)
 

@@ -28,7 +28,7 @@ from pipeline.signals.outcomes import SignalState
 LOOK_EVERY_S = 1.0
 
 
-_UNTOLD: Final = "it fails to tell whether it's ready; the log has the story"
+_UNTOLD: Final = "it can't report whether it's ready; the log has the reason"
 
 
 class StatusBoard:

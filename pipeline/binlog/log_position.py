@@ -42,7 +42,7 @@ class LogPosition:
         if offset is None:
             return
         if offset < self._state.offset:
-            raise UndecodableError(f"a heartbeat came from {file}:{offset}, which lies behind")
+            raise UndecodableError(f"a heartbeat came from {file}:{offset}, which comes after")
         self._state.offset = offset
 
     def rotate(self, file: str, offset: int) -> None:

@@ -58,7 +58,7 @@ _SNAPSHOT_MODES: Final = {
     "always": "initial",
 }
 _SNAPSHOTS_OTHERWISE: Final = {
-    "initial_only": "the log is followed behind the snapshot",
+    "initial_only": "the log is read after the snapshot",
     "always": "a table is snapshotted once; later snapshots are had by a signal",
     "custom": "there are no classes of one's own",
 }
@@ -282,7 +282,7 @@ def _signals(work: _Work) -> None:
         work.tell(NoteKind.OTHERWISE, "notification.enabled.channels", why)
     if "jmx" in notified:
         work.tell(
-            NoteKind.OTHERWISE, "notification.enabled.channels", "there's no JMX: /status and the log tell it"
+            NoteKind.OTHERWISE, "notification.enabled.channels", "there's no JMX: see /status and the log"
         )
 
 

@@ -46,7 +46,7 @@ _CONNECT: Final = Pointless("there's no Kafka Connect")
 _JAVA: Final = Pointless("it's of Debezium's or Java's inside")
 _HISTORY: Final = Pointless("no history of schemas is kept: the log describes itself, or the server is asked")
 _LOCKS: Final = Pointless("nothing is locked")
-_LOST: Final = Pointless("a connection that's silent for source.read_timeout_s is made anew")
+_LOST: Final = Pointless("a connection that's silent for source.read_timeout_s is opened again")
 _QUEUES: Final = Pointless("queues are bounded by messages and bytes by themselves")
 _CHUNKS: Final = Pointless("a chunk has as many rows as are read in snapshot.chunk_target_ms")
 _RETRIES: Final = Pointless("what may pass is tried again, with pauses that grow")
@@ -59,7 +59,7 @@ _NAMES: Final = Otherwise("names are those of the source", ("none",))
 _NEVER_SKIPPED: Final = Otherwise(
     "what can't be read stops its table or the pipeline by name, and is never skipped", ("fail",)
 )
-_LINEAGE: Final = Otherwise("no lineage is told to others")
+_LINEAGE: Final = Otherwise("no lineage is exported")
 _MASKED: Final = Withheld("columns aren't masked, cut or left out: all of a captured table is in the lake")
 
 VERDICTS: Final[dict[str, Verdict]] = {
@@ -245,7 +245,7 @@ TRANSFORMATIONS: Final[dict[str, Verdict]] = {
         "a mirror has the rows as they are, a changelog also what has become of them (__op, __gtid, …)"
     ),
     "io.debezium.transforms.ExtractChangedRecordState": Otherwise(
-        "which columns have changed is told by a changelog with before_images"
+        "a changelog with before_images shows which columns have changed"
     ),
     "io.debezium.transforms.ByLogicalTableRouter": _ROUTED,
     "io.debezium.transforms.ContentBasedRouter": _ROUTED,
@@ -305,12 +305,12 @@ CONVERTERS: Final[dict[str, Verdict]] = {
     "io.debezium.connector.mysql.converters.JdbcSinkDataTypesConverter": _SHAPED,
     "io.debezium.connector.mysql.converters.ZeroDateFallbackConverter": Otherwise("a zero date is null"),
     "io.debezium.processors.reselect.ReselectColumnsPostProcessor": Pointless(
-        "a value that wasn't logged is read again by itself"
+        "a value that wasn't logged is read again"
     ),
 }
 
 # A class of somebody's own may mask what it likes.
-UNKNOWN_CLASS: Final = Withheld("nobody here knows what this class does to the data")
+UNKNOWN_CLASS: Final = Withheld("Tidemark can't know what this class does to the data")
 UNKNOWN: Final = Otherwise("no property of Debezium's MySQL connector has this name")
 
 # What properties were called before, and in Debezium 1.

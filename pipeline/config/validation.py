@@ -113,7 +113,7 @@ def _of_rule(rule: LakeRule) -> Iterator[Mistake]:
     if rule.before_images and rule.tiers is Tiers.MIRROR:
         yield Mistake(
             "before_images",
-            f'with tiers = "{rule.tiers}" nobody would see them',
+            f'with tiers = "{rule.tiers}" no table would have them',
             'remove it, or set tiers = "both"',
         )
 

@@ -48,11 +48,11 @@ from pipeline.snapshot.checkpoint import Filling
 from pipeline.snapshot.snapshot import ChunkId, Chunking, Progress, Range, Snapshot, progressed
 
 _CONTRADICTED = (
-    "the source and the log say different things of it, and no statement has come that would tell why: {reason}; if it "
-    "was altered with sql_log_bin = 0, or is read at another server (snapshot.source), make the two equal"
+    "the source and the log contradict each other about it, and no statement has come that explains why: {reason}; "
+    "if it was altered with sql_log_bin = 0, or is read at another server (snapshot.source), make the two equal"
 )
 _NOT_AGAIN = (
-    "its changes lack columns (binlog_row_image), and rows whose values they don't tell can't be read again: {reason}; "
+    "its changes lack columns (binlog_row_image), and rows whose values they leave out can't be read again: {reason}; "
     "set binlog_row_image = FULL"
 )
 

@@ -97,7 +97,7 @@ def _effect(state: State, signal: Signal) -> tuple[State, str]:
         case PauseSnapshot():
             return checkpointed(state, paused=True), "snapshots are paused"
         case ResumeSnapshot():
-            return checkpointed(state, paused=False), "snapshots go on"
+            return checkpointed(state, paused=False), "snapshots are resumed"
         case ReportPosition(_, message):
             return state, message.replace("{}", str(state.checkpoint.position))
         case SetBinlogPosition():
@@ -217,8 +217,8 @@ def _move_asked(state: State, signal: SetBinlogPosition) -> tuple[State, str]:
     if not skipped:
         raise _Rejected("it's the position already")
     return checkpointed(state, moving=Moving(signal.id, wanted)), (
-        f"capture goes on behind {wanted}, if the source has executed that; {skipped.count():,} transactions are "
-        "skipped, so that each table is snapshotted anew, and one without a primary key stops"
+        f"capture continues after {wanted}, if the source has executed that; {skipped.count():,} transactions are "
+        "skipped, so that each table gets a new snapshot, and one without a primary key stops"
     )
 
 

@@ -42,15 +42,15 @@ from pipeline.snapshot.snapshot import (
 )
 from pipeline.source.failover import PURGED
 
-_BEHIND = "the binlog was purged behind {position}"
-_SKIPPED = "the signal {id} skipped the binlog behind {position}"
-_ENDED = "{gap}, and everything began anew at {at}"
+_BEHIND = "the binlog was purged after {position}"
+_SKIPPED = "the signal {id} skipped the binlog after {position}"
+_ENDED = "{gap}, and everything began again at {at}"
 _KEYLESS = (
     "it has no primary key, so that it can't be snapshotted, and changes of it are missing: {gap}; give it a primary "
     "key"
 )
 _GONE = (
-    "it isn't among the tables that the source shows, and the change that would tell why is missing: {gap}; bring it "
+    "it isn't among the tables that the source shows, and the change that explains why is missing: {gap}; bring it "
     "back"
 )
 

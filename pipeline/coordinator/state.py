@@ -219,7 +219,7 @@ def _left(state: TableSnapshot) -> str:
     if not isinstance(state, Chunking):
         return ""
     ranges = (
-        f"behind {each.done} through {each.end}" if each.done else f"through {each.end}"
+        f"after {each.done} through {each.end}" if each.done else f"through {each.end}"
         for each in state.ranges
     )
     return f" (not read: {', '.join(ranges)})"

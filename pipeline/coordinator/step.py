@@ -104,7 +104,7 @@ def start(
     unasked: SnapshotMode = SnapshotMode.NO_DATA,
     unread: Mapping[TableId, pa.RecordBatch | None] = NOTHING,
 ) -> tuple[State, tuple[Order, ...]]:
-    """The state after a start from a checkpoint, and the first orders: snapshots go on where they were.
+    """The state after a start from a checkpoint, and the first orders: snapshots continue where they were.
 
     `unasked`: how tables that are new are snapshotted without a signal. `unread`: of each table of the checkpoint that
     has rows to be read again, their keys as the journal has them (`rereads`), None where it doesn't.

@@ -64,7 +64,5 @@ def file_and_offset(place: Gtid) -> tuple[int, int]:
 def _number(place: Coordinates) -> int:
     number = place.number * _OFFSETS + place.offset
     if place.offset >= _OFFSETS or number > LARGEST_NUMBER:
-        raise Definite(
-            f"{place} is beyond the places that can be counted; begin the log anew, with RESET MASTER"
-        )
+        raise Definite(f"{place} is beyond the places that can be counted; reset the log with RESET MASTER")
     return number

@@ -28,7 +28,7 @@ ANOTHER_HISTORY: Final = (
     "the source has another history: {gtid}, which has passed here, was committed at {ours}, and its transaction of "
     "that name at {theirs}; it was reset, or restored from a copy, or has lost the end of its log, and has given the "
     "same names again. Connect to a server that has the one that passed here, or begin a new journal and lake; "
-    'snapshot.mode = "when_needed" begins anew only where a log was purged'
+    'snapshot.mode = "when_needed" begins again only where a log was purged'
 )
 
 

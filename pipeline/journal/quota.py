@@ -37,5 +37,5 @@ def quota_reached(quota_mib: int, keep_mib: int, size: int, behind: str | None, 
         return None
     return (
         f"its {size // _MIB} MiB reach journal.quota_mib ({quota_mib}), and the oldest of it is kept for "
-        f"the consumer {behind!r}: see why that is behind, or raise the quota"
+        f"the consumer {behind!r}: see why it lags, or raise the quota"
     )

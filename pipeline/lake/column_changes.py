@@ -11,8 +11,8 @@ A lake table keeps each column that it ever had, since what was in it is the tab
   column: rows have lost what they had in the first one, and the changelog must not give it back to them.
 - NULL and NOT NULL, character sets, labels and the columns' order in the source make no difference here.
 
-Where the table's mirror begins anew, with another schema, no row of before counts for it. Then a column that's new can
-go on in one of the same name that's there, if it can take its values; if it can't, that one is set aside.
+Where the mirror begins a new generation, with another schema, no earlier row counts for it. Then a new column continues
+in one of the same name, if that can take its values. If it can't, the sink sets that one aside.
 
 What happens in one commit of Delta's log (`actors.lake.lake`) is the way from what a lake table has to what it's to
 have, over any number of such steps. So it's the columns at the end that count, and each says which one it was. Names

@@ -181,7 +181,7 @@ def _ruled(taken: Accepted, new: TableSchema, rule: SchemaChanges) -> None:
 
 
 _PARTIAL = (
-    "column {old!r} of {table} was renamed, and changes that lack columns tell these by their names; set "
+    "column {old!r} of {table} was renamed, and changes that lack columns name these; set "
     "binlog_row_image=FULL on the source"
 )
 _RULED_OUT = "{what} in {table}, and lake.rules has schema_changes = {rule!r} for it: give it another rule"

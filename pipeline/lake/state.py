@@ -81,7 +81,7 @@ class LakeProgress:
     def stopped(self, table: TableId) -> str | None:
         """Why a table gets nothing."""
         if (failed := self.failed.get(table)) is not None:
-            return f"it failed {failed.times} times in a row and is tried again by itself: {failed.reason}"
+            return f"it failed {failed.times} times in a row and is tried again: {failed.reason}"
         return self.of(table).stopped
 
     def times_failed(self, table: TableId) -> int:

@@ -77,7 +77,7 @@ def obstacle(present: TableSchema, new: TableSchema) -> str | None:
         if column.name not in had and not column.nullable:
             return (
                 f"column {column.name!r} was added to {new.table} as NOT NULL, so that its rows got a value that no "
-                "change tells"
+                "change has"
             )
     return None
 

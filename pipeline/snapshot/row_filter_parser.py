@@ -66,7 +66,7 @@ def parse_filter(text: str) -> Condition:
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise InvalidRowFilter("it holds half a surrogate pair, which is no text")
     if _SELECT.match(text):
-        raise InvalidRowFilter("it's a whole SELECT; give only what would stand behind its WHERE")
+        raise InvalidRowFilter("it's a whole SELECT; give only what would come after its WHERE")
     parser = _Parser(text)
     condition = parser.disjunction(0)
     parser.end()

@@ -52,12 +52,12 @@ COMMITTING_S: Final = 5.0
 
 PURGED: Final = (
     "the binlog that we need was purged: {missing}; restore it on the source and keep it for longer, or set "
-    'snapshot.mode = "when_needed" to begin anew with a snapshot of every table'
+    'snapshot.mode = "when_needed" to begin again with a snapshot of every table'
 )
 
 ERRANT: Final = (
     "transactions were written on it while it was a replica: {errant} are in its log before others that have passed "
-    "here, and would come too late, over newer changes; begin a new journal to go on at it"
+    "here, and would come too late, over newer changes; begin a new journal to continue at it"
 )
 
 
@@ -149,9 +149,9 @@ def explain_verdict(verdict: CandidateVerdict) -> str:
     """Why a server can't give what comes next, and what to do."""
     match verdict:
         case Serves():
-            return "it can go on"
+            return "it qualifies"
         case Behind(_, missing, replica=True):
-            return f"it's behind: it hasn't executed {missing}, which has passed here; let it catch up"
+            return f"it lags: it hasn't executed {missing}, which has passed here; let it catch up"
         case Behind(_, missing):
             return (
                 f"the source is a divergent server: it hasn't executed {missing}, which has passed here; "

@@ -159,19 +159,19 @@ def places(
     if position_of not in (None, server):
         yield _error(
             f"the source is the server {server}, and the journal's position is a place in the log of {position_of}: "
-            "without GTIDs nobody can say where that is here",
+            "without GTIDs that position is unknown here",
             "connect to that server, or begin a new journal",
         )
     if not by_places:
         return
     if snapshot.mode is SnapshotMode.CONSISTENT:
         yield _error(
-            "a consistent snapshot needs GTIDs, for what has committed can't be told from what's only in the log",
+            "a consistent snapshot needs GTIDs: without them nothing shows which transactions have committed",
             f'turn them on, or set snapshot.mode = "{SnapshotMode.INITIAL}"',
         )
     yield _note(
-        "positions are places in this server's log, since it has no GTIDs: capture can't go on at another server, and "
-        "a log that's begun anew (RESET MASTER) ends it",
+        "positions are places in this server's log, since it has no GTIDs: capture can't continue at another server, "
+        "and a log that's reset (RESET MASTER) ends it",
         "turn GTIDs on, and begin a new journal, where that matters",
     )
 
@@ -213,8 +213,8 @@ def _log(facts: ServerFacts) -> Iterator[Finding]:
         )
     if facts.variables.get("binlog_error_action") == "IGNORE_ERROR":
         yield _note(
-            "binlog_error_action is IGNORE_ERROR, so a server that can't write its log goes on without one, and changes"
-            " are missing from it",
+            "binlog_error_action is IGNORE_ERROR, so a server that can't write its log continues without one, and "
+            "changes are missing from it",
             _setting(facts, "binlog_error_action = ABORT_SERVER"),
         )
     yield from _metadata(facts)
@@ -301,10 +301,11 @@ def _foreign_keys(facts: ServerFacts, reread: bool) -> Iterator[Finding]:
         return
     if unseen := [key.parent for key in keys if key.parent not in facts.tables]:
         yield _error(
-            f"{wrong}; {_names(unseen)} isn't captured, so that nobody sees when", f"capture it, or {mend}"
+            f"{wrong}; {_names(unseen)} isn't captured, so that capture can't see when",
+            f"capture it, or {mend}",
         )
     yield _note(
-        f"{wrong}: they're read anew each time that a row of {parents} goes or gets another key", mend
+        f"{wrong}: they're read again each time that a row of {parents} goes or gets another key", mend
     )
 
 

@@ -51,7 +51,7 @@ _BETWEEN = (
     f"missing from its changelog; {REMEDY}"
 )
 _BEHIND = (
-    "the log doesn't name its columns, and is too far behind for a proof of its schema: changes are missing from its "
+    "the log doesn't name its columns, and lags too far for a proof of its schema: changes are missing from its "
     f"changelog; {REMEDY}"
 )
 _GONE = (

@@ -19,23 +19,23 @@ LEFT_OUT = (
     "let the configuration capture it"
 )
 _ORPHANED = (
-    "a foreign key changes its rows along with those of {parents}, which is stopped, so that nothing tells when; "
-    "mend what stopped that one, and recapture both"
+    "a foreign key changes its rows along with those of {parents}, which is stopped, so that the times are unknown; "
+    "fix what stopped that one, and recapture both"
 )
 _ELSEWHERE = (
-    "its engine is {engine}, so that the log doesn't tell which rows it has; give it an engine whose rows are in the "
+    "its engine is {engine}, so that the log doesn't have its rows; give it an engine whose rows are in the "
     "log (InnoDB, say)"
 )
-_UNLOGGED = "{what} ({gtid}) changed its rows, and the log doesn't tell which"
-_KEYLESS = "{reason}; it has no primary key, so that it can't be read anew: give it one, and begin it anew"
+_UNLOGGED = "{what} ({gtid}) changed its rows, and the log doesn't say which"
+_KEYLESS = "{reason}; it has no primary key, so that it can't be read again: give it one, and recapture it"
 _CASCADED = (
-    "a foreign key may have changed its rows along with those of {parents}, and the log doesn't tell which"
+    "a foreign key may have changed its rows along with those of {parents}, and the log doesn't say which"
 )
 _REFUSED = (
     "a foreign key that came meanwhile changes its rows along with those of {parents}, and this server doesn't log "
     'that; drop it, or set snapshot.foreign_keys = "reread" and capture both'
 )
-_GIVEN = "a foreign key that came meanwhile may have changed its rows, and the log doesn't tell which"
+_GIVEN = "a foreign key that came meanwhile may have changed its rows, and the log doesn't say which"
 
 
 def by_statement(

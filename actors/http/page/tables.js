@@ -13,7 +13,7 @@ const WORDS = {
   reading: "reading",
   paused: "paused",
   waiting: "waiting",
-  late: "begins anew",
+  late: "begins again",
   stopped: "stopped",
   complete: "complete",
   streaming: "changes flow",

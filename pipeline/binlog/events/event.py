@@ -301,7 +301,7 @@ def _heartbeat_v2(body: bytes) -> Heartbeat:
         elif field == 2:
             offset = _offset(Cursor(value).packed())
     if file is None or offset is None:
-        raise UndecodableError("it doesn't say where the log stands")
+        raise UndecodableError("it doesn't name the log's position")
     return Heartbeat(file, offset)
 
 

@@ -317,7 +317,7 @@ async def test_an_actor_that_ends_by_itself_breaks_an_invariant() -> None:
         house.mailboxes[Name.SPARK_SINK].close()
         outcome = await run
     assert outcome.code is ExitCode.INVARIANT
-    assert "SparkSink ended though nobody had asked it to" in outcome.message
+    assert "SparkSink ended without an order to" in outcome.message
 
 
 async def test_a_hung_actor_is_cancelled_and_built_anew() -> None:
@@ -348,7 +348,7 @@ async def test_an_actor_that_somebody_else_cancelled_is_built_anew() -> None:
         assert (await run).code is ExitCode.CLEAN
     assert house.metrics.value(catalogue.ERRORS, actor=Name.SCHEMA_VERIFIER, kind="unforeseen") == 1
     assert house.supervisor.failures[Name.SCHEMA_VERIFIER] == (
-        "SchemaVerifier: it was cancelled, though nobody had asked for it"
+        "SchemaVerifier: it was cancelled, but not by the supervisor"
     )
 
 

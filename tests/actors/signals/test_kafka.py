@@ -77,7 +77,7 @@ async def test_an_offset_is_committed_once_all_before_it_are_answered(kafka: Kaf
     await send(kafka, topic, ("shop", PAUSE), ("shop", RESUME), ("other", PAUSE), ("shop", PAUSE))
     async with listening(kafka, topic) as channel:
         first, second, _ = [await channel.receive() for _ in range(3)]
-        await second.answer(SignalAccepted("r", "snapshots go on"))
+        await second.answer(SignalAccepted("r", "snapshots are resumed"))
         await until(lambda: not channel._news.is_set(), "it has looked")
         assert await committed(kafka, topic, GROUP) is None
         await first.answer(SignalAccepted("p", "snapshots are paused"))

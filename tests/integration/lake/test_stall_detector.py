@@ -69,7 +69,7 @@ async def test_a_long_call_gets_on_as_long_as_its_tasks_end(spark: Spark, pool: 
 
 
 @pytest.mark.parametrize(
-    ("pool", "what"), [(Pool.BATCHES, "a batch"), (Pool.BESIDE, "what goes on beside the batches")]
+    ("pool", "what"), [(Pool.BATCHES, "a batch"), (Pool.BESIDE, "what runs beside the batches")]
 )
 async def test_a_call_that_does_not_get_on_is_found_though_spark_answers(
     spark: Spark, pool: Pool, what: str, monkeypatch: pytest.MonkeyPatch

@@ -51,7 +51,7 @@ def test_a_heartbeat_is_of_this_file_and_ahead() -> None:
     place.heartbeat("binlog.000003", None)
     place.heartbeat("binlog.000003", 70)
     assert place.at().offset == 70
-    with pytest.raises(UndecodableError, match="lies behind"):
+    with pytest.raises(UndecodableError, match="comes after"):
         place.heartbeat("binlog.000003", 60)
     with pytest.raises(UndecodableError, match=r"from the file binlog\.000002"):
         place.heartbeat("binlog.000002", 90)

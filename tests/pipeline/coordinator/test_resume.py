@@ -147,7 +147,7 @@ def test_a_signal_sets_the_position_and_everything_begins_anew_there() -> None:
     )
     assert begun.mirrors == {ORDERS.table: Filling(7), ITEMS.table: Filling(7)}
     assert begun.stopped.keys() == {KEYLESS.table}
-    assert "the signal m1 skipped the binlog behind" in begun.stopped[KEYLESS.table]
+    assert "the signal m1 skipped the binlog after" in begun.stopped[KEYLESS.table]
     # What holds at the present doesn't have to hold there.
     assert (
         moved("a:1-7", known=replace(KNOWN, schemas={ORDERS.table: altered(ORDERS)})).schemas

@@ -172,7 +172,7 @@ def test_signals_are_read(text: str, expected: Signal) -> None:
         ),
         (
             filtered({"data-collection": "a", "filter": "SELECT * FROM a"}),
-            "only what would stand behind its WHERE",
+            "only what would come after its WHERE",
         ),
         (execute(keys=[1]), "something else than JSON objects: 1"),
         (keyed([]), "the \"keys\" of 'a' aren't a list of at least one"),

@@ -111,7 +111,7 @@ def test_literals_are_read_as_mysql_reads_them(text: str, value: object) -> None
         ("a = lower('x')", "expected a literal"),
         ("a = (SELECT 1)", "expected a literal"),
         ("a IN (SELECT 1)", "expected a literal"),
-        ("select * from t where a = 1", "only what would stand behind its WHERE"),
+        ("select * from t where a = 1", "only what would come after its WHERE"),
         ("a = 1 -- all of it", "expected AND, OR or the end at character 7"),
         ("a = 1 # all of it", "this can't be read at character 7"),
         ("a = 1 /* all of it */", "this can't be read at character 7"),

@@ -112,7 +112,7 @@ def test_foreign_keys_that_change_rows_below_the_log() -> None:
         assert "snapshot.foreign_keys" in finding.remedy
         [note] = findings(facts, reread=True)
         assert note.severity is Severity.NOTE
-        assert note.wrong.endswith("read anew each time that a row of shop.orders goes or gets another key")
+        assert note.wrong.endswith("read again each time that a row of shop.orders goes or gets another key")
         [error, _] = findings(replace(facts, tables=frozenset({items, lines})), reread=True)
         assert error.severity is Severity.ERROR
         assert "shop.orders isn't captured" in error.wrong
@@ -256,6 +256,6 @@ def test_watermarks_in_a_table_need_the_table() -> None:
     assert list(markers(FIT, table, None)) == []
     [lacking] = markers(FIT, table, "Table doesn't exist")
     assert lacking.severity is Severity.ERROR
-    assert lacking.wrong == "watermarks can't be written into tidemark.odd`name%: Table doesn't exist"
+    assert lacking.wrong == "watermarks can't be written into `tidemark`.`odd``name%`: Table doesn't exist"
     assert "CREATE TABLE `tidemark`.`odd``name%` (id" in lacking.remedy
     assert lacking.remedy.endswith("GRANT SELECT, INSERT ON `tidemark`.`odd``name%` TO 'tidemark'@'10.0.%'")

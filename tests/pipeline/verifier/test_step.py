@@ -303,7 +303,7 @@ def test_too_much_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     said = run(state, *(slice_(n, maps=(MINIMAL,)) for n in (7, 8, 9)))
     # What's too much is left out, and no more.
     assert kinds(said) == ["ChangesVerified"]
-    assert "too far behind" in str(said[0])
+    assert "lags too far" in str(said[0])
     assert schemas(said) == []
 
 
