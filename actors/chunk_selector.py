@@ -47,6 +47,8 @@ from pipeline.messages.chunks import (
     ChunkRead,
     ChunkSchemaChanged,
     CloseTransactions,
+    Divided,
+    NotDivided,
     OpenTransactions,
     PlanFailed,
     PlanTable,
@@ -56,6 +58,7 @@ from pipeline.messages.chunks import (
     SourceRecovered,
     TablePlanned,
     TransactionsOpened,
+    WithoutRows,
 )
 from pipeline.messages.inboxes import ToChunkSelector, ToWatermarkCoordinator
 from pipeline.schema.row_keys import Key
@@ -281,16 +284,16 @@ class ChunkSelector(Actor[ToChunkSelector]):
     ) -> TablePlanned:
         """The plan of a table of this schema. Raises Outdated where it's been altered meanwhile."""
         if not order.ranges:
-            return TablePlanned(schema, walk, None, (), 0, await self.high(source, order))
+            return TablePlanned(schema, walk, NotDivided(), await self.high(source, order))
         end = await table_plan.requested_key(source, schema, walk, chunk_queries.last_key(schema, walk))
         high = await self.high(source, order)
         if end is None:
-            return TablePlanned(schema, walk, None, (), 0, high)
+            return TablePlanned(schema, walk, WithoutRows(), high)
         rows = len(order.request.keys) or await source.estimate(order.table)
-        divided = await table_plan.find_ranges(
+        splits = await table_plan.find_ranges(
             source, schema, walk, end, rows, order.ranges, LEAST_ROWS_OF_RANGE
         )
-        return TablePlanned(schema, walk, end, divided, rows, high)
+        return TablePlanned(schema, walk, Divided(end, splits, rows), high)
 
     async def _bracketed(
         self, source: Source, order: ReadChunk | ReselectRows, select: Callable[[Source], Awaitable[Selected]]

@@ -37,12 +37,14 @@ from pipeline.messages.chunks import (
     ChunkFailed,
     ChunkRead,
     ChunkSchemaChanged,
+    Divided,
     PlanFailed,
     ReselectRows,
     TablePlanned,
+    WithoutRows,
 )
 from pipeline.schema.compatibility import agree, difference
-from pipeline.schema.row_keys import Key, indistinct
+from pipeline.schema.row_keys import indistinct
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot.checkpoint import Filling
 from pipeline.snapshot.snapshot import ChunkId, Chunking, Progress, Range, Snapshot, progressed
@@ -68,15 +70,17 @@ def table_planned(state: State, message: TablePlanned) -> State:
     if schema is None or not agree(message.schema, schema):
         return with_run(state, table, _ahead(state, message, schema))
     message = replace(message, schema=schema)
-    match snapshot.tables[table]:
-        case Chunking(ranges, walk_version):
+    match snapshot.tables[table], message.ranges:
+        case Chunking(ranges, walk_version), _:
             if walk_version != message.walk.version(schema):
                 return begun_anew(state, snapshot, table)
             return with_run(state, table, Planned(schema, message.walk, ranges))
-        case _ if message.end is None:
+        case _, Divided() as divided:
+            return _table_begun(state, snapshot, message, divided)
+        case _, WithoutRows():
             return with_run(state, table, FoundEmpty(snapshot.id, message.high))
-        case _:
-            return _table_begun(state, snapshot, message, message.end)
+        case _:  # it was asked for while chunks were read, and is asked for again now that they begin anew
+            return state
 
 
 def _ahead(state: State, message: TablePlanned, schema: TableSchema | None) -> Unsettled:
@@ -98,15 +102,15 @@ def contradicted(state: State) -> State:
     return state
 
 
-def _table_begun(state: State, snapshot: Snapshot, message: TablePlanned, end: Key) -> State:
+def _table_begun(state: State, snapshot: Snapshot, message: TablePlanned, divided: Divided) -> State:
     table, request = message.schema.table, snapshot.request(message.schema.table)
-    begins, ends = (None, *message.splits), (*message.splits, end)
+    begins, ends = (None, *divided.splits), (*divided.splits, divided.end)
     ranges = tuple(Range(number, *keys) for number, keys in enumerate(zip(begins, ends, strict=True)))
     filling = isinstance(state.checkpoint.mirrors.get(table), Filling)
     first = filling and request.whole and request.surrogate is None
     known = state.sizes.get(table)
     size = ChunkSize(request.chunk_rows or state.limits.chunk_rows, known.row_bytes if known else None)
-    counts = Progress(expected=message.expected, ranges=len(ranges))
+    counts = Progress(expected=divided.expected, ranges=len(ranges))
     chunking = Chunking(ranges, message.walk.version(message.schema), first, counts)
     begun = with_table(with_size(state, table, size), snapshot, table, chunking)
     return with_run(begun, table, Planned(message.schema, message.walk, ranges))

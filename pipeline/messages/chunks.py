@@ -24,17 +24,31 @@ class PlanTable:
 
 
 @dataclass(frozen=True, slots=True)
-class TablePlanned:
-    """The ranges end at `splits`, in order, and at `end`, the last key; `expected` rows by the server's estimate.
+class Divided:
+    """The ranges end at `splits`, in order, and at `end`, the last key; `expected` rows by the server's estimate."""
 
-    `end` is None for an empty table, which it is once `high` has passed, and if no ranges were asked for.
-    """
+    end: Key
+    splits: tuple[Key, ...]
+    expected: int
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutRows:
+    """There's no row that was asked for; the table is empty once the plan's `high` has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotDivided:
+    """No ranges were asked for, since the table's chunks go on in those that it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlanned:
+    """The table's schema at the source, the index that it's chunked along, and its ranges."""
 
     schema: TableSchema
     walk: ChunkIndex
-    end: Key | None
-    splits: tuple[Key, ...]
-    expected: int
+    ranges: Divided | WithoutRows | NotDivided
     high: High
 
 

@@ -59,6 +59,19 @@ _GONE = (
     f"changelog; {REMEDY}"
 )
 
+
+@dataclass(frozen=True, slots=True)
+class NeverProven:
+    """No schema ever will be, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotYetProven:
+    """The server's answer, or its place in the log, is still to come."""
+
+
 # Which captured tables a statement may alter.
 Alters = Callable[[DdlRead | CreateTableSelectRead], frozenset[TableId]]
 
@@ -73,8 +86,8 @@ def waiting_tables(tables: Mapping[TableId, TableState], message: HeldMessage) -
 
 def settled(
     table: TableId, state: TableState, held: Sequence[HeldMessage], size: int, alters: Alters
-) -> SchemaKnown | str | None:
-    """The schema that's proven for a table whose images wait at the front; or why none ever will be; None: not yet.
+) -> SchemaKnown | NeverProven | NotYetProven:
+    """Whether a schema is proven for a table whose images wait at the front.
 
     `held` has `size` bytes of rows. An answer speaks for the images at the front if no statement comes between them and
     its place in the log: what holds there has held since.
@@ -84,12 +97,12 @@ def settled(
             there = place(message)
             if isinstance(message, DdlRead | CreateTableSelectRead) and table in alters(message):
                 between = there is None or state.end.reaches(there)
-                return _BETWEEN if between else _proven(state)
+                return NeverProven(_BETWEEN) if between else _proven(state)
             if there is not None and there.reaches(state.end):
                 return _proven(state)
     if size > MOST_HELD:
-        return _BEHIND
-    return None
+        return NeverProven(_BEHIND)
+    return NotYetProven()
 
 
 def place(message: HeldMessage) -> Coordinates | None:
@@ -97,7 +110,7 @@ def place(message: HeldMessage) -> Coordinates | None:
     return None if isinstance(message, TransactionPartRead | CreateTableSelectRead) else message.end
 
 
-def _proven(answer: SchemaFetched) -> SchemaKnown | str:
+def _proven(answer: SchemaFetched) -> SchemaKnown | NeverProven:
     if answer.schema is None:
-        return _GONE
+        return NeverProven(_GONE)
     return SchemaKnown(answer.schema)

@@ -77,7 +77,7 @@ from pipeline.schema.table_traits import known_at
 from pipeline.verifier import schema_fence
 from pipeline.verifier.cascades import Doubts
 from pipeline.verifier.column_names import behind, images_table, name_columns
-from pipeline.verifier.schema_fence import HeldMessage, ServerAnswer
+from pipeline.verifier.schema_fence import HeldMessage, NeverProven, NotYetProven, ServerAnswer
 from pipeline.verifier.state import State
 from pipeline.verifier.table_restarts import (
     LEFT_OUT,
@@ -267,9 +267,9 @@ def _settled(state: State) -> tuple[State, tuple[News, ...], Mapping[TableId, st
             case SchemaKnown(schema):
                 state, news = _all_told(_with(state, {table: outcome}), [schema])
                 said += news
-            case str(reason):
+            case NeverProven(reason):
                 state, unnamed[table] = _with(state, {table: before}), reason
-            case None:
+            case NotYetProven():
                 state = _with(state, {table: before})
             case _:
                 assert_never(outcome)

@@ -24,7 +24,15 @@ from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.binlog import LogAdvanced
 from pipeline.messages.changes import ChangesVerified, SchemaChanged, TransactionPartVerified
-from pipeline.messages.chunks import ChunkRead, PlanTable, ReadChunk, ReselectRows, TablePlanned
+from pipeline.messages.chunks import (
+    ChunkRead,
+    Divided,
+    PlanTable,
+    ReadChunk,
+    ReselectRows,
+    TablePlanned,
+    WithoutRows,
+)
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
 from pipeline.messages.row_images import (
@@ -216,9 +224,8 @@ def planned(
     schema: TableSchema, end: int | None = 9, splits: Iterable[int] = (), high: int | High = 10
 ) -> TablePlanned:
     """The table's plan: its last key, None where it's empty, and the keys at which it's divided."""
-    last = None if end is None else (end,)
-    divided = tuple((key,) for key in splits)
-    return TablePlanned(schema, primary(schema), last, divided, expected=7, high=_high(high))
+    found = WithoutRows() if end is None else Divided((end,), tuple((key,) for key in splits), expected=7)
+    return TablePlanned(schema, primary(schema), found, _high(high))
 
 
 def read(

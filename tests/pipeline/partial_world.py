@@ -22,7 +22,16 @@ from pipeline.gtid.transactions import Transactions
 from pipeline.journal.change_rows import META, change_table, chunk_table
 from pipeline.messages.binlog import LogAdvanced, PauseReading, ReadingPaused, ResumeReading
 from pipeline.messages.changes import ChangesVerified, TransactionPartVerified
-from pipeline.messages.chunks import ChunkRead, PlanTable, ReadChunk, ReselectRows, TablePlanned
+from pipeline.messages.chunks import (
+    ChunkRead,
+    Divided,
+    NotDivided,
+    PlanTable,
+    ReadChunk,
+    ReselectRows,
+    TablePlanned,
+    WithoutRows,
+)
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
 from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
@@ -198,7 +207,8 @@ class World:
             last = (
                 max((self.at(key, row) for key, row in rows.items()), default=None) if order.ranges else None
             )
-            self.give(TablePlanned(TABLE, self.walk(), None if last is None else (last,), (), 7, high))
+            ranges = WithoutRows() if last is None else Divided((last,), (), 7)
+            self.give(TablePlanned(TABLE, self.walk(), ranges if order.ranges else NotDivided(), high))
         elif isinstance(order, ReselectRows):
             wanted = order.keys.column(0).to_pylist()
             found = {key: row for key, row in rows.items() if key in wanted}

@@ -14,7 +14,7 @@ from actors.runtime.metrics import Metrics
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from pipeline.config.settings import ServerSettings
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.chunks import ChunkRead, PlanTable, ReadChunk, TablePlanned
+from pipeline.messages.chunks import ChunkRead, Divided, PlanTable, ReadChunk, TablePlanned
 from pipeline.messages.inboxes import ToChunkSelector, ToWatermarkCoordinator
 from pipeline.messages.topology import EDGES, ActorName, inbox
 from pipeline.schema.row_keys import Key
@@ -94,16 +94,22 @@ class Bench:
 
     async def walk(self, plan: TablePlanned, limit: int, request: Request = WHOLE) -> list[pa.RecordBatch]:
         """The rows of the whole table, chunk after chunk."""
-        assert plan.end is not None
+        end = divided(plan).end
         read: list[pa.RecordBatch] = []
         after: Key | None = None
         while True:
-            chunk = await self.read(self.chunk(plan, after, plan.end, limit, request))
+            chunk = await self.read(self.chunk(plan, after, end, limit, request))
             assert chunk.rows.num_rows <= limit
             read.append(chunk.rows)
             if chunk.upto is None:
                 return read
             after = chunk.upto
+
+
+def divided(plan: TablePlanned) -> Divided:
+    """The ranges of a table that has rows."""
+    assert isinstance(plan.ranges, Divided)
+    return plan.ranges
 
 
 @asynccontextmanager

@@ -20,12 +20,15 @@ from pipeline.messages.chunks import (
     ChunkRead,
     ChunkSchemaChanged,
     CloseTransactions,
+    Divided,
+    NotDivided,
     OpenTransactions,
     PlanFailed,
     PlanTable,
     ReadChunk,
     TablePlanned,
     TransactionsOpened,
+    WithoutRows,
 )
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId, TableSchema
@@ -183,10 +186,10 @@ class Selector:
             most = min(order.ranges - 1, len(keys) - 1)
             chosen = set(self._random.sample(range(len(keys) - 1), self._random.randint(0, most)))
             splits = [key for i, key in enumerate(keys) if i in chosen]
-        end = keys[-1] if keys and order.ranges else None
+        ranges = Divided(keys[-1], tuple(splits), len(keys)) if keys else WithoutRows()
         marked = self._world.reads is Reads.MARKED
         high = MarkerRow(marker_id(self._mark(CLOSE_MARKER))) if marked else self._high(views, where)
-        return TablePlanned(schema, along, end, tuple(splits), len(keys), high)
+        return TablePlanned(schema, along, ranges if order.ranges else NotDivided(), high)
 
     def _step(self, chunk: Chunk) -> Answer | None:
         name = chunk.order.chunk

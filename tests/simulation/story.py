@@ -56,7 +56,7 @@ def _told(event: object) -> Iterator[object]:
                 _images(changes.images, changes.rows),
             )
         case TablePlanned() as plan:
-            yield from ("planned:", plan.schema.table, "to", plan.end, "divided at", plan.splits)
+            yield from ("planned:", plan.schema.table, plan.ranges)
         case PlanFailed(table, reason):
             yield from ("plan failed:", table, reason)
         case ChunkFailed(chunk, reason):

@@ -35,6 +35,7 @@ from pipeline.messages.chunks import (
     ReselectRows,
     TablePlanned,
     TransactionsOpened,
+    WithoutRows,
 )
 from pipeline.messages.inboxes import ToChunkSelector
 from pipeline.schema.row_keys import Key
@@ -44,7 +45,7 @@ from pipeline.snapshot.snapshot import WHOLE
 from pipeline.snapshot.watermark import High
 from pipeline.source.statement import Statement
 from tests.servers.mysql import MysqlFactory
-from tests.servers.selector import Bench, bench
+from tests.servers.selector import Bench, bench, divided
 from tests.servers.service import until
 from tests.servers.source import connections, cut
 
@@ -53,7 +54,7 @@ async def test_a_plan_of_an_empty_table(mysql: MysqlServer, database: str) -> No
     mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", database=database)
     async with bench(mysql, database) as running:
         plan = await running.plan(TableId(database, "t"))
-    assert (plan.end, plan.expected) == (None, 0)
+    assert plan.ranges == WithoutRows()
 
 
 @pytest.mark.parametrize(
@@ -441,8 +442,8 @@ async def test_a_key_without_a_calendar_day_is_null_in_the_rows_and_the_next_chu
     )
     async with bench(mysql, database) as running:
         plan = await running.plan(TableId(database, "t"))
-        assert plan.end == ("2024-01-01",)
-        await running.order(running.chunk(plan, None, plan.end, 1))
+        assert divided(plan).end == ("2024-01-01",)
+        await running.order(running.chunk(plan, None, divided(plan).end, 1))
         answer = await running.answer()
     assert isinstance(answer, ChunkRead)
     assert answer.rows["a"].to_pylist() == [None]

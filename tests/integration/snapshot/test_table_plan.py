@@ -5,11 +5,11 @@ import pytest
 from actors import chunk_selector
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.chunks import PlanFailed, PlanTable
+from pipeline.messages.chunks import NotDivided, PlanFailed, PlanTable
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.snapshot import Request
-from tests.servers.selector import bench
+from tests.servers.selector import bench, divided
 
 ROWS = 30_000
 
@@ -52,9 +52,8 @@ async def test_a_table_is_divided_into_about_equal_parts_by_few_questions(
         before = queries(mysql)
         plan = await running.plan(TableId(database, "t"), ranges=ranges)
         asked = queries(mysql) - before
-        assert plan.end is not None
-        assert len(plan.splits) == ranges - 1
-        edges: list[Key] = [*plan.splits, plan.end]
+        assert len(divided(plan).splits) == ranges - 1
+        edges: list[Key] = [*divided(plan).splits, divided(plan).end]
         sizes = [
             (await running.read(running.chunk(plan, after, end, 10 * ROWS))).rows.num_rows
             for after, end in zip([None, *edges], edges, strict=False)
@@ -74,7 +73,7 @@ def queries(mysql: MysqlServer) -> int:
 async def test_a_small_table_is_one_range(mysql: MysqlServer, database: str) -> None:
     mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2), (3)", database=database)
     async with bench(mysql, database) as running:
-        assert (await running.plan(TableId(database, "t"), ranges=8)).splits == ()
+        assert divided(await running.plan(TableId(database, "t"), ranges=8)).splits == ()
 
 
 async def test_a_resumed_table_gets_its_walk_and_no_end(mysql: MysqlServer, database: str) -> None:
@@ -85,7 +84,7 @@ async def test_a_resumed_table_gets_its_walk_and_no_end(mysql: MysqlServer, data
     )
     async with bench(mysql, database) as running:
         plan = await running.plan(TableId(database, "t"), ranges=0)
-    assert (plan.end, plan.splits) == (None, ())
+    assert plan.ranges == NotDivided()
     assert (plan.walk.index, plan.walk.columns, plan.walk.descending) == ("PRIMARY", (1, 0), (False, True))
 
 
@@ -183,8 +182,7 @@ async def test_a_condition_that_nearly_no_row_satisfies_reads_no_more_than_its_l
     request = Request(condition="b = 899")
     async with bench(mysql, database) as running:
         plan = await running.plan(TableId(database, "t"), request)
-        assert plan.end is not None
-        chunk = await running.read(running.chunk(plan, None, plan.end, 100, request))
+        chunk = await running.read(running.chunk(plan, None, divided(plan).end, 100, request))
         assert (chunk.rows.num_rows, chunk.upto) == (0, (99,))
         read = await running.walk(plan, 100, request)
     assert [batch.num_rows for batch in read] == [0] * 8 + [1, 0, 0]
@@ -201,7 +199,7 @@ async def test_keys_that_are_asked_for_come_and_no_others(mysql: MysqlServer, da
     request = Request(keys=(*keys, (99, 1, 1)))
     async with bench(mysql, database) as running:
         plan = await running.plan(TableId(database, "t"), request)
-        assert plan.expected == len(keys) + 1
+        assert divided(plan).expected == len(keys) + 1
         read = await running.walk(plan, 50, request)
     assert sorted(c for batch in read for c in batch["c"].to_pylist()) == [key[2] for key in keys]
 
