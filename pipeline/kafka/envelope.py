@@ -18,8 +18,6 @@ belong together; in journals of earlier versions they are two messages.
 Source: Debezium 3.6, "Data change events"; envelope of schema version 2.
 """
 
-import json
-import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,17 +27,25 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pipeline.errors import InvariantBroken
-from pipeline.journal.change_rows import SOURCE
+from pipeline.kafka.changed_rows import (
+    BEFORE,
+    CREATE,
+    DELETE,
+    LETTERS,
+    NONE,
+    READ,
+    TRUNCATE,
+    UPDATE,
+    operations,
+    source_fields,
+)
 from pipeline.kafka.connect_schema import Schema, field, rows_schema, struct
 from pipeline.kafka.handling import Handling
 from pipeline.kafka.json_values import escaped, joined, json_objects, json_text
+from pipeline.kafka.transactions import TransactionBlocks
 from pipeline.schema.table_schema import TableSchema
 
 _NULL: Final = pa.scalar("null")
-
-# The letters of `__op` by numbers, and the number that stands for none.
-_LETTERS: Final = pa.array(["c", "u", "d", "r", "t", "b"])
-_CREATE, _UPDATE, _DELETE, _READ, _TRUNCATE, _BEFORE, _NONE = range(7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +73,7 @@ class SourceBlock:
         A file of an earlier version says nothing of the log's files. Then their name is empty, and all numbers are 0.
         """
         ops = changes.column("__op")
-        said = _told(changes)
+        said = source_fields(changes)
         times = pc.coalesce(
             said["time"], changes.column("__commit_time").view(pa.int64()), pa.scalar(read_us)
         )
@@ -126,23 +132,31 @@ class Envelope:
     schemas: bool = False
     tombstones: bool = True
 
-    def messages(self, changes: pa.RecordBatch, source: SourceBlock, processed_us: int) -> Messages:
+    def messages(
+        self,
+        changes: pa.RecordBatch,
+        source: SourceBlock,
+        processed_us: int,
+        transactions: TransactionBlocks | None = None,
+    ) -> Messages:
         """The messages of these rows, of which `processed_us` says when they were made (µs since the epoch).
+
+        `transactions` are the rows' blocks, where these are wanted.
 
         A row that belongs to the one before it is in the same batch. Raises InvariantBroken for an update without its
         row before.
         """
-        ops = _operations(changes)
-        of = np.flatnonzero(ops != _BEFORE)
-        op, preceding = ops[of], np.where(of > 0, ops[of - 1], _NONE)
-        if np.any((op == _UPDATE) & (preceding != _BEFORE) & (preceding != _DELETE)):
+        ops = operations(changes)
+        of = np.flatnonzero(ops != BEFORE)
+        op, preceding = ops[of], np.where(of > 0, ops[of - 1], NONE)
+        if np.any((op == UPDATE) & (preceding != BEFORE) & (preceding != DELETE)):
             raise InvariantBroken(f"an update of {self.schema.table} has no row before it")
-        created = (op == _UPDATE) & (preceding == _DELETE)  # by an update that changed the key
+        created = (op == UPDATE) & (preceding == DELETE)  # by an update that changed the key
         deleted = np.zeros(len(of), np.bool_)
         deleted[:-1] = created[1:]
-        values = self._values(changes, of, np.where(created, _CREATE, op), source, processed_us)
+        values = self._values(changes, of, np.where(created, CREATE, op), source, processed_us, transactions)
         keys = self._keys(changes).take(pa.array(of)) if self.schema.key else pa.nulls(len(of), pa.string())
-        keys = pc.if_else(pa.array(op == _TRUNCATE), pa.scalar(None, pa.string()), keys)
+        keys = pc.if_else(pa.array(op == TRUNCATE), pa.scalar(None, pa.string()), keys)
         following = np.roll(np.arange(len(of)), -1)
         new = keys.take(pa.array(following, mask=~deleted))
         old = keys.take(pa.array(np.arange(len(of)) - 1, mask=~created))
@@ -151,7 +165,7 @@ class Envelope:
     def _with_tombstones(self, messages: Messages, op: NDArray[np.int32]) -> Messages:
         if not self.tombstones or not self.schema.key:
             return messages
-        times = np.where(op == _DELETE, 2, 1)
+        times = np.where(op == DELETE, 2, 1)
         index = np.repeat(np.arange(len(op)), times)
         again = np.zeros(len(index), np.bool_)
         again[1:] = index[1:] == index[:-1]
@@ -167,7 +181,7 @@ class Envelope:
     def _keys(self, changes: pa.RecordBatch) -> pa.Array:
         columns = [self.schema.columns[i] for i in self.schema.key]
         keys = json_objects(columns, changes, self.handling)
-        return self._with_schema(keys, self.key_schema) if self.schemas else keys
+        return with_schema(keys, self.key_schema) if self.schemas else keys
 
     def _values(
         self,
@@ -176,11 +190,12 @@ class Envelope:
         op: NDArray[np.int32],
         source: SourceBlock,
         processed_us: int,
+        transactions: TransactionBlocks | None,
     ) -> pa.Array:
         objects = json_objects(self.schema.columns, changes, self.handling)
-        no_before = (op == _CREATE) | (op == _READ) | (op == _TRUNCATE)
-        before = objects.take(pa.array(np.where(op == _UPDATE, of - 1, of), mask=no_before))
-        after = objects.take(pa.array(of, mask=(op == _DELETE) | (op == _TRUNCATE)))
+        no_before = (op == CREATE) | (op == READ) | (op == TRUNCATE)
+        before = objects.take(pa.array(np.where(op == UPDATE, of - 1, of), mask=no_before))
+        after = objects.take(pa.array(of, mask=(op == DELETE) | (op == TRUNCATE)))
         values = joined(
             '{"before":',
             pc.fill_null(before, _NULL),
@@ -188,12 +203,14 @@ class Envelope:
             pc.fill_null(after, _NULL),
             ',"source":',
             self._sources(source.taken(pa.array(of)), len(of)),
-            ',"transaction":null,"op":"',
-            _LETTERS.take(pa.array(op)),
+            ',"transaction":',
+            "null" if transactions is None else transactions.taken(pa.array(of)).texts(len(of)),
+            ',"op":"',
+            LETTERS.take(pa.array(op)),
             f'","ts_ms":{processed_us // 1000},"ts_us":{processed_us},"ts_ns":{processed_us * 1000}}}',
             count=len(of),
         )
-        return self._with_schema(values, self.value_schema) if self.schemas else values
+        return with_schema(values, self.value_schema) if self.schemas else values
 
     def _sources(self, source: SourceBlock, count: int) -> pa.Array:
         table = self.schema.table
@@ -224,14 +241,6 @@ class Envelope:
             count=count,
         )
 
-    def _with_schema(self, payloads: pa.Array, schema: Schema) -> pa.Array:
-        text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
-        # Jackson writes a character beyond U+FFFF as its two units of UTF-16.
-        text = _SUPPLEMENTARY.sub(
-            lambda found: json.dumps(found[0]).strip('"').upper().replace("U", "u"), text
-        )
-        return joined(f'{{"schema":{text},"payload":', payloads, "}", count=len(payloads))
-
     @property
     def _name(self) -> str:
         return f"{self.prefix}.{self.schema.table}"
@@ -252,30 +261,12 @@ class Envelope:
         return struct(named, name=f"{self._name}.Envelope", version=2)
 
 
-def _told(changes: pa.RecordBatch) -> dict[str, pa.Array]:
-    """The fields of SOURCE, which files of earlier versions don't have."""
-    at = changes.schema.get_field_index(SOURCE.name)
-    source = changes.column(at) if at >= 0 else pa.nulls(changes.num_rows, SOURCE.type)
-    return dict(zip((field.name for field in SOURCE.type), source.flatten(), strict=True))
-
-
-def _operations(changes: pa.RecordBatch) -> NDArray[np.int32]:
-    """The number of each row's letter. An update of a row without a key is `d` and `c`, and here `b` and `u`."""
-    ops = np.asarray(pc.index_in(changes.column("__op"), _LETTERS))
-    update = _told(changes)["update"]
-    if update.null_count == len(update):
-        return ops
-    updates = np.asarray(pc.fill_null(update, False))
-    return np.where(updates, np.where(ops == _DELETE, _BEFORE, _UPDATE), ops)
-
-
 def _texts_or_null(texts: pa.Array) -> pa.Array:
     return pc.if_else(texts.is_valid(), escaped(texts), _NULL) if texts.null_count else escaped(texts)
 
 
 # Schemas that are the same for all tables
 
-_SUPPLEMENTARY: Final = re.compile("[\U00010000-\U0010ffff]")
 
 _TEXT: Final[Schema] = {"type": "string", "optional": False}
 _OPTIONAL_TEXT: Final[Schema] = {"type": "string", "optional": True}

@@ -12,6 +12,8 @@ long as the column, without nulls: a NULL is `null`. A batch has less than 2 GiB
 Source: Debezium 3.6, "Data type mappings"; each mode was compared with the messages of a real connector.
 """
 
+import json
+import re
 from collections.abc import Sequence
 from typing import Final, assert_never
 
@@ -21,6 +23,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pipeline.kafka import json_kernels as kernels
+from pipeline.kafka.connect_schema import Schema
 from pipeline.kafka.handling import (
     BinaryHandling,
     DecimalHandling,
@@ -53,6 +56,7 @@ from pipeline.types.column_types import (
     Year,
 )
 
+_SUPPLEMENTARY: Final = re.compile("[\U00010000-\U0010ffff]")
 _NULL: Final = pa.scalar("null")
 _NOTHING: Final = pa.scalar("")
 _DAY_US: Final = 86_400_000_000
@@ -79,6 +83,14 @@ def joined(*pieces: pa.Array | pa.Scalar | str, count: int) -> pa.Array:
     if not any(isinstance(piece, pa.Array) for piece in pieces):
         return pa.repeat("".join(str(piece) for piece in pieces), count)
     return pc.binary_join_element_wise(*pieces, _NOTHING)
+
+
+def with_schema(payloads: pa.Array, schema: Schema) -> pa.Array:
+    """The JSON of each payload with its Connect schema before it."""
+    text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+    # Jackson writes a character beyond U+FFFF as its two units of UTF-16.
+    text = _SUPPLEMENTARY.sub(lambda found: json.dumps(found[0]).strip('"').upper().replace("U", "u"), text)
+    return joined(f'{{"schema":{text},"payload":', payloads, "}", count=len(payloads))
 
 
 def json_text(text: str) -> str:

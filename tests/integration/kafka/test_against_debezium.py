@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
@@ -24,8 +24,16 @@ from pipeline.kafka.handling import (
     TimePrecision,
     UnsignedBigintHandling,
 )
+from pipeline.kafka.heartbeat import TOPIC_PREFIX, heartbeat
+from pipeline.kafka.transactions import (
+    ChangedRows,
+    TransactionBlocks,
+    transaction_blocks,
+    transaction_messages,
+)
 from pipeline.messages.changes import ChangesVerified
 from pipeline.messages.journal import ChangePart
+from pipeline.messages.row_images import TableChanges
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
 from tests.servers.debezium_messages import PREFIX, LogStart, Message, debezium_messages, log_end
@@ -84,8 +92,10 @@ def account(server: MysqlServer) -> Iterator[Account]:
     server.sql("DROP DATABASE shop", "DELETE FROM marker.end")
 
 
-def ours(server: MysqlServer, account: Account, start: LogStart, **form: object) -> dict[str, list[Message]]:
-    """Our messages of the log, by topic."""
+def ours(
+    server: MysqlServer, account: Account, start: LogStart, transactions: bool = False, **form: object
+) -> dict[str, list[Message]]:
+    """Our messages of the log, by topic; with `transactions` those of transactions as well."""
     position = GtidSet.parse(start.gtids)
     captured = TableFilter((r"shop\..*",))
     known = KnownSchemas({}, position)
@@ -95,18 +105,41 @@ def ours(server: MysqlServer, account: Account, start: LogStart, **form: object)
     for each in told:
         if not isinstance(each, ChangesVerified):
             continue
-        for changes in each.tables:
+        parts = [ChangePart(changes, each.transactions, scn) for changes in each.tables]
+        rows = [change_table(1, part, before_images=True).combine_chunks().to_batches()[0] for part in parts]
+        blocks = (
+            [None] * len(rows)
+            if not transactions
+            else of_transactions(each.tables, rows, found, bool(form.get("schemas")))
+        )
+        for changes, of_table, block in zip(each.tables, rows, blocks, strict=True):
             envelope = Envelope(changes.schema, PREFIX, "0", **{"handling": Handling(), **form})  # type: ignore[arg-type]
-            part = ChangePart(changes, each.transactions, scn)
-            rows = change_table(1, part, before_images=True).combine_chunks().to_batches()[0]
-            found.setdefault(f"{PREFIX}.{changes.schema.table}", []).extend(made(envelope, rows))
+            found.setdefault(f"{PREFIX}.{changes.schema.table}", []).extend(made(envelope, of_table, block))
         scn += len(each.transactions)
     return found
 
 
-def made(envelope: Envelope, rows: pa.RecordBatch) -> list[Message]:
+def of_transactions(
+    tables: Sequence[TableChanges],
+    batches: Sequence[pa.RecordBatch],
+    found: dict[str, list[Message]],
+    schemas: bool,
+) -> Sequence[TransactionBlocks]:
+    """The blocks of the rows of each table; what the transactions begin and end with is put into `found`."""
+    changed = ChangedRows.of([(each.schema.table, rows) for each, rows in zip(tables, batches, strict=True)])
+    messages = transaction_messages(changed, schemas=schemas)
+    found.setdefault(f"{PREFIX}.transaction", []).extend(
+        Message(f"{PREFIX}.transaction", key, value, ())
+        for key, value in zip(messages.keys.to_pylist(), messages.values.to_pylist(), strict=True)
+    )
+    return transaction_blocks(changed, [rows.num_rows for rows in batches])
+
+
+def made(
+    envelope: Envelope, rows: pa.RecordBatch, transactions: TransactionBlocks | None = None
+) -> list[Message]:
     """The messages of these rows."""
-    messages = envelope.messages(rows, SourceBlock.of(rows, 0), 0)
+    messages = envelope.messages(rows, SourceBlock.of(rows, 0), 0, transactions)
     headers = zip(messages.new_keys.to_pylist(), messages.old_keys.to_pylist(), strict=True)
     names = ("__debezium.newkey", "__debezium.oldkey")
     return [
@@ -136,12 +169,14 @@ def parted(one: Message, other: Message) -> tuple[object, object]:
 
 def compare(
     parts: Parts, server: MysqlServer, account: Account, start: LogStart, folder: Path, options: Mapping[str, str],
-    **form: object,
+    *, transactions: bool = False, **form: object,
 ) -> list[Message]:  # fmt: skip
     """Hold our messages against Debezium's, and return Debezium's."""
     server.sql("INSERT INTO marker.end VALUES (1)")
     theirs = debezium_messages(parts, server, account, start, "marker.end", folder, options)[:-1]
-    of_ours = ours(server, account, start, **form)
+    if transactions:  # the last one is that of the marker
+        assert theirs.pop().topic == f"{PREFIX}.transaction"
+    of_ours = ours(server, account, start, transactions, **form)
     for topic in {message.topic for message in theirs}:
         expected = [comparable(message) for message in theirs if message.topic == topic]
         found = [comparable(message) for message in of_ours.pop(topic)]
@@ -238,12 +273,30 @@ def test_statements_and_places_are_debeziums(
         "INSERT INTO shop.a VALUES (7, 'x')",
         "SET SESSION binlog_rows_query_log_events=ON",
     )
-    theirs = compare(parts, server, account, start, tmp_path, {"include.query": "true"})
-    sources = [json.loads(message.value)["source"] for message in theirs if message.value]
+    options = {"include.query": "true", "provide.transaction.metadata": "true"}
+    theirs = compare(parts, server, account, start, tmp_path, options, transactions=True)
+    values = [json.loads(message.value) for message in theirs if message.value]
+    sources = [value["source"] for value in values if "source" in value]
     assert len({source["file"] for source in sources}) == 2
     assert len({source["query"] for source in sources}) == 9
 
 
 def test_schemas_are_debeziums(parts: Parts, server: MysqlServer, account: Account, tmp_path: Path) -> None:
     start = changes_of_all_kinds(server)
-    compare(parts, server, account, start, tmp_path, {"converter.schemas.enable": "true"}, schemas=True)
+    options = {"converter.schemas.enable": "true", "provide.transaction.metadata": "true"}
+    compare(parts, server, account, start, tmp_path, options, transactions=True, schemas=True)
+
+
+@pytest.mark.parametrize("schemas", [False, True])
+def test_heartbeats_are_debeziums(
+    parts: Parts, server: MysqlServer, account: Account, tmp_path: Path, schemas: bool
+) -> None:
+    start = changes_of_all_kinds(server)
+    server.sql("INSERT INTO marker.end VALUES (1)")
+    options = {"heartbeat.interval.ms": "1", "converter.schemas.enable": str(schemas).lower()}
+    theirs = debezium_messages(parts, server, account, start, "marker.end", tmp_path, options)
+    found = [message for message in theirs if message.topic == f"{TOPIC_PREFIX}.{PREFIX}"]
+    assert found
+    for message in found:
+        [moment] = re.findall(r'"ts_ms":(\d+)', message.value or "")
+        assert heartbeat(PREFIX, int(moment) * 1000, schemas=schemas) == (message.key, message.value)

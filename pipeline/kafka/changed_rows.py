@@ -1,0 +1,36 @@
+"""What the rows of a changes file say of themselves."""
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from pipeline.journal.change_rows import SOURCE
+
+# The letters of `__op` by numbers, and the number that stands for none.
+LETTERS: Final = pa.array(["c", "u", "d", "r", "t", "b"])
+CREATE, UPDATE, DELETE, READ, TRUNCATE, BEFORE, NONE = range(7)
+
+
+def committed_us(changes: pa.RecordBatch) -> pa.Array:
+    """When each row was committed first, in µs since the epoch; null for a snapshot's."""
+    return pc.coalesce(source_fields(changes)["time"], changes.column("__commit_time").view(pa.int64()))
+
+
+def source_fields(changes: pa.RecordBatch) -> dict[str, pa.Array]:
+    """The fields of SOURCE, which files of earlier versions don't have."""
+    at = changes.schema.get_field_index(SOURCE.name)
+    source = changes.column(at) if at >= 0 else pa.nulls(changes.num_rows, SOURCE.type)
+    return dict(zip((field.name for field in SOURCE.type), source.flatten(), strict=True))
+
+
+def operations(changes: pa.RecordBatch) -> NDArray[np.int32]:
+    """The number of each row's letter. An update of a row without a key is `d` and `c`, and here `b` and `u`."""
+    ops = np.asarray(pc.index_in(changes.column("__op"), LETTERS))
+    update = source_fields(changes)["update"]
+    if update.null_count == len(update):
+        return ops
+    updates = np.asarray(pc.fill_null(update, False))
+    return np.where(updates, np.where(ops == DELETE, BEFORE, UPDATE), ops)

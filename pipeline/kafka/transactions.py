@@ -1,0 +1,233 @@
+"""Debezium's `transaction` blocks, and the messages in which a transaction begins and ends, in columns.
+
+A change's block says which one it is among the messages of its transaction, and among those of its table there, both
+from 1. A tombstone isn't counted, and an update that changed the key is two messages. Rows of snapshots and truncated
+tables have no block.
+
+Of each transaction with a change of a captured table there is a BEGIN and an END. END counts the messages by table, in
+the order of Java's HashMap, which is Debezium's.
+
+**Difference from Debezium**: a transaction without a change of a captured table has no messages. The journal doesn't
+keep it.
+
+Source: Debezium 3.6, "Transaction metadata".
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from pipeline.kafka.changed_rows import CREATE, DELETE, UPDATE, committed_us, operations
+from pipeline.kafka.connect_schema import Schema, field, struct
+from pipeline.kafka.json_values import escaped, joined, json_text, with_schema
+from pipeline.schema.table_schema import TableId
+from pipeline.types.buffers import Flags, Longs
+
+# Of a java.util.HashMap: how many buckets it has at first, and how many entries a bucket has when they're doubled.
+_BUCKETS: Final = 16
+_LOAD: Final = 0.75
+_MASK: Final = 2**32 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedRows:
+    """Rows of all tables of whole transactions, table by table; all columns are equally long.
+
+    `table` is an index of `tables`, `scn` and `ordinal` are the journal's, `ids` and `times` (µs since the epoch) those
+    of the transactions; `counted`: which rows are messages in a transaction.
+    """
+
+    tables: tuple[TableId, ...]
+    table: NDArray[np.int32]
+    scn: Longs
+    ordinal: Longs
+    counted: Flags
+    ids: pa.Array
+    times: pa.Array
+
+    @staticmethod
+    def of(parts: Sequence[tuple[TableId, pa.RecordBatch]]) -> "ChangedRows":
+        """These rows of changes files, of which at least META and SOURCE are there."""
+        batches = [rows for _, rows in parts]
+        tables = tuple(dict.fromkeys(table for table, _ in parts))
+        ops = [operations(rows) for rows in batches]
+        return ChangedRows(
+            tables,
+            np.repeat(
+                np.array([tables.index(table) for table, _ in parts], np.int32),
+                [len(rows) for rows in batches],
+            ),
+            _joined(batches, "__scn"),
+            _joined(batches, "__ordinal"),
+            np.isin(np.concatenate(ops), (CREATE, UPDATE, DELETE)),
+            pa.concat_arrays([rows.column("__gtid") for rows in batches]),
+            pa.concat_arrays([committed_us(rows) for rows in batches]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionBlocks:
+    """What the `transaction` blocks of rows say; `id` is null where there's no block."""
+
+    id: pa.Array
+    total_order: pa.Array
+    collection_order: pa.Array
+
+    def taken(self, rows: pa.Array) -> "TransactionBlocks":
+        """The same of these rows alone."""
+        return TransactionBlocks(
+            *(each.take(rows) for each in (self.id, self.total_order, self.collection_order))
+        )
+
+    def texts(self, count: int) -> pa.Array:
+        """The blocks as JSON."""
+        blocks = joined(
+            '{"id":',
+            escaped(pc.fill_null(self.id, "")),
+            ',"total_order":',
+            pc.cast(self.total_order, pa.string()),
+            ',"data_collection_order":',
+            pc.cast(self.collection_order, pa.string()),
+            "}",
+            count=count,
+        )
+        return pc.if_else(self.id.is_valid(), blocks, "null")
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionMessages:
+    """The keys and values of BEGIN and END of each transaction, in this order."""
+
+    keys: pa.Array
+    values: pa.Array
+
+
+def transaction_blocks(rows: ChangedRows, lengths: Iterable[int]) -> list[TransactionBlocks]:
+    """The blocks of these rows, in pieces of these lengths."""
+    total, of_table = (pa.array(numbers) for numbers in _orders(rows))
+    ids = pc.if_else(pa.array(rows.counted), rows.ids, pa.scalar(None, pa.string()))
+    ends = list(accumulate(lengths, initial=0))
+    return [
+        TransactionBlocks(*(each.slice(begin, end - begin) for each in (ids, total, of_table)))
+        for begin, end in pairwise(ends)
+    ]
+
+
+def _orders(rows: ChangedRows) -> tuple[Longs, Longs]:
+    """Of each row its number in its transaction and among its table's rows there, from 1; 0 where it isn't counted."""
+    total, of_table = np.zeros(len(rows.scn), np.int64), np.zeros(len(rows.scn), np.int64)
+    counted = np.flatnonzero(rows.counted)
+    by_place = counted[np.lexsort((rows.ordinal[counted], rows.scn[counted]))]
+    total[by_place] = _numbered(rows.scn[by_place])
+    by_table = by_place[np.lexsort((rows.table[by_place], rows.scn[by_place]))]
+    pairs = rows.scn[by_table] * len(rows.tables) + rows.table[by_table]
+    of_table[by_table] = _numbered(pairs)
+    return total, of_table
+
+
+def transaction_messages(rows: ChangedRows, *, schemas: bool = False) -> TransactionMessages:
+    """BEGIN and END of the transactions of these rows, by SCN; `schemas`: each with its schema in it."""
+    counted = np.flatnonzero(rows.counted)
+    by_place = counted[np.lexsort((rows.ordinal[counted], rows.scn[counted]))]
+    scns, first, which, events = np.unique(
+        rows.scn[by_place], return_index=True, return_inverse=True, return_counts=True
+    )
+    of = pa.array(by_place[first])
+    names = escaped(rows.ids.take(of))
+    times = pc.cast(pc.divide(rows.times.take(of), 1000), pa.string())
+    count = len(scns)
+    keys = joined('{"id":', names, "}", count=count)
+    begin = joined(
+        '{"status":"BEGIN","id":', names, ',"event_count":null,"data_collections":null,"ts_ms":', times, "}",
+        count=count,
+    )  # fmt: skip
+    end = joined(
+        '{"status":"END","id":', names, ',"event_count":', pc.cast(pa.array(events), pa.string()),
+        ',"data_collections":[', _collections(rows, by_place, which, count), '],"ts_ms":', times, "}", count=count,
+    )  # fmt: skip
+    both = pa.array(np.arange(2 * count).reshape(2, count).T.reshape(-1))
+    keys, values = pa.concat_arrays([keys, keys]).take(both), pa.concat_arrays([begin, end]).take(both)
+    if schemas:
+        keys, values = with_schema(keys, _KEY_SCHEMA), with_schema(values, _VALUE_SCHEMA)
+    return TransactionMessages(keys, values)
+
+
+def _collections(rows: ChangedRows, by_place: Longs, which: Longs, count: int) -> pa.Array:
+    """Of each transaction the number of each table's messages, as the inner text of a JSON list."""
+    pairs, first, events = np.unique(
+        which * len(rows.tables) + rows.table[by_place], return_index=True, return_counts=True
+    )
+    transaction, table = np.divmod(pairs, len(rows.tables))
+    tables = np.bincount(transaction, minlength=count)
+    hashes = np.array([_hash(str(each)) for each in rows.tables], np.int64)
+    bucket = hashes[table] & (_buckets(tables)[transaction] - 1)
+    order = np.lexsort((first, bucket, transaction))
+    heads = pa.array(
+        [f'{{"data_collection":{json_text(str(each))},"event_count":' for each in rows.tables], pa.string()
+    )
+    texts = joined(
+        heads.take(pa.array(table[order])),
+        pc.cast(pa.array(events[order]), pa.string()),
+        "}",
+        count=len(pairs),
+    )
+    ends = np.concatenate([[0], np.cumsum(tables)]).astype(np.int32)
+    return pc.binary_join(pa.ListArray.from_arrays(pa.array(ends), texts), ",")
+
+
+def _joined(batches: Sequence[pa.RecordBatch], name: str) -> NDArray[np.int64]:
+    return np.concatenate([np.asarray(rows.column(name), np.int64) for rows in batches])
+
+
+def _numbered(groups: Longs) -> Longs:
+    """Of each row its number in its run of equal values, from 1."""
+    index = np.arange(len(groups))
+    begins = np.concatenate([[True], groups[1:] != groups[:-1]])[: len(groups)]
+    return index - np.maximum.accumulate(np.where(begins, index, 0)) + 1
+
+
+def _hash(text: str) -> int:
+    """What a HashMap makes of a String's hash code."""
+    code = 0
+    units = text.encode("utf-16-le")
+    for at in range(0, len(units), 2):
+        code = (31 * code + int.from_bytes(units[at : at + 2], "little")) & _MASK
+    return code ^ code >> 16
+
+
+def _buckets(entries: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many buckets a HashMap has with so many entries."""
+    buckets = np.full(len(entries), _BUCKETS, np.int64)
+    while (full := entries > buckets * _LOAD).any():
+        buckets[full] *= 2
+    return buckets
+
+
+_TEXT: Final[Schema] = {"type": "string", "optional": False}
+_LONG: Final[Schema] = {"type": "int64", "optional": False}
+_KEY_SCHEMA: Final = struct(
+    [field(_TEXT, "id")], name="io.debezium.connector.common.TransactionMetadataKey", version=1
+)
+_COLLECTION: Final = struct(
+    [field(_TEXT, "data_collection"), field(_LONG, "event_count")],
+    optional=True,
+    name="event.collection",
+    version=1,
+)
+_VALUE_SCHEMA: Final = struct(
+    [
+        field(_TEXT, "status"),
+        field(_TEXT, "id"),
+        field({"type": "int64", "optional": True}, "event_count"),
+        field({"type": "array", "items": _COLLECTION, "optional": True}, "data_collections"),
+        field(_LONG, "ts_ms"),
+    ],
+    name="io.debezium.connector.common.TransactionMetadataValue",
+    version=1,
+)
