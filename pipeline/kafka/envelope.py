@@ -41,7 +41,7 @@ from pipeline.kafka.changed_rows import (
 )
 from pipeline.kafka.connect_schema import Schema, field, rows_schema, struct
 from pipeline.kafka.handling import Handling
-from pipeline.kafka.json_values import escaped, joined, json_objects, json_text
+from pipeline.kafka.json_values import escaped, joined, json_objects, json_text, with_schema
 from pipeline.kafka.transactions import TransactionBlocks
 from pipeline.schema.table_schema import TableSchema
 

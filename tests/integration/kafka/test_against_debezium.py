@@ -107,11 +107,9 @@ def ours(
             continue
         parts = [ChangePart(changes, each.transactions, scn) for changes in each.tables]
         rows = [change_table(1, part, before_images=True).combine_chunks().to_batches()[0] for part in parts]
-        blocks = (
-            [None] * len(rows)
-            if not transactions
-            else of_transactions(each.tables, rows, found, bool(form.get("schemas")))
-        )
+        blocks: Sequence[TransactionBlocks | None] = [None] * len(rows)
+        if transactions:
+            blocks = of_transactions(each.tables, rows, found, schemas=bool(form.get("schemas")))
         for changes, of_table, block in zip(each.tables, rows, blocks, strict=True):
             envelope = Envelope(changes.schema, PREFIX, "0", **{"handling": Handling(), **form})  # type: ignore[arg-type]
             found.setdefault(f"{PREFIX}.{changes.schema.table}", []).extend(made(envelope, of_table, block))
@@ -123,6 +121,7 @@ def of_transactions(
     tables: Sequence[TableChanges],
     batches: Sequence[pa.RecordBatch],
     found: dict[str, list[Message]],
+    *,
     schemas: bool,
 ) -> Sequence[TransactionBlocks]:
     """The blocks of the rows of each table; what the transactions begin and end with is put into `found`."""

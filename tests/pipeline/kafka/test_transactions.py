@@ -1,0 +1,63 @@
+"""Transactions' blocks and messages; `test_against_debezium` compares them with Debezium's own."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.kafka.transactions import ChangedRows, transaction_blocks, transaction_messages
+from pipeline.schema.table_schema import TableId
+
+TABLES = tuple(TableId("shop", name) for name in "abk")
+# Table, SCN, ordinal, and whether it's counted; table by table.
+ROWS = (
+    (0, 1, 0, True),
+    (0, 1, 2, False),
+    (0, 1, 3, True),
+    (0, 3, 0, True),
+    (1, 1, 1, True),
+    (1, 2, 0, False),
+    (2, 1, 4, True),
+)
+
+
+def changed(rows: tuple[tuple[int, int, int, bool], ...] = ROWS) -> ChangedRows:
+    table, scn, ordinal, counted = zip(*rows, strict=True)
+    return ChangedRows(
+        TABLES,
+        np.array(table, np.int32),
+        np.array(scn, np.int64),
+        np.array(ordinal, np.int64),
+        np.array(counted, np.bool_),
+        pa.array([f"u:{number}" for number in scn]),
+        pa.array([1000 * number + 1 for number in scn]),
+    )
+
+
+def test_a_change_is_counted_in_its_transaction_and_in_its_table_there() -> None:
+    a, b, k = transaction_blocks(changed(), [4, 2, 1])
+    assert a.total_order.to_pylist() == [1, 0, 3, 1]
+    assert a.collection_order.to_pylist() == [1, 0, 2, 1]
+    assert (b.total_order.to_pylist(), k.total_order.to_pylist()) == ([2, 0], [4])
+    assert b.texts(2).to_pylist() == ['{"id":"u:1","total_order":2,"data_collection_order":1}', "null"]
+
+
+def test_a_transaction_begins_and_ends_once_with_its_tables_in_the_order_of_a_hash_map() -> None:
+    messages = transaction_messages(changed())
+    assert [json.loads(key)["id"] for key in messages.keys.to_pylist()] == ["u:1", "u:1", "u:3", "u:3"]
+    values = [json.loads(value) for value in messages.values.to_pylist()]
+    assert [(value["status"], value["event_count"], value["ts_ms"]) for value in values] == [
+        ("BEGIN", None, 1),
+        ("END", 4, 1),
+        ("BEGIN", None, 3),
+        ("END", 1, 3),
+    ]
+    assert values[1]["data_collections"] == [
+        {"data_collection": "shop.b", "event_count": 1},
+        {"data_collection": "shop.a", "event_count": 2},
+        {"data_collection": "shop.k", "event_count": 1},
+    ]
+
+
+def test_rows_without_a_transaction_have_none() -> None:
+    assert len(transaction_messages(changed(((0, 2, 0, False),))).keys) == 0
