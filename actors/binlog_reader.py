@@ -94,7 +94,13 @@ class BinlogReader(Actor[ToBinlogReader]):
         self._server = server
         self._position = position
         self._verifier = verifier
-        self._stream = LogStream(captured.match, captured.may_match_in, position=position, prepared=prepared)
+        self._stream = LogStream(
+            captured.match,
+            captured.may_match_in,
+            position=position,
+            prepared=prepared,
+            keeps_statements=settings.keep_statements,
+        )
         self._dump: BinlogDump | None = None
         self._decoding = Decoding()
         self._uncut = False  # whether events have come since the last cut

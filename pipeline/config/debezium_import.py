@@ -206,6 +206,8 @@ def _source(work: _Work) -> None:
             "database.server.id",
             "give source.server_id, unique among all replicas of the server",
         )
+    if work.take("include.query") == "true":
+        work.put("source", "keep_statements", True)
     if (timeout_ms := _number(work, "connect.timeout.ms")) is not None:
         work.put("source", "connect_timeout_s", max(timeout_ms / 1000, 0.1))
     work.properties.pop("database.password", None)

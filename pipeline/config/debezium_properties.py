@@ -159,7 +159,6 @@ VERDICTS: Final[dict[str, Verdict]] = {
     "binary.handling.mode": Otherwise("BINARY and BLOB are binary", ("bytes",)),
     "time.precision.mode": Pointless("times are timestamps and dates of the lake, to the microsecond"),
     "enable.time.adjuster": Pointless("years are those that the server has stored"),
-    "include.query": Otherwise("the statements' texts aren't kept", ("false",)),
     "include.schema.changes": Pointless("schema changes are applied to the lake tables"),
     "include.schema.comments": Pointless("comments aren't kept"),
     "column.propagate.source.type": _RECORDS,

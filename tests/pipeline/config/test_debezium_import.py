@@ -78,6 +78,12 @@ def test_what_comes_out_is_a_configuration(tmp_path: Path) -> None:
     assert settings.signals.kafka.sasl_mechanism is SaslMechanism.SCRAM_SHA_512
 
 
+def test_statements_are_kept_where_the_connector_tells_them() -> None:
+    given = properties(CONNECTORS / "incremental.json")
+    assert "keep_statements" not in take_over(given).text
+    assert "keep_statements = true" in take_over({**given, "include.query": "true"}).text
+
+
 @pytest.mark.parametrize(
     ("name", "value", "kind"),
     [
