@@ -162,6 +162,11 @@ class ChunkSelector(Actor[ToChunkSelector]):
             case _:
                 assert_never(message)
 
+    def status(self) -> dict[str, Any]:
+        """Why a consistent snapshot hasn't begun, and how busy the source is."""
+        waits = self._opening.status() if self._opens and not self._opens.done() else None
+        return {"waits": waits, "source": self._watch.status()}
+
     async def _strained(self, reason: str | None) -> None:
         await self._coordinator.put(SourceOverloaded(reason) if reason else SourceRecovered())
 
@@ -176,11 +181,6 @@ class ChunkSelector(Actor[ToChunkSelector]):
         if self._consistent is not None:
             self._consistent.close()
         self._opens = self._consistent = None
-
-    def status(self) -> dict[str, Any]:
-        """Why a consistent snapshot hasn't begun, and how busy the source is."""
-        waits = self._opening.status() if self._opens and not self._opens.done() else None
-        return {"waits": waits, "source": self._watch.status()}
 
     async def _plan(self, order: PlanTable) -> None:
         async def planned(source: Source) -> TablePlanned:

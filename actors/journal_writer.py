@@ -184,9 +184,9 @@ class JournalWriter(Actor[ToJournalWriter]):
         """Carry out what follows from a fact."""
         self._state, orders = journal_writer.step(self._state, fact, self._now())
         for order in orders:
-            await self._carry_out(order)
+            await self._perform(order)
 
-    async def _carry_out(self, order: Order) -> None:
+    async def _perform(self, order: Order) -> None:
         match order:
             case Seal() | Publish() | FlushEarly() | ApplyRetention():
                 task = self.begin_work(asyncio.to_thread(self._desk.do, order), self._worked)

@@ -59,9 +59,25 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
         """Tell what's new at the start."""
         await self._perform(self._first_orders)
 
+    def ended(self) -> bool:
+        """Nobody waits for an answer once no message is left."""
+        return self._drained
+
     async def handle(self, message: ToSchemaVerifier) -> None:
         """Verify, then pass on."""
         await self._take_in(message)
+
+    async def release(self) -> None:
+        """Wait for no answer any more; what waits for one will come again."""
+        if self._asking is not None:
+            self._asking.cancel()
+            await broken_off(self._asking)
+
+    def status(self) -> dict[str, Any]:
+        """What is known of each table's schema, and of which tables the server's answer is awaited."""
+        asked = schema_verifier.tables_to_ask(self._state) | self._state.survey.answers.keys()
+        tables = {str(table): state.wire for table, state in self._state.tables.items()}
+        return {"tables": tables, "asked": sorted(map(str, asked))}
 
     async def _take_in(self, fact: Fact) -> None:
         self._state, orders = schema_verifier.step(self._state, fact)
@@ -81,22 +97,6 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
             self._signals, told = diverted(self._signals, verified)
         if told is not None:
             await self.send(self._coordinator, told)
-
-    async def release(self) -> None:
-        """Wait for no answer any more; what waits for one will come again."""
-        if self._asking is not None:
-            self._asking.cancel()
-            await broken_off(self._asking)
-
-    def ended(self) -> bool:
-        """Nobody waits for an answer once no message is left."""
-        return self._drained
-
-    def status(self) -> dict[str, Any]:
-        """What is known of each table's schema, and of which tables the server's answer is awaited."""
-        asked = schema_verifier.tables_to_ask(self._state) | self._state.survey.answers.keys()
-        tables = {str(table): state.wire for table, state in self._state.tables.items()}
-        return {"tables": tables, "asked": sorted(map(str, asked))}
 
     @measuring
     def _measure(self, message: FromVerifier) -> None:

@@ -211,10 +211,10 @@ class SparkSink(Actor[ToSparkSink]):
         facts = [fact]
         while facts:
             self._state, orders = spark_sink.step(self._state, facts.pop(0), time.monotonic())
-            brought = await all_end(self._carry_out, orders)
+            brought = await all_end(self._perform, orders)
             facts += [each for each in brought if each is not None]
 
-    async def _carry_out(self, order: Order) -> Fact | None:
+    async def _perform(self, order: Order) -> Fact | None:
         """The fact that comes of an order, None where none does."""
         assert self._up is not None
         match order:

@@ -1,0 +1,74 @@
+"""Lexemes, the readings that several servers may have of one statement, and what takes them one by one."""
+
+import pytest
+
+from pipeline.schema.ddl.sql_lexer import (
+    Lexeme,
+    LexemeKind,
+    NotRead,
+    Reader,
+    lexemes,
+    lowercase_word,
+    readings,
+    split_at_commas,
+)
+from pipeline.schema.table_schema import TableId
+
+
+def texts(statement: str) -> list[str]:
+    return [lexeme.text for lexeme in lexemes(statement)]
+
+
+def reader(statement: str) -> Reader:
+    return Reader(list(lexemes(statement)))
+
+
+def test_comments_are_left_out_and_quotes_are_taken_off() -> None:
+    assert texts('DROP -- all\n TABLE /* of */ `a``b`."c""d"') == ["DROP", "TABLE", "a`b", ".", 'c"d']
+
+
+def test_only_a_word_that_is_not_quoted_is_a_keyword() -> None:
+    assert lowercase_word(Lexeme(LexemeKind.WORD, "DROP")) == "drop"
+    assert lowercase_word(Lexeme(LexemeKind.QUOTED, "drop")) == ""
+    assert reader("DROP").keyword("drop") and not reader("`drop`").keyword("drop")
+
+
+def test_a_backslash_is_read_in_both_ways() -> None:
+    assert len(list(readings("SELECT 'a\\'"))) == 2
+    assert len(list(readings("SELECT 'a'"))) == 1
+
+
+def test_what_only_some_servers_execute_is_read_with_it_and_without_it() -> None:
+    found = [[lexeme.text for lexeme in each] for each in readings("DROP /*!80000 TEMPORARY */ TABLE t")]
+    assert found == [["DROP", "TEMPORARY", "TABLE", "t"], ["DROP", "TABLE", "t"]]
+    assert len(list(readings("DROP /*!40005 TEMPORARY */ TABLE t"))) == 1
+
+
+def test_commas_in_parentheses_divide_nothing() -> None:
+    parts = split_at_commas(list(lexemes("a (b, c), d")))
+    assert [[lexeme.text for lexeme in part] for part in parts] == [["a", "(", "b", ",", "c", ")"], ["d"]]
+
+
+def test_a_table_is_of_the_default_database_unless_it_is_qualified() -> None:
+    assert reader("t").table("shop") == reader(".t").table("shop") == TableId("shop", "t")
+    assert reader("other.t").table("shop") == TableId("other", "t")
+
+
+@pytest.mark.parametrize("text", ["", "'a'", "``", "`\N{REPLACEMENT CHARACTER}`", "("])
+def test_what_is_no_name_is_not_read(text: str) -> None:
+    with pytest.raises(NotRead):
+        reader(text).name()
+
+
+def test_parentheses_are_left_by_the_one_that_closes_them() -> None:
+    found = reader("a (b) c) d")
+    found.leave_parentheses()
+    assert [lexeme.text for lexeme in found.rest()] == ["d"]
+    with pytest.raises(NotRead):
+        reader("a (b) c").leave_parentheses()
+
+
+def test_a_semicolon_may_end_a_statement_and_nothing_may_follow_it() -> None:
+    reader(";").end()
+    with pytest.raises(NotRead):
+        reader("; a").end()

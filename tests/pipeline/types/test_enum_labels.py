@@ -1,0 +1,51 @@
+"""Numbers of ENUM and SET become the server's texts; one that no known label has is refused."""
+
+import pyarrow as pa
+import pytest
+
+from pipeline.types.enum_labels import UNKNOWN, NoLabel, alike, enum_texts, set_texts
+
+LABELS = ("new", "paid")
+
+
+def test_an_index_becomes_its_label() -> None:
+    assert enum_texts(pa.array([2, None, 0, 1], pa.int32()), LABELS).to_pylist() == ["paid", None, "", "new"]
+
+
+@pytest.mark.parametrize("index", [-1, 3])
+def test_an_index_without_a_label_is_refused(index: int) -> None:
+    with pytest.raises(NoLabel, match="2 labels"):
+        enum_texts(pa.array([1, index], pa.int32()), LABELS)
+
+
+def test_bits_become_their_labels() -> None:
+    assert set_texts(pa.array([3, 0, None, 2], pa.int64()), LABELS).to_pylist() == [
+        "new,paid",
+        "",
+        None,
+        "paid",
+    ]
+
+
+def test_the_highest_of_64_bits_is_a_label_too() -> None:
+    labels = tuple(map(str, range(64)))
+    assert set_texts(pa.array([-(1 << 63)], pa.int64()), labels).to_pylist() == ["63"]
+
+
+def test_a_bit_without_a_label_is_refused() -> None:
+    with pytest.raises(NoLabel, match="0x4"):
+        set_texts(pa.array([4], pa.int64()), LABELS)
+
+
+def test_a_label_that_is_not_known_is_refused_only_where_it_is_a_value() -> None:
+    labels = ("new", UNKNOWN)
+    assert enum_texts(pa.array([1], pa.int32()), labels).to_pylist() == ["new"]
+    with pytest.raises(NoLabel, match="ENUM"):
+        enum_texts(pa.array([2], pa.int32()), labels)
+    with pytest.raises(NoLabel, match="SET"):
+        set_texts(pa.array([2], pa.int64()), labels)
+
+
+def test_labels_are_alike_where_an_unknown_character_may_be_the_other() -> None:
+    assert alike((UNKNOWN,), ("?",)) and alike(("\N{GRINNING FACE}",), (UNKNOWN,))
+    assert not alike((UNKNOWN,), ("a",)) and not alike(LABELS, ("new",)) and not alike(("ab",), (UNKNOWN,))
