@@ -47,7 +47,6 @@ from pipeline.messages.chunks import (
     ChunkRead,
     ChunkSchemaChanged,
     CloseTransactions,
-    Divided,
     NotDivided,
     OpenTransactions,
     PlanFailed,
@@ -57,6 +56,7 @@ from pipeline.messages.chunks import (
     SourceOverloaded,
     SourceRecovered,
     TablePlanned,
+    TableRanges,
     TransactionsOpened,
     WithoutRows,
 )
@@ -293,7 +293,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         splits = await table_plan.find_ranges(
             source, schema, walk, end, rows, order.ranges, LEAST_ROWS_OF_RANGE
         )
-        return TablePlanned(schema, walk, Divided(end, splits, rows), high)
+        return TablePlanned(schema, walk, TableRanges(end, splits, rows), high)
 
     async def _bracketed(
         self, source: Source, order: ReadChunk | ReselectRows, select: Callable[[Source], Awaitable[Selected]]

@@ -21,6 +21,7 @@ from actors.http import routes as api
 from actors.http import static_files
 from actors.http.access import HEADERS, Access, Bucket, Guard
 from actors.http.event_stream import PATIENCE_S, Live, TooManyFollowers
+from actors.runtime.filesystem import put_file
 from actors.runtime.metrics import Metrics
 from actors.signals.rest import SignalRest, Unanswered
 from actors.status.status_board import StatusBoard
@@ -254,6 +255,4 @@ def _error(status: int, text: str, headers: Mapping[str, str] | None = None) -> 
 def _write_address(path: Path, url: str) -> None:
     """Say where this service listens, so that the command line finds it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps({"url": url, "pid": os.getpid()}) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    put_file(path, json.dumps({"url": url, "pid": os.getpid()}).encode() + b"\n")

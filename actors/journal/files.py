@@ -21,17 +21,15 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 from urllib.parse import urlsplit
 
-import pyarrow as pa
 from pyarrow import fs
 
-from actors.runtime.fsync import FULL, sync
+from actors.runtime.filesystem import FULL, TEMPORARY, filesystem_at, put_file, sync, written_whole
 from pipeline.errors import Definite, Transient
 
 _LOCK = "lock"
 _RESERVE = "reserve"
 # Room for some hundred of the small files by which consumers and retention get on, in bytes.
 _RESERVED = 1 << 20
-_TEMPORARY = ".tmp"
 
 
 class NoRoom(Transient):
@@ -148,12 +146,7 @@ class LocalFiles:
 
     def put(self, name: str, content: bytes) -> None:
         """Write it beside its place, and rename it."""
-        path = self.directory / name
-        temporary = path.with_name(path.name + _TEMPORARY)
-        with _whole(temporary) as file:
-            file.write(content)
-        temporary.rename(path)
-        sync(path.parent)
+        put_file(self.directory / name, content)
 
     @contextmanager
     def written(self, folder: str, name: str) -> Iterator[Writable]:
@@ -161,7 +154,7 @@ class LocalFiles:
         temporary = self._temporary(folder)
         if not temporary.exists():
             temporary.mkdir()
-        with _whole(temporary / name) as file:
+        with written_whole(temporary / name) as file:
             yield file
 
     def keep(self, folder: str, names: frozenset[str]) -> None:
@@ -170,7 +163,7 @@ class LocalFiles:
         if path.exists():
             sync(path.parent)
             return
-        for there in self.listed(folder + _TEMPORARY):
+        for there in self.listed(folder + TEMPORARY):
             if there not in names:
                 (temporary / there).unlink()
         if names:
@@ -213,7 +206,7 @@ class LocalFiles:
         (self.directory / _RESERVE).unlink(missing_ok=True)
 
     def _temporary(self, folder: str) -> Path:
-        return self.directory / (folder + _TEMPORARY)
+        return self.directory / (folder + TEMPORARY)
 
 
 class RemoteFiles:
@@ -318,8 +311,8 @@ def open_files(location: str | Path) -> Files:
             "environment or the machine's configuration, as AWS_ACCESS_KEY_ID"
         )
     try:
-        filesystem, root = fs.FileSystem.from_uri(location)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ImportError) as error:
+        filesystem, root = filesystem_at(location)
+    except ValueError as error:
         raise Definite(
             f"journal.path ({shown}) can't be reached: {error}; give a local path, or a URI that pyarrow knows, as "
             "s3://bucket/folder"
@@ -363,19 +356,6 @@ def telling(shown: str) -> Iterator[None]:
 
 def _refused(shown: str, error: OSError) -> Definite:
     return Definite(f"the journal in {shown} can't be written: {error}; see to its permissions")
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[IO[bytes]]:
-    """A new file, durable at the end; it's gone where it couldn't be written to the end, so that it takes no room."""
-    try:
-        with path.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError:
-        path.unlink(missing_ok=True)
-        raise
 
 
 def _size(directory: str) -> int:

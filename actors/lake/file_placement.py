@@ -24,15 +24,13 @@ from pyarrow import fs
 from actors.journal.store import JournalReader
 from actors.lake.delta_log import LOG
 from actors.lake.filesystem import located
-from actors.runtime.fsync import FULL, sync
+from actors.runtime.filesystem import FULL, TEMPORARY, sync
 from actors.runtime.redaction import safe_message
 from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.journal.change_rows import SOURCE, changes_schema
 from pipeline.lake.batch import Piece
 from pipeline.lake.parquet_files import Bounds, Day, Link, Ordered, Rewrite, Stored, add, fit, stats
 from pipeline.lake.tables import Tier
-
-_TEMPORARY: Final = ".tmp"
 
 # So many commits, of changes of columns, MERGEs and maintenance, don't come between two appends unless most of them are
 # old, which the kernel has written long since.
@@ -98,7 +96,7 @@ class LakeFiles:
         name = f"{piece.segment:012}-{piece.place:04}-{self._journal.identity.id[:8]}.parquet"
         path = f"{folder}/{name}"
         # An object appears when it's complete, and a file when it's given its name.
-        beside = path + _TEMPORARY if _is_local(lake) else path
+        beside = path + TEMPORARY if _is_local(lake) else path
         self._look_at(source, piece)
         file = changes_schema(piece.schema) if tier is Tier.CHANGELOG else piece.schema.arrow
         match fit(file, columns):

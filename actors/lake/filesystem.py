@@ -7,9 +7,9 @@ whose files are seen while they're written, isn't among them, nor what only one 
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
 from pyarrow import fs
 
+from actors.runtime.filesystem import filesystem_at
 from pipeline.errors import Definite
 
 # How Spark's URIs begin, and how pyarrow's: Hadoop has a name of its own for what all others call s3.
@@ -30,7 +30,6 @@ def located(path: str) -> tuple[fs.FileSystem, str]:
             "path, or a URI that both Spark and pyarrow know, as s3a://bucket/folder"
         )
     try:
-        filesystem, folder = fs.FileSystem.from_uri(f"{_SCHEMES[scheme]}:{rest}")
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ImportError) as error:
+        return filesystem_at(f"{_SCHEMES[scheme]}:{rest}")
+    except ValueError as error:
         raise Definite(f"lake.path: {path} can't be reached ({error}): correct it") from error
-    return filesystem, folder

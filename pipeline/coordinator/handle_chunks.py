@@ -37,10 +37,10 @@ from pipeline.messages.chunks import (
     ChunkFailed,
     ChunkRead,
     ChunkSchemaChanged,
-    Divided,
     PlanFailed,
     ReselectRows,
     TablePlanned,
+    TableRanges,
     WithoutRows,
 )
 from pipeline.schema.compatibility import agree, difference
@@ -75,7 +75,7 @@ def table_planned(state: State, message: TablePlanned) -> State:
             if walk_version != message.walk.version(schema):
                 return begun_anew(state, snapshot, table)
             return with_run(state, table, Planned(schema, message.walk, ranges))
-        case _, Divided() as divided:
+        case _, TableRanges() as divided:
             return _table_begun(state, snapshot, message, divided)
         case _, WithoutRows():
             return with_run(state, table, FoundEmpty(snapshot.id, message.high))
@@ -102,7 +102,7 @@ def contradicted(state: State) -> State:
     return state
 
 
-def _table_begun(state: State, snapshot: Snapshot, message: TablePlanned, divided: Divided) -> State:
+def _table_begun(state: State, snapshot: Snapshot, message: TablePlanned, divided: TableRanges) -> State:
     table, request = message.schema.table, snapshot.request(message.schema.table)
     begins, ends = (None, *divided.splits), (*divided.splits, divided.end)
     ranges = tuple(Range(number, *keys) for number, keys in enumerate(zip(begins, ends, strict=True)))

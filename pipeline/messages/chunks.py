@@ -24,7 +24,7 @@ class PlanTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Divided:
+class TableRanges:
     """The ranges end at `splits`, in order, and at `end`, the last key; `expected` rows by the server's estimate."""
 
     end: Key
@@ -48,7 +48,7 @@ class TablePlanned:
 
     schema: TableSchema
     walk: ChunkIndex
-    ranges: Divided | WithoutRows | NotDivided
+    ranges: TableRanges | WithoutRows | NotDivided
     high: High
 
 

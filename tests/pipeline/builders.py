@@ -26,11 +26,11 @@ from pipeline.messages.binlog import LogAdvanced
 from pipeline.messages.changes import ChangesVerified, SchemaChanged, TransactionPartVerified
 from pipeline.messages.chunks import (
     ChunkRead,
-    Divided,
     PlanTable,
     ReadChunk,
     ReselectRows,
     TablePlanned,
+    TableRanges,
     WithoutRows,
 )
 from pipeline.messages.inboxes import ToWatermarkCoordinator
@@ -224,7 +224,7 @@ def planned(
     schema: TableSchema, end: int | None = 9, splits: Iterable[int] = (), high: int | High = 10
 ) -> TablePlanned:
     """The table's plan: its last key, None where it's empty, and the keys at which it's divided."""
-    found = WithoutRows() if end is None else Divided((end,), tuple((key,) for key in splits), expected=7)
+    found = WithoutRows() if end is None else TableRanges((end,), tuple((key,) for key in splits), expected=7)
     return TablePlanned(schema, primary(schema), found, _high(high))
 
 

@@ -24,12 +24,12 @@ from pipeline.messages.binlog import LogAdvanced, PauseReading, ReadingPaused, R
 from pipeline.messages.changes import ChangesVerified, TransactionPartVerified
 from pipeline.messages.chunks import (
     ChunkRead,
-    Divided,
     NotDivided,
     PlanTable,
     ReadChunk,
     ReselectRows,
     TablePlanned,
+    TableRanges,
     WithoutRows,
 )
 from pipeline.messages.inboxes import ToWatermarkCoordinator
@@ -207,7 +207,7 @@ class World:
             last = (
                 max((self.at(key, row) for key, row in rows.items()), default=None) if order.ranges else None
             )
-            ranges = WithoutRows() if last is None else Divided((last,), (), 7)
+            ranges = WithoutRows() if last is None else TableRanges((last,), (), 7)
             self.give(TablePlanned(TABLE, self.walk(), ranges if order.ranges else NotDivided(), high))
         elif isinstance(order, ReselectRows):
             wanted = order.keys.column(0).to_pylist()

@@ -14,7 +14,7 @@ from actors.runtime.metrics import Metrics
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from pipeline.config.settings import ServerSettings
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.chunks import ChunkRead, Divided, PlanTable, ReadChunk, TablePlanned
+from pipeline.messages.chunks import ChunkRead, PlanTable, ReadChunk, TablePlanned, TableRanges
 from pipeline.messages.inboxes import ToChunkSelector, ToWatermarkCoordinator
 from pipeline.messages.topology import EDGES, ActorName, inbox
 from pipeline.schema.row_keys import Key
@@ -106,9 +106,9 @@ class Bench:
             after = chunk.upto
 
 
-def divided(plan: TablePlanned) -> Divided:
+def divided(plan: TablePlanned) -> TableRanges:
     """The ranges of a table that has rows."""
-    assert isinstance(plan.ranges, Divided)
+    assert isinstance(plan.ranges, TableRanges)
     return plan.ranges
 
 

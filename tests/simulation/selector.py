@@ -20,13 +20,13 @@ from pipeline.messages.chunks import (
     ChunkRead,
     ChunkSchemaChanged,
     CloseTransactions,
-    Divided,
     NotDivided,
     OpenTransactions,
     PlanFailed,
     PlanTable,
     ReadChunk,
     TablePlanned,
+    TableRanges,
     TransactionsOpened,
     WithoutRows,
 )
@@ -186,7 +186,7 @@ class Selector:
             most = min(order.ranges - 1, len(keys) - 1)
             chosen = set(self._random.sample(range(len(keys) - 1), self._random.randint(0, most)))
             splits = [key for i, key in enumerate(keys) if i in chosen]
-        ranges = Divided(keys[-1], tuple(splits), len(keys)) if keys else WithoutRows()
+        ranges = TableRanges(keys[-1], tuple(splits), len(keys)) if keys else WithoutRows()
         marked = self._world.reads is Reads.MARKED
         high = MarkerRow(marker_id(self._mark(CLOSE_MARKER))) if marked else self._high(views, where)
         return TablePlanned(schema, along, ranges if order.ranges else NotDivided(), high)

@@ -1,0 +1,61 @@
+"""Where a path leads to, how a file appears whole and stays, and how a filesystem says that it's full.
+
+The journal, the lake and the service's own files build on these alone.
+
+Source for what must be synced and when: POSIX `fsync` and `rename`; a new name is durable once its directory is.
+"""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+import pyarrow as pa
+from pyarrow import fs
+
+# Errors by which a filesystem, or the quota of its user, says that it's full.
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+TEMPORARY: Final = ".tmp"
+
+
+def filesystem_at(uri: str) -> tuple[fs.FileSystem, str]:
+    """The filesystem that a URI of pyarrow's leads to, and the path there. Raises ValueError where there's none."""
+    try:
+        filesystem, path = fs.FileSystem.from_uri(uri)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ImportError) as error:
+        raise ValueError(str(error)) from error
+    return filesystem, path
+
+
+def sync(path: str | os.PathLike[str]) -> None:
+    """Make a file's content, or the names in a directory, durable (POSIX `fsync`)."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[IO[bytes]]:
+    """A new file, durable at the end; it's gone where it couldn't be written to the end, so that it takes no room."""
+    try:
+        with path.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def put_file(path: Path, content: bytes) -> None:
+    """Make a file appear whole, durably, in the place of what was there."""
+    temporary = path.with_name(path.name + TEMPORARY)
+    with written_whole(temporary) as file:
+        file.write(content)
+    temporary.rename(path)
+    sync(path.parent)

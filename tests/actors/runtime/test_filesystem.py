@@ -1,0 +1,41 @@
+"""Durability can't be tested without a power cut; that files appear whole or not at all can."""
+
+from pathlib import Path
+
+import pytest
+
+from actors.runtime.filesystem import TEMPORARY, filesystem_at, put_file, sync, written_whole
+
+
+def test_files_and_directories_can_be_made_durable(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"x")
+    sync(file)
+    sync(str(tmp_path))
+    with pytest.raises(FileNotFoundError):
+        sync(tmp_path / "gone")
+
+
+def test_a_file_is_put_in_the_place_of_another(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    for content in (b"x", b"yz"):
+        put_file(file, content)
+        assert file.read_bytes() == content
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_what_was_not_written_to_its_end_takes_no_room(tmp_path: Path) -> None:
+    def fill() -> None:
+        with written_whole(tmp_path / f"file{TEMPORARY}") as file:
+            file.write(b"x")
+            raise OSError("full")
+
+    with pytest.raises(OSError, match="full"):
+        fill()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_uri_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
+    assert filesystem_at(f"file://{tmp_path}")[1] == str(tmp_path)
+    with pytest.raises(ValueError, match="dbfs"):
+        filesystem_at("dbfs://lake")
