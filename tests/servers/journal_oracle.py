@@ -18,7 +18,7 @@ from actors.journal.store import JournalReader
 from deploy.demo.writer import Line
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
-from pipeline.journal.change_rows import META
+from pipeline.journal.change_rows import META, SOURCE
 from pipeline.journal.entry import Entry, File, FileKind
 from pipeline.schema.ddl.alter_table import Alteration
 from pipeline.schema.table_schema import TableId
@@ -210,7 +210,7 @@ def _alter(story: Story, alteration: Alteration) -> None:
 
 def _take(story: Story, reader: JournalReader, entry: Entry, file: File, since: int) -> None:
     for row in rows_of(pq.read_table(reader.path(entry, file))):
-        meta = {name: row.pop(name) for name in META.names if name in row}
+        meta = {name: row.pop(name) for name in (*META.names, SOURCE.name) if name in row}
         if meta.get("__scn", since + 1) <= since:
             continue
         plain = {name: _plain(value) for name, value in row.items()}

@@ -147,7 +147,7 @@ async def test_transactions_over_several_tables_with_their_gtids(mysql: MysqlSer
             await follow.next(TransactionsRead)
         assert follow.position == GtidSet.parse(mysql.executed())
         assert rows(first, database)["a"] == [(1,), (1,)]
-        assert first.tables[0].images.to_pydict() == {
+        assert first.tables[0].images.drop_columns("source").to_pydict() == {
             "kind": [0, 3],
             "transaction": [0, 0],
             "ordinal": [0, 2],
