@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from inspect import isasyncgenfunction, iscoroutinefunction
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,7 @@ settings.load_profile("same")
 _LONGEST = (
     "simulation/test_simulation.py",
     "chaos/test_lake_kills.py",
+    "histories/test_histories.py",
     "integration/lake/test_lake.py",
     "integration/service/test_demo.py",
     "chaos/test_chaos.py",
@@ -104,7 +106,17 @@ def _no_process_left_behind() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-async def _no_task_left_behind() -> AsyncIterator[None]:
+def _no_task_left_behind(request: pytest.FixtureRequest) -> None:
+    """Only where something of the test is async: an event loop for each of the others takes its time."""
+    fixtures = request.session._fixturemanager
+    defined = (fixtures.getfixturedefs(name, request.node) or () for name in request.fixturenames)
+    functions = [request.function, *(each.func for several in defined for each in several)]
+    if any(iscoroutinefunction(each) or isasyncgenfunction(each) for each in functions):
+        request.getfixturevalue("_tasks_end")
+
+
+@pytest.fixture
+async def _tasks_end() -> AsyncIterator[None]:
     yield
     left = asyncio.all_tasks() - {asyncio.current_task()}
     assert not left, f"the test left tasks behind: {left}"
