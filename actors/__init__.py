@@ -1,6 +1,6 @@
 """What touches the world, and thin.
 
-The seven actors stand at the top of this folder. An actor's machine is `pipeline/<room>/state.py` and `step.py`, its
+The eight actors stand at the top of this folder. An actor's machine is `pipeline/<room>/state.py` and `step.py`, its
 shell `actors/<actor>.py`, its adapters `actors/<room>/`:
 
     binlog_reader, schema_verifier        read the log (source/)
@@ -8,6 +8,7 @@ shell `actors/<actor>.py`, its adapters `actors/<room>/`:
     chunk_selector                        reads chunks (snapshot/, source/)
     journal_writer                        makes it durable (journal/)
     spark_sink                            delivers it to Delta (lake/)
+    kafka_sink                            delivers it to topics (kafka/)
     signal_listener                       takes signals (signals/)
 
 `runtime/` is what each of them runs on, `status/` and `http/` what the service says of itself, and `service/` the

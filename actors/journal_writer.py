@@ -47,7 +47,7 @@ from pipeline.journal.step import (
     Worked,
 )
 from pipeline.messages import topology
-from pipeline.messages.inboxes import ToJournalWriter, ToSparkSink, ToWatermarkCoordinator
+from pipeline.messages.inboxes import ToJournalWriter, ToWatermarkCoordinator
 from pipeline.messages.journal import (
     CheckpointSealed,
     Full,
@@ -70,7 +70,7 @@ class JournalWriterPorts:
 
     answers: Sender[SignalAnswer]
     checkpoints: Sender[CheckpointSealed]
-    sink: Sender[ToSparkSink]
+    sinks: tuple[Sender[SegmentSealed], ...]
     coordinator: Sender[ToWatermarkCoordinator]
 
 
@@ -225,7 +225,8 @@ class JournalWriter(Actor[ToJournalWriter]):
             await self.send(self._outlets.answers, answer)
         checkpoint = sealed.entry.checkpoint
         await self.send(self._outlets.checkpoints, CheckpointSealed(checkpoint, sealed.judged))
-        await self.send(self._outlets.sink, SegmentSealed(sealed.entry.segment))
+        for sink in self._outlets.sinks:
+            await self.send(sink, SegmentSealed(sealed.entry.segment))
         if checkpoint.to_be_resumed and not self._drained:
             raise StartAgain("a signal asks for what only a start of capture can do")
 

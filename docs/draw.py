@@ -22,6 +22,7 @@ WORLD = {
     "Tables": "MySQL: SELECT",
     "Journal": "journal: sealed segments",
     "Lake": "Delta tables: changelog, mirror",
+    "Topics": "Kafka: a topic for each table",
 }
 CONTACTS = (
     ("Log", ActorName.BINLOG_READER),
@@ -30,6 +31,8 @@ CONTACTS = (
     (ActorName.JOURNAL_WRITER, "Journal"),
     ("Journal", ActorName.SPARK_SINK),
     (ActorName.SPARK_SINK, "Lake"),
+    ("Journal", ActorName.KAFKA_SINK),
+    (ActorName.KAFKA_SINK, "Topics"),
 )
 
 _ARROWS = {WhenFull.WAIT: "-->", WhenFull.BOUNDED: "-.->", WhenFull.NEWEST: "==>"}

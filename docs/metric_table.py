@@ -30,6 +30,7 @@ SECTIONS: Final = {
     m.WINDOWS_OPEN: "Snapshots",
     m.SEGMENTS_SEALED: "The journal",
     m.SPARK_UP: "The lake",
+    m.KAFKA_UP: "The topics",
     m.SIGNALS: "Signals",
 }
 

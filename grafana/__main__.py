@@ -12,6 +12,7 @@ from typing import Final
 from docs.draw import replaced
 from grafana.actors import ACTORS
 from grafana.boards import Board
+from grafana.kafka import KAFKA
 from grafana.lake import LAKE
 from grafana.overview import OVERVIEW
 from grafana.snapshots import SNAPSHOTS
@@ -21,7 +22,7 @@ README: Final = FOLDER / "README.md"
 BEGIN: Final = "<!-- dashboards: begin (python -m grafana) -->"
 END: Final = "<!-- dashboards: end -->"
 
-BOARDS: Final = (OVERVIEW, SNAPSHOTS, ACTORS, LAKE)
+BOARDS: Final = (OVERVIEW, SNAPSHOTS, ACTORS, LAKE, KAFKA)
 
 
 def written(board: Board) -> str:

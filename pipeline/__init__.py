@@ -18,7 +18,7 @@ The rooms, from the bottom up. A room imports only rooms that stand above it in 
     coordinator  the WatermarkCoordinator's machine; window has the rule and its proof
     journal      the JournalWriter's machine; the manifest, the segments, retention
     lake         the SparkSink's machine; the lake's tables, the live view, merge
-    kafka        Debezium's messages of the rows in the journal
+    kafka        the KafkaSink's machine; Debezium's messages of the rows in the journal
 
 A machine is `state` and `step` in its room. Its shell is the actor of the same name in `actors`.
 """

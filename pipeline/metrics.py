@@ -342,6 +342,32 @@ FRESHNESS = Histogram(
     "From the commit on the source to readable in the lake, the oldest of each batch.",
 )
 
+# Kafka
+
+KAFKA_UP = Gauge("tidemark_kafka_up_state", "1 while the KafkaSink is connected to its brokers.")
+KAFKA_TRANSACTION = Histogram(
+    "tidemark_kafka_transaction_seconds", "Time of one Kafka transaction, from its first row to its commit."
+)
+KAFKA_SENT = Counter(
+    "tidemark_kafka_messages_total",
+    "Messages in committed Kafka transactions, tombstones included.",
+    ("table",),
+)
+KAFKA_BYTES = Counter(
+    "tidemark_kafka_sent_bytes_total", "Bytes of these messages' batches, before they are compressed."
+)
+KAFKA_SEGMENT = Gauge(
+    "tidemark_kafka_segments", "Number of the last segment of which the topics have everything."
+)
+KAFKA_COMMIT = Gauge(
+    "tidemark_kafka_commit_timestamp_seconds",
+    "When the newest transaction with messages in the topics was committed at the source.",
+)
+KAFKA_FRESHNESS = Histogram(
+    "tidemark_kafka_freshness_seconds",
+    "From the commit on the source to readable in the topics, the oldest of each Kafka transaction.",
+)
+
 # Control
 
 SIGNALS = Counter(

@@ -83,7 +83,7 @@ _WINDOW: Final[dict[str, JsonSchema]] = {
     "rows": COUNT,
 }
 _LIFE: Final[dict[str, JsonSchema]] = {
-    "state": {"type": "string", "enum": ["starting", "running", "restarting", "ended"]},
+    "state": {"type": "string", "enum": ["starting", "running", "restarting", "ended", "absent"]},
     "last_failure": _or_null(TEXT),
     "restarts": COUNT,
     "mailbox": _object(depth=COUNT, capacity=COUNT),

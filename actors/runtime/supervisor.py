@@ -1,8 +1,8 @@
 """The supervisor: starts the actors, watches them, builds them anew, and stops them in order.
 
 Actors fall and rise in groups. The capture group is one chain of state from the binlog to the journal, so if
-one of it fails all are cancelled and built anew from the last sealed segment. Delivery and control stand
-alone.
+one of it fails all are cancelled and built anew from the last sealed segment. Delivery, Kafka and control stand
+alone. What fails in Kafka never stops the pipeline: its group is built again for ever, also after a definite error.
 
     what an actor raises       what happens
     Transient, OSError         its group is cancelled, and built anew after a pause that grows; for ever
@@ -73,10 +73,16 @@ class RunOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Actors that fall and rise together."""
+    """Actors that fall and rise together.
+
+    `alone`: whatever it fails of but a broken invariant is its own affair, and it's built again for ever. `lacks`: what
+    lacks what was sealed since, when it can't be built again before a stop.
+    """
 
     name: str
     actors: tuple[Name, ...]
+    alone: bool = False
+    lacks: str | None = None
 
 
 CAPTURE = Group(
@@ -89,9 +95,10 @@ CAPTURE = Group(
         Name.JOURNAL_WRITER,
     ),
 )
-DELIVERY = Group("delivery", (Name.SPARK_SINK,))
+DELIVERY = Group("delivery", (Name.SPARK_SINK,), lacks="the lake lacks")
+KAFKA = Group("kafka", (Name.KAFKA_SINK,), alone=True, lacks="the topics lack")
 CONTROL = Group("control", (Name.SIGNAL_LISTENER,))
-GROUPS = (CAPTURE, DELIVERY, CONTROL)
+GROUPS = (CAPTURE, DELIVERY, KAFKA, CONTROL)
 
 
 BETWEEN_RESTARTS: Final = Backoff(0.5, 30.0)
@@ -120,6 +127,7 @@ class LifeState(StrEnum):
     RUNNING = "running"
     RESTARTING = "restarting"
     ENDED = "ended"
+    ABSENT = "absent"  # the configuration has no use for it
 
 
 Build = Callable[[Group], Coroutine[Any, Any, tuple[Actor[Any], ...]]]
@@ -214,11 +222,10 @@ class Supervisor:
             restarts = 0 if time.monotonic() - started > self._limits.calm_s else restarts
             await self._restart(group, self._limits.pauses.random_s(restarts + 1))
             restarts += 1
-        if group is DELIVERY and self.states[Name.SPARK_SINK] is LifeState.RESTARTING:
-            why = self.failures.get(Name.SPARK_SINK, "it had failed")
-            self._give_up(
-                ExitCode.GAVE_UP, f"{why}; the lake lacks what's sealed since, and the next start delivers it"
-            )
+        if group.lacks and self.states[group.actors[0]] is LifeState.RESTARTING:
+            why = self.failures.get(group.actors[0], "it had failed")
+            since = f"{group.lacks} what's sealed since, and the next start delivers it"
+            self._give_up(ExitCode.GAVE_UP, f"{why}; {since}")
         for name in group.actors:
             self._has_ended(name)
 
@@ -240,13 +247,17 @@ class Supervisor:
             return
         if actors is None:
             return
+        if not actors:
+            self.states |= dict.fromkeys(group.actors, LifeState.ABSENT)
+            await self._stopping.wait()
         for actor in actors:
             self.actors[actor.name] = actor
             self.states[actor.name] = LifeState.RUNNING
             self._metrics.set(catalogue.UP, 1, actor=actor.name)
             self._tasks[actor.name] = asyncio.create_task(self._run_actor(group, actor), name=actor.name)
         self._follow_the_flow()
-        await asyncio.wait([self._tasks[actor.name] for actor in actors])
+        if actors:
+            await asyncio.wait([self._tasks[actor.name] for actor in actors])
 
     async def _run_actor(self, group: Group, actor: Actor[Any]) -> None:
         """Run one actor and judge how it ends; a cancellation of ours that wasn't for hanging is nobody's failure."""
@@ -301,13 +312,13 @@ class Supervisor:
         match kind:
             case FailureKind.INVARIANT:
                 self._end_at_once(ExitCode.INVARIANT, message)
-            case FailureKind.DEFINITE:
+            case FailureKind.DEFINITE if not group.alone:
                 self._give_up(ExitCode.DEFINITE, message)
             case _ if self._stopping.is_set() and who != group.name:
                 self._give_up(ExitCode.GAVE_UP, f"{message}, while stopping; what's sealed is in the journal")
-            case FailureKind.HANG | FailureKind.UNFORESEEN if self._too_often(group):
+            case FailureKind.HANG | FailureKind.UNFORESEEN if not group.alone and self._too_often(group):
                 self._give_up(ExitCode.GAVE_UP, f"{message}, and it wasn't the first failure of its kind")
-            case FailureKind.HANG | FailureKind.UNFORESEEN | FailureKind.TRANSIENT:
+            case FailureKind.HANG | FailureKind.UNFORESEEN | FailureKind.TRANSIENT | FailureKind.DEFINITE:
                 for name in group.actors:
                     self._cancel(name)
             case _:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import structlog
 
-from actors import watermark_coordinator
+from actors import kafka_sink, watermark_coordinator
 from actors.binlog_reader import BinlogReader
 from actors.chunk_selector import ChunkSelector
 from actors.http.server import HttpServer
@@ -23,6 +23,7 @@ from actors.journal import reselect_keys
 from actors.journal.store import JournalStore
 from actors.journal_writer import JournalWriter
 from actors.journal_writer import JournalWriterPorts as JournalOutlets
+from actors.kafka_sink import KafkaSink
 from actors.lake import spark_session
 from actors.runtime import malloc, measuring
 from actors.runtime.actor import Actor, Sender
@@ -30,7 +31,16 @@ from actors.runtime.failure_kinds import FailureKind
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.runtime.recent_events import Recent
-from actors.runtime.supervisor import CAPTURE, CONTROL, DELIVERY, GROUPS, Group, RunOutcome, Supervisor
+from actors.runtime.supervisor import (
+    CAPTURE,
+    CONTROL,
+    DELIVERY,
+    GROUPS,
+    KAFKA,
+    Group,
+    RunOutcome,
+    Supervisor,
+)
 from actors.schema_verifier import SchemaVerifier
 from actors.service.client import address_file
 from actors.signal_listener import SignalListener
@@ -48,6 +58,7 @@ from actors.status.status_board import StatusBoard
 from actors.watermark_coordinator import WatermarkCoordinator
 from pipeline import metrics as catalogue
 from pipeline.config.settings import Settings, SnapshotSettings, Watermark
+from pipeline.config.table_rules import LakeRule, with_before_images
 from pipeline.coordinator import resume
 from pipeline.coordinator.chunk_size import ChunkLimits
 from pipeline.coordinator.state import Overlapping, Pausing
@@ -99,7 +110,8 @@ async def find_mistakes(settings: Settings) -> list[Finding]:
     """All that's wrong, here and at the source."""
     found = list(local_findings(settings))
     try:
-        spark_session.check_spark(settings.spark)
+        if settings.lake is not None:
+            spark_session.check_spark(settings.spark)
     except TidemarkError as error:
         found.append(Finding(Severity.ERROR, str(error), "nothing could be delivered"))
     if settings.signals.kafka is not None:
@@ -125,15 +137,23 @@ class Assembly:
         self._settings = settings
         self._store = store
         self._servers = Servers(settings, self.metrics)
+        if settings.kafka is not None:
+            kafka_sink.join_journal(store)
         for name, mailbox in self.mailboxes.items():
             self.metrics.set(catalogue.MAILBOX_CAPACITY, mailbox.capacity, actor=name)
             self.metrics.watch(catalogue.MAILBOX_DEPTH, partial(getattr, mailbox, "depth"), actor=name)
         self.metrics.set(catalogue.PIPELINE, 1, pipeline=settings.name)
-        _count_from_zero(self.metrics)
+        _count_from_zero(self.metrics, settings)
 
     async def build(self, group: Group) -> tuple[Actor[Any], ...]:
         """The actors of a group, ready to run."""
-        return await {CAPTURE: self._capture, DELIVERY: self._delivery, CONTROL: self._control}[group]()
+        building = {
+            CAPTURE: self._capture,
+            DELIVERY: self._delivery,
+            KAFKA: self._kafka,
+            CONTROL: self._control,
+        }
+        return await building[group]()
 
     async def _capture(self) -> tuple[Actor[Any], ...]:
         settings = self._settings
@@ -154,10 +174,10 @@ class Assembly:
             JournalOutlets(
                 self._outlet(Name.JOURNAL_WRITER, Name.SIGNAL_LISTENER, SignalAccepted),
                 self._outlet(Name.JOURNAL_WRITER, Name.SIGNAL_LISTENER, CheckpointSealed),
-                self._outlet(Name.JOURNAL_WRITER, Name.SPARK_SINK),
+                tuple(self._outlet(Name.JOURNAL_WRITER, sink) for sink in (Name.SPARK_SINK, Name.KAFKA_SINK)),
                 self._outlet(Name.JOURNAL_WRITER, Name.WATERMARK_COORDINATOR),
             ),
-            settings.lake.rules,
+            _journal_rules(settings, self._store),
         )
         unread = await asyncio.to_thread(reselect_keys.unread, self._store, recovered.last, checkpoint)
         return (*self._stream(checkpoint, found), *self._snapshots(checkpoint, found, unread), journal)
@@ -237,6 +257,8 @@ class Assembly:
 
     async def _delivery(self) -> tuple[Actor[Any], ...]:
         settings = self._settings
+        if settings.lake is None:
+            return ()
         return (
             SparkSink(
                 self.mailboxes[Name.SPARK_SINK],
@@ -247,6 +269,15 @@ class Assembly:
                 self._outlet(Name.SPARK_SINK, Name.WATERMARK_COORDINATOR),
             ),
         )
+
+    async def _kafka(self) -> tuple[Actor[Any], ...]:
+        settings = self._settings
+        if settings.kafka is None:
+            return ()
+        sink = KafkaSink(
+            self.mailboxes[Name.KAFKA_SINK], self.metrics, settings.kafka, settings.name, self._store
+        )
+        return (sink,)
 
     async def _control(self) -> tuple[Actor[Any], ...]:
         signals = self._settings.signals
@@ -280,9 +311,19 @@ async def _look(look: Callable[[], Awaitable[None]]) -> None:
         await asyncio.sleep(LOOKS_AGAIN_S)
 
 
-def _count_from_zero(metrics: Metrics) -> None:
+def _journal_rules(settings: Settings, store: JournalStore) -> tuple[LakeRule, ...]:
+    """The rules that the journal is written by: a consumer in Kafka wants what each update found."""
+    wanted = settings.kafka is not None or kafka_sink.CONSUMER in store.consumers.all()
+    return with_before_images(settings.lake_rules) if wanted else settings.lake_rules
+
+
+def _count_from_zero(metrics: Metrics, settings: Settings) -> None:
     """Let there be a value before the first failure, for a counter that begins with 1 hasn't increased."""
+    absent = {Name.SPARK_SINK} if settings.lake is None else set()
+    absent |= {Name.KAFKA_SINK} if settings.kafka is None else set()
     for name in Name:
+        if name in absent:
+            continue
         metrics.set(catalogue.UP, 0, actor=name)
         metrics.count(catalogue.RESTARTS, 0, actor=name)
     for who in (*Name, *(group.name for group in GROUPS)):

@@ -183,7 +183,7 @@ def status(settings: Settings, as_json: bool, watch: bool, lake: bool) -> None:
         from actors.service.lake_status import lake_status
 
         try:
-            Console().print(lake_status(settings.lake.path))
+            Console().print(lake_status(_lake(settings)))
         except OSError as error:
             _fail(f"the lake can't be read: {error}", 1)
     elif as_json:
@@ -215,9 +215,16 @@ def sql(settings: Settings, table: str, dialect: str, stale: bool) -> None:
 
     stopped = _stopped_in_capture(settings)
     try:
-        click.echo(live_view_text(settings.lake.path, table, Dialect(dialect), stopped, stale=stale))
+        click.echo(live_view_text(_lake(settings), table, Dialect(dialect), stopped, stale=stale))
     except OSError as error:
         _fail(f"the lake can't be read: {error}", 1)
+
+
+def _lake(settings: Settings) -> str:
+    """Where the lake is; ends the program where there's none."""
+    if settings.lake is None:
+        _fail("the configuration has no [lake]", 2)
+    return settings.lake.path
 
 
 def _stopped_in_capture(settings: Settings) -> Mapping[TableId, str]:

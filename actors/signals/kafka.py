@@ -20,7 +20,6 @@ What's the matter is in the status.
 import asyncio
 import json
 import logging
-import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -32,8 +31,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
+from actors.kafka.client import ANSWERS_WITHIN_S, client_options
 from actors.runtime.retry import Backoff
-from actors.runtime.secret_files import current
 from actors.runtime.tasks import first_end
 from actors.signals.channel import Arrived, signal_state
 from pipeline.config.settings import KafkaSettings
@@ -46,9 +45,6 @@ from pipeline.source.prerequisites import Finding, Severity
 
 log = structlog.get_logger()
 
-# It tells each attempt of each of its parts, ten lines a second; what's the matter is told here, once a pause.
-logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-
 
 def _somebody_waits(line: logging.LogRecord) -> bool:
     """For what asyncio tells of; not so for a request that aiokafka shields from the end of its commit, told here."""
@@ -59,8 +55,7 @@ logging.getLogger("asyncio").addFilter(_somebody_waits)
 
 BACKOFF: Final = Backoff(1.0, 60.0)
 
-# A broker that hasn't answered for so long is asked anew; it's asked something at least so often.
-ANSWERS_WITHIN_S: Final = 10.0
+# It's asked something at least so often.
 LOOK_EVERY_S: Final = 10.0
 
 
@@ -151,7 +146,7 @@ class SignalKafka:
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[tuple[AIOKafkaConsumer, AIOKafkaProducer | None]]:
-        common = _common(self._settings, self._pipeline)
+        common = client_options(self._settings, self._pipeline)
         await _must_be_there(self._settings, common)
         async with AsyncExitStack() as ends:
             ends.callback(setattr, self, "_connected", False)
@@ -248,7 +243,7 @@ class SignalKafka:
 async def check_broker(settings: KafkaSettings, pipeline: str) -> list[Finding]:
     """What's wrong with the broker or its topics."""
     try:
-        await _must_be_there(settings, _common(settings, pipeline))
+        await _must_be_there(settings, client_options(settings, pipeline))
     except UnusableTopic as unfit:
         return [unfit.finding]
     except (KafkaError, OSError, TimeoutError) as error:
@@ -256,23 +251,6 @@ async def check_broker(settings: KafkaSettings, pipeline: str) -> list[Finding]:
         wrong = f"the broker at {servers} can't be reached: {str(error) or type(error).__name__}"
         return [Finding(Severity.ERROR, wrong, "see to signals.kafka, or to the broker")]
     return []
-
-
-def _common(settings: KafkaSettings, pipeline: str) -> dict[str, Any]:
-    """What each of aiokafka's clients is to be told."""
-    common: dict[str, Any] = {
-        "bootstrap_servers": list(settings.bootstrap_servers),
-        "client_id": f"tidemark-{pipeline}",
-        "request_timeout_ms": int(ANSWERS_WITHIN_S * 1000),
-        "security_protocol": settings.security_protocol.value,
-    }
-    if settings.security_protocol.encrypted:
-        common["ssl_context"] = ssl.create_default_context(cafile=settings.ca)
-    if settings.security_protocol.authenticated:
-        common["sasl_mechanism"] = settings.sasl_mechanism.value
-        common["sasl_plain_username"] = settings.sasl_username
-        common["sasl_plain_password"] = current(settings.sasl_password)
-    return common
 
 
 async def _must_be_there(settings: KafkaSettings, common: dict[str, Any]) -> None:

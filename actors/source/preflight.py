@@ -207,8 +207,10 @@ def _traits(told: Descriptions) -> dict[TableId, Traits]:
 
 
 def local_findings(settings: Settings) -> Iterator[Finding]:
-    """What's wrong on this machine: folders and Java."""
+    """What's wrong on this machine: folders, and Java where there's a lake."""
     yield from _folder("journal.path", local_folder(settings.journal.path, settings.name))
+    if settings.lake is None:
+        return
     if "://" not in settings.lake.path:
         yield from _folder("lake.path", Path(settings.lake.path))
     yield from _java()

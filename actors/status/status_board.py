@@ -84,6 +84,8 @@ class StatusBoard:
         """By actor, why the service isn't ready; empty if it is."""
         reasons = {}
         for name, state in self._supervisor.states.items():
+            if state is LifeState.ABSENT:
+                continue
             if state is not LifeState.RUNNING:
                 reasons[name.value] = self._supervisor.failures.get(name) or f"it's {state}"
             elif reason := self._not_ready(name):

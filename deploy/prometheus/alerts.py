@@ -32,6 +32,11 @@ _HOUR: Final = 3600.0
 _BEHIND: Final = f"({metrics.LAG_TRANSACTIONS.name} > 0 or {metrics.LAG_BYTES.name} > 0)"
 
 
+def _there(actor: str) -> str:
+    """What's true of a service whose configuration has this actor; expressions are formatted once more."""
+    return f'on (job, instance) {metrics.UP.name}{{{{actor="{actor}"}}}} >= 0'
+
+
 @dataclass(frozen=True, slots=True)
 class Alert:
     """A rule; `expr` may have `{window}`, over which it looks back, and `{limit}`, a time in seconds.
@@ -141,7 +146,16 @@ ALERTS: Final = (
         "critical",
         "Nothing gets into the lake from {{ $labels.instance }}, though {{ $value }} segments wait.",
         f"{metrics.SEALED_SEGMENT.name} - {metrics.DELIVERED_SEGMENT.name} > 0"
-        f" and changes({metrics.DELIVERED_SEGMENT.name}[{{window}}]) == 0",
+        f" and changes({metrics.DELIVERED_SEGMENT.name}[{{window}}]) == 0 and {_there('SparkSink')}",
+        holds_s=5 * _MINUTE,
+        window_s=5 * _MINUTE,
+    ),
+    Alert(
+        "TidemarkKafkaStalled",
+        "critical",
+        "Nothing gets into the topics from {{ $labels.instance }}, though {{ $value }} segments wait.",
+        f"{metrics.SEALED_SEGMENT.name} - {metrics.KAFKA_SEGMENT.name} > 0"
+        f" and changes({metrics.KAFKA_SEGMENT.name}[{{window}}]) == 0 and {_there('KafkaSink')}",
         holds_s=5 * _MINUTE,
         window_s=5 * _MINUTE,
     ),

@@ -10,6 +10,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import PurePath
 
+from pipeline.config.message_handling import (
+    BinaryHandling,
+    DecimalHandling,
+    Handling,
+    TimePrecision,
+    UnsignedBigintHandling,
+)
 from pipeline.config.table_rules import LakeRule
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
@@ -246,20 +253,80 @@ class HttpSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaSettings:
-    """Where signals come from Kafka: `topic`, of one partition; `answers_topic`: where answers go, if anywhere.
+class BrokerSettings:
+    """A Kafka cluster, and how its brokers are spoken to.
 
     `ca`: a file of certificates (PEM) to trust; without it, those that the machine trusts.
     """
 
     bootstrap_servers: tuple[str, ...]
+    security_protocol: KafkaSecurity = field(kw_only=True, default=KafkaSecurity.PLAINTEXT)
+    ca: PurePath | None = field(kw_only=True, default=None)
+    sasl_mechanism: SaslMechanism = field(kw_only=True, default=SaslMechanism.SCRAM_SHA_512)
+    sasl_username: str | None = field(kw_only=True, default=None)
+    sasl_password: Secret = field(kw_only=True, default=Secret(""))
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSettings(BrokerSettings):
+    """Where signals come from Kafka: `topic`, of one partition; `answers_topic`: where answers go, if anywhere."""
+
     topic: str
     answers_topic: str | None = None
-    security_protocol: KafkaSecurity = KafkaSecurity.PLAINTEXT
-    ca: PurePath | None = None
-    sasl_mechanism: SaslMechanism = SaslMechanism.SCRAM_SHA_512
-    sasl_username: str | None = None
-    sasl_password: Secret = Secret("")
+
+
+class Compression(StrEnum):
+    """How batches of messages are compressed, by Kafka's own names."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSinkSettings(BrokerSettings):
+    """Where Debezium's messages go, and their form; each option is Debezium's of that name, with dots for underscores.
+
+    `tables`: those of the captured tables that have a topic; all, if it isn't said. Topics that aren't there are
+    created with `partitions`, `replication` (0: the broker's default) and `topic_config`, unless `create_topics` says
+    no. `position_topic`: where the position in the journal is kept (`tidemark-position-` and the pipeline's name, if
+    it isn't said). A Kafka transaction holds at most `transaction_rows` rows of the journal, unless a source
+    transaction alone has more.
+    """
+
+    topic_prefix: str = field(
+        metadata={"pattern": r"[a-zA-Z0-9._-]{1,120}", "words": "a-z, A-Z, 0-9, ., _ and -, at most 120"}
+    )
+    topic_delimiter: str = field(default=".", metadata={"pattern": r"[._-]{1,4}", "words": "., _ or -"})
+    tables: TableFilter | None = None
+    create_topics: bool = True
+    partitions: int = field(default=1, metadata={"least": 1, "most": 10_000})
+    replication: int = field(default=0, metadata={"least": 0, "most": 32_767})
+    topic_config: dict[str, str] = field(default_factory=dict)
+    position_topic: str | None = None
+    compression_type: Compression = Compression.NONE
+    transaction_rows: int = field(default=200_000, metadata={"least": 1})
+    transaction_timeout_s: float = field(default=60.0, metadata={"least": 1, "most": 900})
+    batch_bytes: int = field(default=900_000, metadata={"least": 1_000, "most": 1 << 30})
+    schemas_enable: bool = False
+    tombstones_on_delete: bool = True
+    skipped_operations: tuple[str, ...] = ("t",)
+    decimal_handling_mode: DecimalHandling = DecimalHandling.PRECISE
+    time_precision_mode: TimePrecision = TimePrecision.ADAPTIVE_TIME_MICROSECONDS
+    bigint_unsigned_handling_mode: UnsignedBigintHandling = UnsignedBigintHandling.LONG
+    binary_handling_mode: BinaryHandling = BinaryHandling.BYTES
+
+    @property
+    def handling(self) -> Handling:
+        """How values are represented."""
+        return Handling(
+            self.decimal_handling_mode,
+            self.time_precision_mode,
+            self.bigint_unsigned_handling_mode,
+            self.binary_handling_mode,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +343,10 @@ class SignalSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One pipeline. `tables`: regular expressions over `database.table` that match the whole name."""
+    """One pipeline. `tables`: regular expressions over `database.table` that match the whole name.
+
+    `lake` and `kafka` are the two readers of its journal; there's one at least.
+    """
 
     name: str = field(
         metadata={
@@ -287,11 +357,17 @@ class Settings:
     tables: TableFilter
     source: SourceSettings
     journal: JournalSettings
-    lake: LakeSettings
+    lake: LakeSettings | None = None
     snapshot: SnapshotSettings = SnapshotSettings()
     spark: SparkSettings = SparkSettings()
     http: HttpSettings = HttpSettings()
     signals: SignalSettings = SignalSettings()
+    kafka: KafkaSinkSettings | None = None
+
+    @property
+    def lake_rules(self) -> tuple[LakeRule, ...]:
+        """What the lake is to have of each table; nothing is said where there's no lake."""
+        return () if self.lake is None else self.lake.rules
 
     @property
     def read(self) -> TableFilter:

@@ -1,6 +1,6 @@
 """What the lake is to have of each table: rules by the table's name, of which the first that matches holds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 
@@ -42,3 +42,8 @@ PLAIN = LakeRule(TableFilter((".*",)))
 def rule_of(rules: tuple[LakeRule, ...], table: TableId) -> LakeRule:
     """The first rule that matches a table, PLAIN if none does."""
     return next((rule for rule in rules if rule.tables.match(table)), PLAIN)
+
+
+def with_before_images(rules: tuple[LakeRule, ...]) -> tuple[LakeRule, ...]:
+    """The rules by which a journal is written whose readers want what each update found."""
+    return tuple(replace(rule, before_images=True) for rule in (*rules, PLAIN))

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from pipeline.config import http_access
 from pipeline.config.settings import (
+    BrokerSettings,
     HttpSettings,
     JournalSettings,
-    KafkaSettings,
+    KafkaSinkSettings,
     Secret,
     ServerAddress,
     ServerSettings,
@@ -61,8 +62,11 @@ def contradictions(section: object) -> Iterator[Mistake]:
                     f"{quota} MiB are reached by the {kept} MiB that are kept (keep_mib)",
                     "raise it, or lower keep_mib",
                 )
-        case KafkaSettings():
-            yield from _of_kafka(section)
+        case KafkaSinkSettings():
+            yield from _of_broker(section)
+            yield from _of_kafka_sink(section)
+        case BrokerSettings():
+            yield from _of_broker(section)
         case HttpSettings(host, _, token, read_token):
             tokens = (None if secret == Secret("") else secret.value for secret in (token, read_token))
             yield from (Mistake(*told) for told in http_access.mistakes(host, *tokens))
@@ -118,7 +122,7 @@ def _of_rule(rule: LakeRule) -> Iterator[Mistake]:
         )
 
 
-def _of_kafka(kafka: KafkaSettings) -> Iterator[Mistake]:
+def _of_broker(kafka: BrokerSettings) -> Iterator[Mistake]:
     protocol, said = kafka.security_protocol, kafka.sasl_username is not None
     if not kafka.bootstrap_servers:
         yield Mistake("bootstrap_servers", "it's empty", 'name at least one, as in ["kafka:9092"]')
@@ -138,9 +142,21 @@ def _of_kafka(kafka: KafkaSettings) -> Iterator[Mistake]:
         )
 
 
+def _of_kafka_sink(kafka: KafkaSinkSettings) -> Iterator[Mistake]:
+    known = ("c", "u", "d", "t", "none")
+    for unknown in (each for each in kafka.skipped_operations if each not in known):
+        yield Mistake(
+            "skipped_operations", f"{unknown!r} isn't an operation", f"choose from {', '.join(known)}"
+        )
+    if "none" in kafka.skipped_operations and len(kafka.skipped_operations) > 1:
+        yield Mistake("skipped_operations", "none excludes all others", 'write ["none"], or leave it out')
+
+
 def _of_all(settings: Settings) -> Iterator[Mistake]:
     if not settings.tables.patterns:
         yield Mistake("tables", "it's empty", 'name at least one, as in ["shop\\\\.orders"]')
+    if settings.lake is None and settings.kafka is None:
+        yield Mistake("lake", "nothing would be delivered anywhere", "add [lake], [kafka] or both")
     if settings.snapshot.watermark is Watermark.SIGNAL_TABLE and settings.signals.table is None:
         yield Mistake(
             "snapshot.watermark",

@@ -15,7 +15,7 @@ Source: Debezium 3.6, "Data type mappings" and "Data change events"; Apache Kafk
 from collections.abc import Iterable
 from typing import Any, assert_never
 
-from pipeline.kafka.handling import (
+from pipeline.config.message_handling import (
     BinaryHandling,
     DecimalHandling,
     Handling,

@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from pipeline.config.message_handling import Handling
 from pipeline.errors import InvariantBroken
 from pipeline.kafka.changed_rows import (
     BEFORE,
@@ -40,7 +41,6 @@ from pipeline.kafka.changed_rows import (
     source_fields,
 )
 from pipeline.kafka.connect_schema import Schema, field, rows_schema, struct
-from pipeline.kafka.handling import Handling
 from pipeline.kafka.json_values import escaped, joined, json_objects, json_text, with_schema
 from pipeline.kafka.transactions import TransactionBlocks
 from pipeline.schema.table_schema import TableSchema

@@ -22,15 +22,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from pipeline.kafka import json_kernels as kernels
-from pipeline.kafka.connect_schema import Schema
-from pipeline.kafka.handling import (
+from pipeline.config.message_handling import (
     BinaryHandling,
     DecimalHandling,
     Handling,
     TimePrecision,
     UnsignedBigintHandling,
 )
+from pipeline.kafka import json_kernels as kernels
+from pipeline.kafka.connect_schema import Schema
 from pipeline.schema.table_schema import Column
 from pipeline.types.arrow_arrays import bytes_of
 from pipeline.types.buffers import Bytes, Ends

@@ -87,3 +87,4 @@ ToWatermarkCoordinator = _OfTheLog | _OfTables | _OfChunks | _OfTheSource | _OfT
 ToJournalWriter = AppendRows | Append
 ToSignalListener = SignalAccepted | SignalRejected | CheckpointSealed
 ToSparkSink = SegmentSealed
+ToKafkaSink = SegmentSealed

@@ -50,6 +50,7 @@ class ActorName(StrEnum):
     CHUNK_SELECTOR = "ChunkSelector"
     JOURNAL_WRITER = "JournalWriter"
     SPARK_SINK = "SparkSink"
+    KAFKA_SINK = "KafkaSink"
 
 
 class WhenFull(StrEnum):
@@ -187,6 +188,14 @@ EDGES = (
     Edge(
         ActorName.JOURNAL_WRITER,
         ActorName.SPARK_SINK,
+        (SegmentSealed,),
+        1,
+        WhenFull.NEWEST,
+        "a later segment number includes the earlier ones",
+    ),
+    Edge(
+        ActorName.JOURNAL_WRITER,
+        ActorName.KAFKA_SINK,
         (SegmentSealed,),
         1,
         WhenFull.NEWEST,

@@ -24,13 +24,13 @@ class House:
         self.sink: Mailbox[Any] = Mailbox(inbox(ActorName.SPARK_SINK))
         self.metrics = Metrics()
         self.coordinator: Mailbox[Any] = Mailbox(inbox(ActorName.WATERMARK_COORDINATOR))
-        room, answers, checkpoints, to_sink = (
+        room, answers, checkpoints, to_sink, _ = (
             edge for edge in EDGES if edge.sender is ActorName.JOURNAL_WRITER
         )
         outlets = JournalWriterPorts(
             Sender(answers, self.listener),
             Sender(checkpoints, self.listener),
-            Sender(to_sink, self.sink),
+            (Sender(to_sink, self.sink),),
             Sender(room, self.coordinator),
         )
         self.writer = JournalWriter(self.mailbox, self.metrics, settings, store, store.recover(), outlets)

@@ -1,4 +1,4 @@
-"""The seven actors' files have one shape: the same sections in the same order, and what only helps comes after."""
+"""The eight actors' files have one shape: the same sections in the same order, and what only helps comes after."""
 
 import ast
 from pathlib import Path

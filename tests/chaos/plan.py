@@ -152,7 +152,8 @@ def deck(some: random.Random, *, lake: bool = True) -> list[Fault]:
     def a_while() -> float:
         return round(some.uniform(SHORTEST_S, LONGEST_S), 1)
 
-    actors = [actor for actor in ActorName if lake or actor is not ActorName.SPARK_SINK]
+    absent = {ActorName.KAFKA_SINK} if lake else {ActorName.KAFKA_SINK, ActorName.SPARK_SINK}
+    actors = [actor for actor in ActorName if actor not in absent]
     cards: list[Fault] = [
         *(ActorStruck(a, deed, a_while() if deed is Deed.SLOW else 0.0) for a in actors for deed in Deed),
         *(ProcessStruck(how, 0.0 if how is Process.KILLED else a_while()) for how in Process),

@@ -20,7 +20,9 @@ def test_a_longer_plan_begins_with_the_shorter_one() -> None:
 def test_each_kind_of_fault_has_its_turn() -> None:
     cards = deck(random.Random(0))
     struck = Counter((card.actor, card.deed) for card in cards if isinstance(card, ActorStruck))
-    assert struck == Counter((actor, deed) for actor in ActorName for deed in Deed)
+    assert struck == Counter(
+        (actor, deed) for actor in ActorName if actor is not ActorName.KAFKA_SINK for deed in Deed
+    )
     assert {type(card) for card in cards} == {type(step.fault) for step in plan(0, 600.0)}
     assert cards.count(ProcessStruck(Process.KILLED)) == 5
 

@@ -216,6 +216,7 @@ class Player:
         )
         settings = replace(settings, tables=TableFilter(patterns))
         if self.spark:
+            assert settings.lake is not None
             lake = replace(settings.lake, merge_after_s=1.0)
             settings = replace(settings, lake=lake, spark=self.spark)
         return settings

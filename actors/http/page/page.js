@@ -115,7 +115,7 @@ function showActors(actors) {
     // A mailbox of one holds the newest alone, and is full whenever there's one.
     level.classList.toggle("full", mailbox.capacity > 1 && mailbox.depth >= mailbox.capacity);
     return element("li", { title: failure ?? "" },
-      element("span", { className: "dot", "data-kind": { running: "good", starting: "warn", restarting: "bad", ended: "off" }[state] }),
+      element("span", { className: "dot", "data-kind": { running: "good", starting: "warn", restarting: "bad", ended: "off", absent: "off" }[state] }),
       element("span", { className: "grow cut" }, name),
       element("span", { className: "dim" }, [state === "running" ? "" : state, restarts ? `↻ ${count(restarts)}` : ""].filter(Boolean).join(" ")),
       level,

@@ -2,6 +2,7 @@
 order."""
 
 import asyncio
+import dataclasses
 import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ from actors.runtime.supervisor import (
     CONTROL,
     DELIVERY,
     GROUPS,
+    KAFKA,
     ExitCode,
     Group,
     LifeState,
@@ -201,7 +203,7 @@ async def test_an_actor_that_asks_for_a_new_start_gets_one_at_once_and_has_not_f
             await house.until_built(CAPTURE, times)
         house.supervisor.stop()
         assert (await run).code is ExitCode.CLEAN
-    assert house.built == {CAPTURE: 3, DELIVERY: 1, CONTROL: 1}
+    assert house.built == {CAPTURE: 3, DELIVERY: 1, KAFKA: 1, CONTROL: 1}
     assert house.supervisor.failures == {}
     for actor in CAPTURE.actors:
         assert house.metrics.value(catalogue.RESTARTS, actor=actor) == 0
@@ -259,7 +261,7 @@ async def test_unforeseen_failures_make_it_give_up_and_deliver_what_has_come() -
     assert "SparkSink drained" in house.told
 
 
-@pytest.mark.parametrize("name", list(Name))
+@pytest.mark.parametrize("name", [name for name in Name if name not in KAFKA.actors])
 async def test_a_definite_error_stops_the_pipeline_as_cleanly_as_can_be(name: Name) -> None:
     house = House()
     async with running(house) as run:
@@ -581,3 +583,31 @@ async def test_stopping_at_any_moment_ends_cleanly(seed: int) -> None:
 
 def test_each_actor_is_in_one_group() -> None:
     assert sorted(name for group in GROUPS for name in group.actors) == sorted(Name)
+
+
+async def test_what_fails_in_kafka_is_its_own_affair() -> None:
+    """A definite error and a bug, again and again: the group is built again, and nothing else is."""
+    house = House(dataclasses.replace(QUICK, failures=1))
+    async with running(house) as run:
+        for times in range(2, 7):
+            error = Definite("refused") if times % 2 else RuntimeError("a bug")
+            await house.tell(Name.KAFKA_SINK, raising(error))
+            await house.until_built(KAFKA, times)
+        assert house.built == {CAPTURE: 1, DELIVERY: 1, KAFKA: 6, CONTROL: 1}
+        house.supervisor.stop()
+        await run
+
+
+async def test_a_group_that_the_configuration_has_no_use_for_is_absent() -> None:
+    class WithoutKafka(House):
+        async def build(self, group: Group) -> tuple[Actor[Any], ...]:
+            actors = await super().build(group)
+            return () if group is KAFKA else actors
+
+    house = WithoutKafka()
+    async with running(house) as run:
+        while house.supervisor.states[Name.KAFKA_SINK] is not LifeState.ABSENT:
+            await asyncio.tasks.sleep(0)
+        house.supervisor.stop()
+        assert await run == RunOutcome(ExitCode.CLEAN)
+    assert house.built[KAFKA] == 1

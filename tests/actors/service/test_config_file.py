@@ -73,7 +73,7 @@ def test_a_good_file(path: Path) -> None:
     assert settings.snapshot.most_replica_lag_s == 5.0
     assert settings.snapshot.source == ServerSettings("replica", "tidemark")
     assert settings.journal.path == str(path.parent / "journal")
-    assert settings.lake.path == str(path.parent / "lake")
+    assert settings.lake is not None and settings.lake.path == str(path.parent / "lake")
     assert settings.spark.jars == (PurePath(path.parent / "jars"),)
     assert settings.spark.conf == {"spark.ui.enabled": "true"}
     assert settings.signals.file is None
@@ -82,7 +82,8 @@ def test_a_good_file(path: Path) -> None:
 
 
 def test_a_lake_may_be_a_uri(path: Path) -> None:
-    assert read(path, GOOD.replace('"lake"', '"s3a://bucket/lake"')).lake.path == "s3a://bucket/lake"
+    lake = read(path, GOOD.replace('"lake"', '"s3a://bucket/lake"')).lake
+    assert lake is not None and lake.path == "s3a://bucket/lake"
 
 
 RULES = """
@@ -98,10 +99,10 @@ schema_changes = "additive"
 
 
 def test_rules_of_the_lake_in_their_order(path: Path) -> None:
-    audit, rest = read(path, GOOD + RULES).lake.rules
+    audit, rest = read(path, GOOD + RULES).lake_rules
     assert audit == LakeRule(TableFilter(("shop\\.audit_.*",)), Tiers.CHANGELOG)
     assert rest == LakeRule(TableFilter((".*",)), Tiers.BOTH, True, SchemaChanges.ADDITIVE)
-    (other,) = read(path, GOOD + RULES, TIDEMARK__LAKE__RULES='[{tables = ["a\\\\.b"]}]').lake.rules
+    (other,) = read(path, GOOD + RULES, TIDEMARK__LAKE__RULES='[{tables = ["a\\\\.b"]}]').lake_rules
     assert other == LakeRule(TableFilter(("a\\.b",)))
 
 

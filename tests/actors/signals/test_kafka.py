@@ -234,12 +234,11 @@ async def test_a_broker_that_is_spoken_to_by_tls_and_wants_a_password(parts: Par
         settings = KafkaSettings(
             (broker.address,),
             "signals",
-            None,
-            KafkaSecurity.SASL_SSL,
-            tmp_path / "ca.pem",
-            SaslMechanism.PLAIN,
-            "tidemark",
-            Secret("right"),
+            security_protocol=KafkaSecurity.SASL_SSL,
+            ca=tmp_path / "ca.pem",
+            sasl_mechanism=SaslMechanism.PLAIN,
+            sasl_username="tidemark",
+            sasl_password=Secret("right"),
         )
         [missing] = await check_broker(settings, "shop")  # it was let in
         assert "the broker has no topic signals" in missing.wrong

@@ -14,16 +14,16 @@ import pytest
 
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, SMALL_AND_QUICK, Account, MysqlServer
 from deploy.toolchain.parts import Parts
-from pipeline.gtid.gtid_set import GtidSet
-from pipeline.journal.change_rows import change_table
-from pipeline.kafka.envelope import Envelope, SourceBlock
-from pipeline.kafka.handling import (
+from pipeline.config.message_handling import (
     BinaryHandling,
     DecimalHandling,
     Handling,
     TimePrecision,
     UnsignedBigintHandling,
 )
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal.change_rows import change_table
+from pipeline.kafka.envelope import Envelope, SourceBlock
 from pipeline.kafka.heartbeat import TOPIC_PREFIX, heartbeat
 from pipeline.kafka.transactions import (
     ChangedRows,

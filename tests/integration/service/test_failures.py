@@ -139,7 +139,7 @@ async def test_a_broken_invariant_ends_it_at_once(
         await execute(service, "s")
         await service.completed("s")
         await service.caught_up(open_shop)
-        assert set(service.supervisor.states.values()) == {LifeState.RUNNING}
+        assert set(service.supervisor.states.values()) == {LifeState.RUNNING, LifeState.ABSENT}
         await service.stop()
     assert unequal(open_shop, tmp_path / "journal", *TABLES) == []
     assert untrue(tmp_path / "journal", tally, *TABLES) == []

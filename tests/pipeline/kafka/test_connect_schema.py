@@ -2,14 +2,14 @@
 
 import pytest
 
-from pipeline.kafka.connect_schema import column_schema
-from pipeline.kafka.handling import (
+from pipeline.config.message_handling import (
     BinaryHandling,
     DecimalHandling,
     Handling,
     TimePrecision,
     UnsignedBigintHandling,
 )
+from pipeline.kafka.connect_schema import column_schema
 from pipeline.schema.table_schema import Column
 from pipeline.types.column_types import Binary, ColumnType, Date, DateTime, Decimal, Enum, Integer, Time
 

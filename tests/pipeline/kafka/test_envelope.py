@@ -6,10 +6,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from pipeline.config.message_handling import Handling
 from pipeline.errors import InvariantBroken
 from pipeline.journal.change_rows import META
 from pipeline.kafka.envelope import Envelope, Messages, SourceBlock
-from pipeline.kafka.handling import Handling
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Integer, Text
 

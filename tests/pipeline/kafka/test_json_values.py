@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.kafka.handling import BinaryHandling, DecimalHandling, Handling, TimePrecision
+from pipeline.config.message_handling import BinaryHandling, DecimalHandling, Handling, TimePrecision
 from pipeline.kafka.json_values import json_objects, json_text, json_values
 from pipeline.schema.table_schema import Column
 from pipeline.types.column_types import (

@@ -19,6 +19,7 @@ RECEIVES = {
     ActorName.CHUNK_SELECTOR: messages.ToChunkSelector,
     ActorName.JOURNAL_WRITER: messages.ToJournalWriter,
     ActorName.SPARK_SINK: messages.ToSparkSink,
+    ActorName.KAFKA_SINK: messages.ToKafkaSink,
 }
 
 

@@ -1,0 +1,76 @@
+"""The position in the journal, as the position topic has it: one message for each Kafka transaction.
+
+It's in a topic, and not among a consumer group's offsets. The broker forgets the offsets of a group that nobody is in
+after seven days (`offsets.retention.minutes`), and with them what was sent. The topic is compacted: the last message of
+a key stays for good. Its key is the journal's id.
+"""
+
+import asyncio
+from typing import Final
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from actors.kafka.batches import PartitionBatch
+from actors.kafka.client import client_options
+from actors.kafka.producer import KafkaProducer, failure
+from pipeline.config.settings import KafkaSinkSettings
+from pipeline.kafka.state import KafkaPosition, position_from_json, position_to_json
+
+_WITHIN_S: Final = 60.0
+# How many offsets before the end are looked at first; a Kafka transaction takes two.
+_LAST: Final = 64
+
+
+def position_batch(
+    producer: KafkaProducer, topic: str, journal: str, position: KafkaPosition, at_ms: int
+) -> PartitionBatch:
+    """A batch of the position alone."""
+    records = producer.new()
+    added = records.append(timestamp=at_ms, key=journal.encode(), value=position_to_json(position))
+    return PartitionBatch(topic, 0, records, 1, added.size)
+
+
+async def last_position(
+    settings: KafkaSinkSettings, pipeline: str, topic: str
+) -> tuple[str, KafkaPosition] | None:
+    """The last committed position and the id of its journal, None in an empty topic.
+
+    To be asked once a predecessor is fenced. Raises KafkaUnavailable and KafkaRefused.
+    """
+    consumer = AIOKafkaConsumer(
+        **client_options(settings, pipeline),
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+    )
+    partition = TopicPartition(topic, 0)
+    try:
+        async with asyncio.timeout(_WITHIN_S):
+            await consumer.start()
+            consumer.assign([partition])
+            begin = (await consumer.beginning_offsets([partition]))[partition]
+            end = (await consumer.end_offsets([partition]))[partition]
+            back = _LAST
+            while True:
+                start = max(begin, end - back)
+                found = await _last(consumer, partition, start, end)
+                if found is not None or start == begin:
+                    return found
+                back *= 16
+    except (KafkaError, OSError, TimeoutError) as error:
+        raise failure(error, topic) from error
+    finally:
+        await consumer.stop()
+
+
+async def _last(
+    consumer: AIOKafkaConsumer, partition: TopicPartition, start: int, end: int
+) -> tuple[str, KafkaPosition] | None:
+    """The last position from one offset up to another."""
+    found = None
+    consumer.seek(partition, start)
+    while await consumer.position(partition) < end:
+        for record in (await consumer.getmany(partition, timeout_ms=200)).get(partition, ()):
+            found = ((record.key or b"").decode(), position_from_json(record.value or b""))
+    return found

@@ -1,0 +1,123 @@
+"""A transactional producer of Kafka's, fed with whole batches.
+
+Its transactional id is the pipeline's. `start` gives that a new epoch: the broker ends what a predecessor had under
+way, and takes nothing more from it. A batch counts once the broker has acknowledged it: `commit` waits for all of them.
+
+Whatever fails, nobody uses the producer any more: it is closed, and another one begins.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+from aiokafka.producer.message_accumulator import BatchBuilder
+
+from actors.kafka.batches import PartitionBatch
+from actors.kafka.client import client_options
+from actors.runtime.redaction import safe_message
+from pipeline.config.settings import Compression, KafkaSinkSettings
+from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable, classed
+
+# How long a start, and an end, may take (s).
+STARTS_WITHIN_S: Final = 30.0
+ENDS_WITHIN_S: Final = 5.0
+
+Result = TypeVar("Result")
+
+
+def failure(error: BaseException, topic: str | None = None) -> KafkaUnavailable | KafkaRefused:
+    """The error of ours for one of Kafka's, of the network's, or a time-out."""
+    return classed(type(error).__name__, safe_message(error), topic)
+
+
+class KafkaProducer:
+    """Sends batches in Kafka transactions. Raises KafkaUnavailable and KafkaRefused."""
+
+    def __init__(self, settings: KafkaSinkSettings, pipeline: str) -> None:
+        self._timeout_s = settings.transaction_timeout_s
+        self._deadline = 0.0
+        self._sent: list[tuple[str, asyncio.Future[Any]]] = []
+        compression = (
+            None if settings.compression_type is Compression.NONE else settings.compression_type.value
+        )
+        self._producer = AIOKafkaProducer(
+            **client_options(settings, pipeline),
+            transactional_id=f"tidemark-{pipeline}",
+            transaction_timeout_ms=int(1000 * settings.transaction_timeout_s),
+            max_batch_size=settings.batch_bytes,
+            compression_type=compression,
+            acks="all",
+            enable_idempotence=True,
+            linger_ms=0,
+        )
+
+    async def start(self) -> None:
+        """Connect, and fence a predecessor."""
+        self._deadline = self._now() + STARTS_WITHIN_S
+        await self._in_time(self._producer.start())
+
+    def new(self) -> BatchBuilder:
+        """An empty batch; any thread may ask for one."""
+        return self._producer.create_batch()
+
+    async def begin(self) -> None:
+        """Begin a Kafka transaction, which has to be committed before the broker gives it up."""
+        self._sent = []
+        self._deadline = self._now() + self._timeout_s
+        await self._in_time(self._producer.begin_transaction())
+
+    async def send(self, batch: PartitionBatch) -> None:
+        """Send a batch; returns when it's queued."""
+        sending = self._producer.send_batch(batch.records, batch.topic, partition=batch.partition)
+        self._sent.append((batch.topic, await self._in_time(sending, batch.topic)))
+        self._failed()
+
+    async def commit(self) -> None:
+        """Wait until all that was sent is acknowledged, and commit it."""
+        for topic, future in self._sent:
+            await self._in_time(_awaited(future), topic)
+        await self._in_time(self._producer.commit_transaction())
+
+    async def close(self) -> None:
+        """End it, with the Kafka transaction that's open aborted as far as the broker answers."""
+        producer = self._producer
+        manager = producer._txn_manager  # noqa: SLF001 - there's no other way to ask
+        try:
+            async with asyncio.timeout(ENDS_WITHIN_S):
+                if manager is not None and manager.is_in_transaction():
+                    await producer.abort_transaction()
+                await producer.stop()
+        except (KafkaError, OSError, TimeoutError, AssertionError):
+            # It waits for what never comes: take its task and its connections away.
+            task = producer._sender.sender_task  # noqa: SLF001
+            producer._closed = True  # noqa: SLF001
+            if task is not None:
+                task.cancel()
+                await asyncio.wait({task}, timeout=ENDS_WITHIN_S)
+            await producer.client.close()
+        for _, future in self._sent:
+            future.cancelled() or (future.done() and future.exception())
+
+    def _failed(self) -> None:
+        """Raise what a batch has failed with, as soon as that's known; forget those that are acknowledged."""
+        for topic, future in self._sent:
+            if future.done() and (error := future.exception()) is not None:
+                raise failure(error, topic) from error
+        self._sent = [(topic, future) for topic, future in self._sent if not future.done()]
+
+    async def _in_time(self, work: Coroutine[Any, Any, Result], topic: str | None = None) -> Result:
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                return await work
+        except (KafkaError, OSError, TimeoutError, AssertionError) as error:
+            raise failure(error, topic) from error
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+
+async def _awaited(future: asyncio.Future[Any]) -> Any:
+    return await future

@@ -1,0 +1,207 @@
+"""The rows of a segment in the order in which they become messages: table by table, each in the order of the stream.
+
+A chunk of a first snapshot has no place in its file. The segment's entry says its SCN, and so its place among the
+table's changes.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from actors.journal.store import JournalReader
+from pipeline.errors import InvariantBroken
+from pipeline.journal.change_rows import META, SOURCE
+from pipeline.journal.entry import Entry, File, FileKind, SealedChunk
+from pipeline.kafka import runs
+from pipeline.kafka.operations import whole_rows
+from pipeline.kafka.runs import Run
+from pipeline.schema.table_schema import TableId, TableSchema
+
+# How many rows become messages at once, at most, and about how many bytes of them.
+TOGETHER: Final = 20_000
+TOGETHER_BYTES: Final = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """Rows of one table, as a changes file has them. A row that belongs to the one before it is in the same batch."""
+
+    schema: TableSchema
+    rows: pa.RecordBatch
+
+
+class SegmentRows:
+    """Reads segments of a journal."""
+
+    def __init__(self, journal: JournalReader) -> None:
+        self._journal = journal
+
+    def plan(self, entry: Entry, after_scn: int, most: int, *, split: bool) -> tuple[Run, ...]:
+        """The runs of a segment's rows behind an SCN; see `pipeline.kafka.runs.divided`."""
+        whole = runs.whole(entry, entry.files)
+        if not whole.rows:
+            return ()
+        most = runs.most_rows(entry.files, most)
+        if whole.rows <= most and not after_scn and not split:
+            return (whole,)
+        scns = np.concatenate([self._scns(entry, file) for file in entry.files])
+        return runs.divided(scns[scns > after_scn], most, split=split)
+
+    def rows(self, entry: Entry, run: Run, skip: int = 0) -> Iterator[TableRows]:
+        """The rows of a run behind the first `skip` ones."""
+        for table in dict.fromkeys(file.table for file in entry.files):
+            for part in self._of_table(entry, table, run):
+                skipped = min(skip, part.rows.num_rows)
+                skip -= skipped
+                if skipped < part.rows.num_rows:
+                    yield TableRows(part.schema, part.rows.slice(skipped))
+
+    def _scns(self, entry: Entry, file: File) -> NDArray[np.int64]:
+        if file.kind is FileKind.ROWS:
+            # All rows files of a table come together; which of them has a chunk doesn't matter here.
+            own = [each for each in entry.files if each.kind is FileKind.ROWS and each.table == file.table]
+            chunks = self._first_chunks(entry, file.table) if file is own[0] else []
+            return np.repeat([_scn(entry, c) for c in chunks], [c.rows for c in chunks]).astype(np.int64)
+        with self._opened(entry, file) as parquet:
+            return np.asarray(parquet.read(columns=["__scn"]).column("__scn"), np.int64)
+
+    def _of_table(self, entry: Entry, table: TableId, run: Run) -> Iterator[TableRows]:
+        """The changes of a table in the run, with its chunks between them."""
+        chunks = deque(
+            (scn, chunk)
+            for chunk in self._first_chunks(entry, table)
+            if run.first_scn <= (scn := _scn(entry, chunk)) <= run.last_scn
+        )
+        read = _Chunks(self._rows_batches(entry, table), self._first_chunks(entry, table)) if chunks else None
+        for part in self._changes(entry, table, run):
+            rest = part.rows
+            scns = np.asarray(rest.column("__scn"))
+            while chunks and chunks[0][0] < scns[-1]:
+                scn, chunk = chunks.popleft()
+                before = int(np.searchsorted(scns, scn))
+                if before:
+                    yield TableRows(part.schema, rest.slice(0, before))
+                rest, scns = rest.slice(before), scns[before:]
+                assert read is not None
+                yield from read.rows(chunk, scn)
+            yield TableRows(part.schema, rest)
+        for scn, chunk in chunks:
+            assert read is not None
+            yield from read.rows(chunk, scn)
+
+    def _changes(self, entry: Entry, table: TableId, run: Run) -> Iterator[TableRows]:
+        for file in entry.files:
+            if file.table != table or file.kind is not FileKind.CHANGES:
+                continue
+            schema, held = entry.schemas[file.version], None
+            with self._opened(entry, file) as parquet:
+                for batch in parquet.iter_batches(_together(parquet)):
+                    scns = np.asarray(batch.column("__scn"))
+                    begin = int(np.searchsorted(scns, run.first_scn, "left"))
+                    end = int(np.searchsorted(scns, run.last_scn, "right"))
+                    rows = batch.slice(begin, end - begin)
+                    if held is not None and held.num_rows:
+                        rows = pa.concat_batches([held, rows])
+                    kept = whole_rows(rows)
+                    if kept:
+                        yield TableRows(schema, rows.slice(0, kept))
+                    held = rows.slice(kept)
+            if held is not None and held.num_rows:
+                yield TableRows(schema, held)
+
+    def _rows_batches(self, entry: Entry, table: TableId) -> Iterator[TableRows]:
+        for file in entry.files:
+            if file.table == table and file.kind is FileKind.ROWS:
+                with self._opened(entry, file) as parquet:
+                    for batch in parquet.iter_batches(_together(parquet)):
+                        yield TableRows(entry.schemas[file.version], batch)
+
+    def _first_chunks(self, entry: Entry, table: TableId) -> list[SealedChunk]:
+        """The chunks of a table that are in its rows files, in their order."""
+        kinds = {file.kind for file in entry.files if file.table == table}
+        if FileKind.ROWS not in kinds:
+            return []
+        chunks = [each for each in entry.chunks if each.chunk.table == table]
+        rows = sum(file.rows for file in entry.files if file.table == table and file.kind is FileKind.ROWS)
+        if sum(chunk.rows for chunk in chunks) != rows:
+            among_changes = self._chunks_among_changes(entry, table)
+            chunks = [each for each in chunks if str(each.chunk) not in among_changes]
+        if sum(chunk.rows for chunk in chunks) != rows:
+            raise InvariantBroken(
+                f"segment {entry.segment} has {rows} rows of chunks of {table}, and names others"
+            )
+        return chunks
+
+    def _chunks_among_changes(self, entry: Entry, table: TableId) -> set[str]:
+        found: set[str] = set()
+        for file in entry.files:
+            if file.table == table and file.kind is FileKind.CHANGES:
+                with self._opened(entry, file) as parquet:
+                    found |= set(parquet.read(columns=["__chunk"]).column("__chunk").unique().to_pylist())
+        return found
+
+    def _opened(self, entry: Entry, file: File) -> pq.ParquetFile:
+        filesystem = self._journal.files.filesystem
+        return pq.ParquetFile(filesystem.open_input_file(self._journal.file(entry.segment, file.path)))
+
+
+class _Chunks:
+    """Takes chunks one after the other out of the batches of their files."""
+
+    def __init__(self, batches: Iterator[TableRows], chunks: list[SealedChunk]) -> None:
+        self._batches = batches
+        self._left = deque(chunks)
+        self._rest: TableRows | None = None
+
+    def rows(self, wanted: SealedChunk, scn: int) -> Iterator[TableRows]:
+        """The rows of a chunk, which comes behind those that were taken."""
+        while (chunk := self._left.popleft()) is not wanted:
+            for _ in self._taken(chunk.rows):
+                pass
+        for part in self._taken(wanted.rows):
+            yield TableRows(part.schema, _as_changes(part.rows, wanted, scn))
+
+    def _taken(self, count: int) -> Iterator[TableRows]:
+        while count:
+            part = self._rest or next(self._batches)
+            taken = part.rows.slice(0, count)
+            rest = part.rows.slice(taken.num_rows)
+            self._rest = TableRows(part.schema, rest) if rest.num_rows else None
+            count -= taken.num_rows
+            yield TableRows(part.schema, taken)
+
+
+def _as_changes(rows: pa.RecordBatch, chunk: SealedChunk, scn: int) -> pa.RecordBatch:
+    """Rows of a chunk as a changes file would have them."""
+    count = rows.num_rows
+    known = {
+        "__op": pa.repeat(pa.scalar("r"), count),
+        "__scn": pa.repeat(pa.scalar(scn, pa.int64()), count),
+        "__ordinal": pa.array(np.arange(count, dtype=np.int32)),
+        "__chunk": pa.repeat(pa.scalar(str(chunk.chunk)), count),
+        "__segment": pa.repeat(pa.scalar(0, pa.int64()), count),
+    }
+    meta = [known[field.name] if field.name in known else pa.nulls(count, field.type) for field in META]
+    at = chunk.at and {"file": chunk.at.file, "pos": chunk.at.offset, "row": 0}
+    source = pa.repeat(pa.scalar(at, SOURCE.type), count)
+    return pa.RecordBatch.from_arrays(
+        [*meta, *rows.columns, source], schema=pa.schema([*META, *rows.schema.remove_metadata(), SOURCE])
+    )
+
+
+def _scn(entry: Entry, chunk: SealedChunk) -> int:
+    """The place of a chunk; at the segment's beginning where an earlier version of the journal doesn't say it."""
+    return entry.first_scn if chunk.scn is None else chunk.scn
+
+
+def _together(parquet: pq.ParquetFile) -> int:
+    """How many rows to read at once."""
+    metadata = parquet.metadata
+    size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+    return int(max(1, min(TOGETHER, TOGETHER_BYTES * max(1, metadata.num_rows) // max(1, size))))

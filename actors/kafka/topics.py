@@ -1,0 +1,82 @@
+"""The topics that messages go to: their partitions, and their making where they aren't there."""
+
+import asyncio
+from typing import Final
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
+
+from actors.kafka.client import client_options
+from actors.kafka.producer import failure
+from pipeline.config.settings import KafkaSinkSettings
+from pipeline.kafka.errors import KafkaRefused
+
+_WITHIN_S: Final = 30.0
+_LOOK_EVERY_S: Final = 0.05
+_POSITION_CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": "16777216"}
+
+
+class KafkaTopics:
+    """Knows the number of partitions of each topic that was asked for. Raises KafkaUnavailable and KafkaRefused."""
+
+    def __init__(self, settings: KafkaSinkSettings, pipeline: str) -> None:
+        self._settings = settings
+        self._pipeline = pipeline
+        self._known: dict[str, int] = {}
+
+    async def partitions(self, topic: str) -> int:
+        """How many partitions a topic of messages has; it's created where it isn't there."""
+        if topic not in self._known:
+            settings = self._settings
+            self._known[topic] = await self._found(topic, settings.partitions, settings.topic_config)
+        return self._known[topic]
+
+    async def position_topic(self) -> str:
+        """The topic of our position, which is there behind this call."""
+        topic = self._settings.position_topic or f"tidemark-position-{self._pipeline}"
+        if await self._found(topic, 1, _POSITION_CONFIG) != 1:
+            raise KafkaRefused(f"{topic} has several partitions; name one with a single partition")
+        return topic
+
+    async def _found(self, topic: str, partitions: int, config: dict[str, str]) -> int:
+        admin = AIOKafkaAdminClient(**client_options(self._settings, self._pipeline))
+        try:
+            async with asyncio.timeout(_WITHIN_S):
+                await admin.start()
+                if (there := await _partitions(admin, topic)) is not None:
+                    return there
+                if not self._settings.create_topics:
+                    raise KafkaRefused(
+                        f"there's no topic {topic}; create it, or set kafka.create_topics = true"
+                    )
+                await self._create(admin, topic, partitions, config)
+                # The broker that's asked may not have heard of it yet.
+                while (there := await _partitions(admin, topic)) is None:  # noqa: ASYNC110 - nobody tells us
+                    await asyncio.sleep(_LOOK_EVERY_S)
+                return there
+        except (KafkaError, OSError, TimeoutError) as error:
+            raise failure(error, topic) from error
+        finally:
+            await admin.close()
+
+    async def _create(
+        self, admin: AIOKafkaAdminClient, topic: str, partitions: int, config: dict[str, str]
+    ) -> None:
+        new = NewTopic(topic, partitions, 1, topic_configs=config)
+        new.replication_factor = self._settings.replication or -1  # which the constructor doesn't take
+        answer = await admin.create_topics([new])
+        for _, code, *_ in answer.topic_errors:
+            error = for_code(code)
+            if code and error is not TopicAlreadyExistsError:
+                raise error(topic)
+
+
+async def _partitions(admin: AIOKafkaAdminClient, topic: str) -> int | None:
+    """How many partitions the topic has, None where it isn't there."""
+    (told,) = await admin.describe_topics([topic])
+    error = for_code(told["error_code"])
+    if error is UnknownTopicOrPartitionError:
+        return None
+    if told["error_code"]:
+        raise error(topic)
+    return len(told["partitions"]) or None

@@ -1,0 +1,299 @@
+"""The KafkaSink: brings the journal's segments into topics as Debezium's messages, each change exactly once.
+
+What comes next is decided by `pipeline.kafka.step`; here that's carried out, at Kafka and at the journal. Rows become
+messages in a thread, while those before are on their way.
+
+It needs the journal's reading side alone. Whatever fails here touches neither capture nor the lake.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final, ParamSpec, TypeVar, assert_never
+
+import structlog
+
+from actors.journal.store import JournalReader
+from actors.kafka.batches import MessageBatches, PartitionBatch
+from actors.kafka.position import last_position, position_batch
+from actors.kafka.producer import KafkaProducer
+from actors.kafka.segment_rows import SegmentRows, TableRows
+from actors.kafka.topics import KafkaTopics
+from actors.runtime.actor import Actor
+from actors.runtime.mailbox import Mailbox
+from actors.runtime.measuring import measuring
+from actors.runtime.metrics import Metrics
+from pipeline import metrics as catalogue
+from pipeline.config.settings import KafkaSinkSettings
+from pipeline.journal.entry import Entry
+from pipeline.kafka import step as kafka_sink
+from pipeline.kafka.state import JournalBounds, KafkaPosition, State
+from pipeline.kafka.step import (
+    BeginTransaction,
+    CommitTransaction,
+    ConfirmSegment,
+    Fact,
+    Order,
+    PlacesFound,
+    PlanSegment,
+    RunSent,
+    SegmentPlanned,
+    SendRun,
+    TransactionCommitted,
+)
+from pipeline.messages import topology
+from pipeline.messages.inboxes import ToKafkaSink
+from pipeline.messages.journal import SegmentSealed
+
+log = structlog.get_logger()
+
+# The sink's name among the journal's consumers.
+CONSUMER: Final = "kafka"
+
+# Who waits for the broker for longer (s) isn't waited for by a clean stop.
+PATIENCE_S: Final = 20.0
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+@dataclass(slots=True)
+class _Connected:
+    """What there is while there's a broker."""
+
+    producer: KafkaProducer
+    topics: KafkaTopics
+    position_topic: str
+
+
+@dataclass(slots=True)
+class _Sent:
+    """What the open Kafka transaction has: messages by table, their bytes, and when the source committed (µs)."""
+
+    began: float
+    messages: Counter[str] = field(default_factory=Counter)
+    bytes: int = 0
+    committed: list[int] = field(default_factory=list)
+
+
+def join_journal(journal: JournalReader) -> None:
+    """Be known as a consumer, from the next segment on, if we aren't yet: before any segment is sealed for us."""
+    if CONSUMER not in journal.consumers.all():
+        journal.consumers.tell(CONSUMER, journal.last_segment())
+
+
+class KafkaSink(Actor[ToKafkaSink]):
+    """Owns the topics of its prefix, by its transactional id."""
+
+    name = topology.ActorName.KAFKA_SINK
+
+    def __init__(
+        self,
+        mailbox: Mailbox[ToKafkaSink],
+        metrics: Metrics,
+        settings: KafkaSinkSettings,
+        pipeline: str,
+        journal: JournalReader,
+    ) -> None:
+        super().__init__(mailbox, metrics)
+        self._settings = settings
+        self._pipeline = pipeline
+        self._journal = journal
+        self._threads = ThreadPoolExecutor(1, "kafka")
+        self._rows = SegmentRows(journal)
+        self._making = MessageBatches(settings)
+        self._state = State(settings.transaction_rows)
+        self._connected: _Connected | None = None
+        self._producer: KafkaProducer | None = None
+        self._entry: Entry | None = None
+        self._sent = _Sent(0.0)
+        self._freshness: float | None = None
+        self._waits_since: float | None = None
+
+    async def begin(self) -> None:
+        """Fence a predecessor, find the position, and send what the topics lack."""
+        self.beat()
+        topics = KafkaTopics(self._settings, self._pipeline)
+        position_topic = await self._at_broker(topics.position_topic())
+        producer = self._producer = KafkaProducer(self._settings, self._pipeline)
+        await self._at_broker(producer.start())
+        found = await self._at_broker(last_position(self._settings, self._pipeline, position_topic))
+        bounds = await self._in_thread(self._bounds)
+        of, position = found if found is not None else (None, None)
+        self._connected = _Connected(producer, topics, position_topic)
+        self.metrics.set(catalogue.KAFKA_UP, 1)
+        await self._take_in(PlacesFound(position, of, bounds))
+        log.info("the topics are written from here on", segment=self._state.position.segment)
+        await self._take_in(SegmentSealed(bounds.last))
+        self.rest()
+
+    async def handle(self, message: SegmentSealed) -> None:
+        """Send everything through the segment."""
+        await self._take_in(message)
+
+    async def release(self) -> None:
+        """Leave the broker, and wait for the thread."""
+        self._connected, producer, self._producer = None, self._producer, None
+        self.metrics.set(catalogue.KAFKA_UP, 0)
+        if producer is not None:
+            await producer.close()
+        await asyncio.to_thread(self._threads.shutdown)
+
+    def waits(self) -> str | None:
+        """For a broker that doesn't answer."""
+        if self._waits_since is None or time.monotonic() - self._waits_since < PATIENCE_S:
+            return None
+        return "Kafka doesn't answer"
+
+    def status(self) -> dict[str, Any]:
+        """How far the topics are, by the last Kafka transaction, and how fresh that was."""
+        position = self._state.position
+        return {
+            "connected": self._connected is not None,
+            "topics": self._settings.topic_prefix,
+            "segment": position.segment,
+            "within": {"scn": position.scn, "rows": position.rows} if position.scn or position.rows else None,
+            "freshness_seconds": self._freshness,
+        }
+
+    def not_ready(self) -> str | None:
+        """Not before there's a broker."""
+        return None if self._connected is not None else "Kafka doesn't answer yet"
+
+    def _bounds(self) -> JournalBounds:
+        join_journal(self._journal)
+        told = self._journal.consumers.all()[CONSUMER]
+        return JournalBounds(
+            self._journal.identity.id,
+            self._journal.consumers.first(),
+            self._journal.last_segment(),
+            told.segment,
+            told.said is not None,
+        )
+
+    async def _take_in(self, fact: Fact) -> None:
+        """Carry out what follows from a fact, and from the facts that this brings, until nothing more does."""
+        facts = [fact]
+        while facts:
+            self._state, orders = kafka_sink.step(self._state, facts.pop(0))
+            for order in orders:
+                brought = await self._carry_out(order)
+                facts += [brought] if brought is not None else []
+
+    async def _carry_out(self, order: Order) -> Fact | None:
+        """The fact that an order brings, None where it brings none."""
+        connected = self._connected
+        assert connected is not None
+        match order:
+            case BeginTransaction():
+                self._sent = _Sent(time.monotonic())
+                await self._at_broker(connected.producer.begin())
+            case PlanSegment(segment, after_scn, split):
+                entry = await self._entry_of(segment)
+                most = self._settings.transaction_rows
+                runs = await self._in_thread(self._rows.plan, entry, after_scn, most, split=split)
+                if entry.commit_times is not None:
+                    self._sent.committed += entry.commit_times.samples
+                return SegmentPlanned(runs)
+            case SendRun():
+                return await self._send(connected, order)
+            case CommitTransaction(position):
+                await self._commit(connected, position)
+                return TransactionCommitted()
+            case ConfirmSegment(segment):
+                await self._in_thread(self._journal.consumers.tell, CONSUMER, segment, segment)
+                self.metrics.set(catalogue.KAFKA_SEGMENT, segment)
+            case _:
+                assert_never(order)
+        return None
+
+    async def _entry_of(self, segment: int) -> Entry:
+        if self._entry is None or self._entry.segment != segment:
+            self._entry = await self._in_thread(self._journal.entry, segment)
+        return self._entry
+
+    async def _send(self, connected: _Connected, order: SendRun) -> RunSent:
+        """Send the rows of a run; the broker takes batches while the next rows become messages."""
+        entry = await self._entry_of(order.segment)
+        parts = self._rows.rows(entry, order.run, order.skip)
+        rows, one_scn = 0, order.run.first_scn == order.run.last_scn
+        part = await self._in_thread(next, parts, None)
+        while part is not None:
+            if one_scn and rows >= order.most:
+                return RunSent(rows, ended=False)
+            making = await self._made(connected, part)
+            batches, following = await self._in_thread(_next_after, making, parts)
+            for batch in batches:
+                await self._at_broker(connected.producer.send(batch))
+                self._sent.messages[str(part.schema.table)] += batch.count
+                self._sent.bytes += batch.bytes
+            rows += part.rows.num_rows
+            part = following
+        return RunSent(rows, ended=True)
+
+    async def _made(self, connected: _Connected, part: TableRows) -> Iterator[PartitionBatch]:
+        """The batches of these rows; nothing is made before they are asked for."""
+        wanted = self._settings.tables
+        if wanted is not None and not wanted.match(part.schema.table):
+            return iter(())
+        partitions = await self._at_broker(connected.topics.partitions(self._making.topic(part)))
+        return _later(self._making.batches, part, partitions, time.time_ns() // 1000, connected.producer.new)
+
+    async def _commit(self, connected: _Connected, position: KafkaPosition) -> None:
+        batch = position_batch(
+            connected.producer,
+            connected.position_topic,
+            self._journal.identity.id,
+            position,
+            time.time_ns() // 1_000_000,
+        )
+        await self._at_broker(connected.producer.send(batch))
+        await self._at_broker(connected.producer.commit())
+        self._measure()
+
+    @measuring
+    def _measure(self) -> None:
+        sent, now = self._sent, time.time()
+        for table, count in sent.messages.items():
+            self.metrics.count(catalogue.KAFKA_SENT, count, table=table)
+        self.metrics.count(catalogue.KAFKA_BYTES, sent.bytes)
+        self.metrics.observe(catalogue.KAFKA_TRANSACTION, time.monotonic() - sent.began)
+        if sent.committed:
+            self.metrics.set(catalogue.KAFKA_COMMIT, max(sent.committed) / 1e6)
+            self._freshness = round(max(0.0, now - min(sent.committed) / 1e6), 3)
+            self.metrics.observe(catalogue.KAFKA_FRESHNESS, self._freshness)
+
+    async def _at_broker(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Wait for the broker, which is no hanging: each such wait has a bound of its own."""
+        self.rest()
+        self._waits_since = time.monotonic()
+        try:
+            return await work
+        finally:
+            self._waits_since = None
+            self.beat()
+
+    async def _in_thread(
+        self, function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Result:
+        """Call what blocks."""
+        self.beat()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
+
+
+def _later(
+    make: Callable[Arguments, Iterator[Result]], *args: Arguments.args, **kwargs: Arguments.kwargs
+) -> Iterator[Result]:
+    """What is made, once it's asked for."""
+    yield from make(*args, **kwargs)
+
+
+def _next_after(
+    making: Iterator[PartitionBatch], parts: Iterator[TableRows]
+) -> tuple[list[PartitionBatch], TableRows | None]:
+    """Make the batches, and read the rows that come next."""
+    return list(making), next(parts, None)

@@ -1,0 +1,91 @@
+"""Of what kind an error of Kafka's is, by its name, and what to do about it.
+
+An error that a new connection can mend is transient. One that needs somebody's hand is definite: the KafkaSink stays
+where it is, tries again now and then, and loses nothing meanwhile.
+
+Source: Apache Kafka, "Protocol: Error Codes".
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from pipeline.errors import Definite, Transient
+
+
+class KafkaUnavailable(Transient):
+    """Kafka failed us for now."""
+
+
+class KafkaRefused(Definite):
+    """Kafka doesn't take what it was sent, and what to do; the sink stays where it is until then."""
+
+
+_LOGIN = (
+    "the broker doesn't let us in",
+    "see to kafka.sasl_username, kafka.sasl_password_file and kafka.sasl_mechanism",
+)
+_TOPIC_FORM = ("the broker doesn't create the topic so", "see to kafka.partitions and kafka.replication")
+
+# By the error's name: what is wrong, and the remedy.
+_DEFINITE: Final[Mapping[str, tuple[str, str]]] = {
+    "MessageSizeTooLargeError": (
+        "a message is larger than its topic takes",
+        "raise max.message.bytes of the topic, or leave the table out with kafka.tables",
+    ),
+    "RecordListTooLargeError": (
+        "a batch of messages is larger than its topic's segments",
+        "lower kafka.batch_bytes, or raise segment.bytes of the topic",
+    ),
+    "TopicAuthorizationFailedError": (
+        "the account may not write to a topic",
+        "allow it to Write and Describe all topics of kafka.topic_prefix and the position topic, and to Read that one",
+    ),
+    "ClusterAuthorizationFailedError": (
+        "the account may not create topics",
+        "allow it to Create them, or create them and set kafka.create_topics = false",
+    ),
+    "TransactionalIdAuthorizationFailed": (
+        "the account may not use our transactional id",
+        "allow it to Write and Describe the transactional id tidemark-NAME, where NAME is the pipeline's",
+    ),
+    "ProducerFenced": (
+        "another process sends with our transactional id",
+        "end it, or give one of the two pipelines another name",
+    ),
+    "InvalidTopicError": (
+        "a table's name makes no topic's name",
+        "leave the table out with kafka.tables, or change kafka.topic_delimiter",
+    ),
+    "InvalidTransactionTimeout": (
+        "the broker doesn't keep a transaction open for so long",
+        "lower kafka.transaction_timeout_s, or raise transaction.max.timeout.ms of the brokers",
+    ),
+    "InvalidReplicationFactorError": _TOPIC_FORM,
+    "InvalidPartitionsError": _TOPIC_FORM,
+    "InvalidConfigurationError": ("the broker refuses a topic's setting", "see to kafka.topic_config"),
+    "PolicyViolationError": (
+        "the broker's policy refuses the topic",
+        "see to kafka.topic_config, kafka.partitions and kafka.replication",
+    ),
+    "SaslAuthenticationFailed": _LOGIN,
+    "AuthenticationFailedError": _LOGIN,
+    "UnsupportedSaslMechanismError": _LOGIN,
+    "IllegalSaslStateError": _LOGIN,
+    "IncompatibleBrokerVersion": (
+        "the broker is too old for transactions",
+        "update it to Kafka 2.5 or newer",
+    ),
+}
+
+_TRANSIENT: Final[Mapping[str, str]] = {
+    "UnknownTopicOrPartitionError": "a topic was removed; it's created again unless kafka.create_topics says no",
+}
+
+
+def classed(name: str, told: str, topic: str | None = None) -> KafkaUnavailable | KafkaRefused:
+    """The error of ours for one of Kafka's: its class' name and words, and the topic that it's about."""
+    about = "" if topic is None else f"{topic}: "
+    if (known := _DEFINITE.get(name)) is not None:
+        wrong, remedy = known
+        return KafkaRefused(f"{about}{wrong} ({name}); {remedy}")
+    return KafkaUnavailable(f"{about}{_TRANSIENT.get(name, told or 'Kafka failed')} ({name})")

@@ -1,0 +1,150 @@
+"""Kafka transactions on a real broker: fencing, and errors with a name and a remedy."""
+
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from actors.kafka.batches import PartitionBatch
+from actors.kafka.client import client_options
+from actors.kafka.position import last_position, position_batch
+from actors.kafka.producer import KafkaProducer
+from actors.kafka.topics import KafkaTopics
+from deploy.toolchain.kafka_broker import KafkaBroker
+from pipeline.config.settings import KafkaSecurity, KafkaSinkSettings, SaslMechanism, Secret
+from pipeline.errors import Definite, Transient
+from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable
+from pipeline.kafka.state import KafkaPosition
+from tests.servers.kafka_messages import committed_messages
+
+
+def settings(broker: KafkaBroker, **more: Any) -> KafkaSinkSettings:
+    return KafkaSinkSettings((broker.address,), f"p{uuid.uuid4().hex[:8]}", **more)
+
+
+@asynccontextmanager
+async def producing(of: KafkaSinkSettings) -> AsyncIterator[KafkaProducer]:
+    producer = KafkaProducer(of, of.topic_prefix)
+    try:
+        await producer.start()
+        yield producer
+    finally:
+        await producer.close()
+
+
+def batch(producer: KafkaProducer, topic: str, *values: bytes) -> PartitionBatch:
+    records = producer.new()
+    for value in values:
+        records.append(timestamp=1, key=b"k", value=value)
+    return PartitionBatch(topic, 0, records, len(values), sum(map(len, values)))
+
+
+async def topic_of(of: KafkaSinkSettings, name: str = "t") -> str:
+    topic = f"{of.topic_prefix}.{name}"
+    assert await KafkaTopics(of, of.topic_prefix).partitions(topic) == of.partitions
+    return topic
+
+
+async def test_messages_and_position_are_there_together_or_not_at_all(kafka: KafkaBroker) -> None:
+    of = settings(kafka)
+    topic = await topic_of(of)
+    positions = await KafkaTopics(of, of.topic_prefix).position_topic()
+    assert await last_position(of, of.topic_prefix, positions) is None
+    async with producing(of) as producer:
+        for number in range(3):
+            await producer.begin()
+            await producer.send(batch(producer, topic, b"%d" % number))
+            await producer.send(position_batch(producer, positions, "j", KafkaPosition(number), 1))
+            await producer.commit()
+        await producer.begin()
+        await producer.send(batch(producer, topic, b"lost"))
+        await producer.send(position_batch(producer, positions, "j", KafkaPosition(9), 1))
+    assert [record.value for record in await committed_messages(kafka, topic)] == [b"0", b"1", b"2"]
+    assert await last_position(of, of.topic_prefix, positions) == ("j", KafkaPosition(2))
+
+
+async def test_a_predecessor_is_fenced(kafka: KafkaBroker) -> None:
+    of = settings(kafka)
+    topic = await topic_of(of)
+    async with producing(of) as before:
+        await before.begin()
+        await before.send(batch(before, topic, b"before"))
+        async with producing(of) as now:
+            with pytest.raises(KafkaRefused, match="another process sends with our transactional id"):
+                await before.commit()
+            await now.begin()
+            await now.send(batch(now, topic, b"now"))
+            await now.commit()
+    assert [record.value for record in await committed_messages(kafka, topic)] == [b"now"]
+
+
+async def test_a_message_that_is_too_large_is_named_with_its_topic(kafka: KafkaBroker) -> None:
+    of = settings(kafka, topic_config={"max.message.bytes": "2000"})
+    topic = await topic_of(of)
+    async with producing(of) as producer:
+        await producer.begin()
+        await producer.send(batch(producer, topic, b"x" * 3000))
+        with pytest.raises(KafkaRefused, match=rf"{topic}: a message is larger .*raise max\.message\.bytes"):
+            await producer.commit()
+    assert await committed_messages(kafka, topic) == []
+
+
+async def test_a_topic_that_is_not_there(kafka: KafkaBroker) -> None:
+    of = settings(kafka, create_topics=False)
+    with pytest.raises(KafkaRefused, match=r"there's no topic .*\.t; create it"):
+        await topic_of(of)
+    made = settings(kafka, partitions=2)
+    topics = KafkaTopics(replace(made, position_topic=await topic_of(made)), "x")
+    with pytest.raises(KafkaRefused, match="several partitions"):
+        await topics.position_topic()
+
+
+async def test_a_broker_that_refuses_a_setting(kafka: KafkaBroker) -> None:
+    with pytest.raises(Definite, match=r"see to kafka\.topic_config"):
+        await topic_of(settings(kafka, topic_config={"cleanup.policy": "never"}))
+    with pytest.raises(Definite, match=r"see to kafka\.partitions and kafka\.replication"):
+        await topic_of(settings(kafka, replication=7))
+    with pytest.raises(KafkaRefused, match=r"lower kafka\.transaction_timeout_s"):
+        async with producing(settings(kafka, transaction_timeout_s=100_000.0)):
+            pass
+
+
+async def test_a_broker_that_is_not_there() -> None:
+    of = KafkaSinkSettings(("127.0.0.1:1",), "p")
+    with pytest.raises(Transient):
+        async with producing(of):
+            pass
+    with pytest.raises(Transient):
+        await KafkaTopics(of, "p").partitions("t")
+    with pytest.raises(KafkaUnavailable):
+        await last_position(of, "p", "t")
+
+
+async def test_a_position_far_before_the_end_is_found(kafka: KafkaBroker) -> None:
+    of = settings(kafka)
+    positions = await KafkaTopics(of, of.topic_prefix).position_topic()
+    async with producing(of) as producer:
+        await producer.begin()
+        await producer.send(position_batch(producer, positions, "j", KafkaPosition(7), 1))
+        await producer.commit()
+        await producer.begin()
+        for number in range(100):
+            await producer.send(position_batch(producer, positions, "j", KafkaPosition(10 + number), 1))
+    assert await last_position(of, of.topic_prefix, positions) == ("j", KafkaPosition(7))
+
+
+def test_what_clients_are_told() -> None:
+    of = KafkaSinkSettings(
+        ("kafka:9092",),
+        "p",
+        security_protocol=KafkaSecurity.SASL_PLAINTEXT,
+        sasl_mechanism=SaslMechanism.PLAIN,
+        sasl_username="me",
+        sasl_password=Secret("right"),
+    )
+    options = client_options(of, "shop")
+    assert options["client_id"] == "tidemark-shop" and options["sasl_plain_password"] == "right"
+    assert "ssl_context" not in options

@@ -1,0 +1,113 @@
+"""The rows of a segment, with the chunks of first snapshots at their places among the changes."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from actors.journal.store import JournalStore
+from actors.kafka import segment_rows
+from actors.kafka.batches import MessageBatches
+from actors.kafka.segment_rows import SegmentRows
+from pipeline.config.settings import KafkaSinkSettings
+from pipeline.errors import InvariantBroken
+from pipeline.gtid.coordinates import Coordinates
+from pipeline.journal import segment as journal
+from pipeline.journal.entry import Entry
+from pipeline.kafka.errors import KafkaRefused
+from pipeline.kafka.runs import Run
+from pipeline.messages.journal import Append, ChunkPart
+from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.snapshot import ChunkId
+from tests.actors.segments import ITEMS, part, position
+
+HIGH = Coordinates("binlog.000001", 4)
+
+
+def chunk(number: int, scn: int, *, first: bool = True) -> ChunkPart:
+    """Ten rows, as the n-th append has them."""
+    rows = part(number, 0, 10).changes.rows
+    return ChunkPart(ChunkId("s", ITEMS.table, number), ITEMS, rows, position(0), HIGH, scn, first=first)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[JournalStore]:
+    with closing(JournalStore.open_single_writer(tmp_path / "journal", "test")) as opened:
+        opened.recover()
+        yield opened
+
+
+@pytest.fixture
+def entry(store: JournalStore) -> Entry:
+    """Ten changes with the SCN 1, a chunk with 2, ten changes with 3, a chunk with 4, a later snapshot's with 5."""
+    parts = (
+        replace(part(0, 0, 10), first_scn=1),
+        chunk(1, 2),
+        replace(part(2, 0, 10), first_scn=3),
+        chunk(3, 4),
+        chunk(4, 5, first=False),
+    )
+    sealed = Append(parts, Checkpoint(position(0), scn=5, schemas={ITEMS.table: ITEMS}))
+    files = store.write(1, journal.segment_tables(1, journal.parts_of([sealed])))
+    store.publish(journal.seal(1, [sealed], files, None, 0))
+    return store.entry(1)
+
+
+def read(rows: SegmentRows, entry: Entry, run: Run, skip: int = 0) -> list[tuple[str, int, int]]:
+    """Of each row its operation, SCN and id."""
+    return [
+        row
+        for each in rows.rows(entry, run, skip)
+        for row in zip(*(each.rows.column(name).to_pylist() for name in ("__op", "__scn", "id")), strict=True)
+    ]
+
+
+ALL = [
+    *(("c", 1, i) for i in range(10)),
+    *(("r", 2, i) for i in range(10, 20)),
+    *(("c", 3, i) for i in range(20, 30)),
+    *(("r", 4, i) for i in range(30, 40)),
+    *(("r", 5, i) for i in range(40, 50)),
+]
+
+
+@pytest.mark.parametrize("together", [3, 20_000])
+def test_rows_come_in_the_order_of_the_stream(
+    store: JournalStore, entry: Entry, monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    monkeypatch.setattr(segment_rows, "TOGETHER", together)
+    rows = SegmentRows(store)
+    (whole,) = rows.plan(entry, 0, 1000, split=False)
+    assert whole == Run(1, 5, 50)
+    assert read(rows, entry, whole) == ALL
+    assert read(rows, entry, whole, skip=13) == ALL[13:]
+
+
+@pytest.mark.parametrize("most", [1, 10, 20, 30])
+def test_the_runs_of_a_segment_have_all_of_it(store: JournalStore, entry: Entry, most: int) -> None:
+    rows = SegmentRows(store)
+    runs = rows.plan(entry, 0, most, split=False)
+    assert [row for run in runs for row in read(rows, entry, run)] == ALL
+    assert rows.plan(entry, 2, most, split=False) == tuple(
+        run for run in rows.plan(entry, 2, most, split=False) if run.first_scn > 2
+    )
+    assert rows.plan(entry, 2, 1000, split=True)[0] == Run(3, 3, 10)
+
+
+def test_chunks_that_are_not_told_are_no_guess(store: JournalStore, entry: Entry) -> None:
+    with pytest.raises(InvariantBroken, match="names others"):
+        read(SegmentRows(store), replace(entry, chunks=entry.chunks[:1]), Run(1, 5, 50))
+
+
+def test_rows_without_all_of_their_columns_are_refused(store: JournalStore, entry: Entry) -> None:
+    rows = next(SegmentRows(store).rows(entry, Run(1, 1, 10)))
+    place = rows.rows.schema.names.index("__absent")
+    absent = pa.array([["id"]] * rows.rows.num_rows, rows.rows.schema.field("__absent").type)
+    lacking = replace(rows, rows=rows.rows.set_column(place, "__absent", absent))
+    making = MessageBatches(KafkaSinkSettings(("k:1",), "p"))
+    assert len(making.messages(rows, 1).values) == 10
+    with pytest.raises(KafkaRefused, match=r"shop\.items has rows without all"):
+        making.messages(lacking, 1)
