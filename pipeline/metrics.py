@@ -316,9 +316,14 @@ MERGE = Histogram("tidemark_merge_seconds", "Time to merge a table's pending cha
 MIRROR_PENDING = Gauge(
     "tidemark_mirror_pending_rows", "Changes that the mirror hasn't merged yet.", ("table",)
 )
+MIRROR_REBUILDING = Gauge(
+    "tidemark_mirror_rebuilding_timestamp_seconds",
+    "Since when a snapshot has been filling the mirror, which readers see as it was before; 0 once it's complete.",
+    ("table",),
+)
 MAINTENANCE = Histogram(
     "tidemark_maintenance_seconds",
-    "Time to maintain a lake table; kind is checkpoint, compact, trim or vacuum.",
+    "Time to maintain a lake table; kind is complete (a filled mirror is shown), checkpoint, compact, trim or vacuum.",
     ("kind",),
 )
 LAKE_FILES = Gauge("tidemark_lake_files", "Files of a lake table's newest version.", ("table", "tier"))
@@ -329,7 +334,7 @@ FILES_COME = Gauge(
 )
 CONFLICTS = Counter(
     "tidemark_lake_conflict_errors_total",
-    "Times that Delta gave work up, which is tried again; kind is merge, checkpoint, compact, trim or vacuum.",
+    "Times that Delta gave work up, which is tried again; kind is complete, merge, checkpoint, compact, trim, vacuum.",
     ("kind",),
 )
 WORK_FAILED = Counter(

@@ -1,8 +1,9 @@
-"""What Spark does beside the batches: a MERGE, or maintenance of a lake table, one such work at a time.
+"""What Spark does beside the batches: a mirror is completed or merged, or a lake table maintained, one at a time.
 
-Nobody waits for it: the live view is right with it and without it. A mirror is merged when it has enough changes
-pending, or old ones; `pipeline.lake.maintenance` says when the rest is due. What has been due for the longest comes
-first, whatever it is: where there's more to do than time all of it gets late, and none of it starves. A table is never
+Nobody waits for it: the live view is right with it and without it. A generation of a mirror whose rows are all there is
+shown to readers as soon as can be. A mirror is merged when it has enough changes pending, or old ones;
+`pipeline.lake.maintenance` says when the rest is due. What has been due for the longest comes first,
+whatever it is: where there's more to do than time all of it gets late, and none of it starves. A table is never
 maintained beside a MERGE into it. Where somebody else, a user's OPTIMIZE say, had committed meanwhile, so that Delta
 gave the work up, it's tried again after a rest.
 """
@@ -58,6 +59,13 @@ class MergeDue:
 
 
 @dataclass(frozen=True, slots=True)
+class CompletionDue:
+    """A table of whose mirror a generation is all there, and isn't shown yet."""
+
+    table: TableId
+
+
+@dataclass(frozen=True, slots=True)
 class ChoreDue:
     """A chore, and the lake table that needs it."""
 
@@ -66,7 +74,7 @@ class ChoreDue:
     tier: Tier
 
 
-Due = MergeDue | ChoreDue
+Due = CompletionDue | MergeDue | ChoreDue
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +89,20 @@ class Merge:
     def due(self) -> Due:
         """What it was due as."""
         return MergeDue(self.table)
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """A generation of a table's mirror is shown, with these changes of the table, through this segment."""
+
+    table: TableId
+    through: int
+    changes: int
+
+    @property
+    def due(self) -> Due:
+        """What it was due as."""
+        return CompletionDue(self.table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +123,15 @@ class Work:
     """What is under way; the task gives the lake table's size afterwards."""
 
     task: asyncio.Task[TableSize | None]
-    what: Merge | Maintain
+    what: Complete | Merge | Maintain
     began: float
 
     @property
     def name(self) -> str:
-        """`merge`, or the chore."""
+        """`complete`, `merge`, or the chore."""
         match self.what:
+            case Complete():
+                return "complete"
             case Merge():
                 return "merge"
             case Maintain(chore):
@@ -140,13 +164,14 @@ class Background:
         self._lake = lake
         self._run = run
         self._mirrored: dict[TableId, Mirrored] = {}
+        self._rebuilding: dict[TableId, float] = {}  # and since when (s since the epoch)
         self._delivered: dict[TableId, LakeTableState] = {}
         self._kept: dict[tuple[TableId, Tier], TableUpkeep] = {}
         self._due: dict[Due, float] = {}  # and since when (s)
         self._resting: dict[Due, float] = {}  # what was given up, and until when
         self._failed: dict[Due, int] = {}  # and how often in a row
         self.work: Work | None = None
-        for kind in ("merge", *Chore):
+        for kind in ("complete", "merge", *Chore):
             metrics.count(catalogue.CONFLICTS, 0, kind=kind)
             metrics.count(catalogue.WORK_FAILED, 0, kind=kind)
 
@@ -158,17 +183,20 @@ class Background:
         reached = MirrorPosition(delivered.generation or 0, delivered.merged, delivered.partial)
         self._mirrored[table] = Mirrored(reached, delivered.pending, now)
         self._delivered[table] = delivered
+        self._rebuilds(table, delivered.rebuilding)
         for tier, size in sizes.items():
             if size is not None:
                 self._kept[table, tier] = maintenance.found(table, tier, size, now, delivered.merged)
 
     def delivered(self, table: TableId, after: LakeTableState, pieces: Pieces) -> None:
         """A batch has brought these files."""
-        now, mirrored = time.monotonic(), self._mirrored[table]
+        now, mirrored, before = time.monotonic(), self._mirrored[table], self._delivered[table]
         self._delivered[table] = after
         generation = after.generation or 0
-        if generation != mirrored.reached.generation:
-            self._kept.pop((table, Tier.MIRROR), None)
+        if (after.generation, after.rebuilding) != (before.generation, before.rebuilding):
+            self._rebuilds(table, after.rebuilding)
+            if after.rebuilding is None:
+                self._kept.pop((table, Tier.MIRROR), None)
         self._mirrored[table] = replace(
             mirrored,
             reached=replace(mirrored.reached, generation=generation, partial=after.partial),
@@ -176,7 +204,7 @@ class Background:
             since=mirrored.since if mirrored.pending else now,
         )
         for tier, files in ((Tier.CHANGELOG, pieces.changes), (Tier.MIRROR, pieces.rows)):
-            if tier is Tier.MIRROR and after.generation is None:
+            if tier is Tier.MIRROR and (after.generation is None or table in self._rebuilding):
                 continue
             kept = self._kept.get((table, tier))
             if kept is None:
@@ -201,6 +229,9 @@ class Background:
         longest = min(rested, key=self._due.__getitem__)
         del self._due[longest]  # what comes while it's under way isn't due for as long
         match longest:
+            case CompletionDue(table):
+                complete = Complete(table, through, self._mirrored[table].pending)
+                self._begin(complete, self._complete(table, through, position))
             case MergeDue(table):
                 # After a table has failed batches may begin before what others have merged.
                 through = max(through, self._mirrored[table].reached.merged)
@@ -244,6 +275,10 @@ class Background:
         self._resting.pop(work.what.due, None)
         self._failed.pop(work.what.due, None)
         match work.what:
+            case Complete() as complete:
+                self._metrics.observe(catalogue.MAINTENANCE, now - work.began, kind="complete")
+                self._rebuilds(complete.table, None)
+                self._merged(complete, work.began, size or TableSize())
             case Merge() as merge:
                 self._metrics.observe(catalogue.MERGE, now - work.began)
                 self._merged(merge, work.began, size or TableSize())
@@ -265,6 +300,7 @@ class Background:
         return {
             "merged": None if mirrored is None else mirrored.reached.merged,
             "pending": 0 if mirrored is None else mirrored.pending,
+            "rebuilding_since": self._rebuilding.get(table),
             "uncompacted": {
                 tier.value: self._kept[table, tier].come for tier in Tier if (table, tier) in self._kept
             },
@@ -274,8 +310,13 @@ class Background:
     def _all(self) -> list[TableUpkeep]:
         return [kept for kept in self._kept.values() if self._delivered[kept.table].stopped is None]
 
-    def _begin(self, what: Merge | Maintain, does: Coroutine[Any, Any, TableSize | None]) -> None:
+    def _begin(self, what: Complete | Merge | Maintain, does: Coroutine[Any, Any, TableSize | None]) -> None:
         self.work = Work(asyncio.create_task(does), what, time.monotonic())
+
+    async def _complete(self, table: TableId, through: int, position: str) -> TableSize | None:
+        generation = self._mirrored[table].reached.generation
+        await self._run(self._lake.complete, table, generation, through, position)
+        return await self._size(table, Tier.MIRROR)
 
     async def _merge(self, table: TableId, through: int, position: str) -> TableSize | None:
         await self._run(self._lake.merge, table, self._mirrored[table].reached, through, position)
@@ -300,14 +341,23 @@ class Background:
     async def _size(self, table: TableId, tier: Tier) -> TableSize | None:
         return await self._run(self._lake.upkeep.size, table, tier)
 
-    def _merged(self, merge: Merge, began: float, size: TableSize) -> None:
+    def _rebuilds(self, table: TableId, since: float | None) -> None:
+        if since is None:
+            self._rebuilding.pop(table, None)
+        else:
+            self._rebuilding[table] = since
+        self._metrics.set(catalogue.MIRROR_REBUILDING, since or 0.0, table=str(table))
+
+    def _merged(self, merge: Complete | Merge, began: float, size: TableSize) -> None:
         mirrored = self._mirrored[merge.table]
         reached = replace(mirrored.reached, merged=merge.through)
         left = mirrored.pending - merge.changes
         self._mirrored[merge.table] = Mirrored(reached, left, began)
         self._metrics.set(catalogue.MIRROR_PENDING, left, table=str(merge.table))
-        if (kept := self._kept.get((merge.table, Tier.MIRROR))) is not None:
-            self._keep(replace(kept, size=size))
+        kept = self._kept.get((merge.table, Tier.MIRROR))
+        if kept is None:
+            kept = maintenance.found(merge.table, Tier.MIRROR, size, time.monotonic(), reached.merged)
+        self._keep(replace(kept, size=size))
 
     def _done(self, chore: Chore, before: TableUpkeep, now: float, size: TableSize) -> None:
         kept = self._kept.get((before.table, before.tier))
@@ -343,11 +393,21 @@ class Background:
         keyed = schema is not None and bool(schema.key)
         return maintenance.trim_of(kept, rule, keyed, self._settings.keep_changelog_hours)
 
+    def _completable(self, mirrors: Mapping[TableId, Mirror]) -> list[TableId]:
+        """The tables of whose mirrors a generation is all there, and isn't shown yet."""
+        return [
+            table
+            for table in self._rebuilding
+            if mirrors.get(table) == Ready(self._mirrored[table].reached.generation)
+            and self._delivered[table].stopped is None
+        ]
+
     def _mergeable(self, mirrors: Mapping[TableId, Mirror]) -> list[tuple[TableId, Mirrored]]:
         return [
             (table, mirrored)
             for table, mirrored in self._mirrored.items()
             if mirrored.pending
+            and table not in self._rebuilding
             and isinstance(mirrors.get(table), Ready)
             and (delivered := self._delivered[table]).stopped is None
             and delivered.generation is not None
@@ -357,7 +417,7 @@ class Background:
 
     def _due_at(self, mirrors: Mapping[TableId, Mirror]) -> dict[Due, float]:
         """When (s) what is or will be due."""
-        at: dict[Due, float] = {}
+        at: dict[Due, float] = {CompletionDue(table): -math.inf for table in self._completable(mirrors)}
         for table, mirrored in self._mergeable(mirrors):
             full = mirrored.pending >= self._settings.merge_rows
             at[MergeDue(table)] = -math.inf if full else mirrored.since + self._settings.merge_after_s

@@ -47,7 +47,16 @@ from pipeline.lake.column_changes import Plan
 from pipeline.lake.maintenance import TableSize
 from pipeline.lake.merge import Merge
 from pipeline.lake.parquet_files import Stored
-from pipeline.lake.tables import LakeColumn, Property, ddl, set_properties_sql
+from pipeline.lake.tables import (
+    MAPPING,
+    PIN_TYPE,
+    LakeColumn,
+    Property,
+    ddl,
+    quoted,
+    set_properties_sql,
+    table_at,
+)
 
 
 class ConnectTables:
@@ -135,15 +144,31 @@ class ConnectTable:
         with beside(self._session, made_once(application, merge.through, metadata)) as session:
             session.sql(merge.statement())
 
-    def alter(self, plan: Plan, properties: Mapping[str, str]) -> None:
+    def alter(self, plan: Plan, properties: Mapping[str, str], pin: str | None = None) -> None:
         """Change the columns, by and by, and set properties."""
+        if pin is not None:
+            self._pin(pin)
         found = self.snapshot()
         assert found is not None
         if not plan.changes:
-            self._session.sql(set_properties_sql(self.path, properties))
+            if properties:
+                self._session.sql(set_properties_sql(self.path, properties))
             return
         self._session.sql(beginning(self.path, ColumnAlteration.by(plan, found.columns, properties)))
         self.settled()
+
+    def _pin(self, pin: str) -> None:
+        """Bind texts to another column. Between the two commits each text fails, be it old or new."""
+        found = self.snapshot()
+        assert found is not None
+        old, table = found.pin, f"ALTER TABLE {table_at(self.path)}"
+        if old is not None and old in found.columns and pin not in found.columns:
+            if found.properties.get(MAPPING) != "name":
+                self._session.sql(set_properties_sql(self.path, {MAPPING: "name"}))
+            self._session.sql(f"{table} RENAME COLUMN {quoted(old)} TO {quoted(pin)}")
+        elif pin not in found.columns:
+            self._session.sql(f"{table} ADD COLUMNS ({quoted(pin)} {PIN_TYPE})")
+        self._session.sql(set_properties_sql(self.path, {Property.PIN: pin}))
 
     def _at(self, version: int | None) -> TableVersion | None:
         with _reading(self.path):

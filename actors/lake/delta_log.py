@@ -1,7 +1,7 @@
 """What a Delta table says of itself, read from its log by whoever has no Spark at hand.
 
 A table's log is a folder of numbered commits, each a file of JSON lines, and now and then a checkpoint: a Parquet file
-that says what all commits up to there come to. `_last_checkpoint` names the newest one; commits before it may be gone.
+that says what all commits up to there come to. Commits before the newest one may be gone.
 
 Source: Delta transaction log protocol (PROTOCOL.md in delta-io/delta): Delta log entries, Checkpoints, Change Metadata,
 Transaction Identifiers, Commit Provenance Information.
@@ -23,9 +23,8 @@ from pipeline.lake.tables import Told
 # The folder of a table that holds its log.
 LOG = "_delta_log"
 
-_NEWEST = "_last_checkpoint"
 _COMMIT = re.compile(r"(\d{20})\.json")
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d+\.\d+)?\.parquet")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d+\.(\d+))?\.parquet")
 _TOLD = ("metaData", "txn")
 
 
@@ -49,19 +48,12 @@ def logged(path: str, at: int | None = None) -> Logged | None:
     leads to none.
     """
     filesystem, folder, names = _listed(path)
-    version, actions = -1, _Actions()
-    if _NEWEST in names:
-        version = json.loads(_read(filesystem, f"{folder}/{_NEWEST}"))["version"]
-        checkpoints = [(int(match[1]), name) for name in names if (match := _CHECKPOINT.fullmatch(name))]
-        if at is not None:
-            version = max((number for number, _ in checkpoints if number <= min(at, version)), default=-1)
-        for number, name in checkpoints:
-            if number == version:
-                actions.take(_checkpointed(filesystem, f"{folder}/{name}"))
+    actions, last = _Actions(), sys.maxsize if at is None else at
+    version, checkpoint = _newest_checkpoint(names, last)
+    for name in checkpoint:
+        actions.take(_checkpointed(filesystem, f"{folder}/{name}"))
     for name in names:
-        if (match := _COMMIT.fullmatch(name)) and version < int(match[1]) <= (
-            sys.maxsize if at is None else at
-        ):
+        if (match := _COMMIT.fullmatch(name)) and version < int(match[1]) <= last:
             actions.take(map(json.loads, _read(filesystem, f"{folder}/{name}").splitlines()))
             version = int(match[1])
     if version < 0:
@@ -77,6 +69,20 @@ def logged(path: str, at: int | None = None) -> Logged | None:
         sums.get("tableSizeBytes"),
         sums.get("numDeletedRecordsOpt"),
     )
+
+
+def _newest_checkpoint(names: Iterable[str], last: int) -> tuple[int, list[str]]:
+    """The newest version of which a whole checkpoint is listed, up to the `last` one, and its files; -1 for none.
+
+    Delta names it in `_last_checkpoint` as well, but overwrites that in place: whoever reads it may find half of it, or
+    a checkpoint that came after the listing.
+    """
+    found: dict[tuple[int, int], list[str]] = {}
+    for name in names:
+        if (match := _CHECKPOINT.fullmatch(name)) and int(match[1]) <= last:
+            found.setdefault((int(match[1]), int(match[2] or 1)), []).append(name)
+    whole = [(version, files) for (version, parts), files in found.items() if len(files) == parts]
+    return max(whole, default=(-1, []))
 
 
 def last_said(path: str) -> str | None:

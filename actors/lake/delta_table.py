@@ -34,7 +34,7 @@ from pipeline.lake.column_changes import Plan, schema_text
 from pipeline.lake.maintenance import TableSize
 from pipeline.lake.merge import Merge
 from pipeline.lake.parquet_files import Stored
-from pipeline.lake.tables import Told
+from pipeline.lake.tables import Property, Told
 
 # How the names of these exceptions begin.
 _CONFLICTS = ("Concurrent", "MetadataChanged", "ProtocolChanged")
@@ -103,10 +103,11 @@ class LakeTable(Protocol):
     def merge(self, merge: Merge, application: str, metadata: str) -> None:
         """Bring this mirror to the merge's segment in one commit, unless `application` has got there already."""
 
-    def alter(self, plan: Plan, properties: Mapping[str, str]) -> None:
+    def alter(self, plan: Plan, properties: Mapping[str, str], pin: str | None = None) -> None:
         """Change the columns and set properties, so that no reader takes one for done without the other.
 
         Where columns are renamed the table has column mapping already, and where they are widened type widening.
+        `pin`: the column that texts are bound to from here on; where it's None that stays as it is.
         """
 
 
@@ -240,19 +241,22 @@ class DeltaTable:
         )
         return helper.processUnmodifiedData(spark, touched, transaction.snapshot(), prefix)._1()  # noqa: SLF001
 
-    def alter(self, plan: Plan, properties: Mapping[str, str]) -> None:
-        """Change the columns and set properties, in one commit."""
+    def alter(self, plan: Plan, properties: Mapping[str, str], pin: str | None = None) -> None:
+        """Change the columns, those that aren't the table's own too, and set properties, in one commit."""
         transaction = self._log().startTransaction(self._none, self._none)
         present = transaction.metadata()
         configuration = present.configuration()
-        for name, value in properties.items():
+        said = configuration.get(Property.PIN.value)
+        pin = pin or (said.get() if said.isDefined() else None)
+        pinned = {} if pin is None else {Property.PIN.value: pin}
+        for name, value in {**properties, **pinned}.items():
             configuration = configuration.updated(name, value)
         altered = present.copy(
             present.id(),
             present.name(),
             present.description(),
             present.format(),
-            schema_text(plan, present.schemaString()),
+            schema_text(plan, present.schemaString(), pin),
             present.partitionColumns(),
             configuration,
             present.createdTime(),

@@ -89,6 +89,18 @@ class LakeFiles:
             sync(f"{folder}/{LOG}")
             self._settled[table] = version
 
+    def remove(self, begins: str, kept: str | None) -> None:
+        """Remove the lake tables whose paths begin so, but for the one that's kept."""
+        with _telling(begins):
+            lake, beginning = located(begins)
+            folder, _, name = beginning.rpartition("/")
+            there = lake.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+            left = None if kept is None else located(kept)[1].rpartition("/")[2]
+            for info in there:
+                generation = info.base_name.removeprefix(name)
+                if info.base_name.startswith(name) and generation.isdecimal() and info.base_name != left:
+                    lake.delete_dir(info.path)
+
     def _placed(
         self, lake: fs.FileSystem, folder: str, tier: Tier, piece: Piece, columns: Mapping[str, Stored]
     ) -> str:

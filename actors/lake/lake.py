@@ -21,8 +21,10 @@ before the change that needs it, and does nothing by itself.
 
 import json
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
@@ -42,14 +44,26 @@ from pipeline.lake import tables as lake_tables
 from pipeline.lake.batch import Batch, LakeTableState, Piece
 from pipeline.lake.column_changes import features, followed, planned
 from pipeline.lake.delivery import Accepted, accepted
-from pipeline.lake.live_view import MirrorPosition
+from pipeline.lake.live_view import MirrorPosition, filled_sql
 from pipeline.lake.merge import Merge, pending_sql
-from pipeline.lake.tables import LakeColumn, Property, Tier, columns, location
+from pipeline.lake.tables import (
+    PIN_TYPE,
+    LakeColumn,
+    Property,
+    Rebuilding,
+    Tier,
+    columns,
+    location,
+    pin_of,
+)
 from pipeline.schema import table_schema
 from pipeline.schema.table_schema import TableId, TableSchema
 
 # In a mirror of fewer files there's too little to be left out of a merge for what it takes to find that out.
 FILES_TO_LEAVE_OUT = 16
+
+# A generation that's filled gets a commit with each batch, and nobody sees to its log.
+_SHADOWS: Final = {"delta.checkpointInterval": "100"}
 
 
 class Lake:
@@ -92,6 +106,8 @@ class Lake:
         if changelog is None:
             return LakeTableState()
         mirrored = self._own(table, Tier.MIRROR)
+        self._sweep(table, mirrored)
+        fed = None if mirrored is None else self._newest(table, mirrored)
         reached = MirrorPosition() if mirrored is None else MirrorPosition.told(mirrored, changelog)
         changes = changelog.mark("changes")
         if self.views is not None:
@@ -99,17 +115,18 @@ class Lake:
         return LakeTableState(
             schema=changelog.schema,
             since=changelog.since,
-            mirror_since=0 if mirrored is None else mirrored.since,
+            mirror_since=0 if fed is None else fed.since,
             columns=_columns(changelog),
             changes=changes,
-            rows=0 if mirrored is None else mirrored.mark("rows"),
-            generation=None if mirrored is None else reached.generation,
+            rows=0 if fed is None else fed.rows,
+            generation=None if fed is None else fed.mark("generation"),
             merged=reached.merged,
             pending=self._pending(table, reached) if mirrored is not None and changes > reached.merged else 0,
-            after=max(told.mark("after") for told in (changelog, mirrored) if told is not None),
+            after=max(told.mark("after") for told in (changelog, mirrored, fed) if told is not None),
             partial=Property.PARTIAL in changelog.properties,
             stopped=changelog.properties.get(Property.STOPPED) or None,
             stopped_at=int(changelog.properties.get(Property.STOPPED_AT) or sys.maxsize),
+            rebuilding=None if mirrored is None else _rebuilding(mirrored),
         )
 
     def deliver(self, table: TableId, present: LakeTableState, batch: Batch) -> LakeTableState:
@@ -130,12 +147,16 @@ class Lake:
         self, table: TableId, present: LakeTableState, batch: Batch, todo: Accepted
     ) -> LakeTableState:
         if todo.schema is not None:
-            present = self._prepare(table, present, todo, todo.schema)
+            present = self._prepare(table, present, todo, todo.schema, batch)
             if todo.partial and not present.partial:
                 self._set(table, Tier.CHANGELOG, {Property.PARTIAL: "true"})
                 present = replace(present, partial=True)
-            self._append(table, Tier.CHANGELOG, "changes", todo.pieces.changes, todo, batch)
-            self._append(table, Tier.MIRROR, "rows", todo.pieces.rows, todo, batch)
+            changelog = self._table(table, Tier.CHANGELOG)
+            self._append(table, changelog, Tier.CHANGELOG, "changes", todo.pieces.changes, todo, batch)
+            if todo.pieces.rows:
+                assert todo.generation is not None
+                fed = self._fed(table, todo.generation)
+                self._append(table, fed, Tier.MIRROR, "rows", todo.pieces.rows, todo, batch)
         elif todo.reason:
             self._create(table, lake_tables.META_COLUMNS, {})
         if todo.reason:
@@ -158,37 +179,110 @@ class Lake:
     def merge(self, table: TableId, reached: MirrorPosition, through: int, position: str) -> None:
         """Merge changes into a table's mirror, from where it is to a segment. It blocks for seconds.
 
-        Nothing is merged where the mirror has begun anew since.
+        Nothing is merged where the mirror has begun another generation since.
         """
         with self._changing(table):
             mirror = self._table(table, Tier.MIRROR)
             mirrored = mirror.snapshot()
             assert mirrored is not None
-            if mirrored.mark("generation") == reached.generation:
-                assert mirrored.schema is not None
-                merge = self._within(Merge(self._root, mirrored.schema, reached, through), mirror)
-                told = self._metadata(merged=through, position=position)
-                mirror.merge(merge, self._mark("merged"), told)
+            if mirrored.mark("generation") == reached.generation and _rebuilding(mirrored) is None:
+                self._merge(mirror, mirrored, reached, through, position=position)
             if self.views is not None:
                 self.views.follow(table)
 
+    def complete(self, table: TableId, generation: int, through: int, position: str) -> None:
+        """Show readers a generation of a table's mirror whose rows are all there, as it is at a segment.
+
+        It blocks for as long as it takes to write the mirror. Nothing is done where that isn't the newest generation,
+        or has been shown.
+        """
+        with self._changing(table):
+            mirror = self._table(table, Tier.MIRROR)
+            mirrored = mirror.snapshot()
+            assert mirrored is not None
+            rebuilding = mirrored.rebuilding
+            if mirrored.pin is None and mirrored.mark("generation") == generation:
+                self._complete(table, mirror, mirrored, through, position)
+            elif rebuilding is not None and rebuilding.generation == generation:
+                self._swap(table, mirror, generation, through, position)
+            if self.views is not None:
+                self.views.follow(table)
+
+    def _complete(
+        self, table: TableId, mirror: LakeTable, mirrored: TableVersion, through: int, position: str
+    ) -> None:
+        """Let readers have the first generation, which was filled in the mirror itself."""
+        changelog = self._table(table, Tier.CHANGELOG)
+        told = changelog.snapshot()
+        assert told is not None
+        pin = pin_of(mirrored.mark("generation"))
+        if told.pin is None:  # it was made before there were any
+            changelog.alter(planned(_columns(told), told.schema), {}, pin)
+        self._merge(mirror, mirrored, MirrorPosition.told(mirrored, told), through, position=position)
+        mirror.alter(planned(_columns(mirrored), mirrored.schema), {Property.REBUILDING: ""}, pin)
+
+    def _swap(self, table: TableId, mirror: LakeTable, generation: int, through: int, position: str) -> None:
+        """Put a generation that was filled beside the mirror, with what has changed meanwhile, in its place."""
+        changelog = self._table(table, Tier.CHANGELOG).snapshot()
+        filled = self._shadow(table, generation).snapshot()
+        assert changelog is not None
+        assert filled is not None
+        assert filled.schema is not None
+        if self.views is not None:
+            self.views.hold(table)
+        pin, of = pin_of(generation), columns(filled.schema, Tier.MIRROR)
+        partial = Property.PARTIAL in changelog.properties
+        rows = filled_sql(self._root, filled.schema, generation, through, partial=partial, pin=pin)
+        told: dict[str, str] = {
+            Property.SCHEMA: filled.properties[Property.SCHEMA],
+            Property.SINCE: str(filled.since),
+            Property.MERGED: str(through),
+            Property.PIN: pin,
+            Property.REBUILDING: "",
+        }
+        self._make_anew(
+            mirror,
+            Tier.MIRROR,
+            of,
+            told,
+            ("generation", generation),
+            rows,
+            merged=through,
+            position=position,
+        )
+        self._sweep(table, mirror.snapshot())
+
+    def _merge(
+        self, mirror: LakeTable, mirrored: TableVersion, reached: MirrorPosition, through: int, **told: object
+    ) -> None:
+        """Merge what is to be merged, if there's anything."""
+        assert mirrored.schema is not None
+        if mirrored.schema.key and reached.merged < through:
+            merge = self._within(Merge(self._root, mirrored.schema, reached, through), mirror)
+            mirror.merge(merge, self._mark("merged"), self._metadata(merged=through, **told))
+
     def _prepare(
-        self, table: TableId, present: LakeTableState, todo: Accepted, wanted: TableSchema
+        self, table: TableId, present: LakeTableState, todo: Accepted, wanted: TableSchema, batch: Batch
     ) -> LakeTableState:
-        """Make the tables that aren't there, have them take on the schema, and begin the mirror anew."""
+        """Make the tables that aren't there, have them take on the schema, and begin another generation."""
         begun = todo.generation is not None and todo.generation != present.generation
         mirrored = todo.since if todo.generation is not None else present.mirror_since
         if not begun and (present.since, present.mirror_since) == (todo.since, mirrored):
+            return present
+        if present.since > batch.through:  # a crash came between the two tables: that segment's batch goes on
             return present
         told: dict[str, str] = {
             Property.SCHEMA: json.dumps(table_schema.to_json(wanted)),
             Property.SINCE: str(todo.since),
         }
+        rebuilding = present.rebuilding
         with self._changing(table):
-            self._take_on(table, Tier.CHANGELOG, todo, told)
-            if todo.generation is not None and begun:
-                self._begin(table, todo.generation, wanted, told)
-            elif todo.generation is not None:
+            if todo.generation is None:
+                self._take_on(table, Tier.CHANGELOG, todo, told)
+            elif begun:
+                rebuilding = self._begin(table, todo, todo.generation, wanted, told, batch)
+            else:
+                self._take_on(table, Tier.CHANGELOG, todo, told)
                 self._take_on(table, Tier.MIRROR, todo, told)
         return replace(
             present,
@@ -197,32 +291,88 @@ class Lake:
             mirror_since=mirrored,
             columns=todo.plan.after,
             generation=todo.generation,
+            rebuilding=rebuilding,
         )
 
-    def _take_on(self, table: TableId, tier: Tier, todo: Accepted, told: Mapping[str, str]) -> None:
+    def _begin(
+        self,
+        table: TableId,
+        todo: Accepted,
+        generation: int,
+        wanted: TableSchema,
+        told: Mapping[str, str],
+        batch: Batch,
+    ) -> float | None:
+        """Begin another generation; since when it's being filled, None where it's complete.
+
+        Where readers have a complete mirror, and the log doesn't tell all of the new one, that's filled beside it.
+        """
+        mirror, of = self._table(table, Tier.MIRROR), columns(wanted, Tier.MIRROR)
+        pin, marks = pin_of(generation), ("generation", generation)
+        present, empty = mirror.snapshot(), batch.tells_all_of(table, generation)
+        if present is not None and present.pin is not None and not empty:
+            since = self._freeze(table, mirror, present, generation)
+            self._take_on(table, Tier.CHANGELOG, todo, told, pin)
+            self._make_anew(self._shadow(table, generation), Tier.MIRROR, of, {**told, **_SHADOWS}, marks)
+            return since
+        self._take_on(table, Tier.CHANGELOG, todo, told, pin)
+        if empty:
+            pinned = (*of, LakeColumn(pin, PIN_TYPE))
+            complete = {**told, Property.PIN: pin, Property.REBUILDING: ""}
+            self._make_anew(mirror, Tier.MIRROR, pinned, complete, marks)
+            self._sweep(table, mirror.snapshot())
+            return None
+        filling = Rebuilding(generation, None, time.time())
+        self._make_anew(mirror, Tier.MIRROR, of, {**told, Property.REBUILDING: filling.text}, marks)
+        return filling.since
+
+    def _freeze(self, table: TableId, mirror: LakeTable, present: TableVersion, generation: int) -> float:
+        """Have a complete mirror say that another generation is being filled, and since when.
+
+        First it gets all changes that came before, since the changelog's columns may be others from here on.
+        """
+        frozen = present.rebuilding
+        if frozen is None:
+            changelog = self._own(table, Tier.CHANGELOG)
+            assert changelog is not None
+            segment = changelog.mark("changes")
+            self._merge(mirror, present, MirrorPosition.told(present, changelog), segment)
+            frozen = Rebuilding(generation, segment, time.time())
+        told = replace(frozen, generation=generation)
+        self._set(table, Tier.MIRROR, {Property.REBUILDING: told.text})
+        return told.since
+
+    def _take_on(
+        self, table: TableId, tier: Tier, todo: Accepted, told: Mapping[str, str], pin: str | None = None
+    ) -> None:
         """Bring a lake table's columns from what it has taken on to what it's to have; make it where there's none."""
         delta = self._table(table, tier)
+        if tier is Tier.MIRROR:
+            assert todo.generation is not None
+            delta = self._fed(table, todo.generation)
         snapshot = delta.snapshot()
         if snapshot is None:
             plan = followed(planned((), None), tier, todo.steps)
-            self._create(table, plan.after, told)
-        elif snapshot.since < todo.since:
-            steps = (step for step in todo.steps if step.segment > snapshot.since)
-            plan = followed(planned(_columns(snapshot), snapshot.schema), tier, steps)
-            if lacking := features(plan, snapshot.properties):
-                self._set(table, tier, lacking)
-            delta.alter(plan, told)
+            self._create(table, plan.after, told, pin)
+            return
+        further = snapshot.since < todo.since
+        steps = [step for step in todo.steps if step.segment > snapshot.since] if further else []
+        plan = followed(planned(_columns(snapshot), snapshot.schema), tier, steps)
+        if lacking := features(plan, snapshot.properties):
+            self._session.sql(lake_tables.set_properties_sql(delta.path, lacking))
+        if further or pin is not None:
+            delta.alter(plan, told if further else {}, pin)
 
-    def _create(self, table: TableId, of: tuple[LakeColumn, ...], told: Mapping[str, str]) -> None:
+    def _create(
+        self, table: TableId, of: tuple[LakeColumn, ...], told: Mapping[str, str], pin: str | None = None
+    ) -> None:
         changelog = self._table(table, Tier.CHANGELOG)
+        if pin is not None:
+            of, told = (*of, LakeColumn(pin, PIN_TYPE)), {**told, Property.PIN: pin}
         properties = self._properties(changelog, told)
         self._session.sql(lake_tables.create_sql(changelog.path, Tier.CHANGELOG, of, properties))
         if changelog.snapshot() is None:  # there's a log without a version
             self._make_anew(changelog, Tier.CHANGELOG, of, told, ("made", 0))
-
-    def _begin(self, table: TableId, generation: int, wanted: TableSchema, told: Mapping[str, str]) -> None:
-        mirror, of = self._table(table, Tier.MIRROR), columns(wanted, Tier.MIRROR)
-        self._make_anew(mirror, Tier.MIRROR, of, told, ("generation", generation))
 
     def _make_anew(
         self,
@@ -231,12 +381,14 @@ class Lake:
         of: tuple[LakeColumn, ...],
         told: Mapping[str, str],
         reached: tuple[str, int],
+        rows: str | None = None,
+        **said: object,
     ) -> None:
-        """Make a lake table, empty, whatever is there, unless its mark has got there already."""
+        """Make a lake table with these rows, or empty, whatever is there, unless its mark has got there already."""
         mark, number = reached
-        once = made_once(self._mark(mark), number, self._metadata(**{mark: number}))
+        once = made_once(self._mark(mark), number, self._metadata(**{mark: number}, **said))
         with beside(self._session, once) as session:
-            session.sql(lake_tables.begin_sql(table.path, tier, of, self._properties(table, told)))
+            session.sql(lake_tables.begin_sql(table.path, tier, of, self._properties(table, told), rows))
 
     def _properties(self, table: LakeTable, told: Mapping[str, str]) -> dict[str, str]:
         """Those of a table that's made."""
@@ -246,11 +398,17 @@ class Lake:
         self._session.sql(lake_tables.set_properties_sql(location(self._root, table, tier), properties))
 
     def _append(
-        self, table: TableId, tier: Tier, mark: str, pieces: tuple[Piece, ...], todo: Accepted, batch: Batch
+        self,
+        table: TableId,
+        delta: LakeTable,
+        tier: Tier,
+        mark: str,
+        pieces: tuple[Piece, ...],
+        todo: Accepted,
+        batch: Batch,
     ) -> None:
         if not pieces:
             return
-        delta = self._table(table, tier)
         with self._trimming(table):
             committed = delta.append(
                 lambda folder, columns: self._files.place(folder, tier, pieces, columns),
@@ -280,6 +438,27 @@ class Lake:
         assert row is not None
         return int(row[0])
 
+    def _newest(self, table: TableId, mirrored: TableVersion) -> TableVersion:
+        """The newest generation of a mirror that is there, shown or not."""
+        shadow = mirrored.rebuilding if mirrored.pin is not None else None
+        return (shadow and self._shadow(table, shadow.generation).settled()) or mirrored
+
+    def _fed(self, table: TableId, generation: int) -> LakeTable:
+        """The lake table that has a generation of the mirror."""
+        mirror = self._table(table, Tier.MIRROR)
+        mirrored = mirror.snapshot()
+        shown = mirrored is not None and mirrored.mark("generation") == generation
+        return mirror if shown else self._shadow(table, generation)
+
+    def _shadow(self, table: TableId, generation: int) -> LakeTable:
+        return self._tables(lake_tables.shadow(self._root, table, generation))
+
+    def _sweep(self, table: TableId, mirrored: TableVersion | None) -> None:
+        """Remove what generations that are shown, or were given up, have left beside the mirror."""
+        filled = mirrored.rebuilding if mirrored is not None and mirrored.pin is not None else None
+        kept = None if filled is None else self._shadow(table, filled.generation).path
+        self._files.remove(lake_tables.shadows(self._root, table), kept)
+
     def _own(self, table: TableId, tier: Tier) -> TableVersion | None:
         delta = self._table(table, tier)
         snapshot = delta.settled()
@@ -302,7 +481,7 @@ class Lake:
 
 
 def _alters(todo: Accepted, present: LakeTableState) -> bool:
-    """Whether the text of a live view isn't right any more once it's delivered."""
+    """Whether the text of a live view fails, or isn't right any more, once it's delivered."""
     return (todo.schema, todo.generation, todo.partial) != (
         present.schema,
         present.generation,
@@ -311,4 +490,15 @@ def _alters(todo: Accepted, present: LakeTableState) -> bool:
 
 
 def _columns(table: TableVersion) -> tuple[LakeColumn, ...]:
-    return tuple(LakeColumn(name, column.type) for name, column in table.columns.items())
+    """The columns that come of the source's."""
+    return tuple(LakeColumn(name, column.type) for name, column in table.columns.items() if name != table.pin)
+
+
+def _rebuilding(mirrored: TableVersion) -> float | None:
+    """Since when (s since the epoch) its newest generation is being filled, None where it's complete.
+
+    One that says nothing of it is of before there was anything to say, and may be either.
+    """
+    if mirrored.rebuilding is not None:
+        return mirrored.rebuilding.since
+    return None if mirrored.pin is not None else 0.0

@@ -20,7 +20,7 @@ from actors.lake.delta_tables import delta_tables
 from actors.lake.spark_connect import is_lost
 from actors.runtime.redaction import safe_message
 from pipeline.errors import Definite, Transient
-from pipeline.lake.live_view import MirrorPosition, Versions, live_view_sql
+from pipeline.lake.live_view import MirrorPosition, Versions, live_view_sql, readable
 from pipeline.lake.tables import Tier, literal, location, quoted
 from pipeline.schema.table_schema import TableId, TableSchema
 
@@ -34,6 +34,9 @@ def live_view(session: SparkSession, root: str, table: TableId) -> DataFrame:
     """
     found = _found(session, root, table)
     if found is None:
+        mirrored = delta_tables(session)(location(root, table, Tier.MIRROR)).snapshot()
+        if mirrored is not None:
+            readable(mirrored, table)
         raise Definite(f"{root} has no mirror of {table}: snapshot the table first")
     return session.sql(live_view_sql(root, found.schema, found.reached, found.at))
 
@@ -140,7 +143,7 @@ class _Found:
 
 
 def _found(session: SparkSession, root: str, table: TableId) -> _Found | None:
-    """A table's live view as of now, None where there's no mirror."""
+    """A table's live view as of now, None where there's no mirror that was ever complete."""
     at = partial(location, root, table)
     tables = delta_tables(session)
     mirrors, changelogs = tables(at(Tier.MIRROR)), tables(at(Tier.CHANGELOG))
@@ -148,18 +151,22 @@ def _found(session: SparkSession, root: str, table: TableId) -> _Found | None:
     while True:
         # The mirror first: the changelog, which gets everything before it, can't be behind it then.
         changelog = changelogs.snapshot()
-        if mirrored is None or changelog is None:
+        if mirrored is None or changelog is None or mirrored.first:
             return None
         reached = MirrorPosition.told(mirrored, changelog)
-        # One that has begun anew did so before its changelog got what the old one doesn't count for.
+        # One that has another generation, or waits for it, said so before its changelog got anything of that.
         now = _altered(mirrors, mirrors.snapshot())
-        if now is not None and MirrorPosition.told(now, changelog).generation == reached.generation:
+        if now is not None and _state(MirrorPosition.told(now, changelog)) == _state(reached):
             break
         mirrored = now
-    while changelog.since > mirrored.since or changelog.altering:
+    while not reached.frozen and (changelog.since > mirrored.since or changelog.altering):
         changelog = changelogs.snapshot_at(changelog.version - 1)
     assert mirrored.schema is not None
     return _Found(mirrored.schema, reached, Versions(mirrored.version, changelog.version))
+
+
+def _state(reached: MirrorPosition) -> tuple[int, bool]:
+    return reached.generation, reached.frozen
 
 
 def _altered(table: LakeTable, found: TableVersion | None) -> TableVersion | None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from actors.lake.delta_log import Logged, last_said, logged
 from pipeline.errors import Definite
-from pipeline.lake.live_view import MirrorPosition, live_view_sql, sum_sql
+from pipeline.lake.live_view import MirrorPosition, live_view_sql, readable, sum_sql
 from pipeline.lake.sql_dialects import Dialect, registration
 from pipeline.lake.tables import Property, Tier, location
 from pipeline.schema.table_schema import TableId
@@ -49,6 +49,7 @@ def live_view_text(
             )
         if mirrored is None or mirrored.schema is None:
             continue
+        readable(mirrored, table)
         text = live_view_sql(root, mirrored.schema, MirrorPosition.told(mirrored, changelog), dialect=dialect)
         told = registration(root, table) if dialect is Dialect.TRINO else _settings(text, dialect)
         return "\n".join([*(f"-- once: {statement};" for statement in told), text])

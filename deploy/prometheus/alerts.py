@@ -128,6 +128,15 @@ ALERTS: Final = (
         holds_s=0.0,
     ),
     Alert(
+        "TidemarkMirrorRebuilding",
+        "warning",
+        "The mirror of {{ $labels.table }} at {{ $labels.instance }} has been filled for "
+        "{{ $value | humanizeDuration }}, and readers see it as it was before.",
+        f"time() - ({metrics.MIRROR_REBUILDING.name} > 0) > {{limit}}",
+        holds_s=5 * _MINUTE,
+        limit_s=6 * _HOUR,
+    ),
+    Alert(
         "TidemarkJournalNearQuota",
         "warning",
         "The journal of {{ $labels.instance }} has {{ $value | humanizePercentage }} of its quota.",

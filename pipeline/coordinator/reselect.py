@@ -38,6 +38,7 @@ from pipeline.coordinator.state import (
     Unsettled,
     checkpointed,
     dropped,
+    given_up,
     snapshot_of,
     window_table,
     with_mirror,
@@ -108,7 +109,9 @@ def read_anew(state: State, table: TableId, scn: int) -> State:
     snapshot, mirror = snapshot_of(state.checkpoint, table), state.checkpoint.mirrors[table]
     if isinstance(mirror, Filling) and snapshot and isinstance(snapshot.tables[table], SnapshotWaiting):
         return with_mirror(dropped(state, {table}), table, Filling(scn))
-    return with_snapshot(state, Snapshot(f"{REREAD}-{scn}-{table}", {table: SnapshotWaiting()}))
+    lacks_rows = given_up(state.checkpoint, table)
+    state = with_snapshot(state, Snapshot(f"{REREAD}-{scn}-{table}", {table: SnapshotWaiting()}))
+    return with_mirror(state, table, Filling(scn)) if lacks_rows else state
 
 
 def forgotten(state: State, table: TableId) -> State:

@@ -21,6 +21,7 @@ from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.snapshot.snapshot import (
     ChunkId,
     Chunking,
+    Completed,
     Range,
     Snapshot,
     SnapshotFailed,
@@ -226,11 +227,14 @@ def _left(state: TableSnapshot) -> str:
 
 
 def table_ended(state: State, snapshot: Snapshot, table: TableId, ended: TableSnapshot) -> State:
-    """The table's snapshot has come to its end; a mirror that it was filling is ready to be merged into."""
+    """The table's snapshot has come to its end; a mirror of which it has read all rows is ready to be merged into.
+
+    One that it has read in part lacks rows, and waits for a snapshot that begins another generation.
+    """
     was, mirror = snapshot.tables[table], state.checkpoint.mirrors.get(table)
     state = with_table(dropped(state, {table}), snapshot, table, ended)
-    match mirror:
-        case Filling(since) if _filled(was) or not to_be_filled(state.checkpoint, table):
+    match mirror, ended:
+        case Filling(since), Completed() if _filled(was) or snapshot.request(table).whole:
             return with_mirror(state, table, Ready(since))
         case _:
             return state
@@ -248,6 +252,11 @@ def to_be_filled(checkpoint: Checkpoint, table: TableId) -> bool:
         for snapshot, other in unended(checkpoint)
         if other == table
     )
+
+
+def given_up(checkpoint: Checkpoint, table: TableId) -> bool:
+    """Whether the table's mirror lacks rows, and no snapshot is going to bring them."""
+    return isinstance(checkpoint.mirrors.get(table), Filling) and not to_be_filled(checkpoint, table)
 
 
 def with_mirror(state: State, table: TableId, mirror: Mirror) -> State:
@@ -294,13 +303,16 @@ def with_snapshot(state: State, snapshot: Snapshot) -> State:
     """The state with one more snapshot.
 
     A table that it's the first one of has a mirror from here on, in which nothing of before counts: its changes until
-    here may be of rows that were told apart by another key.
+    here may be of rows that were told apart by another key. So has one whose mirror lacks rows, since the snapshot that
+    filled it failed or was stopped.
     """
     mirrors, scn = state.checkpoint.mirrors, state.checkpoint.scn
     first = [
         table
         for table, waiting in snapshot.tables.items()
-        if isinstance(waiting, SnapshotWaiting) and snapshot.request(table).whole and table not in mirrors
+        if isinstance(waiting, SnapshotWaiting)
+        and snapshot.request(table).whole
+        and (table not in mirrors or given_up(state.checkpoint, table))
     ]
     return checkpointed(
         state,

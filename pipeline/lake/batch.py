@@ -7,7 +7,7 @@ from pipeline.journal.entry import Entry, FileKind
 from pipeline.lake.column_changes import Step
 from pipeline.lake.tables import LakeColumn
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.snapshot.checkpoint import Checkpoint, Mirror
+from pipeline.snapshot.checkpoint import Checkpoint, Mirror, Ready
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,8 @@ class LakeTableState:
     none, `merged` the segment that it has reached, and `pending` the changes behind that, both as they were found.
     `after`: the segment through which all tables had everything when this one last got something. `partial`: whether
     its changes may lack columns. `stopped`: why it gets no more, until its mirror begins a generation at the SCN
-    `stopped_at` or behind it.
+    `stopped_at` or behind it. `rebuilding`: since when (s since the epoch) its newest generation has been filled, None
+    where its mirror is complete.
     """
 
     schema: TableSchema | None = None
@@ -37,6 +38,7 @@ class LakeTableState:
     partial: bool = False
     stopped: str | None = None
     stopped_at: int = 0
+    rebuilding: float | None = None
 
 
 def said_by(tables: Iterable[LakeTableState]) -> int:
@@ -107,6 +109,13 @@ class Batch:
             return None
         return last[0]
 
+    def tells_all_of(self, table: TableId, generation: int) -> bool:
+        """Whether a generation that begins in the batch is complete with it: no snapshot has to fill it."""
+        begins = next(each.segment for each in self.generations[table] if each.since == generation)
+        rows = self.tables.get(table, Pieces()).rows
+        mirror = self.checkpoint.mirrors.get(table)
+        return mirror == Ready(generation) and all(piece.segment < begins for piece in rows)
+
 
 # A batch is one commit in each table: the more is in it, the less it costs, and the longer it takes.
 MOST_BYTES = 256 << 20
@@ -118,13 +127,13 @@ MOST_SEGMENTS = 500
 def next_batch(entries: Iterable[Entry], most_bytes: int = MOST_BYTES) -> Batch:
     """The batch of the first of these entries, and of those after it until it has `most_bytes` of Parquet.
 
-    It ends before columns are altered. There must be one entry at least, and no more are taken from `entries` than
-    belong to it, and one that shows that it ends.
+    It ends before columns are altered, and before a mirror begins another generation. There must be one entry at least,
+    and no more are taken from `entries` than belong to it, and one that shows that it ends.
     """
     taken: list[Entry] = []
     size = 0
     for entry in entries:
-        if taken and any(altered.alteration.changes for altered in entry.alterations):
+        if taken and (_alters(entry) or _begins_anew(taken[-1], entry)):
             break
         taken.append(entry)
         size += sum(file.bytes for file in entry.files)
@@ -140,6 +149,18 @@ def next_batch(entries: Iterable[Entry], most_bytes: int = MOST_BYTES) -> Batch:
         checkpoint=taken[-1].checkpoint,
         commit_times=tuple(sample for each in times for sample in each.samples),
         newest=max((each.newest for each in times), default=None),
+    )
+
+
+def _alters(entry: Entry) -> bool:
+    return any(altered.alteration.changes for altered in entry.alterations)
+
+
+def _begins_anew(before: Entry, entry: Entry) -> bool:
+    """Whether a mirror that there was begins another generation in a segment."""
+    had, has = before.checkpoint.mirrors, entry.checkpoint.mirrors
+    return had != has and any(
+        had[table].since < mirror.since for table, mirror in has.items() if table in had
     )
 
 

@@ -14,6 +14,9 @@ A lake table keeps each column that it ever had, since what was in it is the tab
 Where the mirror begins a new generation, with another schema, no earlier row counts for it. Then a new column continues
 in one of the same name, if that can take its values. If it can't, the sink sets that one aside.
 
+Each of the two lake tables may have a *pin* as well: a column without a value whose name is all that it says
+(`pipeline.lake.live_view`). It belongs to no schema, and a plan leaves it as it is.
+
 What happens in one commit of Delta's log (`actors.lake.lake`) is the way from what a lake table has to what it's to
 have, over any number of such steps. So it's the columns at the end that count, and each says which one it was. Names
 get their own life only when that's needed: column mapping is enabled with the first name that can't be without it or
@@ -29,7 +32,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline.errors import Definite
-from pipeline.lake.tables import META_COLUMNS, LakeColumn, Tier, columns, need_mapping
+from pipeline.lake.tables import MAPPING, META_COLUMNS, PIN_TYPE, LakeColumn, Tier, columns, need_mapping
 from pipeline.schema.ddl.alter_table import Alteration
 from pipeline.schema.spelling import folded
 from pipeline.schema.table_schema import TableSchema
@@ -235,7 +238,7 @@ _NAMES = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "l
 def features(plan: Plan, properties: Mapping[str, str]) -> dict[str, str]:
     """The table properties that have to be set before a plan can be carried out, of those that aren't."""
     mapped = plan.renames or need_mapping(column.name for column in plan.after)
-    wanted = {"delta.columnMapping.mode": "name"} if mapped else {}
+    wanted = {MAPPING: "name"} if mapped else {}
     wanted |= {"delta.enableTypeWidening": "true"} if plan.widens else {}
     lacking = {name: value for name, value in wanted.items() if properties.get(name) != value}
     had, has = ({column.type.lower() for column in of} for of in (plan.before, plan.after))
@@ -243,11 +246,18 @@ def features(plan: Plan, properties: Mapping[str, str]) -> dict[str, str]:
     return lacking | ({"delta.feature.timestampNtz": "supported"} if "timestamp_ntz" in has - had else {})
 
 
-def schema_text(plan: Plan, present: str) -> str:
-    """The schema of a Delta table's metadata once a plan is carried out, out of its present one; both as JSON."""
+def schema_text(plan: Plan, present: str, pin: str | None = None) -> str:
+    """The schema of a Delta table's metadata once a plan is carried out, and with this pin, out of its present one.
+
+    Both are JSON.
+    """
     schema = json.loads(present)
     fields = {field["name"]: field for field in schema["fields"]}
-    return json.dumps({**schema, "fields": [_field(each, fields) for each in plan.columns]})
+    after = [_field(each, fields) for each in plan.columns]
+    if pin is not None:
+        added = {"name": pin, "type": _delta_type(PIN_TYPE), "nullable": True, "metadata": {}}
+        after.append(fields.get(pin, added))
+    return json.dumps({**schema, "fields": after})
 
 
 def _field(planned: PlannedColumn, fields: Mapping[str, dict[str, Any]]) -> dict[str, Any]:

@@ -7,13 +7,30 @@ It's right whatever the merges' timing:
   in (m, n] has in the mirror what the source had at n. A key that did has in the changelog its whole last row, for
   changes carry whole rows and are in the order of the source's commits (`__scn`, then `__ordinal`).
 - Counting changes from a segment before m does no harm: the last change of a key is the same one.
-- While the first snapshot fills the mirror nothing is merged (m = 0), and every change counts. A chunk's row stands
-  in the mirror as the source had it at the chunk's place in the stream. A last change before that place is equal to
-  it, since the chunk saw it; one after that place is newer, and wins. A row deleted after its chunk has a last change
-  `d`; one deleted before isn't in the chunk.
-- A mirror may begin anew, empty, behind an SCN (its *generation*, which the mirror says of itself): what was said of
-  the table up to there no longer tells what its rows are. Changes up to there don't count, neither here nor in a
-  merge, and all of the above holds for those behind it.
+- While a snapshot fills a mirror nothing is merged (m = 0), and every change counts. A chunk's row stands there as the
+  source had it at the chunk's place in the stream. A last change before that place is equal to it, since the chunk saw
+  it; one after that place is newer, and wins. A row deleted after its chunk has a last change `d`; one deleted before
+  isn't in the chunk. When all chunks have come, the changes through a segment are merged into it (`filled_sql`), and
+  only then readers get it: so it's a state of the source.
+- A mirror has *generations*. Each begins empty behind an SCN: what was said of the table up to there no longer tells
+  what its rows are. Changes up to there don't count for it, neither here nor in a merge, and all of the above holds
+  for those behind it.
+
+**Readers and generations.** A text is run at any time, and an engine may read the two tables in any order. Let a text
+be of generation g. That it's right, or fails, needs this of the lake (`actors.lake.lake`):
+
+1. Each version of the mirror that readers may have holds a column, its *pin*, whose name only that generation has; it
+   comes and goes in the commits that bring and take that generation's rows. A text that reads a mirror with its pin
+   reads rows of g, which are complete.
+2. The changelog has a pin too. It's changed to that of a later generation g' before the changelog gets any change
+   behind g'. A text that reads a changelog with its pin reads no change that isn't g's.
+3. A text looks for the pin of g in both tables, whatever they have when it's printed. So one that finds it reads a
+   mirror of g, and changes of g: what is shown above. Any other one fails.
+4. Before a generation is filled beside the mirror, all changes of the segments before it are merged into the mirror,
+   which is *frozen* then. A text printed from then on reads the mirror alone, and is bound to its pin: it shows the
+   source at the end of the last of these segments. What the changelog's columns become meanwhile doesn't concern it.
+
+A query that's bound to versions of the tables that belong together needs no pins.
 
 Rows that tell what was (`b`), or that the table was emptied (`t`), change no key and are passed over.
 
@@ -43,8 +60,20 @@ from dataclasses import dataclass
 
 from pipeline.errors import Definite
 from pipeline.lake.sql_dialects import Dialect
-from pipeline.lake.tables import CHANGED, MIRROR, RANK, SEGMENT, WHOLE, Property, Tier, Told
-from pipeline.schema.table_schema import TableSchema
+from pipeline.lake.tables import (
+    CHANGED,
+    MIRROR,
+    PIN_TYPE,
+    RANK,
+    SEGMENT,
+    WHOLE,
+    Property,
+    Tier,
+    Told,
+    shadow,
+    table_at,
+)
+from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.types.column_types import Date, DateTime, Timestamp
 
 OP = "__op"
@@ -55,18 +84,26 @@ _SCN, _ORDINAL, _ABSENT = "__scn", "__ordinal", "__absent"
 class MirrorPosition:
     """Where a mirror is: its generation, and a segment whose changes it has all merged.
 
-    `partial`: whether its changelog has ever had rows that lack columns.
+    `partial`: whether its changelog has ever had rows that lack columns. `pin`: the column that texts are bound to,
+    None where there's none yet. `frozen`: whether another generation is being filled, so that the mirror is all that's
+    to be seen.
     """
 
     generation: int = 0
     merged: int = 0
     partial: bool = False
+    pin: str | None = None
+    frozen: bool = False
 
     @staticmethod
     def told(mirror: Told, changelog: Told) -> "MirrorPosition":
         """Where a mirror is by what the two tables say."""
         return MirrorPosition(
-            mirror.mark("generation"), mirror.mark("merged"), Property.PARTIAL in changelog.properties
+            mirror.mark("generation"),
+            mirror.merged,
+            Property.PARTIAL in changelog.properties,
+            mirror.pin,
+            mirror.pin is not None and mirror.rebuilding is not None,
         )
 
     def condition(self, dialect: Dialect = Dialect.SPARK) -> str:
@@ -83,6 +120,14 @@ class Versions:
     changelog: int
 
 
+def readable(mirror: Told, table: TableId) -> None:
+    """Raise Definite where a mirror has never been complete, so that there's no live view of it yet."""
+    if mirror.first:
+        raise Definite(
+            f"the first snapshot of {table} isn't in the lake yet: its live view is there as soon as that's complete"
+        )
+
+
 def live_view_sql(
     lake: str,
     schema: TableSchema,
@@ -90,33 +135,61 @@ def live_view_sql(
     at: Versions | None = None,
     dialect: Dialect = Dialect.SPARK,
 ) -> str:
-    """The query that gives a table's rows as of the last delivered segment.
+    """The query that gives a table's rows as of the last delivered segment, or as of where a rebuild began.
 
-    The text stays right while merges go on, only it reads more changes than it had to. A new one is needed when the
-    mirror begins anew, when the table's columns change, and when it becomes partial. Without `at` both tables are read
-    at their newest, the mirror first, so that it isn't ahead of the changelog. Raises Definite for a table without a
-    primary key.
+    The text stays right while merges go on, only it reads more changes than it had to. It fails once the mirror has
+    another generation, since a column that it's bound to is gone then. A new one is needed as well when the table's
+    columns change, and when it becomes partial. Without `at` both tables are read at their newest, the mirror first, so
+    that it isn't ahead of the changelog. Raises Definite for a table without a primary key.
     """
     if not schema.key:
         raise Definite(f"{schema.table} has no primary key: it has a changelog and no live view")
+    pin = None if at else reached.pin
     mirror = dialect.table(lake, schema.table, Tier.MIRROR, at.mirror if at else None)
+    mirror += _bound(" WHERE", pin, dialect)
+    if reached.frozen:
+        return f"SELECT {_names(schema, dialect)} FROM {mirror}"
     changelog = dialect.table(lake, schema.table, Tier.CHANGELOG, at.changelog if at else None)
-    changes = last_changes(schema, changelog, reached, reached.condition(dialect), dialect)
+    where = f"{reached.condition(dialect)}{_bound(' AND', pin, dialect)}"
+    return _laid_over(
+        schema, mirror, last_changes(schema, changelog, reached, where, dialect), reached, dialect
+    )
+
+
+def filled_sql(
+    lake: str, schema: TableSchema, generation: int, through: int, *, partial: bool, pin: str
+) -> str:
+    """The query, in Spark's SQL, for the mirror of a generation that's filled: its rows as of the segment `through`."""
+    spark, filled = Dialect.SPARK, table_at(shadow(lake, schema.table, generation))
+    reached = MirrorPosition(generation, partial=partial)
+    rows = f"SELECT {_names(schema, spark)} FROM {filled}"
+    if schema.key:
+        changelog = spark.table(lake, schema.table, Tier.CHANGELOG)
+        where = f"{reached.condition()} AND {spark.name_of(SEGMENT)} <= {through}"
+        changes = last_changes(schema, changelog, reached, where)
+        rows = _laid_over(schema, filled, changes, reached, spark)
+    return f"SELECT *, CAST(NULL AS {PIN_TYPE}) AS {spark.name_of(pin)} FROM (\n{rows}\n)"
+
+
+def _laid_over(
+    schema: TableSchema, mirror: str, changes: str, reached: MirrorPosition, dialect: Dialect
+) -> str:
     same, (m, c) = same_key(schema, dialect), map(dialect.name_of, (MIRROR, CHANGED))
+    mirror = f"(SELECT * FROM {mirror}) AS {m}"
     if reached.partial:
         values, whole = Values(schema, dialect), f"{c}.{dialect.name_of(WHOLE)}"
         return f"""WITH {c} AS (
 {changes}
 )
-SELECT {values.listed(values.laid_over)} FROM (SELECT * FROM {mirror}) AS {m} LEFT JOIN {c} ON {same}
+SELECT {values.listed(values.laid_over)} FROM {mirror} LEFT JOIN {c} ON {same}
 WHERE {whole} IS NULL
 UNION ALL
 SELECT {values.listed(values.told)} FROM {c} WHERE {whole}"""
-    names = ", ".join(dialect.name_of(column.name) for column in schema.columns)
+    names = _names(schema, dialect)
     return f"""WITH {c} AS (
 {changes}
 )
-SELECT {names} FROM (SELECT * FROM {mirror}) AS {m}
+SELECT {names} FROM {mirror}
 WHERE NOT EXISTS (SELECT 1 FROM {c} WHERE {same})
 UNION ALL
 SELECT {names} FROM {c} WHERE {dialect.name_of(OP)} <> 'd'"""
@@ -134,6 +207,14 @@ def sum_sql(lake: str, schema: TableSchema, dialect: Dialect = Dialect.SPARK) ->
 WHERE {op} IN ('c', 'd', 'r') AND {scn} > (SELECT coalesce(max({scn}), 0) FROM {changelog} WHERE {op} = 't')
 GROUP BY {names}
 HAVING {rows} <> 0"""
+
+
+def _names(schema: TableSchema, dialect: Dialect) -> str:
+    return ", ".join(dialect.name_of(column.name) for column in schema.columns)
+
+
+def _bound(word: str, pin: str | None, dialect: Dialect) -> str:
+    return "" if pin is None else f"{word} {dialect.name_of(pin)} IS NULL"
 
 
 def last_changes(

@@ -10,13 +10,14 @@ since somebody removed the table. The mirror waits for another generation then, 
 (`pipeline.lake.missing_generations`); the changelog goes on meanwhile.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from pipeline.config.table_rules import LakeRule, Tiers, rule_of
 from pipeline.errors import Definite
 from pipeline.lake.batch import Batch, LakeTableState
 from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.checkpoint import Mirror
 
 _THERE = (
     '{table} has a mirror in the lake, and lake.rules has tiers = "changelog" for it: remove the mirror (its folder '
@@ -35,14 +36,14 @@ def check_mirrors(delivered: LakeTableState, table: TableId, rule: LakeRule) -> 
 
 
 def bare(
-    delivered: Mapping[TableId, LakeTableState], begun: Collection[TableId], rules: tuple[LakeRule, ...]
+    delivered: Mapping[TableId, LakeTableState], begun: Mapping[TableId, Mirror], rules: tuple[LakeRule, ...]
 ) -> frozenset[TableId]:
-    """The tables without a mirror in the lake, of those whose mirror has `begun`, unless they're to have none."""
+    """The tables of whose mirror the lake hasn't got the generation that has `begun`, unless they're to have none."""
     return frozenset(
         table
         for table, found in delivered.items()
         if table in begun
-        and found.generation is None
+        and (found.generation is None or found.generation < begun[table].since)
         and found.stopped is None
         and rule_of(rules, table).tiers is not Tiers.CHANGELOG
     )

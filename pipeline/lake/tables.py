@@ -39,6 +39,9 @@ _THEIRS = re.compile(r"_metadata|__delta_internal_.*|_tmp_metadata_.*", re.DOTAL
 # by itself: its rows have the segment that they came with.
 CHANGELOG_VERSIONS_H = 24
 
+# The property by which a Delta table's columns have names of their own in its files.
+MAPPING: Final = "delta.columnMapping.mode"
+
 # What a table's column may not have in its name without column mapping (Delta: Column mapping).
 _UNFIT = set(" ,;{}()\n\t=")
 
@@ -56,7 +59,10 @@ class Property(StrEnum):
     JOURNAL: the id of the journal that it's fed from. SCHEMA: the source's schema that it has taken on, as JSON, and
     SINCE the segment that this came with. PARTIAL: changes in it may lack columns. STOPPED: why nothing more is
     delivered to it, else empty, and STOPPED_AT the SCN through which the journal was read then. ALTERING: what its
-    columns are about to become, where that takes more than a commit; else empty.
+    columns are about to become, where that takes more than a commit; else empty. PIN: the column that texts of the live
+    view are bound to (`pipeline.lake.live_view`), which a mirror has once it's complete. REBUILDING: that a generation
+    of the mirror is being filled (`Rebuilding`); empty where none is. MERGED: the segment that a mirror had merged when
+    it was swapped in.
     """
 
     JOURNAL = "tidemark.journal"
@@ -66,6 +72,41 @@ class Property(StrEnum):
     STOPPED = "tidemark.stopped"
     STOPPED_AT = "tidemark.stoppedAt"
     ALTERING = "tidemark.altering"
+    PIN = "tidemark.pin"
+    REBUILDING = "tidemark.rebuilding"
+    MERGED = "tidemark.merged"
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilding:
+    """A generation of a mirror that is being filled, as the mirror tells it.
+
+    `segment`: the last one that brought changes to the complete mirror that readers see meanwhile, which is the source
+    at its end; None while the first snapshot fills the mirror itself. `since`: when that began (s since the epoch).
+    """
+
+    generation: int
+    segment: int | None
+    since: float
+
+    @staticmethod
+    def read(text: str) -> "Rebuilding":
+        """What `text` has written."""
+        return Rebuilding(**json.loads(text))
+
+    @property
+    def text(self) -> str:
+        """All of it, as a table property has it."""
+        return json.dumps({"generation": self.generation, "segment": self.segment, "since": self.since})
+
+
+_PIN: Final = "__generation_"
+PIN_TYPE: Final = "BOOLEAN"
+
+
+def pin_of(generation: int) -> str:
+    """The name of the column that says which generation of the mirror a lake table is for; it's always null."""
+    return f"{_PIN}{generation}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +126,36 @@ class Told:
     def since(self) -> int:
         """The segment that this schema came with."""
         return int(self.properties.get(Property.SINCE, 0))
+
+    @property
+    def pin(self) -> str | None:
+        """The column that texts of the live view are bound to, None where there's none."""
+        return self.properties.get(Property.PIN)
+
+    @property
+    def rebuilding(self) -> Rebuilding | None:
+        """The generation that is being filled, None where the mirror is complete."""
+        text = self.properties.get(Property.REBUILDING)
+        return Rebuilding.read(text) if text else None
+
+    @property
+    def first(self) -> bool:
+        """Whether it's a mirror that its first snapshot is filling, so that it has never been complete."""
+        return self.pin is None and self.rebuilding is not None
+
+    @property
+    def merged(self) -> int:
+        """The segment whose changes a mirror has all merged."""
+        return max(self.mark("merged"), self._swapped)
+
+    @property
+    def rows(self) -> int:
+        """The segment through which a mirror has all rows of snapshots; one that was swapped in came with them."""
+        return max(self.mark("rows"), self._swapped)
+
+    @property
+    def _swapped(self) -> int:
+        return int(self.properties.get(Property.MERGED, 0))
 
     @property
     def altering(self) -> bool:
@@ -119,13 +190,23 @@ def location(lake: str, table: TableId, tier: Tier) -> str:
     return "/".join((lake.rstrip("/"), _folder(table.database), _folder(table.name), tier))
 
 
+def shadow(lake: str, table: TableId, generation: int) -> str:
+    """The path of the lake table in which a generation of the mirror is filled while readers see the one before."""
+    return f"{shadows(lake, table)}{generation}"
+
+
+def shadows(lake: str, table: TableId) -> str:
+    """How the paths of all such tables begin."""
+    return f"{location(lake, table, Tier.MIRROR)}-next-"
+
+
 def columns(schema: TableSchema, tier: Tier) -> tuple[LakeColumn, ...]:
     """A lake table's columns. Raises Definite where the source's can't be had under their names."""
     own = [LakeColumn(field.name, spark_type(field.type)) for field in schema.arrow]
     seen: dict[str, str] = {}
     for column in own:
         name = folded(column.name)
-        if name in META.names:
+        if name in META.names or name.startswith(_PIN):
             raise Definite(
                 f"column {column.name!r} of {schema.table} has the name of a column that Tidemark adds"
             )
@@ -188,16 +269,21 @@ def create_sql(path: str, tier: Tier, of: tuple[LakeColumn, ...], properties: Ma
     return f"CREATE TABLE IF NOT EXISTS {table_at(path)} ({ddl(of)}) USING delta {_settings(tier, of, properties)}"
 
 
-def begin_sql(path: str, tier: Tier, of: tuple[LakeColumn, ...], properties: Mapping[str, str]) -> str:
-    """The statement that makes an empty lake table with just these columns, whatever is there now.
+def begin_sql(
+    path: str,
+    tier: Tier,
+    of: tuple[LakeColumn, ...],
+    properties: Mapping[str, str],
+    rows: str | None = None,
+) -> str:
+    """The statement that makes a lake table with just these columns, and a query's rows or none, whatever is there.
 
     Of the forms of this statement it's the one with a query that Delta makes but once for an application's transaction.
     """
-    nothing = ", ".join(f"CAST(NULL AS {column.type}) AS {quoted(column.name)}" for column in of)
-    return (
-        f"CREATE OR REPLACE TABLE {table_at(path)} USING delta {_settings(tier, of, properties)} "
-        f"AS SELECT {nothing} WHERE false"
-    )
+    if rows is None:
+        nothing = ", ".join(f"CAST(NULL AS {column.type}) AS {quoted(column.name)}" for column in of)
+        rows = f"SELECT {nothing} WHERE false"
+    return f"CREATE OR REPLACE TABLE {table_at(path)} USING delta {_settings(tier, of, properties)} AS {rows}"
 
 
 # There are some commits to a changelog a second, and whoever looks for the newest one goes through the names of all; so
@@ -213,7 +299,7 @@ _SETTINGS: Final = {
 
 
 def _settings(tier: Tier, of: tuple[LakeColumn, ...], properties: Mapping[str, str]) -> str:
-    mapping = {"delta.columnMapping.mode": "name"} if need_mapping(column.name for column in of) else {}
+    mapping = {MAPPING: "name"} if need_mapping(column.name for column in of) else {}
     return _properties(
         {**_SETTINGS[tier], **mapping, **{str(key): value for key, value in properties.items()}}
     )

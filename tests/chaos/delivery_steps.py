@@ -48,7 +48,7 @@ class Step:
 
 
 def _appends(tier: Tier) -> Callable[..., bool]:
-    return lambda table, *_: str(table.path).endswith(f"/{tier}")
+    return lambda table, *_: f"/{tier}" in str(table.path)
 
 
 def _places(tier: Tier) -> Callable[..., bool]:
@@ -99,6 +99,7 @@ BATCH: Final = {
         Lake, "_take_on", Moment.BEHIND, concerns=_takes_on(Tier.CHANGELOG)
     ),
     "mirror's schema taken on": Step(Lake, "_take_on", Moment.BEHIND, concerns=_takes_on(Tier.MIRROR)),
+    "mirror frozen": Step(Lake, "_freeze", Moment.BEHIND),
     "mirror begun": Step(Lake, "_begin", Moment.BEHIND),
     "changes not placed": Step(LakeFiles, "place", Moment.BEFORE, concerns=_places(Tier.CHANGELOG)),
     "a file linked, not named": Step(LakeFiles, "_take", Moment.BEHIND),
@@ -116,6 +117,10 @@ BATCH: Final = {
     "a table delivered, others not": Step(Lake, "deliver", Moment.BEHIND),
     "batch delivered, journal not told": Step(SparkSink, "_tell", Moment.BEFORE),
     "journal told": Step(Consumers, "tell", Moment.BEHIND),
+    "not completing": Step(Lake, "complete", Moment.BEFORE),
+    "swapping": Step(Lake, "_swap", Moment.AMID, where=_mirror),
+    "swapped, not swept": Step(Lake, "_sweep", Moment.BEFORE, concerns=_made_by("_swap")),
+    "completed": Step(Lake, "complete", Moment.BEHIND),
     "not merging": Step(Lake, "merge", Moment.BEFORE),
     "merging": Step(Lake, "merge", Moment.AMID, where=_mirror),
     "merge committed, view not followed": Step(

@@ -170,8 +170,11 @@ def killed(executor: int) -> bool:
 
 
 def merged(sink: SparkSink) -> bool:
-    """Whether nothing is left to be merged."""
-    return sink._up is not None and not sink._up.background._mergeable(sink._state.so_far.mirrors)
+    """Whether nothing is left to be completed or merged."""
+    if sink._up is None:
+        return False
+    background, mirrors = sink._up.background, sink._state.so_far.mirrors
+    return not background._completable(mirrors) and not background._mergeable(mirrors)
 
 
 def plant(fault: Planted) -> None:

@@ -227,7 +227,7 @@ def wrong_changes(source: Source, each: Lives, connection: DuckDBPyConnection) -
         if each.maintained and table.schema.table.name == TRIMMED:
             begins = min((change["__segment"] for change in there), default=through + 1)
             mirror = logged(location(each.lake, table.schema.table, Tier.MIRROR))
-            merged = 0 if mirror is None else mirror.mark("merged")
+            merged = 0 if mirror is None else mirror.merged
             gone = [change for change in told if change["__segment"] < begins]
             wrong += [f"{path}: {c} is missing, and wasn't merged" for c in gone if c["__segment"] > merged]
             told = [change for change in told if change["__segment"] >= begins]
@@ -304,8 +304,8 @@ def lived(source: Source, each: Lives, kills: Sequence[Kill], connection: DuckDB
     return wrong + wrong_at_the_end(source, each, connection)
 
 
-# Ten kills with those of maintenance: before, in and behind commits, between tables, in MERGEs, between one and its
-# view. Those in the even places find columns that are added, and the others mirrors that begin anew.
+# Eleven kills with those of maintenance: before, in and behind commits, between tables, in MERGEs, between one and its
+# view, behind a swap. Those in the even places find columns that are added, and the others mirrors that begin anew.
 QUICK: tuple[Life, ...] = (
     ((Victim.JVM, "changes placed, not committed", 1),),
     ((Victim.PROCESS, "rows placed, not committed", 1),),
@@ -314,6 +314,7 @@ QUICK: tuple[Life, ...] = (
     ((Victim.JVM, "merging", 1),),
     ((Victim.PROCESS, "a table delivered, others not", 1),),
     ((Victim.JVM, "committing", 1),),
+    ((Victim.PROCESS, "swapped, not swept", 1),),
     ((Victim.PROCESS, "merge committed, view not followed", 1),),
 )
 QUICK_MAINTENANCE: tuple[Life, ...] = (

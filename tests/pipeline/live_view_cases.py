@@ -180,13 +180,15 @@ class Schedule:
     scn: int = 0
     unread: tuple[tuple[int, str | None], ...] = ()
     begun: int | None = None
+    anew: float = 0.05
 
     @staticmethod
-    def random(seed: int, histories: int) -> "Schedule":
-        """Some of them of a source that logs rows without all of their columns."""
+    def random(seed: int, histories: int, anew: float = 0.05) -> "Schedule":
+        """Some of them of a source that logs rows without all of their columns; `anew`: how often mirrors begin."""
         some = random.Random(seed)
         partial = some.random() < 0.6
-        return Schedule(some, [Story(number, some, partial) for number in range(histories)])
+        stories = [Story(number, some, partial) for number in range(histories)]
+        return Schedule(some, stories, anew=anew)
 
     @property
     def partial(self) -> bool:
@@ -206,7 +208,7 @@ class Schedule:
     def _happen(self, segment: int) -> None:
         self.scn += 1
         do = self.some.random()
-        if do < 0.05:
+        if do < self.anew:
             self._begin_anew(segment, emptied=self.some.random() < 0.5)
         elif do < 0.4 and self.unread:
             count = self.some.randint(1, 5)

@@ -14,11 +14,11 @@ from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline.config.settings import LakeSettings
 from pipeline.lake import maintenance
-from pipeline.lake.batch import LakeTableState
+from pipeline.lake.batch import LakeTableState, Pieces
 from pipeline.lake.maintenance import TableSize
 from pipeline.lake.tables import Tier
 from pipeline.schema.table_schema import Column, TableId, TableSchema
-from pipeline.snapshot.checkpoint import Ready
+from pipeline.snapshot.checkpoint import Filling, Ready
 from pipeline.types.column_types import Integer
 
 ORDERS = TableSchema(TableId("shop", "orders"), (Column("id", Integer(4, unsigned=False), False),), (0,))
@@ -45,6 +45,17 @@ def test_a_mirror_is_merged_if_there_is_one(delivered: LakeTableState, *, due: b
     background = Background(LakeSettings("lake", merge_rows=1), Metrics(), lake, nothing_is_called)
     background.found(ORDERS.table, delivered, {})
     assert (background.time_left({ORDERS.table: Ready(0)}) is not None) is due
+
+
+def test_a_first_mirror_is_shown_when_its_rows_are_there() -> None:
+    """Its generation begins behind the SCN 0, as if there were none."""
+    lake: Any = None
+    background = Background(LakeSettings("lake"), Metrics(), lake, nothing_is_called)
+    background.found(ORDERS.table, LakeTableState(), {})
+    background.delivered(ORDERS.table, LakeTableState(ORDERS, generation=0, rebuilding=7.0), Pieces())
+    assert background.status(ORDERS.table)["rebuilding_since"] == 7.0
+    assert background.time_left({ORDERS.table: Filling(0)}) != 0
+    assert background.time_left({ORDERS.table: Ready(0)}) == 0
 
 
 async def test_what_was_given_up_rests_and_the_rest_keeps_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,9 +38,9 @@ from pipeline.messages.journal import MirrorDataExpired, SegmentSealed
 from pipeline.messages.topology import EDGES, ActorName, inbox
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
-from pipeline.snapshot.checkpoint import Filling
+from pipeline.snapshot.checkpoint import Filling, Ready
 from pipeline.types.column_types import Integer
-from tests.integration.history import FILLING, History
+from tests.integration.history import FILLING, History, Table
 from tests.servers.stopped import stop
 
 INT = Integer(8, unsigned=False)
@@ -112,6 +112,16 @@ class House:
         """What the sink has since Spark has been up."""
         assert self.sink._up is not None
         return self.sink._up
+
+    def is_filled(self, *tables: Table) -> None:
+        """All rows of their mirrors have been read."""
+        for each in tables:
+            assert each.mirror is not None
+            each.mirror = Ready(each.mirror.since)
+
+    def complete(self) -> bool:
+        """Whether readers have all mirrors' newest generations."""
+        return not any(table["rebuilding_since"] for table in self.sink.status()["tables"].values())
 
     def arrived(self) -> bool:
         """Whether the last segment is delivered."""
@@ -362,8 +372,9 @@ async def test_a_lake_that_comes_when_segments_have_gone_asks_for_mirrors_that_b
         await house.write(5, 5)
         await house.until(house.arrived, running)
         assert house.sink.status()["late"] == []
+        house.is_filled(house.orders, house.items)
         await house.write(6, 6)
-        await house.until(house.arrived, running)
+        await house.until(lambda: house.arrived() and house.complete(), running)
         found = await asyncio.to_thread(lake.find, house.items.schema.table)
         assert found.after == 5
         for each in (house.orders, house.items):
@@ -399,8 +410,9 @@ async def test_a_table_that_stopped_is_told_again_and_begins_anew_when_it_is_rem
         assert await house.coordinator.get() == MirrorDataExpired({items: 0})
         history.restart(house.items, house.items.schema, Filling)
         history.chunk(house.items, list(house.items.source))
+        house.is_filled(house.orders, house.items)
         await house.write(3, 3)
-        await house.until(house.arrived, running)
+        await house.until(lambda: house.arrived() and house.complete(), running)
         for each in (house.orders, house.items):
             shown = live_view(house.up.spark.session, str(house.root), each.schema.table).collect()
             assert sorted(map(tuple, shown)) == [(n, n) for n in (1, 2, 3)]

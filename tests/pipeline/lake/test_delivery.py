@@ -76,14 +76,16 @@ def test_a_stopped_table_comes_back_with_a_generation_that_begins_behind_its_sto
         V1, since=1, columns=changelog(V1), changes=1, rows=1, generation=0, stopped="so", stopped_at=3
     )
     retyped = replace(V1, columns=(ID, Column("note", INT, True)))
-    entries = [
-        entry(4, BAD, mirror=Ready(2)),
-        entry(5, V2, kind=FileKind.ROWS, mirror=Ready(2)),
-        entry(6, retyped, kind=FileKind.ROWS, mirror=Filling(5)),
-        entry(7, retyped, mirror=Filling(5)),
-    ]
-    assert next_batch(entries[:2]).resumed(V1.table, stopped) is None
-    batch = next_batch(entries)
+    older = [entry(4, BAD, mirror=Ready(2)), entry(5, V2, kind=FileKind.ROWS, mirror=Ready(2))]
+    assert next_batch(older).resumed(V1.table, stopped) is None
+    batch = next_batch(
+        [
+            entry(4, BAD),
+            entry(5, V2, kind=FileKind.ROWS),
+            entry(6, retyped, kind=FileKind.ROWS, mirror=Filling(5)),
+            entry(7, retyped, mirror=Filling(5)),
+        ]
+    )
     assert batch.resumed(V1.table, stopped) == Generation(5, 6, retyped)
     assert batch.resumed(V1.table, replace(stopped, stopped=None)) is None
     todo = accepted(stopped, V1.table, batch)
@@ -144,29 +146,39 @@ def test_an_empty_table_gets_its_mirror() -> None:
 
 def test_a_mirror_that_begins_anew_takes_any_schema_and_no_rows_of_before() -> None:
     rows = FileKind.ROWS
-    batch = next_batch(
-        [
-            entry(1, V1, kind=rows, mirror=Filling(5)),
-            entry(2, V1, BAD, mirror=Filling(5)),
-            entry(3, BAD, mirror=Filling(30)),
-            entry(4, BAD, kind=rows, mirror=Filling(30)),
-            entry(5, V2, kind=rows, mirror=Ready(70)),
-            entry(6, V2, kind=rows, mirror=Ready(70)),
-        ]
+    entries = [
+        entry(1, V1, kind=rows, mirror=Filling(5)),
+        entry(2, V1, BAD, mirror=Filling(5)),
+        entry(3, BAD, V1, mirror=Filling(30)),
+        entry(4, V1, kind=rows, mirror=Ready(30)),
+        entry(5, V2, kind=rows, mirror=Ready(70)),
+    ]
+    first, second, third = next_batch(entries), next_batch(entries[2:]), next_batch(entries[4:])
+    assert [each.through for each in (first, second, third)] == [2, 4, 5], (
+        "what was there ends with its batch"
     )
-    assert batch.generations == {
-        V1.table: (Generation(5, 1, V1), Generation(30, 3, BAD), Generation(70, 5, V2))
-    }
+    assert [each.generations[V1.table] for each in (first, second, third)] == [
+        (Generation(5, 1, V1),),
+        (Generation(30, 3, V1),),
+        (Generation(70, 5, V2),),
+    ]
     # Within the generation that it had the table stops, since nothing said what became of its rows.
-    stopped = accepted(LakeTableState(), V1.table, batch)
+    stopped = accepted(LakeTableState(), V1.table, first)
     assert (stopped.through, stopped.generation) == (1, 5)
-    entries = [entry(1, V1, kind=rows, mirror=Filling(5)), entry(3, BAD, V1, mirror=Filling(30))]
-    todo = accepted(
-        LakeTableState(), V1.table, next_batch([*entries, entry(4, V1, kind=rows, mirror=Ready(30))])
-    )
+    there = LakeTableState(V1, since=1, columns=changelog(V1), changes=2, rows=2, generation=5)
+    todo = accepted(there, V1.table, second)
     assert (todo.reason, todo.generation, todo.schema, todo.since) == ("", 30, V1, 3)
     assert [piece.segment for piece in todo.pieces.rows] == [4]
     assert [piece.segment for piece in todo.pieces.changes] == [3, 3]
+
+
+def test_a_generation_is_complete_with_its_batch_only_where_no_snapshot_fills_it() -> None:
+    emptied, filled = entry(3, V1, mirror=Ready(30)), entry(4, V1, kind=FileKind.ROWS, mirror=Ready(30))
+    assert next_batch([emptied]).tells_all_of(V1.table, 30)
+    assert not next_batch(
+        [replace(emptied, checkpoint=entry(3, V1, mirror=Filling(30)).checkpoint), filled]
+    ).tells_all_of(V1.table, 30)
+    assert not next_batch([entry(3, V1, mirror=Filling(30))]).tells_all_of(V1.table, 30)
 
 
 def test_behind_a_crash_the_mirror_may_be_ahead_of_a_batch() -> None:

@@ -59,13 +59,13 @@ class Lake:
         merge = Merge("lake", SCHEMA, self.reached, through)
         extent = merge.extent()
         assert extent is not None
-        row = self.engine.execute(_in_duckdb(extent)).fetchone()
+        row = self.engine.execute(in_duckdb(extent)).fetchone()
         assert row is not None
         merge = merge.within(row)
         if by_statement:
-            self.engine.execute(_in_duckdb(merge.statement()))
+            self.engine.execute(in_duckdb(merge.statement()))
         else:
-            keys, rows = _in_duckdb(merge.keys()), _in_duckdb(merge.rows(1).replace("VERSION AS OF 1", ""))
+            keys, rows = in_duckdb(merge.keys()), in_duckdb(merge.rows(1).replace("VERSION AS OF 1", ""))
             self.engine.execute(f"CREATE OR REPLACE TEMP TABLE brought AS {rows}")
             self.engine.execute(
                 f'DELETE FROM delta."{MIRROR}" AS "mirror " WHERE EXISTS '
@@ -79,7 +79,8 @@ class Lake:
         return self.engine.execute(live_view_sql("lake", SCHEMA, reached, dialect=Dialect.DUCKDB)).fetchall()
 
 
-def _in_duckdb(text: str) -> str:
+def in_duckdb(text: str) -> str:
+    """Spark's SQL in DuckDB's words."""
     (said,) = sqlglot.transpile(text, read="spark", write="duckdb")
     return said
 

@@ -9,6 +9,7 @@ from pipeline.errors import Definite
 from pipeline.lake.batch import Generation, LakeTableState, Piece, Pieces, next_batch
 from pipeline.lake.mirror_rules import bare, check_mirrors, ruled
 from pipeline.schema.table_filter import TableFilter
+from pipeline.snapshot.checkpoint import Ready
 from tests.pipeline.lake.test_delivery import ITEMS, V1, entry
 
 ORDERS = V1.table
@@ -41,11 +42,13 @@ def test_rows_that_wait_for_a_mirror_are_not_lost() -> None:
 
 
 def test_a_mirror_that_has_gone_begins_with_a_generation_that_is_all_to_come() -> None:
+    begun = {ORDERS: Ready(0)}
     for found in (LakeTableState(V1, changes=3), LakeTableState()):
-        assert bare({ORDERS: found, ITEMS.table: LakeTableState()}, {ORDERS}, ()) == {ORDERS}
-        assert not bare({ORDERS: found}, {ORDERS}, RULES)
-        assert not bare({ORDERS: replace(found, generation=0)}, {ORDERS}, ())
-        assert not bare({ORDERS: replace(found, stopped="so")}, {ORDERS}, ())
+        assert bare({ORDERS: found, ITEMS.table: LakeTableState()}, begun, ()) == {ORDERS}
+        assert not bare({ORDERS: found}, begun, RULES)
+        assert not bare({ORDERS: replace(found, generation=0)}, begun, ())
+        assert bare({ORDERS: replace(found, generation=0)}, {ORDERS: Ready(3)}, ())
+        assert not bare({ORDERS: replace(found, stopped="so")}, begun, ())
     kept = ruled(BATCH, (), frozenset({ORDERS}), 4).generations
     assert [each.since for each in kept[ORDERS]] == [7]
     assert len(kept[ITEMS.table]) == 2
