@@ -229,13 +229,16 @@ def _left(state: TableSnapshot) -> str:
 def table_ended(state: State, snapshot: Snapshot, table: TableId, ended: TableSnapshot) -> State:
     """The table's snapshot has come to its end; a mirror of which it has read all rows is ready to be merged into.
 
-    One that it has read in part lacks rows, and waits for a snapshot that begins another generation.
+    One that it has read in part lacks rows. The next snapshot, whenever it comes, begins another generation.
     """
     was, mirror = snapshot.tables[table], state.checkpoint.mirrors.get(table)
     state = with_table(dropped(state, {table}), snapshot, table, ended)
     match mirror, ended:
         case Filling(since), Completed() if _filled(was) or snapshot.request(table).whole:
             return with_mirror(state, table, Ready(since))
+        case Filling(), _ if _filled(was) and to_be_filled(state.checkpoint, table):
+            # The next snapshot reads all rows, and they go into a mirror that has none of these.
+            return with_mirror(state, table, Filling(state.checkpoint.scn))
         case _:
             return state
 
