@@ -63,6 +63,7 @@ from pipeline.coordinator import resume
 from pipeline.coordinator.chunk_size import ChunkLimits
 from pipeline.coordinator.state import Overlapping, Pausing
 from pipeline.errors import TidemarkError
+from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.entry import Entry
 from pipeline.messages.journal import CheckpointSealed
 from pipeline.messages.signals import SignalAccepted
@@ -353,7 +354,11 @@ def _beginning(last: Entry | None, found: Preflight, settings: Settings) -> Chec
     captured = {t: schema for t, schema in found.known.schemas.items() if settings.tables.match(t)}
     known = KnownSchemas(captured, found.known.at)
     if last is None:
-        return replace(resume.first(known), server=found.server)
+        after = settings.source.begin_after
+        begin = resume.first(known)
+        if after is not None:
+            begin = resume.first_after(GtidSet.parse(after), known, found.purged)
+        return replace(begin, server=found.server)
     checkpoint = resume.resumed(last.checkpoint, known, found.purged, settings.snapshot.mode)
     _tell_beginning(last.checkpoint, checkpoint)
     return replace(checkpoint, server=found.server)

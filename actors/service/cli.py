@@ -255,7 +255,13 @@ def forget_consumer(settings: Settings, name: str) -> None:
 
 @main.command(name="import-debezium")
 @click.argument("connector", type=click.Path(path_type=Path))
-def import_debezium(connector: Path) -> None:
+@click.option(
+    "--offsets",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Connect's offsets: its topic as the console consumer prints it with keys, its offset file, or what "
+    "GET /connectors/NAME/offsets answers. Capture then begins where the connector stopped, without a snapshot.",
+)
+def import_debezium(connector: Path, offsets: Path | None) -> None:
     """Print the configuration that a Debezium MySQL connector's JSON amounts to.
 
     CONNECTOR is the file that the connector was made with, or what Kafka Connect answers when asked for it. What can't
@@ -264,8 +270,13 @@ def import_debezium(connector: Path) -> None:
     """
     from actors.service.debezium_file import properties
     from pipeline.config.debezium_import import take_over
+    from pipeline.config.debezium_offsets import stopped_at
 
-    taken = take_over(properties(connector))
+    given = properties(connector)
+    stopped = None
+    if offsets is not None:
+        stopped = stopped_at(offsets.read_bytes(), given.get("topic.prefix", ""))
+    taken = take_over(given, stopped)
     click.echo(taken.text, nl=False)
     click.echo(taken.report(), err=True)
 

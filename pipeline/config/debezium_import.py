@@ -28,6 +28,7 @@ from pipeline.config.debezium_properties import (
 from pipeline.config.debezium_tables import NotOurs, captured
 from pipeline.config.toml_writer import Value
 from pipeline.errors import Definite
+from pipeline.gtid.gtid_set import GtidSet
 
 CONNECTOR: Final = "io.debezium.connector.mysql.MySqlConnector"
 
@@ -136,14 +137,20 @@ class _Work:
                 self.tell(NoteKind.WITHHELD, name, why)
 
 
-def take_over(given: Mapping[str, str]) -> TakenOver:
-    """A configuration file for a connector with these properties. Raises NotTakenOver."""
+def take_over(given: Mapping[str, str], stopped: GtidSet | None = None) -> TakenOver:
+    """A configuration file for a connector with these properties. Raises NotTakenOver.
+
+    `stopped`: what the connector has finished. Capture continues after it, without a snapshot.
+    """
     work = _Work({present_name(name): value for name, value in given.items()})
     _connector(work)
     _tables(work)
     _source(work)
     _tls(work)
     _snapshots(work)
+    if stopped is not None:
+        work.put("source", "begin_after", str(stopped))
+        work.put("snapshot", "mode", "no_data")
     _signals(work)
     _classes(work, "transforms", TRANSFORMATIONS)
     _classes(work, "predicates", {})

@@ -135,15 +135,16 @@ class SourceSettings(ServerSettings):
     """The server whose log is read. `server_id` must be unique among all replicas of it.
 
     `others`: servers that may take its place. One does when the server has been out of reach for `failover_after_s`.
-    Where none can give what comes next, one that might is waited for, until nothing has changed for `catch_up_s`.
-    `keep_statements`: whether the journal keeps the texts of statements that the log has
-    (binlog_rows_query_log_events).
+    Where none can give what comes next, one that might is waited for, until nothing has changed for `catch_up_s`. A new
+    journal begins after the GTID set `begin_after`, where that is given. `keep_statements`: whether the journal keeps
+    the texts of statements that the log has (binlog_rows_query_log_events).
     """
 
     server_id: int = field(kw_only=True, metadata={"least": 1, "most": 2**32 - 1})
     others: tuple[ServerAddress, ...] = ()
     failover_after_s: float = field(default=10.0, metadata={"least": 0, "most": 86400})
     catch_up_s: float = field(default=60.0, metadata={"least": 0, "most": 604800})
+    begin_after: str | None = None
     keep_statements: bool = False
 
 

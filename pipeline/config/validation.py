@@ -22,6 +22,7 @@ from pipeline.config.settings import (
     Watermark,
 )
 from pipeline.config.table_rules import LakeRule, Tiers
+from pipeline.gtid.gtid_set import GtidSet, MalformedGtid
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,11 @@ def _of_source(source: SourceSettings) -> Iterator[Mistake]:
     listed = [(server.host, server.port) for server in servers]
     for twice in sorted({server for server in listed if listed.count(server) > 1}):
         yield Mistake("others", f"{twice[0]}:{twice[1]} is there twice", "name each server once")
+    if source.begin_after is not None:
+        try:
+            GtidSet.parse(source.begin_after)
+        except MalformedGtid as error:
+            yield Mistake("begin_after", str(error), "give a GTID set, as gtid_executed shows it")
 
 
 def _of_snapshots(snapshot: SnapshotSettings) -> Iterator[Mistake]:

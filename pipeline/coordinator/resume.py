@@ -64,6 +64,21 @@ def first(known: KnownSchemas) -> Checkpoint:
     return Checkpoint(known.at, schemas=dict(known.schemas))
 
 
+def first_after(position: GtidSet, known: KnownSchemas, purged: GtidSet) -> Checkpoint:
+    """Where a new journal begins that continues another reader of the log, which stopped at this position.
+
+    Nothing is known of the schemas there. Raises LogPurged where the server's log lacks what follows, and Definite
+    where the server hasn't executed what was read.
+    """
+    if missing := purged - position:
+        raise LogPurged(PURGED.format(missing=missing))
+    if unknown := position - known.at:
+        raise Definite(
+            f"source.begin_after names {unknown}, which the source hasn't executed; name its own GTIDs"
+        )
+    return Checkpoint(position)
+
+
 def resumed(checkpoint: Checkpoint, known: KnownSchemas, purged: GtidSet, mode: SnapshotMode) -> Checkpoint:
     """Where to go on from the last sealed checkpoint, at a server that has `purged` these transactions from its log.
 

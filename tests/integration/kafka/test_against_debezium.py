@@ -14,6 +14,7 @@ import pytest
 
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, SMALL_AND_QUICK, Account, MysqlServer
 from deploy.toolchain.parts import Parts
+from pipeline.config.debezium_offsets import stopped_at
 from pipeline.config.message_handling import (
     BinaryHandling,
     DecimalHandling,
@@ -284,6 +285,27 @@ def test_schemas_are_debeziums(parts: Parts, server: MysqlServer, account: Accou
     start = changes_of_all_kinds(server)
     options = {"converter.schemas.enable": "true", "provide.transaction.metadata": "true"}
     compare(parts, server, account, start, tmp_path, options, transactions=True, schemas=True)
+
+
+def test_what_a_halted_debezium_has_not_sent_comes_behind_its_offset(
+    parts: Parts, server: MysqlServer, account: Account, tmp_path: Path
+) -> None:
+    start = changes_of_all_kinds(server)
+    server.sql("INSERT INTO marker.end VALUES (1)")
+    options = {"offset.flush.interval.ms": "0", "max.batch.size": "1", "max.queue.size": "2"}
+    sent = debezium_messages(parts, server, account, start, "marker.end", tmp_path, options)
+    server.sql("INSERT INTO shop.pairs VALUES (7, 'z', 1)", "DELETE FROM shop.pairs")
+    stopped = stopped_at((tmp_path / "offsets").read_bytes(), PREFIX)
+    begun = GtidSet.parse(start.gtids)
+    assert begun <= stopped and begun != stopped
+    later = ours(server, account, replace(start, gtids=str(stopped)))
+    for topic, whole in ours(server, account, start).items():
+        told = [comparable(message) for message in whole]
+        before = [comparable(message) for message in sent if message.topic == topic]
+        after = [comparable(message) for message in later.get(topic, [])]
+        assert before == told[: len(before)]
+        assert after == told[len(told) - len(after) :]
+        assert len(before) + len(after) >= len(told)
 
 
 @pytest.mark.parametrize("schemas", [False, True])

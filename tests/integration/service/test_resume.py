@@ -145,6 +145,29 @@ async def test_without_data_there_is_silence(server: MysqlServer, tmp_path: Path
     assert [change.key for change in replay(tmp_path / "journal", A).changes] == [(1,)]
 
 
+async def test_a_new_journal_continues_another_reader_of_the_log(server: MysqlServer, tmp_path: Path) -> None:
+    settings = pipeline(server, tmp_path, "shop", mode=SnapshotMode.NO_DATA)
+    stopped = server.executed()
+    server.sql(
+        "UPDATE shop.a SET v = 1 WHERE id = 1",
+        "ALTER TABLE shop.a ADD COLUMN w INT",
+        "UPDATE shop.a SET w = 2 WHERE id = 2",
+    )
+    settings = replace(settings, source=replace(settings.source, begin_after=stopped))
+    async with running(settings) as service:
+        await service.begun()
+        server.sql("DELETE FROM shop.a WHERE id = 3")
+        await service.caught_up(server)
+        await service.stop()
+    async with running(settings) as service:
+        await service.begun()
+        server.sql("DELETE FROM shop.a WHERE id = 4")
+        await service.caught_up(server)
+        await service.stop()
+    changes = replay(tmp_path / "journal", A).changes
+    assert [change.key for change in changes] == [(1,), (2,), (3,), (4,)]
+
+
 async def lost(server: MysqlServer, settings: Settings) -> None:
     """Run the service until all is snapshotted, and purge from the log what happens behind that."""
     async with running(settings) as service:

@@ -8,6 +8,7 @@ from actors.service.config_file import load
 from actors.service.debezium_file import properties
 from pipeline.config.debezium_import import CONNECTOR, NoteKind, NotTakenOver, take_over
 from pipeline.config.settings import SaslMechanism, SnapshotMode, TlsMode
+from pipeline.gtid.gtid_set import GtidSet
 
 CONNECTORS = Path(__file__).parent / "debezium"
 
@@ -76,6 +77,13 @@ def test_what_comes_out_is_a_configuration(tmp_path: Path) -> None:
     assert settings.snapshot.mode is SnapshotMode.NO_DATA
     assert settings.signals.kafka
     assert settings.signals.kafka.sasl_mechanism is SaslMechanism.SCRAM_SHA_512
+
+
+def test_a_connector_that_stopped_is_continued_without_a_snapshot() -> None:
+    stopped = GtidSet.parse("aaaaaaaa-bbbb-bbbb-bbbb-cccccccccccc:1-7")
+    text = take_over(properties(CONNECTORS / "first.json"), stopped).text
+    assert 'begin_after = "aaaaaaaa-bbbb-bbbb-bbbb-cccccccccccc:1-7"' in text
+    assert text.count('mode = "no_data"') == 1
 
 
 def test_statements_are_kept_where_the_connector_tells_them() -> None:

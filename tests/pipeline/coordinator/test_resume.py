@@ -7,6 +7,7 @@ import pytest
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator import resume
 from pipeline.coordinator.resume import LogPurged
+from pipeline.errors import Definite
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Moving, Ready
 from pipeline.snapshot.snapshot import (
@@ -39,6 +40,15 @@ def needed(checkpoint: Checkpoint, known: KnownSchemas = KNOWN, purged: str = "a
 
 def test_a_first_start_is_at_the_present() -> None:
     assert resume.first(KNOWN) == Checkpoint(gtids("a:1-9"), schemas=dict(KNOWN.schemas))
+
+
+def test_a_new_journal_begins_where_another_reader_stopped() -> None:
+    position = gtids("a:1-5")
+    assert resume.first_after(position, KNOWN, gtids("a:1-4")) == Checkpoint(position)
+    with pytest.raises(LogPurged, match="6"):
+        resume.first_after(position, KNOWN, gtids("a:1-6"))
+    with pytest.raises(Definite, match="hasn't executed"):
+        resume.first_after(gtids("a:1-12"), KNOWN, gtids("a:1-4"))
 
 
 @pytest.mark.parametrize("mode", SnapshotMode)
