@@ -23,6 +23,7 @@ from actors.binlog_reader import BinlogReader
 from actors.chunk_selector import ChunkSelector
 from actors.journal.store import JournalStore
 from actors.journal_writer import JournalWriter
+from actors.kafka.producer import KafkaProducer
 from actors.schema_verifier import SchemaVerifier
 from actors.service import assembly, cli
 from actors.source.connection import Result
@@ -72,6 +73,13 @@ CAPTURE: Final = {
     "segment sealed": Step(JournalWriter, "_sealed", behind=True),
 }
 SINK: Final = {"news of a segment": Step(SparkSink, "handle")}
+TOPICS: Final = {
+    "predecessor fenced, no position read": Step(KafkaProducer, "start", behind=True),
+    "transaction begun": Step(KafkaProducer, "begin", behind=True),
+    "batch sent": Step(KafkaProducer, "send", behind=True),
+    "all sent, not committed": Step(KafkaProducer, "commit"),
+    "committed, journal not told": Step(KafkaProducer, "commit", behind=True),
+}
 
 
 def kill() -> NoReturn:
@@ -125,7 +133,7 @@ def main() -> None:
             assembly.Assembly = WithoutLake  # type: ignore[misc]
         else:
             name, nth, deed = (arguments.popleft() for _ in range(3))
-            break_at({**CAPTURE, **SINK}[name], int(nth), Deed(deed))
+            break_at({**CAPTURE, **SINK, **TOPICS}[name], int(nth), Deed(deed))
     cli.main(["run", *arguments])
 
 
