@@ -200,7 +200,7 @@ async def test_other_watermarks_are_refused_with_what_to_do(server: MysqlServer,
 async def test_what_it_costs_is_a_note(server: MysqlServer, tmp_path: Path) -> None:
     found = await preflight(settings(server, tmp_path))
     assert not [each for each in found.findings if each.severity is Severity.ERROR]
-    assert any("capture can't go on at another server" in each.wrong for each in found.findings)
+    assert any("capture can't continue at another server" in each.wrong for each in found.findings)
     assert found.known.at <= executed(server)
 
 

@@ -11,10 +11,13 @@ from pipeline.messages import inboxes as messages
 from pipeline.messages.binlog import PauseReading, ResumeReading, RowsUnread
 from pipeline.messages.chunks import (
     CloseTransactions,
+    NotDivided,
     OpenTransactions,
     PlanTable,
     ReadChunk,
     ReselectRows,
+    TableRanges,
+    WithoutRows,
 )
 from pipeline.messages.journal import (
     Append,
@@ -44,6 +47,9 @@ PARTS = {
     ChunkPart,
     HasSpace,
     Full,
+    TableRanges,
+    WithoutRows,
+    NotDivided,
 }
 
 # What is no fact by its name, but says how the journal is.
