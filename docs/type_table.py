@@ -1,4 +1,4 @@
-"""Writes the table of types into docs/types.md, from the functions that the product itself asks.
+"""Writes the table of types into docs/types.md, from the functions that the product itself calls.
 
     python -m docs.type_table
 
@@ -20,7 +20,7 @@ END: Final = "<!-- types: end -->"
 
 # COLUMN_TYPE, and what may surprise in the lake.
 ROWS: Final = (
-    ("tinyint", "BOOLEAN is this type: 0 and 1; display widths and ZEROFILL aren't part of any value"),
+    ("tinyint", "BOOLEAN is this type: 0 and 1; no value has a display width or ZEROFILL"),
     ("tinyint unsigned", ""),
     ("smallint", ""),
     ("smallint unsigned", ""),
@@ -29,32 +29,35 @@ ROWS: Final = (
     ("int", ""),
     ("int unsigned", ""),
     ("bigint", ""),
-    ("bigint unsigned", "Spark has no unsigned integers, and no signed one of 64 bits holds it"),
+    ("bigint unsigned", "Spark has no unsigned integers, and a signed one of 64 bits is too small"),
     ("decimal(38,10)", "any precision up to 38, also UNSIGNED"),
-    ("decimal(65,30)", "any precision from 39 on: the text that the server prints"),
+    ("decimal(65,30)", "any precision from 39: the text that the server prints"),
     (
         "float",
-        "to the bit, also -0 and subnormal numbers; MySQL has no NaN and no infinity; FLOAT(m,d) as well",
+        "exact to the bit, also -0 and subnormal numbers; also FLOAT(m,d); MySQL has no NaN and no infinity",
     ),
-    ("double", "to the bit; DOUBLE(m,d) and REAL as well"),
+    ("double", "exact to the bit; also DOUBLE(m,d) and REAL"),
     ("bit(1)", ""),
-    ("bit(64)", "any width from 2 on: as many bytes as hold it, the most significant first"),
+    ("bit(64)", "any width from 2: as few bytes as hold it, the most significant first"),
     ("year", "0 for the year 0000"),
     ("date", "from the year 0000 to 9999; null, and counted, for a day that no calendar has"),
-    ("time(6)", "microseconds, signed, whatever its digits: it spans ±838:59:59"),
-    ("datetime(6)", "a local time, whatever its digits; null, and counted, for a day that no calendar has"),
-    ("timestamp(6)", "an instant, whatever its digits; null, and counted, for the zero timestamp"),
-    ("char(10)", "without trailing spaces, which the server doesn't keep"),
+    ("time(6)", "signed microseconds for any number of digits, within ±838:59:59"),
+    (
+        "datetime(6)",
+        "a local time, for any number of digits; null, and counted, for a day that no calendar has",
+    ),
+    ("timestamp(6)", "an instant, for any number of digits; null, and counted, for the zero timestamp"),
+    ("char(10)", "without trailing spaces, which the server removes"),
     ("varchar(10)", "with trailing spaces, if it has any"),
-    ("longtext", "and the smaller TEXTs; from each column's own character set into UTF-8"),
-    ("binary(16)", "filled up with zero bytes to its width"),
-    ("varbinary(16)", "as it is"),
-    ("longblob", "and the smaller BLOBs"),
+    ("longtext", "also the smaller TEXTs; from each column's own character set into UTF-8"),
+    ("binary(16)", "padded with zero bytes to its width"),
+    ("varbinary(16)", "unchanged"),
+    ("longblob", "also the smaller BLOBs"),
     ("enum('a','b')", "the label; empty text for the invalid value, whose number is 0"),
     ("set('a','b')", "labels in their declared order with commas between; empty text for none"),
     ("json", "the text that the server prints, byte for byte"),
-    ("geometry", "and its subtypes: the SRID (4 bytes, little-endian), then WKB"),
-    ("vector(3)", "to the bit; as many numbers as the value has, which may be fewer than declared"),
+    ("geometry", "also its subtypes: the SRID (4 bytes, little-endian), then WKB"),
+    ("vector(3)", "exact to the bit; as many numbers as the value has, which may be fewer than declared"),
 )
 
 
