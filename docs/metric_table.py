@@ -2,8 +2,8 @@
 
     python -m docs.metric_table
 
-The second table says where that is which a Debezium connector tells over JMX. Each name in it is one of the catalogue's
-objects, so it can't be one that isn't there; a test holds the document against both.
+The second table says which metric replaces each JMX attribute of a Debezium connector. Its names are objects of the
+catalogue, so none can be missing. A test compares the document with both.
 
 Source: Debezium documentation, connector for MySQL, "Monitoring" (names of the attributes).
 """
@@ -34,7 +34,7 @@ SECTIONS: Final = {
     m.SIGNALS: "Signals",
 }
 
-# What a Debezium connector tells, where it is here, and what's to be said of it.
+# An attribute of a Debezium connector, the metrics that replace it, and a remark.
 JMX: Final[tuple[tuple[str, tuple[Metric, ...], str], ...]] = (
     ("`MilliSecondsSinceLastEvent`", (m.LAST_EVENT,), "a moment: `time() - …`"),
     (
@@ -48,7 +48,7 @@ JMX: Final[tuple[tuple[str, tuple[Metric, ...], str], ...]] = (
         (m.ERRORS, m.STOPPED_TABLES),
         "an event that can't be decoded stops its table",
     ),
-    ("`NumberOfEventsFiltered`, `NumberOfSkippedEvents`", (), "nothing is skipped"),
+    ("`NumberOfEventsFiltered`, `NumberOfSkippedEvents`", (), "Tidemark skips nothing"),
     ("`QueueTotalCapacity`", (m.MAILBOX_CAPACITY,), "of each actor"),
     ("`QueueRemainingCapacity`", (m.MAILBOX_CAPACITY, m.MAILBOX_DEPTH), "the difference"),
     (
@@ -69,46 +69,46 @@ JMX: Final[tuple[tuple[str, tuple[Metric, ...], str], ...]] = (
     (
         "`NumberOfRolledBackTransactions`, `NumberOfNotWellFormedTransactions`",
         (),
-        "none reaches a ROW log's reader",
+        "a ROW log has none of them",
     ),
-    ("`NumberOfLargeTransactions`", (), "one of any size goes through in parts"),
+    ("`NumberOfLargeTransactions`", (), "a large transaction passes in parts"),
     ("`TotalTableCount`, `RemainingTableCount`", (m.SNAPSHOT_TABLES,), "by state"),
     (
         "`SnapshotRunning`, `SnapshotCompleted`, `SnapshotAborted`",
         (m.SNAPSHOT_TABLES,),
         "states chunking, completed, stopped",
     ),
-    ("`SnapshotSkipped`", (m.SNAPSHOT_TABLES,), "no table is skipped: its state is failed"),
-    ("`SnapshotPaused`", (m.PAUSED,), "that's the reader's; `/status` has a paused snapshot"),
-    ("`SnapshotDurationInSeconds`", (m.SNAPSHOT_LEFT,), "how long it still takes"),
+    ("`SnapshotSkipped`", (m.SNAPSHOT_TABLES,), "Tidemark skips no table: a failed one has the state failed"),
+    ("`SnapshotPaused`", (m.PAUSED,), "pauses of the reader; `/status` shows a paused snapshot"),
+    ("`SnapshotDurationInSeconds`", (m.SNAPSHOT_LEFT,), "the time that is left"),
     (
         "`RowsScanned` (a map, by table)",
         (m.SNAPSHOT_ROWS, m.ROWS_DONE),
-        "read in all, and emitted of the present one",
+        "all rows read, and emitted rows of the present snapshot",
     ),
     ("`TableChunkCounts`, `TableChunksCompletedCounts`", (m.RANGES, m.RANGES_DONE, m.CHUNKS), ""),
     ("`ChunkId`, `ChunkFrom`, `ChunkTo`, `TableFrom`, `TableTo`", (), "`/status` has windows and ranges"),
-    ("`HoldingGlobalLock`", (), "no lock is held"),
+    ("`HoldingGlobalLock`", (), "Tidemark holds no lock"),
     (
         "the schema history's `Status`, `ChangesRecovered`, `ChangesApplied`, …",
         (m.SCHEMA_CHANGES,),
-        "there's no history to be recovered",
+        "Tidemark has no schema history to recover",
     ),
 )
 
 
 def kind(metric: Metric) -> str:
-    """A metric's type as Prometheus calls it."""
+    """Returns a metric's type as Prometheus calls it."""
     return type(metric).__name__.lower()
 
 
 def unit(metric: Metric) -> str:
-    """What it's counted in: the last word of its name."""
+    """Returns a metric's unit: the last word of its name."""
     return metric.name.removesuffix("_total").rpartition("_")[2]
 
 
 def table() -> str:
-    """All metrics in Markdown, by section."""
+    """Returns all metrics as Markdown tables, one for each section."""
     return "\n".join(_lines())
 
 
@@ -123,7 +123,7 @@ def _lines() -> Iterator[str]:
 
 
 def jmx() -> str:
-    """The mapping from Debezium's names in Markdown."""
+    """Returns the mapping from Debezium's names as a Markdown table."""
     lines = ["| Debezium's JMX attribute | metric | |", "|---|---|---|"]
     for attribute, metrics, remark in JMX:
         lines.append(f"| {attribute} | {', '.join(f'`{metric.name}`' for metric in metrics)} | {remark} |")
@@ -131,7 +131,7 @@ def jmx() -> str:
 
 
 def written(document: str) -> str:
-    """The document with the present tables."""
+    """Returns the document with the present tables."""
     return replaced(replaced(document, BEGIN, END, table()), JMX_BEGIN, JMX_END, jmx())
 
 

@@ -1,12 +1,12 @@
-"""Every metric as data: its name, labels and meaning, so that dashboards, alerts and docs can be held against it.
+"""Every metric as data: its name, labels and meaning. Tests compare dashboards, alerts and docs with it.
 
-Names follow Prometheus' conventions: the prefix, what's measured, the base unit, and `_total` where it only grows.
-Moments are exported as timestamps, never as ages, so that a process that hangs is seen to.
+Names follow Prometheus' conventions: the prefix, the measured thing, the base unit, and `_total` if it only grows.
+Moments are exported as timestamps, never as ages, so that the metrics of a hung process show that it hangs.
 
-**Bounded.** Labels have few values, but for `table`. So no histogram has that one, which would be some 17 series for
-each table, and only `MOST_TABLES` tables have series of their own, those that are met first. Of the others counters
-are summed under the table `OTHERS`, and gauges, which can't be summed by setting them, are left out. What has to be
-known of each table (whether it has stopped, whether its snapshot has failed) is counted over all of them besides.
+**Bounded.** Labels have few values, except `table`. No histogram has that label: it would be some 17 series for each
+table. Only the first `MOST_TABLES` tables have series of their own. The counters of the others are summed under the
+table `OTHERS`. Their gauges are left out, because setting a gauge can't sum it. Facts that matter for each table
+(whether it has stopped, whether its snapshot has failed) are also counted over all tables.
 
 Source: Prometheus, "Metric and label naming", "Instrumentation" (timestamps, not time since; avoid missing metrics).
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 PREFIX = "tidemark_"
 
-# What a number may be counted in; each name ends with one of these (before `_total`).
+# The units. Each name ends with one of these (before `_total`).
 UNITS = (
     "bytes",
     "chunks",
@@ -42,13 +42,13 @@ UNITS = (
 MOST_TABLES = 1000
 OTHERS = "*"
 
-# A second is what freshness is promised in; seconds are what a MERGE takes.
+# Upper bounds of buckets in seconds: freshness is about a second, a MERGE takes many.
 SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """What only grows; its name ends with `_total`."""
+    """A number that only grows. Its name ends with `_total`."""
 
     name: str
     help: str
@@ -57,7 +57,7 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """What goes up and down."""
+    """A number that rises and falls."""
 
     name: str
     help: str
@@ -66,7 +66,7 @@ class Gauge:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """What is spread out; `buckets` are upper bounds in the unit of the name."""
+    """A distribution. `buckets` are upper bounds in the unit of the name."""
 
     name: str
     help: str
@@ -78,7 +78,7 @@ Metric = Counter | Gauge | Histogram
 
 # The service
 
-PIPELINE = Gauge("tidemark_pipeline_info", "1; which pipeline this is.", ("pipeline",))
+PIPELINE = Gauge("tidemark_pipeline_info", "1. The label names this pipeline.", ("pipeline",))
 UNLISTED = Gauge(
     "tidemark_unlisted_tables",
     f"Tables beyond the first {MOST_TABLES}, which have no series of their own.",
@@ -94,19 +94,19 @@ MAILBOX_CAPACITY = Gauge(
 )
 HANDLED = Counter(
     "tidemark_actor_handled_messages_total",
-    "Messages that the actor has handled; outcome is done, failed or cancelled.",
+    "Messages that the actor has handled. Outcome is done, failed or cancelled.",
     ("actor", "message", "outcome"),
 )
 HANDLING = Histogram(
     "tidemark_actor_handling_seconds",
-    "Time taken by one message, waiting for room included.",
+    "Time to handle one message, including waits for a full mailbox.",
     ("actor", "message"),
 )
 RESTARTS = Counter(
     "tidemark_actor_restarts_total", "Times that the supervisor restarted the actor.", ("actor",)
 )
 PROGRESS = Gauge(
-    "tidemark_actor_progress_timestamp_seconds", "When the actor last got on with its work.", ("actor",)
+    "tidemark_actor_progress_timestamp_seconds", "When the actor last made progress.", ("actor",)
 )
 UP = Gauge(
     "tidemark_actor_up_state",
@@ -115,7 +115,7 @@ UP = Gauge(
 )
 ERRORS = Counter(
     "tidemark_errors_total",
-    "Failures of actors; kind is transient, definite, invariant, hang or unforeseen.",
+    "Failures of actors. Kind is transient, definite, invariant, hang or unforeseen.",
     ("actor", "kind"),
 )
 MEASURING_ERRORS = Counter(
@@ -126,53 +126,51 @@ MEASURING_ERRORS = Counter(
 # Capture
 
 BINLOG_POSITION = Gauge(
-    "tidemark_binlog_position_bytes", "Offset in the binlog file that the reader is in.", ("file",)
+    "tidemark_binlog_position_bytes", "The reader's offset in its present binlog file.", ("file",)
 )
 BINLOG_READ = Counter("tidemark_binlog_read_bytes_total", "Bytes of the binlog read from the server.")
 SOURCE_INFO = Gauge(
     "tidemark_source_info",
-    "1; where the server is whose log is read, and its UUID.",
+    "1. The labels say which server's log is read.",
     ("host", "port", "server"),
 )
-FAILOVERS = Counter(
-    "tidemark_source_failovers_total", "Times that capture went on at another server than before."
-)
-SOURCE_UP = Gauge("tidemark_source_up_state", "1 while the source answers when it's asked how far it is.")
+FAILOVERS = Counter("tidemark_source_failovers_total", "Times that capture continued at another server.")
+SOURCE_UP = Gauge("tidemark_source_up_state", "1 while the source answers the query for its position.")
 LAG_TRANSACTIONS = Gauge(
     "tidemark_source_lag_transactions",
-    "Transactions that the source has executed and that aren't sealed yet; no value where it has no GTIDs.",
+    "Transactions that the source has executed and the journal hasn't sealed. Without GTIDs it has no value.",
 )
-LAG_BYTES = Gauge("tidemark_source_lag_bytes", "Bytes of the source's log that the reader hasn't come to.")
+LAG_BYTES = Gauge("tidemark_source_lag_bytes", "Bytes of the source's log after the reader's position.")
 SOURCE_COMMIT = Gauge(
     "tidemark_source_commit_timestamp_seconds",
-    "When the newest transaction that has been read was committed at the source.",
+    "When the source committed the newest transaction that the reader has read.",
 )
 PURGE = Gauge(
     "tidemark_source_purge_timestamp_seconds",
-    "The earliest moment at which the source may purge the part of its log that comes next; +Inf for never.",
+    "The earliest moment at which the source may purge the next part of its log. +Inf means never.",
 )
 SOURCE_LAG = Gauge(
     "tidemark_source_lag_seconds",
-    "Age of the newest commit read from the log, when it was read; 0 when caught up.",
+    "Age of the newest commit when the reader read it. 0 when caught up.",
 )
 LAST_EVENT = Gauge(
-    "tidemark_binlog_event_timestamp_seconds", "When the log (or its heartbeat) was last heard of."
+    "tidemark_binlog_event_timestamp_seconds", "When the last event or heartbeat of the log came."
 )
 TRANSACTIONS = Counter(
-    "tidemark_transactions_total", "Transactions read from the log, filtered ones included."
+    "tidemark_transactions_total", "Transactions read from the log, including filtered ones."
 )
 ROWS_READ = Counter(
     "tidemark_images_total",
-    "Row images read from the log; kind is insert, update_before, update_after or delete.",
+    "Row images read from the log. Kind is insert, update_before, update_after or delete.",
     ("table", "kind"),
 )
 IMPOSSIBLE_DATES = Counter(
     "tidemark_impossible_dates_total",
-    "Dates that are null in the lake because no calendar has them (zero and partial ones); part is changes or chunks.",
+    "Dates that are null in the lake because no calendar has them (zero and partial dates). Part is changes or chunks.",
     ("table", "part"),
 )
 STATEMENTS = Counter(
-    "tidemark_statement_transactions_total", "Transactions that were statements (DDL and its like)."
+    "tidemark_statement_transactions_total", "Transactions that were statements, such as DDL."
 )
 SCHEMA_CHANGES = Counter(
     "tidemark_schema_change_transactions_total",
@@ -181,82 +179,78 @@ SCHEMA_CHANGES = Counter(
 )
 TABLE_RESTARTS = Counter(
     "tidemark_table_restarts_total",
-    "Times that a table's rows changed without events in the log, so that its mirror began a new generation.",
+    "Times that a table's mirror began a new generation because rows changed without events in the log.",
     ("table",),
 )
 TABLE_STOPPED = Gauge(
     "tidemark_table_stopped_state",
-    "1 when the table has been stopped; part is capture or lake.",
+    "1 when the table is stopped. Part is capture or lake.",
     ("table", "part"),
 )
-STOPPED_TABLES = Gauge(
-    "tidemark_stopped_tables", "How many tables have been stopped; part is capture or lake.", ("part",)
-)
+STOPPED_TABLES = Gauge("tidemark_stopped_tables", "Stopped tables. Part is capture or lake.", ("part",))
 PAUSED = Gauge("tidemark_reading_paused_state", "1 while the coordinator keeps the binlog reader paused.")
 
 # Snapshots
 
 WINDOWS_OPEN = Gauge(
-    "tidemark_open_windows", "Windows that are open, from the order of a chunk to its close."
+    "tidemark_open_windows",
+    "Open windows. A window is open from the order to read a chunk until its rows are in the stream.",
 )
 OLDEST_WINDOW = Gauge(
     "tidemark_oldest_window_timestamp_seconds",
-    "When the chunk of the oldest open window was ordered; NaN while none is open.",
+    "When the coordinator ordered the chunk of the oldest open window. NaN while none is open.",
 )
 CHUNKS = Counter(
     "tidemark_snapshot_chunks_total", "Chunks by outcome: emitted or failed.", ("table", "outcome")
 )
-CHUNK_READ = Histogram("tidemark_snapshot_chunk_read_seconds", "Time to read one chunk, watermarks included.")
+CHUNK_READ = Histogram(
+    "tidemark_snapshot_chunk_read_seconds", "Time to read one chunk, including its watermarks."
+)
 PHASE = Histogram(
     "tidemark_snapshot_phase_seconds",
-    "Parts of a chunk's time; phase is low, select or high (it's being read), wait (for the stream to pass the high "
-    "watermark) or emit (its rows are compared and handed on).",
+    "Parts of a chunk's time. Phase is low, select or high (reading it), wait (until the stream passes the high "
+    "watermark) or emit (comparing its rows and sending them to the journal).",
     ("phase",),
 )
 WINDOW = Histogram(
     "tidemark_snapshot_window_seconds",
-    "Time from the order of a chunk to its window's close, or to its end by a statement or a stop.",
+    "Time from the order of a chunk until its window closes, or a statement or a stop ends it.",
 )
 SNAPSHOT_TABLES = Gauge(
     "tidemark_snapshot_tables",
-    "Tables by the state of their last snapshot; state is waiting, chunking, completed, stopped or failed.",
+    "Tables by the state of their last snapshot. State is waiting, chunking, completed, stopped or failed.",
     ("state",),
 )
 SNAPSHOT_ROWS = Counter("tidemark_snapshot_read_rows_total", "Rows that chunks have read.", ("table",))
 ROWS_READ_AGAIN = Counter(
     "tidemark_reread_rows_total",
-    "Rows that were read again, since their changes lack columns.",
+    "Rows that Tidemark read again because their changes lack columns.",
     ("table",),
 )
 ROWS_UNREAD = Gauge(
     "tidemark_unread_rows",
-    "Rows that are to be read again, which the lake doesn't show until then.",
+    "Rows that Tidemark still has to read again. The lake hides them until then.",
     ("table",),
 )
 ROWS_GIVEN_UP = Counter(
     "tidemark_snapshot_given_up_rows_total",
-    "Chunk rows that gave way to a change in their window.",
+    "Chunk rows that were dropped because a transaction changed their key within the window.",
     ("table",),
 )
 ROWS_EXPECTED = Gauge(
-    "tidemark_snapshot_expected_rows", "Rows of the table by the server's own estimate.", ("table",)
+    "tidemark_snapshot_expected_rows", "Rows of the table, as the server estimates them.", ("table",)
 )
-ROWS_DONE = Gauge(
-    "tidemark_snapshot_done_rows", "Rows of the running or last snapshot that are emitted.", ("table",)
-)
-RANGES = Gauge(
-    "tidemark_snapshot_ranges", "Ranges that the running or last snapshot divided the table into.", ("table",)
-)
-RANGES_DONE = Gauge(
-    "tidemark_snapshot_done_ranges", "How many of these are emitted through their end.", ("table",)
-)
+ROWS_DONE = Gauge("tidemark_snapshot_done_rows", "Emitted rows of the running or last snapshot.", ("table",))
+RANGES = Gauge("tidemark_snapshot_ranges", "Ranges of the table in the running or last snapshot.", ("table",))
+RANGES_DONE = Gauge("tidemark_snapshot_done_ranges", "Ranges that are completely emitted.", ("table",))
 SNAPSHOT_LEFT = Gauge(
     "tidemark_snapshot_left_seconds",
-    "How long the table's running snapshot still takes at its present pace, by the server's estimate of its rows.",
+    "Estimated time until the table's running snapshot ends, from its present rate and the server's estimate of rows.",
     ("table",),
 )
 SOURCE_BUSY = Gauge(
-    "tidemark_source_busy_state", "1 while no chunk is asked for, since the source has enough to do."
+    "tidemark_source_busy_state",
+    "1 while the coordinator requests no chunk because the source is overloaded.",
 )
 
 # Journal
@@ -264,87 +258,86 @@ SOURCE_BUSY = Gauge(
 SEGMENTS_SEALED = Counter("tidemark_journal_sealed_segments_total", "Segments sealed.")
 SEALING = Histogram("tidemark_journal_sealing_seconds", "Time to write, sync and publish one segment.")
 JOURNAL_WRITTEN = Counter("tidemark_journal_written_bytes_total", "Bytes written into segments.")
-JOURNAL_SIZE = Gauge("tidemark_journal_size_bytes", "Bytes of all segments that are kept.")
+JOURNAL_SIZE = Gauge("tidemark_journal_size_bytes", "Bytes of all segments in the journal.")
 JOURNAL_QUOTA = Gauge(
     "tidemark_journal_quota_bytes",
-    "The size at which capture waits while a consumer lags; +Inf for none.",
+    "The size of the journal at which capture waits for the consumers. +Inf means no limit.",
 )
 SEALED_SEGMENT = Gauge("tidemark_sealed_segments", "Number of the last sealed segment.")
 SEALED_COMMIT = Gauge(
     "tidemark_journal_commit_timestamp_seconds",
-    "When the newest transaction with rows in the journal was committed at the source.",
+    "When the source committed the newest transaction with rows in the journal.",
 )
 CONSUMER_BEHIND = Gauge(
     "tidemark_consumer_behind_segments", "Sealed segments that a consumer hasn't confirmed.", ("consumer",)
 )
-JOURNAL_FULL = Gauge("tidemark_journal_full_state", "1 while capture waits, since the journal has no room.")
+JOURNAL_FULL = Gauge("tidemark_journal_full_state", "1 while capture waits because the journal has no room.")
 JOURNAL_ROWS = Counter(
-    "tidemark_journal_rows_total", "Rows sealed; part is changes or chunks.", ("table", "part")
+    "tidemark_journal_rows_total", "Sealed rows. Part is changes or chunks.", ("table", "part")
 )
 COMMIT_TO_JOURNAL = Histogram(
     "tidemark_commit_to_journal_seconds",
-    "From the commit on the source to the sealed segment, the oldest of each.",
+    "Time from the commit on the source until its segment is sealed, for the oldest commit of each segment.",
 )
 
 # Delivery
 
-SPARK_UP = Gauge("tidemark_spark_up_state", "1 while there's a Spark session.")
+SPARK_UP = Gauge("tidemark_spark_up_state", "1 while a Spark session is open.")
 SPARK_BATCH = Histogram("tidemark_spark_batch_seconds", "Time to append one batch of segments to the lake.")
 DELIVERED = Counter(
     "tidemark_delivered_rows_total",
-    "Rows appended to lake tables; tier is changelog or mirror.",
+    "Rows appended to lake tables. Tier is changelog or mirror.",
     ("table", "tier"),
 )
 DELIVERED_FILES = Counter(
     "tidemark_delivered_files_total",
-    "Files of the journal that were appended to lake tables; tier is changelog or mirror.",
+    "Journal files appended to lake tables. Tier is changelog or mirror.",
     ("tier",),
 )
 DELIVERED_BYTES = Counter(
     "tidemark_delivered_bytes_total",
-    "Bytes of the journal's files that were appended to lake tables; tier is changelog or mirror.",
+    "Bytes of journal files appended to lake tables. Tier is changelog or mirror.",
     ("tier",),
 )
 DELIVERED_COMMIT = Gauge(
     "tidemark_lake_commit_timestamp_seconds",
-    "When the newest transaction with rows that can be read in the lake was committed at the source.",
+    "When the source committed the newest transaction with readable rows in the lake.",
 )
-DELIVERED_SEGMENT = Gauge(
-    "tidemark_delivered_segments", "Number of the last segment that is wholly delivered."
-)
+DELIVERED_SEGMENT = Gauge("tidemark_delivered_segments", "Number of the last completely delivered segment.")
 MERGE = Histogram("tidemark_merge_seconds", "Time to merge a table's pending changes into its mirror.")
 MIRROR_PENDING = Gauge(
     "tidemark_mirror_pending_rows", "Changes that the mirror hasn't merged yet.", ("table",)
 )
 MIRROR_REBUILDING = Gauge(
     "tidemark_mirror_rebuilding_timestamp_seconds",
-    "Since when a snapshot has been filling the mirror, which readers see as it was before; 0 once it's complete.",
+    "When a snapshot began to fill the mirror. Readers see its earlier state meanwhile. 0 once it is complete.",
     ("table",),
 )
 MAINTENANCE = Histogram(
     "tidemark_maintenance_seconds",
-    "Time to maintain a lake table; kind is complete (a filled mirror is shown), checkpoint, compact, trim or vacuum.",
+    "Time to maintain a lake table. Kind is complete (a filled mirror is shown), checkpoint, compact, trim or vacuum.",
     ("kind",),
 )
 LAKE_FILES = Gauge("tidemark_lake_files", "Files of a lake table's newest version.", ("table", "tier"))
 FILES_COME = Gauge(
     "tidemark_uncompacted_files",
-    "Files that a lake table has got since it was compacted, or in all where that was before the start.",
+    "Files added to a lake table since its last compaction. All of its files if that was before the start.",
     ("table", "tier"),
 )
 CONFLICTS = Counter(
     "tidemark_lake_conflict_errors_total",
-    "Times that Delta gave work up, which is tried again; kind is complete, merge, checkpoint, compact, trim, vacuum.",
+    "Conflicts in which Delta refused work on a lake table. The sink tries it again. "
+    "Kind is complete, merge, checkpoint, compact, trim or vacuum.",
     ("kind",),
 )
 WORK_FAILED = Counter(
     "tidemark_lake_work_errors_total",
-    "Times that work on a lake table failed, which is tried again; kind is as above.",
+    "Failures of work on a lake table. The sink tries it again. Kind is as above.",
     ("kind",),
 )
 FRESHNESS = Histogram(
     "tidemark_freshness_seconds",
-    "From the commit on the source to readable in the lake, the oldest of each batch.",
+    "Time from the commit on the source until the lake shows it, for the oldest commit of each batch.",
 )
 
 # Kafka
@@ -355,34 +348,34 @@ KAFKA_TRANSACTION = Histogram(
 )
 KAFKA_SENT = Counter(
     "tidemark_kafka_messages_total",
-    "Messages in committed Kafka transactions, tombstones included.",
+    "Messages in committed Kafka transactions, including tombstones.",
     ("table",),
 )
 KAFKA_BYTES = Counter(
-    "tidemark_kafka_sent_bytes_total", "Bytes of these messages' batches, before they are compressed."
+    "tidemark_kafka_sent_bytes_total", "Bytes of these messages' batches before compression."
 )
 KAFKA_SEGMENT = Gauge(
-    "tidemark_kafka_segments", "Number of the last segment of which the topics have everything."
+    "tidemark_kafka_segments", "Number of the last segment that the topics have completely."
 )
 KAFKA_COMMIT = Gauge(
     "tidemark_kafka_commit_timestamp_seconds",
-    "When the newest transaction with messages in the topics was committed at the source.",
+    "When the source committed the newest transaction with messages in the topics.",
 )
 KAFKA_FRESHNESS = Histogram(
     "tidemark_kafka_freshness_seconds",
-    "From the commit on the source to readable in the topics, the oldest of each Kafka transaction.",
+    "Time from the commit on the source until the topics have it, for the oldest commit of each Kafka transaction.",
 )
 
 # Control
 
 SIGNALS = Counter(
     "tidemark_signals_total",
-    "Signals by channel and outcome: accepted, rejected or malformed.",
+    "Signals by channel. Outcome is accepted, rejected or malformed.",
     ("channel", "outcome"),
 )
-SIGNALS_UNANSWERED = Gauge("tidemark_unanswered_signals", "Signals that have come and aren't answered yet.")
+SIGNALS_UNANSWERED = Gauge("tidemark_unanswered_signals", "Signals without an answer so far.")
 
 
 def catalogue() -> tuple[Metric, ...]:
-    """All metrics, in the order in which a row meets them."""
+    """Returns all metrics, in the order of a row's way through the service."""
     return tuple(value for value in globals().values() if isinstance(value, Metric))
