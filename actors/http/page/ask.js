@@ -1,4 +1,4 @@
-// Asks before something is done: for leave, or for a token.
+// The dialog that asks the user to confirm an action, or for a token.
 
 import { text } from "./words.js";
 
@@ -8,7 +8,7 @@ const [label, labelText, input] = ["ask-label", "ask-label-text", "ask-input"].m
 
 let asked = Promise.resolve();
 
-// Whether it was agreed to; with a field, what was filled in, or null.
+// Resolves to whether the user agreed; with a field, to its text, or null.
 export function ask(question) {
   asked = asked.then(() => show(question));
   return asked;
@@ -39,7 +39,7 @@ function show({ heading, explanation, action, danger = false, field = null, secr
   });
 }
 
-// Enter in the field is the first button's otherwise, which is the one that cancels.
+// Without this, Enter in the field presses the first button, which cancels.
 input.addEventListener("keydown", (event) => {
   if (event.key === "Enter") {
     event.preventDefault();

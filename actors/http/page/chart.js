@@ -1,11 +1,11 @@
-// One line over the last minutes: the present value in large, the course below, and the value under the pointer.
+// A line chart of the last minutes: the present value large, the line below, and the value under the pointer.
 
 import { clock, element, text } from "./words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const [WIDTH, HEIGHT, GAP_S] = [600, 64, 5];
 
-// What the course spans, in minutes: no more than there is to show.
+// Minutes that the chart may span. It takes the smallest that holds all points.
 const SPANS = [2, 5, 10];
 
 export class Chart {

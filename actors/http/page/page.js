@@ -1,4 +1,4 @@
-// The page: follows the service, shows what it says, and sends it signals.
+// The page: follows the service, shows its status, and sends it signals.
 
 import { ask } from "./ask.js";
 import { Chart } from "./chart.js";
@@ -19,7 +19,7 @@ let events = [];
 const charts = [
   ["chart-lag", { title: "Source lag", hint: "Age of the newest commit read from the log", value: (p) => p.lag, write: seconds, least: 1 }],
   ["chart-freshness", {
-    title: "Lake freshness", hint: "From the commit on the source to readable in the lake", value: (p) => p.freshness, write: seconds, least: 1,
+    title: "Lake freshness", hint: "Time from the commit on the source until the lake shows it", value: (p) => p.freshness, write: seconds, least: 1,
   }],
   ["chart-changes", { title: "Changes", hint: "Row images read from the log", value: (p) => p.changes, write: (v) => `${short(Math.round(v))}/s`, least: 10 }],
   ["chart-snapshot", { title: "Snapshot rows", hint: "Rows that chunks have read", value: (p) => p.snapshot_rows, write: (v) => `${short(Math.round(v))}/s`, least: 10 }],
@@ -29,7 +29,7 @@ const tables = new Tables({
   rows: find("rows"), search: find("search"), more: find("more"), none: find("none"), sum: find("tables-sum"), ask: signalTable,
 });
 
-// What's shown.
+// Display.
 
 function begin(told) {
   connected = true;
@@ -86,7 +86,7 @@ function stateOf() {
 }
 
 function noticeOf() {
-  if (!connected) return overview ? "The service doesn't answer. What's shown is what it said last; it's asked again and again." : "";
+  if (!connected) return overview ? "The service doesn't answer. The page shows its last answer and keeps trying." : "";
   const reasons = Object.entries(overview.reasons).map(([actor, reason]) => (reason.startsWith(actor) ? reason : `${actor}: ${reason}`));
   return [...new Set([overview.no_room, ...reasons].filter(Boolean))].join(" · ");
 }
@@ -102,7 +102,7 @@ function showWindows(windows) {
     ));
   if (windows.length > 12) lines.push(element("li", { className: "dim" }, `and ${count(windows.length - 12)} more`));
   if (!windows.length) lines.push(element("li", { className: "dim" }, "None is open."));
-  if (overview.busy) lines.push(element("li", { className: "dim" }, `No chunk is asked for now: ${overview.busy}`));
+  if (overview.busy) lines.push(element("li", { className: "dim" }, `No chunk is requested: ${overview.busy}`));
   find("windows").replaceChildren(...lines);
 }
 
@@ -112,7 +112,7 @@ function showActors(actors) {
   find("actors").replaceChildren(...actors.map(([name, { state, mailbox, restarts, last_failure: failure }]) => {
     const level = element("i", { className: "level" }, element("i", { className: "fill" }));
     level.firstChild.style.width = `${(100 * mailbox.depth) / mailbox.capacity}%`;
-    // A mailbox of one holds the newest alone, and is full whenever there's one.
+    // A mailbox of one keeps only the newest message, so it is full with each message.
     level.classList.toggle("full", mailbox.capacity > 1 && mailbox.depth >= mailbox.capacity);
     return element("li", { title: failure ?? "" },
       element("span", { className: "dot", "data-kind": { running: "good", starting: "warn", restarting: "bad", ended: "off", absent: "off" }[state] }),
@@ -131,7 +131,7 @@ function showPlace() {
     ["Captured through", overview.position || "nothing yet", true],
     ["In the lake through", overview.delivered_position || "nothing yet", true],
     ["Journal", `segment ${count(journal.segment)}, ${bytes(journal.bytes)}`],
-    ...Object.entries(consumers).map(([name, { behind }]) => [`Consumer ${name}`, behind ? `${plural(behind, "segment")} behind` : "has everything"]),
+    ...Object.entries(consumers).map(([name, { behind }]) => [`Consumer ${name}`, behind ? `${plural(behind, "segment")} to read` : "has everything"]),
   ];
   if (waits >= 5) places.push(["Waiting for the lake", span(waits)]);
   const parts = places.flatMap(([what, value, code]) => [
@@ -159,23 +159,23 @@ function showEvents() {
   arrange(find("events"), lines.length ? lines : [none]);
 }
 
-// What's asked for.
+// Signals.
 
 const QUESTIONS = {
   execute: (table) => ({
     heading: `Take a snapshot of ${table}?`,
-    explanation: "Its rows are read in chunks while changes go on flowing.",
+    explanation: "Tidemark reads its rows in chunks. Changes continue to stream.",
     action: "Take it",
   }),
   stop: (table) => ({
     heading: `Stop the snapshot of ${table}?`,
-    explanation: "What has been read stays in the lake, and the rest isn't read. Another snapshot begins at the first row again.",
+    explanation: "The rows that were read stay in the lake. Tidemark doesn't read the others. Another snapshot begins at the first row.",
     action: "Stop it",
     danger: true,
   }),
   recapture: (table) => ({
     heading: `Begin ${table} again?`,
-    explanation: "First mend what stopped it, or it stops again. Its changes are captured from now on, and a snapshot reads its rows.",
+    explanation: "First remove the cause, or the table stops again. Tidemark then captures its changes, and a snapshot reads its rows.",
     action: "Begin it again",
   }),
 };
@@ -192,7 +192,7 @@ async function start() {
   const names = [...tables.tables.values()].filter(({ keyless, stopped }) => !keyless && !stopped).map(({ table }) => table);
   const wanted = await ask({
     heading: "Take a snapshot",
-    explanation: `Of the tables that match a regular expression over database.table; of all ${count(names.length)} if it's empty. Changes go on flowing meanwhile.`,
+    explanation: `Enter a regular expression for database.table. Leave it empty for all ${count(names.length)} tables. Changes continue to stream.`,
     action: "Take it",
     field: "Tables",
   });
@@ -214,7 +214,7 @@ async function signal(told) {
 
 async function askForToken(explanation) {
   const given = await ask({
-    heading: "Token", explanation: `${explanation} It's kept for as long as this tab is open.`, action: "Use it", field: "Token", secret: true,
+    heading: "Token", explanation: `${explanation} The page keeps it while this tab is open.`, action: "Use it", field: "Token", secret: true,
   });
   if (given === null) return false;
   token = given;
@@ -234,13 +234,13 @@ function say(words, kind) {
   silence = setTimeout(() => text(said, ""), 8000);
 }
 
-// All that means something to RE2 is among ASCII's other characters, and only those may have a backslash before them.
+// All special characters of RE2 are ASCII, and only those may have a backslash before them.
 const pattern = (table) => table.replace(/[^\w\u0080-\u{10ffff}]/gu, "\\$&");
 
 find("start").addEventListener("click", start);
 find("pause").addEventListener("click", () => signal({ type: overview.paused ? "resume-snapshot" : "pause-snapshot" }));
 find("token").addEventListener("click", async () => {
-  if (await askForToken("Signals are sent with it.")) given();
+  if (await askForToken("The page sends it with each signal.")) given();
 });
 find("only").addEventListener("change", showEvents);
 
@@ -252,6 +252,6 @@ follow(() => token, {
     lost();
     find("token").hidden = false;
     const another = new Promise((resolve) => (given = resolve));
-    if (!(await askForToken(token ? "This token isn't taken." : "This service wants a token."))) await another;
+    if (!(await askForToken(token ? "The service refuses this token." : "This service requires a token."))) await another;
   },
 });

@@ -1,5 +1,5 @@
-// Server-sent events over fetch, since an EventSource can't send a token. Begins anew, a little later each time, for as
-// long as the page is open.
+// Reads server-sent events with fetch, because an EventSource can't send a token. Reconnects as long as the page is
+// open, after growing pauses.
 
 const PAUSES_MS = [500, 1000, 2000, 4000];
 
@@ -14,12 +14,12 @@ export async function follow(token, { begin, step, lost, refused }) {
         await refused();
         continue;
       }
-      if (!answer.ok) throw new Error(`the service answers with ${answer.status}`);
+      if (!answer.ok) throw new Error(`the service answered with status ${answer.status}`);
       for await (const { event, data } of events(answer.body)) {
         failures = 0;
         (event === "begin" ? begin : step)(JSON.parse(data));
       }
-      throw new Error("the service has ended");
+      throw new Error("the service closed the connection");
     } catch (error) {
       lost(error);
     }

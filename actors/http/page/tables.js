@@ -1,10 +1,10 @@
-// The tables: a map of each one's ranges as they fill, what's counted of it, and what can be asked for it.
+// The tables: for each one a map of its ranges, its counts, and a button for its next signal.
 
 import { count, element, plural, short, span, text } from "./words.js";
 
 const PAGE = 50;
 
-// Tables that something is to be seen at come first.
+// Tables that need attention come first.
 const ORDER = ["failed", "halted", "reading", "paused", "waiting", "late", "stopped", "complete", "streaming", "keyless"];
 
 const WORDS = {
@@ -16,7 +16,7 @@ const WORDS = {
   late: "begins again",
   stopped: "stopped",
   complete: "complete",
-  streaming: "changes flow",
+  streaming: "streaming",
   keyless: "changes only",
 };
 
@@ -71,7 +71,7 @@ export class Tables {
     this.more.hidden = left <= 0;
     text(this.more, `Show ${Math.min(left, PAGE)} of ${count(left)} more`);
     this.none.hidden = found.length > 0;
-    text(this.none, this.tables.size ? "No table has that in its name." : "No table is captured yet.");
+    text(this.none, this.tables.size ? "No table name contains that." : "No table is captured yet.");
     text(this.sum, summary(all, found, wanted));
   }
 }
@@ -83,7 +83,7 @@ class Row {
     this.map = element("div", { className: "map", role: "progressbar", "aria-valuemin": "0", "aria-valuemax": "100" });
     this.word = element("span", { className: "word" });
     this.cells = Object.fromEntries(
-      ["Rows", "Rows/s", "Left", "Gave way", "Unmerged"].map((label) => [
+      ["Rows", "Rows/s", "Left", "Dropped", "Unmerged"].map((label) => [
         label,
         element("span", { role: "cell", className: "number", "data-label": label }),
       ]),
@@ -118,11 +118,11 @@ class Row {
     text(this.cells["Rows"], done || expected ? `${short(done)}${expected}` : "");
     text(this.cells["Rows/s"], running && told.rows_per_second !== null ? short(told.rows_per_second) : "");
     text(this.cells["Left"], running && told.left_seconds !== null ? span(told.left_seconds) : "");
-    text(this.cells["Gave way"], snapshot?.given_up ? short(snapshot.given_up) : "");
+    text(this.cells["Dropped"], snapshot?.given_up ? short(snapshot.given_up) : "");
     text(this.cells["Unmerged"], lake.pending_rows ? short(lake.pending_rows) : "");
     for (const cell of Object.values(this.cells)) cell.classList.toggle("nothing", !cell.textContent);
     const reasons = [table.stopped, snapshot?.state === "failed" ? snapshot.reason : null, lake.stopped];
-    if (table.unread_rows) reasons.push(`${plural(table.unread_rows, "row")} to be read again`);
+    if (table.unread_rows) reasons.push(`${plural(table.unread_rows, "row")} to read again`);
     text(this.why, [...new Set(reasons.filter(Boolean))].join(" · "));
     this.why.hidden = !this.why.textContent;
     this.action = state === "halted" ? "recapture" : running ? "stop" : "execute";
@@ -174,7 +174,7 @@ function summary(all, found, wanted) {
   return [plural(all.length, "table"), ...told].join(" · ");
 }
 
-// Put the nodes in this order without touching those that are in place, so that the focus stays where it is.
+// Puts the nodes in this order. Nodes in their place stay untouched, so that they keep the focus.
 export function arrange(parent, nodes) {
   const wanted = new Set(nodes);
   for (const child of [...parent.children]) if (!wanted.has(child)) child.remove();

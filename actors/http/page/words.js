@@ -1,4 +1,4 @@
-// Numbers and moments as text, and elements out of text. Nothing that was told ever becomes markup.
+// Formats numbers and moments as text, and makes elements from text. No text of the service becomes markup.
 
 export function element(name, properties = {}, ...children) {
   const made = document.createElement(name);
