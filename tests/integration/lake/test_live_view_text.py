@@ -90,7 +90,7 @@ def test_duckdb_reads_the_lake_as_it_is(
         delivered = batch.through
         if unread:
             with pytest.raises(
-                Definite, match=r"the first snapshot of my\.shop\.it's `odd` isn't in the lake yet"
+                Definite, match=r"the first snapshot of `my\.shop`\.`it's ``odd``` isn't in the lake yet"
             ):
                 live_view_text(root, "my.shop.it's `odd`", Dialect.DUCKDB)
             continue

@@ -228,10 +228,11 @@ async def test_one_tables_trouble_is_its_own_and_ends_when_it_is_mended(
 
     async with house.life() as running:
         await house.at_work(running)
+        house.is_filled(house.orders)
         in_the_way.mkdir()  # where a file of the second segment is to be
         for n in (2, 3):
             await house.write(n, n)
-        await house.until(lambda: house.arrived() and stopped(), running)
+        await house.until(lambda: house.arrived() and stopped() and house.complete(), running)
         assert house.metrics.value(catalogue.STOPPED_TABLES, part="lake") == 1
         assert "files can't be placed" in house.stopped("items")
         assert not house.stopped("orders")
