@@ -337,7 +337,7 @@ WORK_FAILED = Counter(
 )
 FRESHNESS = Histogram(
     "tidemark_freshness_seconds",
-    "Time from the commit on the source until the lake shows it, for the oldest commit of each batch.",
+    "Time from the commit on the source until the changelog has it, for the oldest commit of each batch.",
 )
 
 # Kafka

@@ -119,7 +119,15 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
         keyless=_told(_list(TEXT), "Tables without a primary key: only their changes are captured."),
         consumers=_CONSUMERS,
         late=_told(_list(TEXT), "Tables that wait for a new generation of their mirrors."),
-        delivered_position=_or_null(_POSITION),
+        rebuilding=_told(
+            _map(NUMBER),
+            "Tables whose newest mirror isn't complete, and since when, in seconds since the epoch: their live "
+            "views show the state before it, or aren't there yet.",
+        ),
+        delivered_position=_told(
+            _or_null(_POSITION),
+            "All changelogs have everything up to here, and all live views but those of `rebuilding`.",
+        ),
         freshness_seconds=_or_null(_SECONDS),
         actors={
             "type": "object",

@@ -56,6 +56,7 @@ def _whole(status: dict[str, Any]) -> Table:
             for name, told in status["consumers"].items()
         ),
         ("begins again", ", ".join(status["late"]) or None),
+        ("mirror is filled", ", ".join(status["rebuilding"]) or None),
     ):
         if value is not None:
             table.add_row(Text(name), Text(str(value)))

@@ -117,6 +117,7 @@ class StatusBoard:
             "keyless": capture.get("keyless", []),
             "consumers": said.get(Name.JOURNAL_WRITER, {}).get("consumers", {}),
             "late": delivery.get("late", []),
+            "rebuilding": _rebuilding(delivery),
             "delivered_position": delivery.get("position"),
             "freshness_seconds": delivery.get("freshness_seconds"),
             "actors": {name.value: {**_once(said.get(name, {})), **self._life(name)} for name in Name},
@@ -253,6 +254,13 @@ class StatusBoard:
 def _once(said: StatusJson) -> StatusJson:
     """What an actor says, without what's told for the whole service, and without keys there."""
     return {key: value for key, value in said.items() if key != "snapshots"}
+
+
+def _rebuilding(delivery: StatusJson) -> dict[str, float]:
+    """The tables whose newest mirror readers don't have yet, and since when (s since the epoch)."""
+    tables: dict[str, StatusJson] = delivery.get("tables", {})
+    since = {name: told.get("rebuilding_since") for name, told in tables.items()}
+    return {name: at for name, at in since.items() if at is not None}
 
 
 def _without_keys(table: StatusJson) -> StatusJson:

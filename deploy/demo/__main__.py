@@ -122,7 +122,9 @@ def _catch_up(service: Service, server: MysqlServer, view: View) -> None:
     """Wait until all that the server has executed can be read in the lake."""
     executed = GtidSet.parse(server.executed())
     with view.stage("the writer has stopped; waiting until the lake has caught up"):
-        view.follow(service, until=lambda p: executed <= p.delivered, within_s=CAUGHT_UP_WITHIN_S)
+        view.follow(
+            service, until=lambda p: executed <= p.delivered and p.readable, within_s=CAUGHT_UP_WITHIN_S
+        )
 
 
 def _accounts(server: MysqlServer) -> Account:

@@ -40,7 +40,10 @@ class TableProgress:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What the service said of itself at `at` (monotonic seconds)."""
+    """What the service said of itself at `at` (monotonic seconds).
+
+    `readable`: whether all live views show what is delivered.
+    """
 
     at: float
     tables: tuple[TableProgress, ...]
@@ -48,6 +51,7 @@ class Progress:
     lag_s: float
     freshness_s: float | None
     delivered: GtidSet
+    readable: bool
 
     @staticmethod
     def of(status: dict[str, Any]) -> "Progress":
@@ -71,6 +75,7 @@ class Progress:
             lag_s=float(status["lag_seconds"] or 0.0),
             freshness_s=status["freshness_seconds"],
             delivered=GtidSet.parse(status["delivered_position"] or ""),
+            readable=not status["rebuilding"],
         )
 
     @property

@@ -141,6 +141,8 @@ class World:
         """Whether all that the source has by now comes in the time that's left to whoever waits for it."""
         executed = GtidSet.parse(self.source.executed())
         self.wait(lambda: executed <= self.reached(), "all that was executed has come")
+        if self.lake:
+            self.wait(lambda: self.status().get("rebuilding") == {}, "all mirrors are complete")
         return True
 
     def running(self, actor: ActorName) -> bool:

@@ -40,6 +40,7 @@ def test_a_status_is_shown() -> None:
         "keyless": ["shop.log", "shop.audit"],
         "consumers": {"lake": {"segment": 7, "behind": 1200}},
         "late": ["shop.bag"],
+        "rebuilding": {"shop.half": 7.0},
         "snapshots": [
             {
                 **table("", id="s1", state="paused", rows=2900, left_seconds=3700.0),
@@ -91,6 +92,7 @@ def test_a_status_is_shown() -> None:
         "shop.log, shop.audit",
         "1,200 segments behind",
         "shop.bag",
+        "shop.half",
         "65 threads run on the source",
         "its quota is reached",
         "1,500",

@@ -82,9 +82,11 @@ def until(service: Service, holds: Callable[[dict[str, Any]], bool]) -> dict[str
 
 
 def delivered(mysql: MysqlServer) -> Callable[[dict[str, Any]], bool]:
-    """Whether all that the source has committed by now is in the lake."""
+    """Whether the live views show all that the source has committed by now."""
     executed = mysql.executed()
-    return lambda status: (status["delivered_position"] or "").replace("\n", "") == executed
+    return lambda status: (
+        (status["delivered_position"] or "").replace("\n", "") == executed and not status["rebuilding"]
+    )
 
 
 def rows(folder: Path, table: str, tier: str) -> pa.Table:
