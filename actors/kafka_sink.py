@@ -17,7 +17,7 @@ from typing import Any, Final, ParamSpec, TypeVar, assert_never
 import structlog
 
 from actors.journal.store import JournalReader
-from actors.kafka.batches import MessageBatches, PartitionBatch
+from actors.kafka.batches import MessageBatches, PartitionBatch, single_batch
 from actors.kafka.position import last_position, position_batch
 from actors.kafka.producer import KafkaProducer
 from actors.kafka.segment_rows import SegmentRows, TableRows
@@ -30,20 +30,24 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.journal.entry import Entry
 from pipeline.kafka import step as kafka_sink
+from pipeline.kafka.heartbeat import heartbeat
 from pipeline.kafka.state import JournalBounds, KafkaPosition, State
 from pipeline.kafka.step import (
     BeginTransaction,
     CommitTransaction,
     ConfirmSegment,
     Fact,
+    HeartbeatDue,
     Order,
     PlacesFound,
     PlanSegment,
     RunSent,
     SegmentPlanned,
+    SendHeartbeat,
     SendRun,
     TransactionCommitted,
 )
+from pipeline.kafka.transactions import ChangedRows, MessageOrders
 from pipeline.messages import topology
 from pipeline.messages.inboxes import ToKafkaSink
 from pipeline.messages.journal import SegmentSealed
@@ -112,6 +116,7 @@ class KafkaSink(Actor[ToKafkaSink]):
         self._sent = _Sent(0.0)
         self._freshness: float | None = None
         self._waits_since: float | None = None
+        self._heartbeat_at: float | None = None
 
     async def begin(self) -> None:
         """Fence a predecessor, find the position, and send what the topics lack."""
@@ -128,6 +133,18 @@ class KafkaSink(Actor[ToKafkaSink]):
         await self._take_in(PlacesFound(position, of, bounds))
         log.info("the topics are written from here on", segment=self._state.position.segment)
         await self._take_in(SegmentSealed(bounds.last))
+        self._await_heartbeat()
+        self.rest()
+
+    def next_at(self) -> float | None:
+        """When the next heartbeat is due."""
+        return self._heartbeat_at
+
+    async def time_came(self) -> None:
+        """Send a heartbeat."""
+        self.beat()
+        await self._take_in(HeartbeatDue())
+        self._await_heartbeat()
         self.rest()
 
     async def handle(self, message: SegmentSealed) -> None:
@@ -162,6 +179,10 @@ class KafkaSink(Actor[ToKafkaSink]):
     def not_ready(self) -> str | None:
         """Not before there's a broker."""
         return None if self._connected is not None else "Kafka doesn't answer yet"
+
+    def _await_heartbeat(self) -> None:
+        if every := self._settings.heartbeat_interval_ms:
+            self._heartbeat_at = asyncio.get_running_loop().time() + every / 1000
 
     def _bounds(self) -> JournalBounds:
         join_journal(self._journal)
@@ -200,6 +221,8 @@ class KafkaSink(Actor[ToKafkaSink]):
                 return SegmentPlanned(runs)
             case SendRun():
                 return await self._send(connected, order)
+            case SendHeartbeat():
+                await self._send_heartbeat(connected)
             case CommitTransaction(position):
                 await self._commit(connected, position)
                 return TransactionCommitted()
@@ -220,11 +243,15 @@ class KafkaSink(Actor[ToKafkaSink]):
         entry = await self._entry_of(order.segment)
         parts = self._rows.rows(entry, order.run, order.skip)
         rows, one_scn = 0, order.run.first_scn == order.run.last_scn
+        changed = await self._changed(entry, order)
+        orders = None if changed is None else await self._in_thread(MessageOrders, changed)
+        if one_scn and not order.skip:
+            await self._mark(connected, changed, slice(0, 1))
         part = await self._in_thread(next, parts, None)
         while part is not None:
             if one_scn and rows >= order.most:
                 return RunSent(rows, ended=False)
-            making = await self._made(connected, part)
+            making = await self._made(connected, part, orders)
             batches, following = await self._in_thread(_next_after, making, parts)
             for batch in batches:
                 await self._at_broker(connected.producer.send(batch))
@@ -232,15 +259,44 @@ class KafkaSink(Actor[ToKafkaSink]):
                 self._sent.bytes += batch.bytes
             rows += part.rows.num_rows
             part = following
+        await self._mark(connected, changed, slice(1, None) if one_scn else slice(None))
         return RunSent(rows, ended=True)
 
-    async def _made(self, connected: _Connected, part: TableRows) -> Iterator[PartitionBatch]:
+    async def _changed(self, entry: Entry, order: SendRun) -> ChangedRows | None:
+        """What the run's transactions have changed, where the messages say so."""
+        if not self._settings.provide_transaction_metadata:
+            return None
+        return await self._in_thread(self._rows.changed, entry, order.run, self._making.narrowed)
+
+    async def _mark(self, connected: _Connected, changed: ChangedRows | None, which: slice) -> None:
+        """Send these of the messages in which the transactions begin and end."""
+        if changed is None:
+            return
+        partitions = await self._at_broker(connected.topics.partitions(self._making.transaction_topic))
+        making = self._making.marks(
+            changed, which, partitions, time.time_ns() // 1000, connected.producer.new
+        )
+        for batch in await self._in_thread(list, making):
+            await self._at_broker(connected.producer.send(batch))
+            self._sent.bytes += batch.bytes
+
+    async def _made(
+        self, connected: _Connected, part: TableRows, orders: MessageOrders | None
+    ) -> Iterator[PartitionBatch]:
         """The batches of these rows; nothing is made before they are asked for."""
-        wanted = self._settings.tables
-        if wanted is not None and not wanted.match(part.schema.table):
+        if not self._making.wanted(part.schema.table):
             return iter(())
         partitions = await self._at_broker(connected.topics.partitions(self._making.topic(part)))
-        return _later(self._making.batches, part, partitions, time.time_ns() // 1000, connected.producer.new)
+        now = time.time_ns() // 1000
+        return _later(self._making.batches, part, partitions, now, connected.producer.new, orders)
+
+    async def _send_heartbeat(self, connected: _Connected) -> None:
+        settings, now = self._settings, time.time_ns() // 1000
+        topic = f"{settings.topic_heartbeat_prefix}.{settings.topic_prefix}"
+        await self._at_broker(connected.topics.partitions(topic))
+        key, value = heartbeat(settings.topic_prefix, now, schemas=settings.schemas_enable)
+        batch = single_batch(connected.producer.new(), topic, key.encode(), value.encode(), now // 1000)
+        await self._at_broker(connected.producer.send(batch))
 
     async def _commit(self, connected: _Connected, position: KafkaPosition) -> None:
         batch = position_batch(

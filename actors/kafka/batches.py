@@ -20,6 +20,8 @@ from pipeline.kafka.errors import KafkaRefused
 from pipeline.kafka.operations import without
 from pipeline.kafka.partitioner import partitions
 from pipeline.kafka.topics import topic_of
+from pipeline.kafka.transactions import ChangedRows, MessageOrders, transaction_messages
+from pipeline.schema.table_schema import TableId
 
 NEW_KEY: Final = "__debezium.newkey"
 OLD_KEY: Final = "__debezium.oldkey"
@@ -44,6 +46,12 @@ class PartitionBatch:
     bytes: int
 
 
+def single_batch(records: BatchBuilder, topic: str, key: bytes, value: bytes, at_ms: int) -> PartitionBatch:
+    """A batch of one message, for the topic's first partition; `records` is empty."""
+    added = records.append(timestamp=at_ms, key=key, value=value)
+    return PartitionBatch(topic, 0, records, 1, added.size)
+
+
 class MessageBatches:
     """Makes the batches by the settings."""
 
@@ -55,10 +63,41 @@ class MessageBatches:
         """Where messages of these rows go."""
         return topic_of(rows.schema.table, self._settings.topic_prefix, self._settings.topic_delimiter)
 
-    def messages(self, part: TableRows, processed_us: int) -> Messages:
+    @property
+    def transaction_topic(self) -> str:
+        """Where the messages go in which transactions begin and end."""
+        return self._settings.topic_delimiter.join(
+            (self._settings.topic_prefix, self._settings.topic_transaction)
+        )
+
+    def marks(
+        self,
+        changed: ChangedRows,
+        which: slice,
+        count: int,
+        processed_us: int,
+        new: Callable[[], BatchBuilder],
+    ) -> Iterator[PartitionBatch]:
+        """The batches of these of the messages in which transactions begin and end."""
+        made = transaction_messages(changed, schemas=self._settings.schemas_enable)
+        records = Records(self.transaction_topic, made.keys[which], made.values[which])
+        return batches_of(records, count, processed_us // 1000, new)
+
+    def wanted(self, table: TableId) -> bool:
+        """Whether the table has a topic."""
+        tables = self._settings.tables
+        return tables is None or tables.match(table)
+
+    def narrowed(self, table: TableId, changes: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of a table's changes file that become messages."""
+        return (
+            without(changes, self._settings.skipped_operations) if self.wanted(table) else changes.slice(0, 0)
+        )
+
+    def messages(self, part: TableRows, processed_us: int, orders: MessageOrders | None = None) -> Messages:
         """The messages of these rows, made at `processed_us` (µs since the epoch).
 
-        Raises KafkaRefused where rows lack columns.
+        `orders`: of the run's transactions, where blocks are wanted. Raises KafkaRefused where rows lack columns.
         """
         settings = self._settings
         if part.rows.column("__absent").null_count < part.rows.num_rows:
@@ -75,23 +114,43 @@ class MessageBatches:
             settings.tombstones_on_delete,
         )
         rows = without(part.rows, settings.skipped_operations)
-        return envelope.messages(rows, SourceBlock.of(rows, processed_us), processed_us)
+        blocks = None if orders is None else orders.blocks(part.schema.table, rows)
+        return envelope.messages(rows, SourceBlock.of(rows, processed_us), processed_us, blocks)
 
     def batches(
-        self, part: TableRows, count: int, processed_us: int, new: Callable[[], BatchBuilder]
+        self,
+        part: TableRows,
+        count: int,
+        processed_us: int,
+        new: Callable[[], BatchBuilder],
+        orders: MessageOrders | None = None,
     ) -> Iterator[PartitionBatch]:
         """The batches for a topic of `count` partitions; `new` makes an empty one."""
-        messages = self.messages(part, processed_us)
-        return _batches(messages, self.topic(part), count, processed_us // 1000, new)
+        messages = self.messages(part, processed_us, orders)
+        named = ((NEW_KEY, messages.new_keys), (OLD_KEY, messages.old_keys))
+        records = Records(self.topic(part), messages.keys, messages.values, named)
+        return batches_of(records, count, processed_us // 1000, new)
 
 
-def _batches(
-    messages: Messages, topic: str, partitions_: int, processed_ms: int, new: Callable[[], BatchBuilder]
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Messages of one topic in their order. `headers`: texts by the header's name, null where it isn't there."""
+
+    topic: str
+    keys: pa.Array
+    values: pa.Array
+    headers: tuple[tuple[str, pa.Array], ...] = ()
+
+
+def batches_of(
+    records: Records, partitions_: int, processed_ms: int, new: Callable[[], BatchBuilder]
 ) -> Iterator[PartitionBatch]:
-    places = _partitions(messages.keys, partitions_)
-    keys = pc.cast(messages.keys, pa.binary()).to_pylist()
-    values = pc.cast(messages.values, pa.binary()).to_pylist()
-    headers = _headers(messages)
+    """The batches of these records for a topic of so many partitions; `new` makes an empty one."""
+    topic = records.topic
+    places = _partitions(records.keys, partitions_)
+    keys = pc.cast(records.keys, pa.binary()).to_pylist()
+    values = pc.cast(records.values, pa.binary()).to_pylist()
+    headers = _headers(records)
     for partition in np.unique(places).tolist():
         batch, size = new(), 0
         for at in np.flatnonzero(places == partition).tolist():
@@ -113,10 +172,11 @@ def _partitions(keys: pa.Array, count: int) -> Any:
     return np.where(np.asarray(keys.is_valid()), found, 0)
 
 
-def _headers(messages: Messages) -> list[list[tuple[str, bytes]]] | None:
+def _headers(records: Records) -> list[list[tuple[str, bytes]]] | None:
     """The headers of each message, None where no message has any."""
-    count = len(messages.keys)
-    if messages.new_keys.null_count == count and messages.old_keys.null_count == count:
+    count = len(records.keys)
+    there = [(name, texts) for name, texts in records.headers if texts.null_count < count]
+    if not there:
         return None
-    named = ((NEW_KEY, messages.new_keys.to_pylist()), (OLD_KEY, messages.old_keys.to_pylist()))
-    return [[(name, keys[i].encode()) for name, keys in named if keys[i] is not None] for i in range(count)]
+    named = [(name, pc.cast(texts, pa.binary()).to_pylist()) for name, texts in there]
+    return [[(name, texts[i]) for name, texts in named if texts[i] is not None] for i in range(count)]

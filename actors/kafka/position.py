@@ -11,7 +11,7 @@ from typing import Final
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from actors.kafka.batches import PartitionBatch
+from actors.kafka.batches import PartitionBatch, single_batch
 from actors.kafka.client import client_options
 from actors.kafka.producer import KafkaProducer, failure
 from pipeline.config.settings import KafkaSinkSettings
@@ -26,9 +26,7 @@ def position_batch(
     producer: KafkaProducer, topic: str, journal: str, position: KafkaPosition, at_ms: int
 ) -> PartitionBatch:
     """A batch of the position alone."""
-    records = producer.new()
-    added = records.append(timestamp=at_ms, key=journal.encode(), value=position_to_json(position))
-    return PartitionBatch(topic, 0, records, 1, added.size)
+    return single_batch(producer.new(), topic, journal.encode(), position_to_json(position), at_ms)
 
 
 async def last_position(

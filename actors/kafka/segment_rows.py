@@ -5,7 +5,7 @@ table's changes.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,14 +18,19 @@ from actors.journal.store import JournalReader
 from pipeline.errors import InvariantBroken
 from pipeline.journal.change_rows import META, SOURCE
 from pipeline.journal.entry import Entry, File, FileKind, SealedChunk
-from pipeline.kafka import runs
+from pipeline.kafka import runs, transactions
 from pipeline.kafka.operations import whole_rows
 from pipeline.kafka.runs import Run
+from pipeline.kafka.transactions import ChangedRows
 from pipeline.schema.table_schema import TableId, TableSchema
 
 # How many rows become messages at once, at most, and about how many bytes of them.
 TOGETHER: Final = 20_000
 TOGETHER_BYTES: Final = 16 << 20
+# How many rows are read at once of which only the journal's own columns are.
+_NARROW: Final = 1 << 20
+
+Narrowed = Callable[[TableId, pa.RecordBatch], pa.RecordBatch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,20 @@ class SegmentRows:
                 skip -= skipped
                 if skipped < part.rows.num_rows:
                     yield TableRows(part.schema, part.rows.slice(skipped))
+
+    def changed(self, entry: Entry, run: Run, narrowed: Narrowed) -> ChangedRows:
+        """What the transactions of a run have changed, of the rows that `narrowed` leaves of a table's; not the rows
+        themselves.
+        """
+        found: list[tuple[TableId, pa.RecordBatch]] = []
+        for file in entry.files:
+            if file.kind is not FileKind.CHANGES:
+                continue
+            with self._opened(entry, file) as parquet:
+                for batch in parquet.iter_batches(_NARROW, columns=list(transactions.COLUMNS)):
+                    begin, end = _within(batch, run)
+                    found.append((file.table, narrowed(file.table, batch.slice(begin, end - begin))))
+        return ChangedRows.of(found)
 
     def _scns(self, entry: Entry, file: File) -> NDArray[np.int64]:
         if file.kind is FileKind.ROWS:
@@ -102,9 +121,7 @@ class SegmentRows:
             schema, held = entry.schemas[file.version], None
             with self._opened(entry, file) as parquet:
                 for batch in parquet.iter_batches(_together(parquet)):
-                    scns = np.asarray(batch.column("__scn"))
-                    begin = int(np.searchsorted(scns, run.first_scn, "left"))
-                    end = int(np.searchsorted(scns, run.last_scn, "right"))
+                    begin, end = _within(batch, run)
                     rows = batch.slice(begin, end - begin)
                     if held is not None and held.num_rows:
                         rows = pa.concat_batches([held, rows])
@@ -175,6 +192,14 @@ class _Chunks:
             self._rest = TableRows(part.schema, rest) if rest.num_rows else None
             count -= taken.num_rows
             yield TableRows(part.schema, taken)
+
+
+def _within(changes: pa.RecordBatch, run: Run) -> tuple[int, int]:
+    """Where the run's rows begin and end."""
+    scns = np.asarray(changes.column("__scn"))
+    return int(np.searchsorted(scns, run.first_scn, "left")), int(
+        np.searchsorted(scns, run.last_scn, "right")
+    )
 
 
 def _as_changes(rows: pa.RecordBatch, chunk: SealedChunk, scn: int) -> pa.RecordBatch:

@@ -286,6 +286,9 @@ class Compression(StrEnum):
     ZSTD = "zstd"
 
 
+_TOPIC_PART = {"pattern": r"[a-zA-Z0-9._-]{1,120}", "words": "a-z, A-Z, 0-9, ., _ and -, at most 120"}
+
+
 @dataclass(frozen=True, slots=True)
 class KafkaSinkSettings(BrokerSettings):
     """Where Debezium's messages go, and their form; each option is Debezium's of that name, with dots for underscores.
@@ -294,12 +297,10 @@ class KafkaSinkSettings(BrokerSettings):
     created with `partitions`, `replication` (0: the broker's default) and `topic_config`, unless `create_topics` says
     no. `position_topic`: where the position in the journal is kept (`tidemark-position-` and the pipeline's name, if
     it isn't said). A Kafka transaction holds at most `transaction_rows` rows of the journal, unless a source
-    transaction alone has more.
+    transaction alone has more. A heartbeat is sent every `heartbeat_interval_ms` (0: never).
     """
 
-    topic_prefix: str = field(
-        metadata={"pattern": r"[a-zA-Z0-9._-]{1,120}", "words": "a-z, A-Z, 0-9, ., _ and -, at most 120"}
-    )
+    topic_prefix: str = field(metadata=_TOPIC_PART)
     topic_delimiter: str = field(default=".", metadata={"pattern": r"[._-]{1,4}", "words": "., _ or -"})
     tables: TableFilter | None = None
     create_topics: bool = True
@@ -314,6 +315,10 @@ class KafkaSinkSettings(BrokerSettings):
     schemas_enable: bool = False
     tombstones_on_delete: bool = True
     skipped_operations: tuple[str, ...] = ("t",)
+    provide_transaction_metadata: bool = False
+    topic_transaction: str = field(default="transaction", metadata=_TOPIC_PART)
+    heartbeat_interval_ms: int = field(default=0, metadata={"least": 0, "most": 86_400_000})
+    topic_heartbeat_prefix: str = field(default="__debezium-heartbeat", metadata=_TOPIC_PART)
     decimal_handling_mode: DecimalHandling = DecimalHandling.PRECISE
     time_precision_mode: TimePrecision = TimePrecision.ADAPTIVE_TIME_MICROSECONDS
     bigint_unsigned_handling_mode: UnsignedBigintHandling = UnsignedBigintHandling.LONG

@@ -20,10 +20,10 @@ def committed_us(changes: pa.RecordBatch) -> pa.Array:
 
 
 def source_fields(changes: pa.RecordBatch) -> dict[str, pa.Array]:
-    """The fields of SOURCE, which files of earlier versions don't have."""
+    """The fields of SOURCE that were read; nulls in files of earlier versions, which don't have them."""
     at = changes.schema.get_field_index(SOURCE.name)
     source = changes.column(at) if at >= 0 else pa.nulls(changes.num_rows, SOURCE.type)
-    return dict(zip((field.name for field in SOURCE.type), source.flatten(), strict=True))
+    return dict(zip((field.name for field in source.type), source.flatten(), strict=True))
 
 
 def operations(changes: pa.RecordBatch) -> NDArray[np.int32]:

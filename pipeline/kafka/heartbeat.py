@@ -10,8 +10,6 @@ import pyarrow as pa
 from pipeline.kafka.connect_schema import field, struct
 from pipeline.kafka.json_values import json_text, with_schema
 
-TOPIC_PREFIX: Final = "__debezium-heartbeat"
-
 _KEY_SCHEMA: Final = struct(
     [field({"type": "string", "optional": False}, "serverName")],
     name="io.debezium.connector.common.ServerNameKey",

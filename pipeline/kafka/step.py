@@ -15,7 +15,7 @@ transactions. Only a source transaction that alone exceeds the bound is split.
 committed. That isn't a fact here, since a start knows nothing but the position.
 
 **Facts** say what has happened, and `step` gives the orders that follow from one, in their order. Each order but
-ConfirmSegment and BeginTransaction brings a fact.
+ConfirmSegment, BeginTransaction and SendHeartbeat brings a fact.
 """
 
 from dataclasses import dataclass, replace
@@ -67,7 +67,12 @@ class TransactionCommitted:
     """The broker has committed the Kafka transaction."""
 
 
-Fact = PlacesFound | SegmentSealed | SegmentPlanned | RunSent | TransactionCommitted
+@dataclass(frozen=True, slots=True)
+class HeartbeatDue:
+    """The time for a heartbeat has come, and nothing is under way."""
+
+
+Fact = PlacesFound | SegmentSealed | SegmentPlanned | RunSent | TransactionCommitted | HeartbeatDue
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,11 @@ class SendRun:
 
 
 @dataclass(frozen=True, slots=True)
+class SendHeartbeat:
+    """Send a heartbeat, in the Kafka transaction that is open."""
+
+
+@dataclass(frozen=True, slots=True)
 class CommitTransaction:
     """Send the position, in the same Kafka transaction, and commit it."""
 
@@ -114,7 +124,7 @@ class ConfirmSegment:
     segment: int
 
 
-Order = BeginTransaction | PlanSegment | SendRun | CommitTransaction | ConfirmSegment
+Order = BeginTransaction | PlanSegment | SendRun | SendHeartbeat | CommitTransaction | ConfirmSegment
 Next = tuple[State, tuple[Order, ...]]
 
 _D = TypeVar("_D", bound=SinkDoing)
@@ -148,6 +158,14 @@ def step(state: State, fact: Fact) -> Next:
             return _going_on(state, planning.sealed, planning.open, runs)
         case RunSent():
             return _sent(state, fact, _doing(SendingRun, state, fact))
+        case HeartbeatDue():
+            _doing(AllSent, state, fact)
+            doing = Committing(state.position.segment, state.position, ())
+            return replace(state, doing=doing), (
+                BeginTransaction(),
+                SendHeartbeat(),
+                CommitTransaction(state.position),
+            )
         case TransactionCommitted():
             done = _doing(Committing, state, fact)
             state = replace(state, position=done.reached, doing=AllSent())

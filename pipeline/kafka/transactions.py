@@ -13,9 +13,8 @@ keep it.
 Source: Debezium 3.6, "Transaction metadata".
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import Final
 
 import numpy as np
@@ -33,6 +32,14 @@ from pipeline.types.buffers import Flags, Longs
 _BUCKETS: Final = 16
 _LOAD: Final = 0.75
 _MASK: Final = 2**32 - 1
+
+_NO_NUMBERS: Final = np.zeros(0, np.int64)
+_NO_TEXTS: Final = pa.nulls(0, pa.string())
+_NO_TIMES: Final = pa.nulls(0, pa.int64())
+
+
+# What ChangedRows need of a changes file, by Parquet's names.
+COLUMNS: Final = ("__op", "__scn", "__ordinal", "__gtid", "__commit_time", "__source.time", "__source.update")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +60,7 @@ class ChangedRows:
 
     @staticmethod
     def of(parts: Sequence[tuple[TableId, pa.RecordBatch]]) -> "ChangedRows":
-        """These rows of changes files, of which at least META and SOURCE are there."""
+        """These rows of changes files, of which at least COLUMNS are there."""
         batches = [rows for _, rows in parts]
         tables = tuple(dict.fromkeys(table for table, _ in parts))
         ops = [operations(rows) for rows in batches]
@@ -61,13 +68,13 @@ class ChangedRows:
             tables,
             np.repeat(
                 np.array([tables.index(table) for table, _ in parts], np.int32),
-                [len(rows) for rows in batches],
+                np.array([len(rows) for rows in batches], np.int64),
             ),
             _joined(batches, "__scn"),
             _joined(batches, "__ordinal"),
-            np.isin(np.concatenate(ops), (CREATE, UPDATE, DELETE)),
-            pa.concat_arrays([rows.column("__gtid") for rows in batches]),
-            pa.concat_arrays([committed_us(rows) for rows in batches]),
+            np.isin(np.concatenate([_NO_NUMBERS, *ops]), (CREATE, UPDATE, DELETE)),
+            pa.concat_arrays([_NO_TEXTS, *(rows.column("__gtid") for rows in batches)]),
+            pa.concat_arrays([_NO_TIMES, *(committed_us(rows) for rows in batches)]),
         )
 
 
@@ -108,15 +115,37 @@ class TransactionMessages:
     values: pa.Array
 
 
-def transaction_blocks(rows: ChangedRows, lengths: Iterable[int]) -> list[TransactionBlocks]:
-    """The blocks of these rows, in pieces of these lengths."""
-    total, of_table = (pa.array(numbers) for numbers in _orders(rows))
-    ids = pc.if_else(pa.array(rows.counted), rows.ids, pa.scalar(None, pa.string()))
-    ends = list(accumulate(lengths, initial=0))
-    return [
-        TransactionBlocks(*(each.slice(begin, end - begin) for each in (ids, total, of_table)))
-        for begin, end in pairwise(ends)
-    ]
+class MessageOrders:
+    """Which of its transaction's messages each row is."""
+
+    def __init__(self, rows: ChangedRows) -> None:
+        self._first_scn = int(rows.scn.min()) if len(rows.scn) else 0
+        total, of_table = _orders(rows)
+        places = self._places(rows.scn, rows.ordinal)
+        self._of: dict[TableId, tuple[Longs, Longs, Longs]] = {}
+        for number, table in enumerate(rows.tables):
+            own = np.flatnonzero((rows.table == number) & rows.counted)
+            own = own[np.argsort(places[own], kind="stable")]
+            self._of[table] = (places[own], total[own], of_table[own])
+
+    def blocks(self, table: TableId, changes: pa.RecordBatch) -> TransactionBlocks:
+        """The blocks of rows of a table's changes file; rows that aren't messages in a transaction have none."""
+        places, total, of_table = self._of.get(table, (_NO_NUMBERS, _NO_NUMBERS, _NO_NUMBERS))
+        wanted = self._places(
+            *(np.asarray(changes.column(name), np.int64) for name in ("__scn", "__ordinal"))
+        )
+        at = np.searchsorted(places, wanted)
+        found = at < len(places)
+        found[found] = places[at[found]] == wanted[found]
+        ids = pc.if_else(pa.array(found), changes.column("__gtid"), pa.scalar(None, pa.string()))
+        rows = pa.array(at, mask=~found)
+        return TransactionBlocks(
+            ids, *(pc.fill_null(pa.array(each).take(rows), 0) for each in (total, of_table))
+        )
+
+    def _places(self, scn: Longs, ordinal: Longs) -> Longs:
+        """A number for each place in the stream, in the stream's order; a run has less than 2 ** 31 SCNs."""
+        return (scn - self._first_scn) * 2**32 + ordinal
 
 
 def _orders(rows: ChangedRows) -> tuple[Longs, Longs]:
@@ -182,7 +211,7 @@ def _collections(rows: ChangedRows, by_place: Longs, which: Longs, count: int) -
 
 
 def _joined(batches: Sequence[pa.RecordBatch], name: str) -> NDArray[np.int64]:
-    return np.concatenate([np.asarray(rows.column(name), np.int64) for rows in batches])
+    return np.concatenate([_NO_NUMBERS, *(np.asarray(rows.column(name), np.int64) for rows in batches)])
 
 
 def _numbered(groups: Longs) -> Longs:

@@ -23,6 +23,7 @@ class Message:
     key: str | None
     value: str | None
     headers: tuple[tuple[str | None, str | None], ...]
+    partition: int | None = None
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,14 @@ def debezium_messages(
     options: Mapping[str, str] | None = None,
 ) -> list[Message]:  # fmt: skip
     """Debezium's messages of the log after `start`, up to the first one of the table `last`. `options` are its own."""
+    return debezium_variants(parts, server, account, start, last, folder, options, {"plain": {}})["plain"]
+
+
+def debezium_variants(
+    parts: Parts, server: MysqlServer, account: Account, start: LogStart, last: str, folder: Path,
+    options: Mapping[str, str] | None, variants: Mapping[str, Mapping[str, str]],
+) -> dict[str, list[Message]]:  # fmt: skip
+    """The same messages by variants: of each its name, and the properties `transforms` and `transforms.*`."""
     settings = {
         "name": "messages",
         "connector.class": "io.debezium.connector.mysql.MySqlConnector",
@@ -69,10 +78,13 @@ def debezium_messages(
         "messages.position": str(start.position),
         "messages.gtids": start.gtids,
         "messages.last": f"{PREFIX}.{last}",
+        "messages.variants": ",".join(variants),
         **(options or {}),
+        **{f"{name}.{key}": value for name, said in variants.items() for key, value in said.items()},
     }
     properties = folder / "messages.properties"
-    properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    escaped = {key: value.replace("\\", "\\\\") for key, value in settings.items()}
+    properties.write_text("".join(f"{key}={value}\n" for key, value in escaped.items()))
     java = [str(parts.java_home / "bin" / "java"), "-Xmx512m", "-cp", f"{debezium.setup(parts.python)}/*"]
     ran = subprocess.run(
         [*java, str(_PROGRAM), str(properties)],
@@ -83,15 +95,12 @@ def debezium_messages(
     )
     assert ran.returncode == 0, ran.stderr[-5000:]
     lines = (line.split("\t") for line in ran.stdout.splitlines() if line.startswith("MESSAGE\t"))
-    return [
-        Message(
-            topic,
-            _text(key),
-            _text(value),
-            tuple(zip(map(_text, rest[::2]), map(_text, rest[1::2]), strict=True)),
-        )
-        for _, topic, _, key, value, *rest in lines
-    ]
+    found: dict[str, list[Message]] = {name: [] for name in variants}
+    for _, variant, topic, partition, key, value, *rest in lines:
+        headers = tuple(zip(map(_text, rest[::2]), map(_text, rest[1::2]), strict=True))
+        place = None if partition == "-" else int(partition)
+        found[variant].append(Message(topic, _text(key), _text(value), headers, place))
+    return found
 
 
 def _text(encoded: str) -> str | None:

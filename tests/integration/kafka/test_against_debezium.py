@@ -25,11 +25,11 @@ from pipeline.config.message_handling import (
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.change_rows import change_table
 from pipeline.kafka.envelope import Envelope, SourceBlock
-from pipeline.kafka.heartbeat import TOPIC_PREFIX, heartbeat
+from pipeline.kafka.heartbeat import heartbeat
 from pipeline.kafka.transactions import (
     ChangedRows,
+    MessageOrders,
     TransactionBlocks,
-    transaction_blocks,
     transaction_messages,
 )
 from pipeline.messages.changes import ChangesVerified
@@ -132,7 +132,8 @@ def of_transactions(
         Message(f"{PREFIX}.transaction", key, value, ())
         for key, value in zip(messages.keys.to_pylist(), messages.values.to_pylist(), strict=True)
     )
-    return transaction_blocks(changed, [rows.num_rows for rows in batches])
+    orders = MessageOrders(changed)
+    return [orders.blocks(each.schema.table, rows) for each, rows in zip(tables, batches, strict=True)]
 
 
 def made(
@@ -316,7 +317,7 @@ def test_heartbeats_are_debeziums(
     server.sql("INSERT INTO marker.end VALUES (1)")
     options = {"heartbeat.interval.ms": "1", "converter.schemas.enable": str(schemas).lower()}
     theirs = debezium_messages(parts, server, account, start, "marker.end", tmp_path, options)
-    found = [message for message in theirs if message.topic == f"{TOPIC_PREFIX}.{PREFIX}"]
+    found = [message for message in theirs if message.topic == f"__debezium-heartbeat.{PREFIX}"]
     assert found
     for message in found:
         [moment] = re.findall(r'"ts_ms":(\d+)', message.value or "")

@@ -1,5 +1,6 @@
 """The service with topics and without a lake, on a real source and a real broker."""
 
+import asyncio
 import json
 import uuid
 from dataclasses import replace
@@ -89,3 +90,52 @@ async def test_a_transaction_that_is_too_large_is_split(
     records = await committed_messages(kafka, f"{settings.kafka.topic_prefix}.shop.many")
     assert Judge().judge(records).faults == []
     assert len(records) == 40 + 40 + 3 * 9
+
+
+@pytest.mark.parametrize("rows", [7, 100_000])
+async def test_transactions_are_told_in_their_topic_and_in_each_change(
+    open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path, rows: int
+) -> None:
+    settings = to_topics(
+        kafka, open_shop, tmp_path, transaction_rows=rows, partitions=2, provide_transaction_metadata=True,
+        heartbeat_interval_ms=50,
+    )  # fmt: skip
+    async with running(settings, Assembly) as service:
+        await service.begun()
+        values = ", ".join(f"({number}, 0)" for number in range(40))
+        open_shop.sql(
+            "CREATE TABLE shop.one (id INT PRIMARY KEY, v INT)", "CREATE TABLE shop.two LIKE shop.one"
+        )
+        open_shop.sql(
+            "BEGIN",
+            f"INSERT INTO shop.one VALUES {values}",
+            "INSERT INTO shop.two VALUES (1, 1)",
+            "UPDATE shop.one SET id = id + 100 WHERE id < 3",
+            "COMMIT",
+            "UPDATE shop.two SET v = 2",
+            "DELETE FROM shop.two",
+        )
+        await service.caught_up(open_shop)
+        await sent(service)
+        assert settings.kafka is not None
+        prefix = settings.kafka.topic_prefix
+        async with asyncio.timeout(60):
+            while not await topics(kafka, f"__debezium-heartbeat.{prefix}"):
+                pass
+        await service.stop()
+    marks = [json.loads(record.value) for record in await committed_messages(kafka, f"{prefix}.transaction")]
+    ends = {mark["id"]: mark for mark in marks if mark["status"] == "END"}
+    assert sorted(mark["event_count"] for mark in ends.values()) == [1, 1, 47]
+    assert ends.keys() == {mark["id"] for mark in marks if mark["status"] == "BEGIN"} and len(marks) == 6
+    changes = [
+        json.loads(record.value)
+        for table in ("one", "two")
+        for record in await committed_messages(kafka, f"{prefix}.shop.{table}")
+        if record.value
+    ]
+    for id_, mark in ends.items():
+        of = [change["transaction"] for change in changes if change["source"]["gtid"] == id_]
+        assert {block["id"] for block in of} == {id_}
+        assert sorted(block["total_order"] for block in of) == list(range(1, mark["event_count"] + 1))
+    beats = await committed_messages(kafka, f"__debezium-heartbeat.{prefix}")
+    assert beats and {record.key for record in beats} == {b'{"serverName":"%s"}' % prefix.encode()}

@@ -21,12 +21,14 @@ from pipeline.kafka.step import (
     CommitTransaction,
     ConfirmSegment,
     Fact,
+    HeartbeatDue,
     Order,
     PlacesFound,
     PlanSegment,
     PositionLost,
     RunSent,
     SegmentPlanned,
+    SendHeartbeat,
     SendRun,
     TransactionCommitted,
     step,
@@ -84,6 +86,16 @@ def test_what_waits_comes_in_one_transaction_up_to_a_bound() -> None:
     assert orders == (ConfirmSegment(1), BeginTransaction(), SendRun(2, Run(3, 4, 2), 0, 4))
     state, orders = step(state, RunSent(2, ended=True))
     assert orders == (CommitTransaction(KafkaPosition(1, 4)),)
+
+
+def test_a_heartbeat_comes_with_the_position_that_holds() -> None:
+    state = State(4, KafkaPosition(2, 7, 1), AllSent())
+    state, orders = step(state, HeartbeatDue())
+    assert orders == (BeginTransaction(), SendHeartbeat(), CommitTransaction(KafkaPosition(2, 7, 1)))
+    state, orders = step(state, TransactionCommitted())
+    assert (state.position, state.doing) == (KafkaPosition(2, 7, 1), AllSent())
+    with pytest.raises(InvariantBroken, match="HeartbeatDue came while"):
+        step(step(state, SegmentSealed(4))[0], HeartbeatDue())
 
 
 def test_segments_without_rows_are_passed_in_one_transaction() -> None:

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pyarrow as pa
 
-from pipeline.kafka.transactions import ChangedRows, transaction_blocks, transaction_messages
+from pipeline.kafka.transactions import ChangedRows, MessageOrders, transaction_messages
 from pipeline.schema.table_schema import TableId
 
 TABLES = tuple(TableId("shop", name) for name in "abk")
@@ -34,8 +34,17 @@ def changed(rows: tuple[tuple[int, int, int, bool], ...] = ROWS) -> ChangedRows:
     )
 
 
+def rows_of(table: int) -> pa.RecordBatch:
+    """The rows of a table, in a changes file's columns."""
+    scn, ordinal = ([row[column] for row in ROWS if row[0] == table] for column in (1, 2))
+    return pa.record_batch({"__scn": scn, "__ordinal": ordinal, "__gtid": [f"u:{number}" for number in scn]})
+
+
 def test_a_change_is_counted_in_its_transaction_and_in_its_table_there() -> None:
-    a, b, k = transaction_blocks(changed(), [4, 2, 1])
+    orders = MessageOrders(changed())
+    a, b, k = (orders.blocks(table, rows_of(number)) for number, table in enumerate(TABLES))
+    none = orders.blocks(TableId("shop", "z"), rows_of(0))
+    assert (none.id.null_count, none.total_order.to_pylist()) == (4, [0, 0, 0, 0])
     assert a.total_order.to_pylist() == [1, 0, 3, 1]
     assert a.collection_order.to_pylist() == [1, 0, 2, 1]
     assert (b.total_order.to_pylist(), k.total_order.to_pylist()) == ([2, 0], [4])

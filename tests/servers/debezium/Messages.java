@@ -1,43 +1,107 @@
-import io.debezium.engine.ChangeEvent;
+import io.debezium.embedded.Connect;
 import io.debezium.engine.DebeziumEngine;
-import io.debezium.engine.Header;
-import io.debezium.engine.format.Json;
-import io.debezium.engine.format.KeyValueHeaderChangeEventFormat;
+import io.debezium.engine.RecordChangeEvent;
+import io.debezium.engine.format.ChangeEventFormat;
 import java.io.IOException;
 import java.io.ObjectOutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import org.apache.kafka.connect.header.Header;
+import org.apache.kafka.connect.json.JsonConverter;
+import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.transforms.Transformation;
 
 /**
  * Debezium's embedded engine prints the messages that it would send to Kafka: `java Messages.java PROPERTIES`.
  *
- * <p>A line is a message: topic, partition (or -), key, value, and then the headers' names and values, with tabs between.
- * All but topic and partition are base64, and `-` stands for null. The program ends after the message whose topic is the
- * property `messages.last`.
+ * <p>A line is a message: variant, topic, partition (or -), key, value, and then the headers' names and values, with tabs
+ * between. All but variant, topic and partition are base64, and `-` stands for null. The program ends after the message
+ * whose topic is the property `messages.last`.
+ *
+ * <p>The property `messages.variants` names what is made of each of the connector's records: variant v by the
+ * transformations that the properties `v.transforms` and `v.transforms.*` say, as Kafka Connect does it, and then by
+ * JsonConverter.
  */
 final class Messages {
     private final PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
     private final String last;
+    private final List<Variant> variants = new ArrayList<>();
 
-    private Messages(String last) {
-        this.last = last;
+    private Messages(Properties properties) throws ReflectiveOperationException {
+        last = properties.getProperty("messages.last");
+        for (String name : properties.getProperty("messages.variants").split(",")) {
+            variants.add(new Variant(name, properties));
+        }
     }
 
-    public static void main(String[] arguments) throws IOException {
+    /** What is made of the connector's records, and how it is written. */
+    private static final class Variant {
+        private final String name;
+        private final List<Transformation<SourceRecord>> transformations = new ArrayList<>();
+        private final JsonConverter keys = new JsonConverter();
+        private final JsonConverter values = new JsonConverter();
+
+        @SuppressWarnings("unchecked")
+        Variant(String name, Properties properties) throws ReflectiveOperationException {
+            this.name = name;
+            String enable = properties.getProperty("converter.schemas.enable", "false");
+            keys.configure(Map.of("schemas.enable", enable), true);
+            values.configure(Map.of("schemas.enable", enable), false);
+            for (String each : properties.getProperty(name + ".transforms", "").split(",")) {
+                if (!each.isEmpty()) {
+                    String prefix = name + ".transforms." + each + ".";
+                    Map<String, String> options = new HashMap<>();
+                    for (String key : properties.stringPropertyNames()) {
+                        if (key.startsWith(prefix)) {
+                            options.put(key.substring(prefix.length()), properties.getProperty(key));
+                        }
+                    }
+                    var made = (Transformation<SourceRecord>)
+                            Class.forName(options.remove("type")).getDeclaredConstructor().newInstance();
+                    made.configure(options);
+                    transformations.add(made);
+                }
+            }
+        }
+
+        /** The line of a record, null where it is dropped. */
+        String line(SourceRecord record) {
+            for (Transformation<SourceRecord> each : transformations) {
+                record = record == null ? null : each.apply(record);
+            }
+            if (record == null) {
+                return null;
+            }
+            String topic = record.topic();
+            StringBuilder line = new StringBuilder("MESSAGE\t").append(name).append('\t').append(topic);
+            line.append('\t').append(record.kafkaPartition() == null ? "-" : record.kafkaPartition().toString());
+            line.append('\t').append(text(keys.fromConnectData(topic, record.keySchema(), record.key())));
+            line.append('\t').append(text(values.fromConnectData(topic, record.valueSchema(), record.value())));
+            for (Header header : record.headers()) {
+                byte[] value = values.fromConnectHeader(topic, header.key(), header.schema(), header.value());
+                line.append('\t').append(text(header.key().getBytes(StandardCharsets.UTF_8)));
+                line.append('\t').append(text(value));
+            }
+            return line.toString();
+        }
+    }
+
+    public static void main(String[] arguments) throws IOException, ReflectiveOperationException {
         Properties properties = new Properties();
         try (var file = Files.newBufferedReader(Path.of(arguments[0]))) {
             properties.load(file);
         }
         begin(properties);
-        Messages messages = new Messages(properties.getProperty("messages.last"));
-        DebeziumEngine.create(KeyValueHeaderChangeEventFormat.of(Json.class, Json.class, Json.class))
+        Messages messages = new Messages(properties);
+        DebeziumEngine.create(ChangeEventFormat.of(Connect.class))
                 .using(properties)
                 .notifying(messages::take)
                 .using((success, message, error) -> {
@@ -69,18 +133,18 @@ final class Messages {
     }
 
     private void take(
-            List<ChangeEvent<String, String>> batch, DebeziumEngine.RecordCommitter<ChangeEvent<String, String>> committer)
+            List<RecordChangeEvent<SourceRecord>> batch,
+            DebeziumEngine.RecordCommitter<RecordChangeEvent<SourceRecord>> committer)
             throws InterruptedException {
-        for (ChangeEvent<String, String> event : batch) {
-            StringBuilder line = new StringBuilder(event.destination());
-            line.append('\t').append(event.partition() == null ? "-" : event.partition().toString());
-            line.append('\t').append(text(event.key())).append('\t').append(text(event.value()));
-            for (Header<?> header : event.headers()) {
-                line.append('\t').append(text(header.getKey())).append('\t').append(text((String) header.getValue()));
+        for (RecordChangeEvent<SourceRecord> event : batch) {
+            for (Variant variant : variants) {
+                String line = variant.line(event.record());
+                if (line != null) {
+                    out.append(line).append('\n');
+                }
             }
-            out.append("MESSAGE\t").append(line).append('\n');
             committer.markProcessed(event);
-            if (event.destination().equals(last)) {
+            if (event.record().topic().equals(last)) {
                 out.flush();
                 Runtime.getRuntime().halt(0);
             }
@@ -89,7 +153,7 @@ final class Messages {
         out.flush();
     }
 
-    private static String text(String value) {
-        return value == null ? "-" : Base64.getEncoder().encodeToString(value.getBytes(StandardCharsets.UTF_8));
+    private static String text(byte[] value) {
+        return value == null ? "-" : Base64.getEncoder().encodeToString(value);
     }
 }
