@@ -1,12 +1,13 @@
-"""How many rows a chunk is asked for, and how much is asked for at once.
+"""How many rows one chunk may have, and how many rows may be on order at once.
 
-**The size of a chunk** is found by measuring, for each table by itself: towards the time that its SELECT should take
-and the bytes that it may have, whichever is less, at most twice or half as many rows from one chunk to the next. Only
-chunks that end before their range does are measured by time, since in others the way to the server is most of it.
+**The size of a chunk** is measured, for each table by itself. It approaches the time that its SELECT should take, or
+the bytes that it may have, whichever is less. From one chunk to the next it changes by a factor of two at most. Only
+chunks that end before their range does are measured by time, because the way to the server takes most of the time of
+the others.
 
-**One budget** bounds the rows in memory: those that wait in windows, and those that chunks under way may bring. What a
-row of a table takes is known from its last chunk, and before the first one a chunk is taken to be as large as it may
-be. Nothing is asked for beyond the budget, but one chunk always is: without it nothing would ever come.
+**One budget** bounds the rows in memory: those that wait in windows, and those that ordered chunks may bring. A table's
+last chunk says how many bytes a row takes. Before the first chunk, a chunk counts as large as it may be. Nothing is
+ordered beyond the budget, except that one chunk always is: otherwise no chunk would ever come.
 """
 
 from dataclasses import dataclass
@@ -16,10 +17,10 @@ from pipeline.messages.chunks import ChunkRead, ReadChunk
 
 @dataclass(frozen=True, slots=True)
 class ChunkLimits:
-    """How much is asked of the source at once, and how much is kept.
+    """How much is read from the source at once, and how much is kept.
 
-    `chunk_rows` has a table's first chunk; its others are to take `chunk_us` µs each and no more than `chunk_bytes`.
-    So many `connections` read them, of so many `ranges` in a table at most. `memory`: bytes of rows.
+    A table's first chunk has `chunk_rows`. Its others should take `chunk_us` µs each and no more than `chunk_bytes`.
+    `connections`: how many read them. `ranges`: how many a table has at most. `memory`: bytes of rows.
     """
 
     chunk_rows: int
@@ -32,18 +33,18 @@ class ChunkLimits:
 
 @dataclass(frozen=True, slots=True)
 class ChunkSize:
-    """Of a table's chunks: the rows to ask for, and the bytes that a row takes, None before it's known."""
+    """The size of a table's chunks: the rows to order, and the bytes of a row, None before they are known."""
 
     rows: int
     row_bytes: float | None = None
 
     def bytes(self, rows: int, limits: ChunkLimits) -> int:
-        """The bytes that so many rows are expected to take."""
+        """Returns the bytes that so many rows are expected to take."""
         return limits.chunk_bytes if self.row_bytes is None else round(rows * self.row_bytes)
 
 
 def resize(size: ChunkSize, order: ReadChunk, read: ChunkRead, limits: ChunkLimits) -> ChunkSize:
-    """The size after a chunk has come."""
+    """Returns the size after a chunk has come."""
     rows = len(read.rows)
     if not rows:
         return size
@@ -59,5 +60,5 @@ def resize(size: ChunkSize, order: ReadChunk, read: ChunkRead, limits: ChunkLimi
 
 
 def halved(size: ChunkSize, order: ReadChunk) -> ChunkSize:
-    """The size after an order that's given again, since too much passed meanwhile."""
+    """Returns the size after an order that is repeated because too many changes passed."""
     return ChunkSize(max(1, min(size.rows, order.limit // 2)), size.row_bytes)

@@ -1,7 +1,7 @@
-"""The schedule of a consistent snapshot: when the stream goes to a place, stands there, and goes on.
+"""The schedule of a consistent snapshot: when the stream goes to a position, stops there, and continues.
 
-`pipeline.coordinator.consistent_state` says what for, and why it's right. While it lasts, no other snapshot gets on:
-the others' windows stay open where they are, and their chunks are asked for when the stream flows again.
+`pipeline.coordinator.consistent_state` says why, and proves it. While it lasts, no other snapshot proceeds. The others'
+windows stay open, and their chunks are ordered when the stream flows again.
 """
 
 from dataclasses import replace
@@ -24,7 +24,7 @@ from pipeline.snapshot.snapshot import Chunking, Snapshot, SnapshotWaiting
 
 
 def opened(state: State, message: TransactionsOpened) -> State:
-    """The state with its transactions, if they are still those that are wanted."""
+    """Returns the state with its transactions, if they are still wanted."""
     match state.stand:
         case Opening(order) if order.number == message.number:
             return replace(state, stand=Approaching(order, message))
@@ -33,7 +33,7 @@ def opened(state: State, message: TransactionsOpened) -> State:
 
 
 def current_snapshot(state: State) -> Snapshot | None:
-    """The consistent snapshot that can get on: that's under way, or whose turn it is."""
+    """Returns the consistent snapshot that can proceed: it is under way, or it is its turn."""
     if not any(snapshot.consistent for snapshot in state.checkpoint.snapshots):
         return None
     under_way = turns(state.checkpoint)
@@ -47,7 +47,7 @@ def current_snapshot(state: State) -> Snapshot | None:
 
 
 def stood(state: State) -> tuple[State, tuple[Order, ...]]:
-    """The state as far as it can get now, and the orders for it; once it's `Standing`, chunks can be asked for."""
+    """Returns the next possible state, and its orders. Once it is `Standing`, chunks can be ordered."""
     after, orders = _stood(state)
     if after.stand == state.stand:
         return after, orders
@@ -78,14 +78,14 @@ def _stood(state: State) -> tuple[State, tuple[Order, ...]]:
 
 
 def _again(state: State, order: OpenTransactions) -> tuple[State, tuple[Order, ...]]:
-    """It's tried once more, since the stream isn't where the transactions were opened."""
+    """Tries once more, because the stream isn't where the transactions were opened."""
     left, orders = _left(state, order)
     again = OpenTransactions(order.number + 1, order.failed + 1)
     return replace(left, stand=Opening(again)), (*orders, again)
 
 
 def _left(state: State, order: OpenTransactions) -> tuple[State, tuple[Order, ...]]:
-    """The stream goes on; what isn't complete here begins anew elsewhere."""
+    """Lets the stream continue. What isn't complete here begins again at another position."""
     again = resume.again(state.checkpoint)
     begun = [each for each in again.snapshots if each.consistent and not each.ended]
     left = dropped(state, {table for snapshot in begun for table in snapshot.tables})

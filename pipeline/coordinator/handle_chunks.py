@@ -1,11 +1,11 @@
-"""What the ChunkSelector has found: plans and chunks, and that one or the other can't be had.
+"""Handles the ChunkSelector's answers: plans and chunks, and failures of both.
 
-Each order has one answer, and an answer counts only if what it was given for is still so. A chunk whose window was
-dropped, or a plan that a statement made stale, is let go, and only leaves room for another order.
+Each order has one answer. An answer counts only if its order is still valid. If a chunk's window was dropped, or a
+statement made a plan stale, the answer is discarded, and only makes room for another order.
 
-A plan counts under the schema that holds in the stream, so that chunks of another one are never asked for. Where the
-source is ahead, the table waits until the stream is there (`Unsettled`): at the statement that changed it, or when its
-new schema is proven. Where neither comes, the table stops (`contradicted`): nobody waits for ever.
+A plan counts under the schema that holds in the stream, so no chunk of another schema is ever ordered. If the source is
+ahead, the table waits until the stream has the same schema (`Unsettled`): at the statement that changed it, or when its
+new schema is verified. If neither comes, the table stops (`contradicted`), so that it doesn't wait endlessly.
 """
 
 from dataclasses import replace
@@ -60,7 +60,7 @@ _NOT_AGAIN = (
 
 
 def table_planned(state: State, message: TablePlanned) -> State:
-    """A table's snapshot begins, or goes on where it was, or begins anew because its walk has changed."""
+    """Begins, continues or restarts a table's snapshot. It restarts if the walk has changed."""
     table = message.schema.table
     run, snapshot = state.runs.get(table), snapshot_of(state.checkpoint, table)
     state = without_run(state, table)
@@ -79,7 +79,7 @@ def table_planned(state: State, message: TablePlanned) -> State:
             return _table_begun(state, snapshot, message, divided)
         case _, WithoutRows():
             return with_run(state, table, FoundEmpty(snapshot.id, message.high))
-        case _:  # it was asked for while chunks were read, and is asked for again now that they begin anew
+        case _:  # it was ordered while chunks were read, and is ordered again now that they begin again
             return state
 
 
@@ -89,7 +89,7 @@ def _ahead(state: State, message: TablePlanned, schema: TableSchema | None) -> U
 
 
 def contradicted(state: State) -> State:
-    """Stop the tables of which the source and the log say different things for good.
+    """Stops the tables for which the source and the log permanently contradict each other.
 
     The stream has passed all that the source showed. A statement that had changed the table would have come by then.
     """
@@ -117,7 +117,7 @@ def _table_begun(state: State, snapshot: Snapshot, message: TablePlanned, divide
 
 
 def plan_failed(state: State, message: PlanFailed) -> State:
-    """The table's snapshot fails, if the plan was wanted."""
+    """Fails the table's snapshot, if it waited for the plan."""
     table = message.table
     run, snapshot = state.runs.get(table), snapshot_of(state.checkpoint, table)
     state = without_run(state, table)
@@ -126,7 +126,7 @@ def plan_failed(state: State, message: PlanFailed) -> State:
 
 
 def chunk_read(state: State, message: ChunkRead) -> State:
-    """The chunk's window knows its rows and watermarks, and the next chunk of its range can be asked for."""
+    """Gives the chunk's window its rows and watermarks. The next chunk of its range can then be ordered."""
     state = _answered(state, message.chunk)
     window = reading(state, message.chunk)
     if window is None:  # dropped since: by a statement, a stop, or a failure of its table
@@ -135,10 +135,10 @@ def chunk_read(state: State, message: ChunkRead) -> State:
         return reselect.measure_rows(_reconciling(state, window, message), message)
     order, table = window.order, window.order.schema.table
     if why := indistinct(order.schema, message.rows):
-        # As where the stream brings such a row: readers mustn't take the other rows for the whole table.
+        # As if the stream brought such a row: readers must not take the other rows for the complete table.
         return handle_log.table_stopped(state, TableStopped(table, why))
     run = state.runs[table]
-    assert isinstance(run, Planned)  # the window would have been dropped with it
+    assert isinstance(run, Planned)  # otherwise the window would have been dropped
     state = _reconciling(state, window, message)
     state = with_size(state, table, resize(size_of(state, order), order, message, state.limits))
     return with_run(state, table, replace(run, ranges=progressed(run.ranges, order.range, message.upto)))
@@ -150,7 +150,7 @@ def _reconciling(state: State, window: Reading, message: ChunkRead) -> State:
 
 
 def chunk_failed(state: State, message: ChunkFailed) -> State:
-    """The table's snapshot fails, if the chunk was wanted; its capture stops where rows can't be read again."""
+    """Fails the table's snapshot, if it waited for the chunk. Stops its capture if rows can't be read again."""
     window, table = reading(state, message.chunk), message.chunk.table
     state = _answered(state, message.chunk)
     if window is None:
@@ -161,7 +161,7 @@ def chunk_failed(state: State, message: ChunkFailed) -> State:
 
 
 def chunk_outdated(state: State, message: ChunkSchemaChanged) -> State:
-    """The stream has to come to the statement that changed the table; nothing of it is asked for before."""
+    """Waits until the stream has the statement that changed the table. Nothing of the table is ordered before that."""
     table, wanted = message.chunk.table, reading(state, message.chunk) is not None
     state = _answered(state, message.chunk)
     unsettled = Unsettled(message.reason, message.high)

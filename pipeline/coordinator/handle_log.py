@@ -1,15 +1,15 @@
-"""What has passed of the log: the position moves on, keys touch the open windows, statements and signals take effect.
+"""Handles messages of the log: the position advances, keys touch the open windows, statements and signals take effect.
 
-Rows of the signal table (`ChangesVerified.signals`) take effect with the transactions that they came in, and in the
-segment that holds these: once, however often the log is read again. Of the watermarks among them only the one behind a
-SELECT counts: whoever wrote the one before has waited for its commit (`pipeline.snapshot.watermark`).
+Rows of the signal table (`ChangesVerified.signals`) take effect with their transactions, and in the segment with these:
+once, however often the log is read again. Of the watermarks among them only the one after a SELECT counts. The writer
+of the one before has waited for its commit (`pipeline.snapshot.watermark`).
 
-**What a window keeps while its chunk is being read** is bounded: the keys of all that passes, since it isn't known yet
-which of it is in the low watermark. Where they take more than a chunk may, the window is dropped, and the chunk asked
-for again with half its rows; the answer to the first order finds no window. No writer can keep that up. As long as no
-chunk of the table comes its orders only get smaller: of those that are out at once, no more than there are connections,
-each makes the next ones half of itself at most, and one for a single row is never given up. So it's the connections
-times the halvings of a chunk's rows that are asked for in vain before a chunk comes.
+**What a window keeps while its chunk is being read** is bounded. It keeps the keys of all passing transactions, because
+it doesn't know yet which of them are in the low watermark. If the keys take more than a chunk may, the coordinator
+drops the window and orders the chunk again with half its rows. The answer to the first order finds no window. No writer
+can prolong that endlessly. As long as no chunk of the table comes, its orders only shrink. At most as many orders are
+out at once as there are connections, and each halves the next ones at most once. An order for a single row is never
+dropped. So the number of useless orders is at most the connections times the halvings of a chunk's rows.
 """
 
 from dataclasses import dataclass, replace
@@ -73,7 +73,7 @@ _GONE = "a consumer of the journal lacks rows of it that retention has removed"
 
 
 def changes_passed(state: State, message: ChangesVerified) -> tuple[State, tuple[ChangePart, ...]]:
-    """A slice has passed."""
+    """Handles a slice of complete transactions."""
     run, checkpoint = message.transactions, state.checkpoint
     if isinstance(state.place, InTransaction) and run.gtid(0) != state.place.gtid:
         raise InvariantBroken(f"{run.gtid(0)} passed within {state.place.gtid}, which hadn't ended")
@@ -90,7 +90,7 @@ def changes_passed(state: State, message: ChangesVerified) -> tuple[State, tuple
 
 
 def part_passed(state: State, message: TransactionPartVerified) -> tuple[State, tuple[ChangePart, ...]]:
-    """A part of a transaction has passed."""
+    """Handles a part of a transaction."""
     place = state.place if isinstance(state.place, InTransaction) else InTransaction(message.gtid)
     if place.gtid != message.gtid:
         raise InvariantBroken(f"rows of {message.gtid} came within {place.gtid}, which hadn't ended")
@@ -101,7 +101,7 @@ def part_passed(state: State, message: TransactionPartVerified) -> tuple[State, 
 
 
 def _captured(state: State, tables: tuple[TableChanges, ...]) -> tuple[TableChanges, ...]:
-    """Without those of tables that stopped here, which whoever verifies schemas doesn't know of."""
+    """Returns the changes without those of tables that stopped here. The verifier doesn't know that they stopped."""
     stopped = state.checkpoint.stopped
     return tuple(each for each in tables if each.schema.table not in stopped) if stopped else tables
 
@@ -114,7 +114,7 @@ def _change_parts(
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """Changes with their keys' tokens, and what they are to rows that were read where images leave columns out."""
+    """Changes with their keys' tokens, and their effect on rows whose images leave columns out."""
 
     changes: TableChanges
     tokens: pa.Array
@@ -122,9 +122,10 @@ class Keyed:
 
 
 def touch_windows(state: State, tables: tuple[TableChanges, ...], run: Transactions) -> State:
-    """The state in which these changes have touched the windows of their tables, and unknown rows are to be read.
+    """Returns the state after these changes have touched the windows of their tables; unknown rows are to be read
+    again.
 
-    A table with a mirror stops where that couldn't tell the rows of these changes apart.
+    A table with a mirror stops if the mirror couldn't tell the rows of these changes apart.
     """
     for changes in tables:
         table = changes.schema.table
@@ -144,7 +145,7 @@ def touch_windows(state: State, tables: tuple[TableChanges, ...], run: Transacti
 
 
 def keyed(state: State, changes: TableChanges) -> Keyed:
-    """The changes with what's asked of them by windows and for rows that are to be read again alike."""
+    """Returns the changes with the data that both windows and rows to read again need."""
     keys = tokens(changes.rows, changes.schema.key)
     if not any_partial(changes):
         return Keyed(changes, keys, None)
@@ -152,7 +153,7 @@ def keyed(state: State, changes: TableChanges) -> Keyed:
 
 
 def keys_of(keyed: Keyed, run: Transactions) -> PassedKeys:
-    """The keys of the changes; every image counts, so that an update gives both its old and its new key."""
+    """Returns the keys of the changes. Every image counts, so an update has both its old and its new key."""
     images, keys, of = keyed.changes.images, keyed.tokens, keyed.divided
     transaction = images.column("transaction").to_numpy()
     if of is None:
@@ -164,7 +165,7 @@ def keys_of(keyed: Keyed, run: Transactions) -> PassedKeys:
 
 
 def _unknown_wanted(state: State, keyed: Keyed, of: Divided, transactions: int) -> State:
-    """The state in which the rows that these changes leave unknown are to be read again."""
+    """Returns the state with the rows that these changes leave unknown, which are to be read again."""
     schema, mask = keyed.changes.schema, pa.array(of.unknown)
     rows = keyed.changes.rows.select(list(schema.key)).filter(mask)
     return reselect.want_rows(state, schema.table, key_rows(schema, rows.columns), transactions)
@@ -184,7 +185,7 @@ def _touched(state: State, table: TableId, keys: PassedKeys) -> State:
 
 
 def keeps_too_much(window: Window, most: int) -> bool:
-    """Whether the window's chunk is to be asked for again with fewer rows."""
+    """Returns whether the window's chunk must be ordered again with fewer rows."""
     order = window.order
     fewer = isinstance(order, ReadChunk) and order.limit > 1
     return isinstance(window, Reading) and window.kept > most and fewer
@@ -194,7 +195,7 @@ def keeps_too_much(window: Window, most: int) -> bool:
 
 
 def rows_signalled(state: State, rows: tuple[SourceSignal, ...]) -> tuple[State, tuple[SignalOutcome, ...]]:
-    """What these rows ask for has taken effect, or is refused; a watermark has passed."""
+    """Applies the rows of the signal table: signals take effect or are refused, and a watermark has passed."""
     answers: list[SignalOutcome] = []
     for row in rows:
         if row.type == CLOSE_MARKER:
@@ -209,13 +210,14 @@ def rows_signalled(state: State, rows: tuple[SourceSignal, ...]) -> tuple[State,
 
 
 def must_be_between(state: State, what: str) -> None:
-    """What can't come within a transaction. Raises InvariantBroken if it did."""
+    """Raises InvariantBroken if the stream is within a transaction."""
     if isinstance(state.place, InTransaction):
         raise InvariantBroken(f"{what} came within {state.place.gtid}, which hadn't ended")
 
 
 def statement_passed(state: State, message: SchemaChanged) -> State:
-    """A statement has passed: windows and plans of tables that it may have changed are dropped, and some restarted."""
+    """Handles a statement: drops windows and plans of tables that it may have changed, and begins some of them
+    again."""
     must_be_between(state, f"the statement {message.gtid}")
     checkpoint = state.checkpoint
     if message.gtid in checkpoint.position:
@@ -235,9 +237,9 @@ def statement_passed(state: State, message: SchemaChanged) -> State:
 
 
 def emptied(state: State, message: SchemaChanged) -> tuple[ChangePart, ...]:
-    """What says among a table's changes that the statement that has just passed took all of its rows.
+    """Returns the changes that say that the statement took all rows of its tables.
 
-    Its SCN is that of the mirror's new generation, for which nothing up to there counts.
+    Its SCN is that of the mirror's new generation. Nothing up to that SCN counts for it.
     """
     run = _one(message)
     images = _emptied(message)
@@ -249,7 +251,7 @@ def emptied(state: State, message: SchemaChanged) -> tuple[ChangePart, ...]:
 
 
 def _emptied(message: SchemaChanged) -> pa.RecordBatch:
-    """What's said of the row that stands where there's none any more."""
+    """Returns the image that stands for all rows of an emptied table."""
     at = message.begins
     source = at and {"file": at.file, "pos": at.offset, "row": 0, "server_id": message.server}
     image = {"kind": int(ImageKind.EMPTIED), "transaction": 0, "ordinal": 0, "source": source}
@@ -262,7 +264,7 @@ def _one(message: TransactionPartVerified | SchemaChanged) -> Transactions:
 
 
 def log_advanced(state: State, message: LogAdvanced) -> State:
-    """The log goes on behind this place, and all that's covered by then has passed."""
+    """Handles progress of the log: it is read up to this position, and everything before has passed."""
     must_be_between(state, f"the log's advance to {message.end}")
     position = state.checkpoint.position
     prepared = message.prepared
@@ -279,9 +281,9 @@ def _restarted(state: State, tables: tuple[MirrorInvalidated, ...]) -> State:
 
 
 def schema_verified(state: State, message: SchemaVerified) -> State:
-    """The table's schema is this one from here on; chunks that are asked for under another one aren't emitted.
+    """Handles a verified schema, which holds from here on. Chunks that were ordered under another one aren't emitted.
 
-    A generation that its mirror begins for it has no checkpoint without it.
+    The checkpoint always gets both: the schema and the generation that the mirror begins for it.
     """
     schema, state = message.schema, _restarted(state, message.restarted)
     schemas = state.checkpoint.schemas
@@ -293,7 +295,7 @@ def schema_verified(state: State, message: SchemaVerified) -> State:
 
 
 def table_restarted(state: State, message: MirrorInvalidated) -> State:
-    """What the table's mirror has isn't so any more: a new generation of it begins here."""
+    """Begins a new generation of the table's mirror here, because the mirror's rows are no longer right."""
     table, scn = message.table, state.checkpoint.scn
     mirror = state.checkpoint.mirrors.get(table)
     if message.gap and mirror is None and not _begins(state, table):
@@ -314,13 +316,13 @@ def table_restarted(state: State, message: MirrorInvalidated) -> State:
 
 
 def _begins(state: State, table: TableId) -> bool:
-    """Whether a table without a mirror gets one, and is read, once its schema is proven."""
+    """Returns whether a table without a mirror gets one, and is read, once its schema is verified."""
     schema = state.checkpoint.schemas.get(table)
     return state.unasked is not SnapshotMode.NO_DATA and (schema is None or bool(schema.key))
 
 
 def mirrors_lacked(state: State, message: MirrorDataExpired) -> State:
-    """Generations that a consumer lacks rows of begin anew, unless they have done so since."""
+    """Begins generations again whose rows a consumer lacks, unless they have begun again since."""
     mirrors, stopped = state.checkpoint.mirrors, state.checkpoint.stopped
     meant = [
         table
@@ -331,7 +333,7 @@ def mirrors_lacked(state: State, message: MirrorDataExpired) -> State:
 
 
 def table_stopped(state: State, message: TableStopped) -> State:
-    """The table isn't captured any more: its snapshots fail, and nothing of an open transaction comes of it."""
+    """Handles a stopped table: its snapshots fail, and an open transaction keeps nothing of it."""
     if isinstance(state.place, InTransaction):
         state = replace(state, place=replace(state.place, stopped=state.place.stopped | {message.table}))
     stopped = checkpointed(state, stopped={**state.checkpoint.stopped, message.table: message.reason})

@@ -1,8 +1,8 @@
-"""Requests: what a signal changes, or why it changes nothing.
+"""Handles signals: what a signal changes, or why it changes nothing.
 
-What is wrong with a signal itself (a pattern that no table matches, a condition or a key that doesn't fit its table)
-refuses the whole of it. What is the matter with one of its tables (it can't be read in chunks, its capture has
-stopped) lets that table's snapshot fail by name, and the others are taken.
+An error in the signal itself refuses all of it (a pattern that no table matches, a condition or a key that doesn't fit
+its table). A problem with one of its tables (it can't be read in chunks, its capture has stopped) fails that table's
+snapshot by name, and the others are read.
 """
 
 from collections.abc import Iterable
@@ -47,18 +47,18 @@ from pipeline.snapshot.snapshot import (
     progress,
 )
 
-# How many taken signals the checkpoint remembers, so that the same one twice is taken once.
+# How many accepted signals the checkpoint keeps, so that a repeated signal takes effect once.
 SIGNALS_REMEMBERED = 1000
 
 
 class _Rejected(Exception):
-    """The signal has no effect, and why."""
+    """The signal has no effect, for this reason."""
 
 
 def signalled(state: State, signal: Signal) -> tuple[State, SignalAnswer]:
-    """The state with the signal's effect, and its answer. The same id again changes nothing."""
+    """Returns the state with the signal's effect, and its answer. The same id again changes nothing."""
     checkpoint = state.checkpoint
-    # A snapshot that's under way may be older than all signals that are remembered.
+    # A running snapshot may be older than all signals that the checkpoint keeps.
     if signal.id in checkpoint.signals or any(s.id == signal.id for s in checkpoint.snapshots):
         return state, SignalAccepted(
             signal.id, "a signal with this id has been taken before; nothing was done again"
@@ -106,7 +106,7 @@ def _effect(state: State, signal: Signal) -> tuple[State, str]:
             assert_never(signal)
 
 
-# A snapshot is asked for
+# Begin a snapshot
 
 
 def _snapshot_asked(state: State, signal: ExecuteSnapshot) -> tuple[State, str]:
@@ -135,7 +135,7 @@ def _snapshot_asked(state: State, signal: ExecuteSnapshot) -> tuple[State, str]:
 
 
 def _meant(checkpoint: Checkpoint, tables: TableFilter) -> list[TableId]:
-    """The captured tables that are meant, those that have stopped among them; each pattern has to mean one."""
+    """Returns the captured tables that the patterns match, stopped ones among them. Each pattern has to match one."""
     found, idle = recapture.meant(checkpoint, tables)
     if idle:
         captured = _named(sorted(checkpoint.schemas)) or "none"
@@ -166,7 +166,7 @@ def _refusal(checkpoint: Checkpoint, table: TableId) -> str | None:
     return None
 
 
-# A snapshot is stopped
+# Stop a snapshot
 
 
 def _stop_asked(state: State, tables: TableFilter) -> tuple[State, str]:
@@ -181,7 +181,7 @@ def _stop_asked(state: State, tables: TableFilter) -> tuple[State, str]:
     return state, f"stopped the snapshot of {_named(stopped)}"
 
 
-# Tables are to begin again
+# Begin tables again
 
 
 def _recapture_asked(state: State, signal: Recapture) -> tuple[State, str]:
@@ -200,11 +200,12 @@ def _recapture_asked(state: State, signal: Recapture) -> tuple[State, str]:
     return checkpointed(state, recapturing=recapturing), f"recapture of {', and of '.join(whole)}"
 
 
-# Another position is asked for
+# Move the position
 
 
 def _move_asked(state: State, signal: SetBinlogPosition) -> tuple[State, str]:
-    """Only forward: what has passed is in the lake, and to pass again it would have to go back in time."""
+    """Moves the position, only forward: the lake has what has passed, and would go back in time if that passed
+    again."""
     checkpoint, wanted = state.checkpoint, signal.position
     if checkpoint.moving is not None:
         raise _Rejected(f"the signal {checkpoint.moving.id} is moving the position already")

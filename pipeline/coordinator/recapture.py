@@ -1,19 +1,20 @@
-"""Recapture: a table that has stopped begins again, whatever stopped it, while all others go on.
+"""Recapture: a stopped table begins again, whatever stopped it, while all others continue.
 
-A signal asks for it. What's wrong with the signal itself refuses it at once. The rest is decided by the next start of
-capture, which the signal brings about as soon as it's durable: `Checkpoint.recapturing` has the tables until then. A
-start asks the source for the schemas, knows what the configuration captures, and builds every actor from one
-checkpoint. So no actor has to learn in mid-stream that a table is back, and there's no row of which one actor thinks
-that it counts and another that it doesn't: the stop ends at the checkpoint's position, for all of them. It costs the
-others a reconnection, and the chunks that were being read.
+A signal requests it. An error in the signal itself refuses it at once. The next start of capture decides the rest. The
+signal causes that start as soon as it's durable, and `Checkpoint.recapturing` has the tables until then. A start reads
+the schemas from the source, knows what the configuration captures, and builds every actor from one checkpoint. So no
+actor has to learn in mid-stream that a table is back, and no two actors disagree whether a row counts. The stop ends at
+the checkpoint's position, for all of them. The other tables pay with a reconnection and with the chunks that were being
+read.
 
-At that position the table's schema counts as unproven, so that it's proven as behind any statement. Its mirror begins
-another generation, which a snapshot of the whole table fills; the snapshot has the signal's id. Changes from before
-that are missing in the changelog: those between the stop and the recapture.
+At that position the table's schema counts as unproven, so it's verified as after any statement. Its mirror begins
+another generation. A snapshot of the complete table fills it, and has the signal's id. The changelog lacks the changes
+between the stop and the recapture.
 
-A table that hasn't stopped may be recaptured as well: it's begun again by hand. One that the source doesn't show, or
-that the configuration doesn't capture, stays as it is, and the snapshot fails for it by name. So does one without a
-primary key, whose rows can't be read; its changes stream again. What stops the table once more does so by its reason.
+A table that hasn't stopped may be recaptured too: it begins again by hand. A table that the source doesn't show, or
+that the configuration doesn't capture, stays as it is, and its snapshot fails by name. The same holds for a table
+without a primary key, whose rows can't be read. Its changes stream again. If something stops the table once more, it
+stops with that reason.
 """
 
 import re
@@ -42,20 +43,20 @@ _KEYLESS: Final = (
 
 
 def stop_reason(table: TableId, reason: str) -> str:
-    """Why a table has stopped, and how it's begun again once that's mended."""
-    pattern = re.escape(table.dotted).replace("'", "'\\''")  # as a shell takes it
+    """Returns why a table has stopped, and how to begin it again after a repair."""
+    pattern = re.escape(table.dotted).replace("'", "'\\''")  # quoted for a shell
     return _REMEDY.format(reason=reason, pattern=pattern)
 
 
 def meant(checkpoint: Checkpoint, tables: TableFilter) -> tuple[list[TableId], list[str]]:
-    """The tables that are meant, of those captured or stopped, and the patterns that mean none."""
+    """Returns the captured or stopped tables that the patterns match, and the patterns that match none."""
     known = sorted(checkpoint.schemas.keys() | checkpoint.stopped.keys())
     idle = [p for p in tables.patterns if not any(TableFilter((p,)).match(table) for table in known)]
     return [table for table in known if tables.match(table)], idle
 
 
 def recaptured(checkpoint: Checkpoint, known: Mapping[TableId, TableSchema]) -> Checkpoint:
-    """The checkpoint in which the tables that are to be recaptured begin again; `known`: what the source has now."""
+    """Returns the checkpoint in which the tables to recapture begin again. `known`: what the source has now."""
     asked: dict[str, list[TableId]] = {}
     for table, signal in checkpoint.recapturing.items():
         asked.setdefault(signal, []).append(table)
@@ -75,7 +76,7 @@ def _begun(
     states = {table: _state(known.get(table)) for table in tables}
     return replace(
         checkpoint,
-        # Those that were never proven have none; whatever holds here is proven before a row is given.
+        # Tables that were never verified have none. Their schema is verified before a row is sent.
         schemas={**{table: known[table] for table in back}, **checkpoint.schemas},
         unproven=checkpoint.unproven | set(back),
         stopped={t: reason for t, reason in checkpoint.stopped.items() if t not in back},
@@ -94,6 +95,7 @@ def _state(schema: TableSchema | None) -> TableSnapshot:
 
 
 def _again(snapshot: Snapshot, tables: Iterable[TableId]) -> Snapshot:
-    """The snapshot in which these tables wait, if they were under way: their chunks are of an older generation."""
+    """Returns the snapshot in which these tables wait, if they were under way: their chunks are of an older
+    generation."""
     anew = {t: SnapshotWaiting() for t in tables if isinstance(snapshot.tables.get(t), Chunking)}
     return replace(snapshot, tables={**snapshot.tables, **anew}) if anew else snapshot

@@ -1,24 +1,25 @@
-"""Rows that are read again, since the log has a part of them and nobody knows the rest (`partial_rows` says which).
+"""Reads rows again of which the log has only a part and the rest is unknown (`partial_rows` says which).
 
-They're asked for by their primary keys, many at once, and come as a chunk does: through a window, into the stream as
-changes of their own (`op` = r), each equal to the source at that place. One that isn't there any more doesn't come,
-and that's right: what took it away is in the stream.
+The rows are ordered by their primary keys, many at once, and come like a chunk: through a window, into the stream as
+separate changes (`op` = r), each equal to the source at that position. A row that no longer exists doesn't come. That's
+right, because the change that removed it is in the stream.
 
-**Durable.** The keys needn't be kept: the rows that lack columns are in the journal. What the checkpoint has of them is
-the SCN of each table up to which none is unread (`Checkpoint.unread`), and a start finds the others' keys in the
-segments behind it. It takes every row that lacks columns there, whether it had to be read again or not, which does no
-harm. Where a window is dropped, by a statement for one, its keys wait again.
+**Durable.** The keys needn't be stored: the journal has the rows that lack columns. For each table the checkpoint has
+the SCN up to which no row is unread (`Checkpoint.unread`). A start finds the other keys in the segments after it. It
+takes every row that lacks columns there, whether it had to be read again or not, which is harmless. If a window is
+dropped, for example by a statement, its keys wait again.
 
-**Bounded.** One order is out at a time, and its rows are few; a number of windows may wait for the stream. Where more
-keys wait than may be kept in memory, the table is read anew as a whole: a snapshot of it is asked for, and takes its
-turn. All that's unread then was in the log before it begins. If the table's first snapshot has yet to begin, that one
-will read them, and the mirror that it fills begins behind what has passed until now.
+**Bounded.** One order is out at a time, and its rows are few. Several windows may wait for the stream. If more keys
+wait than memory may keep, all of the table is read again: a snapshot of it is requested, and takes its turn. All unread
+rows were in the log before it begins. If the table's first snapshot hasn't begun yet, that one will read them, and the
+mirror that it fills begins after what has passed until now.
 
-A row that can't be read again stops its table by name, since it would be missing for good: where its key has no value
-here (a zero date), or the server refuses the question. What may pass is tried again until it does.
+A row that can't be read again stops its table by name, because it would be missing for good. That happens if its key
+has no value here (a zero date), or if the server refuses the query. The coordinator repeats an order that failed for a
+passing reason until it succeeds.
 
-Rows are read again whether or not snapshots are paused, for they belong to the changes; but a source that has enough to
-do isn't asked, nor is one where the stream is about to stand still, or does.
+Rows are read again even while snapshots are paused, because they belong to the changes. But nothing is ordered from an
+overloaded source, or while the stream is stopped or about to stop for a consistent snapshot.
 """
 
 from collections.abc import Mapping
@@ -52,14 +53,14 @@ from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling
 from pipeline.snapshot.snapshot import ChunkId, Chunking, Snapshot, SnapshotWaiting
 
-# What's said in a row's `__chunk` in place of a snapshot's id.
+# A row's `__chunk` in place of a snapshot's id.
 REREAD: Final = "reread"
 
-# So many keys are asked for at once. The server finds each by its index if its optimizer has room for their list: 1.5
-# MB at some 700 bytes for a key of several parts (MySQL 5.7 Reference Manual, `range_optimizer_max_mem_size`).
+# The most keys in one order. The server finds each by its index if its optimizer has room for their list: 1.5 MB at
+# some 700 bytes for a key of several parts (MySQL 5.7 Reference Manual, `range_optimizer_max_mem_size`).
 MOST_KEYS: Final = 2000
 
-# So many are asked for as long as it isn't known what a row of the table takes.
+# The keys in an order while the size of the table's rows isn't known.
 FIRST_KEYS: Final = 100
 
 # How many windows of such rows may wait for the stream.
@@ -70,7 +71,7 @@ MOST_BYTES: Final = 32 << 20
 
 
 def measure_rows(state: State, read: ChunkRead) -> State:
-    """The state in which it's known what a row of the table takes, now that some have come."""
+    """Returns the state with the size of the table's rows, measured on rows that have come."""
     table, rows = read.chunk.table, len(read.rows)
     if not rows:
         return state
@@ -80,9 +81,10 @@ def measure_rows(state: State, read: ChunkRead) -> State:
 
 
 def moving(state: State, table: TableId) -> tuple[str, ...]:
-    """The columns by whose change a row may move out of what a snapshot still has to read.
+    """Returns the columns whose change may move a row out of what a snapshot still has to read.
 
-    That's those of the index that it walks along, where this isn't the primary key's; all before that's known again.
+    These are the columns of the index along which it walks, if that isn't the primary key. While the plan isn't known
+    again, they are all columns outside the primary key.
     """
     snapshot = snapshot_of(state.checkpoint, table)
     if snapshot is None or snapshot.request(table).surrogate is None:
@@ -95,7 +97,8 @@ def moving(state: State, table: TableId) -> tuple[str, ...]:
 
 
 def want_rows(state: State, table: TableId, keys: pa.RecordBatch, transactions: int) -> State:
-    """The state in which the rows with these keys are to be read again, which so many transactions made unknown."""
+    """Returns the state in which the rows with these keys are to be read again. So many transactions made them
+    unknown."""
     if not len(keys):
         return state
     listed = (*state.unread.get(table, ()), UnknownRows(state.checkpoint.scn + 1, keys))
@@ -105,7 +108,7 @@ def want_rows(state: State, table: TableId, keys: pa.RecordBatch, transactions: 
 
 
 def read_anew(state: State, table: TableId, scn: int) -> State:
-    """The state in which all rows of the table will be read, whatever changed them up to this SCN."""
+    """Returns the state in which all rows of the table will be read, whatever changed them up to this SCN."""
     snapshot, mirror = snapshot_of(state.checkpoint, table), state.checkpoint.mirrors[table]
     if isinstance(mirror, Filling) and snapshot and isinstance(snapshot.tables[table], SnapshotWaiting):
         return with_mirror(dropped(state, {table}), table, Filling(scn))
@@ -115,7 +118,7 @@ def read_anew(state: State, table: TableId, scn: int) -> State:
 
 
 def forgotten(state: State, table: TableId) -> State:
-    """The state in which no row of the table waits to be read again."""
+    """Returns the state in which no row of the table waits to be read again."""
     still_open = (
         w for w in state.open if not (isinstance(w.order, ReselectRows) and window_table(w) == table)
     )
@@ -124,7 +127,8 @@ def forgotten(state: State, table: TableId) -> State:
 
 
 def restore_keys(state: State, keys: Mapping[TableId, pa.RecordBatch | None]) -> State:
-    """The state at a start, with the keys of the rows behind the checkpoint's marks; None: they aren't to be had."""
+    """Returns the state at a start, with the keys of the rows after the checkpoint's marks. None: the keys are
+    unavailable."""
     for table, since in state.checkpoint.unread.items():
         listed = keys.get(table)
         if table not in state.checkpoint.mirrors or table in state.checkpoint.stopped:
@@ -137,7 +141,7 @@ def restore_keys(state: State, keys: Mapping[TableId, pa.RecordBatch | None]) ->
 
 
 def marked(state: State) -> State:
-    """The state whose checkpoint says of each table up to where no row is unread."""
+    """Returns the state whose checkpoint says for each table up to where no row is unread."""
     first: dict[TableId, int] = {t: min(each.since for each in listed) for t, listed in state.unread.items()}
     for window in state.open:
         if isinstance(window.order, ReselectRows):
@@ -148,7 +152,7 @@ def marked(state: State) -> State:
 
 
 def order_reselect(state: State) -> tuple[State, tuple[ReselectRows, ...]]:
-    """Ask for the rows that wait longest, if it can be done now."""
+    """Orders the rows that wait longest, if that is possible now."""
     if not state.unread or state.rereading is not None or not isinstance(state.gate, Flowing):
         return state, ()
     if isinstance(state.source, Strained) or _open(state) >= MOST_OPEN:
@@ -179,7 +183,7 @@ def order_reselect(state: State) -> tuple[State, tuple[ReselectRows, ...]]:
 
 
 def keys_waiting(state: State) -> dict[TableId, int]:
-    """How many keys of each table are to be read again, or are being read."""
+    """Returns how many keys of each table are to be read again, or are being read."""
     counts = {table: sum(len(each.keys) for each in listed) for table, listed in state.unread.items()}
     for window in state.open:
         if isinstance(window.order, ReselectRows):
@@ -192,14 +196,14 @@ def _open(state: State) -> int:
 
 
 def _settled(state: State, table: TableId) -> bool:
-    """Whether the table's schema is known to hold in the stream, and the source wasn't found to be ahead of it."""
+    """Returns whether the table's schema is verified in the stream, and the source isn't ahead of it."""
     checkpoint: Checkpoint = state.checkpoint
     unsettled = isinstance(state.runs.get(table), Unsettled)
     return table in checkpoint.schemas and table not in checkpoint.unproven and not unsettled
 
 
 def _rows(state: State, table: TableId) -> int:
-    """How many rows are asked for at once, so that they take no more memory than a chunk may."""
+    """Returns how many rows one order has, so that they take no more memory than a chunk may."""
     size = state.sizes.get(table)
     if size is None or size.row_bytes is None:
         return FIRST_KEYS
@@ -209,7 +213,7 @@ def _rows(state: State, table: TableId) -> int:
 def _first(
     schema: TableSchema, listed: tuple[UnknownRows, ...], room: int
 ) -> tuple[pa.RecordBatch, tuple[UnknownRows, ...]]:
-    """The keys that wait longest, each once, no more than there's room for, and what's left."""
+    """Returns the keys that wait longest, each once, as many as there is room for, and the rest."""
     taken: list[pa.RecordBatch] = []
     while listed and room:
         first, *others = listed

@@ -1,5 +1,5 @@
-"""Rows that are to be read again (`pipeline.coordinator.reselect`): their keys, the order to read them, and what the
-journal has."""
+"""The keys of rows to read again (`pipeline.coordinator.reselect`), the order to read them, and their rows in the
+journal."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 
 from pipeline.schema.table_schema import TableId, TableSchema
 
-# What `keys_behind` needs to know of a row.
+# The columns of a row that `keys_behind` needs.
 NEEDED: Final = ("__op", "__scn", "__absent")
 
-# What a start is given where no table has such rows.
+# The argument of a start whose tables have no such rows.
 NOTHING: Final[Mapping[TableId, pa.RecordBatch | None]] = {}
 
 
@@ -26,7 +26,7 @@ class UnknownRows:
 
 
 def key_rows(schema: TableSchema, rows: Iterable[pa.Array]) -> pa.RecordBatch:
-    """Columns of keys, in the key's order, in the form that they're kept in."""
+    """Returns columns of keys, in the key's order, in the form in which they are kept."""
     fields = [schema.arrow.field(index) for index in schema.key]
     return pa.RecordBatch.from_arrays(
         [column.cast(field.type) for column, field in zip(rows, fields, strict=True)],
@@ -35,12 +35,13 @@ def key_rows(schema: TableSchema, rows: Iterable[pa.Array]) -> pa.RecordBatch:
 
 
 def no_keys(schema: TableSchema) -> pa.RecordBatch:
-    """The keys of no rows."""
+    """Returns the keys of no rows."""
     return pa.RecordBatch.from_pylist([], pa.schema([schema.arrow.field(index) for index in schema.key]))
 
 
 def keys_behind(schema: TableSchema, rows: pa.Table, scn: int) -> pa.RecordBatch:
-    """The keys of rows behind an SCN that lack columns, of a changes file: NEEDED, and then the key's columns."""
+    """Returns the keys of rows after an SCN that lack columns, from a changes file: NEEDED, and then the key's
+    columns."""
     op, at, absent = (rows.column(name) for name in NEEDED)
     there = pc.is_in(op, pa.array(["c", "u"]))
     lacking = pc.and_(pc.and_(there, pc.greater(at, scn)), absent.is_valid())

@@ -1,22 +1,21 @@
-"""The beginning: where a service starts in the log, and which tables it snapshots without being asked.
+"""The start: at which position of the log a service begins, and which tables it snapshots without a signal.
 
-**Where.** At the last sealed segment's position, if the server's log still has all that isn't in it. If that was
-purged, the changes in the gap are lost to us, so that nothing which was captured before can be trusted to be whole:
-the pipeline stops by name, or begins anew where the configuration says so. Then the position is what the server has
-executed, and each table's mirror begins a new generation, which a snapshot of the whole table fills. The new position
-becomes durable as any other does, with a segment; a crash before it finds the old one and decides the same.
+**Where.** At the last sealed segment's position, if the server's log still has everything after it. If the server has
+purged some of that, the changes in the gap are lost, and no captured table can be trusted to be complete. The pipeline
+stops by name, or begins again if the configuration says so. Then the position is what the server has executed. Each
+table's mirror begins a new generation, which a snapshot of the complete table fills. The new position becomes durable
+like any other, with a segment. After a crash before that, a start finds the old position and decides the same.
 
-Only a server whose history contains the position may be begun anew at (`pipeline.source.failover`).
+Capture may begin again only at a server whose history contains the position (`pipeline.source.failover`).
 
-A signal that sets the position asks for the same: what it skips is a gap like any other. It's judged here and not when
-it comes, since only here it's known what the server has executed; where that isn't all of it, nothing moves. What has
-passed since it came stays passed.
+A signal that sets the position requests the same: what it skips is a gap like any other. The start decides on it,
+because only the start knows what the server has executed. If the server hasn't executed all of the position, nothing
+moves. What has passed since the signal stays passed.
 
 **Which.** A captured table is *new* as long as it has no mirror and hasn't stopped. It gets its mirror's entry in the
-very checkpoint that has the snapshot, so that it's decided once: whatever becomes of the snapshot (it may be stopped,
-or fail), it isn't begun again by itself. So tables that the configuration captures from now on are new, those that
-were created since too, and so is a table that has got a primary key. A table without one can't be read in chunks; its
-changes stream.
+same checkpoint as the snapshot, so this is decided once. Even if the snapshot is stopped or fails, it doesn't begin
+again by itself. So these tables are new: those that the configuration captures from now on, those that were created
+since, and a table that has got a primary key. A table without one can't be read in chunks. Its changes stream.
 """
 
 from dataclasses import replace
@@ -56,19 +55,19 @@ _GONE = (
 
 
 class LogPurged(Definite):
-    """The server's log doesn't go back to the position any more."""
+    """The server's log no longer goes back to the position."""
 
 
 def first(known: KnownSchemas) -> Checkpoint:
-    """Where a new journal begins: at the source's present, with the schemas that hold there."""
+    """Returns where a new journal begins: at the source's present, with the schemas that hold there."""
     return Checkpoint(known.at, schemas=dict(known.schemas))
 
 
 def first_after(position: GtidSet, known: KnownSchemas, purged: GtidSet) -> Checkpoint:
-    """Where a new journal begins that continues another reader of the log, which stopped at this position.
+    """Returns where a new journal begins that continues another reader of the log, which stopped at this position.
 
-    Nothing is known of the schemas there. Raises LogPurged where the server's log lacks what follows, and Definite
-    where the server hasn't executed what was read.
+    The schemas there are unknown. Raises LogPurged if the server's log lacks what follows, and Definite if the server
+    hasn't executed what was read.
     """
     if missing := purged - position:
         raise LogPurged(PURGED.format(missing=missing))
@@ -80,10 +79,11 @@ def first_after(position: GtidSet, known: KnownSchemas, purged: GtidSet) -> Chec
 
 
 def resumed(checkpoint: Checkpoint, known: KnownSchemas, purged: GtidSet, mode: SnapshotMode) -> Checkpoint:
-    """Where to go on from the last sealed checkpoint, at a server that has `purged` these transactions from its log.
+    """Returns where capture continues after the last sealed checkpoint, at a server that has `purged` these
+    transactions.
 
-    Tables that are to be recaptured begin again there. Raises LogPurged where the log lacks what is needed, and the
-    mode doesn't say to begin anew.
+    Tables to recapture begin again there. Raises LogPurged if the log lacks what is needed, and the mode doesn't say to
+    begin again.
     """
     checkpoint = _going_on(checkpoint, known, purged, mode)
     return recaptured(checkpoint, known.schemas) if checkpoint.recapturing else checkpoint
@@ -104,9 +104,9 @@ def _going_on(checkpoint: Checkpoint, known: KnownSchemas, purged: GtidSet, mode
 
 
 def _without_waiting(checkpoint: Checkpoint, purged: GtidSet) -> Checkpoint:
-    """The checkpoint in which XA transactions aren't waited for whose first phase has gone from the log.
+    """Returns the checkpoint that doesn't wait for XA transactions whose first phase is no longer in the log.
 
-    Their second phase begins the tables anew.
+    Their second phase begins the tables again.
     """
     gone = left_out(checkpoint.prepared) & purged
     if gone <= checkpoint.position:
@@ -115,14 +115,16 @@ def _without_waiting(checkpoint: Checkpoint, purged: GtidSet) -> Checkpoint:
 
 
 def resume_position(checkpoint: Checkpoint, executed: GtidSet, purged: GtidSet = NO_GTIDS) -> GtidSet:
-    """The position to go on from at a server that has executed this, and whose log has lost what's `purged`."""
+    """Returns the position at which capture continues, at a server that has executed this and whose log lacks
+    `purged`."""
     checkpoint, moving = _without_waiting(checkpoint, purged), checkpoint.moving
     at = checkpoint.position if moving is None else checkpoint.position | moving.position
     return at if at <= executed else checkpoint.position
 
 
 def begin_snapshot(checkpoint: Checkpoint, mode: SnapshotMode) -> Checkpoint:
-    """The checkpoint with a snapshot of the tables that are new; the same one where none is, or where they stay so."""
+    """Returns the checkpoint with a snapshot of the new tables, or the same one if there are none, or the mode takes
+    none."""
     if mode is SnapshotMode.NO_DATA:
         return checkpoint
     new = [
@@ -140,10 +142,10 @@ def begin_snapshot(checkpoint: Checkpoint, mode: SnapshotMode) -> Checkpoint:
 
 
 def again(checkpoint: Checkpoint) -> Checkpoint:
-    """The checkpoint in which consistent snapshots that haven't ended begin anew, if anything of them is read.
+    """Returns the checkpoint in which unfinished consistent snapshots begin again, if they have read anything.
 
-    The connections in which they were read are gone, and with them the place that they were read at. A table that has
-    stopped meanwhile stays as it is.
+    The connections in which they were read are gone, and with them the position at which they were read. A table that
+    has stopped since stays as it is.
     """
     for snapshot in checkpoint.snapshots:
         going_on = ((t, state) for t, state in snapshot.tables.items() if t not in checkpoint.stopped)
@@ -154,13 +156,13 @@ def again(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def keyless(checkpoint: Checkpoint) -> tuple[TableId, ...]:
-    """The captured tables that have no primary key, and so are never snapshotted."""
+    """Returns the captured tables without a primary key, which are never snapshotted."""
     schemas = sorted(checkpoint.schemas.items())
     return tuple(t for t, schema in schemas if not schema.key and t not in checkpoint.stopped)
 
 
 def _unused(checkpoint: Checkpoint, name: str) -> str:
-    """This name, or one like it if a snapshot or a signal has it."""
+    """Returns this name, or a similar one if a snapshot or a signal has it."""
     used = {*checkpoint.signals, *(snapshot.id for snapshot in checkpoint.snapshots)}
     return name if name not in used else _unused(checkpoint, f"{name}-again")
 
@@ -174,7 +176,7 @@ def _moved(checkpoint: Checkpoint, moving: Moving, known: KnownSchemas) -> Check
 
 
 def _anew(checkpoint: Checkpoint, at: GtidSet, known: KnownSchemas, gap: str, snapshot: str) -> Checkpoint:
-    """The checkpoint at another position, with a snapshot of every table."""
+    """Returns the checkpoint at another position, with a snapshot of every table."""
     stopped = {t: _GONE.format(gap=gap) for t in checkpoint.schemas if t not in known.schemas}
     keyless = [t for t, schema in checkpoint.schemas.items() if not schema.key]
     stopped = {**dict.fromkeys(keyless, _KEYLESS.format(gap=gap)), **stopped, **checkpoint.stopped}
@@ -203,9 +205,9 @@ def _ended(snapshot: Snapshot, reason: str) -> Snapshot:
 def _asked(
     checkpoint: Checkpoint, snapshot: str, tables: list[TableId], consistent: bool = False
 ) -> Checkpoint:
-    """The checkpoint in which this snapshot takes these tables, too, and their mirrors begin.
+    """Returns the checkpoint in which this snapshot also takes these tables, and their mirrors begin.
 
-    A consistent one comes before all others, since the stream stands for it.
+    A consistent one comes before all others, because the stream is stopped for it.
     """
     waiting: dict[TableId, TableSnapshot] = dict.fromkeys(tables, SnapshotWaiting())
     filling: dict[TableId, Mirror] = dict.fromkeys(tables, Filling(checkpoint.scn))

@@ -1,27 +1,28 @@
-"""The schedule: which chunk is asked for next, and when the stream is paused for it.
+"""The schedule: which chunk the coordinator orders next, and when it pauses the stream for a chunk.
 
-Both are for the moments between two transactions. Within one nothing is asked for: its rows that have gone by would
-be in no window, and it isn't in the position that a low watermark is held against. A pause that was ordered before
-and comes within a transaction is of no use either, so that reading goes on, and it's ordered again behind the end.
+Both happen only between two transactions. Within one nothing is ordered: the rows that have already passed would be in
+no window, and the transaction isn't in the position with which a low watermark is compared. A pause that was ordered
+before and comes within a transaction is useless too. So reading continues, and the pause is ordered again after the
+end.
 
-What's asked for is asked for *at* the stream's position, and whoever answers must see all that had passed there. That
-holds for plans too: a row that a plan doesn't see, though it has passed, would be beyond its end and in no range.
+The coordinator orders everything *at* the stream's position, and the answer must see all that had passed there. That
+holds for plans too: a row that passed but that a plan doesn't see would be beyond the plan's end and in no range.
 
-**While the journal has no room** (`pipeline.journal.quota`) nothing is asked for either, and the stream is paused
-wherever it is, within a transaction too.
+**While the journal has no room** (`pipeline.journal.quota`) nothing is ordered either, and the stream is paused
+wherever it is, also within a transaction.
 
-**Whose turn it is.** Tables of a snapshot with a higher priority come first. Among equals that table gets the next
-chunk which has the fewest windows open, and of it the range with the fewest, so that no large table keeps small ones
-waiting. There are no more tables under way at once than connections, since more couldn't be read: otherwise a thousand
-tables would all be begun and none be done for long, and the checkpoint would hold the ranges of them all.
+**Whose turn it is.** Tables of a snapshot with a higher priority come first. Among equals the table with the fewest
+open windows gets the next chunk, and of its ranges the one with the fewest. So no large table delays small ones. At
+most as many tables are under way at once as there are connections, because more couldn't be read. Otherwise a thousand
+tables would all begin, none would end for long, and the checkpoint would hold the ranges of them all.
 
-Rows that are read again (`pipeline.coordinator.reselect`) come before all of that. They're few, and one order of them
+Rows that are read again (`pipeline.coordinator.reselect`) come before all of that. They are few, and one order of them
 at a time takes no chunk's turn.
 
-**How much.** There are no more chunks asked for than connections, since another one would only be a window that opens
-early; and no more than the memory has room for, together with the rows that wait (`pipeline.coordinator.chunk_size`).
+**How much.** At most as many chunks are ordered as there are connections: another one would only be a window that opens
+too early. And no more than the memory has room for, together with the waiting rows (`pipeline.coordinator.chunk_size`).
 
-**A blocking snapshot** is read as in the classic mode, and nothing else is asked for while it's its turn.
+**A blocking snapshot** is read in the classic mode, and nothing else is ordered during its turn.
 """
 
 from collections import Counter
@@ -64,7 +65,7 @@ from pipeline.snapshot.snapshot import ChunkId, Chunking, Range, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A table of this snapshot is to be planned."""
+    """An order to plan a table of this snapshot."""
 
     snapshot: Snapshot
     table: TableId
@@ -72,7 +73,7 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """The next chunk of this range of a table is to be asked for: `rows`, which may take the `expected` bytes."""
+    """An order to read the next chunk of this range of a table: `rows`, which may take the `expected` bytes."""
 
     snapshot: Snapshot
     table: TableId
@@ -83,7 +84,7 @@ class _Chunk:
 
 
 def scheduled(state: State) -> tuple[State, tuple[Order, ...]]:
-    """Ask for as many plans and chunks as the mode allows now."""
+    """Orders as many plans and chunks as the mode allows now."""
     if isinstance(state.room, Full):
         return _waiting_for_room(state)
     if isinstance(state.place, InTransaction):
@@ -102,7 +103,7 @@ def scheduled(state: State) -> tuple[State, tuple[Order, ...]]:
 
 
 def _of_others(state: State) -> tuple[State, tuple[Order, ...]]:
-    """Ask for what isn't of a consistent snapshot."""
+    """Orders what belongs to no consistent snapshot."""
     state, again = reselect.order_reselect(state)
     match state.mode:
         case Pausing():
@@ -121,7 +122,8 @@ def _of_others(state: State) -> tuple[State, tuple[Order, ...]]:
 
 
 def _within(state: State) -> tuple[State, tuple[Order, ...]]:
-    """Nothing is asked for within a transaction, and its end has to come; but no earlier than what it stands for."""
+    """Orders nothing within a transaction, and resumes reading so that its end comes, unless a chunk needs the
+    pause."""
     if isinstance(state.gate, Paused) and not _stands(state):
         return replace(state, gate=Flowing()), (ResumeReading(),)
     return state, ()
@@ -134,7 +136,7 @@ def _waiting_for_room(state: State) -> tuple[State, tuple[Order, ...]]:
 
 
 def _resumed(state: State) -> tuple[State, tuple[Order, ...]]:
-    """The state without a pause that's left over, of a blocking snapshot or for want of room."""
+    """Returns the state without an unneeded pause, of a blocking snapshot or for lack of room."""
     return (state, ()) if isinstance(state.gate, Flowing) else _pausing(state, None)
 
 
@@ -149,7 +151,7 @@ def _overlapping(state: State, most: int) -> tuple[State, tuple[Order, ...]]:
 
 
 def _pausing(state: State, turn: _Plan | _Chunk | None) -> tuple[State, tuple[Order, ...]]:
-    """One window at a time, in a pause of the stream, which lasts only as long as chunks are read."""
+    """Reads one window at a time in a pause of the stream, which lasts only while chunks are read."""
     plans: tuple[Order, ...] = ()
     if of_snapshots(state) or _planning(state):
         turn = None
@@ -171,7 +173,7 @@ def _pausing(state: State, turn: _Plan | _Chunk | None) -> tuple[State, tuple[Or
 
 
 def _stands(state: State) -> bool:
-    """Whether a chunk is being read for which the stream has to stand."""
+    """Returns whether a chunk is being read that needs the stream paused."""
     reading = {window.order.chunk.snapshot for window in of_snapshots(state) if isinstance(window, Reading)}
     if isinstance(state.mode, Pausing):
         return bool(reading)
@@ -186,7 +188,7 @@ def _planning(state: State) -> int:
 
 
 def _turns(state: State) -> Iterator[_Plan | _Chunk]:
-    """What can be asked for now, in the order of its urgency."""
+    """Returns what can be ordered now, the most urgent first."""
     checkpoint, limits = state.checkpoint, state.limits
     if checkpoint.paused or isinstance(state.source, Strained) or len(state.asked) >= limits.connections:
         return
@@ -212,7 +214,7 @@ def _windows_of_tables(state: State) -> Counter[TableId]:
 
 
 def _without_blocked(wanted: dict[TableId, Snapshot]) -> dict[TableId, Snapshot]:
-    """Those of the first snapshot alone, if it's a blocking one, and else all but those of blocking ones."""
+    """Returns only the tables of the first snapshot if it is blocking, otherwise those of all that aren't blocking."""
     first = next(iter(wanted.values()), None)
     if first is not None and first.blocking:
         return {table: snapshot for table, snapshot in wanted.items() if snapshot is first}
@@ -220,9 +222,9 @@ def _without_blocked(wanted: dict[TableId, Snapshot]) -> dict[TableId, Snapshot]
 
 
 def _under_way(state: State, wanted: dict[TableId, Snapshot], priority: int) -> int:
-    """How many tables of this priority or a higher one are begun, and have something left to ask for.
+    """Returns how many tables of this priority or a higher one have begun and have something left to order.
 
-    Those that stand still for a blocking snapshot don't count: it would wait for them, as they do for it.
+    Those that a blocking snapshot suspends don't count: it would wait for them, and they wait for it.
     """
     return sum(
         bool(run.ranges) if isinstance(run, Planned) else True
@@ -248,13 +250,13 @@ def _chunks(state: State, snapshot: Snapshot, run: Planned) -> Iterator[_Chunk]:
 
 
 def _rows(state: State, snapshot: Snapshot, table: TableId) -> tuple[int, int]:
-    """How many rows the table's next chunk is asked for, and the bytes that these may take."""
+    """Returns how many rows the table's next chunk may have, and the bytes that these may take."""
     size = state.sizes.get(table) or ChunkSize(snapshot.request(table).chunk_rows or state.limits.chunk_rows)
     return size.rows, size.bytes(size.rows, state.limits)
 
 
 def _held(state: State) -> int:
-    """The bytes of the rows that wait in windows, and of those that may come with what's asked for."""
+    """Returns the bytes of the rows that wait in windows, and of those that ordered chunks may bring."""
     waiting = sum(
         state.sizes[window_table(window)].bytes(len(window.rows), state.limits)
         for window in of_snapshots(state)

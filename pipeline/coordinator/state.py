@@ -1,4 +1,4 @@
-"""The coordinator's state, and the small changes of it that its rules are made of."""
+"""The coordinator's state, and the small changes of it that the rules of the coordinator use."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -31,20 +31,20 @@ from pipeline.snapshot.snapshot import (
 )
 from pipeline.snapshot.watermark import High, StreamPosition
 
-# How many ended snapshots the checkpoint remembers.
+# How many ended snapshots the checkpoint keeps.
 SNAPSHOTS_REMEMBERED = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Overlapping:
-    """The stream flows on while chunks are read, and up to `most` windows are open at once."""
+    """The stream continues while chunks are read, and up to `most` windows are open at once."""
 
     most: int
 
 
 @dataclass(frozen=True, slots=True)
 class Pausing:
-    """The classic way: the stream is paused while a chunk is read, one window at a time."""
+    """The classic mode: the stream pauses while a chunk is read, one window at a time."""
 
 
 WindowMode = Overlapping | Pausing
@@ -52,7 +52,10 @@ WindowMode = Overlapping | Pausing
 
 @dataclass(frozen=True, slots=True)
 class Planning:
-    """The table's plan for this snapshot is asked for. `stale`: the answer can't be used, since a statement passed."""
+    """The coordinator has ordered the table's plan for this snapshot.
+
+    `stale`: it can't use the answer, because a statement passed.
+    """
 
     wire: ClassVar[str] = "planning"
 
@@ -62,9 +65,10 @@ class Planning:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Chunks can be asked for: the next one of each range begins behind its `done`, which is read and not emitted yet.
+    """The coordinator can order chunks. The next chunk of each range begins after its `done`, which is read and not
+    emitted yet.
 
-    Ranges that are read to their end have left.
+    Ranges that are read to their end are removed.
     """
 
     wire: ClassVar[str] = "planned"
@@ -76,10 +80,11 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Unsettled:
-    """The table has another schema at the source than in the stream: it's planned again once the stream is there.
+    """The table has another schema at the source than in the stream. It's planned again once the stream has the same
+    schema.
 
-    `reason`: how the source differs. Once the stream has passed `high`, it has all that the source showed, so that it
-    would have come to the statement that changed the table. `high` is None in a consistent snapshot.
+    `reason`: how the source differs. Once the stream has passed `high`, it has everything that the source showed, so
+    the statement that changed the table must have come. `high` is None in a consistent snapshot.
     """
 
     reason: str
@@ -90,7 +95,7 @@ class Unsettled:
 
 @dataclass(frozen=True, slots=True)
 class FoundEmpty:
-    """This snapshot's plan found no rows: its table is complete once the stream has passed this high watermark."""
+    """This snapshot's plan found no rows. The table is complete once the stream has passed this high watermark."""
 
     wire: ClassVar[str] = "foundempty"
 
@@ -108,12 +113,12 @@ class Flowing:
 
 @dataclass(frozen=True, slots=True)
 class PauseOrdered:
-    """The reader was told to pause; slices may still come."""
+    """The coordinator has ordered the reader to pause. Slices may still come."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """The reader has paused, and every slice that it read has passed here."""
+    """The reader has paused, and the coordinator has every slice that it read."""
 
 
 Gate = Flowing | PauseOrdered | Paused
@@ -126,7 +131,7 @@ class Eased:
 
 @dataclass(frozen=True, slots=True)
 class Strained:
-    """The source has enough to do, for this reason."""
+    """The source is too busy for chunks, for this reason."""
 
     reason: str
 
@@ -141,9 +146,9 @@ class BetweenTransactions:
 
 @dataclass(frozen=True, slots=True)
 class InTransaction:
-    """The stream is inside this transaction: rows of it have gone out, and it hasn't passed.
+    """The stream is inside this transaction: some of its rows are sent, and its end hasn't come.
 
-    `answers` to signals and `stopped` tables have come since, and go out with its end.
+    `answers` to signals and `stopped` tables have come since. The order that ends the transaction takes them along.
     """
 
     gtid: Gtid
@@ -156,16 +161,16 @@ StreamPlace = BetweenTransactions | InTransaction
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All that the coordinator knows.
+    """Everything that the coordinator knows.
 
-    `unasked`: how tables that are new are snapshotted without a signal. `stream`: where the last transaction ended in
-    the log, None before the stream's first event. `place`: what the stream is in now. `runs`: the tables whose snapshot
-    is under way in this run. `open`: the open windows in the order asked. `asked`: the chunks that haven't come, and
-    the bytes that each may bring, whether or not its window is still open. `sizes`: what's known of chunks, by table.
-    `stand`: where the stream stands for a consistent snapshot. `source`: whether it has room for chunks. `markers`: the
-    ids of marker rows that have passed, as far as a watermark may still be among them. `chunks`: how many chunks were
-    asked for in this run. `unread`: the rows that are to be read again and haven't been asked for, those that wait
-    longest first, and `rereading` what's asked for of them and hasn't come.
+    `unasked`: how new tables are snapshotted without a signal. `stream`: where the last transaction ended in the log,
+    None before the stream's first event. `place`: whether the stream is inside a transaction. `runs`: the tables whose
+    snapshot is under way in this run. `open`: the open windows in the order in which they were ordered. `asked`: the
+    ordered chunks that haven't come, and the bytes that each may bring, whether or not its window is still open.
+    `sizes`: the size of chunks, by table. `stand`: the stream's position for a consistent snapshot. `source`: whether
+    it has room for chunks. `markers`: the ids of marker rows that have passed, while a watermark may still be among
+    them. `chunks`: how many chunks were ordered in this run. `unread`: the rows to read again that aren't ordered yet,
+    the oldest first. `rereading`: those that are ordered and haven't come.
     """
 
     limits: ChunkLimits
@@ -189,7 +194,7 @@ class State:
 
     @property
     def passed(self) -> StreamPosition:
-        """What has passed of the stream."""
+        """Returns the stream's position: what has passed."""
         return StreamPosition(self.stream, self.checkpoint.position, self.markers)
 
 
@@ -207,7 +212,7 @@ Order = (
 
 
 def fail_table(state: State, table: TableId, reason: str) -> State:
-    """The table's snapshot, if one is under way, has failed for this reason."""
+    """Marks the table's running snapshot, if it has one, as failed for this reason."""
     snapshot = snapshot_of(state.checkpoint, table)
     if snapshot is None:
         return dropped(state, {table})
@@ -216,7 +221,7 @@ def fail_table(state: State, table: TableId, reason: str) -> State:
 
 
 def _left(state: TableSnapshot) -> str:
-    """What wasn't read, for the reason of a failure."""
+    """Returns the unread part of the table, as text for the reason of a failure."""
     if not isinstance(state, Chunking):
         return ""
     ranges = (
@@ -227,9 +232,9 @@ def _left(state: TableSnapshot) -> str:
 
 
 def table_ended(state: State, snapshot: Snapshot, table: TableId, ended: TableSnapshot) -> State:
-    """The table's snapshot has come to its end; a mirror of which it has read all rows is ready to be merged into.
+    """Ends the table's snapshot. A mirror with all of its rows is ready for merges.
 
-    One that it has read in part lacks rows. The next snapshot, whenever it comes, begins another generation.
+    A partly read mirror lacks rows. The next snapshot, whenever it comes, begins another generation.
     """
     was, mirror = snapshot.tables[table], state.checkpoint.mirrors.get(table)
     state = with_table(dropped(state, {table}), snapshot, table, ended)
@@ -237,7 +242,7 @@ def table_ended(state: State, snapshot: Snapshot, table: TableId, ended: TableSn
         case Filling(since), Completed() if _filled(was) or snapshot.request(table).whole:
             return with_mirror(state, table, Ready(since))
         case Filling(), _ if _filled(was) and to_be_filled(state.checkpoint, table):
-            # The next snapshot reads all rows, and they go into a mirror that has none of these.
+            # The next snapshot reads all rows into a mirror that has none of these.
             return with_mirror(state, table, Filling(state.checkpoint.scn))
         case _:
             return state
@@ -248,7 +253,7 @@ def _filled(was: TableSnapshot) -> bool:
 
 
 def to_be_filled(checkpoint: Checkpoint, table: TableId) -> bool:
-    """Whether a snapshot fills the table's mirror, or will from its beginning."""
+    """Returns whether a snapshot fills the table's mirror, or will fill it from its beginning."""
     return any(
         _filled(snapshot.tables[table])
         or (isinstance(snapshot.tables[table], SnapshotWaiting) and snapshot.request(table).whole)
@@ -258,26 +263,26 @@ def to_be_filled(checkpoint: Checkpoint, table: TableId) -> bool:
 
 
 def given_up(checkpoint: Checkpoint, table: TableId) -> bool:
-    """Whether the table's mirror lacks rows, and no snapshot is going to bring them."""
+    """Returns whether the table's mirror lacks rows that no snapshot will bring."""
     return isinstance(checkpoint.mirrors.get(table), Filling) and not to_be_filled(checkpoint, table)
 
 
 def with_mirror(state: State, table: TableId, mirror: Mirror) -> State:
-    """The state with another state of the table's mirror."""
+    """Returns the state with another state of the table's mirror."""
     return checkpointed(state, mirrors={**state.checkpoint.mirrors, table: mirror})
 
 
 def begun_anew(state: State, snapshot: Snapshot, table: TableId) -> State:
-    """The table's snapshot begins anew, since what its keys are keys of has changed; so does the mirror it fills."""
+    """Begins the table's snapshot and its mirror again, because the meaning of its keys has changed."""
     if _filled(snapshot.tables[table]):
         state = with_mirror(state, table, Filling(state.checkpoint.scn))
     return with_table(dropped(state, {table}), snapshot, table, SnapshotWaiting())
 
 
 def dropped(state: State, tables: Iterable[TableId]) -> State:
-    """Forget the open windows and plans of these tables; a plan on its way is stale when it comes.
+    """Removes the open windows and plans of these tables. A plan that is under way is stale when it comes.
 
-    Rows that were being read again are to be asked for once more.
+    Rows that were being read again have to be ordered once more.
     """
     gone, unread = frozenset(tables), dict(state.unread)
     for window in reversed(state.open):
@@ -293,7 +298,7 @@ def dropped(state: State, tables: Iterable[TableId]) -> State:
 
 
 def with_table(state: State, snapshot: Snapshot, table: TableId, table_state: TableSnapshot) -> State:
-    """The state with another state of one table in a snapshot; what was asked for of it is forgotten with its end."""
+    """Returns the state with another state of one table in a snapshot. When the table ends, its orders are removed."""
     requests = snapshot.requests
     if not isinstance(table_state, SnapshotWaiting | Chunking):
         requests = {other: request for other, request in requests.items() if other != table}
@@ -303,11 +308,11 @@ def with_table(state: State, snapshot: Snapshot, table: TableId, table_state: Ta
 
 
 def with_snapshot(state: State, snapshot: Snapshot) -> State:
-    """The state with one more snapshot.
+    """Returns the state with one more snapshot.
 
-    A table that it's the first one of has a mirror from here on, in which nothing of before counts: its changes until
-    here may be of rows that were told apart by another key. So has one whose mirror lacks rows, since the snapshot that
-    filled it failed or was stopped.
+    If it is the first snapshot of a table, the table has a mirror from here on. Earlier changes don't count for that
+    mirror: another key may have told their rows apart. The same holds for a table whose mirror lacks rows, because the
+    snapshot that filled it failed or was stopped.
     """
     mirrors, scn = state.checkpoint.mirrors, state.checkpoint.scn
     first = [
@@ -325,30 +330,30 @@ def with_snapshot(state: State, snapshot: Snapshot) -> State:
 
 
 def remembered(snapshots: tuple[Snapshot, ...]) -> tuple[Snapshot, ...]:
-    """The snapshots without those that ended long ago."""
+    """Returns the state without snapshots that ended long ago."""
     forgotten = [snapshot.id for snapshot in snapshots if snapshot.ended][:-SNAPSHOTS_REMEMBERED]
     return tuple(snapshot for snapshot in snapshots if snapshot.id not in forgotten)
 
 
 def with_run(state: State, table: TableId, run: TableRun) -> State:
-    """The state with another run of a table."""
+    """Returns the state with another run of a table."""
     return replace(state, runs={**state.runs, table: run})
 
 
 def without_run(state: State, table: TableId) -> State:
-    """The state in which a table has no run, so that its plan is asked for if it's wanted."""
+    """Returns the state in which a table has no run, so that the schedule plans it again if a snapshot wants it."""
     return replace(state, runs={t: run for t, run in state.runs.items() if t != table})
 
 
 def checkpointed(state: State, **changes: object) -> State:
-    """The state with these changes of its checkpoint."""
+    """Returns the state with these changes of its checkpoint."""
     return replace(state, checkpoint=replace(state.checkpoint, **changes))  # type: ignore[arg-type]
 
 
 def snapshot_of(checkpoint: Checkpoint, table: TableId) -> Snapshot | None:
-    """The snapshot whose turn it is to take this table.
+    """Returns the snapshot that reads this table next or now.
 
-    A table that's under way stays with its snapshot, even if one comes that would be before it.
+    A table that is under way stays with its snapshot, even if another one would come before it.
     """
     wanting = [
         s for s in by_priority(checkpoint) if isinstance(s.tables.get(table), SnapshotWaiting | Chunking)
@@ -358,7 +363,7 @@ def snapshot_of(checkpoint: Checkpoint, table: TableId) -> Snapshot | None:
 
 
 def turns(checkpoint: Checkpoint) -> dict[TableId, Snapshot]:
-    """Each table that a snapshot is to take, with its `snapshot_of`, in the order in which they're to be taken."""
+    """Returns each table that a snapshot will read, with its `snapshot_of`, in the order of their turns."""
     turns: dict[TableId, Snapshot] = {}
     for snapshot, table in unended(checkpoint):
         if table not in turns or isinstance(snapshot.tables[table], Chunking):
@@ -367,7 +372,7 @@ def turns(checkpoint: Checkpoint) -> dict[TableId, Snapshot]:
 
 
 def unended(checkpoint: Checkpoint) -> Iterator[tuple[Snapshot, TableId]]:
-    """The tables of all snapshots that wait or are under way, in the snapshots' order."""
+    """Returns the tables of all waiting and running snapshots, in the snapshots' order."""
     for snapshot in by_priority(checkpoint):
         for table, state in snapshot.tables.items():
             if isinstance(state, SnapshotWaiting | Chunking):
@@ -375,41 +380,41 @@ def unended(checkpoint: Checkpoint) -> Iterator[tuple[Snapshot, TableId]]:
 
 
 def by_priority(checkpoint: Checkpoint) -> list[Snapshot]:
-    """The snapshots, those of a higher priority first and then the older ones."""
+    """Returns the snapshots, higher priorities first, then older ones."""
     return sorted(checkpoint.snapshots, key=lambda snapshot: -snapshot.priority)
 
 
 def size_of(state: State, order: ReadChunk) -> ChunkSize:
-    """What's known of chunks of the order's table."""
+    """Returns the chunk size of the order's table."""
     return state.sizes.get(order.schema.table, ChunkSize(order.limit))
 
 
 def with_size(state: State, table: TableId, size: ChunkSize) -> State:
-    """The state in which that's known of the table's chunks."""
+    """Returns the state with this chunk size of the table."""
     return replace(state, sizes={**state.sizes, table: size})
 
 
 def reading(state: State, chunk: ChunkId) -> Reading | None:
-    """The window whose chunk is being read, or None if it was dropped since."""
+    """Returns the window whose chunk is being read, or None if it was dropped."""
     return next((w for w in state.open if isinstance(w, Reading) and w.order.chunk == chunk), None)
 
 
 def is_reading(state: State, table: TableId, number: int) -> bool:
-    """Whether a chunk of the table's range with this number is being read."""
+    """Returns whether a chunk of the table's range with this number is being read."""
     return any(isinstance(w, Reading) and range_of(w) == (table, number) for w in state.open)
 
 
 def of_snapshots(state: State) -> tuple[Window, ...]:
-    """The open windows that aren't of rows that are read again."""
+    """Returns the open windows of snapshots, without those of rows that are read again."""
     return tuple(window for window in state.open if isinstance(window.order, ReadChunk))
 
 
 def window_table(window: Window) -> TableId:
-    """The table that a window is open on."""
+    """Returns the table of a window."""
     return window.order.chunk.table
 
 
 def range_of(window: Window) -> tuple[TableId, int]:
-    """The table and the number of its range that a window is open on; rows that are read again have one alone."""
+    """Returns the table and the number of the range of a window. Rows that are read again have a range of their own."""
     order = window.order
     return window_table(window), order.range if isinstance(order, ReadChunk) else -order.chunk.number

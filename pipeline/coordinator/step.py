@@ -1,39 +1,40 @@
-"""The coordinator: one ordered stream out of the log and the chunks.
+"""The coordinator: one ordered stream from the log and the chunks.
 
-`step` takes the state and a message, and returns the next state and the orders that follow. It's the only
-place that decides what a row's place in the stream is. A message is a moment between two transactions, so
-that everything the window rules ask for can happen there:
+`step` takes the state and a message, and returns the next state and the orders. It alone decides the position of each
+row in the stream. A message is a moment between two transactions, so everything that the rules of windows need can
+happen there:
 
-    the log goes on      its keys touch the open windows, its changes are appended, and windows whose high
-                         watermark has been passed close: their rows are appended behind these changes
-    a chunk has come     its window knows its watermarks now, and closes at once on an idle source
+    the log advances     its keys touch the open windows, and its changes are appended. Windows whose high
+                         watermark has passed close: their rows are appended after these changes
+    a chunk has come     its window has its watermarks now, and closes at once on an idle source
     a statement passed   the open windows of the tables that it may have changed are dropped, and these tables
-                         planned anew; what was emitted stays done
+                         are planned again. Emitted rows stay done
     a signal came        snapshots begin, stop, pause or resume
 
-**A transaction larger than a slice** comes in parts, and between the first one and its end the state says so
-(`InTransaction`). Its rows go straight on to the journal, which keeps them back, and their keys touch the open windows
-under its GTID, as they would in a slice. All else waits for its end, which is the next moment between two transactions:
-no window closes, nothing is asked for, the position stays, and what changes the checkpoint meanwhile (a signal, a
-schema, a table that stops) goes out with the Append that ends it. So for every rule the transaction passes at its end
-and as a whole. Its SCN is the next one all the while, since nothing else takes a number.
+**A transaction larger than a slice** comes in parts. Between the first part and the end the state is `InTransaction`.
+Its rows go to the journal at once, which holds them until the end. Their keys touch the open windows under its GTID, as
+in a slice. Everything else waits for the end, which is the next moment between two transactions: no window closes, no
+chunk is ordered, and the position stays. Changes of the checkpoint (a signal, a schema, a stopped table) go out with
+the Append that ends it. So for every rule the transaction passes as a unit, at its end. Its SCN stays the next one,
+because nothing else takes a number.
 
-A table that stops within a transaction has nothing of that transaction in the journal: what had gone on is withdrawn.
+If a table stops within a transaction, the journal has nothing of that table in the transaction: it discards the rows
+that it has.
 
-A row of which the log has a part is read again where the rest isn't known (`pipeline.coordinator.reselect`), in a
-window of its own.
+The log may have only a part of a row. If the rest is unknown, the row is read again (`pipeline.coordinator.reselect`),
+in a separate window.
 
-What's durable is in `State.checkpoint`, which goes out with each `Append`; all else (plans, open windows) is
-dropped by a restart and asked for again.
+`State.checkpoint` is the durable part of the state. It goes out with each `Append`. A restart drops all else (plans,
+open windows) and orders it again.
 
-**Many windows at once.** A table is divided into ranges, and each range goes on by itself. Its chunks are asked for one
-after the other, since each begins where the one before ended, and close in that order, so that `done` says all there
-is to say of it. Ranges and tables don't wait for each other, and neither do a window and the next chunk's asking:
-that's why a lagging stream costs latency and not throughput.
+**Many windows at once.** A table is divided into ranges, and each range proceeds by itself. Its chunks are ordered one
+after the other, because each begins where the one before ended. They close in that order too, so that `done` alone
+describes the range's progress. Ranges and tables don't wait for each other. A window doesn't wait for the order of the
+next chunk either. So a lagging stream costs latency and no throughput.
 
-**A table begins anew** when its walk isn't what it was when its ranges were found: keys of the two don't compare, or
-its rows aren't told apart alike. Since plans are compared by nothing but the schema and the walk, it takes a statement
-that changed them to begin anew once, and there's no circle without one.
+**A table begins again** when its walk differs from the walk that found its ranges: then keys of the two don't compare,
+or another key tells its rows apart. Only the schema and the walk are compared. So only a statement that changed one of
+them makes a table begin again, and only once. Without a statement there is no loop.
 """
 
 from collections.abc import Mapping
@@ -104,10 +105,10 @@ def start(
     unasked: SnapshotMode = SnapshotMode.NO_DATA,
     unread: Mapping[TableId, pa.RecordBatch | None] = NOTHING,
 ) -> tuple[State, tuple[Order, ...]]:
-    """The state after a start from a checkpoint, and the first orders: snapshots continue where they were.
+    """Returns the state after a start from a checkpoint, and the first orders. Snapshots continue where they were.
 
-    `unasked`: how tables that are new are snapshotted without a signal. `unread`: of each table of the checkpoint that
-    has rows to be read again, their keys as the journal has them (`rereads`), None where it doesn't.
+    `unasked`: how new tables are snapshotted without a signal. `unread`: for each table of the checkpoint with rows to
+    read again, their keys as the journal has them (`rereads`), or None.
     """
     if isinstance(mode, Overlapping) and not 1 <= mode.most <= MOST_WINDOWS:
         raise ValueError(f"the number of windows must be from 1 to {MOST_WINDOWS}, not {mode.most}")
@@ -118,7 +119,7 @@ def start(
 
 
 def step(state: State, message: ToWatermarkCoordinator) -> tuple[State, tuple[Order, ...]]:
-    """The next state and the orders that follow from a message. InvariantBroken where a promise was broken."""
+    """Returns the next state and the orders for a message. Raises InvariantBroken if a sender broke its protocol."""
     taken, changes, answers = _taken(state, message)
     match taken.place:
         case InTransaction():
@@ -132,9 +133,9 @@ def step(state: State, message: ToWatermarkCoordinator) -> tuple[State, tuple[Or
 
 
 def _numbered(state: State) -> State:
-    """The state with an SCN that no mirror begins behind, so that the next generation of any is another one.
+    """Returns the state with an SCN at which no mirror begins, so that each mirror's next generation is a new one.
 
-    That one may have another schema, and may come within a transaction, whose own SCN is the next.
+    That generation may have another schema. It may also come within a transaction, whose SCN is the next one.
     """
     scn = state.checkpoint.scn
     begun = any(mirror.since == scn for mirror in state.checkpoint.mirrors.values())
@@ -144,7 +145,7 @@ def _numbered(state: State) -> State:
 def _held(
     taken: State, place: InTransaction, changes: tuple[ChangePart, ...], answers: tuple[SignalOutcome, ...]
 ) -> tuple[State, tuple[Order, ...]]:
-    """Rows go on, and all else waits for the end of the transaction."""
+    """Sends rows at once, and holds everything else until the end of the transaction."""
     after, orders = scheduled(replace(taken, place=replace(place, answers=(*place.answers, *answers))))
     return after, (AppendRows(changes), *orders) if changes else orders
 
@@ -162,7 +163,7 @@ def _appended(
     if after.checkpoint.mirrors is not state.checkpoint.mirrors:
         after = _numbered(after)
     withdrawn: frozenset[TableId] = frozenset()
-    if isinstance(state.place, InTransaction):  # and here it ends
+    if isinstance(state.place, InTransaction):  # and it ends here
         with_it = taken.checkpoint.stopped.keys() - state.checkpoint.stopped.keys()
         answers, withdrawn = (*state.place.answers, *answers), state.place.stopped | with_it
     if after.checkpoint is state.checkpoint and not answers:

@@ -1,58 +1,64 @@
-"""The window: the time in which a chunk's rows and the log's changes may speak of the same rows, and changes win.
+"""The window: the time in which a chunk and the log may both have a row. Changes of the log win.
 
-A window opens when its chunk is asked for and closes when the stream has passed the high watermark. Then the
-rows whose keys no change touched are put into the stream at that place. The claim is strong: *each of these
-rows equals the source's row at the very position at which it's emitted*.
+A window opens when the coordinator orders its chunk. It closes when the stream has passed the high watermark. Then the
+rows whose keys no change touched enter the stream at that position. The claim is strong: *each of these rows equals the
+source's row at the very position at which it's emitted*.
 
-Proof. Let A be the stream's position when the chunk was asked for, L the low watermark, S the SELECT, H the
-end of the log after it, and E the place of emission, with H passed at E. Take a row that S returned, and
-suppose that the source's row at E differs from it (another value, or no row). Then some transaction T changed
-this row, and T is in the stream up to E but not in what S saw, or S saw T and T is not in the stream up to E.
+**Symbols.** A: the stream's position at the order. L: the low watermark. S: the SELECT. H: the end of the log after it.
+E: the position of emission.
 
-- The second can't be: what S saw was in the log before H was read, and E is at or behind H.
-- So T is at or before E in the stream and S didn't see it. T isn't in L: what L holds had committed before S
-  began. T isn't in A either, because A ⊆ L (that's why a low watermark is `usable` only then). So T passed
-  between asking and emission, and isn't in L, and just the keys of such transactions, old and new, are
-  `touched`.
-- Of these T take the first in the log that changes this row after what S saw. Its old key is the key that S
-  returned, byte for byte, since nothing changed the row in between. So the row's key is touched, and it isn't
-  emitted.
+**Assumptions.**
 
-A row that S didn't return needs no argument of its own: if it's in the source at E, then a T as above brought
-it into the chunk's range, and T is in the stream. Touching too much is harmless, since the change that
-touched a key is in the stream with the row's whole image. The proof never compares GTIDs by order, only by
-membership, and keys only for equality. It holds for any E behind H that lies between two transactions, so
-slices of transactions will do. A change that has a part of a row is laid over the chunk's row instead:
-`partial_rows` has the proof for that.
+1. A ⊆ L, or else the low watermark isn't `usable`.
+2. What L holds had committed before S began, so S saw it.
+3. What S saw was in the log before H was read.
+4. H has passed at E, and E lies between two transactions.
+5. `touched` has the old and new keys of exactly those transactions that passed between order and E and aren't in L.
 
-Parts of a transaction will do as well, since the proof needs only that a transaction is on one side of A and of E as
-a whole, and that all of its keys are touched if it lies between. Nothing is asked for and nothing emitted between its
-first part and its end, so that both sides hold, and a window that's open at one part is open at all of them or was
-dropped. Its GTID is known from the first part on, so that its membership in L is that of the whole.
+**Proof.** S returned a row. Suppose that the source's row at E differs from it (another value, or no row). Then some
+transaction T changed this row, and one of two cases holds:
 
-**Other watermarks.** H enters the proof only where it says that all that S saw has passed at E. That's as true of the
-executed set of the server that S asked, once it's proven whole and contained in the stream's position, and of a row
-that was written to the log behind S, once it has passed. L enters it in that S saw all of L, and that A ⊆ L; where a
-row was committed before S, L may be A itself (`watermark`).
+1. S saw T, and the stream up to E doesn't have T. By 3 T was in the log before H was read. By 4 E is at or after H. So
+   the stream has T: a contradiction.
+2. The stream up to E has T, and S didn't see T. By 2 T isn't in L. By 1 T isn't in A. So T passed between order and E,
+   and by 5 its keys are in `touched`. Take the first such T in the log that changes this row after the state that S
+   saw. Its old key is the key that S returned, byte for byte, because nothing changed the row in between. So the row's
+   key is touched, and the row isn't emitted.
 
-**Many windows.** The proof is of one window and knows of no other, so that any number may be open. Neither does it ask
-along which index the chunk was read: a row is told from others by its primary key, and that it's in the chunk is all
-that matters. What the windows of a table share is the claim that the table is complete when all its ranges are. The
-ranges are intervals of the server's own order, disjoint and without a gap, as each begins with the key at which the
-one before ends. Take a row of the source at the end. If no transaction that passed since its range's chunk was asked
-for changed it, it was there for the chunk that has its key between `after` and `upto`; otherwise it's in the stream. A
-row whose key moves from one range to another was changed by that, so it's the second case, in both.
+A row that S didn't return needs no separate argument. If the source has it at E, then a T as in case 2 brought it into
+the chunk's range, and the stream has T. Touching too many keys is harmless: the change that touched a key is in the
+stream with the row's complete image. The proof compares GTIDs only by membership, never by order, and keys only for
+equality. It holds for any E after H between two transactions, so slices of transactions suffice. A change with a part
+of a row is laid over the chunk's row instead: `partial_rows` has the proof for that.
 
-A row that comes in two chunks, since it moved along the walk, comes with two primary keys, or it's a change of one
-(`op` = r), of which the later one counts. So chunks along another index than the primary key's never go straight to a
-mirror, where nothing counts but what's there.
+**Parts of a transaction** suffice too. The proof needs only that a complete transaction is on one side of A and of E,
+and that all of its keys are touched if it lies between. Between its first part and its end no chunk is ordered and no
+row emitted, so both hold. A window that is open at one part is open at all of them, or was dropped. The GTID is known
+from the first part, so all parts have the same membership in L.
 
-**Rows that are read again** by their keys (`ReselectRows`) are a chunk of just these keys, and the proof is the same.
-Of the log only their keys matter. A row that the server takes for one of them by its collation, with other bytes, isn't
-one of them: it got this key by a change, which is in the stream.
+**Other watermarks.** Of H the proof needs only what 3 and 4 say together: all that S saw has passed at E. That also
+holds for the executed set of the server that S read, once this set is proven complete and the stream's position
+contains it. And it holds for a row written to the log after S, once that row has passed. Of L the proof needs 1 and 2.
+If a row was committed before S, L may be A itself (`watermark`).
 
-Sources: DBLog (Andreakis and Papapanagiotou, 2020) for the window; WL#6355 for what commit order does and
-doesn't promise; `watermark` for why the high watermark is a place in the log.
+**Many windows.** The proof is about one window and doesn't mention others, so any number may be open. It doesn't
+mention the index along which the chunk was read either. The primary key tells rows apart, and only their presence in
+the chunk matters. The windows of a table share one claim: the table is complete when all its ranges are. The ranges are
+intervals of the server's own order, disjoint and without a gap, because each begins with the key at which the one
+before ends. Take a row of the source at the end. Either no transaction that passed since the order of its range's chunk
+changed it: then the chunk that has its key between `after` and `upto` saw it. Or such a transaction did, and the stream
+has the row. A row whose key moves from one range to another was changed by that, so it is the second case in both.
+
+A row that moved along the walk may come in two chunks. It then has two primary keys, or it is a change of one (`op` =
+r), and the later one counts. So chunks along another index than the primary key never go straight to a mirror, where
+only the present rows count.
+
+**Rows that are read again** by their keys (`ReselectRows`) are a chunk of exactly these keys, and the proof is the
+same. Of the log only their keys matter. The server's collation may return a row with other bytes for one of them. That
+isn't the row: it got this key by a change, which the stream has.
+
+Sources: DBLog (Andreakis and Papapanagiotou, 2020) for the window; WL#6355 for what commit order does and doesn't
+promise; `watermark` for why the high watermark is a position in the log.
 """
 
 from collections.abc import Iterable, Iterator
@@ -78,7 +84,7 @@ from pipeline.snapshot.watermark import High, StreamPosition, usable
 class PassedKeys:
     """The keys that a run of transactions touched in one table: a token and the transaction's index for each.
 
-    `partial`: the rows that it left under their keys and has in part; their keys aren't among the others for that.
+    `partial`: the rows that the run left under their keys and has only in part. Their keys aren't among the others.
     """
 
     transactions: Transactions
@@ -91,24 +97,24 @@ class PassedKeys:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the keys, and of the rows that are kept."""
+        """Returns the bytes of the keys and of the kept rows."""
         return int(self.tokens.nbytes) + (0 if self.partial is None else self.partial.nbytes)
 
     def among(self, keys: pa.Array) -> "PassedKeys":
-        """Those that are among these keys."""
+        """Returns those that are among these keys."""
         met = pc.is_in(self.tokens, keys)
         partial = None if self.partial is None else self.partial.where(pc.is_in(self.partial.tokens, keys))
         here = met.to_numpy(zero_copy_only=False)
         return PassedKeys(self.transactions, self.transaction[here], self.tokens.filter(met), partial)
 
     def outside(self, low: GtidSet) -> pa.Array:
-        """The tokens of those transactions that aren't in the low watermark."""
+        """Returns the tokens of the transactions that aren't in the low watermark."""
         not_in_low = self.transactions.not_in(low)
         return self.tokens.filter(pa.array(not_in_low[self.transaction]))
 
     @staticmethod
     def joined(several: Iterable["PassedKeys"]) -> "PassedKeys":
-        """The keys of several runs, one behind the other."""
+        """Returns the keys of several runs, in their order."""
         runs = list(several)
         begins = accumulate((len(run.transactions) for run in runs), initial=0)
         partial = [run.partial for run in runs if run.partial is not None]
@@ -122,9 +128,9 @@ class PassedKeys:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Runs, one behind the other, to which one more is added without copying all: of n it copies about log n.
+    """Runs in order. Adding one copies about log n of n runs, not all.
 
-    That's since they are in pieces of which each is longer than the next one.
+    They are in pieces, and each piece is longer than the next one.
     """
 
     pieces: tuple[tuple[PassedKeys, ...], ...] = ()
@@ -136,7 +142,7 @@ class Runs:
         return bool(self.pieces)
 
     def and_then(self, run: PassedKeys) -> "Runs":
-        """These and one more behind them."""
+        """Returns these runs and one more at the end."""
         earlier = self.pieces
         last: tuple[PassedKeys, ...] = (run,)
         while earlier and len(earlier[-1]) <= len(last):
@@ -146,9 +152,9 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The chunk is asked for. Which of the passing transactions are in the low watermark isn't known yet.
+    """The chunk is ordered. It isn't known yet which of the passing transactions are in the low watermark.
 
-    `kept`: the bytes of the keys that passed, and of rows that were kept with them.
+    `kept`: the bytes of the keys that passed, and of the rows kept with them.
     """
 
     wire: ClassVar[str] = "reading"
@@ -160,12 +166,12 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Reconciling:
-    """The chunk is here, and the stream hasn't passed its high watermark yet.
+    """The chunk has come, and the stream hasn't passed its high watermark yet.
 
-    `passed` are the keys that may have touched it, `keys` is how many. Each window of a stream that lags is handed each
-    run of them, so that they're looked at when it closes and not before. `rows` are those of the chunk less the
-    `given_up` ones, which gave way already to keys that aren't kept any more. `laid_over`: whether rows that passed in
-    part were laid over some of them already.
+    `passed`: the keys that may have touched it. `keys`: how many. Each window of a lagging stream gets each run of
+    them, so it examines them only when it closes. `rows`: the chunk's rows without the `given_up` ones, which changes
+    superseded already and whose keys are no longer kept. `laid_over`: whether rows that passed in part were laid over
+    some of them already.
     """
 
     wire: ClassVar[str] = "reconciling"
@@ -185,7 +191,7 @@ Window = Reading | Reconciling
 
 
 def keys_passed(window: Window, keys: PassedKeys) -> Window:
-    """The window after transactions have passed that touched `keys` in its table."""
+    """Returns the window after transactions have passed that touched `keys` in its table."""
     if isinstance(window.order, ReselectRows):
         keys = keys.among(window.order.tokens)
     match window:
@@ -197,7 +203,7 @@ def keys_passed(window: Window, keys: PassedKeys) -> Window:
 
 
 def take_chunk(window: Reading, read: ChunkRead) -> Reconciling:
-    """The window with its chunk. InvariantBroken if the low watermark can't be used for it."""
+    """Returns the window with its chunk. Raises InvariantBroken if the low watermark isn't usable."""
     if not usable(read.low, window.order.asked_at):
         raise InvariantBroken(
             f"chunk {read.chunk}: the low watermark {read.low} lacks transactions that had passed when the chunk "
@@ -211,12 +217,13 @@ def take_chunk(window: Reading, read: ChunkRead) -> Reconciling:
 
 
 def closes(window: Reconciling, passed: StreamPosition) -> bool:
-    """Whether the stream, between two transactions there, has passed the high watermark."""
+    """Returns whether the stream, between two transactions there, has passed the high watermark."""
     return passed.has(window.high)
 
 
 def untouched(window: Reconciling) -> pa.RecordBatch:
-    """The chunk's rows that no transaction outside of the low watermark touched, with what passed of them in part."""
+    """Returns the chunk's rows that no transaction outside the low watermark touched, with their partial changes
+    applied."""
     if not window.passed:
         return window.rows
     passed, key = PassedKeys.joined(window.passed), window.order.schema.key
@@ -228,9 +235,9 @@ def untouched(window: Reconciling) -> pa.RecordBatch:
 
 
 def _folded(window: Reconciling) -> Reconciling:
-    """The window without touched rows and without keys, once these are more than the rows.
+    """Returns the window without touched rows and without keys, once the keys are more than the rows.
 
-    A stream that lags, or one large transaction, may touch any number of keys before high has passed.
+    A lagging stream, or one large transaction, may touch any number of keys before high has passed.
     """
     if window.keys <= len(window.rows):
         return window

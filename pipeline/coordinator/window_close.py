@@ -1,7 +1,7 @@
-"""The closing of windows: rows of chunks are put into the stream, and what's done moves on.
+"""Closes windows: rows of chunks enter the stream, and the progress of ranges advances.
 
 A window closes between two transactions, once the stream has passed its high watermark and all earlier windows of its
-range have closed. So `done` of a range needs no more than one key, and says all.
+range have closed. So one key, `done`, describes the progress of a range.
 """
 
 from dataclasses import replace
@@ -28,7 +28,8 @@ from pipeline.snapshot.snapshot import Chunking, Completed, Progress, progressed
 
 
 def closed(state: State) -> tuple[State, tuple[ChunkPart, ...]]:
-    """Close what can be closed, in the order asked, and each range's windows strictly one after the other."""
+    """Closes all windows that can close, in the order of their orders, and the windows of a range strictly one after
+    the other."""
     parts: list[ChunkPart] = []
     still_open: list[Window] = []
     held: set[tuple[TableId, int]] = set()
@@ -45,13 +46,13 @@ def closed(state: State) -> tuple[State, tuple[ChunkPart, ...]]:
 
 
 def _emptied(state: State) -> State:
-    """Complete the tables that were found empty, once they are so here."""
+    """Completes the tables whose plan found no rows, once the stream has passed their high watermark."""
     for table, run in state.runs.items():
         if not isinstance(run, FoundEmpty):
             continue
         snapshot = snapshot_of(state.checkpoint, table)
         if snapshot is None or snapshot.id != run.snapshot:
-            # It's the turn of one that came since, which has to look for itself.
+            # Another table's turn has come since then. Its own plan decides.
             state = without_run(state, table)
         elif state.passed.has(run.high):
             state = table_ended(state, snapshot, table, Completed(Progress()))
@@ -100,7 +101,7 @@ def _emitted(state: State, window: Reconciling) -> tuple[State, ChunkPart]:
 
 
 def _markers_forgotten(state: State) -> State:
-    """Marker rows matter only as long as a window or an empty table may wait for them."""
+    """Removes marker rows for which no window and no empty table can wait."""
     if not state.markers or state.open or any(not isinstance(run, Planned) for run in state.runs.values()):
         return state
     return replace(state, markers=frozenset())
