@@ -2,8 +2,8 @@
 
     TidemarkError
     ├── Transient         about the world (a lost connection, a killed JVM): back off and start again
-    ├── Definite          about the data or the set-up (purged binlog, missing grant): trying again can't help
-    └── InvariantBroken   about us: a promise of this code doesn't hold, so stop and tell the story
+    ├── Definite          about the data or the set-up (purged binlog, missing grant): a retry can't help
+    └── InvariantBroken   about Tidemark: a promise of this code doesn't hold, so stop and report all facts
 
 Transient messages say what failed, in the past tense. Definite messages say what is wrong and what to do about it.
 """

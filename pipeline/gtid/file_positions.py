@@ -1,14 +1,15 @@
-"""Positions of a server without GTIDs: places in its log, as sets of the same algebra.
+"""Positions of a server without GTIDs: files and offsets of its log, as sets of the same algebra.
 
-Such a transaction has no name but the place at which it begins, and that holds for one server and one log alone. So its
-"GTID" is that place: its source is the server's UUID under a tag of ours, and its number is the file's number times
-10¹¹ and the offset, as 4200000001234 for `binlog.000042:1234`: in the log's order, and still to be read by people.
+Such a transaction has no name except the position at which it begins, and that holds for one server and one log alone.
+So its "GTID" is that position. Its source is the server's UUID under a tag of Tidemark's. Its number is the file's
+number times 10¹¹ plus the offset, as 4200000001234 for `binlog.000042:1234`. These numbers are in the log's order, and
+people can still read them.
 
-A position is the set of all numbers of which nothing is to come any more: with those of the transactions that have
-passed, all those between and before them at which no transaction begins. So it's one interval, from 1 to the place
-that has been reached, but for what was left out: an XA transaction that's prepared passes with its second phase. What
-the server has in its log is one interval as well; and all that's asked of GTID sets is asked of these: whether one
-contains the other, what it lacks, what is to come.
+A position is the set of all numbers that are complete. It has those of the transactions that have passed, and all
+numbers between and before them at which no transaction begins. So it's one interval, from 1 to the reached position,
+except for what was left out: a prepared XA transaction passes with its second phase. What the server has in its log is
+one interval too. These sets answer the same questions as GTID sets: whether one contains the other, what it lacks, what
+is to come.
 """
 
 from typing import Final
@@ -19,10 +20,10 @@ from pipeline.gtid.gtid_set import LARGEST_NUMBER, Gtid, GtidSet, Tsid
 
 TAG: Final = "tidemark_binlog"
 
-FIRST_OFFSET: Final = 4  # in any file, behind the bytes that say what it is
+FIRST_OFFSET: Final = 4  # in any file, after the bytes that identify it
 
-# So many bytes a file may have: it ends behind the transaction with which it gets larger than 1 GiB, and what fits into
-# a transaction's cache is far less than the rest.
+# The maximum size of a file. A file ends after the transaction with which it gets larger than 1 GiB, and a
+# transaction's cache holds far less than the rest.
 _OFFSETS: Final = 10**11
 
 
@@ -37,7 +38,8 @@ def before(server: str, place: Coordinates) -> GtidSet:
 
 
 def between(first: Gtid, place: Coordinates) -> GtidSet:
-    """All that begins before this place, from that transaction on; none if it begins behind it. Raises Definite."""
+    """Returns everything that begins at or after that transaction and before this position, which may be nothing.
+    Raises Definite."""
     return GtidSet.of_range(first.source, first.number, _number(place))
 
 

@@ -148,12 +148,11 @@ class GtidSet:
         return _canonical(intervals.items())
 
     def encode(self) -> bytes:
-        """The binary form that COM_BINLOG_DUMP_GTID takes: little-endian numbers of eight bytes.
+        """Returns the binary form that COM_BINLOG_DUMP_GTID takes: little-endian numbers of eight bytes.
 
-        That is the count of sources, and for each its UUID, its count of intervals, and the start and the
-        (exclusive) end of each. Where there's any tag, the count is shifted up by a byte and the format's
-        number, 1, stands in its lowest and its highest byte; and each UUID is followed by its tag, which is
-        twice the tag's length in one byte, then the letters.
+        That is the count of sources, and for each its UUID, its count of intervals, and the start and the (exclusive)
+        end of each. If there's any tag, the count is shifted up by a byte, and its lowest and its highest byte have the
+        format's number, 1. Each UUID is then followed by its tag: twice the tag's length in one byte, then the letters.
         """
         tagged = any(source.tag for source in self.intervals)
         count = len(self.intervals)

@@ -1,7 +1,7 @@
-"""Transactions in columns, in the order in which the log gave them.
+"""Transactions in columns, in the order of the log.
 
-A batch of the log holds up to a million of them, so that they aren't objects: each is an index into a few
-sources, a number and a time. What is asked of them is asked of all at once.
+A batch of the log holds up to a million of them, so they aren't objects: each is an index into a few sources, a number
+and a time. Functions work on all of them at once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ class Transactions:
 
     `source` indexes `sources`, `number` is the GTID's number there, `commit_time` the commit's time on the server that
     wrote this log, in µs since the epoch (UTC), and `original_time` that on the server on which it was committed first,
-    0 where the log doesn't tell.
+    0 if the log doesn't have it.
     """
 
     sources: tuple[Tsid, ...]
@@ -40,7 +40,7 @@ class Transactions:
 
     @staticmethod
     def of(transactions: Iterable[tuple[Gtid, int]]) -> "Transactions":
-        """The run of these GTIDs with their commit times, in this order; when they were committed first isn't told."""
+        """Returns the run of these GTIDs with their commit times, in this order, without original times."""
         indices: dict[Tsid, int] = {}
         source, number, commit_time = [], [], []
         for gtid, time in transactions:

@@ -1,15 +1,15 @@
-"""Witnesses: the last transactions that have passed, by which a server's history is known again.
+"""Witnesses: the last transactions that have passed. They identify a server's history.
 
-A position is a set of names. A server that was reset, restored from a copy, or that lost the end of its log gives the
-same names again, to other transactions: it then has executed all that the position names, and still its rows are
-others. What a log's end has lost always includes the last transaction that was read of it. So of each source the last
-transaction is kept with the times of its commit, in µs, sealed with the position; and a server's log is only read on
-where its transaction of that name has the same ones (`actors.source.witnesses`).
+A position is a set of names. A server that was reset, restored from a copy, or that lost the end of its log uses the
+same names again for other transactions. It has then executed everything that the position names, and still its rows
+differ. A lost end of a log always includes the last transaction that was read from it. So Tidemark keeps the last
+transaction of each source with its commit times, in µs, sealed with the position. It continues to read a server's log
+only if the transaction of that name there has the same times (`actors.source.witnesses`).
 
-**Which times.** Since MySQL 8.0.1 the log has two of them: when this server committed it, and when its first one did.
-The second one is the same on each server, and in a log that was replayed from a backup; so it's compared where both
-sides know it. Otherwise the first one is, at the server that told it. An older server's log has only that, in whole
-seconds, and of another old server's log nothing can be said.
+**Which times.** Since MySQL 8.0.1 the log has two of them: when this server committed the transaction, and when its
+first server did. The second one is the same on each server, and in a log that was replayed from a backup. So it's
+compared if both sides know it. Otherwise the first one is compared, at the server that reported it. An older server's
+log has only that, in whole seconds. Of another old server's log nothing can be said.
 """
 
 from collections.abc import Sequence
@@ -34,9 +34,9 @@ ANOTHER_HISTORY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """A transaction that has passed: when the server that it was read from committed it, and when its first one did.
+    """A transaction that has passed: when the server from which it was read committed it, and when its first one did.
 
-    `original_time` is 0 where the log didn't tell.
+    `original_time` is 0 if the log doesn't have it.
     """
 
     gtid: Gtid

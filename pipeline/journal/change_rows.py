@@ -1,11 +1,11 @@
-"""The rows of a changes file: what changes of the log and chunks become in a segment.
+"""The rows of a changes file: what a segment stores for changes of the log and for chunks.
 
-What an update becomes depends on the key. Where old and new row have the same key, it's one row, the new one, with
-`u`: a consumer that takes the last row of each key needs no more. Where the key changed, the old key ends with `d` and
-the new one follows with `u`. Where a rule of the lake asks for it (`pipeline.config.table_rules`), what an update found
-is a row too, `b`, directly before its `u`; of one that changed the key, the `d` tells it. Without a primary key there's
-nothing to say which row is replaced, so that an update is the old row less (`d`) and the new row more (`c`): the table
-is then a bag, and its changes a sum.
+The rows of an update depend on the key. If old and new row have the same key, the update is one row, the new one, with
+`u`. A consumer that takes the last row of each key needs no more. If the key changed, the old key ends with `d` and the
+new one follows with `u`. If a rule of the lake requests it (`pipeline.config.table_rules`), the row before an update is
+stored too, as `b`, directly before its `u`. An update that changed the key has that row in its `d`. Without a primary
+key nothing says which row is replaced. So an update is the old row less (`d`) and the new row more (`c`): the table is
+a bag, and its changes a sum.
 """
 
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ _KEYLESS = pa.array(["c", "d", "c", "d", "t"])
 
 def uncapturable(schema: TableSchema) -> str | None:
     """Why a changes file can't have the table's rows, and what to do about it; None if it can."""
-    # Engines that read the file, Spark among them, don't tell names apart by case.
+    # Engines that read the file, such as Spark, ignore the case of names.
     names = (*META.names, SOURCE.name)
     taken = (column.name for column in schema.columns if folded(column.name) in names)
     if (name := next(taken, None)) is None:
@@ -93,10 +93,10 @@ def chunks_as_changes(append: Append, rules: tuple[LakeRule, ...]) -> Append:
 
 
 def change_table(segment: int, *parts: ChangePart, before_images: bool = False) -> pa.Table:
-    """The rows of these parts, of one schema, as a changes file has them (`file_schema`), in their order.
+    """Returns the rows of these parts, of one schema, in the form of a changes file (`file_schema`), in their order.
 
-    `before_images`: with what each update of a row with a key has found (`b`). Raises InvariantBroken if an update's
-    two images don't stand together.
+    `before_images`: also the row before each update of a row with a key (`b`). Raises InvariantBroken if an update's
+    two images aren't adjacent.
     """
     schema = parts[0].changes.schema
     images, rows = _one([part.changes.images for part in parts]), _one([part.changes.rows for part in parts])

@@ -23,7 +23,7 @@ class FileKind(StrEnum):
 class File:
     """A Parquet file of a segment: `path` relative to the segment's directory, `version` of the table's schema.
 
-    `absent`: whether there are rows in it that lack columns (`__absent`), so that nobody has to look for them.
+    `absent`: whether some of its rows lack columns (`__absent`), so that readers needn't search for them.
     """
 
     path: str
@@ -38,9 +38,9 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class SealedChunk:
-    """A chunk whose rows, as far as they didn't give way, are in the segment.
+    """A chunk whose rows, except superseded ones, are in the segment.
 
-    They come behind the changes through `scn`, where the log is `at`; both are None in entries of earlier versions.
+    They come after the changes through `scn`, where the log is `at`. Both are None in entries of earlier versions.
     """
 
     chunk: ChunkId
@@ -62,11 +62,11 @@ class CommitTimes:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A sealed segment; the one before it is `segment` - 1.
+    """A sealed segment. The one before it is `segment` - 1.
 
     Its SCNs are those from `first_scn` through `last_scn` (none if that is less). `transactions` counts those of the
-    slices that had changes of captured tables; `commit_times` are theirs, None if there are none. `checkpoint` is
-    what's true after its last row. `alterations` came before its first row. `schemas` holds, by version, those that the
+    slices that had changes of captured tables; `commit_times` are theirs, None if there are none. `checkpoint` is the
+    state after its last row. `alterations` came before its first row. `schemas` holds, by version, those that the
     files, the checkpoint and the alterations name. `sealed_at` in µs since the epoch.
     """
 

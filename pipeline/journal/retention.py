@@ -1,18 +1,19 @@
-"""Retention: which segments of a journal may go.
+"""Retention: which segments of a journal may be removed.
 
-Always the oldest ones, so that what's left has no gap, and never the last one, which holds the checkpoint. What a
-consumer hasn't confirmed is kept, and the segment that it's at, whose checkpoint says how fresh it is; and so are
-rows that capture itself will look for after a restart (`Checkpoint.unread`): whatever their age and however large the
-journal is. Then the quota decides, which makes capture wait and loses nothing. Of the others those go that are too old,
-and as many as the journal is too large by.
+It always removes the oldest ones, so that the rest has no gap. It never removes the last one, which holds the
+checkpoint. It keeps what a consumer hasn't confirmed, and the consumer's current segment, whose checkpoint says how
+fresh it is. It keeps rows that capture itself will look for after a restart (`Checkpoint.unread`). It keeps all of
+these at any age and at any size of the journal. Beyond that the quota decides, which makes capture wait and loses
+nothing. Of the other segments it removes those that are too old, and as many as the journal is too large by.
 
-**Who comes while they go.** The writer first makes durable from which segment on the journal is whole, then looks at
-the consumers again, and removes only what none of them needs. A consumer first says where it is, and then looks where
-the journal begins. Of the two, one at least sees the other: if the consumer found the old beginning, then it had said
-where it is before the writer looked again, and nothing is removed that it needs.
+**Consumers that arrive during a removal.** The writer first makes durable from which segment the journal is complete.
+Then it reads the consumers again, and removes only what none of them needs. A consumer first publishes its position,
+and then reads where the journal begins. At least one of the two sees the other: if the consumer found the old
+beginning, it had published its position before the writer read the consumers again. Then the writer removes nothing
+that it needs.
 
-**Crashes.** Whatever lies before the beginning is given up, so that a removal which was interrupted is no damage. A
-segment's files are removed before its entry: as long as anything is left of it, the entry names it.
+**Crashes.** Everything before the beginning counts as removed, so an interrupted removal does no damage. A segment's
+files are removed before its entry, so the entry names them as long as any is left.
 """
 
 from collections.abc import Iterable, Iterator
@@ -46,11 +47,11 @@ def removable(
     settings: JournalSettings,
     now: int,
 ) -> Iterator[RetainedSegment]:
-    """Those of the segments that may go, out of `oldest`, which are in order; no more of it is read than needed.
+    """Returns the segments that may be removed, from the ordered `oldest`; reads no more of them than needed.
 
-    `first`: the segment that the journal is whole from; `last`: its last one; `consumers`: the segment of each that it
-    has everything through; `unread`: what lies behind this SCN is looked for after a restart; `size`: bytes of all
-    segments; `now`: µs since the epoch.
+    `first`: the segment from which the journal is complete; `last`: its last one; `consumers`: the last segment that
+    each has completely; `unread`: rows after this SCN are needed after a restart; `size`: bytes of all segments; `now`:
+    µs since the epoch.
     """
     least = min(consumers, default=last)
     for taken, kept in enumerate(oldest):

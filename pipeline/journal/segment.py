@@ -1,28 +1,28 @@
-"""The journal: what capture has said, in order, durable, and read by any number of consumers.
+"""The journal: the stream of capture, in order, durable, and read by any number of consumers.
 
-A *segment* is what came between two moments at which everything was made durable: one Parquet file for each table
-version and kind of file in it, and one *entry* in the manifest, which is what makes the segment exist. Segments are
-numbered from 1 without a gap. An entry holds the checkpoint that the segment's rows complete, so that the two can't
-come apart: capture goes on from the last entry, and what no entry names never happened.
+A *segment* is what came between two moments at which everything was made durable. It has one Parquet file for each
+table version and kind of file, and one *entry* in the manifest. Only the entry makes the segment exist. Segments are
+numbered from 1 without a gap. An entry holds the checkpoint after the segment's rows, so the two can't diverge: capture
+continues from the last entry, and what no entry names never happened.
 
 There are two kinds of files. A *changes* file has the meta columns of META, then the table's own columns by their
-names, then SOURCE; its rows are in the order of the stream, which is the order of (`__scn`, `__ordinal`). A *rows* file
-has the table's own columns only: chunks of a table's first snapshot, which go to the mirror as they are. They are of
-the generation that the table's mirror has in the entry's checkpoint; where it began anew within the segment, the chunks
-before that are left out.
+names, then SOURCE. Its rows are in the order of the stream, which is the order of (`__scn`, `__ordinal`). A *rows* file
+has the table's own columns only: chunks of a table's first snapshot, which go to the mirror unchanged. They are of the
+generation that the table's mirror has in the entry's checkpoint. If the mirror began again within the segment, earlier
+chunks are left out.
 
-Rows may be written *ahead*: into files of the open segment, which no entry names yet. There are two reasons for it.
+Rows may be flushed *early*: into files of the open segment, which no entry names yet. There are two reasons for it.
 
-Where much comes for one file, it's written while the segment fills, so that a segment is sealed as soon as one with few
-rows: what waits in it for being durable doesn't wait for the writing of a snapshot's chunks. A file gets the rows that
-came for its table version and kind, in their order, behind those in the file before; so the files of one version and
-kind are in the order of the stream, and each but the last has at least AHEAD bytes of rows, which bounds their number.
-The rows' parts stay, without columns, since an entry tells of them. All chunks in a file were of the mirror's present
-generation when it was written; where the mirror begins anew behind that within the segment, the file is left out.
+If one file gets many rows, it's written while the segment fills. Then the segment seals as fast as one with few rows,
+and other data in it doesn't wait for the writing of a snapshot's chunks. A file has the rows of its table version and
+kind, in their order, after those in the file before. So the files of one version and kind are in the order of the
+stream. Each but the last has at least AHEAD bytes of rows, which bounds their number. The rows' parts stay, without
+columns, because an entry describes them. When such a file was written, all chunks in it were of the mirror's present
+generation. If the mirror begins again after that within the segment, the file is left out.
 
-A transaction is in one segment, however large it is. When its rows fill a segment before its end has come, they are
-written ahead as well. Nothing whole may wait then, so that the transaction is the first thing in its segment, and these
-files are the first ones of its entry. If the end never comes, no entry ever names them.
+A transaction is in one segment, however large it is. If its rows fill a segment before its end has come, they are
+flushed early too. Nothing complete may wait then, so the transaction is the first thing in its segment, and these files
+are the first ones of its entry. If the end never comes, no entry ever names them.
 """
 
 from collections import Counter
@@ -44,7 +44,7 @@ from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Mirror
 from pipeline.types.buffers import Longs
 
-# How many commit times an entry keeps, at most, to tell how fresh its segment was.
+# How many commit times an entry keeps, at most, to measure how fresh its segment was.
 COMMIT_TIME_SAMPLES = 16
 
 # How many images of changes become rows together, unless a slice alone has more: a slice of ten takes a millisecond.
@@ -243,14 +243,14 @@ def parts_of(appends: Sequence[Append]) -> list[ChangePart | ChunkPart]:
 
 
 def _left_behind(part: ChangePart | ChunkPart, mirrors: Mapping[TableId, Mirror]) -> bool:
-    """Whether it's a chunk of a mirror that has begun anew since, so that nobody wants it any more."""
+    """Returns whether it's a chunk of an older generation of a mirror, which no reader needs any more."""
     if isinstance(part, ChangePart) or not part.first:
         return False
     return _begun_anew(part.schema.table, part.scn, mirrors)
 
 
 def _begun_anew(table: TableId, scn: int, mirrors: Mapping[TableId, Mirror]) -> bool:
-    """Whether the table's mirror has begun anew at this SCN or behind it."""
+    """Returns whether the table's mirror has begun again at this SCN or after it."""
     mirror = mirrors.get(table)
     return mirror is not None and scn <= mirror.since
 
@@ -291,7 +291,7 @@ def _piece(segment: int, run: Sequence[ChangePart | ChunkPart], rule: LakeRule) 
 
 
 def _urgent(append: Append, before: Checkpoint | None) -> bool:
-    """Whether somebody waits for it: rows, an answer, or a change of what's being done."""
+    """Returns whether a reader waits for it: it has rows, an answer, or a change of progress."""
     if append.parts or append.answers or before is None:
         return True
     return not append.checkpoint.same_but_position(before)

@@ -47,7 +47,7 @@ class FlushEarly:
 
 @dataclass(frozen=True, slots=True)
 class ApplyRetention:
-    """Remove old segments, and make the reserve if it isn't there, unless something waits for that room."""
+    """Remove old segments. Then restore the reserve file if it's missing, unless other data waits for that room."""
 
     reserve: bool
 
@@ -70,7 +70,7 @@ class Busy:
 
 @dataclass(frozen=True, slots=True)
 class LackingSpace:
-    """There was no room for what's `left` of a piece of work, which is to be done again at a moment (s)."""
+    """There was no room for what's `left` of a piece of work. It is to be done again at a moment (s)."""
 
     left: Writing
     again_at: float
@@ -78,7 +78,7 @@ class LackingSpace:
 
 @dataclass(frozen=True, slots=True)
 class MakingRoom:
-    """The thread keeps the journal small, and then there may be room for what's `left`."""
+    """The thread removes old segments. After that there may be room for what's `left`."""
 
     left: Writing
     again_at: float
@@ -109,12 +109,12 @@ Taking = Open | Holding | InboxClosed
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The open segment, and all around it.
+    """The open segment, and everything around it.
 
-    `last`: the entry of the last sealed segment, None before the first. `begun`: the number of the last one that was
-    begun, sealed or not, and `checkpoint` what's true at its end. Of the open one, `waiting` is what came, `unfinished`
-    the rows of a transaction that hasn't ended, `ahead` the files that are written. `keep_at`: when (s) the journal is
-    to be kept small. `judged`: how the last signals that came as rows of the signal table were judged.
+    `last`: the entry of the last sealed segment, None before the first. `begun`: the number of the last segment that
+    was begun, sealed or not, and `checkpoint` the state at its end. Of the open segment, `waiting` is what came,
+    `unfinished` the rows of a transaction that hasn't ended, `ahead` the files that are written. `keep_at`: when (s) to
+    remove old segments next. `judged`: the outcomes of the last signals that came as rows of the signal table.
     """
 
     settings: JournalSettings

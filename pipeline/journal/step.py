@@ -1,24 +1,24 @@
-"""When what was appended becomes a segment: the JournalWriter's decisions, without a thread or a disk.
+"""Turns appended data into segments: the JournalWriter's decisions, without a thread or a disk.
 
-One segment is sealed at a time, while the next one fills; when that one is full too, no further message is taken. So
-segments are published in the order of the appends. An append that begins a segment, since it alters columns, waits
-until all that came before it is sealed.
+One segment is sealed at a time, while the next one fills. When that one is full too, the writer takes no further
+message. So segments are published in the order of the appends. An append that begins a segment, because it alters
+columns, waits until everything before it is sealed.
 
-While a segment fills and isn't due, what has come in large pieces is written ahead (`pipeline.journal.segment`), chunks
-above all: then a commit waits for the end of one such piece at most, and not for the writing of all that came with it.
+While a segment fills and isn't due, large pieces, above all chunks, are flushed early (`pipeline.journal.segment`).
+Then a commit waits for one such piece at most, and not for the writing of everything that came with it.
 
-Rows of a transaction that hasn't ended fill the next segment like everything else. Once they are what fills it, they're
-written ahead and memory lets go of them; what's whole and came before them is sealed first. A transaction whose end
-doesn't come before the mailbox is closed hasn't happened; the next recovery removes its files.
+Rows of a transaction that hasn't ended fill the next segment like all other rows. Once they fill it, they're flushed
+early and leave memory. Complete data that came before them is sealed first. A transaction whose end doesn't come before
+the mailbox is closed hasn't happened. The next recovery removes its files.
 
-So memory holds as much as two segments at most, each with one message more than fits, and no transaction changes that:
-what the thread has in hand is one segment's, and what fills up beside it isn't more than another's. Of a segment that's
-written ahead the rows in hand count among those that fill it until it's sealed.
+So memory holds two segments at most, each with one message more than fits, and no transaction changes that. The thread
+works on one segment, and no more than another one fills beside it. The rows of an early file that the thread is writing
+count until the segment is sealed.
 
-In between, the journal is kept small. Where it reaches its quota nevertheless, or its filesystem is full, that's told,
-and told again when there's room (`pipeline.journal.quota`). What there was no room for is done again, just that and
-nothing else before it, so that all stays in order; what comes meanwhile fills the next segment, and then waits. At the
-end nobody waits for room.
+In between, the thread removes old segments. If the journal reaches its quota nevertheless, or its filesystem is full,
+the writer reports that, and reports again when there is room (`pipeline.journal.quota`). Only the work that had no room
+is repeated, before any other work, so that all stays in order. Later messages fill the next segment, and then wait. At
+the end the writer doesn't wait for room.
 """
 
 from collections.abc import Sequence
@@ -88,10 +88,10 @@ class FlushedEarly:
 
 @dataclass(frozen=True, slots=True)
 class RetentionApplied:
-    """What may go has gone: so many segments, and the journal has so many `bytes`.
+    """Old segments are removed: so many, and the journal now has so many `bytes`.
 
-    `behind`: the consumer that the oldest segment is kept for, None if it's for none. `reserved`: whether the
-    filesystem has room, so that the reserve is there; `where` the journal is.
+    `behind`: the consumer for which the oldest segment is kept, None if it's kept for none. `reserved`: whether the
+    filesystem has room, so that the reserve file exists; `where` the journal is.
     """
 
     removed: int
@@ -141,7 +141,7 @@ _Next = tuple[State, tuple[Order, ...]]
 
 
 def start(settings: JournalSettings, rules: tuple[LakeRule, ...], last: Entry | None) -> State:
-    """The state at a start, behind the last sealed segment."""
+    """Returns the state at a start, after the last sealed segment."""
     return State(settings, rules, last, last.segment if last else 0, last.checkpoint if last else None)
 
 
@@ -160,7 +160,7 @@ def takes(state: State) -> bool:
 
 
 def next_at(state: State) -> float | None:
-    """When (s) there will be something to do by time alone; None while the thread is at work."""
+    """Returns when (s) the next work is due by time alone; None while the thread is at work."""
     match state.thread:
         case Busy() | MakingRoom():
             return None
@@ -266,13 +266,13 @@ def _lacked(state: State, reason: str, left: Work, now: float) -> _Next:
 
 
 def _having(state: State, room: Room) -> _Next:
-    """With this room, which is told where it's another thing than before."""
+    """Returns the state with this room, and a report if it has changed."""
     tell = (TellRoom(room),) if type(room) is not type(state.room) else ()
     return replace(state, room=room), tell
 
 
 def _going_on(state: State, now: float) -> _Next:
-    """Give the thread something to do, unless it's at work or all is too early."""
+    """Gives the thread its next work, unless it's at work or nothing is due."""
     match state.thread:
         case Busy() | MakingRoom():
             return state, ()

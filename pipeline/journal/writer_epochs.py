@@ -1,27 +1,32 @@
-"""Which of several writers' segments count: how one journal has one writer, also where nothing can be locked.
+"""Which of several writers' segments count: how one journal has one writer, even where nothing can be locked.
 
-All that's asked of the place is that a file appears whole (an atomic put), and that a listing shows every file that
-was there before it began. An object store gives that and no more: no lock, no rename, no "create if absent".
+**Assumptions** about the storage:
 
-A writer *claims* the journal before anything else: it puts a file whose name is greater than those of all claims
-that it sees (a number, and a random token where two take the same one). Then it lists what there is, *begins* by
-putting a record of it, the past, and lists the claims again. All files of a segment carry the claim in their name, so
-that no writer ever replaces another one's. A segment is published by putting its entry, and *counts for its writer*
-once a listing of claims after that shows none greater. Wherever a greater claim shows, the writer is fenced: it ends.
+1. A file appears completely or not at all (an atomic put).
+2. A listing shows every file that existed before the listing began.
 
-What a reader takes, it takes in this order: it lists the entries, then the claims. The greatest claim's record says
-which segments of whom are the past; of its own, all count that were listed. While that claim has no record yet, only
-the past that the last record tells is certain.
+An object store guarantees that and no more: no lock, no rename, no "create if absent".
 
-**Nobody sees what's taken back.** Say that a reader, or the writer itself, took entry E of claim g as counting. It saw
-E, and then no claim greater than g. So each claim h > g was put after E was, and h lists the entries after putting its
-claim: it finds E, and has it in its past. The same goes for g's record, of which h is sure to know: g acts by it only
-after a listing without h. So the past of each claim contains all that anybody took before, and by induction there is
-one sequence of segments, each with one writer.
+**The writer.** It *claims* the journal before anything else: it puts a file whose name is greater than those of all
+claims that it sees (a number, and a random token in case two take the same number). Then it lists the entries, *begins*
+by putting a record of them, the past, and lists the claims again. All files of a segment carry the claim in their name,
+so no writer ever replaces another one's. It publishes a segment by putting its entry. The entry *counts for its writer*
+once a later listing of claims shows none greater. If a greater claim shows, the writer is fenced: it ends.
 
-**The older one is fenced, whatever order they start in.** Of two claims one is greater, and its writer never sees the
-other one as such. A writer that is stopped and awakes later may still put an entry; it can't be mistaken, since its
-name has the old claim, and the past of the newer one doesn't have it. The next thing that it does is to list claims.
+**The reader.** It lists the entries, then the claims. The greatest claim's record says which segments of which writers
+are the past. Of the greatest claim's own segments, all listed ones count. While that claim has no record yet, only the
+past of the last record is certain.
+
+**No reader sees a segment that is later revoked.** A reader, or the writer itself, took entry E of claim g as counting.
+It saw E, and then no claim greater than g. So each claim h > g was put after E. The writer of h lists the entries after
+putting its claim. By 2 it finds E, and has it in its past. The same holds for g's record, which h is sure to know: g
+acts on it only after a listing without h. So the past of each claim contains everything that anyone took before. By
+induction there is one sequence of segments, each with one writer.
+
+**The older writer is fenced, in any order of starts.** Of two claims one is greater, and its writer never sees the
+other one as greater. A writer that is stopped and resumes later may still put an entry. No reader takes that entry: its
+name has the old claim, and the past of the newer claim doesn't have it. The next thing that this writer does is to list
+claims.
 """
 
 import bisect
@@ -87,7 +92,7 @@ def entry_name(segment: int, claim: str) -> str:
 
 
 def segment_of(name: str) -> tuple[int, str] | None:
-    """The segment and the claim that a name stands for, None for any other name."""
+    """Returns the segment and the claim in a name, None for any other name."""
     match = _SEGMENT.fullmatch(name)
     return match and (int(match[1]), match[2])
 
@@ -103,9 +108,9 @@ def next_claim(claims: Iterable[str], token: str) -> str:
 
 
 def view(claim: str, record: EpochRecord, listed: Iterable[tuple[int, str]], first: int) -> View:
-    """What counts once `claim` is the greatest, and has begun; `listed` are the entries.
+    """Returns the segments that count once `claim` is the greatest and has begun; `listed` are the entries.
 
-    `first`: the segment that the journal is whole from, as it was found after that. Raises Lost for a gap behind it.
+    `first`: the segment from which the journal is complete, as read after that. Raises Lost for a gap after it.
     """
     own = {segment for segment, of in listed if of == claim and segment > record.through}
     last = max(own, default=record.through)

@@ -12,10 +12,10 @@ from pipeline.snapshot.prepared_xa import XaPrepared
 
 @dataclass(frozen=True, slots=True)
 class RowsUnread:
-    """Rows of `tables`, and of all captured tables of `databases`, may have changed; which, the log at hand can't tell.
+    """Rows of `tables`, and of all captured tables of `databases`, may have changed. The log doesn't say which.
 
-    `databases` is None where that may be any captured table. `lost`: the log has lost changes, so that a changelog
-    lacks them for certain.
+    `databases` is None if it may be any captured table. `lost`: the log has lost changes, so a changelog certainly
+    lacks them.
     """
 
     reason: str
@@ -42,7 +42,7 @@ class TransactionsRead:
 
 @dataclass(frozen=True, slots=True)
 class TransactionPartRead:
-    """Rows of a transaction that hasn't ended; its index is 0, and the ordinals go on from part to part."""
+    """Rows of a transaction that hasn't ended. Its index is 0, and the ordinals continue from part to part."""
 
     gtid: Gtid
     commit_time: int
@@ -52,7 +52,7 @@ class TransactionPartRead:
 
 @dataclass(frozen=True, slots=True)
 class DdlRead:
-    """A transaction that is a statement and not rows; its text may hold a password, and is never told along.
+    """A transaction that is a statement and has no rows. Its text may hold a password, and is never sent on.
 
     `strict`: whether the session's sql_mode is known to have refused values that don't fit. `begins`: where its event
     begins, and `server` the id of the server that wrote it.
@@ -93,12 +93,12 @@ class LogAdvanced:
 
 @dataclass(frozen=True, slots=True)
 class ReadingPaused:
-    """No slice will follow until the reader is told to resume."""
+    """The reader sends no slice until it is ordered to resume."""
 
 
 @dataclass(frozen=True, slots=True)
 class PauseReading:
-    """Read no further slice once the stream has reached `at`, and say so with ReadingPaused, behind what was read."""
+    """Read no further slice once the stream has reached `at`. Send ReadingPaused after the slices that were read."""
 
     at: Coordinates | None = None
 

@@ -65,9 +65,9 @@ class SchemaChanged:
 
 @dataclass(frozen=True, slots=True)
 class MirrorInvalidated:
-    """What the mirror has of the table isn't so any more: it has no rows (`emptied`), or they're to be read anew.
+    """The rows of the table's mirror are no longer right: it has none (`emptied`), or they have to be read again.
 
-    `gap`: changes of it that passed just before are missing from the stream, so that only another reading tells.
+    `gap`: the stream lacks changes that passed just before, so only another read has their effect.
     """
 
     table: TableId

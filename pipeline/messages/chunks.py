@@ -34,12 +34,12 @@ class TableRanges:
 
 @dataclass(frozen=True, slots=True)
 class WithoutRows:
-    """There's no row that was asked for; the table is empty once the plan's `high` has passed."""
+    """The plan found no requested row. The table is complete once the plan's `high` has passed."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotDivided:
-    """No ranges were asked for, since the table's chunks go on in those that it has."""
+    """The order requested no ranges, because the table's chunks continue in the present ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class ChunkFailed:
 
 @dataclass(frozen=True, slots=True)
 class ChunkSchemaChanged:
-    """The table doesn't have the columns any more that the chunk was ordered with; the stream is behind the source.
+    """The table no longer has the columns of the chunk's order. The stream lags after the source.
 
     `reason`: the source's words. `high`: once the stream has passed this, it has all that the source showed. None in a
     consistent snapshot.
@@ -138,7 +138,7 @@ class OpenTransactions:
 
 @dataclass(frozen=True, slots=True)
 class TransactionsOpened:
-    """They are open, and the end of the log was `at` before and behind it; all of `visible` was seen before."""
+    """The transactions are open. The log's end was `at` before and after that. All of `visible` was seen before."""
 
     number: int
     at: Coordinates
@@ -152,7 +152,7 @@ class CloseTransactions:
 
 @dataclass(frozen=True, slots=True)
 class SourceOverloaded:
-    """The source has enough to do: no chunk is to be asked for until SourceRecovered."""
+    """The source is overloaded. The coordinator orders no chunk until SourceRecovered."""
 
     reason: str
 

@@ -29,10 +29,10 @@ class ChangePart:
 
 @dataclass(frozen=True, slots=True)
 class ChunkPart:
-    """The rows of a chunk that didn't give way to changes, at their place in the stream.
+    """The rows of a chunk that no change superseded, at their position in the stream.
 
-    `first`: they go straight to the mirror; otherwise they are changes of their own (`op` = r) with this `scn`. `at`:
-    where the log is there, None where that isn't known.
+    `first`: they go straight to the mirror. Otherwise they are separate changes (`op` = r) with this `scn`. `at`: the
+    log's position there, None if it isn't known.
     """
 
     chunk: ChunkId
@@ -54,9 +54,9 @@ class AppendRows:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Put the parts into the journal, with the checkpoint they complete, but no kept rows of `withdrawn` tables.
+    """Put the parts into the journal, with the checkpoint after them, but without kept rows of `withdrawn` tables.
 
-    Where tables were altered a segment begins: all that's in it came behind the statement.
+    If tables were altered, a segment begins: everything in it came after the statement.
     """
 
     parts: tuple[ChangePart | ChunkPart, ...]

@@ -1,10 +1,10 @@
-"""What a message weighs: the bytes of the rows that it carries.
+"""The size of a message: the bytes of its rows.
 
-A slice of many small transactions and one row of 64 MiB are both one message. So the edges of the flow that carry rows
-are bounded in bytes as well (`pipeline.messages.topology`).
+A slice of many small transactions and one row of 64 MiB are both one message. So the edges of the flow with rows are
+bounded in bytes too (`pipeline.messages.topology`).
 
-What counts is the memory that's held, which is whole buffers, and which Arrow tells at once; the bytes of the rows in
-them would have to be counted, column by column, for each message again (40 µs for 11 columns).
+The size is the memory in use, which is complete buffers. Arrow knows that at once. The bytes of the rows in them would
+have to be counted, column by column, for each message (40 µs for 11 columns).
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ def weight(message: object) -> int:
 
 
 def of_part(part: ChangePart | ChunkPart) -> int:
-    """The bytes of its rows, and of what's said of each."""
+    """Returns the bytes of its rows, and of the description of each."""
     return _of_tables([part.changes]) if isinstance(part, ChangePart) else held(part.rows)
 
 

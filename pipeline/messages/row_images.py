@@ -1,9 +1,9 @@
-"""What is said of each row image, in columns beside the image's own.
+"""The description of each row image, in columns beside the image's own.
 
-That's its kind (`row_images.ImageKind`), where it is in the log, the index of its transaction in the slice, its ordinal
-in that transaction (counted over all captured tables, from 0, one for each image), and the columns that the log doesn't
-give (with binlog_row_image MINIMAL or NOBLOB), whose values in the image are null and mean nothing. What an update's
-after image leaves out it has from its before image, where that has it.
+It has the image's kind (`row_images.ImageKind`), its place in the log, the index of its transaction in the slice, and
+its ordinal in that transaction (counted over all captured tables, from 0, one for each image). It also names the
+columns that the log leaves out (with binlog_row_image MINIMAL or NOBLOB): their values in the image are null and mean
+nothing. If an update's after image leaves out a column that its before image has, it takes the value from there.
 """
 
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ import pyarrow as pa
 from pipeline.schema.table_map import TableMap
 from pipeline.schema.table_schema import TableId, TableSchema
 
-# Where a row is in the log: the file, the offset at which its rows event begins (that of a compressed transaction where
-# it's in one), its number among the event's rows (from 0, one for both images of an update), the id of the server that
-# wrote it, the thread of the connection, and the statement's text. What the log doesn't tell is null.
+# Where a row is in the log: the file, the offset at which its rows event begins (or that of the compressed transaction
+# around it), its number among the event's rows (from 0, one for both images of an update), the id of the server that
+# wrote it, the thread of the connection, and the statement's text. Null where the log doesn't have it.
 SOURCE_TYPE: Final = pa.struct(
     [
         pa.field("file", pa.dictionary(pa.int32(), pa.string())),

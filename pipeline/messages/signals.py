@@ -32,4 +32,4 @@ class SignalRejected:
 SignalAnswer = SignalAccepted | SignalRejected
 
 
-SignalOutcome = SignalAnswer | SignalState  # the latter where nobody waits for an answer
+SignalOutcome = SignalAnswer | SignalState  # the latter if no reader waits for an answer

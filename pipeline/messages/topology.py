@@ -58,7 +58,7 @@ class WhenFull(StrEnum):
 
     # It waits: back-pressure.
     WAIT = "wait"
-    # That can't be: the protocol bounds what's under way. If it is, an invariant is broken.
+    # The protocol bounds what is under way, so this can't happen. If it does, an invariant is broken.
     BOUNDED = "bounded"
     # The waiting message is replaced, since the newest says it all.
     NEWEST = "newest"

@@ -1,11 +1,11 @@
 """Notices: what has become of snapshots, as the difference of two checkpoints, and in Debezium's form.
 
-Whoever tells them keeps the checkpoint that he told last. So what is told is durable, nothing has to be kept until it
-can be told, and what happened meanwhile is told at once. After a restart there's no such checkpoint, and all that's
-known is told again: at least once, with the same ids.
+The sender keeps the checkpoint of its last notices. So notices report durable facts only, and nothing has to be stored
+for them. Several events between two checkpoints are reported at once. After a restart there's no such checkpoint, and
+everything known is reported again: at least once, with the same ids.
 
-Debezium says COMPLETED even where tables were skipped. Here it's said only where every table of the snapshot is
-complete, and ABORTED otherwise; so the end of a snapshot is always one of the two.
+Debezium says COMPLETED even if tables were skipped. Tidemark says it only if every table of the snapshot is complete,
+and ABORTED otherwise. So the end of a snapshot is always one of the two.
 
 Source: Debezium 3.6's documentation, "Receiving Debezium notifications"; as there all values of `additional_data` are
 text, and several in one have commas between them.
@@ -57,7 +57,7 @@ class Notice:
 
 
 def noticed(before: Checkpoint | None, after: Checkpoint) -> tuple[Notice, ...]:
-    """What has happened between the two; `before` is None where nothing has been told yet."""
+    """Returns the notices of what happened between the two; `before` is None if nothing was reported yet."""
     earlier = before or _NOTHING
     was = {snapshot.id: snapshot for snapshot in earlier.snapshots}
     found: list[Notice] = []
@@ -97,7 +97,7 @@ def _of_table(id_: str, table: TableId, state: TableSnapshot, tables: Mapping[st
         data = {
             "current_collection_in_progress": table.dotted,
             "maximum_key": _key(state.ranges[-1].end) if state.ranges else "",
-            # All keys through this one are emitted; of the ranges behind, some more.
+            # All keys through this one are emitted; of the ranges after it, some more.
             "last_processed_key": _key(first) if first else "",
             "total_rows_scanned": str(counts.rows + counts.given_up),
             "ranges": str(counts.ranges),
@@ -141,7 +141,7 @@ def _end(snapshot: Snapshot, tables: Mapping[str, str]) -> Notice:
 
 
 def _of_move(before: Checkpoint, after: Checkpoint) -> Iterator[Notice]:
-    """A move with a snapshot of its own is told by that."""
+    """Yields the notice of an ended move. The notices of a move with a snapshot are that snapshot's."""
     move = before.moving
     if move is None or after.moving is not None or any(s.id == move.id for s in after.snapshots):
         return

@@ -45,7 +45,7 @@ class SignalState:
     detail: str
 
     def to_json(self) -> dict[str, str]:
-        """As it's told: what was done is `detail`, why not is `reason`."""
+        """Returns the outcome as JSON: `detail` says what was done, `reason` why it wasn't."""
         unwanted = self.outcome in (Outcome.REJECTED, Outcome.FAILED)
         return {
             "id": self.id,
@@ -55,7 +55,7 @@ class SignalState:
 
 
 def later(before: Checkpoint | None, after: Checkpoint) -> tuple[SignalState, ...]:
-    """How far signals have come between the two; `before` is None where nothing has been told yet."""
+    """Returns the progress of signals between the two; `before` is None if nothing was reported yet."""
     return of_notices(noticed(before, after))
 
 

@@ -89,7 +89,7 @@ class StopSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Recapture:
-    """Begin the tables again, whatever has stopped them (`pipeline.coordinator.recapture`)."""
+    """Begin stopped tables again, for any reason of the stop (`pipeline.coordinator.recapture`)."""
 
     wire: ClassVar[str] = "Recapture"
 
@@ -117,7 +117,7 @@ class ResumeSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ReportPosition:
-    """Answer with the message, in which {} stands for the stream's position."""
+    """Answer with the message. {} in it stands for the stream's position."""
 
     wire: ClassVar[str] = "LogPosition"
 
@@ -127,7 +127,7 @@ class ReportPosition:
 
 @dataclass(frozen=True, slots=True)
 class SetBinlogPosition:
-    """Go on behind these transactions; those that are skipped by that are never read from the log."""
+    """Continue after these transactions. Those that this skips are never read from the log."""
 
     wire: ClassVar[str] = "SetBinlogPosition"
 
@@ -152,7 +152,7 @@ _INTERNAL: Final = ("schema-changes", "snapshot-window-open", "snapshot-window-c
 
 
 def parse_signal(text: str | bytes, default_id: str | None = None) -> Signal:
-    """The signal that this JSON text is; `default_id` stands in where it has no id. Raises MalformedSignal."""
+    """Returns the signal in this JSON text; `default_id` is its id if it has none. Raises MalformedSignal."""
     value = _json(text)
     if not isinstance(value, dict):
         raise MalformedSignal("it isn't a JSON object")
