@@ -30,9 +30,11 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.journal.entry import Entry
 from pipeline.kafka import step as kafka_sink
+from pipeline.kafka.errors import TopicRefusal
 from pipeline.kafka.heartbeat import heartbeat
-from pipeline.kafka.state import JournalBounds, KafkaPosition, State
+from pipeline.kafka.state import Committing, JournalBounds, OneTopic, SinkPosition, State, Topics, includes
 from pipeline.kafka.step import (
+    BeginAgain,
     BeginTransaction,
     CommitTransaction,
     ConfirmSegment,
@@ -45,6 +47,8 @@ from pipeline.kafka.step import (
     SegmentPlanned,
     SendHeartbeat,
     SendRun,
+    TopicDue,
+    TopicRefused,
     TransactionCommitted,
 )
 from pipeline.kafka.transactions import ChangedRows, MessageOrders
@@ -59,6 +63,9 @@ CONSUMER: Final = "kafka"
 
 # Who waits for the broker for longer (s) isn't waited for by a clean stop.
 PATIENCE_S: Final = 20.0
+
+# After so long (s) a topic that was set aside is tried again.
+AGAIN_AFTER_S: Final = 30.0
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -117,34 +124,29 @@ class KafkaSink(Actor[ToKafkaSink]):
         self._freshness: float | None = None
         self._waits_since: float | None = None
         self._heartbeat_at: float | None = None
+        self._due_at: dict[str, float] = {}
 
     async def begin(self) -> None:
         """Fence a predecessor, find the position, and send what the topics lack."""
-        self.beat()
-        topics = KafkaTopics(self._settings, self._pipeline)
-        position_topic = await self._at_broker(topics.position_topic())
-        producer = self._producer = KafkaProducer(self._settings, self._pipeline)
-        await self._at_broker(producer.start())
-        found = await self._at_broker(last_position(self._settings, self._pipeline, position_topic))
-        bounds = await self._in_thread(self._bounds)
-        of, position = found if found is not None else (None, None)
-        self._connected = _Connected(producer, topics, position_topic)
-        self.metrics.set(catalogue.KAFKA_UP, 1)
-        await self._take_in(PlacesFound(position, of, bounds))
-        log.info("the topics are written from here on", segment=self._state.position.segment)
-        await self._take_in(SegmentSealed(bounds.last))
+        await self._take_in(await self._places())
         self._await_heartbeat()
         self.rest()
 
     def next_at(self) -> float | None:
-        """When the next heartbeat is due."""
-        return self._heartbeat_at
+        """When the next heartbeat is due, or a topic that was set aside."""
+        moments = [self._due(topic) for topic in self._state.at.set_aside]
+        moments += [self._heartbeat_at] if self._heartbeat_at is not None else []
+        return min(moments, default=None) if not self._drained else None
 
     async def time_came(self) -> None:
-        """Send a heartbeat."""
-        self.beat()
-        await self._take_in(HeartbeatDue())
-        self._await_heartbeat()
+        """Send a heartbeat, or what a topic lacks that was set aside."""
+        now = asyncio.get_running_loop().time()
+        if self._heartbeat_at is not None and self._heartbeat_at <= now:
+            self.beat()
+            await self._take_in(HeartbeatDue())
+            self._await_heartbeat()
+        elif topic := min(self._state.at.set_aside, key=self._due, default=None):
+            await self._try_again(topic)
         self.rest()
 
     async def handle(self, message: SegmentSealed) -> None:
@@ -153,10 +155,7 @@ class KafkaSink(Actor[ToKafkaSink]):
 
     async def release(self) -> None:
         """Leave the broker, and wait for the thread."""
-        self._connected, producer, self._producer = None, self._producer, None
-        self.metrics.set(catalogue.KAFKA_UP, 0)
-        if producer is not None:
-            await producer.close()
+        await self._leave()
         await asyncio.to_thread(self._threads.shutdown)
 
     def waits(self) -> str | None:
@@ -167,18 +166,59 @@ class KafkaSink(Actor[ToKafkaSink]):
 
     def status(self) -> dict[str, Any]:
         """How far the topics are, by the last Kafka transaction, and how fresh that was."""
-        position = self._state.position
+        position = self._state.at.position
         return {
             "connected": self._connected is not None,
             "topics": self._settings.topic_prefix,
             "segment": position.segment,
             "within": {"scn": position.scn, "rows": position.rows} if position.scn or position.rows else None,
             "freshness_seconds": self._freshness,
+            "set_aside": {topic: each.reason for topic, each in self._state.at.set_aside.items()},
         }
 
     def not_ready(self) -> str | None:
         """Not before there's a broker."""
         return None if self._connected is not None else "Kafka doesn't answer yet"
+
+    async def _places(self) -> PlacesFound:
+        """Connect, and find the position, with a new epoch."""
+        self.beat()
+        topics = KafkaTopics(self._settings, self._pipeline)
+        position_topic = await self._at_broker(topics.position_topic())
+        producer = self._producer = KafkaProducer(self._settings, self._pipeline)
+        await self._at_broker(producer.start())
+        found = await self._at_broker(last_position(self._settings, self._pipeline, position_topic))
+        bounds = await self._in_thread(self._bounds)
+        of, at = found if found is not None else (None, None)
+        self._connected = _Connected(producer, topics, position_topic)
+        self.metrics.set(catalogue.KAFKA_UP, 1)
+        segment = bounds.joined if at is None else at.position.segment
+        log.info("the topics are written from here on", segment=segment)
+        return PlacesFound(at, of, bounds)
+
+    async def _leave(self) -> None:
+        self._connected, producer, self._producer = None, self._producer, None
+        self.metrics.set(catalogue.KAFKA_UP, 0)
+        if producer is not None:
+            await producer.close()
+
+    async def _try_again(self, topic: str) -> None:
+        """Send a topic that was set aside what it lacks; it is due at once if there is more."""
+        lacked = self._state.at.set_aside[topic].position
+        self._later(topic)
+        first = await self._in_thread(self._journal.consumers.first)
+        await self._take_in(TopicDue(topic, first))
+        now = self._state.at.set_aside.get(topic)
+        if now is None:
+            log.info("the topic takes its messages again", topic=topic)
+        if now is None or now.position > lacked:
+            del self._due_at[topic]
+
+    def _due(self, topic: str) -> float:
+        return self._due_at.get(topic, 0.0)
+
+    def _later(self, topic: str) -> None:
+        self._due_at[topic] = asyncio.get_running_loop().time() + AGAIN_AFTER_S
 
     def _await_heartbeat(self) -> None:
         if every := self._settings.heartbeat_interval_ms:
@@ -201,8 +241,25 @@ class KafkaSink(Actor[ToKafkaSink]):
         while facts:
             self._state, orders = kafka_sink.step(self._state, facts.pop(0))
             for order in orders:
-                brought = await self._carry_out(order)
+                brought = await self._brought(order)
                 facts += [brought] if brought is not None else []
+            self._count_set_aside()
+
+    async def _brought(self, order: Order) -> Fact | None:
+        """The fact that an order brings; a topic's refusal is one, unless it's the position's topic."""
+        try:
+            return await self._carry_out(order)
+        except TopicRefusal as refusal:
+            if self._connected is None or refusal.topic == self._connected.position_topic:
+                raise
+            if refusal.topic not in self._state.at.set_aside:
+                log.error("the topic was set aside", topic=refusal.topic, reason=refusal.reason)
+            self._later(refusal.topic)
+            return TopicRefused(refusal.topic, refusal.reason)
+
+    @measuring
+    def _count_set_aside(self) -> None:
+        self.metrics.set(catalogue.STOPPED_TABLES, len(self._state.at.set_aside), part="kafka")
 
     async def _carry_out(self, order: Order) -> Fact | None:
         """The fact that an order brings, None where it brings none."""
@@ -223,12 +280,15 @@ class KafkaSink(Actor[ToKafkaSink]):
                 return await self._send(connected, order)
             case SendHeartbeat():
                 await self._send_heartbeat(connected)
-            case CommitTransaction(position):
-                await self._commit(connected, position)
+            case CommitTransaction(at):
+                await self._commit(connected, at)
                 return TransactionCommitted()
+            case BeginAgain():
+                await self._leave()
+                return await self._places()
             case ConfirmSegment(segment):
                 await self._in_thread(self._journal.consumers.tell, CONSUMER, segment, segment)
-                self.metrics.set(catalogue.KAFKA_SEGMENT, segment)
+                self.metrics.set(catalogue.KAFKA_SEGMENT, self._state.at.position.segment)
             case _:
                 assert_never(order)
         return None
@@ -246,12 +306,12 @@ class KafkaSink(Actor[ToKafkaSink]):
         changed = await self._changed(entry, order)
         orders = None if changed is None else await self._in_thread(MessageOrders, changed)
         if one_scn and not order.skip:
-            await self._mark(connected, changed, slice(0, 1))
+            await self._mark(connected, changed, slice(0, 1), order.topics)
         part = await self._in_thread(next, parts, None)
         while part is not None:
             if one_scn and rows >= order.most:
                 return RunSent(rows, ended=False)
-            making = await self._made(connected, part, orders)
+            making = await self._made(connected, part, orders, order.topics)
             batches, following = await self._in_thread(_next_after, making, parts)
             for batch in batches:
                 await self._at_broker(connected.producer.send(batch))
@@ -259,7 +319,7 @@ class KafkaSink(Actor[ToKafkaSink]):
                 self._sent.bytes += batch.bytes
             rows += part.rows.num_rows
             part = following
-        await self._mark(connected, changed, slice(1, None) if one_scn else slice(None))
+        await self._mark(connected, changed, slice(1, None) if one_scn else slice(None), order.topics)
         return RunSent(rows, ended=True)
 
     async def _changed(self, entry: Entry, order: SendRun) -> ChangedRows | None:
@@ -268,9 +328,11 @@ class KafkaSink(Actor[ToKafkaSink]):
             return None
         return await self._in_thread(self._rows.changed, entry, order.run, self._making.narrowed)
 
-    async def _mark(self, connected: _Connected, changed: ChangedRows | None, which: slice) -> None:
+    async def _mark(
+        self, connected: _Connected, changed: ChangedRows | None, which: slice, topics: Topics
+    ) -> None:
         """Send these of the messages in which the transactions begin and end."""
-        if changed is None:
+        if changed is None or not includes(topics, self._making.transaction_topic):
             return
         partitions = await self._at_broker(connected.topics.partitions(self._making.transaction_topic))
         making = self._making.marks(
@@ -281,29 +343,32 @@ class KafkaSink(Actor[ToKafkaSink]):
             self._sent.bytes += batch.bytes
 
     async def _made(
-        self, connected: _Connected, part: TableRows, orders: MessageOrders | None
+        self, connected: _Connected, part: TableRows, orders: MessageOrders | None, topics: Topics
     ) -> Iterator[PartitionBatch]:
         """The batches of these rows; nothing is made before they are asked for."""
-        if not self._making.wanted(part.schema.table):
+        topic = self._making.topic(part)
+        if not self._making.wanted(part.schema.table) or not includes(topics, topic):
             return iter(())
-        partitions = await self._at_broker(connected.topics.partitions(self._making.topic(part)))
+        partitions = await self._at_broker(connected.topics.partitions(topic))
         now = time.time_ns() // 1000
-        return _later(self._making.batches, part, partitions, now, connected.producer.new, orders)
+        return _made_later(self._making.batches, part, partitions, now, connected.producer.new, orders)
 
     async def _send_heartbeat(self, connected: _Connected) -> None:
         settings, now = self._settings, time.time_ns() // 1000
         topic = f"{settings.topic_heartbeat_prefix}.{settings.topic_prefix}"
+        if topic in self._state.at.set_aside:
+            return
         await self._at_broker(connected.topics.partitions(topic))
         key, value = heartbeat(settings.topic_prefix, now, schemas=settings.schemas_enable)
         batch = single_batch(connected.producer.new(), topic, key.encode(), value.encode(), now // 1000)
         await self._at_broker(connected.producer.send(batch))
 
-    async def _commit(self, connected: _Connected, position: KafkaPosition) -> None:
+    async def _commit(self, connected: _Connected, at: SinkPosition) -> None:
         batch = position_batch(
             connected.producer,
             connected.position_topic,
             self._journal.identity.id,
-            position,
+            at,
             time.time_ns() // 1_000_000,
         )
         await self._at_broker(connected.producer.send(batch))
@@ -317,7 +382,9 @@ class KafkaSink(Actor[ToKafkaSink]):
             self.metrics.count(catalogue.KAFKA_SENT, count, table=table)
         self.metrics.count(catalogue.KAFKA_BYTES, sent.bytes)
         self.metrics.observe(catalogue.KAFKA_TRANSACTION, time.monotonic() - sent.began)
-        if sent.committed:
+        doing = self._state.doing
+        catches_up = isinstance(doing, Committing) and isinstance(doing.topics, OneTopic)
+        if sent.committed and not catches_up:
             self.metrics.set(catalogue.KAFKA_COMMIT, max(sent.committed) / 1e6)
             self._freshness = round(max(0.0, now - min(sent.committed) / 1e6), 3)
             self.metrics.observe(catalogue.KAFKA_FRESHNESS, self._freshness)
@@ -341,7 +408,7 @@ class KafkaSink(Actor[ToKafkaSink]):
         return await loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
 
 
-def _later(
+def _made_later(
     make: Callable[Arguments, Iterator[Result]], *args: Arguments.args, **kwargs: Arguments.kwargs
 ) -> Iterator[Result]:
     """What is made, once it's asked for."""

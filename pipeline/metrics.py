@@ -187,7 +187,11 @@ TABLE_STOPPED = Gauge(
     "1 when the table is stopped. Part is capture or lake.",
     ("table", "part"),
 )
-STOPPED_TABLES = Gauge("tidemark_stopped_tables", "Stopped tables. Part is capture or lake.", ("part",))
+STOPPED_TABLES = Gauge(
+    "tidemark_stopped_tables",
+    "Stopped tables. Part is capture, lake, or kafka, which counts topics that are set aside.",
+    ("part",),
+)
 PAUSED = Gauge("tidemark_reading_paused_state", "1 while the coordinator keeps the binlog reader paused.")
 
 # Snapshots

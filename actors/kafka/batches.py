@@ -16,7 +16,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from actors.kafka.segment_rows import TableRows
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.kafka.envelope import Envelope, Messages, SourceBlock
-from pipeline.kafka.errors import KafkaRefused
+from pipeline.kafka.errors import TopicRefusal
 from pipeline.kafka.operations import without
 from pipeline.kafka.partitioner import partitions
 from pipeline.kafka.topics import topic_of
@@ -97,13 +97,14 @@ class MessageBatches:
     def messages(self, part: TableRows, processed_us: int, orders: MessageOrders | None = None) -> Messages:
         """The messages of these rows, made at `processed_us` (µs since the epoch).
 
-        `orders`: of the run's transactions, where blocks are wanted. Raises KafkaRefused where rows lack columns.
+        `orders`: of the run's transactions, where blocks are wanted. Raises TopicRefusal where rows lack columns.
         """
         settings = self._settings
         if part.rows.column("__absent").null_count < part.rows.num_rows:
-            raise KafkaRefused(
+            raise TopicRefusal(
+                self.topic(part),
                 f"{part.schema.table} has rows without all of their columns, and null would be a lie; set "
-                "binlog_row_image = FULL at the source, or leave the table out with kafka.tables"
+                "binlog_row_image = FULL at the source, or leave the table out with kafka.tables",
             )
         envelope = Envelope(
             part.schema,

@@ -15,7 +15,7 @@ from actors.kafka.batches import PartitionBatch, single_batch
 from actors.kafka.client import client_options
 from actors.kafka.producer import KafkaProducer, failure
 from pipeline.config.settings import KafkaSinkSettings
-from pipeline.kafka.state import KafkaPosition, position_from_json, position_to_json
+from pipeline.kafka.state import SinkPosition, position_from_json, position_to_json
 
 _WITHIN_S: Final = 60.0
 # How many offsets before the end are looked at first; a Kafka transaction takes two.
@@ -23,15 +23,15 @@ _LAST: Final = 64
 
 
 def position_batch(
-    producer: KafkaProducer, topic: str, journal: str, position: KafkaPosition, at_ms: int
+    producer: KafkaProducer, topic: str, journal: str, at: SinkPosition, at_ms: int
 ) -> PartitionBatch:
     """A batch of the position alone."""
-    return single_batch(producer.new(), topic, journal.encode(), position_to_json(position), at_ms)
+    return single_batch(producer.new(), topic, journal.encode(), position_to_json(at), at_ms)
 
 
 async def last_position(
     settings: KafkaSinkSettings, pipeline: str, topic: str
-) -> tuple[str, KafkaPosition] | None:
+) -> tuple[str, SinkPosition] | None:
     """The last committed position and the id of its journal, None in an empty topic.
 
     To be asked once a predecessor is fenced. Raises KafkaUnavailable and KafkaRefused.
@@ -64,7 +64,7 @@ async def last_position(
 
 async def _last(
     consumer: AIOKafkaConsumer, partition: TopicPartition, start: int, end: int
-) -> tuple[str, KafkaPosition] | None:
+) -> tuple[str, SinkPosition] | None:
     """The last position from one offset up to another."""
     found = None
     consumer.seek(partition, start)

@@ -9,7 +9,7 @@ from aiokafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrP
 from actors.kafka.client import client_options
 from actors.kafka.producer import failure
 from pipeline.config.settings import KafkaSinkSettings
-from pipeline.kafka.errors import KafkaRefused
+from pipeline.kafka.errors import KafkaRefused, TopicRefusal
 
 _WITHIN_S: Final = 30.0
 _LOOK_EVERY_S: Final = 0.05
@@ -46,8 +46,8 @@ class KafkaTopics:
                 if (there := await _partitions(admin, topic)) is not None:
                     return there
                 if not self._settings.create_topics:
-                    raise KafkaRefused(
-                        f"there's no topic {topic}; create it, or set kafka.create_topics = true"
+                    raise TopicRefusal(
+                        topic, "there's no such topic; create it, or set kafka.create_topics = true"
                     )
                 await self._create(admin, topic, partitions, config)
                 # The broker that's asked may not have heard of it yet.

@@ -20,6 +20,15 @@ class KafkaRefused(Definite):
     """Kafka doesn't take what it was sent, and what to do; the sink stays where it is until then."""
 
 
+class TopicRefusal(KafkaRefused):
+    """One topic doesn't take what it was sent, and what to do; the others do."""
+
+    def __init__(self, topic: str, reason: str) -> None:
+        super().__init__(f"{topic}: {reason}")
+        self.topic = topic
+        self.reason = reason
+
+
 _LOGIN = (
     "the broker doesn't let us in",
     "see to kafka.sasl_username, kafka.sasl_password_file and kafka.sasl_mechanism",
@@ -77,6 +86,20 @@ _DEFINITE: Final[Mapping[str, tuple[str, str]]] = {
     ),
 }
 
+# Those that are about a single topic.
+_OF_TOPIC: Final = frozenset(
+    {
+        "MessageSizeTooLargeError",
+        "RecordListTooLargeError",
+        "TopicAuthorizationFailedError",
+        "InvalidTopicError",
+        "InvalidReplicationFactorError",
+        "InvalidPartitionsError",
+        "InvalidConfigurationError",
+        "PolicyViolationError",
+    }
+)
+
 _TRANSIENT: Final[Mapping[str, str]] = {
     "UnknownTopicOrPartitionError": "a topic was removed; it's created again unless kafka.create_topics says no",
 }
@@ -87,5 +110,7 @@ def classed(name: str, told: str, topic: str | None = None) -> KafkaUnavailable 
     about = "" if topic is None else f"{topic}: "
     if (known := _DEFINITE.get(name)) is not None:
         wrong, remedy = known
+        if topic is not None and name in _OF_TOPIC:
+            return TopicRefusal(topic, f"{wrong} ({name}); {remedy}")
         return KafkaRefused(f"{about}{wrong} ({name}); {remedy}")
     return KafkaUnavailable(f"{about}{_TRANSIENT.get(name, told or 'Kafka failed')} ({name})")

@@ -1,8 +1,9 @@
 """What the KafkaSink knows of its topics, and what it's doing (`pipeline.kafka.step`)."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, assert_never
 
 from pipeline.errors import Definite
 from pipeline.kafka.runs import Run
@@ -21,20 +22,54 @@ class KafkaPosition:
     rows: int = 0
 
 
-def position_to_json(position: KafkaPosition) -> bytes:
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A topic that has everything through `position` and lacks what follows, and why it doesn't take that."""
+
+    position: KafkaPosition
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SinkPosition:
+    """All topics have everything through `position`, but for those that are set aside, by their names."""
+
+    position: KafkaPosition
+    set_aside: Mapping[str, SetAside] = field(default_factory=dict)
+
+
+def position_to_json(at: SinkPosition) -> bytes:
     """The value of a position's message."""
-    return json.dumps({"segment": position.segment, "scn": position.scn, "rows": position.rows}).encode()
+    value = _position_json(at.position)
+    if at.set_aside:
+        value["set_aside"] = {
+            topic: {**_position_json(each.position), "reason": each.reason}
+            for topic, each in at.set_aside.items()
+        }
+    return json.dumps(value).encode()
 
 
-def position_from_json(text: bytes) -> KafkaPosition:
+def position_from_json(text: bytes) -> SinkPosition:
     """The position that `position_to_json` wrote. Raises Definite for anything else."""
     try:
         value: dict[str, Any] = json.loads(text)
-        return KafkaPosition(int(value["segment"]), int(value["scn"]), int(value["rows"]))
-    except (ValueError, KeyError, TypeError) as error:
+        aside = {
+            topic: SetAside(_position_of(each), str(each["reason"]))
+            for topic, each in value.get("set_aside", {}).items()
+        }
+        return SinkPosition(_position_of(value), aside)
+    except (AttributeError, ValueError, KeyError, TypeError) as error:
         raise Definite(
             "the position topic has a message that is no position; name another one with kafka.position_topic"
         ) from error
+
+
+def _position_json(position: KafkaPosition) -> dict[str, Any]:
+    return {"segment": position.segment, "scn": position.scn, "rows": position.rows}
+
+
+def _position_of(value: Mapping[str, Any]) -> KafkaPosition:
+    return KafkaPosition(int(value["segment"]), int(value["scn"]), int(value["rows"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +88,52 @@ class JournalBounds:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenTransaction:
-    """A Kafka transaction is open: it holds so many rows, and will say that the topics have everything to `reached`."""
+class AllTopicsBut:
+    """All topics that aren't set aside."""
 
+    set_aside: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class OneTopic:
+    """A topic that was set aside, and catches up with the others."""
+
+    topic: str
+
+
+Topics = AllTopicsBut | OneTopic
+
+
+def includes(topics: Topics, topic: str) -> bool:
+    """Whether a topic is one of these."""
+    match topics:
+        case AllTopicsBut(set_aside):
+            return topic not in set_aside
+        case OneTopic(one):
+            return topic == one
+        case _:
+            assert_never(topics)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A Kafka transaction is open: it holds so many rows, and brings these topics to `reached`."""
+
+    topics: Topics
     rows: int
     reached: KafkaPosition
 
 
 @dataclass(frozen=True, slots=True)
 class FindingPosition:
-    """Nothing is known yet."""
+    """Nothing is known yet, but that these topics have refused what they were sent, and why."""
+
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class AllSent:
-    """The topics have all that's known to be sealed."""
+    """The topics have all that's known to be sealed, but for those that are set aside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +155,11 @@ class SendingRun:
 
 @dataclass(frozen=True, slots=True)
 class Committing:
-    """The Kafka transaction is committed; these runs of its last segment come in the next one."""
+    """The Kafka transaction is committed, with this position; these runs of its last segment come in the next one."""
 
     sealed: int
-    reached: KafkaPosition
+    topics: Topics
+    at: SinkPosition
     runs: tuple[Run, ...]
 
 
@@ -103,9 +170,9 @@ SinkDoing = FindingPosition | AllSent | PlanningSegment | SendingRun | Committin
 class State:
     """What's known, and what's being done; a Kafka transaction holds at most `most_rows`.
 
-    `position`: what the topics have, by a Kafka transaction that's committed.
+    `at`: what the topics have, by a Kafka transaction that's committed, and which of them are set aside.
     """
 
     most_rows: int
-    position: KafkaPosition = KafkaPosition(0)
+    at: SinkPosition = SinkPosition(KafkaPosition(0))
     doing: SinkDoing = field(default_factory=FindingPosition)

@@ -14,6 +14,11 @@ transactions. Only a source transaction that alone exceeds the bound is split.
 **What fails** ends the Kafka transaction: it is aborted, and the next start continues from the last one that was
 committed. That isn't a fact here, since a start knows nothing but the position.
 
+**A topic that refuses** what the sink sends holds up no other topic. The sink aborts the Kafka transaction, begins
+again and sets the topic aside: the position says what this topic has. The others continue. Now and then the sink sends
+the topic what it lacks, in Kafka transactions of its own, up to where the others are. Then it is one of them again. So
+each topic has a prefix of its messages at any moment, each once. The journal keeps what the last of them lacks.
+
 **Facts** say what has happened, and `step` gives the orders that follow from one, in their order. Each order but
 ConfirmSegment, BeginTransaction and SendHeartbeat brings a fact.
 """
@@ -25,24 +30,29 @@ from pipeline.errors import Definite, InvariantBroken
 from pipeline.kafka.runs import Run
 from pipeline.kafka.state import (
     AllSent,
+    AllTopicsBut,
     Committing,
     FindingPosition,
     JournalBounds,
     KafkaPosition,
+    OneTopic,
     OpenTransaction,
     PlanningSegment,
     SendingRun,
+    SetAside,
     SinkDoing,
+    SinkPosition,
     State,
+    Topics,
 )
 from pipeline.messages.journal import SegmentSealed
 
 
 @dataclass(frozen=True, slots=True)
 class PlacesFound:
-    """The position topic says `position`, None where it's empty, of the journal `of`; and this is the journal."""
+    """The position topic says `at`, None where it's empty, of the journal `of`; and this is the journal."""
 
-    position: KafkaPosition | None
+    at: SinkPosition | None
     of: str | None
     journal: JournalBounds
 
@@ -68,11 +78,36 @@ class TransactionCommitted:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicRefused:
+    """A topic doesn't take what it was sent, for this reason, and nothing is changed by a new attempt at once."""
+
+    topic: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDue:
+    """A topic that was set aside is to be tried again. The journal is whole from the segment `first` on."""
+
+    topic: str
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
 class HeartbeatDue:
     """The time for a heartbeat has come, and nothing is under way."""
 
 
-Fact = PlacesFound | SegmentSealed | SegmentPlanned | RunSent | TransactionCommitted | HeartbeatDue
+Fact = (
+    PlacesFound
+    | SegmentSealed
+    | SegmentPlanned
+    | RunSent
+    | TransactionCommitted
+    | TopicRefused
+    | TopicDue
+    | HeartbeatDue
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +129,13 @@ class PlanSegment:
 
 @dataclass(frozen=True, slots=True)
 class SendRun:
-    """Send the rows of a segment's run after the first `skip` ones.
+    """Send the rows of a segment's run after the first `skip` ones, to these topics.
 
-    A run of a single SCN may end after `most` rows or a few more; then RunSent says that it hasn't ended.
+    `skip` and RunSent count the rows of all topics. A run of a single SCN may end after `most` rows or a few more;
+    then RunSent says that it hasn't ended.
     """
 
+    topics: Topics
     segment: int
     run: Run
     skip: int
@@ -114,7 +151,12 @@ class SendHeartbeat:
 class CommitTransaction:
     """Send the position, in the same Kafka transaction, and commit it."""
 
-    position: KafkaPosition
+    at: SinkPosition
+
+
+@dataclass(frozen=True, slots=True)
+class BeginAgain:
+    """Abort the Kafka transaction, and find the position again, with a new epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +166,9 @@ class ConfirmSegment:
     segment: int
 
 
-Order = BeginTransaction | PlanSegment | SendRun | SendHeartbeat | CommitTransaction | ConfirmSegment
+Order = (
+    BeginTransaction | PlanSegment | SendRun | SendHeartbeat | CommitTransaction | BeginAgain | ConfirmSegment
+)
 Next = tuple[State, tuple[Order, ...]]
 
 _D = TypeVar("_D", bound=SinkDoing)
@@ -141,15 +185,12 @@ def step(state: State, fact: Fact) -> Next:
     """
     match fact:
         case PlacesFound():
-            _doing(FindingPosition, state, fact)
-            position = _beginning(fact)
-            confirm = () if fact.position is None else (ConfirmSegment(position.segment),)
-            return replace(state, position=position, doing=AllSent()), confirm
+            return _found(state, fact, _doing(FindingPosition, state, fact))
         case SegmentSealed(segment):
             _doing(AllSent, state, fact)
-            if segment <= state.position.segment:
+            if segment <= state.at.position.segment:
                 return state, ()
-            return _begun(state, segment, ())
+            return _begun(state, segment, _others(state), ())
         case SegmentPlanned(runs):
             planning = _doing(PlanningSegment, state, fact)
             if not runs:
@@ -160,20 +201,16 @@ def step(state: State, fact: Fact) -> Next:
             return _sent(state, fact, _doing(SendingRun, state, fact))
         case HeartbeatDue():
             _doing(AllSent, state, fact)
-            doing = Committing(state.position.segment, state.position, ())
-            return replace(state, doing=doing), (
-                BeginTransaction(),
-                SendHeartbeat(),
-                CommitTransaction(state.position),
-            )
+            doing = Committing(state.at.position.segment, _others(state), state.at, ())
+            orders = (BeginTransaction(), SendHeartbeat(), CommitTransaction(state.at))
+            return replace(state, doing=doing), orders
         case TransactionCommitted():
-            done = _doing(Committing, state, fact)
-            state = replace(state, position=done.reached, doing=AllSent())
-            confirm = (ConfirmSegment(done.reached.segment),)
-            if done.reached.segment >= done.sealed:
-                return state, confirm
-            state, orders = _begun(state, done.sealed, done.runs)
-            return state, (*confirm, *orders)
+            return _committed(state, _doing(Committing, state, fact))
+        case TopicRefused(topic, reason):
+            known = {name: each.reason for name, each in state.at.set_aside.items()}
+            return replace(state, doing=FindingPosition({**known, topic: reason})), (BeginAgain(),)
+        case TopicDue():
+            return _retried(state, fact)
         case _:
             assert_never(fact)
 
@@ -185,9 +222,25 @@ def _doing(kind: type[_D], state: State, fact: Fact) -> _D:
     raise InvariantBroken(f"{type(fact).__name__} came while {state.doing}")
 
 
+def _found(state: State, found: PlacesFound, finding: FindingPosition) -> Next:
+    """Continue from the position that was found."""
+    position = _beginning(found)
+    there = {} if found.at is None else found.at.set_aside
+    refused = {
+        topic: SetAside(there[topic].position if topic in there else position, reason)
+        for topic, reason in finding.refused.items()
+    }
+    state = replace(state, at=SinkPosition(position, {**there, **refused}), doing=AllSent())
+    confirm = () if found.at is None else (ConfirmSegment(_needless(state.at)),)
+    if found.journal.last <= position.segment:
+        return state, confirm
+    state, orders = _begun(state, found.journal.last, _others(state), ())
+    return state, (*confirm, *orders)
+
+
 def _beginning(found: PlacesFound) -> KafkaPosition:
     """Where to go on."""
-    journal, position = found.journal, found.position
+    journal, position = found.journal, None if found.at is None else found.at.position
     if position is None and journal.confirmed:
         raise PositionLost(
             "the position topic is empty, though messages were sent before: restore it, or drop the consumer with "
@@ -213,9 +266,22 @@ def _beginning(found: PlacesFound) -> KafkaPosition:
     return position
 
 
-def _begun(state: State, sealed: int, runs: tuple[Run, ...]) -> Next:
-    """With a Kafka transaction begun."""
-    state, orders = _going_on(state, sealed, OpenTransaction(0, state.position), runs)
+def _others(state: State) -> Topics:
+    """The topics that aren't set aside."""
+    return AllTopicsBut(frozenset(state.at.set_aside))
+
+
+def _needless(at: SinkPosition) -> int:
+    """The segment through which no topic needs anything."""
+    positions = [at.position, *(each.position for each in at.set_aside.values())]
+    return min(position.segment for position in positions)
+
+
+def _begun(state: State, sealed: int, topics: Topics, runs: tuple[Run, ...]) -> Next:
+    """With a Kafka transaction begun, where these topics are."""
+    at = state.at
+    reached = at.set_aside[topics.topic].position if isinstance(topics, OneTopic) else at.position
+    state, orders = _going_on(state, sealed, OpenTransaction(topics, 0, reached), runs)
     return state, (BeginTransaction(), *orders)
 
 
@@ -223,14 +289,30 @@ def _going_on(state: State, sealed: int, opened: OpenTransaction, runs: tuple[Ru
     """Send the next run, plan the next segment, or commit."""
     full = opened.rows >= state.most_rows
     if runs and (not opened.rows or opened.rows + runs[0].rows <= state.most_rows):
-        order = SendRun(opened.reached.segment + 1, runs[0], opened.reached.rows, state.most_rows)
+        reached = opened.reached
+        order = SendRun(opened.topics, reached.segment + 1, runs[0], reached.rows, state.most_rows)
         return replace(state, doing=SendingRun(sealed, opened, runs)), (order,)
     if not runs and not full and opened.reached.segment < sealed:
         reached = opened.reached
         plan = PlanSegment(reached.segment + 1, reached.scn, reached.rows > 0)
         return replace(state, doing=PlanningSegment(sealed, opened)), (plan,)
-    doing = Committing(sealed, opened.reached, runs)
-    return replace(state, doing=doing), (CommitTransaction(opened.reached),)
+    return _ending(state, sealed, opened, runs)
+
+
+def _ending(state: State, sealed: int, opened: OpenTransaction, runs: tuple[Run, ...]) -> Next:
+    """Commit what is open, with the position that it brings its topics to."""
+    at = state.at
+    match opened.topics:
+        case AllTopicsBut():
+            after = replace(at, position=opened.reached)
+        case OneTopic(topic):
+            aside = {name: each for name, each in at.set_aside.items() if name != topic}
+            if opened.reached != at.position:
+                aside[topic] = replace(at.set_aside[topic], position=opened.reached)
+            after = replace(at, set_aside=aside)
+        case _:
+            assert_never(opened.topics)
+    return replace(state, doing=Committing(sealed, opened.topics, after, runs)), (CommitTransaction(after),)
 
 
 def _sent(state: State, fact: RunSent, sending: SendingRun) -> Next:
@@ -241,8 +323,33 @@ def _sent(state: State, fact: RunSent, sending: SendingRun) -> Next:
             raise InvariantBroken(f"a run of several source transactions was split: {run}")
         # A start plans what's left of the segment again, from here on.
         split = replace(reached, rows=reached.rows + fact.rows)
-        return replace(state, doing=Committing(sending.sealed, split, sending.runs)), (
-            CommitTransaction(split),
-        )
+        return _ending(state, sending.sealed, replace(sending.open, rows=rows, reached=split), sending.runs)
     reached = KafkaPosition(reached.segment, run.last_scn) if rest else KafkaPosition(reached.segment + 1)
-    return _going_on(state, sending.sealed, OpenTransaction(rows, reached), rest)
+    return _going_on(state, sending.sealed, replace(sending.open, rows=rows, reached=reached), rest)
+
+
+def _committed(state: State, done: Committing) -> Next:
+    """Begin the next Kafka transaction, unless these topics have all; one that catches up waits for its turn."""
+    state = replace(state, at=done.at, doing=AllSent())
+    confirm = (ConfirmSegment(_needless(done.at)),)
+    if isinstance(done.topics, OneTopic) or done.at.position.segment >= done.sealed:
+        return state, confirm
+    state, orders = _begun(state, done.sealed, done.topics, done.runs)
+    return state, (*confirm, *orders)
+
+
+def _retried(state: State, due: TopicDue) -> Next:
+    """Send a topic that was set aside what it lacks, up to a Kafka transaction's bound."""
+    _doing(AllSent, state, due)
+    aside = state.at.set_aside.get(due.topic)
+    if aside is None:
+        return state, ()
+    if aside.position.segment + 1 < due.first:
+        gone = replace(
+            aside,
+            reason=f"it has everything through segment {aside.position.segment}, and the journal begins with "
+            f"{due.first}: leave its tables out with kafka.tables, or name another position topic with "
+            "kafka.position_topic and order snapshots",
+        )
+        return replace(state, at=replace(state.at, set_aside={**state.at.set_aside, due.topic: gone})), ()
+    return _begun(state, state.at.position.segment, OneTopic(due.topic), ())

@@ -3,12 +3,17 @@
 import asyncio
 import json
 import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
+from actors import kafka_sink
 from actors.service.assembly import Assembly
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import MysqlServer
@@ -139,3 +144,68 @@ async def test_transactions_are_told_in_their_topic_and_in_each_change(
         assert sorted(block["total_order"] for block in of) == list(range(1, mark["event_count"] + 1))
     beats = await committed_messages(kafka, f"__debezium-heartbeat.{prefix}")
     assert beats and {record.key for record in beats} == {b'{"serverName":"%s"}' % prefix.encode()}
+
+
+@asynccontextmanager
+async def administrating(broker: KafkaBroker) -> AsyncIterator[AIOKafkaAdminClient]:
+    admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
+    await admin.start()
+    try:
+        yield admin
+    finally:
+        await admin.close()
+
+
+async def test_a_topic_that_refuses_holds_up_no_other_and_catches_up_once_it_takes_them(
+    open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_sink, "AGAIN_AFTER_S", 0.5)
+    settings = to_topics(kafka, open_shop, tmp_path, transaction_rows=50)
+    assert settings.kafka is not None
+    topic = f"{settings.kafka.topic_prefix}.shop.texts"
+    open_shop.sql("CREATE TABLE shop.texts (id INT PRIMARY KEY, t LONGTEXT)")
+
+    async def refused(service: Running) -> str:
+        asides = await service.until(
+            lambda: service.status(Name.KAFKA_SINK).get("set_aside"), "the topic is set aside"
+        )
+        assert asides is not None and [*asides] == [topic]
+        return str(asides[topic])
+
+    async with administrating(kafka) as admin:
+        await admin.create_topics([NewTopic(topic, 1, 1, topic_configs={"max.message.bytes": "4000"})])
+    async with running(settings, Assembly) as service:
+        await service.begun()
+        open_shop.sql("INSERT INTO shop.texts VALUES (1, 'small')")
+        await service.caught_up(open_shop)
+        await sent(service)
+        open_shop.sql("INSERT INTO shop.texts VALUES (2, REPEAT('x', 9000)), (3, 'small')")
+        reason = await refused(service)
+        assert "a message is larger than its topic takes" in reason and "max.message.bytes" in reason
+        with writing(open_shop):
+            await service.execute("s1")
+            await service.completed("s1")
+        open_shop.sql("UPDATE shop.texts SET t = CONCAT(t, '!')")
+        await service.caught_up(open_shop)
+        await sent(service)
+        await service.stop()
+    await judged(kafka, settings, open_shop)
+    assert len(await committed_messages(kafka, topic)) == 1
+    # What was set aside is in the topics' position: another start knows it.
+    async with running(settings, Assembly) as service:
+        await refused(service)
+        async with administrating(kafka) as admin:
+            larger = {"max.message.bytes": "1000000"}
+            await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, larger)])
+        await service.until(
+            lambda: service.status(Name.KAFKA_SINK).get("set_aside") == {}, "the topic has caught up"
+        )
+        open_shop.sql("DELETE FROM shop.texts WHERE id = 1")
+        await service.caught_up(open_shop)
+        await sent(service)
+        await service.stop()
+    await judged(kafka, settings, open_shop)
+    judge = Judge().judge(await committed_messages(kafka, topic))
+    assert judge.faults == []
+    assert sorted(row["id"] for row in judge.rows.values() if row is not None) == [2, 3]
+    assert (judge.changes, judge.read) == (7, 3)

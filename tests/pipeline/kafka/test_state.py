@@ -3,15 +3,30 @@
 import pytest
 
 from pipeline.errors import Definite
-from pipeline.kafka.state import KafkaPosition, position_from_json, position_to_json
+from pipeline.kafka.state import KafkaPosition, SetAside, SinkPosition, position_from_json, position_to_json
 
 
 def test_a_position_is_read_as_it_was_written() -> None:
-    position = KafkaPosition(3, 4, 5)
-    assert position_from_json(position_to_json(position)) == position
+    at = SinkPosition(KafkaPosition(3, 4, 5), {"p.a.b": SetAside(KafkaPosition(2, 1, 0), "too large")})
+    assert position_from_json(position_to_json(at)) == at
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"segment": 1, "scn": null, "rows": 0}'])
+def test_a_position_without_topics_that_are_set_aside_is_as_it_always_was() -> None:
+    text = b'{"segment": 3, "scn": 4, "rows": 5}'
+    assert position_from_json(text) == SinkPosition(KafkaPosition(3, 4, 5))
+    assert position_to_json(SinkPosition(KafkaPosition(3, 4, 5))) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"segment": 1, "scn": null, "rows": 0}',
+        b'{"segment": 1, "scn": 0, "rows": 0, "set_aside": []}',
+    ],
+)
 def test_any_other_text_is_refused(text: bytes) -> None:
     with pytest.raises(Definite, match=r"kafka\.position_topic"):
         position_from_json(text)
